@@ -1,0 +1,27 @@
+"""The errors that fastmma raises on purpose."""
+
+from __future__ import annotations
+
+
+class FastmmaError(Exception):
+    """Base of every error that fastmma raises on purpose."""
+
+
+class InstructionError(FastmmaError, ValueError):
+    """The text is no opcode of the table, or the opcode is illegal where it was used."""
+
+
+class TargetError(FastmmaError, ValueError):
+    """The target is unknown, cannot run the instruction, or has no (trusted) numerics row."""
+
+
+class OperandError(FastmmaError, ValueError):
+    """An operand has a wrong shape, size or value."""
+
+
+class OperandTypeError(FastmmaError, TypeError):
+    """An operand has a wrong type or dtype."""
+
+
+class BackendError(FastmmaError, RuntimeError):
+    """The backend is unknown or cannot run here."""
