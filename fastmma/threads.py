@@ -75,26 +75,20 @@ def parallel_for(function: Callable[[int, int, int], None], count: int, threads:
             function(start, min(start + grain, count), 0)
         return
     ticket = itertools.count()  # next() on it is atomic
+    errors: list[BaseException] = []
 
     def work(worker: int) -> None:
-        while (piece := next(ticket)) < pieces:
-            start = piece * grain
-            function(start, min(start + grain, count), worker)
+        try:
+            while not errors and (piece := next(ticket)) < pieces:
+                start = piece * grain
+                function(start, min(start + grain, count), worker)
+        except BaseException as error:
+            errors.append(error)
 
     # the caller's own thread is worker 0
     futures = [_executor(workers - 1).submit(work, worker) for worker in range(1, workers)]
-    error: BaseException | None = None
-    try:
-        work(0)
-    except BaseException as caught:
-        error = caught
-    next_free = pieces if error is not None else 0
-    if next_free:
-        ticket = itertools.count(pieces)
+    work(0)
     for future in futures:
-        try:
-            future.result()
-        except BaseException as caught:
-            error = error or caught
-    if error is not None:
-        raise error
+        future.result()
+    if errors:
+        raise errors[0]
