@@ -1,0 +1,49 @@
+"""A family of opcodes: one row of the ISA tables, before it is expanded into instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Family:
+    """Opcodes that share a syntax, a PTX version and their targets.
+
+    Attributes
+    ----------
+    syntax : str
+        The opcode, with ``{shape}``, ``{types}`` and the names in `modifiers` to be filled in.
+    shapes, types : tuple of str
+        The choices; types are written ``dtype.atype.btype.ctype``.
+    modifiers : mapping of str to tuple of str
+        Further choices, each written as in the opcode (with its leading dots) or empty.
+    defaults : tuple of str
+        Tokens that may be written although they only state what holds without them.
+    """
+
+    op: str
+    syntax: str
+    shapes: tuple[str, ...]
+    types: tuple[str, ...]
+    targets: tuple[str, ...]
+    ptx: tuple[int, int]
+    heading: str
+    modifiers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    defaults: tuple[str, ...] = ()
+    kind: str = ""
+    lanes: int = 32
+
+    def expand(self) -> Iterator[dict[str, Any]]:
+        """The choices of each opcode of the family, ``opcode`` among them."""
+        names = ("shape", "types", *self.modifiers)
+        for choice in product(self.shapes, self.types, *self.modifiers.values()):
+            chosen = dict(zip(names, choice, strict=True))
+            yield {**chosen, "opcode": self.syntax.format(**chosen)}
+
+
+def pairs(dtype_ctype: tuple[str, ...], atypes: tuple[str, ...], btypes: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """All ``dtype.atype.btype.ctype`` with ctype equal to dtype."""
+    return tuple(f"{d}.{a}.{b}.{d}" for d in dtype_ctype for a in atypes for b in (btypes or atypes))

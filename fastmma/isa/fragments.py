@@ -1,0 +1,97 @@
+"""Fragment layouts: PTX's groupID / threadID_in_group formulas as strides.
+
+All `mma` fragments but those of m8n8k4 with f16 follow one rule. A lane is threadID_in_group (4) and groupID (8); a register holds
+`per_register` neighbours along k; the groups of a fragment's registers step through rows 8 apart, then through k.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastmma.formats import format_of
+from fastmma.layout import Layout, Mode
+
+if TYPE_CHECKING:
+    from fastmma.isa.model import Instruction
+
+# bits of the container of narrow float elements in the kinds that pad them ("Multiply-and-Accumulate Instruction: mma")
+_PADDED_KINDS = {"f8f6f4": 8, "mxf8f6f4": 8}
+
+
+def container_bits(atype: str, kind: str) -> int:
+    """Width of an element in a register: padded to 8 bits in the mixed-width kinds, else the format's own."""
+    bits = format_of(atype).bits
+    return max(bits, _PADDED_KINDS.get(kind, bits))
+
+
+def container_shift(atype: str, kind: str) -> int:
+    """Position of an element's lowest bit in its container: e2m1 sits in the central four bits of eight."""
+    return 2 if format_of(atype).bits == 4 and container_bits(atype, kind) == 8 else 0
+
+
+def _modes(*modes: Mode) -> tuple[Mode, ...]:
+    return tuple(mode for mode in modes if mode.count > 1)
+
+
+def multiplicand(outer: int, k: int, bits: int) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
+    """Lane and element modes of A, as (row = outer, column = k): B is its transpose."""
+    per_register = max(1, 32 // bits)
+    step = 4 * per_register
+    lane = (Mode(4, 0, per_register), Mode(8, 1, 0), Mode(outer // 16 if outer > 16 else 1, 16, 0))
+    element = (Mode(per_register, 0, 1), Mode(min(outer, 16) // 8, 8, 0), Mode(k // step, 0, step))
+    return _modes(*lane), _modes(*element)
+
+
+def _transpose(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
+    return tuple(Mode(mode.count, mode.col, mode.row, mode.tile) for mode in modes)
+
+
+def accumulator(m: int, n: int, bits: int) -> Layout:
+    """The fragment of C and D: two neighbours in a row, then 8 rows down, then blocks of 8 columns; warps 16 rows apart."""
+    lane = _modes(Mode(4, 0, 2), Mode(8, 1, 0), Mode(m // 16 if m > 16 else 1, 16, 0))
+    element = _modes(Mode(2, 0, 1), Mode(min(m, 16) // 8, 8, 0), Mode(n // 8, 0, 8))
+    return Layout((m, n), lane, element, bits)
+
+
+# m8n8k4 with f16: four computations, each of a low quad of lanes and of a high quad 16 lanes above it
+_QUADS = Mode(4, 0, 0, 1)
+_M8N8K4_A = {
+    "row": ((Mode(4, 1, 0), _QUADS, Mode(2, 4, 0)), (Mode(4, 0, 1),)),
+    "col": ((Mode(4, 0, 1), _QUADS, Mode(2, 4, 0)), (Mode(4, 1, 0),)),
+}
+_M8N8K4_B = {
+    "row": ((Mode(4, 1, 0), _QUADS, Mode(2, 0, 4)), (Mode(4, 0, 1),)),
+    "col": ((Mode(4, 0, 1), _QUADS, Mode(2, 0, 4)), (Mode(4, 1, 0),)),
+}
+_M8N8K4_C = {
+    "f16": ((Mode(4, 1, 0), _QUADS, Mode(2, 4, 0)), (Mode(8, 0, 1),)),
+    "f32": ((Mode(2, 1, 0), Mode(2, 0, 2), _QUADS, Mode(2, 4, 0)), (Mode(2, 0, 1), Mode(2, 2, 0), Mode(2, 0, 4))),
+}
+
+
+def _m8n8k4(ins: Instruction) -> dict[str, Layout]:
+    """Matrix Fragments for mma.m8n8k4 with .f16 floating point type."""
+    return {
+        "a": Layout((8, 4), *_M8N8K4_A[ins.alayout], bits=16, tiles=4),
+        "b": Layout((4, 8), *_M8N8K4_B[ins.blayout], bits=16, tiles=4),
+        "c": Layout((8, 8), *_M8N8K4_C[ins.ctype], bits=format_of(ins.ctype).bits, tiles=4),
+        "d": Layout((8, 8), *_M8N8K4_C[ins.dtype], bits=format_of(ins.dtype).bits, tiles=4),
+    }
+
+
+def layouts(ins: Instruction) -> dict[str, Layout]:
+    """The layouts of an instruction's operands, by operand name.
+
+    An operand that an instruction takes only from shared memory (B of wgmma) has none.
+    """
+    if ins.shape == "m8n8k4" and ins.atype == "f16":
+        return _m8n8k4(ins)
+    a_bits, b_bits = container_bits(ins.atype, ins.kind), container_bits(ins.btype, ins.kind)
+    a_lane, a_element = multiplicand(ins.m, ins.k, a_bits)
+    found = {"a": Layout((ins.m, ins.k), a_lane, a_element, a_bits)}
+    if ins.op == "mma":
+        b_lane, b_element = multiplicand(ins.n, ins.k, b_bits)
+        found["b"] = Layout((ins.k, ins.n), _transpose(b_lane), _transpose(b_element), b_bits)
+    for name, fmt in (("c", ins.ctype), ("d", ins.dtype)):
+        found[name] = accumulator(ins.m, ins.n, format_of(fmt).bits)
+    return found

@@ -1,0 +1,110 @@
+"""What an instruction is: frozen records, filled by the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fastmma.formats import Format, format_of
+from fastmma.isa import fragments
+from fastmma.layout import Layout
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One matrix operand of an instruction: its format and how its fragment lies in registers."""
+
+    name: str
+    format: Format
+    layout: Layout
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers a lane holds (64-bit ones for f64)."""
+        return self.layout.registers
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.layout.shape
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One opcode, as PTX defines it.
+
+    Attributes
+    ----------
+    opcode : str
+        Canonical text. Modifiers that only state a default (``.rn``) are left out.
+    op : str
+        ``"mma"`` or ``"wgmma"``.
+    m, n, k : int
+        Matrix shape: a is m x k, b is k x n, c and d are m x n.
+    dtype, atype, btype, ctype : str
+        PTX names of the element formats of d, a, b and c.
+    alayout, blayout : str
+        ``"row"`` or ``"col"``.
+    rounding : str
+        f64 only: ``"rn"``, ``"rz"``, ``"rm"`` or ``"rp"``; else empty.
+    satfinite : bool
+        Whether an integer result is clamped and not wrapped.
+    bit_op : str
+        b1 only: ``"xor"`` or ``"and"``; else empty.
+    kind : str
+        PTX's ``.kind::`` qualifier without its prefix, or empty.
+    targets : tuple of str
+        Exactly the targets on which ptxas accepts the opcode.
+    ptx : (int, int)
+        PTX ISA version that introduced it.
+    heading : str
+        The PTX heading that defines its fragments.
+    lanes : int
+        32 for a warp, 128 for a warpgroup.
+    """
+
+    opcode: str
+    op: str
+    m: int
+    n: int
+    k: int
+    dtype: str
+    atype: str
+    btype: str
+    ctype: str
+    alayout: str
+    blayout: str
+    rounding: str
+    satfinite: bool
+    bit_op: str
+    kind: str
+    targets: tuple[str, ...] = field(repr=False)
+    ptx: tuple[int, int] = field(repr=False)
+    heading: str = field(repr=False)
+    lanes: int = 32
+
+    @property
+    def shape(self) -> str:
+        """The shape as PTX writes it, for example ``"m16n8k16"``."""
+        return f"m{self.m}n{self.n}k{self.k}"
+
+    @property
+    def types(self) -> str:
+        """The element types as PTX writes them: ``dtype.atype.btype.ctype``."""
+        return f"{self.dtype}.{self.atype}.{self.btype}.{self.ctype}"
+
+    @cached_property
+    def operands(self) -> Mapping[str, Operand]:
+        """The operands by name: ``"a"``, ``"b"``, ``"c"`` and ``"d"``."""
+        layouts = fragments.layouts(self)
+        formats = {"a": self.atype, "b": self.btype, "c": self.ctype, "d": self.dtype}
+        return {name: Operand(name, format_of(formats[name]), layout) for name, layout in layouts.items()}
+
+    @property
+    def tiles(self) -> int:
+        """Matrix products one execution computes: 4 for m8n8k4 with f16, else 1."""
+        return self.operands["d"].layout.tiles
+
+    def __str__(self) -> str:
+        return self.opcode

@@ -1,0 +1,37 @@
+"""Rows of dense wgmma.mma_async (PTX: Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async).
+
+The opcode names d, a and b; the accumulator is d itself. Scale-d, negated operands and transposes are operands, not part of the opcode.
+"""
+
+from __future__ import annotations
+
+from fastmma.isa.family import Family
+
+_FLOAT_N = tuple(range(8, 257, 8))
+_INTEGER_N = (8, 16, 24, *range(32, 257, 16))
+_FP8 = ("e4m3", "e5m2")
+_BYTES = ("s8", "u8")
+
+
+def _row(k: int, widths: tuple[int, ...], types: tuple[str, ...], modifiers: dict[str, tuple[str, ...]] | None = None) -> Family:
+    tail = "".join("{" + name + "}" for name in modifiers or {})
+    return Family(
+        "wgmma",
+        "wgmma.mma_async.sync.aligned.{shape}" + tail.replace("{bit_op}", "") + ".{types}" + ("{bit_op}" if "{bit_op}" in tail else ""),
+        tuple(f"m64n{n}k{k}" for n in widths),
+        types,
+        ("sm_90a",),
+        (8, 0),
+        f"Register Fragments for wgmma.mma_async.m64nNk{k}",
+        modifiers or {},
+        lanes=128,
+    )
+
+
+FAMILIES: tuple[Family, ...] = (
+    _row(16, _FLOAT_N, ("f16.f16.f16", "f32.f16.f16", "f32.bf16.bf16")),
+    _row(8, _FLOAT_N, ("f32.tf32.tf32",)),
+    _row(32, _FLOAT_N, tuple(f"{d}.{a}.{b}" for d in ("f16", "f32") for a in _FP8 for b in _FP8)),
+    _row(32, _INTEGER_N, tuple(f"s32.{a}.{b}" for a in _BYTES for b in _BYTES), {"satfinite": ("", ".satfinite")}),
+    _row(256, _INTEGER_N, ("s32.b1.b1",), {"bit_op": (".and.popc",)}),
+)

@@ -1,0 +1,433 @@
+"""Typed SIMD vectors for Numba kernels: LLVM's generic vectors, legal on every CPU, written as arithmetic.
+
+Inside a jitted function ``load(array, i, 16)`` is a vector of 16 elements, and ``+ - * & | ^ << >>`` and comparisons work lane by
+lane as NumPy's do for the same dtype (integers wrap, ``>>`` follows the sign of the type); a scalar operand is converted to the
+element type. Comparisons give masks for `select`. A vector wider than the CPU's registers is split by LLVM.
+Lane counts are literals or module constants, dtypes are NumPy scalar types. Nothing here checks bounds.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
+
+_INDEX = ir.IntType(32)
+_MASK_BITS = 1
+
+
+class VectorType(types.Type):
+    """The Numba type of a vector: an element type (boolean for masks) and a number of lanes."""
+
+    def __init__(self, dtype: Any, lanes: int) -> None:
+        self.dtype = dtype
+        self.lanes = lanes
+        super().__init__(name=f"{dtype}x{lanes}")
+
+
+def _llvm_element(dtype: Any) -> ir.Type:
+    if dtype == types.boolean:
+        return ir.IntType(_MASK_BITS)
+    if dtype == types.float64:
+        return ir.DoubleType()
+    if dtype == types.float32:
+        return ir.FloatType()
+    return ir.IntType(dtype.bitwidth)
+
+
+def _llvm_vector(dtype: Any, lanes: int) -> ir.VectorType:
+    return ir.VectorType(_llvm_element(dtype), lanes)
+
+
+@register_model(VectorType)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: VectorType) -> None:
+        super().__init__(dmm, fe_type, _llvm_vector(fe_type.dtype, fe_type.lanes))
+
+
+def _is_float(dtype: Any) -> bool:
+    return isinstance(dtype, types.Float)
+
+
+def _uniform(vector: ir.VectorType, value: float) -> ir.Constant:
+    return ir.Constant(vector, [value] * vector.count)
+
+
+def _splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
+    empty = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    first = builder.insert_element(empty, scalar, _INDEX(0))
+    return builder.shuffle_vector(first, empty, _uniform(ir.VectorType(_INDEX, lanes), 0))
+
+
+def _call(builder: ir.IRBuilder, name: str, arguments: list[ir.Value]) -> ir.Value:
+    """Call the LLVM intrinsic `name`, overloaded by its operands' type, which is also its result's."""
+    kind = arguments[0].type
+    element = kind.element if isinstance(kind, ir.VectorType) else kind
+    suffix = f"i{element.width}" if isinstance(element, ir.IntType) else {"float": "f32", "double": "f64"}[str(element)]
+    prefix = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+    function_type = ir.FunctionType(kind, [kind] * len(arguments))
+    return builder.call(cgutils.get_or_insert_function(builder.module, function_type, f"llvm.{name}.{prefix}{suffix}"), arguments)
+
+
+# --- operators ---
+
+_ARITHMETIC: dict[Any, tuple[str, str | None]] = {  # IRBuilder's integer and float method
+    operator.add: ("add", "fadd"),
+    operator.sub: ("sub", "fsub"),
+    operator.mul: ("mul", "fmul"),
+    operator.and_: ("and_", None),
+    operator.or_: ("or_", None),
+    operator.xor: ("xor", None),
+    operator.lshift: ("shl", None),
+    operator.rshift: ("lshr", None),
+}
+_COMPARISON: dict[Any, str] = {
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+    operator.eq: "==",
+    operator.ne: "!=",
+}
+
+
+def _operand_vector(left: Any, right: Any) -> VectorType | None:
+    """The vector type at which a binary operator works, or None when it is not ours."""
+    if isinstance(left, VectorType):
+        return left if right == left or isinstance(right, types.Number) else None
+    return right if isinstance(right, VectorType) and isinstance(left, types.Number) else None
+
+
+def _as_vector(context: Any, builder: ir.IRBuilder, value: ir.Value, kind: Any, vector: VectorType) -> ir.Value:
+    if kind == vector:
+        return value
+    return _splat(builder, context.cast(builder, value, kind, vector.dtype), vector.lanes)
+
+
+def _emit_arithmetic(symbol: Any, builder: ir.IRBuilder, dtype: Any, left: ir.Value, right: ir.Value) -> ir.Value:
+    integer, floating = _ARITHMETIC[symbol]
+    if _is_float(dtype):
+        return getattr(builder, str(floating))(left, right)
+    if symbol is operator.rshift and dtype.signed:
+        return builder.ashr(left, right)
+    return getattr(builder, integer)(left, right)
+
+
+def _emit_comparison(symbol: Any, builder: ir.IRBuilder, dtype: Any, left: ir.Value, right: ir.Value) -> ir.Value:
+    sign = _COMPARISON[symbol]
+    if _is_float(dtype):
+        # != is true of NaN, the others are false, as in Python
+        return builder.fcmp_unordered(sign, left, right) if sign == "!=" else builder.fcmp_ordered(sign, left, right)
+    return builder.icmp_signed(sign, left, right) if dtype.signed else builder.icmp_unsigned(sign, left, right)
+
+
+def _register(symbol: Any, emit: Callable[..., ir.Value], result: Callable[[VectorType], VectorType]) -> None:
+    class VectorOperator(AbstractTemplate):
+        def generic(self, args: Any, kws: Any) -> Any:
+            if kws or len(args) != 2:
+                return None
+            vector = _operand_vector(*args)
+            if vector is None or (_is_float(vector.dtype) and emit is _emit_arithmetic and _ARITHMETIC[symbol][1] is None):
+                return None
+            return signature(result(vector), *args)
+
+    infer_global(symbol)(VectorOperator)
+
+    def lower(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        vector = _operand_vector(*sig.args)
+        assert vector is not None
+        left, right = (_as_vector(context, builder, value, kind, vector) for value, kind in zip(args, sig.args, strict=True))
+        return emit(symbol, builder, vector.dtype, left, right)
+
+    for kinds in ((VectorType, VectorType), (VectorType, types.Number), (types.Number, VectorType)):
+        lower_builtin(symbol, *kinds)(lower)
+
+
+for _symbol in _ARITHMETIC:
+    _register(_symbol, _emit_arithmetic, lambda vector: vector)
+for _symbol in _COMPARISON:
+    _register(_symbol, _emit_comparison, lambda vector: VectorType(types.boolean, vector.lanes))
+
+
+# --- memory ---
+
+
+def _pointer(builder: ir.IRBuilder, address: ir.Value, target: ir.Type) -> ir.Value:
+    return builder.inttoptr(address, ir.PointerType(target))
+
+
+def _element_pointer(context: Any, builder: ir.IRBuilder, array_type: Any, array: ir.Value, index: ir.Value, target: ir.Type) -> ir.Value:
+    data = cgutils.create_struct_proxy(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), ir.PointerType(target))
+
+
+def _load(builder: ir.IRBuilder, pointer: ir.Value, alignment: int) -> ir.Value:
+    value = builder.load(pointer)
+    value.align = alignment
+    return value
+
+
+@intrinsic(prefer_literal=True)
+def load(typingctx: Any, array: Any, index: Any, lanes: Any) -> Any:
+    """``load(array, index, lanes)``: consecutive elements of a contiguous array."""
+    vector = VectorType(array.dtype, lanes.literal_value)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        target = _llvm_vector(vector.dtype, vector.lanes)
+        pointer = _element_pointer(context, builder, sig.args[0], args[0], args[1], target)
+        return _load(builder, pointer, array.dtype.bitwidth // 8)
+
+    return vector(array, types.intp, lanes), codegen
+
+
+@intrinsic(prefer_literal=True)
+def load_pair(typingctx: Any, array: Any, index: Any, lanes: Any) -> Any:
+    """``load_pair(array, index, lanes)``: elements index and index + 1, alternating through the lanes."""
+    vector = VectorType(array.dtype, lanes.literal_value)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        bits = array.dtype.bitwidth
+        if bits <= 32:
+            # one wider scalar broadcasts from memory in one instruction
+            whole = ir.IntType(2 * bits)
+            pointer = _element_pointer(context, builder, sig.args[0], args[0], args[1], whole)
+            both = _splat(builder, _load(builder, pointer, bits // 8), vector.lanes // 2)
+            return builder.bitcast(both, _llvm_vector(vector.dtype, vector.lanes))
+        pair = _llvm_vector(vector.dtype, 2)
+        both = _load(builder, _element_pointer(context, builder, sig.args[0], args[0], args[1], pair), bits // 8)
+        order = ir.Constant(ir.VectorType(_INDEX, vector.lanes), [0, 1] * (vector.lanes // 2))
+        return builder.shuffle_vector(both, ir.Constant(pair, ir.Undefined), order)
+
+    return vector(array, types.intp, lanes), codegen
+
+
+@intrinsic
+def store(typingctx: Any, value: Any, array: Any, index: Any) -> Any:
+    """``store(value, array, index)``: to consecutive elements of a contiguous array of the same dtype."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        pointer = _element_pointer(context, builder, sig.args[1], args[1], args[2], args[0].type)
+        builder.store(args[0], pointer).align = value.dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    if array.dtype != value.dtype:
+        return None
+    return types.none(value, array, types.intp), codegen
+
+
+@intrinsic(prefer_literal=True)
+def load_at(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
+    """``load_at(address, dtype, lanes)``: the vector at a memory address, of any alignment."""
+    vector = VectorType(dtype.dtype, lanes.literal_value)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return _load(builder, _pointer(builder, args[0], _llvm_vector(vector.dtype, vector.lanes)), 1)
+
+    return vector(types.intp, dtype, lanes), codegen
+
+
+@intrinsic
+def store_at(typingctx: Any, value: Any, address: Any) -> Any:
+    """``store_at(value, address)``: a vector or a scalar to a memory address, of any alignment."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        builder.store(args[0], _pointer(builder, args[1], args[0].type)).align = 1
+        return context.get_dummy_value()
+
+    return types.none(value, types.intp), codegen
+
+
+@intrinsic
+def scalar_at(typingctx: Any, address: Any, dtype: Any) -> Any:
+    """``scalar_at(address, dtype)``: the scalar at a memory address, of any alignment."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return _load(builder, _pointer(builder, args[0], _llvm_element(dtype.dtype)), 1)
+
+    return dtype.dtype(types.intp, dtype), codegen
+
+
+# --- lanes ---
+
+
+@intrinsic(prefer_literal=True)
+def splat(typingctx: Any, scalar: Any, lanes: Any) -> Any:
+    """``splat(scalar, lanes)``: the scalar in every lane."""
+    element = types.unliteral(scalar)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return _splat(builder, args[0], lanes.literal_value)
+
+    return VectorType(element, lanes.literal_value)(element, lanes), codegen
+
+
+@intrinsic
+def insert(typingctx: Any, vector: Any, lane: Any, scalar: Any) -> Any:
+    """``insert(vector, lane, scalar)``: the vector with one lane replaced."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.insert_element(args[0], args[2], args[1])
+
+    return vector(vector, types.intp, vector.dtype), codegen
+
+
+@intrinsic
+def extract(typingctx: Any, vector: Any, lane: Any) -> Any:
+    """``extract(vector, lane)``: one lane as a scalar."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.extract_element(args[0], args[1])
+
+    return vector.dtype(vector, types.intp), codegen
+
+
+def _shuffled(vector: VectorType, second: bool, lanes: list[int]) -> Any:
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        other = args[1] if second else ir.Constant(args[0].type, ir.Undefined)
+        return builder.shuffle_vector(args[0], other, ir.Constant(ir.VectorType(_INDEX, len(lanes)), lanes))
+
+    arguments = (vector, vector) if second else (vector,)
+    return VectorType(vector.dtype, len(lanes))(*arguments), codegen
+
+
+@intrinsic
+def interleave(typingctx: Any, first: Any, second: Any) -> Any:
+    """``interleave(first, second)``: first[0], second[0], first[1], second[1], ...: twice as many lanes."""
+    if first != second:
+        return None
+    return _shuffled(first, True, [lane + part * first.lanes for lane in range(first.lanes) for part in (0, 1)])
+
+
+@intrinsic
+def even_lanes(typingctx: Any, vector: Any) -> Any:
+    """Lanes 0, 2, 4, ...: half as many."""
+    return _shuffled(vector, False, list(range(0, vector.lanes, 2)))
+
+
+@intrinsic
+def odd_lanes(typingctx: Any, vector: Any) -> Any:
+    """Lanes 1, 3, 5, ...: half as many."""
+    return _shuffled(vector, False, list(range(1, vector.lanes, 2)))
+
+
+@intrinsic
+def select(typingctx: Any, mask: Any, chosen: Any, otherwise: Any) -> Any:
+    """``select(mask, chosen, otherwise)``, lane by lane; scalars are converted to the other operand's element type."""
+    vector = _operand_vector(chosen, otherwise)
+    if vector is None or vector.lanes != mask.lanes:
+        return None
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        values = (_as_vector(context, builder, value, kind, vector) for value, kind in zip(args[1:], sig.args[1:], strict=True))
+        return builder.select(args[0], *values)
+
+    return vector(mask, chosen, otherwise), codegen
+
+
+def _lane_function(name: str, arguments: tuple[Any, ...]) -> Any:
+    """Typing and code of an LLVM intrinsic whose operands share one vector (or scalar) type."""
+    vector = next((kind for kind in arguments if isinstance(kind, VectorType)), None)
+    result = types.unliteral(arguments[0]) if vector is None else vector
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        if vector is None:
+            return _call(builder, name, list(args))
+        return _call(builder, name, [_as_vector(context, builder, value, kind, vector) for value, kind in zip(args, sig.args, strict=True)])
+
+    return result(*(arguments if vector is not None else (result,) * len(arguments))), codegen
+
+
+def _extremum(which: str, first: Any, second: Any) -> Any:
+    vector = _operand_vector(first, second)
+    if vector is None or _is_float(vector.dtype):
+        return None
+    return _lane_function(("s" if vector.dtype.signed else "u") + which, (first, second))
+
+
+@intrinsic
+def minimum(typingctx: Any, first: Any, second: Any) -> Any:
+    """The smaller of two integer vectors, lane by lane."""
+    return _extremum("min", first, second)
+
+
+@intrinsic
+def maximum(typingctx: Any, first: Any, second: Any) -> Any:
+    """The larger of two integer vectors, lane by lane."""
+    return _extremum("max", first, second)
+
+
+@intrinsic
+def truncated(typingctx: Any, value: Any) -> Any:
+    """Floats rounded toward zero to integers, as floats."""
+    return _lane_function("trunc", (value,))
+
+
+@intrinsic
+def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c`` rounded once; vectors or float scalars."""
+    return _lane_function("fma", (a, b, c))
+
+
+# --- conversions ---
+
+
+@intrinsic
+def bitcast(typingctx: Any, value: Any, dtype: Any) -> Any:
+    """``bitcast(value, dtype)``: the same bits as lanes of another dtype; also for a scalar of the same width."""
+    target = dtype.dtype
+    if isinstance(value, VectorType):
+        result = VectorType(target, value.lanes * value.dtype.bitwidth // target.bitwidth)
+        llvm_result = _llvm_vector(target, result.lanes)
+    else:
+        result, llvm_result = target, _llvm_element(target)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.bitcast(args[0], llvm_result)
+
+    return result(value, dtype), codegen
+
+
+@intrinsic
+def convert(typingctx: Any, vector: Any, dtype: Any) -> Any:
+    """``convert(vector, dtype)``: the same values in another dtype; floats out of an integer's range give any value there."""
+    source, target = vector.dtype, dtype.dtype
+    result = VectorType(target, vector.lanes)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        kind = _llvm_vector(target, vector.lanes)
+        if _is_float(source) and _is_float(target):
+            return builder.fpext(args[0], kind) if target.bitwidth > source.bitwidth else builder.fptrunc(args[0], kind)
+        if _is_float(source):
+            return builder.fptosi(args[0], kind) if target.signed else builder.fptoui(args[0], kind)
+        if _is_float(target):
+            return builder.sitofp(args[0], kind) if source.signed else builder.uitofp(args[0], kind)
+        if target.bitwidth < source.bitwidth:
+            return builder.trunc(args[0], kind)
+        if target.bitwidth == source.bitwidth:
+            return args[0]
+        return builder.sext(args[0], kind) if source.signed else builder.zext(args[0], kind)
+
+    return result(vector, dtype), codegen
+
+
+_EXPONENT_FIELD = {32: (127, 23), 64: (1023, 52)}  # bits: bias, position
+
+
+@intrinsic
+def power_of_two(typingctx: Any, exponent: Any, dtype: Any) -> Any:
+    """``power_of_two(exponent, dtype)``: 2**exponent from int32 lanes; for exponents of normal numbers of the float dtype only."""
+    target = dtype.dtype
+    bias, position = _EXPONENT_FIELD[target.bitwidth]
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        biased = builder.add(args[0], _uniform(args[0].type, bias))
+        if target.bitwidth > exponent.dtype.bitwidth:
+            biased = builder.zext(biased, ir.VectorType(ir.IntType(target.bitwidth), exponent.lanes))
+        return builder.bitcast(builder.shl(biased, _uniform(biased.type, position)), _llvm_vector(target, exponent.lanes))
+
+    return VectorType(target, exponent.lanes)(exponent, dtype), codegen

@@ -1,0 +1,251 @@
+"""The arithmetic in exact Python integers: written to be read, slow, and the oracle of every kernel.
+
+A finite number is an integer significand and the power of two of its last bit. An element of a fused sum also has the *exponent* by which the
+silicon aligns it, which is its exponent field and not that of its leading bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.formats import Format, format_of
+from fastmma.isa.model import Instruction
+from fastmma.numerics import Arithmetic
+
+Codes = NDArray[Any]
+_NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A decoded element: ``significand * 2**last`` (the significand carries the sign), or a special.
+
+    `exponent` is the unbiased exponent field, a subnormal's being that of the smallest normal number; `negative` also tells -0 from +0.
+    """
+
+    significand: int = 0
+    last: int = 0
+    exponent: int = 0
+    negative: bool = False
+    special: str = ""  # "inf" or "nan"
+
+
+@cache
+def number(code: int, fmt: Format) -> Number:
+    """Decode one float code."""
+    code = (code & ((1 << fmt.bits) - 1)) >> fmt.padding
+    mantissa = code & ((1 << fmt.mantissa_bits) - 1)
+    field = (code >> fmt.mantissa_bits) & ((1 << fmt.exponent_bits) - 1)
+    negative = bool(fmt.signed and code >> (fmt.mantissa_bits + fmt.exponent_bits) & 1)
+    all_ones = field == (1 << fmt.exponent_bits) - 1
+    if fmt.specials == "ieee" and all_ones:
+        return Number(negative=negative, special="nan" if mantissa else "inf")
+    if fmt.specials == "nan" and all_ones and mantissa == (1 << fmt.mantissa_bits) - 1:
+        return Number(negative=negative, special="nan")
+    significand = mantissa + (1 << fmt.mantissa_bits if field else 0)
+    exponent = max(field, 1) - fmt.bias
+    return Number(-significand if negative else significand, exponent - fmt.mantissa_bits, exponent, negative)
+
+
+def round_to(value: int, last: int, fmt: Format, mode: str, keep: int | None = None) -> int:
+    """Code of ``value * 2**last`` rounded to a format, subnormals and infinities included; zero is +0.
+
+    `mode` is ``"rn"``, ``"rz"``, ``"rm"`` or ``"rp"``. `keep` clears the fraction bits below that many, after rounding toward zero.
+    Toward zero overflows to infinity when `keep` is given, as tensor cores do, and else to the largest finite number, as IEEE says.
+    """
+    if value == 0:
+        return 0
+    sign = 1 << (fmt.bits - 1) if value < 0 else 0
+    magnitude = abs(value)
+    exponent = max(magnitude.bit_length() - 1 + last, fmt.emin)
+    quantum = exponent - fmt.mantissa_bits
+    shift = quantum - last
+    whole = magnitude >> shift if shift > 0 else magnitude << -shift
+    rest = magnitude - (whole << shift) if shift > 0 else 0
+    away = {"rn": 2 * rest > (1 << shift) or (2 * rest == (1 << shift) and whole & 1) if shift > 0 else False}
+    away |= {"rz": False, "rm": rest > 0 and sign != 0, "rp": rest > 0 and sign == 0}
+    whole += int(away[mode])
+    if whole >> (fmt.mantissa_bits + 1):
+        whole, exponent = whole >> 1, exponent + 1
+    infinity = ((1 << fmt.exponent_bits) - 1) << fmt.mantissa_bits
+    if exponent > fmt.emax:
+        stops = keep is None and (mode == "rz" or (mode == "rm" and not sign) or (mode == "rp" and sign != 0))
+        return sign | (infinity - 1 if stops else infinity)
+    if keep is not None:
+        whole &= -1 << (fmt.mantissa_bits - keep)
+    if whole == 0:
+        return 0
+    field = exponent + fmt.bias if whole >> fmt.mantissa_bits else 0
+    return sign | field << fmt.mantissa_bits | (whole & ((1 << fmt.mantissa_bits) - 1))
+
+
+def _special_sum(specials: Sequence[Number], nan: int, fmt: Format) -> int:
+    """The result when a sum has infinite or NaN terms."""
+    signs = {each.negative for each in specials}
+    if any(each.special == "nan" for each in specials) or len(signs) == 2:
+        return nan
+    return ((1 << fmt.exponent_bits) - 1) << fmt.mantissa_bits | (1 << (fmt.bits - 1) if True in signs else 0)
+
+
+def product(a: Number, b: Number) -> Number:
+    """The exact product; its exponent is the sum of the exponents and is not renormalised."""
+    negative = a.negative != b.negative
+    if a.special or b.special:
+        finite_zero = any(not each.special and each.significand == 0 for each in (a, b))
+        nan = "nan" in (a.special, b.special) or finite_zero
+        return Number(negative=negative, special="nan" if nan else "inf")
+    return Number(a.significand * b.significand, a.last + b.last, a.exponent + b.exponent, negative)
+
+
+def fused_step(terms: Sequence[Number], row: Arithmetic, fmt: Format) -> int:
+    """One fused dot-product-add: align, truncate, sum exactly, round once. Returns the code of the result."""
+    specials = [term for term in terms if term.special]
+    if specials:
+        return _special_sum(specials, _NAN[fmt.name], fmt)
+    emax = max([term.exponent for term in terms if term.significand], default=row.emax_floor)
+    last = max(emax, row.emax_floor) - row.align_bits
+    total = 0
+    for term in terms:
+        shift = term.last - last
+        magnitude = abs(term.significand) << shift if shift >= 0 else abs(term.significand) >> -shift
+        total += -magnitude if term.significand < 0 else magnitude
+    if fmt.name == "f16":
+        return round_to(total, last, fmt, "rn")
+    return round_to(total, last, fmt, "rz", keep=row.keep_bits)
+
+
+def ieee_add(x: Number, y: Number, fmt: Format, mode: str = "rn") -> int:
+    """IEEE addition; NaN is canonical."""
+    specials = [each for each in (x, y) if each.special]
+    if specials:
+        return _special_sum(specials, _NAN[fmt.name], fmt)
+    last = min(x.last, y.last)
+    total = (x.significand << (x.last - last)) + (y.significand << (y.last - last))
+    if total == 0:
+        both_negative = x.negative and y.negative
+        one_negative = x.negative or y.negative
+        return 1 << (fmt.bits - 1) if both_negative or (mode == "rm" and one_negative) else 0
+    code = round_to(total, last, fmt, mode)
+    return code | 1 << (fmt.bits - 1) if code == 0 and total < 0 else code
+
+
+def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
+    """IEEE fused multiply-add; NaN is canonical."""
+    return ieee_add(product(a, b), c, fmt, mode)
+
+
+def _fused_dot(a: Sequence[Number], b: Sequence[Number], c: int, row: Arithmetic, ins: Instruction, fmt: Format) -> int:
+    products = [product(x, y) for x, y in zip(a, b, strict=True)]
+    if not row.split:
+        for start in range(0, len(products), row.terms):
+            c = fused_step([*products[start : start + row.terms], number(c, fmt)], row, fmt)
+        return c
+    total = 0
+    for half in (0, 1):
+        chosen = [term for k, term in enumerate(products) if k // row.split % 2 == half]
+        total = fused_step([*chosen, number(total, fmt)], row, fmt)
+    return ieee_add(number(total, fmt), number(c, fmt), fmt)
+
+
+def _f32_chain(a: Sequence[Number], b: Sequence[Number], total: int) -> int:
+    f32 = format_of("f32")
+    for x, y in zip(a, b, strict=True):
+        total = fma(x, y, number(total, f32), f32)
+    return total
+
+
+def _convert(code: int, source: Format, result: Format) -> int:
+    """Round a float code to another float format, to nearest even; NaN is canonical."""
+    value = number(code, source)
+    if value.special:
+        return _special_sum([value], _NAN[result.name], result)
+    rounded = round_to(value.significand, value.last, result, "rn")
+    return rounded | 1 << (result.bits - 1) if rounded == 0 and value.negative else rounded
+
+
+def _f32_dot(a: Sequence[Number], b: Sequence[Number], c: int, pairs: bool, cfmt: Format, dfmt: Format) -> int:
+    """The lowered m8n8k4: f32 fma over k, and c added by f32 adds."""
+    f32 = format_of("f32")
+    total = _convert(c, cfmt, f32)
+    if pairs:
+        negative_zero = 1 << 31  # the first product of a pair is a plain multiplication
+        for half in (slice(2, 4), slice(0, 2)):
+            total = ieee_add(number(total, f32), number(_f32_chain(a[half], b[half], negative_zero), f32), f32)
+            total = int(total)
+    else:
+        total = ieee_add(number(_f32_chain(a, b, 0), f32), number(total, f32), f32)
+    return total if dfmt is f32 else _convert(total, f32, dfmt)
+
+
+def _f64_dot(a: Sequence[Number], b: Sequence[Number], c: int, mode: str) -> int:
+    f64 = format_of("f64")
+    for x, y in zip(a, b, strict=True):
+        c = fma(x, y, number(c, f64), f64, mode)
+    return c
+
+
+def _integer_dot(a: Sequence[int], b: Sequence[int], c: int, satfinite: bool) -> int:
+    """`c` and the result are s32 codes."""
+    total = ((c ^ 1 << 31) - (1 << 31)) + sum(x * y for x, y in zip(a, b, strict=True))
+    if satfinite:
+        total = min(max(total, -(1 << 31)), (1 << 31) - 1)
+    return total & 0xFFFFFFFF
+
+
+def _bit_dot(a: Sequence[int], b: Sequence[int], c: int, operation: str) -> int:
+    bits = sum((x ^ y if operation == "xor" else x & y) & 1 for x, y in zip(a, b, strict=True))
+    return (c + bits) & 0xFFFFFFFF
+
+
+def _integer(code: int, fmt: Format) -> int:
+    code &= (1 << fmt.bits) - 1
+    return code - (code >> (fmt.bits - 1) << fmt.bits) if fmt.kind == "signed" else code
+
+
+def _decoded(codes: Codes, fmt: Format) -> list[list[Any]]:
+    read = number if fmt.kind == "float" else _integer
+    return [[read(int(code), fmt) for code in line] for line in codes]
+
+
+def tile(ins: Instruction, row: Arithmetic, a: Codes, b: Codes, c: Codes) -> Codes:
+    """One execution of an instruction on one set of matrices of codes.
+
+    Parameters
+    ----------
+    a, b, c : (m, k), (k, n) and (m, n) arrays of codes
+    row : Arithmetic
+        As `fastmma.numerics.arithmetic` returns it, so that `terms` is the number of products a step.
+
+    Returns
+    -------
+    (m, n) array of codes of d
+    """
+    afmt, bfmt, cfmt, dfmt = (format_of(name) for name in (ins.atype, ins.btype, ins.ctype, ins.dtype))
+    lines, columns = _decoded(a, afmt), _decoded(b.T, bfmt)
+    d = np.empty(c.shape, dtype=dfmt.code_dtype)
+    for i, line in enumerate(lines):
+        for j, column in enumerate(columns):
+            code = int(c[i, j])
+            match row.method:
+                case "fused":
+                    d[i, j] = _fused_dot(line, column, code, row, ins, dfmt) if cfmt is dfmt else _mixed_dot(line, column, code, row, ins)
+                case "f32-fma" | "f32-fma-pairs":
+                    d[i, j] = _f32_dot(line, column, code, row.method == "f32-fma-pairs", cfmt, dfmt)
+                case "f64-fma":
+                    d[i, j] = _f64_dot(line, column, code, ins.rounding)
+                case "integer":
+                    d[i, j] = _integer_dot(line, column, code, ins.satfinite)
+                case "bit":
+                    d[i, j] = _bit_dot(line, column, code, ins.bit_op)
+    return d
+
+
+def _mixed_dot(a: Sequence[Number], b: Sequence[Number], c: int, row: Arithmetic, ins: Instruction) -> int:
+    """c is f16 and d is f32: c is converted, which is exact."""
+    return _fused_dot(a, b, _convert(c, format_of(ins.ctype), format_of(ins.dtype)), row, ins, format_of(ins.dtype))
