@@ -8,6 +8,7 @@ Lane counts are literals or module constants, dtypes are NumPy scalar types. Not
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -94,6 +95,7 @@ _COMPARISON: dict[Any, str] = {
     operator.eq: "==",
     operator.ne: "!=",
 }
+_OPERANDS = ((VectorType, VectorType), (VectorType, types.Number), (types.Number, VectorType))
 
 
 def _operand_vector(left: Any, right: Any) -> VectorType | None:
@@ -136,7 +138,10 @@ def _register(symbol: Any, emit: Callable[..., ir.Value], result: Callable[[Vect
                 return None
             return signature(result(vector), *args)
 
-    infer_global(symbol)(VectorOperator)
+    inplace = getattr(operator, f"i{symbol.__name__.strip('_')}", None) if symbol in _ARITHMETIC else None
+    spellings = [symbol] if inplace is None else [symbol, inplace]
+    for spelling in spellings:
+        infer_global(spelling)(VectorOperator)
 
     def lower(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         vector = _operand_vector(*sig.args)
@@ -144,8 +149,8 @@ def _register(symbol: Any, emit: Callable[..., ir.Value], result: Callable[[Vect
         left, right = (_as_vector(context, builder, value, kind, vector) for value, kind in zip(args, sig.args, strict=True))
         return emit(symbol, builder, vector.dtype, left, right)
 
-    for kinds in ((VectorType, VectorType), (VectorType, types.Number), (types.Number, VectorType)):
-        lower_builtin(symbol, *kinds)(lower)
+    for spelling, kinds in itertools.product(spellings, _OPERANDS):
+        lower_builtin(spelling, *kinds)(lower)
 
 
 for _symbol in _ARITHMETIC:
@@ -266,6 +271,16 @@ def splat(typingctx: Any, scalar: Any, lanes: Any) -> Any:
     return VectorType(element, lanes.literal_value)(element, lanes), codegen
 
 
+@intrinsic(prefer_literal=True)
+def zeros(typingctx: Any, dtype: Any, lanes: Any) -> Any:
+    """``zeros(dtype, lanes)``."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return _uniform(_llvm_vector(dtype.dtype, lanes.literal_value), 0)
+
+    return VectorType(dtype.dtype, lanes.literal_value)(dtype, lanes), codegen
+
+
 @intrinsic
 def insert(typingctx: Any, vector: Any, lane: Any, scalar: Any) -> Any:
     """``insert(vector, lane, scalar)``: the vector with one lane replaced."""
@@ -284,6 +299,29 @@ def extract(typingctx: Any, vector: Any, lane: Any) -> Any:
         return builder.extract_element(args[0], args[1])
 
     return vector.dtype(vector, types.intp), codegen
+
+
+def _reduction(which: str, vector: VectorType) -> Any:
+    """The extremum of an integer vector's lanes."""
+    name = f"llvm.vector.reduce.{'s' if vector.dtype.signed else 'u'}{which}.v{vector.lanes}i{vector.dtype.bitwidth}"
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        function_type = ir.FunctionType(args[0].type.element, [args[0].type])
+        return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), args)
+
+    return vector.dtype(vector), codegen
+
+
+@intrinsic
+def lowest_lane(typingctx: Any, vector: Any) -> Any:
+    """The smallest lane of an integer vector."""
+    return _reduction("min", vector)
+
+
+@intrinsic
+def highest_lane(typingctx: Any, vector: Any) -> Any:
+    """The largest lane of an integer vector."""
+    return _reduction("max", vector)
 
 
 def _shuffled(vector: VectorType, second: bool, lanes: list[int]) -> Any:
@@ -368,6 +406,19 @@ def truncated(typingctx: Any, value: Any) -> Any:
 
 
 @intrinsic
+def integer_part(typingctx: Any, value: Any) -> Any:
+    """Floats rounded toward zero, in lanes that add them exactly: float32 (below 2**31) to int32, float64 to float64."""
+    if value.dtype == types.float64:
+        return _lane_function("trunc", (value,))
+    result = VectorType(types.int32, value.lanes)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.fptosi(args[0], _llvm_vector(types.int32, value.lanes))
+
+    return result(value), codegen
+
+
+@intrinsic
 def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     """``a * b + c`` rounded once; vectors or float scalars."""
     return _lane_function("fma", (a, b, c))
@@ -400,6 +451,8 @@ def convert(typingctx: Any, vector: Any, dtype: Any) -> Any:
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         kind = _llvm_vector(target, vector.lanes)
+        if args[0].type == kind:
+            return args[0]
         if _is_float(source) and _is_float(target):
             return builder.fpext(args[0], kind) if target.bitwidth > source.bitwidth else builder.fptrunc(args[0], kind)
         if _is_float(source):
@@ -408,8 +461,6 @@ def convert(typingctx: Any, vector: Any, dtype: Any) -> Any:
             return builder.sitofp(args[0], kind) if source.signed else builder.uitofp(args[0], kind)
         if target.bitwidth < source.bitwidth:
             return builder.trunc(args[0], kind)
-        if target.bitwidth == source.bitwidth:
-            return args[0]
         return builder.sext(args[0], kind) if source.signed else builder.zext(args[0], kind)
 
     return result(vector, dtype), codegen
