@@ -1,4 +1,4 @@
-"""Register tiles of dot products over 32-bit words of k, as LLVM vectors, and the packing of operands into panels of such words.
+"""Register tiles of dot products over 32-bit words of k, emitted as LLVM vectors.
 
 A word holds consecutive elements of one row of A or one column of B: four bytes, two int16, or 32 single bits.
 """
@@ -6,16 +6,16 @@ A word holds consecutive elements of one row of A or one column of B: four bytes
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.binding
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
-from numba.extending import NativeValue, intrinsic, models, register_model, typeof_impl, unbox
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl, unbox
 
 _BYTE, _HALF, _WORD, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _SOURCES = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
@@ -45,24 +45,6 @@ class Tile:
         return ELEMENTS[self.operation]
 
 
-class Source(NamedTuple):
-    """An operand of one-byte elements in memory; k or the other index ("lines") has a stride of one byte."""
-
-    address: int
-    k: int
-    k_stride: int
-    line_stride: int
-    flip: int  # 128 exchanges signed and unsigned bytes (and says that bytes are signed where they widen to int16)
-
-
-class Block(NamedTuple):
-    """A block of the result: int32, columns contiguous, strides in bytes; a column step of 0 repeats one row of zeros."""
-
-    address: int
-    row_stride: int
-    column_step: int
-
-
 class _TileType(types.Type):  # type: ignore[misc]
     """The Numba type that carries a `Tile`; its name is part of the key of the cache on disk, and so are these sources."""
 
@@ -82,6 +64,21 @@ def _typeof_tile(tile: Tile, context: Any) -> _TileType:
 @unbox(_TileType)
 def _unbox_tile(typ: _TileType, value: Any, context: Any) -> NativeValue:
     return NativeValue(context.context.get_dummy_value())
+
+
+@infer_getattr
+class _TileAttributes(AttributeTemplate):  # type: ignore[misc]
+    """The numbers of a tile, constants to a kernel."""
+
+    key = _TileType
+
+    def generic_resolve(self, tile: _TileType, name: str) -> Any:
+        return types.intp
+
+
+@lower_getattr_generic(_TileType)
+def _lower_tile_attribute(context: Any, builder: ir.IRBuilder, tile: _TileType, value: Any, name: str) -> ir.Value:
+    return _index(getattr(tile.tile, name))
 
 
 def _index(value: int) -> ir.Constant:
@@ -164,21 +161,35 @@ def _dot(builder: ir.IRBuilder, tile: Tile, total: ir.Value, a: ir.Value, b: ir.
             return _dot_bits(builder, total, builder.and_(a, b))
 
 
-def _word(builder: ir.IRBuilder, tile: Tile, elements: list[ir.Value], flip: ir.Value) -> ir.Value:
-    """Words (of the same lanes) made of bytes, the first element of k in the lowest bits."""
-    count = elements[0].type.count
-    words = _vector(_WORD, count)
+def _word_of_run(builder: ir.IRBuilder, tile: Tile, address: ir.Value, flip: ir.Value) -> ir.Value:
+    """One word from elements that follow one another in memory."""
+    match tile.elements:
+        case 4:
+            return builder.xor(_load(builder, address, _WORD), builder.mul(builder.trunc(flip, _WORD), ir.Constant(_WORD, 0x01010101)))
+        case 2:
+            pair = _vector(_HALF, 2)
+            bias = _splat(builder, pair, builder.trunc(flip, _HALF))
+            wide = builder.zext(_load(builder, address, _vector(_BYTE, 2)), pair)
+            return builder.bitcast(builder.sub(builder.xor(wide, bias), bias), _WORD)
+        case _:
+            run = _load(builder, address, _vector(_BYTE, 32))
+            return builder.bitcast(builder.icmp_unsigned("!=", run, _same(run.type, 0)), _WORD)
+
+
+def _words_of_lines(builder: ir.IRBuilder, tile: Tile, elements: list[ir.Value], flip: ir.Value) -> ir.Value:
+    """One word in each lane from vectors of elements, ascending in k."""
+    bytes_ = elements[0].type
+    words = _vector(_WORD, bytes_.count)
     if tile.elements == 32:
-        zero, one = _same(elements[0].type, 0), _same(elements[0].type, 1)
         parts = []
         for first in range(0, 32, 8):
-            part = zero
-            for bit, element in enumerate(elements[first : first + 8]):
-                set_ = builder.select(builder.icmp_unsigned("!=", element, zero), one, zero)
-                part = builder.or_(part, builder.shl(set_, _same(set_.type, bit)))
+            part = _same(bytes_, 0)
+            for element in reversed(elements[first : first + 8]):
+                bit = _call(builder, f"llvm.umin.v{bytes_.count}i8", bytes_, element, _same(bytes_, 1))
+                part = builder.or_(builder.add(part, part), bit)
             parts.append(builder.zext(part, words))
     elif tile.elements == 4:
-        bias = _splat(builder, elements[0].type, builder.trunc(flip, _BYTE))
+        bias = _splat(builder, bytes_, builder.trunc(flip, _BYTE))
         parts = [builder.zext(builder.xor(element, bias), words) for element in elements]
     else:
         bias = _splat(builder, words, builder.trunc(flip, _WORD))
@@ -191,14 +202,9 @@ def _word(builder: ir.IRBuilder, tile: Tile, elements: list[ir.Value], flip: ir.
 
 
 @intrinsic
-def _tile_value(typing_context: Any, tile: Any, name: Any) -> Any:
-    """A constant of the tile, by name."""
-    value = getattr(tile.tile, name.literal_value)
-    return types.intp(tile, name), lambda context, builder, signature, args: _index(value)
+def load_word(typing_context: Any, address: Any) -> Any:
+    """The int32 at an address, aligned or not."""
 
-
-@intrinsic
-def _load_word(typing_context: Any, address: Any) -> Any:
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return _load(builder, args[0], _WORD)
 
@@ -206,17 +212,126 @@ def _load_word(typing_context: Any, address: Any) -> Any:
 
 
 @intrinsic
-def _load_byte(typing_context: Any, address: Any) -> Any:
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return _load(builder, args[0], _BYTE)
+def store_word(typing_context: Any, value: Any, address: Any) -> Any:
+    """Store an int32 at an address, aligned or not."""
 
-    return types.uint8(types.intp), emit
-
-
-@intrinsic
-def _store_word(typing_context: Any, value: Any, address: Any) -> Any:
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _store(builder, args[0], args[1])
         return context.get_dummy_value()
 
     return types.void(types.int32, types.intp), emit
+
+
+@intrinsic
+def copy_byte(typing_context: Any, source: Any, target: Any) -> Any:
+    """Copy one byte from address to address."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _store(builder, _load(builder, args[0], _BYTE), args[1])
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp), emit
+
+
+@intrinsic
+def word_of_run(typing_context: Any, tile: Any, address: Any, flip: Any) -> Any:
+    """The word of `elements` bytes that follow one another."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return _word_of_run(builder, tile.tile, args[1], args[2])
+
+    return types.int32(tile, types.intp, types.intp), emit
+
+
+@intrinsic
+def words_of_lines(typing_context: Any, tile: Any, address: Any, k_stride: Any, flip: Any, target: Any) -> Any:
+    """Store the words of `lanes` neighbouring lines, whose elements are `k_stride` bytes apart."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _, address, k_stride, flip, target = args
+        bytes_ = _vector(_BYTE, tile.tile.lanes)
+        elements = [_load(builder, _offset(builder, address, k, k_stride), bytes_) for k in range(tile.tile.elements)]
+        _store(builder, _words_of_lines(builder, tile.tile, elements, flip), target)
+        return context.get_dummy_value()
+
+    return types.void(tile, types.intp, types.intp, types.intp, types.intp), emit
+
+
+@intrinsic
+def sum_rows(typing_context: Any, tile: Any, panel: Any, words: Any, target: Any) -> Any:
+    """Store -128 times (signed A) or 128 times (unsigned A) the sum of each of a panel's rows; reads one vector past the panel."""
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _, panel, words, target = args
+        spec = tile.tile
+        vector = _vector(_WORD, spec.lanes)
+        scale = -128 if spec.operation == "signed_bytes" else 128
+        total = cgutils.alloca_once_value(builder, _same(vector, 0))
+        with cgutils.for_range(builder, words) as loop:
+            rows = _load(builder, _offset(builder, panel, loop.index, 4 * spec.rows), vector)
+            builder.store(_dot(builder, spec, builder.load(total), rows, _same(vector, 0x01010101)), total)
+        sums = builder.mul(builder.load(total), _same(vector, scale))
+        for row in range(spec.rows):
+            _store(builder, builder.extract_element(sums, ir.Constant(_WORD, row)), builder.add(target, _index(4 * row)))
+        return context.get_dummy_value()
+
+    return types.void(tile, types.intp, types.intp, types.intp), emit
+
+
+@intrinsic
+def multiply(
+    typing_context: Any,
+    tile: Any,
+    a: Any,
+    b: Any,
+    segments: Any,
+    words: Any,
+    starts: Any,
+    starts_step: Any,
+    c: Any,
+    c_stride: Any,
+    out: Any,
+    out_stride: Any,
+) -> Any:
+    """One register tile of ``out = c + a b`` over ``segments`` runs of ``words`` words, clamped after each when the tile saturates.
+
+    Panels hold the words of all rows (or columns) of the tile, word after word. A segment's sums begin with the row's number at `starts`.
+    """
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _, a, b, segments, words, starts, starts_step, c, c_stride, out, out_stride = args
+        spec = tile.tile
+        vector = _vector(_WORD, spec.lanes)
+        totals = [[cgutils.alloca_once(builder, vector) for _ in range(spec.vectors)] for _ in range(spec.rows)]
+        with cgutils.for_range(builder, segments) as segment:
+            start = _offset(builder, starts, segment.index, starts_step)
+            for row in range(spec.rows):
+                first = _splat(builder, vector, _load(builder, builder.add(start, _index(4 * row)), _WORD))
+                for total in totals[row]:
+                    builder.store(first, total)
+            skipped = builder.mul(segment.index, words)
+            a_words = _offset(builder, a, skipped, 4 * spec.rows)
+            b_words = _offset(builder, b, skipped, 4 * spec.columns)
+            with cgutils.for_range(builder, words) as word:
+                a_word = _offset(builder, a_words, word.index, 4 * spec.rows)
+                b_word = _offset(builder, b_words, word.index, 4 * spec.columns)
+                columns = [_load(builder, builder.add(b_word, _index(4 * spec.lanes * v)), vector) for v in range(spec.vectors)]
+                for row in range(spec.rows):
+                    element = _splat(builder, vector, _load(builder, builder.add(a_word, _index(4 * row)), _WORD))
+                    for total, column in zip(totals[row], columns, strict=True):
+                        builder.store(_dot(builder, spec, builder.load(total), element, column), total)
+            at_first = builder.icmp_signed("==", segment.index, _index(0))
+            before, stride = builder.select(at_first, c, out), builder.select(at_first, c_stride, out_stride)
+            for row in range(spec.rows):
+                for v, total in enumerate(totals[row]):
+                    column = _index(4 * spec.lanes * v)
+                    old = _load(builder, builder.add(_offset(builder, before, row, stride), column), vector)
+                    new = builder.load(total)
+                    if spec.saturate:
+                        new = _call(builder, f"llvm.sadd.sat.v{spec.lanes}i32", vector, old, new)
+                    else:
+                        new = builder.add(old, new)
+                    _store(builder, new, builder.add(_offset(builder, out, row, out_stride), column))
+        return context.get_dummy_value()
+
+    return types.void(tile, *[types.intp] * 10), emit
