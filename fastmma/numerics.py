@@ -41,7 +41,7 @@ class Arithmetic:
         The questions that the row answers.
     method : str
         ``"fused"``: fused dot-product-add steps; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
-        ``"f32-fma-pairs"``: two such chains of two products, ``(c + second) + first``; ``"f64-fma"``: a chain of IEEE fma from c;
+        ``"f32-fma-pairs"``: two such chains of two products, ``(c + first) + second``; ``"f64-fma"``: a chain of IEEE fma from c;
         ``"integer"`` and ``"bit"``: exact.
     terms : int
         Products a step; 0 means all that the instruction has.
@@ -54,6 +54,9 @@ class Arithmetic:
     split : int
         0: c is a term of the first step. Else the form is lowered: products whose k has ``(k // split) % 2 == 0`` make the first step, the others the
         second; the sum starts at zero, and c is added at the end by one IEEE add.
+    widened : str
+        The format that multiplicands are converted to (exactly) before they are multiplied, or empty. It decides their exponents: a subnormal
+        e4m3 is a normal f16.
     evidence : Evidence
     """
 
@@ -68,6 +71,7 @@ class Arithmetic:
     emax_floor: int = 0
     keep_bits: int = 23
     split: int = 0
+    widened: str = ""
     shapes: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("", "f8f6f4")
 
@@ -135,7 +139,19 @@ def _fused(
 ) -> tuple[Arithmetic, Arithmetic]:
     """The rows of a fused step with f32 and with f16 output; `floors` are those of emax, in that order."""
     row = Arithmetic(
-        architectures, ops, atypes, ("f32",), "fused", evidence, terms, align_bits, floors[0], keep_bits, split=split, shapes=shapes
+        architectures,
+        ops,
+        atypes,
+        ("f32",),
+        "fused",
+        evidence,
+        terms,
+        align_bits,
+        floors[0],
+        keep_bits,
+        split=split,
+        widened="f16" if split else "",
+        shapes=shapes,
     )
     return row, replace(row, dtypes=("f16",), emax_floor=floors[1], keep_bits=10)
 

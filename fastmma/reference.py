@@ -34,23 +34,25 @@ class Number:
     exponent: int = 0
     negative: bool = False
     special: str = ""  # "inf" or "nan"
+    code: int = 0
 
 
 @cache
 def number(code: int, fmt: Format) -> Number:
     """Decode one float code."""
-    code = (code & ((1 << fmt.bits) - 1)) >> fmt.padding
+    bits = code & ((1 << fmt.bits) - 1)
+    code = bits >> fmt.padding
     mantissa = code & ((1 << fmt.mantissa_bits) - 1)
     field = (code >> fmt.mantissa_bits) & ((1 << fmt.exponent_bits) - 1)
     negative = bool(fmt.signed and code >> (fmt.mantissa_bits + fmt.exponent_bits) & 1)
     all_ones = field == (1 << fmt.exponent_bits) - 1
     if fmt.specials == "ieee" and all_ones:
-        return Number(negative=negative, special="nan" if mantissa else "inf")
+        return Number(negative=negative, special="nan" if mantissa else "inf", code=bits)
     if fmt.specials == "nan" and all_ones and mantissa == (1 << fmt.mantissa_bits) - 1:
-        return Number(negative=negative, special="nan")
+        return Number(negative=negative, special="nan", code=bits)
     significand = mantissa + (1 << fmt.mantissa_bits if field else 0)
     exponent = max(field, 1) - fmt.bias
-    return Number(-significand if negative else significand, exponent - fmt.mantissa_bits, exponent, negative)
+    return Number(-significand if negative else significand, exponent - fmt.mantissa_bits, exponent, negative, code=bits)
 
 
 def round_to(value: int, last: int, fmt: Format, mode: str, keep: int | None = None) -> int:
@@ -136,7 +138,11 @@ def ieee_add(x: Number, y: Number, fmt: Format, mode: str = "rn") -> int:
 
 
 def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
-    """IEEE fused multiply-add; NaN is canonical."""
+    """IEEE fused multiply-add. NaN is canonical in f32; in f64 the first NaN of b, c and a comes through, made quiet."""
+    if fmt.name == "f64":
+        for each in (b, c, a):
+            if each.special == "nan":
+                return each.code | 1 << (fmt.mantissa_bits - 1)
     return ieee_add(product(a, b), c, fmt, mode)
 
 
@@ -170,14 +176,13 @@ def _convert(code: int, source: Format, result: Format) -> int:
 
 
 def _f32_dot(a: Sequence[Number], b: Sequence[Number], c: int, pairs: bool, cfmt: Format, dfmt: Format) -> int:
-    """The lowered m8n8k4: f32 fma over k, and c added by f32 adds."""
+    """The lowered m8n8k4: f32 fma over k, and c added by f32 adds; in pairs, (c + first pair) + second pair."""
     f32 = format_of("f32")
     total = _convert(c, cfmt, f32)
     if pairs:
         negative_zero = 1 << 31  # the first product of a pair is a plain multiplication
-        for half in (slice(2, 4), slice(0, 2)):
+        for half in (slice(0, 2), slice(2, 4)):
             total = ieee_add(number(total, f32), number(_f32_chain(a[half], b[half], negative_zero), f32), f32)
-            total = int(total)
     else:
         total = ieee_add(number(_f32_chain(a, b, 0), f32), number(total, f32), f32)
     return total if dfmt is f32 else _convert(total, f32, dfmt)
@@ -208,7 +213,13 @@ def _integer(code: int, fmt: Format) -> int:
     return code - (code >> (fmt.bits - 1) << fmt.bits) if fmt.kind == "signed" else code
 
 
-def _decoded(codes: Codes, fmt: Format) -> list[list[Any]]:
+def _widened(code: int, source: Format, wide: Format) -> Number:
+    return number(_convert(code, source, wide), wide)
+
+
+def _decoded(codes: Codes, fmt: Format, row: Arithmetic) -> list[list[Any]]:
+    if row.widened:
+        return [[_widened(int(code), fmt, format_of(row.widened)) for code in line] for line in codes]
     read = number if fmt.kind == "float" else _integer
     return [[read(int(code), fmt) for code in line] for line in codes]
 
@@ -227,7 +238,7 @@ def tile(ins: Instruction, row: Arithmetic, a: Codes, b: Codes, c: Codes) -> Cod
     (m, n) array of codes of d
     """
     afmt, bfmt, cfmt, dfmt = (format_of(name) for name in (ins.atype, ins.btype, ins.ctype, ins.dtype))
-    lines, columns = _decoded(a, afmt), _decoded(b.T, bfmt)
+    lines, columns = _decoded(a, afmt, row), _decoded(b.T, bfmt, row)
     d = np.empty(c.shape, dtype=dfmt.code_dtype)
     for i, line in enumerate(lines):
         for j, column in enumerate(columns):

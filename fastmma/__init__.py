@@ -1,0 +1,50 @@
+"""fastmma computes what NVIDIA tensor cores compute, bit for bit, on any CPU.
+
+>>> import numpy as np
+>>> a = np.ones((64, 64), np.float16)
+>>> float(gemm(a, a, target="sm_90a")[0, 0])
+64.0
+"""
+
+from fastmma import warp
+from fastmma.errors import BackendError, FastmmaError, InstructionError, OperandError, OperandTypeError, TargetError
+from fastmma.formats import FORMATS, Format, decode, encode
+from fastmma.fragment import gather, scatter
+from fastmma.gemm import gemm, matmul
+from fastmma.isa.model import Instruction, Operand
+from fastmma.isa.table import instruction, instructions
+from fastmma.isa.targets import TARGETS
+from fastmma.layout import Layout
+from fastmma.matrix import mma
+from fastmma.numerics import Arithmetic, Evidence, arithmetic, fidelity
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FORMATS",
+    "TARGETS",
+    "Arithmetic",
+    "BackendError",
+    "Evidence",
+    "FastmmaError",
+    "Format",
+    "Instruction",
+    "InstructionError",
+    "Layout",
+    "Operand",
+    "OperandError",
+    "OperandTypeError",
+    "TargetError",
+    "arithmetic",
+    "decode",
+    "encode",
+    "fidelity",
+    "gather",
+    "gemm",
+    "instruction",
+    "instructions",
+    "matmul",
+    "mma",
+    "scatter",
+    "warp",
+]

@@ -1,0 +1,326 @@
+"""Bulk: matrix products of any size as a GPU's tensor cores accumulate them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.formats import Format, format_of
+from fastmma.isa.model import Instruction
+from fastmma.isa.table import instruction as find_instruction
+from fastmma.isa.table import instructions
+from fastmma.isa.targets import architecture
+from fastmma.numerics import arithmetic
+from fastmma.operands import check_output, codes_of, elements_of
+from fastmma.plan import Plan, plan
+from fastmma.threads import thread_count
+
+# what a vendor library reaches for first: wgmma where there is one, and the deepest k
+_OP_PREFERENCE = {"wgmma": 0, "mma": 1}
+
+
+@cache
+def default_instruction(atype: str, btype: str, dtype: str | None, target: str) -> Instruction:
+    """The instruction that a vendor library would use for these element formats.
+
+    Parameters
+    ----------
+    atype, btype : str
+        PTX names of the multiplicands' formats.
+    dtype : str or None
+        Format of the accumulator, or None for the widest (f32, s32 or f64).
+    target : str
+
+    Raises
+    ------
+    InstructionError
+        If the target has no instruction for them.
+
+    Examples
+    --------
+    >>> default_instruction("e4m3", "e4m3", None, "sm_90a").opcode
+    'wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3'
+    """
+    architecture(target)
+    fitting = [
+        ins
+        for ins in instructions(target)
+        if (ins.atype, ins.btype) == (atype, btype)
+        and ins.ctype == ins.dtype
+        and (dtype is None or ins.dtype == dtype)
+        and not ins.satfinite
+        and ins.rounding in ("", "rn")
+        and (ins.alayout, ins.blayout) == ("row", "col")
+    ]
+    if not fitting:
+        accumulator = "" if dtype is None else f" and a {dtype} accumulator"
+        raise InstructionError(f"{target} has no instruction for {atype} times {btype}{accumulator}")
+    return min(
+        fitting, key=lambda ins: (_OP_PREFERENCE[ins.op], -format_of(ins.dtype).bits, -ins.k, -ins.n, -ins.m, ins.bit_op != "and", ins.kind)
+    )
+
+
+def _format_of_operand(value: Any, what: str) -> Format:
+    dtype = np.asarray(value).dtype
+    if dtype == object:
+        raise OperandTypeError(f"{what} must be an array of numbers, not of Python objects")
+    try:
+        fmt = format_of(dtype)
+    except InstructionError:
+        raise OperandTypeError(f"{what} has dtype {dtype}, which is no multiplicand of any instruction") from None
+    if fmt.name in ("f32", "s32"):
+        raise OperandTypeError(
+            f"{what} has dtype {dtype}: name the instruction (a tf32 one takes float32), or convert it to the format that is to be multiplied"
+        )
+    return fmt
+
+
+def _choose(ins: str | Instruction | None, a: Any, b: Any, c: Any, out: Any, target: str) -> Instruction:
+    if ins is not None:
+        chosen = find_instruction(ins)
+        if chosen.ctype != chosen.dtype:
+            raise InstructionError(f"{chosen}: D cannot be fed back as C, because their types differ")
+        return chosen
+    atype, btype = _format_of_operand(a, "gemm: a"), _format_of_operand(b, "gemm: b")
+    accumulator = c if c is not None else out
+    dtype = None
+    if accumulator is not None:
+        array = np.asarray(accumulator)
+        dtype = {"float16": "f16", "float32": "f32", "float64": "f64", "int32": "s32"}.get(array.dtype.name)
+        if dtype is None:
+            raise OperandTypeError(f"gemm: c and out must be float16, float32, float64 or int32, not {array.dtype}")
+    return default_instruction(atype.name, btype.name, dtype, target)
+
+
+def _whole(value: Any, name: str, least: int) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < least:
+        raise OperandError(f"{name} must be an integer of at least {least}, not {value!r}")
+    return int(value.__index__())
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    *,
+    instruction: str | Instruction | None = None,
+    target: str = "sm_90a",
+    promote_every: int | None = None,
+    split_k: int = 1,
+    cast: bool = False,
+    out: NDArray[Any] | None = None,
+    threads: int | None = None,
+    backend: str = "numba",
+) -> NDArray[Any]:
+    """Matrix product plus accumulator, with the bits of a GPU's tensor cores.
+
+    It is the instruction looped over k in ascending order, D fed back as C; what is missing to a multiple of its shape counts as zero.
+
+    Parameters
+    ----------
+    a : array (M, K)
+    b : array (K, N)
+        Elements in the dtype of the instruction's format, of any strides and byte order; any of M, N and K may be 0.
+    c : array (M, N), optional
+        Accumulator to start from; zero if not given.
+    instruction : str or Instruction, optional
+        By default the one that a vendor library would use for these dtypes on the target (on sm_90a wgmma; else the deepest mma), accumulating
+        in the dtype of `c` or `out` if given, else in the widest.
+    target : str
+        The GPU, for example ``"sm_80"`` or ``"sm_120a"``.
+    promote_every : int, optional
+        Accumulate that many k in the tensor core from zero, then add the partial sum to the result by one IEEE add (round to nearest), as
+        DeepGEMM does. It must be a multiple of the instruction's k.
+    split_k : int
+        Cut K into that many parts of equal length (rounded up to the instruction's k), accumulate each from zero (the first from `c`), then
+        add them in ascending order by IEEE adds.
+    cast : bool
+        Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
+    out : ndarray (M, N), optional
+        Where to put the result; it may be `c`.
+    threads : int, optional
+        All cores by default, or ``FASTMMA_NUM_THREADS``. The result does not depend on it.
+    backend : {"numba", "reference"}
+
+    Returns
+    -------
+    array (M, N) in the dtype of d
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError, BackendError
+        All are `fastmma.FastmmaError`.
+
+    Examples
+    --------
+    >>> import ml_dtypes
+    >>> a = np.full((3, 100), 0.5, ml_dtypes.float8_e4m3fn)
+    >>> gemm(a, a.T, target="sm_90a").tolist()[0]
+    [25.0, 25.0, 25.0]
+    """
+    chosen = _choose(instruction, a, b, c, out, target)
+    todo = plan(chosen, target, backend)
+    acodes = codes_of(a, chosen.atype, f"{chosen}: a", cast=cast)
+    bcodes = codes_of(b, chosen.btype, f"{chosen}: b", cast=cast)
+    if acodes.ndim != 2 or bcodes.ndim != 2 or acodes.shape[1] != bcodes.shape[0]:
+        raise OperandError(f"{chosen}: gemm needs a of shape (M, K) and b of shape (K, N), not {acodes.shape} and {bcodes.shape}")
+    shape = acodes.shape[0], bcodes.shape[1]
+    dfmt = format_of(chosen.dtype)
+    ccodes = None
+    if c is not None:
+        ccodes = codes_of(c, chosen.ctype, f"{chosen}: c", cast=cast)
+        if ccodes.shape != shape:
+            raise OperandError(f"{chosen}: c must have shape {shape}, not {ccodes.shape}")
+    count = thread_count(threads)
+    if out is not None:
+        check_output(out, shape, dfmt, str(chosen))
+    overlaps = out is not None and (np.may_share_memory(out, acodes) or np.may_share_memory(out, bcodes))
+    aliased = out is not None and ccodes is not None and np.may_share_memory(out, ccodes) and not _same_memory(out, ccodes)
+    direct = out is not None and not overlaps and not aliased
+    dcodes = out.view(dfmt.code_dtype) if out is not None and direct else np.empty(shape, dtype=dfmt.code_dtype)
+    _accumulate(todo, acodes, bcodes, ccodes, dcodes, promote_every, split_k, count)
+    if out is None:
+        return elements_of(dcodes, chosen.dtype)
+    if not direct:
+        out[...] = elements_of(dcodes, chosen.dtype)
+    return out
+
+
+def _same_memory(x: NDArray[Any], y: NDArray[Any]) -> bool:
+    return x.ctypes.data == y.ctypes.data and x.strides == y.strides and x.shape == y.shape
+
+
+def _accumulate(
+    todo: Plan,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any] | None,
+    d: NDArray[Any],
+    promote_every: int | None,
+    split_k: int,
+    threads: int,
+) -> None:
+    """Carry out the accumulation plan: parts of k, each in chunks between promotions."""
+    ins, depth = todo.instruction, a.shape[1]
+    parts = _whole(split_k, "split_k", 1)
+    chunk = depth if promote_every is None else _whole(promote_every, "promote_every", 1)
+    if promote_every is not None and chunk % ins.k:
+        raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {chunk}")
+    length = max(-(-depth // (parts * ins.k)) * ins.k, 1)
+    if promote_every is None and parts == 1:
+        todo.engine.gemm(todo.job, a, b, c, d, threads)
+        return
+    total: NDArray[Any] | None = None
+    for start in range(0, max(depth, 1), length):
+        stop = min(start + length, depth)
+        part = c if start == 0 and c is not None else None
+        if promote_every is None:
+            part = _run(todo, a[:, start:stop], b[start:stop], part, d, threads)
+        else:
+            for k in range(start, stop, chunk):
+                end = min(k + chunk, stop)
+                partial = _run(todo, a[:, k:end], b[k:end], None, d, threads)
+                part = partial if part is None else _ieee_sum(part, partial, ins.dtype)
+        if part is not None:
+            total = part if total is None else _ieee_sum(total, part, ins.dtype)
+    d[...] = 0 if total is None else total
+
+
+def _run(todo: Plan, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, d: NDArray[Any], threads: int) -> NDArray[Any]:
+    result = np.empty(d.shape, d.dtype)
+    todo.engine.gemm(todo.job, a, b, c, result, threads)
+    return result
+
+
+def _ieee_sum(x: NDArray[Any], y: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Elementwise IEEE addition of codes (wrapping for s32), NaN canonical."""
+    fmt = format_of(dtype)
+    with np.errstate(all="ignore"):
+        total = x.view(fmt.dtype) + y.view(fmt.dtype)
+    if fmt.kind == "float":
+        canonical = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}[dtype]
+        codes = total.view(fmt.code_dtype)
+        codes[np.isnan(total)] = canonical
+        return codes
+    return total.view(fmt.code_dtype)
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    instruction: str | Instruction | None = None,
+    target: str = "sm_90a",
+    promote_every: int | None = None,
+    split_k: int = 1,
+    cast: bool = False,
+    out: NDArray[Any] | None = None,
+    threads: int | None = None,
+    backend: str = "numba",
+) -> NDArray[Any]:
+    """`numpy.matmul` with the bits of a GPU's tensor cores: its shapes and broadcasting, on top of `gemm`.
+
+    Parameters
+    ----------
+    a, b : array
+        Of at least one dimension. One-dimensional operands are promoted to matrices and the added dimension is dropped from the result;
+        leading dimensions broadcast.
+    out : ndarray, optional
+        Where to put the result, of exactly its shape and dtype.
+
+    The other parameters are those of `gemm`.
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError, BackendError
+        All are `fastmma.FastmmaError`.
+
+    Examples
+    --------
+    >>> a, b = np.ones((5, 1, 4, 32), np.float16), np.ones((2, 32, 3), np.float16)
+    >>> matmul(a, b, target="sm_80").shape
+    (5, 2, 4, 3)
+    """
+    x, y = np.asarray(a), np.asarray(b)
+    if x.ndim == 0 or y.ndim == 0:
+        raise OperandError("matmul: operands must have at least one dimension; multiply by a scalar instead")
+    chosen = _choose(instruction, x, y, None, out, target)
+    left = x[None, :] if x.ndim == 1 else x
+    right = y[:, None] if y.ndim == 1 else y
+    if left.shape[-1] != right.shape[-2]:
+        raise OperandError(f"matmul: the inner dimensions differ: a {x.shape}, b {y.shape}")
+    try:
+        lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    except ValueError:
+        raise OperandError(f"matmul: the leading dimensions do not broadcast: a {x.shape}, b {y.shape}") from None
+    rows, columns = left.shape[-2], right.shape[-1]
+    shape = (*lead, *((rows,) if x.ndim > 1 else ()), *((columns,) if y.ndim > 1 else ()))
+    dfmt = format_of(chosen.dtype)
+    arithmetic(chosen, target)
+    if out is not None:
+        check_output(out, shape, dfmt, str(chosen))
+    result = np.empty((*lead, rows, columns), dtype=dfmt.dtype)
+    left = np.broadcast_to(left, (*lead, *left.shape[-2:]))
+    right = np.broadcast_to(right, (*lead, *right.shape[-2:]))
+    for index in np.ndindex(*lead):
+        gemm(
+            left[index],
+            right[index],
+            instruction=chosen,
+            target=target,
+            promote_every=promote_every,
+            split_k=split_k,
+            cast=cast,
+            out=result[index],
+            threads=threads,
+            backend=backend,
+        )
+    result = result.reshape(shape)
+    if out is None:
+        return result
+    out[...] = result
+    return out

@@ -1,0 +1,89 @@
+"""The boundary: users' arrays of elements to arrays of codes, checked, and results back to elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.errors import OperandError, OperandTypeError
+from fastmma.formats import Format, encode, format_of, from_codes, to_codes
+from fastmma.isa.model import Instruction
+
+_CASTABLE = ("float16", "float32", "float64")
+
+
+def _array(value: Any, what: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise OperandTypeError(f"{what} must be an array: {error}") from None
+    if array.dtype == object:
+        raise OperandTypeError(f"{what} must be an array of numbers, not of Python objects")
+    return array
+
+
+def codes_of(value: Any, fmt: str | Format, what: str, *, cast: bool = False) -> NDArray[Any]:
+    """The codes of an operand's elements.
+
+    Parameters
+    ----------
+    value : array of the format's dtype
+    fmt : str or Format
+    what : str
+        The instruction and the operand, for messages.
+    cast : bool
+        Round float16, float32 and float64 arrays to the format (to nearest even; beyond its range: infinity, NaN where it has only that,
+        the largest finite value where it has neither).
+
+    Raises
+    ------
+    OperandTypeError
+        If the dtype is another one.
+    """
+    fmt = format_of(fmt)
+    array = _array(value, what)
+    if array.dtype.newbyteorder("=") == fmt.dtype and not (cast and fmt.padding):
+        return to_codes(array, fmt)
+    if cast and fmt.kind == "float" and array.dtype.name in _CASTABLE:
+        return encode(array, fmt, saturate=fmt.specials == "none")
+    hint = f"; cast=True rounds it to {fmt}" if fmt.kind == "float" and array.dtype.name in _CASTABLE else ""
+    raise OperandTypeError(f"{what} must have dtype {fmt.dtype} ({fmt}), not {array.dtype}{hint}")
+
+
+def check_shape(array: NDArray[Any], tail: tuple[int, ...], what: str) -> None:
+    """Raise OperandError unless the last dimensions are `tail`."""
+    if array.shape[array.ndim - len(tail) :] != tail:
+        raise OperandError(f"{what} must have shape (..., {', '.join(map(str, tail))}), not {array.shape}")
+
+
+def check_output(out: Any, shape: tuple[int, ...], fmt: Format, what: str) -> NDArray[Any]:
+    """`out=` as NumPy takes it: an array of exactly this shape and dtype, writeable.
+
+    Raises
+    ------
+    OperandTypeError, OperandError
+    """
+    if not isinstance(out, np.ndarray):
+        raise OperandTypeError(f"{what}: out must be a NumPy array, not {type(out).__name__}")
+    if out.dtype != fmt.dtype:
+        raise OperandTypeError(f"{what}: out must have dtype {fmt.dtype} ({fmt}), not {out.dtype}")
+    if out.shape != shape:
+        raise OperandError(f"{what}: out must have shape {shape}, not {out.shape}")
+    if not out.flags.writeable:
+        raise OperandError(f"{what}: out is read-only")
+    return out
+
+
+def multiply_tiles(value: Any, name: str, fmt: str, tail: tuple[int, int], ins: Instruction) -> NDArray[Any]:
+    """Operand `name` of an instruction at matrix level: codes (..., rows, columns)."""
+    what = f"{ins}: {name}"
+    codes = codes_of(value, fmt, what)
+    check_shape(codes, tail, what)
+    return codes
+
+
+def elements_of(codes: NDArray[Any], fmt: str) -> NDArray[Any]:
+    """Result codes as an array of the format's dtype."""
+    return from_codes(codes, fmt)

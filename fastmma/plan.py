@@ -1,0 +1,56 @@
+"""A plan: an instruction on a target, resolved once, ready to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from fastmma.engines import NUMBA, REFERENCE, Engine, Job
+from fastmma.errors import BackendError
+from fastmma.isa.model import Instruction
+from fastmma.isa.table import instruction
+from fastmma.numerics import Arithmetic, arithmetic
+
+BACKENDS: dict[str, dict[str, Engine]] = {"numba": NUMBA, "reference": REFERENCE}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What runs: the instruction, how the target computes it, and the engine that does so here."""
+
+    instruction: Instruction
+    target: str
+    backend: str
+    job: Job
+    engine: Engine
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """The row of the numerics table."""
+        return self.job.arithmetic
+
+
+@cache
+def _plan(ins: Instruction, target: str, row: Arithmetic, backend: str) -> Plan:
+    return Plan(ins, target, backend, Job(ins, row), BACKENDS[backend][row.method])
+
+
+def plan(ins: str | Instruction, target: str, backend: str = "numba") -> Plan:
+    """Resolve an instruction, a target and a backend.
+
+    Raises
+    ------
+    InstructionError, TargetError
+        If the opcode or the target is wrong, or what the target computes is not known.
+    BackendError
+        If there is no such backend.
+
+    Examples
+    --------
+    >>> plan("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_80").arithmetic.terms
+    8
+    """
+    if backend not in BACKENDS:
+        raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
+    ins = instruction(ins)
+    return _plan(ins, target, arithmetic(ins, target), backend)
