@@ -286,7 +286,7 @@ def tiles(
     flips: tuple[int, int] = (0, 0),
     biased: bool = False,
 ) -> None:
-    """``out = c + a b`` for a batch of C-contiguous matrices, one instruction each."""
+    """``out = c + a b`` for a batch of matrices that follow each other without gaps, one instruction each; a and b row- or column-major."""
     count, m, k = a.shape
     n = b.shape[2]
     if out.size == 0:
@@ -297,7 +297,8 @@ def tiles(
     plan = _plan(tile, k, k, biased)
     zeros, address = _aligned(4 * tile.columns, zeroed=True)
     c_result = _Result(address, 0, 0) if c is None else _Result(c.ctypes.data, 4 * n, 4)
-    a_operand, b_operand = _Operand(a.ctypes.data, k, 1, flips[0]), _Operand(b.ctypes.data, 1, n, flips[1])
+    a_operand = _Operand(a.ctypes.data, a.strides[1], a.strides[2], flips[0])
+    b_operand = _Operand(b.ctypes.data, b.strides[2], b.strides[1], flips[1])
     out_result = _Result(out.ctypes.data, 4 * n, 4)
     scratch = _scratch(tile, plan, threads)
     panels = [_aligned(4 * tile.rows * -(-m // tile.rows) * (plan.words + plan.segments) + _LINE, zeroed=True) for _ in range(threads)]
