@@ -1,7 +1,7 @@
 """How each method of the numerics table is executed: by compiled kernels, or by the reference.
 
-An engine works on arrays of codes. `tiles` executes the instruction once on every tile of a batch; `gemm` loops it over k in ascending order, D fed
-back as C, so the last instruction of a k that does not divide is filled up with zeros.
+An engine works on arrays of codes. `tiles` executes the instruction once on every tile of a batch; `gemm` loops it over k in ascending
+order, D fed back as C, so the last instruction of a k that does not divide is filled up with zeros.
 """
 
 from __future__ import annotations
@@ -197,14 +197,14 @@ NUMBA: dict[str, Engine] = {
 
 
 def _reference_tiles(job: Job, a: Codes, b: Codes, c: Codes, d: Codes, threads: int) -> None:
-    def work(start: int, stop: int, worker: int) -> None:
+    def work(start: int, stop: int, _worker: int) -> None:
         for tile in range(start, stop):
             d[tile] = reference.tile(job.instruction, job.arithmetic, a[tile], b[tile], c[tile])
 
     parallel_for(work, len(d), threads)
 
 
-def _reference_gemm(job: Job, a: Codes, b: Codes, c: Codes | None, d: Codes, threads: int) -> None:
+def _reference_gemm(job: Job, a: Codes, b: Codes, c: Codes | None, d: Codes, _threads: int) -> None:
     a, b = _whole_k(job, a, b)
     d[...] = 0 if c is None else c
     step = job.instruction.k

@@ -240,7 +240,7 @@ def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", s
     Raises
     ------
     OperandError
-        If a value (NaN in e2m1, a negative ue8m0, an integer out of range without `saturate`) has no code.
+        If a value has no code: NaN in e2m1, a negative ue8m0, an integer out of range without `saturate`.
 
     Notes
     -----

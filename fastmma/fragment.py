@@ -122,7 +122,7 @@ def gather(registers: Any, operand: Operand, *, kind: str = "", threads: int | N
     flat = np.ascontiguousarray(array).reshape(-1, layout.lanes * layout.registers)
     codes = np.empty((len(flat), layout.tiles * layout.shape[0] * layout.shape[1]), dtype=stored_dtype(operand))
 
-    def work(start: int, stop: int, worker: int) -> None:
+    def work(start: int, stop: int, _worker: int) -> None:
         unpack_range(flat[start:stop], operand, kind, codes[start:stop])
 
     parallel_for(work, len(flat), thread_count(threads), _GRAIN)
@@ -151,7 +151,7 @@ def scatter(matrices: Any, operand: Operand, *, kind: str = "", threads: int | N
     codes = np.ascontiguousarray(stored, dtype=dtype).reshape(-1, layout.tiles * layout.shape[0] * layout.shape[1])
     registers = np.empty((len(codes), layout.lanes * layout.registers), dtype=register_dtype(operand))
 
-    def work(start: int, stop: int, worker: int) -> None:
+    def work(start: int, stop: int, _worker: int) -> None:
         pack_range(codes[start:stop], operand, kind, registers[start:stop])
 
     parallel_for(work, len(codes), thread_count(threads), _GRAIN)

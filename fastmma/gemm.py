@@ -17,6 +17,7 @@ from fastmma.isa.targets import architecture
 from fastmma.numerics import arithmetic
 from fastmma.operands import check_output, codes_of, elements_of
 from fastmma.plan import Plan, plan
+from fastmma.reference import CANONICAL_NAN
 from fastmma.threads import thread_count
 
 # what a vendor library reaches for first: wgmma where there is one, and the deepest k
@@ -60,13 +61,14 @@ def default_instruction(atype: str, btype: str, dtype: str | None, target: str) 
         accumulator = "" if dtype is None else f" and a {dtype} accumulator"
         raise InstructionError(f"{target} has no instruction for {atype} times {btype}{accumulator}")
     return min(
-        fitting, key=lambda ins: (_OP_PREFERENCE[ins.op], -format_of(ins.dtype).bits, -ins.k, -ins.n, -ins.m, ins.bit_op != "and", ins.kind)
+        fitting,
+        key=lambda ins: (_OP_PREFERENCE[ins.op], -format_of(ins.dtype).bits, -ins.k, -ins.n, -ins.m, ins.bit_op != "and", ins.kind),
     )
 
 
 def _format_of_operand(value: Any, what: str) -> Format:
     dtype = np.asarray(value).dtype
-    if dtype == object:
+    if dtype.kind == "O":
         raise OperandTypeError(f"{what} must be an array of numbers, not of Python objects")
     try:
         fmt = format_of(dtype)
@@ -128,8 +130,8 @@ def gemm(
     c : array (M, N), optional
         Accumulator to start from; zero if not given.
     instruction : str or Instruction, optional
-        By default the one that a vendor library would use for these dtypes on the target (on sm_90a wgmma; else the deepest mma), accumulating
-        in the dtype of `c` or `out` if given, else in the widest.
+        By default the one that a vendor library would use for these dtypes on the target (on sm_90a wgmma; else the deepest mma),
+        accumulating in the dtype of `c` or `out` if given, else in the widest.
     target : str
         The GPU, for example ``"sm_80"`` or ``"sm_120a"``.
     promote_every : int, optional
@@ -240,13 +242,11 @@ def _ieee_sum(x: NDArray[Any], y: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Elementwise IEEE addition of codes (wrapping for s32), NaN canonical."""
     fmt = format_of(dtype)
     with np.errstate(all="ignore"):
-        total = x.view(fmt.dtype) + y.view(fmt.dtype)
+        total = np.asarray(x.view(fmt.dtype) + y.view(fmt.dtype))
+    codes: NDArray[Any] = total.view(fmt.code_dtype)
     if fmt.kind == "float":
-        canonical = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}[dtype]
-        codes = total.view(fmt.code_dtype)
-        codes[np.isnan(total)] = canonical
-        return codes
-    return total.view(fmt.code_dtype)
+        codes[np.isnan(total)] = CANONICAL_NAN[dtype]
+    return codes
 
 
 def matmul(

@@ -14,9 +14,9 @@ from fastmma.errors import OperandError
 
 
 class Mode(NamedTuple):
-    """`count` consecutive lanes or elements; each step moves by `row` rows, `col` columns and `tile` computations."""
+    """`size` consecutive lanes or elements; each step moves by `row` rows, `col` columns and `tile` computations."""
 
-    count: int
+    size: int
     row: int
     col: int
     tile: int = 0
@@ -76,12 +76,12 @@ class Layout:
     @property
     def lanes(self) -> int:
         """Lanes that hold the matrix: 32 for a warp, 128 for a warpgroup."""
-        return math.prod(mode.count for mode in self.lane)
+        return math.prod(mode.size for mode in self.lane)
 
     @property
     def elements(self) -> int:
         """Elements a lane holds."""
-        return math.prod(mode.count for mode in self.element)
+        return math.prod(mode.size for mode in self.element)
 
     @property
     def register_bits(self) -> int:
@@ -99,7 +99,7 @@ class Layout:
         for modes, as_lane in ((self.lane, True), (self.element, False)):
             digits = np.zeros(1, dtype=np.intp)
             for mode in modes:
-                digits = (np.arange(mode.count)[:, None] * mode[axis] + digits[None, :]).ravel()
+                digits = (np.arange(mode.size)[:, None] * mode[axis] + digits[None, :]).ravel()
             total = total + (digits[:, None] if as_lane else digits[None, :])
         total.flags.writeable = False
         return total

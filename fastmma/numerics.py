@@ -52,11 +52,11 @@ class Arithmetic:
     keep_bits : int
         Fraction bits kept of an f32 result.
     split : int
-        0: c is a term of the first step. Else the form is lowered: products whose k has ``(k // split) % 2 == 0`` make the first step, the others the
-        second; the sum starts at zero, and c is added at the end by one IEEE add.
+        0: c is a term of the first step. Else the form is lowered: products whose k has ``(k // split) % 2 == 0`` make the first step,
+        the others the second; the sum starts at zero, and c is added at the end by one IEEE add.
     widened : str
-        The format that multiplicands are converted to (exactly) before they are multiplied, or empty. It decides their exponents: a subnormal
-        e4m3 is a normal f16.
+        The format that multiplicands are converted to (exactly) before they are multiplied, or empty. It decides their exponents: a
+        subnormal e4m3 is a normal f16.
     evidence : Evidence
     """
 

@@ -1,7 +1,7 @@
 """The arithmetic in exact Python integers: written to be read, slow, and the oracle of every kernel.
 
-A finite number is an integer significand and the power of two of its last bit. An element of a fused sum also has the *exponent* by which the
-silicon aligns it, which is its exponent field and not that of its leading bit.
+A finite number is an integer significand and the power of two of its last bit. An element of a fused sum also has the *exponent* by
+which the silicon aligns it, which is its exponent field and not that of its leading bit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fastmma.isa.model import Instruction
 from fastmma.numerics import Arithmetic
 
 Codes = NDArray[Any]
-_NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
+CANONICAL_NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def fused_step(terms: Sequence[Number], row: Arithmetic, fmt: Format) -> int:
     """One fused dot-product-add: align, truncate, sum exactly, round once. Returns the code of the result."""
     specials = [term for term in terms if term.special]
     if specials:
-        return _special_sum(specials, _NAN[fmt.name], fmt)
+        return _special_sum(specials, CANONICAL_NAN[fmt.name], fmt)
     emax = max([term.exponent for term in terms if term.significand], default=row.emax_floor)
     last = max(emax, row.emax_floor) - row.align_bits
     total = 0
@@ -126,7 +126,7 @@ def ieee_add(x: Number, y: Number, fmt: Format, mode: str = "rn") -> int:
     """IEEE addition; NaN is canonical."""
     specials = [each for each in (x, y) if each.special]
     if specials:
-        return _special_sum(specials, _NAN[fmt.name], fmt)
+        return _special_sum(specials, CANONICAL_NAN[fmt.name], fmt)
     last = min(x.last, y.last)
     total = (x.significand << (x.last - last)) + (y.significand << (y.last - last))
     if total == 0:
@@ -146,7 +146,7 @@ def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
     return ieee_add(product(a, b), c, fmt, mode)
 
 
-def _fused_dot(a: Sequence[Number], b: Sequence[Number], c: int, row: Arithmetic, ins: Instruction, fmt: Format) -> int:
+def _fused_dot(a: Sequence[Number], b: Sequence[Number], c: int, row: Arithmetic, fmt: Format) -> int:
     products = [product(x, y) for x, y in zip(a, b, strict=True)]
     if not row.split:
         for start in range(0, len(products), row.terms):
@@ -170,7 +170,7 @@ def _convert(code: int, source: Format, result: Format) -> int:
     """Round a float code to another float format, to nearest even; NaN is canonical."""
     value = number(code, source)
     if value.special:
-        return _special_sum([value], _NAN[result.name], result)
+        return _special_sum([value], CANONICAL_NAN[result.name], result)
     rounded = round_to(value.significand, value.last, result, "rn")
     return rounded | 1 << (result.bits - 1) if rounded == 0 and value.negative else rounded
 
@@ -245,7 +245,7 @@ def tile(ins: Instruction, row: Arithmetic, a: Codes, b: Codes, c: Codes) -> Cod
             code = int(c[i, j])
             match row.method:
                 case "fused":
-                    d[i, j] = _fused_dot(line, column, code, row, ins, dfmt) if cfmt is dfmt else _mixed_dot(line, column, code, row, ins)
+                    d[i, j] = _fused_dot(line, column, code if cfmt is dfmt else _convert(code, cfmt, dfmt), row, dfmt)
                 case "f32-fma" | "f32-fma-pairs":
                     d[i, j] = _f32_dot(line, column, code, row.method == "f32-fma-pairs", cfmt, dfmt)
                 case "f64-fma":
@@ -255,8 +255,3 @@ def tile(ins: Instruction, row: Arithmetic, a: Codes, b: Codes, c: Codes) -> Cod
                 case "bit":
                     d[i, j] = _bit_dot(line, column, code, ins.bit_op)
     return d
-
-
-def _mixed_dot(a: Sequence[Number], b: Sequence[Number], c: int, row: Arithmetic, ins: Instruction) -> int:
-    """c is f16 and d is f32: c is converted, which is exact."""
-    return _fused_dot(a, b, _convert(c, format_of(ins.ctype), format_of(ins.dtype)), row, ins, format_of(ins.dtype))

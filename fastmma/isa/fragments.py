@@ -30,7 +30,7 @@ def container_shift(atype: str, kind: str) -> int:
 
 
 def _modes(*modes: Mode) -> tuple[Mode, ...]:
-    return tuple(mode for mode in modes if mode.count > 1)
+    return tuple(mode for mode in modes if mode.size > 1)
 
 
 def multiplicand(outer: int, k: int, bits: int) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
@@ -43,7 +43,7 @@ def multiplicand(outer: int, k: int, bits: int) -> tuple[tuple[Mode, ...], tuple
 
 
 def _transpose(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
-    return tuple(Mode(mode.count, mode.col, mode.row, mode.tile) for mode in modes)
+    return tuple(Mode(mode.size, mode.col, mode.row, mode.tile) for mode in modes)
 
 
 def accumulator(m: int, n: int, bits: int) -> Layout:

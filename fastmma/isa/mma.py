@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fastmma.isa.family import Family, pairs
 from fastmma.isa.targets import from_base, specific
 
@@ -25,7 +27,7 @@ def _row(
     targets: tuple[str, ...],
     ptx: tuple[int, int],
     heading: str,
-    modifiers: dict[str, tuple[str, ...]] | None = None,
+    modifiers: Mapping[str, tuple[str, ...]] | None = None,
     defaults: tuple[str, ...] = (),
     kind: str = "",
 ) -> Family:
@@ -43,9 +45,7 @@ FAMILIES: tuple[Family, ...] = (
         {"alayout": ("row", "col"), "blayout": ("row", "col")},
     ),
     _row(_SYNTAX, ("m16n8k8",), pairs(("f16", "f32"), ("f16",)), from_base("sm_75"), (6, 5), "mma.m16n8k8"),
-    _row(
-        _SYNTAX, ("m16n8k16",), pairs(("f16", "f32"), ("f16",)), from_base("sm_80"), (7, 0), "mma.m16n8k16 with floating point type"
-    ),
+    _row(_SYNTAX, ("m16n8k16",), pairs(("f16", "f32"), ("f16",)), from_base("sm_80"), (7, 0), "mma.m16n8k16 with floating point type"),
     _row(_SYNTAX, ("m16n8k8",), pairs(("f32",), ("bf16",)), from_base("sm_80"), (7, 0), "mma.m16n8k8"),
     _row(_SYNTAX, ("m16n8k16",), pairs(("f32",), ("bf16",)), from_base("sm_80"), (7, 0), "mma.m16n8k16 with floating point type"),
     _row(_SYNTAX, ("m16n8k4",), pairs(("f32",), ("tf32",)), from_base("sm_80"), (7, 0), "mma.m16n8k4"),
@@ -71,12 +71,26 @@ FAMILIES: tuple[Family, ...] = (
         kind="f8f6f4",
     ),
     _row(
-        _F64, ("m8n8k4",), pairs(("f64",), ("f64",)), from_base("sm_80"), (7, 0), "mma.m8n8k4 with .f64 floating point type", _ROUNDING, ("rn",)
+        _F64,
+        ("m8n8k4",),
+        pairs(("f64",), ("f64",)),
+        from_base("sm_80"),
+        (7, 0),
+        "mma.m8n8k4 with .f64 floating point type",
+        _ROUNDING,
+        ("rn",),
     ),
     _row(_F64, ("m16n8k4",), pairs(("f64",), ("f64",)), from_base("sm_90"), (7, 8), "mma.m16n8k4", _ROUNDING, ("rn",)),
     _row(_F64, ("m16n8k8",), pairs(("f64",), ("f64",)), from_base("sm_90"), (7, 8), "mma.m16n8k8", _ROUNDING, ("rn",)),
     _row(
-        _F64, ("m16n8k16",), pairs(("f64",), ("f64",)), from_base("sm_90"), (7, 8), "mma.m16n8k16 with floating point type", _ROUNDING, ("rn",)
+        _F64,
+        ("m16n8k16",),
+        pairs(("f64",), ("f64",)),
+        from_base("sm_90"),
+        (7, 8),
+        "mma.m16n8k16 with floating point type",
+        _ROUNDING,
+        ("rn",),
     ),
     _row(_INTEGER, ("m8n8k16",), pairs(("s32",), ("s8", "u8")), from_base("sm_75"), (6, 5), "mma.m8n8k16", _SAT),
     _row(_INTEGER, ("m16n8k16",), pairs(("s32",), ("s8", "u8")), from_base("sm_80"), (7, 0), "mma.m16n8k16 with integer type", _SAT),

@@ -5,6 +5,8 @@ The opcode names d, a and b; the accumulator is d itself. Scale-d, negated opera
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fastmma.isa.family import Family
 
 _FLOAT_N = tuple(range(8, 257, 8))
@@ -13,7 +15,7 @@ _FP8 = ("e4m3", "e5m2")
 _BYTES = ("s8", "u8")
 
 
-def _row(k: int, widths: tuple[int, ...], types: tuple[str, ...], modifiers: dict[str, tuple[str, ...]] | None = None) -> Family:
+def _row(k: int, widths: tuple[int, ...], types: tuple[str, ...], modifiers: Mapping[str, tuple[str, ...]] | None = None) -> Family:
     tail = "".join("{" + name + "}" for name in modifiers or {})
     return Family(
         "wgmma",
