@@ -1,0 +1,24 @@
+"""What the kernels are compiled for."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import llvmlite.binding
+from numba.core import config
+
+
+@cache
+def features() -> frozenset[str]:
+    """The CPU features that Numba compiles for, by LLVM's names; ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` count."""
+    if config.CPU_FEATURES is not None:
+        return frozenset(item[1:] for item in config.CPU_FEATURES.split(",") if item.startswith("+"))
+    if config.CPU_NAME == "generic":
+        return frozenset()
+    return frozenset(name for name, present in llvmlite.binding.get_host_cpu_features().items() if present)
+
+
+def portable() -> bool:
+    """Whether ``FASTMMA_PORTABLE=1`` forbids everything that is not available on any CPU."""
+    return os.environ.get("FASTMMA_PORTABLE") == "1"
