@@ -1,0 +1,252 @@
+"""One piece of a product, compiled: a chunk of rows by a panel of columns, slab of k by slab of k."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl, unbox
+
+from fastmma.kernels.chain_lanes import Chain
+from fastmma.kernels.chain_tile import INTEGERS, POINTERS, emit_slab
+from fastmma.kernels.emit import I64, POINTER, Emitter
+from fastmma.kernels.operands import Matrix, load_codes
+from fastmma.kernels.panels import NO_MAGNITUDE, Decoding, Panels, pack_columns
+from fastmma.kernels.simd import bitcast, convert, extract, highest_lane, load, maximum, minimum, load_scalar, select, splat, store
+
+# the cache on disk notices an edit of one file only, so the key carries all of them
+_SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()[:12]
+_INFINITY = 0x7F800000
+_MAGNITUDE = 0x7FFFFFFF
+
+
+class _ChainType(types.Type):  # type: ignore[misc]
+    """The Numba type that carries a `Chain`."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        super().__init__(name=f"{chain}#{_SOURCES}")
+
+
+register_model(_ChainType)(models.OpaqueModel)
+
+
+@typeof_impl.register(Chain)
+def _typeof_chain(chain: Chain, context: Any) -> _ChainType:
+    return _ChainType(chain)
+
+
+@unbox(_ChainType)
+def _unbox_chain(typ: _ChainType, value: Any, context: Any) -> NativeValue:
+    return NativeValue(context.context.get_dummy_value())
+
+
+@infer_getattr
+class _ChainAttributes(AttributeTemplate):  # type: ignore[misc]
+    """The numbers of a chain, constants to a kernel."""
+
+    key = _ChainType
+
+    def generic_resolve(self, chain: _ChainType, name: str) -> Any:
+        return types.intp
+
+
+@lower_getattr_generic(_ChainType)
+def _lower_chain_attribute(context: Any, builder: ir.IRBuilder, chain: _ChainType, value: Any, name: str) -> ir.Value:
+    return ir.Constant(I64, int(getattr(chain.chain, name)))
+
+
+@intrinsic
+def _run_slab(typingctx: Any, chain: Any, arguments: Any) -> Any:
+    """``_run_slab(chain, arguments)``: the micro-kernel on addresses and integers, under round toward zero."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        values = [builder.extract_value(args[1], index) for index in range(POINTERS + INTEGERS)]
+        values[:POINTERS] = [builder.inttoptr(value, POINTER) for value in values[:POINTERS]]
+        function = emit_slab(chain.chain, builder.module)
+        with Emitter(builder).round_toward_zero():
+            builder.call(function, values)
+        return context.get_dummy_value()
+
+    return types.none(chain, arguments), codegen
+
+
+class Limits(NamedTuple):
+    """What the micro-kernel is exact for, beyond finite operands; everything else is redone."""
+
+    largest_b: int  # the first magnitude of B that is too large
+    lowest_sum: int  # smallest exponent fields of a row and a column add up to at least this, or emax must not get small
+    lowest_byte: int  # the smallest emax byte at which no bit below 2**-149 can matter
+    smallest_c: int  # c's magnitude in f32 is zero or from here ...
+    largest_c: int  # ... to below here
+    mask_c: int  # the fraction bits that c keeps
+
+
+class Work(NamedTuple):
+    """Addresses of a worker's buffers."""
+
+    values: int
+    exponents: int
+    signs: int
+    extremes: int
+    state: int
+    scratch: int
+    lowest: int
+    worst: int
+
+
+class Piece(NamedTuple):
+    """What is computed: rows first to last (a whole number of blocks when padded) of a panel of columns."""
+
+    first: int
+    last: int
+    column: int
+    columns: int
+    depth: int
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _from_half(codes: Any) -> Any:
+    """f16 codes in int32 lanes as f32 bits; infinities and NaNs become large numbers."""
+    magnitude = codes & 0x7FFF
+    subnormal = bitcast(convert(magnitude, np.float32) * np.float32(2.0**-24), np.int32)
+    normal = select(magnitude >= 0x7C00, _INFINITY, (magnitude << 13) + (112 << 23))
+    return select(magnitude < 0x400, subnormal, normal) | ((codes & 0x8000) << 16)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _to_half(bits: Any) -> Any:
+    """The f16 codes of f32 bits that hold f16 values."""
+    magnitude = bits & _MAGNITUDE
+    subnormal = convert(bitcast(magnitude, np.float32) * np.float32(2.0**24), np.int32)
+    normal = minimum((magnitude >> 13) - (112 << 10), 0x7C00)
+    return select(magnitude < 113 << 23, subnormal, normal) | ((bits >> 16) & 0x8000)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _read_state(chain: Any, piece: Piece, c: Matrix, limits: Limits, state: int, redo: Any) -> None:
+    """The initial sums as float32, +0 without c; rows with a c that the micro-kernel cannot take are marked."""
+    zero = splat(np.int32(0), 8)
+    for row in range(piece.first, piece.last):
+        worst = zero
+        for lane in range(0, chain.panel, 8):
+            bits = zero
+            count = min(max(piece.columns - piece.column - lane, 0), 8)
+            if c.address != 0 and row < piece.first + redo.size and count > 0:
+                place = c.address + row * c.row_stride + (piece.column + lane) * c.column_stride
+                bits = load_codes(place, c.column_stride, c.itemsize, count)
+                if chain.half:
+                    bits = _from_half(bits)
+                bits = bits & limits.mask_c
+                magnitude = bits & _MAGNITUDE
+                small = select(magnitude == 0, zero, select(magnitude < limits.smallest_c, zero + 1, zero))
+                bad = select(magnitude < limits.largest_c, small, 1)
+                worst = worst | bad
+                bits = select(bad != 0, 0, select(magnitude == 0, 0, bits))
+            store(bits, state + ((row - piece.first) * chain.panel + lane) * 4)
+        if row < piece.first + redo.size:
+            redo[row - piece.first] = np.uint8(highest_lane(worst) != 0)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _write_row(chain: Any, piece: Piece, row: int, out: Matrix, state: int) -> None:
+    """One row of results from the state to the caller's array."""
+    for lane in range(0, chain.panel, 8):
+        count = min(piece.columns - piece.column - lane, 8)
+        if count <= 0:
+            return
+        bits = load(state + ((row - piece.first) * chain.panel + lane) * 4, np.int32, 8)
+        place = out.address + row * out.row_stride + (piece.column + lane) * out.column_stride
+        if chain.half:
+            bits = _to_half(bits)
+        if count == 8 and out.column_stride == out.itemsize:
+            if chain.half:
+                store(convert(bits, np.uint16), place)
+            else:
+                store(bits, place)
+        else:
+            for column in range(count):
+                if chain.half:
+                    store(np.uint16(extract(bits, column)), place + column * out.column_stride)
+                else:
+                    store(extract(bits, column), place + column * out.column_stride)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def run_piece(
+    chain: Any,
+    piece: Piece,
+    packed: Panels,
+    smallest_a: Any,
+    how: Decoding,
+    b: Matrix,
+    c: Matrix,
+    out: Matrix,
+    limits: Limits,
+    work: Work,
+    dtype: Any,
+    redo: Any,
+    redo_columns: Any,
+) -> None:
+    """Compute a piece; mark rows (of the chunk) and columns (of the panel) that have to be done another way."""
+    rows = redo.size
+    blocks = (piece.last - piece.first) // chain.rows
+    _read_state(chain, piece, c, limits, work.state, redo)
+    for lane in range(0, chain.panel, 8):
+        store(splat(np.int32(NO_MAGNITUDE), 8), work.extremes + 4 * lane)
+        store(splat(np.int32(0), 8), work.extremes + 4 * (chain.panel + lane))
+    for place in range(0, (piece.last - piece.first) * chain.panel, 8):
+        store(splat(np.uint8(255), 8), work.lowest + place)
+    for place in range(0, blocks * chain.lanes, 8):
+        store(splat(np.int32(0), 8), work.worst + 4 * place)
+    slab = Panels(work.values, work.exponents, work.signs, 0, 0, 0)
+    whole = -(-piece.depth // chain.terms) * chain.terms
+    bits_in_byte = min(chain.terms, 8)
+    for start in range(0, whole, chain.depth):
+        stop = min(start + chain.depth, whole)
+        pack_columns(chain, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.extremes)
+        _run_slab(
+            chain,
+            (
+                packed.values + piece.first * packed.values_stride + start * chain.value_bytes,
+                packed.exponents + piece.first * packed.exponents_stride + 4 * start,
+                packed.signs + piece.first * packed.signs_stride + start // bits_in_byte * 4,
+                work.values,
+                work.exponents,
+                work.signs,
+                work.state,
+                work.scratch,
+                work.lowest,
+                work.worst,
+                packed.values_stride,
+                packed.exponents_stride,
+                packed.signs_stride,
+                blocks,
+                (stop - start) // chain.terms,
+            ),
+        )
+    smallest_b = NO_MAGNITUDE
+    for column in range(redo_columns.size):
+        bad = load_scalar(work.extremes + 4 * (chain.panel + column), np.int32) >= limits.largest_b
+        redo_columns[column] = bad
+        if not bad:
+            smallest_b = min(smallest_b, load_scalar(work.extremes + 4 * column, np.int32))
+    field_b = max(smallest_b >> how.mantissa_bits, 1)
+    for row in range(rows):
+        if not chain.half:
+            if smallest_a[row] + field_b < limits.lowest_sum:
+                for column in range(redo_columns.size):
+                    if load_scalar(work.lowest + row * chain.panel + column, np.uint8) < limits.lowest_byte:
+                        redo[row] = 1
+        else:
+            worst = splat(np.int32(0), 8)
+            for lane in range(0, chain.lanes, 8):
+                worst = maximum(worst, load(work.worst + 4 * (row // chain.rows * chain.lanes + lane), np.int32, 8))
+            if highest_lane(worst) >= _INFINITY:
+                redo[row] = 1
+        _write_row(chain, piece, piece.first + row, out, work.state)

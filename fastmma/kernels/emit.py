@@ -1,0 +1,123 @@
+"""Emission of LLVM vector code: what the tile generators write with, and the rounding mode around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from llvmlite import ir
+from numba.core import cgutils
+
+I8, I32, I64 = (ir.IntType(bits) for bits in (8, 32, 64))
+F32, F64 = ir.FloatType(), ir.DoubleType()
+POINTER = ir.PointerType(I8)
+ROUND_TOWARD_ZERO = 0x7F80  # MXCSR: all exceptions masked, subnormals neither flushed nor taken as zeros
+
+
+def vector(element: ir.Type, lanes: int) -> ir.VectorType:
+    """The LLVM type of `lanes` elements."""
+    return ir.VectorType(element, lanes)
+
+
+def _mangled(kind: ir.Type) -> str:
+    """The suffix of an overloaded LLVM intrinsic."""
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{_mangled(kind.element)}"
+    return {F32: "f32", F64: "f64"}.get(kind) or f"i{kind.width}"
+
+
+class Emitter:
+    """Vector code on top of an IRBuilder; addresses are byte pointers plus byte offsets."""
+
+    def __init__(self, builder: ir.IRBuilder) -> None:
+        self.builder = builder
+
+    def index(self, value: int) -> ir.Constant:
+        """A 64-bit constant."""
+        return ir.Constant(I64, value)
+
+    def constant(self, kind: ir.VectorType, value: float) -> ir.Constant:
+        """A vector constant with equal lanes."""
+        return ir.Constant(kind, [value] * kind.count)
+
+    def at(self, base: ir.Value, offset: ir.Value | int) -> ir.Value:
+        """The byte pointer `offset` bytes after `base`."""
+        return self.builder.gep(base, [self.index(offset) if isinstance(offset, int) else offset])
+
+    def scaled(self, value: ir.Value, factor: int) -> ir.Value:
+        """An index times a constant."""
+        return self.builder.mul(value, self.index(factor))
+
+    def load(self, kind: ir.Type, base: ir.Value, offset: ir.Value | int = 0, alignment: int = 1) -> ir.Value:
+        """A scalar or a vector from memory."""
+        value = self.builder.load(self.builder.bitcast(self.at(base, offset), ir.PointerType(kind)))
+        value.align = alignment
+        return value
+
+    def store(self, value: ir.Value, base: ir.Value, offset: ir.Value | int = 0, alignment: int = 1) -> None:
+        """A scalar or a vector to memory."""
+        self.builder.store(value, self.builder.bitcast(self.at(base, offset), ir.PointerType(value.type))).align = alignment
+
+    def splat(self, kind: ir.VectorType, scalar: ir.Value) -> ir.Value:
+        """A scalar in every lane."""
+        undefined = ir.Constant(kind, ir.Undefined)
+        first = self.builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
+        return self.shuffle(first, undefined, [0] * kind.count)
+
+    def broadcast(self, kind: ir.VectorType, base: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
+        """A scalar from memory in every lane."""
+        return self.splat(kind, self.load(kind.element, base, offset))
+
+    def shuffle(self, first: ir.Value, second: ir.Value, lanes: Sequence[int]) -> ir.Value:
+        """The named lanes of two vectors one after the other."""
+        return self.builder.shuffle_vector(first, second, ir.Constant(vector(I32, len(lanes)), list(lanes)))
+
+    def call(self, name: str, *arguments: ir.Value) -> ir.Value:
+        """The LLVM intrinsic `name` whose operands and result share one type."""
+        kind = arguments[0].type
+        function_type = ir.FunctionType(kind, [kind] * len(arguments))
+        name = f"llvm.{name}.{_mangled(kind)}"
+        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, function_type, name), arguments)
+
+    def cast(self, value: ir.Value, kind: ir.Type) -> ir.Value:
+        """The same bits as another type."""
+        return self.builder.bitcast(value, kind)
+
+    def masked(self, value: ir.Value, bits: int) -> ir.Value:
+        """``value & bits`` in every lane."""
+        return self.builder.and_(value, self.constant(value.type, bits))
+
+    def plus(self, value: ir.Value, number: int) -> ir.Value:
+        """``value + number`` in every lane."""
+        return self.builder.add(value, self.constant(value.type, number))
+
+    def shifted_left(self, value: ir.Value, bits: int) -> ir.Value:
+        """``value << bits`` in every lane."""
+        return self.builder.shl(value, self.constant(value.type, bits))
+
+    def shifted_right(self, value: ir.Value, bits: int) -> ir.Value:
+        """``value >> bits`` in every lane, without sign."""
+        return self.builder.lshr(value, self.constant(value.type, bits))
+
+    def widened(self, value: ir.Value) -> ir.Value:
+        """Unsigned lanes as 32-bit ones."""
+        return self.builder.zext(value, vector(I32, value.type.count))
+
+    @contextmanager
+    def round_toward_zero(self) -> Iterator[None]:
+        """Run what is emitted inside under round toward zero, then restore the caller's mode.
+
+        LLVM knows nothing of the mode and may move arithmetic across its change, so only calls of functions that are never inlined
+        belong inside.
+        """
+        saved, chosen = (cgutils.alloca_once(self.builder, I32) for _ in range(2))
+        self.builder.store(ir.Constant(I32, ROUND_TOWARD_ZERO), chosen)
+        self._control("stmxcsr", saved)
+        self._control("ldmxcsr", chosen)
+        yield
+        self._control("ldmxcsr", saved)
+
+    def _control(self, instruction: str, place: ir.Value) -> None:
+        function_type = ir.FunctionType(ir.VoidType(), [POINTER])
+        function = cgutils.get_or_insert_function(self.builder.module, function_type, f"llvm.x86.sse.{instruction}")
+        self.builder.call(function, [self.builder.bitcast(place, POINTER)])
