@@ -231,7 +231,7 @@ def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", s
         To nearest, ties to even; or toward zero.
     saturate : bool
         Whether what is beyond the largest finite value (infinities too) becomes that value. If not: infinity where the format has one
-        (under ``"rz"`` only infinities do, finite values stop at the largest), NaN where it has only NaN, and an error where it has neither.
+        (under ``"rz"`` only infinities do, finite values stop at the largest), NaN where it has only NaN, an error where it has neither.
 
     Returns
     -------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.engines import Batch
 from fastmma.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.formats import Format, format_of
 from fastmma.isa.model import Instruction
@@ -76,7 +77,7 @@ def _format_of_operand(value: Any, what: str) -> Format:
         raise OperandTypeError(f"{what} has dtype {dtype}, which is no multiplicand of any instruction") from None
     if fmt.name in ("f32", "s32"):
         raise OperandTypeError(
-            f"{what} has dtype {dtype}: name the instruction (a tf32 one takes float32), or convert it to the format that is to be multiplied"
+            f"{what} has dtype {dtype}: name the instruction (a tf32 one takes float32), or convert it to the format to be multiplied"
         )
     return fmt
 
@@ -214,7 +215,7 @@ def _accumulate(
         raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {chunk}")
     length = max(-(-depth // (parts * ins.k)) * ins.k, 1)
     if promote_every is None and parts == 1:
-        todo.engine.gemm(todo.job, a, b, c, d, threads)
+        todo.engine.gemm(todo.job, Batch(a, b, c), d, threads)
         return
     total: NDArray[Any] | None = None
     for start in range(0, max(depth, 1), length):
@@ -234,7 +235,7 @@ def _accumulate(
 
 def _run(todo: Plan, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, d: NDArray[Any], threads: int) -> NDArray[Any]:
     result = np.empty(d.shape, d.dtype)
-    todo.engine.gemm(todo.job, a, b, c, result, threads)
+    todo.engine.gemm(todo.job, Batch(a, b, c), result, threads)
     return result
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.engines import Batch
 from fastmma.errors import OperandError
 from fastmma.formats import format_of
 from fastmma.isa.model import Instruction
@@ -74,5 +75,5 @@ def mma(
         raise OperandError(f"{ins}: the leading dimensions do not broadcast: {shapes}") from None
     flat = [np.ascontiguousarray(np.broadcast_to(array, lead + array.shape[-2:])).reshape(-1, *array.shape[-2:]) for array in arrays]
     d = np.empty((len(flat[0]), ins.m, ins.n), dtype=format_of(ins.dtype).code_dtype)
-    todo.engine.tiles(todo.job, flat[0], flat[1], flat[2], d, thread_count(threads))
+    todo.engine.tiles(todo.job, Batch(flat[0], flat[1], flat[2]), d, thread_count(threads))
     return elements_of(d.reshape(*lead, ins.m, ins.n), ins.dtype)

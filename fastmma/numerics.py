@@ -16,7 +16,7 @@ from fastmma.isa.model import Instruction
 from fastmma.isa.table import instruction
 from fastmma.isa.targets import architecture
 
-Method = Literal["fused", "f32-fma", "f32-fma-pairs", "f64-fma", "integer", "bit"]
+Method = Literal["fused", "grouped", "f32-fma", "f32-fma-pairs", "f64-fma", "integer", "bit"]
 Level = Literal["measured", "recorded", "reported"]
 
 
@@ -40,11 +40,13 @@ class Arithmetic:
     architectures, ops, atypes, dtypes : tuple of str
         The questions that the row answers.
     method : str
-        ``"fused"``: fused dot-product-add steps; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
+        ``"fused"``: fused dot-product-add steps, a product's exponent being that of its factors and of their scales; ``"grouped"``:
+        likewise, but the terms are exact sums of `group` products times the significands of their scales, and their exponent is that of
+        the scales alone; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
         ``"f32-fma-pairs"``: two such chains of two products, ``(c + first) + second``; ``"f64-fma"``: a chain of IEEE fma from c;
         ``"integer"`` and ``"bit"``: exact.
     terms : int
-        Products a step; 0 means all that the instruction has.
+        Products a step (only stored ones count where A is sparse); 0 means all that the instruction has.
     align_bits : int
         Terms are truncated toward zero to a multiple of ``2 ** (emax - align_bits)``.
     emax_floor : int
@@ -54,6 +56,8 @@ class Arithmetic:
     split : int
         0: c is a term of the first step. Else the form is lowered: products whose k has ``(k // split) % 2 == 0`` make the first step,
         the others the second; the sum starts at zero, and c is added at the end by one IEEE add.
+    group : int
+        Products a term.
     widened : str
         The format that multiplicands are converted to (exactly) before they are multiplied, or empty. It decides their exponents: a
         subnormal e4m3 is a normal f16.
@@ -71,7 +75,9 @@ class Arithmetic:
     emax_floor: int = 0
     keep_bits: int = 23
     split: int = 0
+    group: int = 1
     widened: str = ""
+    sparse: bool = False
     shapes: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("", "f8f6f4")
 
@@ -84,17 +90,18 @@ class Arithmetic:
             and ins.btype in self.atypes
             and ins.dtype in self.dtypes
             and ins.kind in self.kinds
+            and bool(ins.sparse) == self.sparse
             and (not self.shapes or ins.shape in self.shapes)
         )
 
     @property
     def family(self) -> str:
         """One line for tables: the method and its parameters."""
-        if self.method != "fused":
+        if self.method not in ("fused", "grouped"):
             return self.method
         terms = self.terms or "k"
         lowered = f", lowered in halves of {self.split}" if self.split else ""
-        return f"fused: L = {terms}, F = {self.align_bits}, emax >= {self.emax_floor}, keep {self.keep_bits}{lowered}"
+        return f"{self.method}: L = {terms}, F = {self.align_bits}, emax >= {self.emax_floor}, keep {self.keep_bits}{lowered}"
 
 
 _V100 = Evidence("recorded", "V100, 10,000 dot products")
@@ -107,6 +114,7 @@ _LIKE_AMPERE = Evidence("reported", "the machine instruction of sm_80 and sm_86;
 _LIKE_B200 = Evidence("reported", "the machine instruction of sm_100; no recording of this part")
 _SM120 = Evidence("reported", "MMA-Sim and an independent model of the RTX 5090")
 _EXACT = Evidence("measured", "exact by definition; H200, registers of every opcode")
+_LIKE_DENSE = Evidence("reported", "as the dense instruction of the target, stored products for products; no recording")
 _LIKE_H200 = Evidence("reported", "the instruction sequence that ptxas emits for sm_90, measured on an H200")
 _IEEE = Evidence("reported", "IEEE fma, as measured on an H200; NaN bits of other parts are not measured")
 
@@ -136,6 +144,7 @@ def _fused(
     keep_bits: int = 23,
     split: int = 0,
     shapes: tuple[str, ...] = (),
+    sparse: bool = False,
 ) -> tuple[Arithmetic, Arithmetic]:
     """The rows of a fused step with f32 and with f16 output; `floors` are those of emax, in that order."""
     row = Arithmetic(
@@ -151,6 +160,7 @@ def _fused(
         keep_bits,
         split=split,
         widened="f16" if split else "",
+        sparse=sparse,
         shapes=shapes,
     )
     return row, replace(row, dtypes=("f16",), emax_floor=floors[1], keep_bits=10)
@@ -187,12 +197,29 @@ ROWS: tuple[Arithmetic, ...] = (
     Arithmetic(("sm_90",), ("mma",), ("f16",), ("f16",), "f32-fma-pairs", _H200, shapes=_M884),
     Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), ("mma",), ("f16",), ("f32",), "f32-fma", _LIKE_H200, shapes=_M884),
     Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), ("mma",), ("f16",), ("f16",), "f32-fma-pairs", _LIKE_H200, shapes=_M884),
+    # sparse A
+    *_fused((*_AMPERE_UP, *_AMPERE_KIN), _16BIT, 8, 24, (-132, -20), _LIKE_DENSE, sparse=True),
+    *_fused((*_AMPERE_UP, *_AMPERE_KIN), ("tf32",), 4, 24, (-132, -20), _LIKE_DENSE, sparse=True),
+    *_fused(("sm_90",), (*_16BIT, "tf32"), 0, 25, (-133, -21), _H200, sparse=True),
+    *_fused(_LATER, (*_16BIT, "tf32"), 0, 25, (-133, -21), _LIKE_DENSE, sparse=True),
+    *_fused(("sm_89",), _FP8, 16, 13, (-132, -20), _LIKE_DENSE, keep_bits=13, sparse=True),
+    *_fused(("sm_90",), _FP8, 0, 25, (-133, -21), _H200, split=4, sparse=True),
+    *_fused(("sm_100", *_BLACKWELL_KIN), _FP8, 0, 25, (-133, -21), _LIKE_DENSE, split=4, sparse=True),
+    *_fused(_CONSUMER, _NARROW, 0, 25, (-133, -21), _LIKE_DENSE, sparse=True),
+    # block scaling
+    Arithmetic(_CONSUMER, ("mma",), _NARROW, ("f32",), "fused", _SM120, 0, 25, -133, kinds=("mxf8f6f4",)),
+    Arithmetic(_CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", _SM120, 4, 35, -133, group=16, kinds=("mxf4", "mxf4nvf4")),
+    Arithmetic(_CONSUMER, ("mma",), _NARROW, ("f32",), "fused", _LIKE_DENSE, 0, 25, -133, sparse=True, kinds=("mxf8f6f4",)),
+    Arithmetic(
+        _CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", _LIKE_DENSE, 4, 35, -133, group=16, sparse=True, kinds=("mxf4", "mxf4nvf4")
+    ),
     # f64
     Arithmetic(("sm_90",), ("mma",), ("f64",), ("f64",), "f64-fma", _H200),
     Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), ("mma",), ("f64",), ("f64",), "f64-fma", _IEEE),
     # exact integers
     Arithmetic(_ALL, ("mma", "wgmma"), ("s8", "u8"), ("s32",), "integer", _EXACT),
     Arithmetic(_ALL, ("mma",), ("s4", "u4"), ("s32",), "integer", _EXACT),
+    Arithmetic(_ALL, ("mma",), ("s8", "u8", "s4", "u4"), ("s32",), "integer", _EXACT, sparse=True),
     Arithmetic(_ALL, ("mma", "wgmma"), ("b1",), ("s32",), "bit", _EXACT),
 )
 
@@ -240,8 +267,8 @@ def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = Non
     if row.evidence.level == "reported" and _strict(strict):
         raise TargetError(f"{ins}: the arithmetic of {target} is only reported ({row.evidence.source}), which strict mode refuses")
     if row.method != "fused" or row.terms:
-        return row if not row.terms or row.terms <= ins.k else replace(row, terms=ins.k)
-    return replace(row, terms=ins.k // 2 if row.split else ins.k)
+        return row
+    return replace(row, terms=ins.stored_k // 2 if row.split else ins.stored_k)
 
 
 def fidelity(ins: str | Instruction, target: str) -> Evidence:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastmma.formats import Format, format_of
 from fastmma.isa.model import Instruction
+from fastmma.isa.sparsity import pattern_of
 from fastmma.numerics import Arithmetic
 
 Codes = NDArray[Any]
@@ -48,10 +49,11 @@ def number(code: int, fmt: Format) -> Number:
     all_ones = field == (1 << fmt.exponent_bits) - 1
     if fmt.specials == "ieee" and all_ones:
         return Number(negative=negative, special="nan" if mantissa else "inf", code=bits)
-    if fmt.specials == "nan" and all_ones and mantissa == (1 << fmt.mantissa_bits) - 1:
+    if fmt.specials in ("nan", "nan-only-ff") and all_ones and mantissa == (1 << fmt.mantissa_bits) - 1:
         return Number(negative=negative, special="nan", code=bits)
-    significand = mantissa + (1 << fmt.mantissa_bits if field else 0)
-    exponent = max(field, 1) - fmt.bias
+    hidden = field > 0 or fmt.specials == "nan-only-ff"
+    significand = mantissa + (1 << fmt.mantissa_bits if hidden else 0)
+    exponent = (field if hidden else 1) - fmt.bias
     return Number(-significand if negative else significand, exponent - fmt.mantissa_bits, exponent, negative, code=bits)
 
 
@@ -146,17 +148,35 @@ def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
     return ieee_add(product(a, b), c, fmt, mode)
 
 
-def _fused_dot(a: Sequence[Number], b: Sequence[Number], c: int, row: Arithmetic, fmt: Format) -> int:
-    products = [product(x, y) for x, y in zip(a, b, strict=True)]
-    if not row.split:
-        for start in range(0, len(products), row.terms):
-            c = fused_step([*products[start : start + row.terms], number(c, fmt)], row, fmt)
-        return c
+def _steps(terms: Sequence[Number], c: int, row: Arithmetic, fmt: Format) -> int:
+    """Steps of `row.terms` terms each, c being a term of the first and each result one of the next."""
+    for start in range(0, len(terms), row.terms):
+        c = fused_step([*terms[start : start + row.terms], number(c, fmt)], row, fmt)
+    return c
+
+
+def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, row: Arithmetic, fmt: Format) -> int:
+    """Two steps that start at zero, then one IEEE add of c; `ks` are the k of the terms."""
     total = 0
     for half in (0, 1):
-        chosen = [term for k, term in enumerate(products) if k // row.split % 2 == half]
-        total = fused_step([*chosen, number(total, fmt)], row, fmt)
+        total = _steps([term for k, term in zip(ks, terms, strict=True) if k // row.split % 2 == half], total, row, fmt)
     return ieee_add(number(total, fmt), number(c, fmt), fmt)
+
+
+def _grouped(terms: Sequence[Number], size: int) -> list[Number]:
+    """Exact sums of `size` finite terms each; their exponent is still to come from the scales."""
+    groups = []
+    for start in range(0, len(terms), size):
+        members = terms[start : start + size]
+        last = min(term.last for term in members)
+        groups.append(Number(sum(term.significand << (term.last - last) for term in members), last))
+    return groups
+
+
+def _scaled(terms: Sequence[Number], scales_a: Sequence[Number], scales_b: Sequence[Number]) -> list[Number]:
+    """Terms times their scales: significands multiply, exponents add. Each scale serves an equal share of the terms."""
+    share = len(terms) // len(scales_a)
+    return [product(product(term, scales_a[i // share]), scales_b[i // share]) for i, term in enumerate(terms)]
 
 
 def _f32_chain(a: Sequence[Number], b: Sequence[Number], total: int) -> int:
@@ -224,14 +244,35 @@ def _decoded(codes: Codes, fmt: Format, row: Arithmetic) -> list[list[Any]]:
     return [[read(int(code), fmt) for code in line] for line in codes]
 
 
-def tile(ins: Instruction, row: Arithmetic, a: Codes, b: Codes, c: Codes) -> Codes:
+def _columns_of_stored(ins: Instruction, words: Codes | None) -> list[list[int]]:
+    """For each row of A, the k of each stored element."""
+    if words is None:
+        return [list(range(ins.k))] * ins.m
+    rule = pattern_of(ins)
+    table = rule.table(ins.sparse != "sp")
+    return [[j * rule.chunk + int(place) for j, word in enumerate(line) for place in table[word]] for line in words]
+
+
+def tile(
+    ins: Instruction,
+    row: Arithmetic,
+    a: Codes,
+    b: Codes,
+    c: Codes,
+    *,
+    metadata: Codes | None = None,
+    scale_a: Codes | None = None,
+    scale_b: Codes | None = None,
+) -> Codes:
     """One execution of an instruction on one set of matrices of codes.
 
     Parameters
     ----------
-    a, b, c : (m, k), (k, n) and (m, n) arrays of codes
+    a, b, c : (m, stored k), (k, n) and (m, n) arrays of codes
     row : Arithmetic
         As `fastmma.numerics.arithmetic` returns it, so that `terms` is the number of products a step.
+    metadata : (m, k / chunk) array of 4-bit words, for sparse A
+    scale_a, scale_b : (m, scales) and (scales, n) arrays of codes, for block scaling
 
     Returns
     -------
@@ -239,13 +280,26 @@ def tile(ins: Instruction, row: Arithmetic, a: Codes, b: Codes, c: Codes) -> Cod
     """
     afmt, bfmt, cfmt, dfmt = (format_of(name) for name in (ins.atype, ins.btype, ins.ctype, ins.dtype))
     lines, columns = _decoded(a, afmt, row), _decoded(b.T, bfmt, row)
+    stored = _columns_of_stored(ins, metadata)
+    scales_a, scales_b = (
+        None if scales is None else _decoded(scales, format_of(ins.stype), row)
+        for scales in (scale_a, None if scale_b is None else scale_b.T)
+    )
     d = np.empty(c.shape, dtype=dfmt.code_dtype)
     for i, line in enumerate(lines):
-        for j, column in enumerate(columns):
+        ks = stored[min(i, len(stored) - 1)]
+        for j, whole_column in enumerate(columns):
+            column = [whole_column[k] for k in ks] if metadata is not None else whole_column
             code = int(c[i, j])
             match row.method:
-                case "fused":
-                    d[i, j] = _fused_dot(line, column, code if cfmt is dfmt else _convert(code, cfmt, dfmt), row, dfmt)
+                case "fused" | "grouped":
+                    start = code if cfmt is dfmt else _convert(code, cfmt, dfmt)
+                    terms = [product(x, y) for x, y in zip(line, column, strict=True)]
+                    if row.group > 1:
+                        terms = _grouped(terms, row.group)
+                    if scales_a is not None and scales_b is not None:
+                        terms = _scaled(terms, scales_a[i], scales_b[j])
+                    d[i, j] = _lowered(terms, ks, start, row, dfmt) if row.split else _steps(terms, start, row, dfmt)
                 case "f32-fma" | "f32-fma-pairs":
                     d[i, j] = _f32_dot(line, column, code, row.method == "f32-fma-pairs", cfmt, dfmt)
                 case "f64-fma":

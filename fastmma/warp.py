@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.engines import Batch
 from fastmma.errors import InstructionError, OperandError
 from fastmma.fragment import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
 from fastmma.isa.model import Instruction, Operand
@@ -90,7 +91,7 @@ def mma(
         for name, registers in zip("abc", flat, strict=True):
             unpack_range(registers[start:stop], operands[name], ins.kind, codes[name])
         matrices = {name: _tiles(codes[name], operands[name]) for name in "abcd"}
-        todo.engine.tiles(todo.job, matrices["a"], matrices["b"], matrices["c"], matrices["d"], 1)
+        todo.engine.tiles(todo.job, Batch(matrices["a"], matrices["b"], matrices["c"]), matrices["d"], 1)
         pack_range(codes["d"], d, ins.kind, result[start:stop])
 
     parallel_for(work, len(result), threads, _GRAIN if backend == "numba" else 1)

@@ -17,11 +17,11 @@ class Family:
     syntax : str
         The opcode, with ``{shape}``, ``{types}`` and the names in `modifiers` to be filled in.
     shapes, types : tuple of str
-        The choices; types are written ``dtype.atype.btype.ctype``.
+        The choices; types are written ``dtype.atype.btype.ctype``, then that of the scales if there are any.
     modifiers : mapping of str to tuple of str
         Further choices, each written as in the opcode (with its leading dots) or empty.
     defaults : tuple of str
-        Tokens that may be written although they only state what holds without them.
+        Tokens of which one may be written although it only states what holds without it.
     """
 
     op: str
@@ -34,6 +34,7 @@ class Family:
     modifiers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     defaults: tuple[str, ...] = ()
     kind: str = ""
+    scale_vec_size: int = 0
     lanes: int = 32
 
     def expand(self) -> Iterator[dict[str, Any]]:

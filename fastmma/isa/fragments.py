@@ -87,8 +87,8 @@ def layouts(ins: Instruction) -> dict[str, Layout]:
     if ins.shape == "m8n8k4" and ins.atype == "f16":
         return _m8n8k4(ins)
     a_bits, b_bits = container_bits(ins.atype, ins.kind), container_bits(ins.btype, ins.kind)
-    a_lane, a_element = multiplicand(ins.m, ins.k, a_bits)
-    found = {"a": Layout((ins.m, ins.k), a_lane, a_element, a_bits)}
+    a_lane, a_element = multiplicand(ins.m, ins.stored_k, a_bits)
+    found = {"a": Layout((ins.m, ins.stored_k), a_lane, a_element, a_bits)}
     if ins.op == "mma":
         b_lane, b_element = multiplicand(ins.n, ins.k, b_bits)
         found["b"] = Layout((ins.k, ins.n), _transpose(b_lane), _transpose(b_element), b_bits)

@@ -62,6 +62,12 @@ class Instruction:
         The PTX heading that defines its fragments.
     lanes : int
         32 for a warp, 128 for a warpgroup.
+    sparse : str
+        ``"sp"`` or ``"sp::ordered_metadata"`` where A is stored without its zeros, else empty.
+    scale_vec_size : int
+        Scales a row of A (and a column of B) has: 1, 2 or 4 where there is block scaling, else 0.
+    stype : str
+        Format of the scales, or empty.
     """
 
     opcode: str
@@ -83,6 +89,14 @@ class Instruction:
     ptx: tuple[int, int] = field(repr=False)
     heading: str = field(repr=False)
     lanes: int = 32
+    sparse: str = ""
+    scale_vec_size: int = 0
+    stype: str = ""
+
+    @property
+    def stored_k(self) -> int:
+        """Columns of A as it is stored: half of k when A is sparse."""
+        return self.k // 2 if self.sparse else self.k
 
     @property
     def shape(self) -> str:

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from fastmma.errors import InstructionError
 from fastmma.formats import FORMATS
-from fastmma.isa import mma, wgmma
+from fastmma.isa import block_scale, mma, mma_sp, wgmma
 from fastmma.isa.family import Family
 from fastmma.isa.model import Instruction
 from fastmma.isa.targets import architecture
 
-FAMILIES: tuple[Family, ...] = (*mma.FAMILIES, *wgmma.FAMILIES)
+FAMILIES: tuple[Family, ...] = (*mma.FAMILIES, *mma_sp.FAMILIES, *block_scale.FAMILIES, *wgmma.FAMILIES)
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
@@ -55,7 +55,7 @@ def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
         dtype=dtype,
         atype=atype,
         btype=btype,
-        ctype=types[3] if len(types) == 4 else dtype,
+        ctype=types[3] if len(types) > 3 else dtype,
         alayout=chosen.get("alayout", "row"),
         blayout=chosen.get("blayout", "col"),
         rounding=(chosen["rounding"].removeprefix(".") or "rn") if "rounding" in chosen else "",
@@ -66,6 +66,9 @@ def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
         ptx=family.ptx,
         heading=family.heading,
         lanes=family.lanes,
+        sparse=chosen.get("variant", "sp::ordered_metadata" if ".sp::ordered_metadata." in chosen["opcode"] else ""),
+        scale_vec_size=family.scale_vec_size,
+        stype=types[4] if len(types) > 4 else "",
     )
 
 
@@ -78,8 +81,8 @@ def _table() -> dict[_Spelling, Instruction]:
             ins = _instruction(family, chosen)
             spelling = _spelling(ins.opcode)
             spellings = [spelling]
-            if family.defaults and chosen.get("rounding") == "":
-                spellings.append(spelling._replace(modifiers=spelling.modifiers | set(family.defaults)))
+            if not chosen.get("rounding"):
+                spellings += [spelling._replace(modifiers=spelling.modifiers | {token}) for token in family.defaults]
             for each in spellings:
                 if each in table:
                     raise ValueError(f"two rows describe {ins.opcode}")
@@ -145,6 +148,11 @@ def instruction(text: str | Instruction) -> Instruction:
     if found is None:
         raise InstructionError(_explain(stripped))
     return found
+
+
+def multiply(text: str | Instruction) -> Instruction:
+    """As `instruction`, for opcodes that multiply matrices."""
+    return instruction(text)
 
 
 def _nearest(text: str, count: int = 2) -> list[str]:

@@ -34,3 +34,20 @@ class Fused(NamedTuple):
     keep_bits: int  # fraction bits of the f32 result (23 or 13); 10 for f16
     half: int  # 0: f32 result, rounded toward zero; 1: f16 result, rounded to nearest even
     restart: int  # 0: the accumulator runs through all steps; s: it restarts at zero every s steps, then one IEEE add of c
+
+
+class Scaled(NamedTuple):
+    """A fused dot-product-add with block scaling; f32 accumulator, rounded toward zero.
+
+    With ``group == 1`` a term is one product, and its exponent is the sum of its factors' exponents and of their scales'. Else a term is the
+    exact sum of `group` consecutive products times the significands of their scales, and its exponent is the sum of the scales' exponents.
+    """
+
+    a: Element
+    b: Element
+    scale: Element  # specials 3: ue8m0 (no sign, no mantissa, no zero; 0xff is NaN); else ue4m3
+    block: int  # consecutive k that share one scale
+    group: int  # consecutive products a term sums exactly
+    step: int  # consecutive k whose terms are fused with the accumulator in one step
+    align_bits: int
+    emax_floor: int

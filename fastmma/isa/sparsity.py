@@ -1,0 +1,96 @@
+"""Sparse storage of A: which elements of a chunk are stored, and where the metadata that says so lies (PTX: Sparse matrix storage)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.isa.fragments import container_bits
+from fastmma.isa.model import Instruction
+from fastmma.layout import Layout, Mode
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """`stored` of every `chunk` elements of a row are stored, in units of `unit` neighbours; a 4-bit word tells which.
+
+    Attributes
+    ----------
+    name : str
+        ``"2:4"``, ``"1:2"`` or ``"4:8"``.
+    words : tuple of (int, tuple of int)
+        Each valid word with the places in the chunk that it names, in the order of storage. Words of ascending places come first.
+    ordered : int
+        How many of `words` have ascending places; only those are valid for ``sp::ordered_metadata``.
+    """
+
+    name: str
+    chunk: int
+    stored: int
+    words: tuple[tuple[int, tuple[int, ...]], ...]
+    ordered: int
+
+    def table(self, ordered: bool) -> NDArray[np.int8]:
+        """Places in the chunk for each of the 16 words; -1 where a word is invalid."""
+        table = np.full((16, self.stored), -1, dtype=np.int8)
+        for word, places in self.words[: self.ordered if ordered else None]:
+            table[word] = places
+        return table
+
+
+def _two_of_four(unit: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Words whose low two bits name the first stored unit of four, and whose high two bits name the second."""
+    pairs = [(low, high) for low in range(4) for high in range(4) if low != high]
+    pairs.sort(key=lambda pair: pair[0] > pair[1])
+    return tuple((low | high << 2, tuple(unit * each + i for each in (low, high) for i in range(unit))) for low, high in pairs)
+
+
+PATTERNS: dict[str, Pattern] = {
+    "2:4": Pattern("2:4", 4, 2, _two_of_four(1), 6),
+    "1:2": Pattern("1:2", 2, 1, ((0b0100, (0,)), (0b1110, (1,))), 2),
+    "4:8": Pattern("4:8", 8, 4, _two_of_four(2), 6),
+}
+# by the width of an element's container: the metadata counts 16-bit halves of tf32, and pairs of 4-bit elements
+_PATTERN_OF_BITS = {32: "1:2", 16: "2:4", 8: "2:4", 4: "4:8"}
+
+
+@cache
+def pattern_of(ins: Instruction) -> Pattern:
+    """The pattern that a sparse instruction's A has."""
+    return PATTERNS[_PATTERN_OF_BITS[container_bits(ins.atype, ins.kind)]]
+
+
+@cache
+def metadata_lanes(ins: Instruction) -> int:
+    """How many lanes of each group of four hold the metadata: 1, 2 or 4."""
+    words = ins.m * (ins.k // pattern_of(ins).chunk)
+    return words // 64
+
+
+def selectors(ins: Instruction) -> range:
+    """The valid sparsity selectors: which of the lanes of each group of four hold the metadata."""
+    return range(4 // metadata_lanes(ins))
+
+
+@cache
+def metadata_layout(ins: Instruction) -> Layout:
+    """Where the 4-bit words (m rows, k / chunk columns) lie in the registers of the contributing lanes.
+
+    Measured on an H200: PTX gives figures only. With 16-bit and wider elements, a pair of lanes shares each row's words; with narrower
+    ones each lane of a pair holds whole rows.
+    """
+    chunks = ins.k // pattern_of(ins).chunk
+    group = Mode(8, 1, 0)
+    match metadata_lanes(ins), container_bits(ins.atype, ins.kind) >= 16:
+        case 1, _:
+            lane, element = (group,), (Mode(4, 0, 1), Mode(2, 8, 0))
+        case 2, True:
+            lane, element = (Mode(2, 0, 4), group), (Mode(4, 0, 1), Mode(2, 8, 0))
+        case 2, False:
+            lane, element = (Mode(2, 8, 0), group), (Mode(8, 0, 1),)
+        case _:
+            lane, element = (Mode(2, 8, 0), Mode(2, 0, 8), group), (Mode(8, 0, 1),)
+    return Layout((ins.m, chunks), lane, element, bits=4)
