@@ -19,7 +19,18 @@ from numpy.typing import NDArray
 from fastmma.kernels import bit, cpu, integer
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
-SHAPES = [(1, 1, 1), (1, 7, 3), (5, 1, 2), (16, 8, 32), (7, 5, 31), (13, 70, 129), (64, 64, 64), (37, 131, 1031), (100, 17, 67), (6, 64, 400)]
+SHAPES = [
+    (1, 1, 1),
+    (1, 7, 3),
+    (5, 1, 2),
+    (16, 8, 32),
+    (7, 5, 31),
+    (13, 70, 129),
+    (64, 64, 64),
+    (37, 131, 1031),
+    (100, 17, 67),
+    (6, 64, 400),
+]
 TYPES = list(itertools.product((np.int8, np.uint8), repeat=2))
 # the features with which the paths are forced; all but "host" use only vectors that LLVM legalises anywhere
 PATHS = {"host": None, "portable": "", "avx2": "avx2", "avx512bw": "avx512bw"}
@@ -33,10 +44,12 @@ def force(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["host", "portable"])
-def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each test that takes this runs on this machine's best path and on the portable one."""
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's best path, and the portable one."""
     force(request.param, monkeypatch)
-    return str(request.param)
+
+
+on_every_path = pytest.mark.usefixtures("path")
 
 
 def wrapped(exact: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -91,7 +104,8 @@ def run(a: Any, b: Any, c: Any, period: int | None = None, threads: int = 1) -> 
 
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_sums_wrap(path: str, types: tuple[Any, Any], threads: int) -> None:
+@on_every_path
+def test_sums_wrap(types: tuple[Any, Any], threads: int) -> None:
     for seed, (m, n, k) in enumerate(SHAPES):
         a, b, c = numbers(seed, (m, k), types[0]), numbers(seed + 1, (k, n), types[1]), accumulators(seed, (m, n))
         np.testing.assert_array_equal(run(a, b, c, threads=threads), expected(a, b, c))
@@ -100,13 +114,15 @@ def test_sums_wrap(path: str, types: tuple[Any, Any], threads: int) -> None:
 
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("period", [16, 32, 64])
-def test_sums_saturate_after_every_instruction(path: str, types: tuple[Any, Any], period: int) -> None:
+@on_every_path
+def test_sums_saturate_after_every_instruction(types: tuple[Any, Any], period: int) -> None:
     for seed, (m, n, k) in enumerate(SHAPES):
         a, b, c = numbers(seed, (m, k), types[0]), numbers(seed + 1, (k, n), types[1]), accumulators(seed, (m, n))
         np.testing.assert_array_equal(run(a, b, c, period, 1 + seed % 2), expected(a, b, c, period))
 
 
-def test_the_place_of_the_clamp_shows(path: str) -> None:
+@on_every_path
+def test_the_place_of_the_clamp_shows() -> None:
     rng = np.random.default_rng(0)
     signs = rng.choice(np.array([-1, 1]), (23, 40)).repeat(16, 1)
     a = (signs * rng.integers(100, 128, signs.shape)).astype(np.int8)
@@ -120,7 +136,8 @@ def test_the_place_of_the_clamp_shows(path: str) -> None:
 
 @pytest.mark.parametrize(("x", "y"), [(-128, -128), (-128, 127), (255, 255), (255, -128), (-128, 255)])
 @pytest.mark.parametrize("period", [None, 64])
-def test_sums_past_int32(path: str, x: int, y: int, period: int | None) -> None:
+@on_every_path
+def test_sums_past_int32(x: int, y: int, period: int | None) -> None:
     k = 140_003
     a, b = np.full((3, k), x, np.int8 if x < 128 else np.uint8), np.full((k, 9), y, np.int8 if y < 128 else np.uint8)
     a[1, ::3] = 0
@@ -130,7 +147,8 @@ def test_sums_past_int32(path: str, x: int, y: int, period: int | None) -> None:
 
 @pytest.mark.parametrize("c", [INT_MAX, INT_MIN])
 @pytest.mark.parametrize("period", [None, 16])
-def test_the_first_number_past_int32(path: str, c: int, period: int | None) -> None:
+@on_every_path
+def test_the_first_number_past_int32(c: int, period: int | None) -> None:
     a = np.zeros((2, 16), np.int8)
     b = np.zeros((16, 2), np.int8)
     a[:, 15] = 1
@@ -154,8 +172,8 @@ LAYOUTS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
 
 
 def _spread(x: NDArray[Any], steps: tuple[int, int]) -> NDArray[Any]:
-    order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
-    large = np.full((x.shape[0] * steps[0], x.shape[1] * steps[1]), 99, x.dtype, order=order)  # type: ignore[call-overload]
+    order: Any = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
+    large = np.full((x.shape[0] * steps[0], x.shape[1] * steps[1]), 99, x.dtype, order=order)
     view = large[:: steps[0], :: steps[1]]
     view[...] = x
     return view  # type: ignore[no-any-return]
@@ -169,12 +187,13 @@ def _at_odd_address(x: NDArray[Any]) -> NDArray[Any]:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("shape", [(19, 85, 150), (1, 40, 33), (50, 1, 64), (20, 30, 1)])
-def test_any_strides(path: str, layout: str, shape: tuple[int, int, int]) -> None:
+@on_every_path
+def test_any_strides(layout: str, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     place = LAYOUTS[layout]
     a, b, c = numbers(1, (m, k), np.int8), numbers(2, (k, n), np.uint8), accumulators(3, (m, n))
     one_a, one_b = bits(4, (m, k), bool), bits(5, (k, n))
-    for left, right in itertools.product((place, np.array), repeat=2):
+    for left, right in itertools.product((place, np.ascontiguousarray), repeat=2):
         operands = left(a), right(b)
         ones = left(one_a), right(one_b)
         starts = place(c)
@@ -187,7 +206,8 @@ def test_any_strides(path: str, layout: str, shape: tuple[int, int, int]) -> Non
         np.testing.assert_array_equal(out, expected_bits(one_a, one_b, c, "xor"))
 
 
-def test_only_the_result_is_written(path: str) -> None:
+@on_every_path
+def test_only_the_result_is_written() -> None:
     large = np.full((40, 90), 1234, np.int32)
     out = large[3:22, 5:75]
     a, b = numbers(1, (19, 50), np.int8), numbers(2, (50, 70), np.int8)
@@ -198,7 +218,8 @@ def test_only_the_result_is_written(path: str) -> None:
 
 
 @pytest.mark.parametrize("overlap", ["same", "transposed", "reversed", "shifted"])
-def test_c_may_share_memory_with_the_result(path: str, overlap: str) -> None:
+@on_every_path
+def test_c_may_share_memory_with_the_result(overlap: str) -> None:
     a, b = numbers(1, (70, 1100), np.int8), numbers(2, (1100, 70), np.int8)
     memory = np.random.default_rng(3).integers(INT_MIN, INT_MAX, (71, 70)).astype(np.int32)
     out = memory[:70]
@@ -209,7 +230,8 @@ def test_c_may_share_memory_with_the_result(path: str, overlap: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 7), (5, 0, 7), (0, 0, 0), (5, 7, 0)])
-def test_empty(path: str, shape: tuple[int, int, int]) -> None:
+@on_every_path
+def test_empty(shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     a, b, c = np.zeros((m, k), np.uint8), np.zeros((k, n), np.uint8), accumulators(0, (m, n))
     for start in (c, None):
@@ -228,12 +250,25 @@ def test_many_blocks(threads: int) -> None:
     np.testing.assert_array_equal(run(a, b, c, threads=threads), expected(a, b, c))
 
 
-TILES = [(16, 8, 32), (16, 8, 16), (8, 8, 16), (8, 8, 32), (32, 8, 16), (8, 32, 16), (16, 16, 16), (64, 24, 32), (64, 256, 32), (5, 3, 7), (1, 1, 1)]
+TILES = [
+    (16, 8, 32),
+    (16, 8, 16),
+    (8, 8, 16),
+    (8, 8, 32),
+    (32, 8, 16),
+    (8, 32, 16),
+    (16, 16, 16),
+    (64, 24, 32),
+    (64, 256, 32),
+    (5, 3, 7),
+    (1, 1, 1),
+]
 
 
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("saturate", [False, True])
-def test_batches(path: str, types: tuple[Any, Any], saturate: bool) -> None:
+@on_every_path
+def test_batches(types: tuple[Any, Any], saturate: bool) -> None:
     for seed, (m, n, k) in enumerate(TILES):
         count = 1 + 40 * (seed % 2)
         a, b = numbers(seed, (count, m, k), types[0]), numbers(seed + 1, (count, k, n), types[1])
@@ -243,7 +278,8 @@ def test_batches(path: str, types: tuple[Any, Any], saturate: bool) -> None:
             np.testing.assert_array_equal(out, expected(a, b, c, k if saturate else None))
 
 
-def test_long_batches(path: str) -> None:
+@on_every_path
+def test_long_batches() -> None:
     a, b, c = numbers(1, (5001, 8, 16), np.int8), numbers(2, (5001, 16, 8), np.int8), accumulators(3, (5001, 8, 8))
     for threads in (1, 2):
         out = np.zeros_like(c)
@@ -256,7 +292,8 @@ def test_long_batches(path: str) -> None:
 
 @pytest.mark.parametrize("count", [0, 3])
 @pytest.mark.parametrize("shape", [(0, 8, 16), (8, 0, 16), (8, 8, 0), (8, 8, 16)])
-def test_empty_batches(path: str, count: int, shape: tuple[int, int, int]) -> None:
+@on_every_path
+def test_empty_batches(count: int, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     a, b, c = bits(1, (count, m, k)), bits(2, (count, k, n)), accumulators(3, (count, m, n))
     for start in (c, None):
@@ -270,7 +307,8 @@ def test_empty_batches(path: str, count: int, shape: tuple[int, int, int]) -> No
 @pytest.mark.parametrize("operation", ["xor", "and"])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_bits(path: str, operation: str, threads: int, transposed: bool) -> None:
+@on_every_path
+def test_bits(operation: str, threads: int, transposed: bool) -> None:
     for seed, (m, n, k) in enumerate([*SHAPES, (9, 140, 33), (3, 129, 5003), (300, 20, 256)]):
         a, b, c = bits(seed, (m, k), bool), bits(seed + 1, (k, n)), accumulators(seed, (m, n))
         if transposed:
@@ -283,7 +321,8 @@ def test_bits(path: str, operation: str, threads: int, transposed: bool) -> None
 
 @pytest.mark.parametrize("operation", ["xor", "and"])
 @pytest.mark.parametrize("k", [1, 31, 32, 33, 63, 64, 65, 1537])
-def test_padding_counts_nothing(path: str, operation: str, k: int) -> None:
+@on_every_path
+def test_padding_counts_nothing(operation: str, k: int) -> None:
     for x, y in itertools.product((0, 1, 255), repeat=2):
         a, b = np.full((4, k), x, np.uint8), np.full((k, 130), y, np.uint8)
         out = np.full((4, 130), 77, np.int32)
@@ -293,7 +332,8 @@ def test_padding_counts_nothing(path: str, operation: str, k: int) -> None:
 
 
 @pytest.mark.parametrize("operation", ["xor", "and"])
-def test_bit_batches(path: str, operation: str) -> None:
+@on_every_path
+def test_bit_batches(operation: str) -> None:
     for seed, (m, n, k) in enumerate([(8, 8, 128), (16, 8, 128), (16, 8, 256), (64, 8, 256), (64, 40, 256), (5, 3, 7), (1, 1, 1)]):
         count = 1 + 1100 * (seed % 2)
         a, b, c = bits(seed, (count, m, k), bool), bits(seed + 1, (count, k, n), bool), accumulators(seed, (count, m, n))
@@ -324,8 +364,9 @@ def test_tiles_of_other_instruction_sets(forced: str, monkeypatch: pytest.Monkey
     orders=st.tuples(st.sampled_from("CF"), st.sampled_from("CF")),
     threads=st.sampled_from([1, 2]),
 )
+@on_every_path
 def test_random_problems(
-    path: str, sizes: tuple[int, int, int], seed: int, types: tuple[Any, Any], period: int | None, orders: Any, threads: int
+    sizes: tuple[int, int, int], seed: int, types: tuple[Any, Any], period: int | None, orders: Any, threads: int
 ) -> None:
     m, n, k = sizes
     a = np.array(numbers(seed, (m, k), types[0]), order=orders[0])
@@ -340,12 +381,14 @@ def test_another_process_finds_the_compiled_kernels(tmp_path: Path) -> None:
         "from fastmma.kernels import integer, word_panels\n"
         "out = np.zeros((3, 3), np.int32)\n"
         "integer.gemm(np.ones((3, 5), np.int8), np.ones((5, 3), np.int8), None, out, False, 32, 1)\n"
-        "kernels = word_panels._pack_rows, word_panels._block\n"
+        "kernels = word_panels.pack_rows, word_panels.multiply_block\n"
         "print((out == 5).all(), *(sum(getattr(k.stats, name).values()) for name in ('cache_hits', 'cache_misses') for k in kernels))\n"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     outputs = [
-        subprocess.run([sys.executable, "-c", program], env=environment, cwd=Path(__file__).parents[1], check=True, capture_output=True, text=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", program], env=environment, cwd=Path(__file__).parents[1], check=True, capture_output=True, text=True
+        ).stdout
         for _ in range(2)
     ]
     assert outputs == ["True 0 0 1 1\n", "True 1 1 0 0\n"]

@@ -5,33 +5,34 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels import cpu, word_panels
+from fastmma.kernels import cpu, word_gemm
 from fastmma.kernels.word_dot import Tile
+from fastmma.kernels.word_gemm import Arithmetic
 
 _Bits = NDArray[np.uint8] | NDArray[np.bool_]
 
-# register tiles (lanes, rows, vectors), wide and narrow, of the first row whose feature the CPU has
+# register tiles (lanes, rows, vectors) for large matrices and for single instructions, of the first row whose feature the CPU has
 _TILES = (
-    ("avx512vpopcntdq", (16, 3, 8), (8, 8, 1)),
-    ("avx2", (8, 3, 3), (8, 8, 1)),
-    ("", (4, 3, 3), (4, 4, 2)),
+    ("avx512vpopcntdq", Tile("bits", 16, 3, 8), Tile("bits", 8, 8, 1)),
+    ("avx2", Tile("bits", 8, 3, 3), Tile("bits", 8, 8, 1)),
+    ("", Tile("bits", 4, 3, 3), Tile("bits", 4, 4, 2)),
 )
+_OPERATIONS = {"xor": Arithmetic(0), "and": Arithmetic(1)}
 
 
-def _tile(operation: str, columns: int) -> Tile:
+def _row() -> tuple[str, Tile, Tile]:
     features = frozenset() if cpu.portable() else cpu.features()
-    _, wide, narrow = next(row for row in _TILES if not row[0] or row[0] in features)
-    return Tile(operation, *(narrow if columns <= 2 * narrow[0] * narrow[2] else wide))
+    return next(row for row in _TILES if not row[0] or row[0] in features)
 
 
 def gemm(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32], operation: str, threads: int) -> None:
-    """``out = c + popcount(a operation b)`` for a (M, K) and b (K, N), one bit a byte, int32 c and out (M, N); any strides, `c` may be `out`.
+    """``out = c + popcount(a operation b)`` for a (M, K), b (K, N) of one bit a byte, int32 c and out (M, N) with any strides.
 
-    `operation` is "xor" or "and"; a byte that is not zero is a one.
+    `c` may be `out`. `operation` is "xor" or "and"; a byte that is not zero is a one.
     """
-    word_panels.gemm(_tile(operation, b.shape[1]), a.view(np.uint8), b.view(np.uint8), c, out, threads)
+    word_gemm.gemm(_row()[1], _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)
 
 
 def tiles(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32], operation: str, threads: int) -> None:
-    """The same for batches (T, m, k), (T, k, n), (T, m, n) of C-contiguous matrices."""
-    word_panels.tiles(_tile(operation, b.shape[2]), a.view(np.uint8), b.view(np.uint8), c, out, threads)
+    """The same for batches a (T, m, k), b (T, k, n) and C-contiguous c, out (T, m, n)."""
+    word_gemm.tiles(_row()[2], _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)

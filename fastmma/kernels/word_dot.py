@@ -3,10 +3,14 @@
 A word holds consecutive elements of one row of A or one column of B: four bytes, two int16, or 32 single bits.
 """
 
+# the parameters of an intrinsic are Numba types, found again in its signature
+# ruff: noqa: ARG001, ARG002
+
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +21,28 @@ from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl, unbox
 
-_BYTE, _HALF, _WORD, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64))
-_SOURCES = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+from fastmma.kernels import emit
+from fastmma.kernels.emit import I8, I32, POINTER, Emitter, vector
 
-# elements of k in a word, by operation: bytes are signed in A and unsigned in B, or the other way round
-ELEMENTS = {"signed_bytes": 4, "unsigned_bytes": 4, "pairs": 2, "xor": 32, "and": 32}
+_I16 = ir.IntType(16)
+_SOURCES = hashlib.sha256(b"".join(Path(file).read_bytes() for file in (__file__, emit.__file__))).hexdigest()[:12]
+
+# what a word of A and a word of B can do, and the elements of k in a word; which operation runs is chosen at run time, by index
+_OPERATIONS = {
+    "bytes": (("signed by unsigned", "unsigned by signed"), 4),
+    "pairs": (("int16 by int16",), 2),
+    "bits": (("xor", "and"), 32),
+}
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What is compiled: an operation on words and the register tile that it runs in."""
+    """What is compiled: a kind of words and the shape of the register tile."""
 
-    operation: str
+    words: str  # "bytes" (needs VNNI), "pairs" or "bits"
     lanes: int  # int32 lanes of one vector
-    rows: int  # rows of A
+    rows: int  # rows of A, at most `lanes`
     vectors: int  # vectors of columns of B
-    saturate: bool = False  # clamp to int32 after every segment of k
 
     @property
     def columns(self) -> int:
@@ -42,7 +52,7 @@ class Tile:
     @property
     def elements(self) -> int:
         """Elements of k in one word."""
-        return ELEMENTS[self.operation]
+        return _OPERATIONS[self.words][1]
 
 
 class _TileType(types.Type):  # type: ignore[misc]
@@ -54,11 +64,12 @@ class _TileType(types.Type):  # type: ignore[misc]
 
 
 register_model(_TileType)(models.OpaqueModel)
+_tile_type = cache(_TileType)
 
 
 @typeof_impl.register(Tile)
 def _typeof_tile(tile: Tile, context: Any) -> _TileType:
-    return _TileType(tile)
+    return _tile_type(tile)
 
 
 @unbox(_TileType)
@@ -78,214 +89,229 @@ class _TileAttributes(AttributeTemplate):  # type: ignore[misc]
 
 @lower_getattr_generic(_TileType)
 def _lower_tile_attribute(context: Any, builder: ir.IRBuilder, tile: _TileType, value: Any, name: str) -> ir.Value:
-    return _index(getattr(tile.tile, name))
+    return ir.Constant(context.get_value_type(types.intp), getattr(tile.tile, name))
 
 
-def _index(value: int) -> ir.Constant:
-    return ir.Constant(_INDEX, value)
+class _Words(Emitter):
+    """Emission of code on words, for one tile."""
 
+    def __init__(self, builder: ir.IRBuilder, tile: Tile) -> None:
+        super().__init__(builder)
+        self.tile = tile
+        self.lanes = vector(I32, tile.lanes)
+        self.operations = _OPERATIONS[tile.words][0]
 
-def _vector(element: ir.Type, count: int) -> ir.VectorType:
-    return ir.VectorType(element, count)
+    def pointer(self, address: ir.Value) -> ir.Value:
+        """The byte pointer to an address."""
+        return self.builder.inttoptr(address, POINTER)
 
+    def dot(self, operation: str, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        """``total`` plus the dot product of a word of A and a word of B, in every lane."""
+        match operation:
+            case "signed by unsigned":
+                return self._dot_bytes(total, b, a)
+            case "unsigned by signed":
+                return self._dot_bytes(total, a, b)
+            case "int16 by int16":
+                return self._dot_pairs(total, a, b)
+            case "xor":
+                return self.builder.add(total, self.call("ctpop", self.builder.xor(a, b)))
+            case _:
+                return self.builder.add(total, self.call("ctpop", self.builder.and_(a, b)))
 
-def _same(vector: ir.VectorType, value: int) -> ir.Constant:
-    """A vector constant with equal lanes."""
-    return ir.Constant(vector, [value] * vector.count)
+    def _dot_bytes(self, total: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
+        """VNNI's vpdpbusd, which wraps (vpdpbusds saturates)."""
+        arguments = [total, unsigned, signed]
+        if llvmlite.binding.llvm_version_info[0] >= 21:
+            arguments[1:] = (self.cast(x, vector(I8, 4 * self.tile.lanes)) for x in (unsigned, signed))
+        function_type = ir.FunctionType(self.lanes, [argument.type for argument in arguments])
+        name = f"llvm.x86.avx512.vpdpbusd.{32 * self.tile.lanes}"
+        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, function_type, name), arguments)
 
+    def _dot_pairs(self, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        """Sums of two products in the form that LLVM turns into pmaddwd on x86."""
+        halves = 2 * self.tile.lanes
+        a, b = (self.builder.sext(self.cast(x, vector(_I16, halves)), vector(I32, halves)) for x in (a, b))
+        products = self.builder.mul(a, b)
+        even, odd = (self.shuffle(products, products, range(first, halves, 2)) for first in (0, 1))
+        return self.builder.add(total, self.builder.add(even, odd))
 
-def _splat(builder: ir.IRBuilder, vector: ir.VectorType, scalar: ir.Value) -> ir.Value:
-    undefined = ir.Constant(vector, ir.Undefined)
-    single = builder.insert_element(undefined, scalar, ir.Constant(_WORD, 0))
-    return builder.shuffle_vector(single, undefined, _same(_vector(_WORD, vector.count), 0))
+    def word_of_run(self, place: ir.Value, flip: ir.Value) -> ir.Value:
+        """One word from elements that follow one another in memory."""
+        match self.tile.words:
+            case "bytes":
+                flips = self.builder.mul(self.builder.trunc(flip, I32), ir.Constant(I32, 0x01010101))
+                return self.builder.xor(self.load(I32, place), flips)
+            case "pairs":
+                kind = vector(_I16, 2)
+                bias = self.splat(kind, self.builder.trunc(flip, _I16))
+                pair = self.builder.zext(self.load(vector(I8, 2), place), kind)
+                return self.cast(self.builder.sub(self.builder.xor(pair, bias), bias), I32)
+            case _:
+                run = self.load(vector(I8, 32), place)
+                return self.cast(self.builder.icmp_unsigned("!=", run, self.constant(run.type, 0)), I32)
 
+    def words_of_lines(self, elements: list[ir.Value], flip: ir.Value) -> ir.Value:
+        """One word in each lane from vectors of elements, ascending in k."""
+        bytes_ = elements[0].type
+        match self.tile.words:
+            case "bytes":
+                bias = self.splat(bytes_, self.builder.trunc(flip, I8))
+                parts = [self.widened(self.builder.xor(element, bias)) for element in elements]
+            case "pairs":
+                bias = self.splat(self.lanes, self.builder.trunc(flip, I32))
+                parts = [self.builder.sub(self.builder.xor(self.widened(element), bias), bias) for element in elements]
+                parts[0] = self.masked(parts[0], 0xFFFF)
+            case _:
+                parts = [self.widened(self._bits(elements[first : first + 8])) for first in range(0, 32, 8)]
+        word = parts[0]
+        for position, part in enumerate(parts[1:], 1):
+            word = self.builder.or_(word, self.shifted_left(part, position * 32 // len(parts)))
+        return word
 
-def _load(builder: ir.IRBuilder, address: ir.Value, typ: ir.Type) -> ir.Value:
-    value = builder.load(builder.inttoptr(address, typ.as_pointer()))
-    value.align = 1
-    return value
-
-
-def _store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value) -> None:
-    builder.store(value, builder.inttoptr(address, value.type.as_pointer())).align = 1
-
-
-def _call(builder: ir.IRBuilder, name: str, result: ir.Type, *args: ir.Value) -> ir.Value:
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, [arg.type for arg in args]), name)
-    return builder.call(function, args)
-
-
-def _offset(builder: ir.IRBuilder, address: ir.Value, index: ir.Value | int, step: ir.Value | int) -> ir.Value:
-    """``address + index * step``."""
-    left, right = (value if isinstance(value, ir.Value) else _index(value) for value in (index, step))
-    return builder.add(address, builder.mul(left, right))
-
-
-def _dot_bytes(builder: ir.IRBuilder, total: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
-    """VNNI: per lane, the sum of four products of unsigned and signed bytes, wrapping (not vpdpbusds)."""
-    lanes = total.type.count
-    if llvmlite.binding.llvm_version_info[0] >= 21:
-        unsigned, signed = (builder.bitcast(x, _vector(_BYTE, 4 * lanes)) for x in (unsigned, signed))
-    return _call(builder, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", total.type, total, unsigned, signed)
-
-
-def _dot_pairs(builder: ir.IRBuilder, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-    """Per lane, the sum of two products of int16, in the form that LLVM turns into pmaddwd on x86."""
-    lanes = total.type.count
-    wide = _vector(_WORD, 2 * lanes)
-    a, b = (builder.sext(builder.bitcast(x, _vector(_HALF, 2 * lanes)), wide) for x in (a, b))
-    products = builder.mul(a, b)
-    even, odd = (
-        builder.shuffle_vector(products, products, ir.Constant(_vector(_WORD, lanes), list(range(first, 2 * lanes, 2)))) for first in (0, 1)
-    )
-    return builder.add(total, builder.add(even, odd))
-
-
-def _dot_bits(builder: ir.IRBuilder, total: ir.Value, combined: ir.Value) -> ir.Value:
-    """Per lane, the number of one bits."""
-    return builder.add(total, _call(builder, f"llvm.ctpop.v{total.type.count}i32", total.type, combined))
-
-
-def _dot(builder: ir.IRBuilder, tile: Tile, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-    """``total`` plus the dot product of a word of A and a word of B, in every lane."""
-    match tile.operation:
-        case "signed_bytes":
-            return _dot_bytes(builder, total, b, a)
-        case "unsigned_bytes":
-            return _dot_bytes(builder, total, a, b)
-        case "pairs":
-            return _dot_pairs(builder, total, a, b)
-        case "xor":
-            return _dot_bits(builder, total, builder.xor(a, b))
-        case _:
-            return _dot_bits(builder, total, builder.and_(a, b))
-
-
-def _word_of_run(builder: ir.IRBuilder, tile: Tile, address: ir.Value, flip: ir.Value) -> ir.Value:
-    """One word from elements that follow one another in memory."""
-    match tile.elements:
-        case 4:
-            return builder.xor(_load(builder, address, _WORD), builder.mul(builder.trunc(flip, _WORD), ir.Constant(_WORD, 0x01010101)))
-        case 2:
-            pair = _vector(_HALF, 2)
-            bias = _splat(builder, pair, builder.trunc(flip, _HALF))
-            wide = builder.zext(_load(builder, address, _vector(_BYTE, 2)), pair)
-            return builder.bitcast(builder.sub(builder.xor(wide, bias), bias), _WORD)
-        case _:
-            run = _load(builder, address, _vector(_BYTE, 32))
-            return builder.bitcast(builder.icmp_unsigned("!=", run, _same(run.type, 0)), _WORD)
-
-
-def _words_of_lines(builder: ir.IRBuilder, tile: Tile, elements: list[ir.Value], flip: ir.Value) -> ir.Value:
-    """One word in each lane from vectors of elements, ascending in k."""
-    bytes_ = elements[0].type
-    words = _vector(_WORD, bytes_.count)
-    if tile.elements == 32:
-        parts = []
-        for first in range(0, 32, 8):
-            part = _same(bytes_, 0)
-            for element in reversed(elements[first : first + 8]):
-                bit = _call(builder, f"llvm.umin.v{bytes_.count}i8", bytes_, element, _same(bytes_, 1))
-                part = builder.or_(builder.add(part, part), bit)
-            parts.append(builder.zext(part, words))
-    elif tile.elements == 4:
-        bias = _splat(builder, bytes_, builder.trunc(flip, _BYTE))
-        parts = [builder.zext(builder.xor(element, bias), words) for element in elements]
-    else:
-        bias = _splat(builder, words, builder.trunc(flip, _WORD))
-        parts = [builder.sub(builder.xor(builder.zext(element, words), bias), bias) for element in elements]
-        parts[0] = builder.and_(parts[0], _same(words, 0xFFFF))
-    word = parts[0]
-    for position, part in enumerate(parts[1:], 1):
-        word = builder.or_(word, builder.shl(part, _same(words, position * 32 // len(parts))))
-    return word
+    def _bits(self, elements: list[ir.Value]) -> ir.Value:
+        """Bytes of eight elements each, the first in the lowest bit."""
+        bytes_ = self.constant(elements[0].type, 0)
+        for element in reversed(elements):
+            one = self.call("umin", element, self.constant(element.type, 1))
+            bytes_ = self.builder.or_(self.builder.add(bytes_, bytes_), one)
+        return bytes_
 
 
 @intrinsic
 def load_word(typing_context: Any, address: Any) -> Any:
     """The int32 at an address, aligned or not."""
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return _load(builder, args[0], _WORD)
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return Emitter(builder).load(I32, builder.inttoptr(args[0], POINTER))
 
-    return types.int32(types.intp), emit
+    return types.int32(types.intp), generate
 
 
 @intrinsic
 def store_word(typing_context: Any, value: Any, address: Any) -> Any:
     """Store an int32 at an address, aligned or not."""
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _store(builder, args[0], args[1])
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        Emitter(builder).store(args[0], builder.inttoptr(args[1], POINTER))
         return context.get_dummy_value()
 
-    return types.void(types.int32, types.intp), emit
+    return types.void(types.int32, types.intp), generate
 
 
 @intrinsic
 def copy_byte(typing_context: Any, source: Any, target: Any) -> Any:
     """Copy one byte from address to address."""
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _store(builder, _load(builder, args[0], _BYTE), args[1])
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        emitter = Emitter(builder)
+        source, target = (builder.inttoptr(address, POINTER) for address in args)
+        emitter.store(emitter.load(I8, source), target)
         return context.get_dummy_value()
 
-    return types.void(types.intp, types.intp), emit
+    return types.void(types.intp, types.intp), generate
 
 
 @intrinsic
 def word_of_run(typing_context: Any, tile: Any, address: Any, flip: Any) -> Any:
     """The word of `elements` bytes that follow one another."""
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return _word_of_run(builder, tile.tile, args[1], args[2])
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        words = _Words(builder, tile.tile)
+        return words.word_of_run(words.pointer(args[1]), args[2])
 
-    return types.int32(tile, types.intp, types.intp), emit
+    return types.int32(tile, types.intp, types.intp), generate
 
 
 @intrinsic
 def words_of_lines(typing_context: Any, tile: Any, address: Any, k_stride: Any, flip: Any, target: Any) -> Any:
     """Store the words of `lanes` neighbouring lines, whose elements are `k_stride` bytes apart."""
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _, address, k_stride, flip, target = args
-        bytes_ = _vector(_BYTE, tile.tile.lanes)
-        elements = [_load(builder, _offset(builder, address, k, k_stride), bytes_) for k in range(tile.tile.elements)]
-        _store(builder, _words_of_lines(builder, tile.tile, elements, flip), target)
+        words = _Words(builder, tile.tile)
+        bytes_, source = vector(I8, tile.tile.lanes), words.pointer(address)
+        elements = [words.load(bytes_, source, words.scaled(k_stride, k)) for k in range(tile.tile.elements)]
+        words.store(words.words_of_lines(elements, flip), words.pointer(target))
         return context.get_dummy_value()
 
-    return types.void(tile, types.intp, types.intp, types.intp, types.intp), emit
+    return types.void(tile, types.intp, types.intp, types.intp, types.intp), generate
 
 
 @intrinsic
-def sum_rows(typing_context: Any, tile: Any, panel: Any, words: Any, target: Any) -> Any:
-    """Store -128 times (signed A) or 128 times (unsigned A) the sum of each of a panel's rows; reads one vector past the panel."""
+def row_biases(typing_context: Any, tile: Any, operation: Any, panel: Any, count: Any, target: Any) -> Any:
+    """Store what flipped bytes of B take away from each row of a packed panel of `count` words; reads one vector past the panel."""
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _, panel, words, target = args
-        spec = tile.tile
-        vector = _vector(_WORD, spec.lanes)
-        scale = -128 if spec.operation == "signed_bytes" else 128
-        total = cgutils.alloca_once_value(builder, _same(vector, 0))
-        with cgutils.for_range(builder, words) as loop:
-            rows = _load(builder, _offset(builder, panel, loop.index, 4 * spec.rows), vector)
-            builder.store(_dot(builder, spec, builder.load(total), rows, _same(vector, 0x01010101)), total)
-        sums = builder.mul(builder.load(total), _same(vector, scale))
-        for row in range(spec.rows):
-            _store(builder, builder.extract_element(sums, ir.Constant(_WORD, row)), builder.add(target, _index(4 * row)))
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _, operation, panel, count, target = args
+        words = _Words(builder, tile.tile)
+        if tile.tile.words != "bytes":
+            return context.get_dummy_value()
+        source, ones = words.pointer(panel), words.constant(words.lanes, 0x01010101)
+        sums = [cgutils.alloca_once_value(builder, words.constant(words.lanes, 0)) for _ in words.operations]
+        with cgutils.for_range(builder, count) as loop:
+            rows = words.load(words.lanes, source, words.scaled(loop.index, 4 * tile.tile.rows))
+            for name, total in zip(words.operations, sums, strict=True):
+                builder.store(words.dot(name, builder.load(total), rows, ones), total)
+        signed, unsigned = (builder.load(total) for total in sums)
+        biases = builder.select(
+            builder.icmp_signed("==", operation, words.index(0)),
+            builder.mul(signed, words.constant(words.lanes, -128)),
+            builder.mul(unsigned, words.constant(words.lanes, 128)),
+        )
+        for row in range(tile.tile.rows):
+            words.store(builder.extract_element(biases, ir.Constant(I32, row)), words.pointer(target), 4 * row)
         return context.get_dummy_value()
 
-    return types.void(tile, types.intp, types.intp, types.intp), emit
+    return types.void(tile, *[types.intp] * 4), generate
+
+
+class _Multiply(_Words):
+    """Emission of the product of a register tile."""
+
+    def __init__(self, builder: ir.IRBuilder, tile: Tile) -> None:
+        super().__init__(builder, tile)
+        self.totals = [[cgutils.alloca_once(builder, self.lanes) for _ in range(tile.vectors)] for _ in range(tile.rows)]
+
+    def begin(self, starts: ir.Value) -> None:
+        """Every row's sums begin with its number at `starts`."""
+        for row, totals in enumerate(self.totals):
+            start = self.broadcast(self.lanes, starts, 4 * row)
+            for total in totals:
+                self.builder.store(start, total)
+
+    def run(self, operation: str, a: ir.Value, b: ir.Value, count: ir.Value) -> None:
+        """Add the products of `count` words."""
+        rows, columns, lanes = self.tile.rows, self.tile.columns, self.tile.lanes
+        with cgutils.for_range(self.builder, count) as loop:
+            a_words = self.at(a, self.scaled(loop.index, 4 * rows))
+            b_words = self.at(b, self.scaled(loop.index, 4 * columns))
+            vectors = [self.load(self.lanes, b_words, 4 * lanes * v, 4 * lanes) for v in range(self.tile.vectors)]
+            for row, totals in enumerate(self.totals):
+                element = self.broadcast(self.lanes, a_words, 4 * row)
+                for total, column in zip(totals, vectors, strict=True):
+                    self.builder.store(self.dot(operation, self.builder.load(total), element, column), total)
+
+    def end(self, saturate: bool, before: ir.Value, stride: ir.Value, out: ir.Value, out_stride: ir.Value) -> None:
+        """Add the sums to the int32 at `before`, clamped or wrapping, into `out`."""
+        for row, totals in enumerate(self.totals):
+            old_row, new_row = self.at(before, self.scaled(stride, row)), self.at(out, self.scaled(out_stride, row))
+            for v, total in enumerate(totals):
+                old, new = self.load(self.lanes, old_row, 4 * self.tile.lanes * v), self.builder.load(total)
+                new = self.call("sadd.sat", old, new) if saturate else self.builder.add(old, new)
+                self.store(new, new_row, 4 * self.tile.lanes * v)
 
 
 @intrinsic
 def multiply(
     typing_context: Any,
     tile: Any,
+    operation: Any,
+    saturate: Any,
     a: Any,
     b: Any,
     segments: Any,
-    words: Any,
+    count: Any,
     starts: Any,
     starts_step: Any,
     c: Any,
@@ -293,45 +319,30 @@ def multiply(
     out: Any,
     out_stride: Any,
 ) -> Any:
-    """One register tile of ``out = c + a b`` over ``segments`` runs of ``words`` words, clamped after each when the tile saturates.
+    """One register tile of ``out = c + a b`` over segments of `count` words; after each of them the sum wraps, or saturates.
 
-    Panels hold the words of all rows (or columns) of the tile, word after word. A segment's sums begin with the row's number at `starts`.
+    Panels hold the words of all rows (or columns) of the tile, word after word. `starts` has a number for each row of each segment.
     """
 
-    def emit(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _, a, b, segments, words, starts, starts_step, c, c_stride, out, out_stride = args
-        spec = tile.tile
-        vector = _vector(_WORD, spec.lanes)
-        totals = [[cgutils.alloca_once(builder, vector) for _ in range(spec.vectors)] for _ in range(spec.rows)]
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _, operation, saturate, a, b, segments, count, starts, starts_step, c, c_stride, out, out_stride = args
+        words = _Multiply(builder, tile.tile)
+        a, b, starts, c, out = (words.pointer(address) for address in (a, b, starts, c, out))
         with cgutils.for_range(builder, segments) as segment:
-            start = _offset(builder, starts, segment.index, starts_step)
-            for row in range(spec.rows):
-                first = _splat(builder, vector, _load(builder, builder.add(start, _index(4 * row)), _WORD))
-                for total in totals[row]:
-                    builder.store(first, total)
-            skipped = builder.mul(segment.index, words)
-            a_words = _offset(builder, a, skipped, 4 * spec.rows)
-            b_words = _offset(builder, b, skipped, 4 * spec.columns)
-            with cgutils.for_range(builder, words) as word:
-                a_word = _offset(builder, a_words, word.index, 4 * spec.rows)
-                b_word = _offset(builder, b_words, word.index, 4 * spec.columns)
-                columns = [_load(builder, builder.add(b_word, _index(4 * spec.lanes * v)), vector) for v in range(spec.vectors)]
-                for row in range(spec.rows):
-                    element = _splat(builder, vector, _load(builder, builder.add(a_word, _index(4 * row)), _WORD))
-                    for total, column in zip(totals[row], columns, strict=True):
-                        builder.store(_dot(builder, spec, builder.load(total), element, column), total)
-            at_first = builder.icmp_signed("==", segment.index, _index(0))
+            words.begin(words.at(starts, builder.mul(segment.index, starts_step)))
+            skipped = builder.mul(segment.index, count)
+            a_segment = words.at(a, words.scaled(skipped, 4 * tile.tile.rows))
+            b_segment = words.at(b, words.scaled(skipped, 4 * tile.tile.columns))
+            for number, name in enumerate(words.operations):
+                with builder.if_then(builder.icmp_signed("==", operation, words.index(number))):
+                    words.run(name, a_segment, b_segment, count)
+            at_first = builder.icmp_signed("==", segment.index, words.index(0))
             before, stride = builder.select(at_first, c, out), builder.select(at_first, c_stride, out_stride)
-            for row in range(spec.rows):
-                for v, total in enumerate(totals[row]):
-                    column = _index(4 * spec.lanes * v)
-                    old = _load(builder, builder.add(_offset(builder, before, row, stride), column), vector)
-                    new = builder.load(total)
-                    if spec.saturate:
-                        new = _call(builder, f"llvm.sadd.sat.v{spec.lanes}i32", vector, old, new)
-                    else:
-                        new = builder.add(old, new)
-                    _store(builder, new, builder.add(_offset(builder, out, row, out_stride), column))
+            with builder.if_else(builder.icmp_signed("!=", saturate, words.index(0))) as (clamped, wrapped):
+                with clamped:
+                    words.end(True, before, stride, out, out_stride)
+                with wrapped:
+                    words.end(False, before, stride, out, out_stride)
         return context.get_dummy_value()
 
-    return types.void(tile, *[types.intp] * 10), emit
+    return types.void(tile, *[types.intp] * 12), generate
