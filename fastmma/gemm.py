@@ -54,7 +54,7 @@ def default_instruction(atype: str, btype: str, dtype: str | None, target: str) 
         if (ins.atype, ins.btype) == (atype, btype)
         and ins.ctype == ins.dtype
         and (dtype is None or ins.dtype == dtype)
-        and not ins.satfinite
+        and not (ins.satfinite or ins.sparse or ins.scale_vec_size)
         and ins.rounding in ("", "rn")
         and (ins.alayout, ins.blayout) == ("row", "col")
     ]

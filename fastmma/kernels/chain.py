@@ -209,14 +209,12 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
     blocks = -(-rows // chain.rows)
     chunk = max(1, min(blocks, CHUNK_ROWS // chain.rows)) * chain.rows
     padded_rows = blocks * chain.rows
-    padded_depth = -(-depth // max(8, chain.terms)) * max(8, chain.terms)
-    # strides that are no multiple of a page keep a tile's rows in different cache sets
-    values_stride = padded_depth * chain.value_bytes + ALIGNMENT
-    exponents_stride = padded_depth * 4 + ALIGNMENT
-    signs_stride = padded_depth // min(chain.terms, 8) * 4
+    unit = max(8, chain.terms)
+    slab_depth = min(chain.depth, -(-depth // unit) * unit)
     held_rows = padded_rows + chain.rows  # the exponents of a block are read while the one before it is computed
-    storage = _Buffers(values_stride * held_rows, exponents_stride * held_rows, signs_stride * held_rows)
-    packed = Panels(*storage.addresses, values_stride, exponents_stride, signs_stride)
+    held = held_rows * -(-depth // slab_depth) * slab_depth
+    storage = _Buffers(held * chain.value_bytes, held * 4, held // min(chain.terms, 8) * 4)
+    packed = Panels(*storage.addresses, slab_depth, held_rows)
     extremes = np.empty((rows, 2), np.int32)
     how_a, how_b = _decoding(p.a, chain, False), _decoding(p.b, chain, True)
     place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)

@@ -204,18 +204,19 @@ def run_piece(
         store(splat(np.uint8(255), 8), work.lowest + place)
     for place in range(0, blocks * chain.lanes, 8):
         store(splat(np.int32(0), 8), work.worst + 4 * place)
-    slab = Panels(work.values, work.exponents, work.signs, 0, 0, 0)
+    slab = Panels(work.values, work.exponents, work.signs, chain.depth, 0)
     whole = -(-piece.depth // chain.terms) * chain.terms
     bits_in_byte = min(chain.terms, 8)
     for start in range(0, whole, chain.depth):
         stop = min(start + chain.depth, whole)
         pack_columns(chain, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.extremes)
+        place = start * packed.rows + piece.first * packed.depth
         _run_slab(
             chain,
             (
-                packed.values + piece.first * packed.values_stride + start * chain.value_bytes,
-                packed.exponents + piece.first * packed.exponents_stride + 4 * start,
-                packed.signs + piece.first * packed.signs_stride + start // bits_in_byte * 4,
+                packed.values + place * chain.value_bytes,
+                packed.exponents + place * 4,
+                packed.signs + place // bits_in_byte * 4,
                 work.values,
                 work.exponents,
                 work.signs,
@@ -223,9 +224,9 @@ def run_piece(
                 work.scratch,
                 work.lowest,
                 work.worst,
-                packed.values_stride,
-                packed.exponents_stride,
-                packed.signs_stride,
+                packed.depth * chain.value_bytes,
+                packed.depth * 4,
+                packed.depth // bits_in_byte * 4,
                 blocks,
                 (stop - start) // chain.terms,
             ),

@@ -68,13 +68,16 @@ class _Tile:
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
         four = vector(I32, chain.panel // 4)
         numbers = [self.sum(first_row, row) for row in range(rows)]
-        places = [self.sum(builder.mul(number, operands.exponents_stride), emit.scaled(step, 4 * chain.terms)) for number in numbers]
+        elements = [
+            emit.at(operands.exponents_a, self.sum(builder.mul(number, operands.exponents_stride), emit.scaled(step, 4 * chain.terms)))
+            for number in numbers
+        ]
+        columns = emit.at(operands.exponents_b, emit.scaled(step, chain.terms * chain.panel))
         emax = [emit.constant(self.bytes, chain.floor)] * rows
         for k in range(chain.terms):
-            place = emit.scaled(self.sum(emit.scaled(step, chain.terms), k), chain.panel)
-            column = emit.load(self.bytes, operands.exponents_b, place, chain.panel)
+            column = emit.load(self.bytes, columns, k * chain.panel, chain.panel)
             for row in range(rows):
-                element = emit.cast(emit.broadcast(four, operands.exponents_a, self.sum(places[row], 4 * k)), self.bytes)
+                element = emit.cast(emit.broadcast(four, elements[row], 4 * k), self.bytes)
                 emax[row] = emit.call("umax", emax[row], emit.call("usub.sat", element, column))
         signs = emit.scaled(step, chain.sign_bytes)
         for row in range(rows):
@@ -116,20 +119,19 @@ class _Tile:
         chain, emit, operands = self.chain, self.emit, self.operands
         subtile = chain.tile // 2 * chain.value_bytes
         kind = self.lanes.kind
+        place = emit.at(operands.values_b, self.sum(columns, emit.scaled(step, chain.terms * 2 * subtile), part * subtile))
+        offset = emit.scaled(step, chain.terms * chain.value_bytes)
+        elements = [emit.at(operands.values_a, self.sum(row, offset)) for row in rows]
         for k in range(chain.terms):
-            place = self.sum(columns, emit.scaled(self.sum(emit.scaled(step, chain.terms), k), 2 * subtile), part * subtile)
             loaded = [
                 [
-                    emit.load(
-                        kind, operands.values_b, self.sum(place, (group * self.lanes.vectors + v) * chain.vector_bytes), chain.vector_bytes
-                    )
+                    emit.load(kind, place, 2 * subtile * k + (group * self.lanes.vectors + v) * chain.vector_bytes, chain.vector_bytes)
                     for v in range(self.lanes.vectors)
                 ]
                 for group in range(chain.groups)
             ]
-            offset = self.sum(emit.scaled(step, chain.terms * chain.value_bytes), k * chain.value_bytes)
             for row in range(chain.rows):
-                element = emit.broadcast(kind, operands.values_a, self.sum(rows[row], offset))
+                element = emit.broadcast(kind, elements[row], k * chain.value_bytes)
                 sums[row] = [
                     [emit.call("fma", element, b, total) for b, total in zip(b_group, group, strict=True)]
                     for b_group, group in zip(loaded, sums[row], strict=True)
@@ -176,10 +178,10 @@ class _Tile:
         share = -(-chain.rows // (2 * self.tiles))
         with cgutils.for_range(builder, operands.steps) as loop:
             step = loop.index
-            sums = self.chain_products(self.values(running), rows, columns, step, 0)
+            sums = self.fenced(self.chain_products(self.values(running), rows, columns, step, 0))
             self.share_of_exponents(next_scratch, block, tile, step, 0, share)
             late_sums = self.start(self.values(late), scratch, step, self.sum(column, chain.tile // 2))
-            late_sums = self.chain_products(late_sums, rows, columns, step, 1)
+            late_sums = self.fenced(self.chain_products(self.fenced(late_sums), rows, columns, step, 1))
             # independent of the chains just issued, so the CPU overlaps it with them
             ended = [[self.lanes.end(group) for group in groups] for groups in sums]
             self.assign(early, ended)
@@ -204,6 +206,11 @@ class _Tile:
         )
         next_row = self.sum(self.emit.scaled(self.sum(block, 1), chain.rows), first)
         self.emax_and_counts(scratch, next_row, share, step, first)
+
+    def fenced(self, subtile: list[list[list[ir.Value]]]) -> list[list[list[ir.Value]]]:
+        """The same values, after which loads are new ones."""
+        flat = iter(self.emit.fence([value for groups in subtile for group in groups for value in group]))
+        return [[[next(flat) for _ in group] for group in groups] for groups in subtile]
 
     def variables(self, values: list[ir.Value]) -> list[ir.Value]:
         """Stack variables that LLVM keeps in registers."""

@@ -103,6 +103,14 @@ class Emitter:
         """Unsigned lanes as 32-bit ones."""
         return self.builder.zext(value, vector(I32, value.type.count))
 
+    def fence(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """The same values, in registers at this point; loads after it are not taken from before it."""
+        kinds = [value.type for value in values]
+        outputs = ",".join(["=v"] * len(kinds) + [str(place) for place in range(len(kinds))] + ["~{memory}"])
+        function_type = ir.FunctionType(ir.LiteralStructType(kinds), kinds)
+        fenced = self.builder.asm(function_type, "", outputs, values, side_effect=True)
+        return [self.builder.extract_value(fenced, place) for place in range(len(kinds))]
+
     @contextmanager
     def round_toward_zero(self) -> Iterator[None]:
         """Run what is emitted inside under round toward zero, then restore the caller's mode.

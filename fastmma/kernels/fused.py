@@ -14,19 +14,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fastmma.kernels.operands import COLUMNS, ZERO_EXPONENT, Matrix, codes_at, matrix, pack_columns, pack_rows
+from fastmma.kernels.operands import LINES, NOWHERE, ZERO_EXPONENT, Matrix, load_codes, matrix, pack_lines
 from fastmma.kernels.params import Fused
 from fastmma.kernels.simd import (
     bitcast,
     convert,
     even_lanes,
     extract,
-    highest_lane,
     integer_part,
     interleave,
+    itemsize_of,
     load,
     load_pair,
-    lowest_lane,
+    load_scalar,
     maximum,
     minimum,
     odd_lanes,
@@ -34,15 +34,12 @@ from fastmma.kernels.simd import (
     select,
     splat,
     store,
-    store_at,
     truncated,
     zeros,
 )
 from fastmma.threads import parallel_for
 
-PAIRS = 4  # pairs of rows in a block
-ROWS = 2 * PAIRS
-LANES = 2 * COLUMNS
+LANES = 2 * LINES
 INT32_TERMS = 16  # that many products below 2**27 sum up within int32
 
 FLOAT32_LOWEST = -100  # exponents of float32 panels' elements, and of their products, lie between these two
@@ -107,102 +104,6 @@ def ieee_sum(p: Fused, first: Any, second: Any) -> Any:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def block_steps(
-    p: Fused,
-    order: Any,
-    steps: int,
-    stride: int,
-    a_values: Any,
-    a_exponents: Any,
-    start: int,
-    b_values: Any,
-    b_exponents: Any,
-    lowest: int,
-    state: Any,
-    state_start: int,
-) -> None:
-    """All steps of a block of 8 rows and 8 columns: accumulators from and to ``state[state_start + pair, 16]``."""
-    row0 = start * stride
-    row1 = row0 + stride
-    row2 = row1 + stride
-    row3 = row2 + stride
-    chain = max(p.restart, 1)
-    out = LANES * state_start
-    c0 = load(state, out, LANES)
-    c1 = load(state, out + LANES, LANES)
-    c2 = load(state, out + 2 * LANES, LANES)
-    c3 = load(state, out + 3 * LANES, LANES)
-    for step in range(steps):
-        if p.restart != 0 and step % chain == 0:
-            c0 = zeros(np.int32, LANES)
-            c1 = c0
-            c2 = c0
-            c3 = c0
-        base = step // chain * order.size
-        position = step % chain * p.terms
-
-        high0 = splat(np.int16(p.emax_floor), LANES)
-        high1 = high0
-        high2 = high0
-        high3 = high0
-        for term in range(position, position + p.terms):
-            k = base + order[term]
-            b_exponent = bitcast(load(b_exponents, COLUMNS * k, COLUMNS), np.int16)
-            high0 = maximum(high0, b_exponent + bitcast(splat(a_exponents[row0 + k], COLUMNS), np.int16))
-            high1 = maximum(high1, b_exponent + bitcast(splat(a_exponents[row1 + k], COLUMNS), np.int16))
-            high2 = maximum(high2, b_exponent + bitcast(splat(a_exponents[row2 + k], COLUMNS), np.int16))
-            high3 = maximum(high3, b_exponent + bitcast(splat(a_exponents[row3 + k], COLUMNS), np.int16))
-        emax0 = maximum(convert(high0, np.int32), accumulator_exponent(p, c0))
-        emax1 = maximum(convert(high1, np.int32), accumulator_exponent(p, c1))
-        emax2 = maximum(convert(high2, np.int32), accumulator_exponent(p, c2))
-        emax3 = maximum(convert(high3, np.int32), accumulator_exponent(p, c3))
-        # with a lower emax all products are zero: any finite scale will do
-        scale0 = power_of_two(p.align_bits - maximum(emax0, lowest), a_values.dtype)
-        scale1 = power_of_two(p.align_bits - maximum(emax1, lowest), a_values.dtype)
-        scale2 = power_of_two(p.align_bits - maximum(emax2, lowest), a_values.dtype)
-        scale3 = power_of_two(p.align_bits - maximum(emax3, lowest), a_values.dtype)
-
-        total0 = zeros(np.float64, LANES)
-        total1 = total0
-        total2 = total0
-        total3 = total0
-        for first in range(position, position + p.terms, INT32_TERMS):
-            sum0 = integer_part(zeros(a_values.dtype, LANES))
-            sum1 = sum0
-            sum2 = sum0
-            sum3 = sum0
-            for term in range(first, min(first + INT32_TERMS, position + p.terms)):
-                k = base + order[term]
-                b = load(b_values, LANES * k, LANES)
-                sum0 += integer_part(load_pair(a_values, 2 * (row0 + k), LANES) * b * scale0)
-                sum1 += integer_part(load_pair(a_values, 2 * (row1 + k), LANES) * b * scale1)
-                sum2 += integer_part(load_pair(a_values, 2 * (row2 + k), LANES) * b * scale2)
-                sum3 += integer_part(load_pair(a_values, 2 * (row3 + k), LANES) * b * scale3)
-            total0 += convert(sum0, np.float64)
-            total1 += convert(sum1, np.float64)
-            total2 += convert(sum2, np.float64)
-            total3 += convert(sum3, np.float64)
-        c0 = step_end(p, total0, c0, emax0)
-        c1 = step_end(p, total1, c1, emax1)
-        c2 = step_end(p, total2, c2, emax2)
-        c3 = step_end(p, total3, c3, emax3)
-
-        if p.restart != 0 and step % chain == chain - 1:
-            c0 = ieee_sum(p, c0, load(state, out, LANES))
-            c1 = ieee_sum(p, c1, load(state, out + LANES, LANES))
-            c2 = ieee_sum(p, c2, load(state, out + 2 * LANES, LANES))
-            c3 = ieee_sum(p, c3, load(state, out + 3 * LANES, LANES))
-            store(c0, state, out)
-            store(c1, state, out + LANES)
-            store(c2, state, out + 2 * LANES)
-            store(c3, state, out + 3 * LANES)
-    store(c0, state, out)
-    store(c1, state, out + LANES)
-    store(c2, state, out + 2 * LANES)
-    store(c3, state, out + 3 * LANES)
-
-
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def half_widened(codes: Any) -> Any:
     """f16 codes as float32 bits."""
     magnitude = codes & 0x7FFF
@@ -223,157 +124,283 @@ def half_narrowed(bits: Any) -> Any:
     return select(magnitude > INFINITY, HALF_NAN, result)
 
 
+
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def load_state(p: Fused, c: Matrix, rows: int, columns: int, column: int, state: Any) -> None:
-    """The accumulators of 8 columns of c, +0 when its address is 0, to ``state[pair, 16]``; zeros past the edges."""
-    count = min(COLUMNS, columns - column) if c.address != 0 else 0
-    for row in range(0, -(-rows // ROWS) * ROWS, 2):
-        place = c.address + row * c.row_stride + column * c.column_stride
-        first = codes_at(place, c.column_stride, c.itemsize, count if row < rows else 0)
-        second = codes_at(place + c.row_stride, c.column_stride, c.itemsize, count if row + 1 < rows else 0)
-        lanes = interleave(first, second)
-        store(half_widened(lanes) if p.half != 0 else lanes, state, COLUMNS * row)
+def load_rows(p: Fused, c: Matrix, row: int, rows: int, columns: int) -> Any:
+    """Accumulators of two rows by 8 columns; +0 where c has none."""
+    place = c.address + row * c.row_stride
+    present = 0 if c.address == 0 else min(columns, LINES)
+    first = load_codes(place, c.column_stride, c.itemsize, present if row < rows else 0)
+    second = load_codes(place + c.row_stride, c.column_stride, c.itemsize, present if row + 1 < rows else 0)
+    lanes = interleave(first, second)
+    return half_widened(lanes) if p.half != 0 else lanes
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def store_row(lanes: Any, address: int, stride: int, itemsize: int, count: int) -> None:
-    """Write the low `itemsize` bytes of the first `count` of 8 lanes."""
-    if itemsize == 4:
-        if count == COLUMNS and stride == itemsize:
-            store_at(lanes, address)
+def store_row(lanes: Any, address: int, stride: int, itemsize: int, columns: int) -> None:
+    """The low `itemsize` bytes of the first `columns` of 8 lanes."""
+    narrow = convert(lanes, np.int16)
+    if columns >= LINES and stride == itemsize:
+        if itemsize == 4:
+            store(lanes, address)
         else:
-            for lane in range(count):
-                store_at(extract(lanes, lane), address + lane * stride)
-    else:
-        narrow = convert(lanes, np.int16)
-        if count == COLUMNS and stride == itemsize:
-            store_at(narrow, address)
+            store(narrow, address)
+        return
+    for lane in range(min(columns, LINES)):
+        if itemsize == 4:
+            store(extract(lanes, lane), address + lane * stride)
         else:
-            for lane in range(count):
-                store_at(extract(narrow, lane), address + lane * stride)
+            store(extract(narrow, lane), address + lane * stride)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def store_state(p: Fused, out: Matrix, rows: int, columns: int, column: int, state: Any) -> None:
-    """The accumulators of 8 columns to `out`."""
-    count = min(COLUMNS, columns - column)
-    for row in range(0, rows, 2):
-        lanes = load(state, COLUMNS * row, LANES)
-        if p.half != 0:
-            lanes = half_narrowed(lanes)
-        place = out.address + row * out.row_stride + column * out.column_stride
-        store_row(even_lanes(lanes), place, out.column_stride, out.itemsize, count)
-        if row + 1 < rows:
-            store_row(odd_lanes(lanes), place + out.row_stride, out.column_stride, out.itemsize, count)
-
-
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def depth_stride(depth: int, period: int) -> int:
-    """The k extent of panels: whole periods, and whole vectors of 8."""
-    unit = max(period, 8)
-    return -(-depth // unit) * unit
+def store_rows(p: Fused, lanes: Any, out: Matrix, row: int, rows: int, columns: int) -> None:
+    """Results of two rows by 8 columns, where out has them."""
+    codes = half_narrowed(lanes) if p.half != 0 else lanes
+    place = out.address + row * out.row_stride
+    if row < rows:
+        store_row(even_lanes(codes), place, out.column_stride, out.itemsize, columns)
+    if row + 1 < rows:
+        store_row(odd_lanes(codes), place + out.row_stride, out.column_stride, out.itemsize, columns)
 
 
 class Panels(NamedTuple):
-    """Scratch memory: operand panels in float32 for the usual blocks and in float64 for the others."""
+    """Addresses of packed operands: blocks of 8 rows of A, 8 columns of B with every element twice."""
 
-    a_values: Any
-    a_exponents: Any
-    a_ranges: Any
-    b_values: Any
-    b_exponents: Any
-    a_values_64: Any
-    a_exponents_64: Any
-    b_values_64: Any
-    state: Any
+    a_values: int
+    a_exponents: int
+    b_values: int
+    b_exponents: int
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def pack_blocks(
-    p: Fused, a: Matrix, rows: int, depth: int, stride: int, first: int, last: int, values: Any, exponents: Any, ranges: Any
+def multiply_block(
+    p: Fused, order: int, periods: int, panels: Panels, dtype: Any, lowest: int, c: Matrix, out: Matrix, rows: int, columns: int
 ) -> None:
-    """Blocks of 8 rows of A to float32 panels; ``ranges[block]`` gets their lowest and highest exponent."""
-    for block in range(first, last):
-        low, high = pack_rows(p.a, a, ROWS * block, rows, PAIRS, depth, stride, values, exponents, PAIRS * block)
-        ranges[block, 0] = lowest_lane(low)
-        ranges[block, 1] = highest_lane(high)
+    """All steps of 8 rows by 8 columns, of which `rows` and `columns` exist in c and out."""
+    size = itemsize_of(dtype)
+    period = p.terms * max(p.restart, 1)
+    c0 = load_rows(p, c, 0, rows, columns)
+    c1 = load_rows(p, c, 2, rows, columns)
+    c2 = load_rows(p, c, 4, rows, columns)
+    c3 = load_rows(p, c, 6, rows, columns)
+    d0 = c0
+    d1 = c1
+    d2 = c2
+    d3 = c3
+    for start in range(0, periods * period, period):
+        if p.restart != 0:
+            c0 = zeros(np.int32, LANES)
+            c1 = c0
+            c2 = c0
+            c3 = c0
+        for position in range(order, order + 4 * period, 4 * p.terms):
+            end = position + 4 * p.terms
+            high0 = splat(np.int16(p.emax_floor), LANES)
+            high1 = high0
+            high2 = high0
+            high3 = high0
+            for place in range(position, end, 4):
+                k = start + load_scalar(place, np.int32)
+                a = panels.a_exponents + 2 * LINES * k
+                b = load(panels.b_exponents + 4 * LINES * k, np.int16, LANES)
+                high0 = maximum(high0, b + load_pair(a, np.int16, LANES))
+                high1 = maximum(high1, b + load_pair(a + 4, np.int16, LANES))
+                high2 = maximum(high2, b + load_pair(a + 8, np.int16, LANES))
+                high3 = maximum(high3, b + load_pair(a + 12, np.int16, LANES))
+            emax0 = maximum(convert(high0, np.int32), accumulator_exponent(p, c0))
+            emax1 = maximum(convert(high1, np.int32), accumulator_exponent(p, c1))
+            emax2 = maximum(convert(high2, np.int32), accumulator_exponent(p, c2))
+            emax3 = maximum(convert(high3, np.int32), accumulator_exponent(p, c3))
+            # with a lower emax all products are zero: any finite scale will do
+            scale0 = power_of_two(p.align_bits - maximum(emax0, lowest), dtype)
+            scale1 = power_of_two(p.align_bits - maximum(emax1, lowest), dtype)
+            scale2 = power_of_two(p.align_bits - maximum(emax2, lowest), dtype)
+            scale3 = power_of_two(p.align_bits - maximum(emax3, lowest), dtype)
+
+            total0 = zeros(np.float64, LANES)
+            total1 = total0
+            total2 = total0
+            total3 = total0
+            for first in range(position, end, 4 * INT32_TERMS):
+                sum0 = integer_part(zeros(dtype, LANES))
+                sum1 = sum0
+                sum2 = sum0
+                sum3 = sum0
+                for place in range(first, min(first + 4 * INT32_TERMS, end), 4):
+                    k = start + load_scalar(place, np.int32)
+                    a = panels.a_values + LINES * size * k
+                    b = load(panels.b_values + 2 * LINES * size * k, dtype, LANES)
+                    sum0 += integer_part(load_pair(a, dtype, LANES) * b * scale0)
+                    sum1 += integer_part(load_pair(a + 2 * size, dtype, LANES) * b * scale1)
+                    sum2 += integer_part(load_pair(a + 4 * size, dtype, LANES) * b * scale2)
+                    sum3 += integer_part(load_pair(a + 6 * size, dtype, LANES) * b * scale3)
+                total0 += convert(sum0, np.float64)
+                total1 += convert(sum1, np.float64)
+                total2 += convert(sum2, np.float64)
+                total3 += convert(sum3, np.float64)
+            c0 = step_end(p, total0, c0, emax0)
+            c1 = step_end(p, total1, c1, emax1)
+            c2 = step_end(p, total2, c2, emax2)
+            c3 = step_end(p, total3, c3, emax3)
+        if p.restart != 0:
+            d0 = ieee_sum(p, c0, d0)
+            d1 = ieee_sum(p, c1, d1)
+            d2 = ieee_sum(p, c2, d2)
+            d3 = ieee_sum(p, c3, d3)
+        else:
+            d0 = c0
+            d1 = c1
+            d2 = c2
+            d3 = c3
+    store_rows(p, d0, out, 0, rows, columns)
+    store_rows(p, d1, out, 2, rows, columns)
+    store_rows(p, d2, out, 4, rows, columns)
+    store_rows(p, d3, out, 6, rows, columns)
+
+
+class Problem(NamedTuple):
+    """A multiplication: how, of what, and how large."""
+
+    p: Fused
+    order: int
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    out: Matrix
+    rows: int
+    columns: int
+    depth: int
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def column_panel(
-    p: Fused, order: Any, a: Matrix, b: Matrix, c: Matrix, out: Matrix, rows: int, columns: int, depth: int, column: int, panels: Panels
+def part(whole: Matrix, row: int, column: int) -> Matrix:
+    """The matrix from a row and a column on."""
+    address = whole.address + row * whole.row_stride + column * whole.column_stride
+    return Matrix(address, whole.row_stride, whole.column_stride, whole.itemsize)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def pack_rows(problem: Problem, block: int, padded_depth: int, values: int, exponents: int, dtype: Any) -> Any:
+    """A block of 8 rows of A to a panel; its exponents' range."""
+    a = part(problem.a, LINES * block, 0)
+    lines = problem.rows - LINES * block
+    return pack_lines(
+        problem.p.a, a.address, a.row_stride, a.column_stride, a.itemsize, lines, problem.depth, padded_depth, values, exponents, 0, dtype
+    )
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def pack_columns(problem: Problem, column: int, padded_depth: int, values: int, exponents: int, dtype: Any) -> Any:
+    """8 columns of B to a panel; their exponents' range."""
+    b = part(problem.b, 0, column)
+    lines = problem.columns - column
+    return pack_lines(
+        problem.p.b, b.address, b.column_stride, b.row_stride, b.itemsize, lines, problem.depth, padded_depth, values, exponents, 1, dtype
+    )
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def pack_blocks(problem: Problem, padded_depth: int, first: int, last: int, values: int, exponents: int, ranges: int) -> None:
+    """Blocks `first` to `last` of A in float32, and their ranges as two int32 each."""
+    for block in range(first, last):
+        offset = LINES * padded_depth * block
+        low, high = pack_rows(problem, block, padded_depth, values + 4 * offset, exponents + 2 * offset, np.float32)
+        store(low, ranges + 8 * block)
+        store(high, ranges + 8 * block + 4)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def multiply_columns(
+    problem: Problem, column: int, padded_depth: int, values: int, exponents: int, ranges: int, scratch: int
 ) -> None:
     """8 columns of the result, A being packed."""
-    period = order.size
-    steps = -(-depth // period) * (period // p.terms)
-    stride = depth_stride(depth, period)
-    load_state(p, c, rows, columns, column, panels.state)
-    low, high = pack_columns(p.b, b, column, columns, depth, stride, panels.b_values, panels.b_exponents)
-    b_low = lowest_lane(low)
-    b_high = highest_lane(high)
-    b_packed_64 = False
-    for block in range(-(-rows // ROWS)):
-        a_low = panels.a_ranges[block, 0]
-        a_high = panels.a_ranges[block, 1]
+    p = problem.p
+    periods = -(-problem.depth // (p.terms * max(p.restart, 1)))
+    c = problem.c if problem.c.address == 0 else part(problem.c, 0, column)
+    out = part(problem.out, 0, column)
+    columns = problem.columns - column
+    b_exponents = scratch
+    b_values = b_exponents + 4 * LINES * padded_depth
+    b_low, b_high = pack_columns(problem, column, padded_depth, b_values, b_exponents, np.float32)
+    b_wide_values = b_values + 8 * LINES * padded_depth
+    a_wide_values = b_wide_values + 16 * LINES * padded_depth
+    a_wide_exponents = a_wide_values + 8 * LINES * padded_depth
+    b_is_wide = False
+    for block in range(-(-problem.rows // LINES)):
+        row = LINES * block
+        rows = problem.rows - row
+        block_c = c if c.address == 0 else part(c, row, 0)
+        block_out = part(out, row, 0)
+        a_low = load_scalar(ranges + 8 * block, np.int32)
+        a_high = load_scalar(ranges + 8 * block + 4, np.int32)
         if min(a_low, b_low, a_low + b_low) >= FLOAT32_LOWEST and a_high + b_high <= FLOAT32_HIGHEST:
-            block_steps(
-                p, order, steps, stride, panels.a_values, panels.a_exponents, PAIRS * block, panels.b_values, panels.b_exponents,
-                FLOAT32_LOWEST, panels.state, PAIRS * block,
-            )  # fmt: skip
+            offset = LINES * padded_depth * block
+            panels = Panels(values + 4 * offset, exponents + 2 * offset, b_values, b_exponents)
+            multiply_block(p, problem.order, periods, panels, np.float32, FLOAT32_LOWEST, block_c, block_out, rows, columns)
         else:
-            if not b_packed_64:
-                pack_columns(p.b, b, column, columns, depth, stride, panels.b_values_64, panels.b_exponents)
-                b_packed_64 = True
-            pack_rows(p.a, a, ROWS * block, rows, PAIRS, depth, stride, panels.a_values_64, panels.a_exponents_64, 0)
-            block_steps(
-                p, order, steps, stride, panels.a_values_64, panels.a_exponents_64, 0, panels.b_values_64, panels.b_exponents,
-                FLOAT64_LOWEST, panels.state, PAIRS * block,
-            )  # fmt: skip
-    store_state(p, out, rows, columns, column, panels.state)
+            if not b_is_wide:
+                pack_columns(problem, column, padded_depth, b_wide_values, b_exponents, np.float64)
+                b_is_wide = True
+            pack_rows(problem, block, padded_depth, a_wide_values, a_wide_exponents, np.float64)
+            panels = Panels(a_wide_values, a_wide_exponents, b_wide_values, b_exponents)
+            multiply_block(p, problem.order, periods, panels, np.float64, FLOAT64_LOWEST, block_c, block_out, rows, columns)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def tile_range(
-    p: Fused, order: Any, a: Matrix, b: Matrix, c: Matrix, out: Matrix, rows: int, columns: int, depth: int, first: int, last: int,
-    panels: Panels,
-) -> None:  # fmt: skip
-    """Tiles `first` to `last` of contiguous batches."""
-    stride = depth_stride(depth, order.size)
-    blocks = -(-rows // ROWS)
-    for tile in range(first, last):
-        tile_a = Matrix(a.address + tile * rows * depth * a.itemsize, a.row_stride, a.column_stride, a.itemsize)
-        tile_b = Matrix(b.address + tile * depth * columns * b.itemsize, b.row_stride, b.column_stride, b.itemsize)
-        tile_c = Matrix(c.address + tile * rows * columns * c.itemsize, c.row_stride, c.column_stride, c.itemsize)
-        tile_out = Matrix(out.address + tile * rows * columns * out.itemsize, out.row_stride, out.column_stride, out.itemsize)
-        pack_blocks(p, tile_a, rows, depth, stride, 0, blocks, panels.a_values, panels.a_exponents, panels.a_ranges)
-        for column in range(0, columns, COLUMNS):
-            column_panel(p, order, tile_a, tile_b, tile_c, tile_out, rows, columns, depth, column, panels)
+def tile(whole: Matrix, index: int, rows: int, columns: int) -> Matrix:
+    """Matrix `index` of a contiguous batch."""
+    if whole.address == 0:
+        return whole
+    return Matrix(whole.address + index * rows * columns * whole.itemsize, whole.row_stride, whole.column_stride, whole.itemsize)
 
 
-NOWHERE = Matrix(0, 0, 0, 0)
-TILES_AT_ONCE = 256
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def multiply_tiles(batch: Problem, padded_depth: int, first: int, last: int, scratch: int) -> None:
+    """Tiles `first` to `last` of a batch, whose first tile is given."""
+    rows = batch.rows
+    columns = batch.columns
+    depth = batch.depth
+    blocks = -(-rows // LINES)
+    ranges = scratch
+    exponents = ranges + 8 * blocks
+    values = exponents + 2 * LINES * blocks * padded_depth
+    columns_scratch = values + 4 * LINES * blocks * padded_depth
+    for index in range(first, last):
+        a = tile(batch.a, index, rows, depth)
+        b = tile(batch.b, index, depth, columns)
+        c = tile(batch.c, index, rows, columns)
+        out = tile(batch.out, index, rows, columns)
+        problem = Problem(batch.p, batch.order, a, b, c, out, rows, columns, depth)
+        pack_blocks(problem, padded_depth, 0, blocks, values, exponents, ranges)
+        for column in range(0, columns, LINES):
+            multiply_columns(problem, column, padded_depth, values, exponents, ranges, columns_scratch)
 
 
-def _aligned(size: int, dtype: Any) -> NDArray[Any]:
-    """Uninitialised memory that starts at a cache line: a vector that straddles two costs twice."""
-    memory = np.empty(size * np.dtype(dtype).itemsize + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + size * np.dtype(dtype).itemsize].view(dtype)
+COLUMN_SCRATCH = 4 + 8 + 16 + 8 + 2  # bytes for every k of 8 lines, of multiply_columns
+TILES_AT_ONCE = 512
 
 
-def _column_panels(rows: int, stride: int, a_values: NDArray[Any], a_exponents: NDArray[Any], a_ranges: NDArray[Any]) -> Panels:
-    """A worker's scratch memory beside the packed A."""
-    return Panels(
-        a_values, a_exponents, a_ranges,
-        _aligned(LANES * stride, np.float32), _aligned(COLUMNS * stride, np.int32),
-        _aligned(ROWS * stride, np.float64), _aligned(PAIRS * stride, np.int32), _aligned(LANES * stride, np.float64),
-        _aligned(-(-rows // ROWS) * ROWS * COLUMNS, np.int32),
-    )  # fmt: skip
+class _Memory:
+    """Memory that starts at a cache line: a vector that straddles two costs twice."""
+
+    def __init__(self, size: int) -> None:
+        self._bytes = np.empty(size + 64, np.uint8)
+        start = self._bytes.ctypes.data
+        self.address = start + -start % 64
 
 
-def _a_panels(rows: int, stride: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    blocks = -(-rows // ROWS)
-    return _aligned(ROWS * blocks * stride, np.float32), _aligned(PAIRS * blocks * stride, np.int32), np.empty((blocks, 2), np.int32)
+def _prepared(
+    p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], order: NDArray[np.int32] | None
+) -> tuple[Problem, int, NDArray[np.int32]]:
+    """The problem, the k extent of its panels, and the array that its order points to."""
+    period = p.terms * max(p.restart, 1)
+    table = np.arange(period, dtype=np.int32) if order is None else np.ascontiguousarray(order, np.int32)
+    rows, columns = out.shape[-2:]
+    depth = a.shape[-1]
+    places = (matrix(a), matrix(b), NOWHERE if c is None else matrix(c), matrix(out))
+    unit = max(period, LINES)
+    return Problem(p, table.ctypes.data, *places, rows, columns, depth), -(-depth // unit) * unit, table
 
 
 def gemm(
@@ -390,28 +417,29 @@ def gemm(
     `a` (M, K) and `b` (K, N) are codes, `c` and `out` (M, N) f32 or f16 bits, all of any strides; `out` may be `c`.
     `order` permutes each period of k (``terms * max(restart, 1)`` long): position q of period j takes k = j * period + order[q].
     """
-    rows, depth = a.shape
-    columns = b.shape[1]
-    if depth == 0:
+    if a.shape[1] == 0:
         out[...] = 0 if c is None else c
-    if out.size == 0 or depth == 0:
+    if out.size == 0 or a.shape[1] == 0:
         return
-    order = _order(p, order)
-    stride = depth_stride(depth, order.size)
-    a_values, a_exponents, a_ranges = _a_panels(rows, stride)
-    places = matrix(a), matrix(b), NOWHERE if c is None else matrix(c), matrix(out)
-    scratch: dict[int, Panels] = {}
+    problem, padded_depth, _table = _prepared(p, a, b, c, out, order)
+    blocks = -(-problem.rows // LINES)
+    values = _Memory(4 * LINES * blocks * padded_depth)
+    exponents = _Memory(2 * LINES * blocks * padded_depth)
+    ranges = _Memory(8 * blocks)
+    packed = (values.address, exponents.address, ranges.address)
+    scratch: dict[int, _Memory] = {}
 
     def pack(start: int, stop: int, worker: int) -> None:
-        pack_blocks(p, places[0], rows, depth, stride, start, stop, a_values, a_exponents, a_ranges)
+        pack_blocks(problem, padded_depth, start, stop, *packed)
 
     def multiply(start: int, stop: int, worker: int) -> None:
         if worker not in scratch:
-            scratch[worker] = _column_panels(rows, stride, a_values, a_exponents, a_ranges)
-        column_panel(p, order, *places, rows, columns, depth, COLUMNS * start, scratch[worker])
+            scratch[worker] = _Memory(COLUMN_SCRATCH * LINES * padded_depth)
+        for panel in range(start, stop):
+            multiply_columns(problem, LINES * panel, padded_depth, *packed, scratch[worker].address)
 
-    parallel_for(pack, len(a_ranges), threads, grain=max(1, len(a_ranges) // (4 * threads)))
-    parallel_for(multiply, -(-columns // COLUMNS), threads)
+    parallel_for(pack, blocks, threads, grain=-(-blocks // (4 * threads)))
+    parallel_for(multiply, -(-problem.columns // LINES), threads)
 
 
 def tiles(
@@ -424,26 +452,18 @@ def tiles(
     order: NDArray[np.int32] | None = None,
 ) -> None:
     """The same for a batch: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
-    count, rows, depth = a.shape
-    columns = b.shape[2]
-    if depth == 0:
+    if a.shape[2] == 0:
         out[...] = 0 if c is None else c
-    if out.size == 0 or depth == 0:
+    if out.size == 0 or a.shape[2] == 0:
         return
-    order = _order(p, order)
-    stride = depth_stride(depth, order.size)
-    places = matrix(a), matrix(b), NOWHERE if c is None else matrix(c), matrix(out)
-    scratch: dict[int, Panels] = {}
+    batch, padded_depth, _table = _prepared(p, a, b, c, out, order)
+    blocks = -(-batch.rows // LINES)
+    size = 8 * blocks + 6 * LINES * blocks * padded_depth + COLUMN_SCRATCH * LINES * padded_depth
+    scratch: dict[int, _Memory] = {}
 
     def multiply(start: int, stop: int, worker: int) -> None:
         if worker not in scratch:
-            scratch[worker] = _column_panels(rows, stride, *_a_panels(rows, stride))
-        tile_range(p, order, *places, rows, columns, depth, start, stop, scratch[worker])
+            scratch[worker] = _Memory(size)
+        multiply_tiles(batch, padded_depth, start, stop, scratch[worker].address)
 
-    parallel_for(multiply, count, threads, grain=TILES_AT_ONCE)
-
-
-def _order(p: Fused, order: NDArray[np.int32] | None) -> NDArray[np.int32]:
-    if order is None:
-        return np.arange(p.terms * max(p.restart, 1), dtype=np.int32)
-    return np.array(order, np.int32)
+    parallel_for(multiply, len(out), threads, grain=TILES_AT_ONCE)

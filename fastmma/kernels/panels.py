@@ -46,14 +46,13 @@ class Decoding(NamedTuple):
 
 
 class Panels(NamedTuple):
-    """Where packed values, exponents and signs lie, and A's strides from row to row, in bytes."""
+    """Where packed values, exponents and signs lie, for `depth` of k and then the next; a row's elements of one slab lie side by side."""
 
     values: int
     exponents: int
     signs: int
-    values_stride: int
-    exponents_stride: int
-    signs_stride: int
+    depth: int
+    rows: int
 
 
 @intrinsic
@@ -96,9 +95,6 @@ def pack_rows(
         smallest = splat(np.int32(NO_MAGNITUDE), 8)
         largest = splat(np.int32(0), 8)
         address = source.address + row * source.row_stride
-        values = packed.values + row * packed.values_stride
-        exponents = packed.exponents + row * packed.exponents_stride
-        signs = packed.signs + row * packed.signs_stride
         unit = max(chain.terms, 8)
         for k in range(0, (depth + unit - 1) // unit * unit, 8):
             count = min(8, depth - k) if row < rows else 0
@@ -106,14 +102,15 @@ def pack_rows(
             magnitude = codes & how.magnitude_mask
             smallest = minimum(smallest, select(magnitude == 0, NO_MAGNITUDE, magnitude))
             largest = maximum(largest, magnitude)
-            store(_values(codes, how, dtype), values + k * chain.value_bytes)
-            store(_exponent_bytes(magnitude, how) * 0x01010101, exponents + 4 * k)
+            place = (k // packed.depth * packed.rows + row) * packed.depth + k % packed.depth
+            store(_values(codes, how, dtype), packed.values + place * chain.value_bytes)
+            store(_exponent_bytes(magnitude, how) * 0x01010101, packed.exponents + 4 * place)
             negative = _lane_bits(select(magnitude == 0, 0, codes & how.sign_mask) != 0)
             if chain.terms == 4:
-                store(np.uint32((negative & 15) * 0x01010101), signs + k)
-                store(np.uint32((negative >> 4) * 0x01010101), signs + k + 4)
+                store(np.uint32((negative & 15) * 0x01010101), packed.signs + place)
+                store(np.uint32((negative >> 4) * 0x01010101), packed.signs + place + 4)
             else:
-                store(np.uint32(negative * 0x01010101), signs + k // 2)
+                store(np.uint32(negative * 0x01010101), packed.signs + place // 2)
         if row < rows:
             extremes[row, 0] = lowest_lane(smallest)
             extremes[row, 1] = highest_lane(largest)

@@ -1,9 +1,10 @@
 """Typed SIMD vectors for Numba kernels: LLVM's generic vectors, legal on every CPU, written as arithmetic.
 
-Inside a jitted function ``load(array, i, 16)`` is a vector of 16 elements, and ``+ - * & | ^ << >>`` and comparisons work lane by
-lane as NumPy's do for the same dtype (integers wrap, ``>>`` follows the sign of the type); a scalar operand is converted to the
-element type. Comparisons give masks for `select`. A vector wider than the CPU's registers is split by LLVM.
-Lane counts are literals or module constants, dtypes are NumPy scalar types. Nothing here checks bounds.
+Inside a jitted function ``load(address, np.int32, 16)`` is a vector of 16 elements, and ``+ - * & | ^ << >>`` and comparisons work
+lane by lane as NumPy's do for the same dtype (integers wrap, ``>>`` follows the sign of the type); a scalar operand is converted to
+the element type. Comparisons give masks for `select`. A vector wider than the CPU's registers is split by LLVM.
+Lane counts are literals or module constants, dtypes are NumPy scalar types, addresses are integers of any alignment: kernels take
+them instead of arrays, so that one compiled kernel serves every layout, and nothing checks bounds.
 """
 
 from __future__ import annotations
@@ -166,95 +167,89 @@ def _pointer(builder: ir.IRBuilder, address: ir.Value, target: ir.Type) -> ir.Va
     return builder.inttoptr(address, ir.PointerType(target))
 
 
-def _element_pointer(context: Any, builder: ir.IRBuilder, array_type: Any, array: ir.Value, index: ir.Value, target: ir.Type) -> ir.Value:
-    data = cgutils.create_struct_proxy(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), ir.PointerType(target))
-
-
-def _load(builder: ir.IRBuilder, pointer: ir.Value, alignment: int) -> ir.Value:
-    value = builder.load(pointer)
-    value.align = alignment
+def _load(builder: ir.IRBuilder, address: ir.Value, target: ir.Type) -> ir.Value:
+    value = builder.load(_pointer(builder, address, target))
+    value.align = 1
     return value
 
 
 @intrinsic(prefer_literal=True)
-def load(typingctx: Any, array: Any, index: Any, lanes: Any) -> Any:
-    """``load(array, index, lanes)``: consecutive elements of a contiguous array."""
-    vector = VectorType(array.dtype, lanes.literal_value)
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        target = _llvm_vector(vector.dtype, vector.lanes)
-        pointer = _element_pointer(context, builder, sig.args[0], args[0], args[1], target)
-        return _load(builder, pointer, array.dtype.bitwidth // 8)
-
-    return vector(array, types.intp, lanes), codegen
-
-
-@intrinsic(prefer_literal=True)
-def load_pair(typingctx: Any, array: Any, index: Any, lanes: Any) -> Any:
-    """``load_pair(array, index, lanes)``: elements index and index + 1, alternating through the lanes."""
-    vector = VectorType(array.dtype, lanes.literal_value)
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        bits = array.dtype.bitwidth
-        if bits <= 32:
-            # one wider scalar broadcasts from memory in one instruction
-            whole = ir.IntType(2 * bits)
-            pointer = _element_pointer(context, builder, sig.args[0], args[0], args[1], whole)
-            both = _splat(builder, _load(builder, pointer, bits // 8), vector.lanes // 2)
-            return builder.bitcast(both, _llvm_vector(vector.dtype, vector.lanes))
-        pair = _llvm_vector(vector.dtype, 2)
-        both = _load(builder, _element_pointer(context, builder, sig.args[0], args[0], args[1], pair), bits // 8)
-        order = ir.Constant(ir.VectorType(_INDEX, vector.lanes), [0, 1] * (vector.lanes // 2))
-        return builder.shuffle_vector(both, ir.Constant(pair, ir.Undefined), order)
-
-    return vector(array, types.intp, lanes), codegen
-
-
-@intrinsic
-def store(typingctx: Any, value: Any, array: Any, index: Any) -> Any:
-    """``store(value, array, index)``: to consecutive elements of a contiguous array of the same dtype."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        pointer = _element_pointer(context, builder, sig.args[1], args[1], args[2], args[0].type)
-        builder.store(args[0], pointer).align = value.dtype.bitwidth // 8
-        return context.get_dummy_value()
-
-    if array.dtype != value.dtype:
-        return None
-    return types.none(value, array, types.intp), codegen
-
-
-@intrinsic(prefer_literal=True)
-def load_at(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
-    """``load_at(address, dtype, lanes)``: the vector at a memory address, of any alignment."""
+def load(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
+    """``load(address, dtype, lanes)``: consecutive elements."""
     vector = VectorType(dtype.dtype, lanes.literal_value)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _load(builder, _pointer(builder, args[0], _llvm_vector(vector.dtype, vector.lanes)), 1)
+        return _load(builder, args[0], _llvm_vector(vector.dtype, vector.lanes))
 
     return vector(types.intp, dtype, lanes), codegen
 
 
 @intrinsic
-def store_at(typingctx: Any, value: Any, address: Any) -> Any:
-    """``store_at(value, address)``: a vector or a scalar to a memory address, of any alignment."""
+def load_scalar(typingctx: Any, address: Any, dtype: Any) -> Any:
+    """``load_scalar(address, dtype)``."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return _load(builder, args[0], _llvm_element(dtype.dtype))
+
+    return dtype.dtype(types.intp, dtype), codegen
+
+
+@intrinsic(prefer_literal=True)
+def load_pair(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
+    """``load_pair(address, dtype, lanes)``: two consecutive elements, alternating through the lanes."""
+    vector = VectorType(dtype.dtype, lanes.literal_value)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        if vector.dtype.bitwidth <= 32:
+            # one wider scalar broadcasts from memory in one instruction
+            both = _load(builder, args[0], ir.IntType(2 * vector.dtype.bitwidth))
+            return builder.bitcast(_splat(builder, both, vector.lanes // 2), _llvm_vector(vector.dtype, vector.lanes))
+        both = _load(builder, args[0], _llvm_vector(vector.dtype, 2))
+        order = ir.Constant(ir.VectorType(_INDEX, vector.lanes), [0, 1] * (vector.lanes // 2))
+        return builder.shuffle_vector(both, ir.Constant(both.type, ir.Undefined), order)
+
+    return vector(types.intp, dtype, lanes), codegen
+
+
+@intrinsic
+def itemsize_of(typingctx: Any, dtype: Any) -> Any:
+    """``itemsize_of(dtype)``: its bytes."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return context.get_constant(types.intp, dtype.dtype.bitwidth // 8)
+
+    return types.intp(dtype), codegen
+
+
+@intrinsic(prefer_literal=True)
+def gather(typingctx: Any, address: Any, stride: Any, count: Any, dtype: Any, lanes: Any) -> Any:
+    """``gather(address, stride, count, dtype, lanes)``: `count` (at least 1) elements `stride` bytes apart; 0 in the other lanes."""
+    vector = VectorType(dtype.dtype, lanes.literal_value)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        kind = _llvm_vector(vector.dtype, vector.lanes)
+        result = _uniform(kind, 0)
+        for lane in range(vector.lanes):
+            position = ir.Constant(args[2].type, lane)
+            present = builder.icmp_signed("<", position, args[2])
+            # a missing element reads the first one: no branch, and nothing outside is read
+            offset = builder.select(present, builder.mul(args[1], position), ir.Constant(args[1].type, 0))
+            element = _load(builder, builder.add(args[0], offset), kind.element)
+            result = builder.insert_element(result, builder.select(present, element, ir.Constant(kind.element, 0)), _INDEX(lane))
+        return result
+
+    return vector(types.intp, types.intp, types.intp, dtype, lanes), codegen
+
+
+@intrinsic
+def store(typingctx: Any, value: Any, address: Any) -> Any:
+    """``store(value, address)``: a vector's lanes to consecutive elements, or a scalar."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         builder.store(args[0], _pointer(builder, args[1], args[0].type)).align = 1
         return context.get_dummy_value()
 
     return types.none(value, types.intp), codegen
-
-
-@intrinsic
-def scalar_at(typingctx: Any, address: Any, dtype: Any) -> Any:
-    """``scalar_at(address, dtype)``: the scalar at a memory address, of any alignment."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _load(builder, _pointer(builder, args[0], _llvm_element(dtype.dtype)), 1)
-
-    return dtype.dtype(types.intp, dtype), codegen
 
 
 # --- lanes ---
@@ -279,16 +274,6 @@ def zeros(typingctx: Any, dtype: Any, lanes: Any) -> Any:
         return _uniform(_llvm_vector(dtype.dtype, lanes.literal_value), 0)
 
     return VectorType(dtype.dtype, lanes.literal_value)(dtype, lanes), codegen
-
-
-@intrinsic
-def insert(typingctx: Any, vector: Any, lane: Any, scalar: Any) -> Any:
-    """``insert(vector, lane, scalar)``: the vector with one lane replaced."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.insert_element(args[0], args[2], args[1])
-
-    return vector(vector, types.intp, vector.dtype), codegen
 
 
 @intrinsic

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,18 @@ _OPERATIONS = {
     "bytes": (("signed by unsigned", "unsigned by signed"), 4),
     "pairs": (("int16 by int16",), 2),
     "bits": (("xor", "and"), 32),
+    "bits_by_bytes": (("xor", "and"), 32),
 }
+
+
+_BYTE_SUM = 31  # words whose ones a byte can count
 
 
 @dataclass(frozen=True)
 class Tile:
     """What is compiled: a kind of words and the shape of the register tile."""
 
-    words: str  # "bytes" (needs VNNI), "pairs" or "bits"
+    words: str  # "bytes" (needs VNNI), "pairs", "bits" or "bits_by_bytes" (counts ones in bytes first, where lanes have no popcount)
     lanes: int  # int32 lanes of one vector
     rows: int  # rows of A, at most `lanes`
     vectors: int  # vectors of columns of B
@@ -53,6 +58,11 @@ class Tile:
     def elements(self) -> int:
         """Elements of k in one word."""
         return _OPERATIONS[self.words][1]
+
+    @property
+    def lines(self) -> int:
+        """Neighbouring lines that are packed at once: a vector of bytes if panels have room for it, else as many as there are lanes."""
+        return 4 * self.lanes if self.elements == 32 and self.columns % (4 * self.lanes) == 0 else self.lanes
 
 
 class _TileType(types.Type):  # type: ignore[misc]
@@ -115,9 +125,9 @@ class _Words(Emitter):
             case "int16 by int16":
                 return self._dot_pairs(total, a, b)
             case "xor":
-                return self.builder.add(total, self.call("ctpop", self.builder.xor(a, b)))
+                return self._count(total, self.builder.xor(a, b))
             case _:
-                return self.builder.add(total, self.call("ctpop", self.builder.and_(a, b)))
+                return self._count(total, self.builder.and_(a, b))
 
     def _dot_bytes(self, total: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
         """VNNI's vpdpbusd, which wraps (vpdpbusds saturates)."""
@@ -135,6 +145,12 @@ class _Words(Emitter):
         products = self.builder.mul(a, b)
         even, odd = (self.shuffle(products, products, range(first, halves, 2)) for first in (0, 1))
         return self.builder.add(total, self.builder.add(even, odd))
+
+    def _count(self, total: ir.Value, bits: ir.Value) -> ir.Value:
+        """Add the number of ones, of whole lanes or of each byte."""
+        kind = vector(I8, 4 * self.tile.lanes) if self.tile.words == "bits_by_bytes" else self.lanes
+        total, bits = self.cast(total, kind), self.cast(bits, kind)
+        return self.cast(self.builder.add(total, self.call("ctpop", bits)), self.lanes)
 
     def word_of_run(self, place: ir.Value, flip: ir.Value) -> ir.Value:
         """One word from elements that follow one another in memory."""
@@ -154,12 +170,13 @@ class _Words(Emitter):
     def words_of_lines(self, elements: list[ir.Value], flip: ir.Value) -> ir.Value:
         """One word in each lane from vectors of elements, ascending in k."""
         bytes_ = elements[0].type
+        kind = vector(I32, bytes_.count)
         match self.tile.words:
             case "bytes":
                 bias = self.splat(bytes_, self.builder.trunc(flip, I8))
                 parts = [self.widened(self.builder.xor(element, bias)) for element in elements]
             case "pairs":
-                bias = self.splat(self.lanes, self.builder.trunc(flip, I32))
+                bias = self.splat(kind, self.builder.trunc(flip, I32))
                 parts = [self.builder.sub(self.builder.xor(self.widened(element), bias), bias) for element in elements]
                 parts[0] = self.masked(parts[0], 0xFFFF)
             case _:
@@ -225,12 +242,12 @@ def word_of_run(typing_context: Any, tile: Any, address: Any, flip: Any) -> Any:
 
 @intrinsic
 def words_of_lines(typing_context: Any, tile: Any, address: Any, k_stride: Any, flip: Any, target: Any) -> Any:
-    """Store the words of `lanes` neighbouring lines, whose elements are `k_stride` bytes apart."""
+    """Store the words of `lines` neighbouring lines, whose elements are `k_stride` bytes apart."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _, address, k_stride, flip, target = args
         words = _Words(builder, tile.tile)
-        bytes_, source = vector(I8, tile.tile.lanes), words.pointer(address)
+        bytes_, source = vector(I8, tile.tile.lines), words.pointer(address)
         elements = [words.load(bytes_, source, words.scaled(k_stride, k)) for k in range(tile.tile.elements)]
         words.store(words.words_of_lines(elements, flip), words.pointer(target))
         return context.get_dummy_value()
@@ -282,12 +299,33 @@ class _Multiply(_Words):
 
     def run(self, operation: str, a: ir.Value, b: ir.Value, count: ir.Value) -> None:
         """Add the products of `count` words."""
+        if self.tile.words != "bits_by_bytes":
+            self._add(operation, a, b, self.index(0), count, self.totals)
+            return
+        zero, chunk = self.constant(self.lanes, 0), self.index(_BYTE_SUM)
+        chunks = self.builder.sdiv(self.builder.add(count, self.index(_BYTE_SUM - 1)), chunk)
+        with cgutils.for_range(self.builder, chunks) as loop:
+            byte_totals = [[cgutils.alloca_once(self.builder, self.lanes) for _ in totals] for totals in self.totals]
+            for byte_total in chain.from_iterable(byte_totals):
+                self.builder.store(zero, byte_total)
+            first = self.builder.mul(loop.index, chunk)
+            rest = self.builder.sub(count, first)
+            last = self.builder.add(first, self.builder.select(self.builder.icmp_signed("<", rest, chunk), rest, chunk))
+            self._add(operation, a, b, first, last, byte_totals)
+            for total, byte_total in zip(chain.from_iterable(self.totals), chain.from_iterable(byte_totals), strict=True):
+                value = self.builder.load(byte_total)
+                halves = self.builder.add(self.masked(value, 0xFF00FF), self.masked(self.shifted_right(value, 8), 0xFF00FF))
+                words = self.builder.add(self.masked(halves, 0xFFFF), self.shifted_right(halves, 16))
+                self.builder.store(self.builder.add(self.builder.load(total), words), total)
+
+    def _add(self, operation: str, a: ir.Value, b: ir.Value, first: ir.Value, last: ir.Value, sums: list[list[ir.Value]]) -> None:
+        """Add the products of the words from `first` to `last`."""
         rows, columns, lanes = self.tile.rows, self.tile.columns, self.tile.lanes
-        with cgutils.for_range(self.builder, count) as loop:
-            a_words = self.at(a, self.scaled(loop.index, 4 * rows))
-            b_words = self.at(b, self.scaled(loop.index, 4 * columns))
+        with cgutils.for_range_slice(self.builder, first, last, self.index(1), inc=True) as (word, _):
+            a_words = self.at(a, self.scaled(word, 4 * rows))
+            b_words = self.at(b, self.scaled(word, 4 * columns))
             vectors = [self.load(self.lanes, b_words, 4 * lanes * v, 4 * lanes) for v in range(self.tile.vectors)]
-            for row, totals in enumerate(self.totals):
+            for row, totals in enumerate(sums):
                 element = self.broadcast(self.lanes, a_words, 4 * row)
                 for total, column in zip(totals, vectors, strict=True):
                     self.builder.store(self.dot(operation, self.builder.load(total), element, column), total)

@@ -10,7 +10,7 @@ from numba import njit
 from fastmma.kernels.word_dot import Tile, copy_byte, load_word, multiply, row_biases, store_word, word_of_run, words_of_lines
 
 LINE = 64  # bytes of a cache line
-WORDS_SCRATCH = 2 * LINE
+WORDS_SCRATCH = 4 * LINE
 
 
 class Operand(NamedTuple):
@@ -83,17 +83,17 @@ def _pack(
             for word in range(full):
                 store_word(word_of_run(tile, source + word * tile.elements, operand.flip), place + 4 * width * word)
     else:
-        whole = first + (last - first) // tile.lanes * tile.lanes
+        whole = first + (last - first) // tile.lines * tile.lines
         for word in range(full):
             source = operand.address + (first_word + word) * tile.elements * operand.k_stride
-            for line in range(first, whole, tile.lanes):
+            for line in range(first, whole, tile.lines):
                 panel, column = divmod(line - first, width)
                 place = target + 4 * ((panel * panel_words + word) * width + column)
-                if column + tile.lanes <= width:
+                if column + tile.lines <= width:
                     words_of_lines(tile, source + line, operand.k_stride, operand.flip, place)
                 else:
                     words_of_lines(tile, source + line, operand.k_stride, operand.flip, scratch)
-                    for i in range(tile.lanes):
+                    for i in range(tile.lines):
                         store_word(load_word(scratch + 4 * i), place)
                         place += 4
                         column += 1
