@@ -1,0 +1,1 @@
+"""Facts typed independently of the package's tables, and the files recorded from GPUs."""
