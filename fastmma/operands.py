@@ -87,3 +87,14 @@ def multiply_tiles(value: Any, name: str, fmt: str, tail: tuple[int, int], ins: 
 def elements_of(codes: NDArray[Any], fmt: str) -> NDArray[Any]:
     """Result codes as an array of the format's dtype."""
     return from_codes(codes, fmt)
+
+
+def check_extra(ins: Instruction, **extra: Any) -> None:
+    """Raise OperandError unless metadata and scales are given exactly where the instruction has them."""
+    wanted = {"metadata": bool(ins.sparse), "scale_a": bool(ins.scale_vec_size), "scale_b": bool(ins.scale_vec_size)}
+    reason = {"metadata": "sparse", "scale_a": "block-scaled", "scale_b": "block-scaled"}
+    for name, value in extra.items():
+        if wanted[name] and value is None:
+            raise OperandError(f"{ins}: the instruction is {reason[name]} and needs {name}")
+        if not wanted[name] and value is not None:
+            raise OperandError(f"{ins}: the instruction is not {reason[name]} and takes no {name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from fastmma.engines import Batch
 from fastmma.errors import InstructionError, OperandError
 from fastmma.fragment import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
 from fastmma.isa.model import Instruction, Operand
+from fastmma.operands import check_extra
 from fastmma.plan import plan
+from fastmma.scales import unpack_scales
+from fastmma.sparse import unpack_metadata
 from fastmma.threads import parallel_for, thread_count
 
 # warps handled at a time: their matrices stay in the cache between unpacking, computing and packing
@@ -25,6 +29,14 @@ def mma(
     c: Any,
     *,
     target: str,
+    metadata: Any = None,
+    selector: int = 0,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    byte_id_a: int = 0,
+    thread_id_a: int = 0,
+    byte_id_b: int = 0,
+    thread_id_b: int = 0,
     threads: int | None = None,
     backend: str = "numba",
 ) -> NDArray[Any]:
@@ -33,11 +45,19 @@ def mma(
     Parameters
     ----------
     ins : str or Instruction
-        A dense ``mma.sync`` opcode.
+        An ``mma.sync`` or ``mma.sp`` opcode.
     a, b, c : array (..., 32, registers) of uint32, uint64 for f64
         ``fastmma.instruction(ins).operands[name].registers`` registers a lane; the leading dimensions (warps) broadcast.
     target : str
         For example ``"sm_90a"``.
+    metadata : uint32 array (..., 32), sparse instructions only
+        Operand e. Invalid indices are errors, also unsorted ones under ``sp::ordered_metadata``.
+    selector : int
+        Operand f, the sparsity selector.
+    scale_a, scale_b : uint32 array (..., 32), block-scaled instructions only
+        Operands scale-a-data and scale-b-data.
+    byte_id_a, thread_id_a, byte_id_b, thread_id_b : int
+        Their selectors; other values than those in PTX's table are errors.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
     backend : {"numba", "reference"}
@@ -53,7 +73,8 @@ def mma(
 
     Notes
     -----
-    PTX: Multiply-and-Accumulate Instruction: mma. Rounding and order of accumulation are the target's: see `fastmma.fidelity`.
+    PTX: Multiply-and-Accumulate Instruction: mma; mma.sp / mma.sp::ordered_metadata; Block Scaling. Rounding and order of accumulation are
+    the target's: see `fastmma.fidelity`.
 
     Examples
     --------
@@ -68,34 +89,62 @@ def mma(
     if ins.op != "mma":
         raise InstructionError(f"{ins}: warp.mma takes mma opcodes only")
     operands = ins.operands
-    arrays = [check_registers(value, operands[name], f"{ins}: {name}") for name, value in (("a", a), ("b", b), ("c", c))]
-    try:
-        lead = np.broadcast_shapes(*(array.shape[:-2] for array in arrays))
-    except ValueError:
-        shapes = ", ".join(f"{name} {array.shape}" for name, array in zip("abc", arrays, strict=True))
-        raise OperandError(f"{ins}: the leading dimensions do not broadcast: {shapes}") from None
-    flat = [
-        np.ascontiguousarray(np.broadcast_to(array, lead + array.shape[-2:])).reshape(-1, array.shape[-2] * array.shape[-1])
-        for array in arrays
-    ]
+    given = {name: check_registers(value, operands[name], f"{ins}: {name}") for name, value in (("a", a), ("b", b), ("c", c))}
+    extra = _extra_operands(ins, metadata, selector, scale_a, scale_b, (byte_id_a, thread_id_a), (byte_id_b, thread_id_b))
+    lead = _broadcast(ins, {**given, **extra})
+    flat = {name: _flatten(array, lead, 2) for name, array in given.items()}
+    flat_extra = {name: _flatten(array, lead, 2) for name, array in extra.items()}
     d = operands["d"]
-    result = np.empty((len(flat[0]), d.layout.lanes * d.registers), dtype=register_dtype(d))
+    count = math.prod(lead)
+    result = np.empty((count, d.layout.lanes * d.registers), dtype=register_dtype(d))
     scratch: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}
-    threads = thread_count(threads)
 
     def work(start: int, stop: int, worker: int) -> None:
         key = worker, stop - start
         if key not in scratch:
             scratch[key] = {name: _storage(operand, stop - start) for name, operand in operands.items()}
         codes = scratch[key]
-        for name, registers in zip("abc", flat, strict=True):
-            unpack_range(registers[start:stop], operands[name], ins.kind, codes[name])
+        for name, registers in flat.items():
+            unpack_range(registers[start:stop].reshape(stop - start, -1), operands[name], ins.kind, codes[name])
         matrices = {name: _tiles(codes[name], operands[name]) for name in "abcd"}
-        todo.engine.tiles(todo.job, Batch(matrices["a"], matrices["b"], matrices["c"]), matrices["d"], 1)
+        batch = Batch(matrices["a"], matrices["b"], matrices["c"], **{name: array[start:stop] for name, array in flat_extra.items()})
+        todo.engine.tiles(todo.job, batch, matrices["d"], 1)
         pack_range(codes["d"], d, ins.kind, result[start:stop])
 
-    parallel_for(work, len(result), threads, _GRAIN if backend == "numba" else 1)
+    parallel_for(work, count, thread_count(threads), _GRAIN if backend == "numba" else 1)
     return result.reshape(*lead, d.layout.lanes, d.registers)
+
+
+def _extra_operands(
+    ins: Instruction, metadata: Any, selector: Any, scale_a: Any, scale_b: Any, ids_a: tuple[Any, Any], ids_b: tuple[Any, Any]
+) -> dict[str, NDArray[Any]]:
+    """Metadata words and scales out of their registers, as an engine takes them."""
+    extra: dict[str, NDArray[Any]] = {}
+    check_extra(ins, metadata=metadata, scale_a=scale_a, scale_b=scale_b)
+    if ins.sparse:
+        extra["metadata"] = unpack_metadata(ins, metadata, selector=selector)
+    elif selector:
+        raise OperandError(f"{ins}: selector must be 0 where A is dense, not {selector!r}")
+    if ins.scale_vec_size:
+        extra["scale_a"] = unpack_scales(ins, scale_a, "a", *ids_a)
+        extra["scale_b"] = unpack_scales(ins, scale_b, "b", *ids_b).swapaxes(-1, -2)
+    elif any((*ids_a, *ids_b)):
+        raise OperandError(f"{ins}: there is no block scaling, so byte and thread ids must be 0")
+    return extra
+
+
+def _broadcast(ins: Instruction, arrays: dict[str, NDArray[Any]]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*(array.shape[:-2] for array in arrays.values()))
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape[:-2]}" for name, array in arrays.items())
+        raise OperandError(f"{ins}: the leading dimensions do not broadcast: {shapes}") from None
+
+
+def _flatten(array: NDArray[Any], lead: tuple[int, ...], keep: int) -> NDArray[Any]:
+    """One leading dimension, contiguous."""
+    tail = array.shape[array.ndim - keep :]
+    return np.ascontiguousarray(np.broadcast_to(array, lead + tail)).reshape(-1, *tail)
 
 
 def _storage(operand: Operand, warps: int) -> NDArray[Any]:

@@ -72,7 +72,7 @@ class _Tile:
             emit.at(operands.exponents_a, self.sum(builder.mul(number, operands.exponents_stride), emit.scaled(step, 4 * chain.terms)))
             for number in numbers
         ]
-        columns = emit.at(operands.exponents_b, emit.scaled(step, chain.terms * chain.panel))
+        columns = emit.opaque(emit.at(operands.exponents_b, emit.scaled(step, chain.terms * chain.panel)))
         emax = [emit.constant(self.bytes, chain.floor)] * rows
         for k in range(chain.terms):
             column = emit.load(self.bytes, columns, k * chain.panel, chain.panel)
@@ -121,7 +121,7 @@ class _Tile:
         kind = self.lanes.kind
         place = emit.at(operands.values_b, self.sum(columns, emit.scaled(step, chain.terms * 2 * subtile), part * subtile))
         offset = emit.scaled(step, chain.terms * chain.value_bytes)
-        elements = [emit.at(operands.values_a, self.sum(row, offset)) for row in rows]
+        elements = [emit.opaque(emit.at(operands.values_a, self.sum(row, offset))) for row in rows]
         for k in range(chain.terms):
             loaded = [
                 [
@@ -178,10 +178,10 @@ class _Tile:
         share = -(-chain.rows // (2 * self.tiles))
         with cgutils.for_range(builder, operands.steps) as loop:
             step = loop.index
-            sums = self.fenced(self.chain_products(self.values(running), rows, columns, step, 0))
+            sums = self.chain_products(self.values(running), rows, columns, step, 0)
             self.share_of_exponents(next_scratch, block, tile, step, 0, share)
             late_sums = self.start(self.values(late), scratch, step, self.sum(column, chain.tile // 2))
-            late_sums = self.fenced(self.chain_products(self.fenced(late_sums), rows, columns, step, 1))
+            late_sums = self.chain_products(late_sums, rows, columns, step, 1)
             # independent of the chains just issued, so the CPU overlaps it with them
             ended = [[self.lanes.end(group) for group in groups] for groups in sums]
             self.assign(early, ended)
@@ -206,11 +206,6 @@ class _Tile:
         )
         next_row = self.sum(self.emit.scaled(self.sum(block, 1), chain.rows), first)
         self.emax_and_counts(scratch, next_row, share, step, first)
-
-    def fenced(self, subtile: list[list[list[ir.Value]]]) -> list[list[list[ir.Value]]]:
-        """The same values, after which loads are new ones."""
-        flat = iter(self.emit.fence([value for groups in subtile for group in groups for value in group]))
-        return [[[next(flat) for _ in group] for group in groups] for groups in subtile]
 
     def variables(self, values: list[ir.Value]) -> list[ir.Value]:
         """Stack variables that LLVM keeps in registers."""

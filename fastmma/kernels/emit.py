@@ -103,13 +103,9 @@ class Emitter:
         """Unsigned lanes as 32-bit ones."""
         return self.builder.zext(value, vector(I32, value.type.count))
 
-    def fence(self, values: Sequence[ir.Value]) -> list[ir.Value]:
-        """The same values, in registers at this point; loads after it are not taken from before it."""
-        kinds = [value.type for value in values]
-        outputs = ",".join(["=v"] * len(kinds) + [str(place) for place in range(len(kinds))] + ["~{memory}"])
-        function_type = ir.FunctionType(ir.LiteralStructType(kinds), kinds)
-        fenced = self.builder.asm(function_type, "", outputs, values, side_effect=True)
-        return [self.builder.extract_value(fenced, place) for place in range(len(kinds))]
+    def opaque(self, pointer: ir.Value) -> ir.Value:
+        """The same pointer, but LLVM does not know that, so loads through it are not replaced by earlier ones kept in registers."""
+        return self.builder.asm(ir.FunctionType(POINTER, [POINTER]), "", "=r,0", [pointer], side_effect=True)
 
     @contextmanager
     def round_toward_zero(self) -> Iterator[None]:

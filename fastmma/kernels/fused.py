@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fastmma.kernels.operands import LINES, NOWHERE, ZERO_EXPONENT, Matrix, load_codes, matrix, pack_lines
+from fastmma.kernels.operands import LINES, NOWHERE, ZERO_EXPONENT, Matrix, load_codes, matrix, pack_lines, pointed
 from fastmma.kernels.params import Fused
 from fastmma.kernels.simd import (
     bitcast,
@@ -30,6 +30,7 @@ from fastmma.kernels.simd import (
     maximum,
     minimum,
     odd_lanes,
+    pointer,
     power_of_two,
     select,
     splat,
@@ -129,7 +130,7 @@ def half_narrowed(bits: Any) -> Any:
 def load_rows(p: Fused, c: Matrix, row: int, rows: int, columns: int) -> Any:
     """Accumulators of two rows by 8 columns; +0 where c has none."""
     place = c.address + row * c.row_stride
-    present = 0 if c.address == 0 else min(columns, LINES)
+    present = 0 if c.itemsize == 0 else min(columns, LINES)
     first = load_codes(place, c.column_stride, c.itemsize, present if row < rows else 0)
     second = load_codes(place + c.row_stride, c.column_stride, c.itemsize, present if row + 1 < rows else 0)
     lanes = interleave(first, second)
@@ -137,7 +138,7 @@ def load_rows(p: Fused, c: Matrix, row: int, rows: int, columns: int) -> Any:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def store_row(lanes: Any, address: int, stride: int, itemsize: int, columns: int) -> None:
+def store_row(lanes: Any, address: Any, stride: int, itemsize: int, columns: int) -> None:
     """The low `itemsize` bytes of the first `columns` of 8 lanes."""
     narrow = convert(lanes, np.int16)
     if columns >= LINES and stride == itemsize:
@@ -167,15 +168,15 @@ def store_rows(p: Fused, lanes: Any, out: Matrix, row: int, rows: int, columns: 
 class Panels(NamedTuple):
     """Addresses of packed operands: blocks of 8 rows of A, 8 columns of B with every element twice."""
 
-    a_values: int
-    a_exponents: int
-    b_values: int
-    b_exponents: int
+    a_values: Any
+    a_exponents: Any
+    b_values: Any
+    b_exponents: Any
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def multiply_block(
-    p: Fused, order: int, periods: int, panels: Panels, dtype: Any, lowest: int, c: Matrix, out: Matrix, rows: int, columns: int
+    p: Fused, order: Any, periods: int, panels: Panels, dtype: Any, lowest: int, c: Matrix, out: Matrix, rows: int, columns: int
 ) -> None:
     """All steps of 8 rows by 8 columns, of which `rows` and `columns` exist in c and out."""
     size = itemsize_of(dtype)
@@ -194,14 +195,14 @@ def multiply_block(
             c1 = c0
             c2 = c0
             c3 = c0
-        for position in range(order, order + 4 * period, 4 * p.terms):
-            end = position + 4 * p.terms
+        for position in range(0, period, p.terms):
+            end = position + p.terms
             high0 = splat(np.int16(p.emax_floor), LANES)
             high1 = high0
             high2 = high0
             high3 = high0
-            for place in range(position, end, 4):
-                k = start + load_scalar(place, np.int32)
+            for term in range(position, end):
+                k = start + load_scalar(order + 4 * term, np.int32)
                 a = panels.a_exponents + 2 * LINES * k
                 b = load(panels.b_exponents + 4 * LINES * k, np.int16, LANES)
                 high0 = maximum(high0, b + load_pair(a, np.int16, LANES))
@@ -222,13 +223,13 @@ def multiply_block(
             total1 = total0
             total2 = total0
             total3 = total0
-            for first in range(position, end, 4 * INT32_TERMS):
+            for first in range(position, end, INT32_TERMS):
                 sum0 = integer_part(zeros(dtype, LANES))
                 sum1 = sum0
                 sum2 = sum0
                 sum3 = sum0
-                for place in range(first, min(first + 4 * INT32_TERMS, end), 4):
-                    k = start + load_scalar(place, np.int32)
+                for term in range(first, min(first + INT32_TERMS, end)):
+                    k = start + load_scalar(order + 4 * term, np.int32)
                     a = panels.a_values + LINES * size * k
                     b = load(panels.b_values + 2 * LINES * size * k, dtype, LANES)
                     sum0 += integer_part(load_pair(a, dtype, LANES) * b * scale0)
@@ -263,7 +264,7 @@ class Problem(NamedTuple):
     """A multiplication: how, of what, and how large."""
 
     p: Fused
-    order: int
+    order: Any
     a: Matrix
     b: Matrix
     c: Matrix
@@ -281,7 +282,7 @@ def part(whole: Matrix, row: int, column: int) -> Matrix:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def pack_rows(problem: Problem, block: int, padded_depth: int, values: int, exponents: int, dtype: Any) -> Any:
+def pack_rows(problem: Problem, block: int, padded_depth: int, values: Any, exponents: Any, dtype: Any) -> Any:
     """A block of 8 rows of A to a panel; its exponents' range."""
     a = part(problem.a, LINES * block, 0)
     lines = problem.rows - LINES * block
@@ -291,7 +292,7 @@ def pack_rows(problem: Problem, block: int, padded_depth: int, values: int, expo
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def pack_columns(problem: Problem, column: int, padded_depth: int, values: int, exponents: int, dtype: Any) -> Any:
+def pack_columns(problem: Problem, column: int, padded_depth: int, values: Any, exponents: Any, dtype: Any) -> Any:
     """8 columns of B to a panel; their exponents' range."""
     b = part(problem.b, 0, column)
     lines = problem.columns - column
@@ -301,7 +302,7 @@ def pack_columns(problem: Problem, column: int, padded_depth: int, values: int, 
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def pack_blocks(problem: Problem, padded_depth: int, first: int, last: int, values: int, exponents: int, ranges: int) -> None:
+def pack_blocks(problem: Problem, padded_depth: int, first: int, last: int, values: Any, exponents: Any, ranges: Any) -> None:
     """Blocks `first` to `last` of A in float32, and their ranges as two int32 each."""
     for block in range(first, last):
         offset = LINES * padded_depth * block
@@ -312,12 +313,12 @@ def pack_blocks(problem: Problem, padded_depth: int, first: int, last: int, valu
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def multiply_columns(
-    problem: Problem, column: int, padded_depth: int, values: int, exponents: int, ranges: int, scratch: int
+    problem: Problem, column: int, padded_depth: int, values: Any, exponents: Any, ranges: Any, scratch: Any
 ) -> None:
     """8 columns of the result, A being packed."""
     p = problem.p
     periods = -(-problem.depth // (p.terms * max(p.restart, 1)))
-    c = problem.c if problem.c.address == 0 else part(problem.c, 0, column)
+    c = part(problem.c, 0, column)
     out = part(problem.out, 0, column)
     columns = problem.columns - column
     b_exponents = scratch
@@ -330,7 +331,7 @@ def multiply_columns(
     for block in range(-(-problem.rows // LINES)):
         row = LINES * block
         rows = problem.rows - row
-        block_c = c if c.address == 0 else part(c, row, 0)
+        block_c = part(c, row, 0)
         block_out = part(out, row, 0)
         a_low = load_scalar(ranges + 8 * block, np.int32)
         a_high = load_scalar(ranges + 8 * block + 4, np.int32)
@@ -350,14 +351,40 @@ def multiply_columns(
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def tile(whole: Matrix, index: int, rows: int, columns: int) -> Matrix:
     """Matrix `index` of a contiguous batch."""
-    if whole.address == 0:
-        return whole
     return Matrix(whole.address + index * rows * columns * whole.itemsize, whole.row_stride, whole.column_stride, whole.itemsize)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def multiply_tiles(batch: Problem, padded_depth: int, first: int, last: int, scratch: int) -> None:
-    """Tiles `first` to `last` of a batch, whose first tile is given."""
+def pointed_problem(problem: Problem) -> Problem:
+    """The same with pointers for its integer addresses."""
+    return Problem(
+        problem.p, pointer(problem.order), pointed(problem.a), pointed(problem.b), pointed(problem.c), pointed(problem.out),
+        problem.rows, problem.columns, problem.depth,
+    )  # fmt: skip
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def run_pack_blocks(problem: Problem, padded_depth: int, first: int, last: int, values: int, exponents: int, ranges: int) -> None:
+    """pack_blocks for Python."""
+    pack_blocks(pointed_problem(problem), padded_depth, first, last, pointer(values), pointer(exponents), pointer(ranges))
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def run_multiply_columns(
+    problem: Problem, padded_depth: int, first: int, last: int, values: int, exponents: int, ranges: int, scratch: int
+) -> None:
+    """Column panels `first` to `last`, for Python."""
+    for panel in range(first, last):
+        multiply_columns(
+            pointed_problem(problem), LINES * panel, padded_depth, pointer(values), pointer(exponents), pointer(ranges), pointer(scratch)
+        )
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def run_tiles(first_tile: Problem, padded_depth: int, first: int, last: int, scratch_address: int) -> None:
+    """Tiles `first` to `last` of a batch, for Python."""
+    batch = pointed_problem(first_tile)
+    scratch = pointer(scratch_address)
     rows = batch.rows
     columns = batch.columns
     depth = batch.depth
@@ -430,13 +457,12 @@ def gemm(
     scratch: dict[int, _Memory] = {}
 
     def pack(start: int, stop: int, worker: int) -> None:
-        pack_blocks(problem, padded_depth, start, stop, *packed)
+        run_pack_blocks(problem, padded_depth, start, stop, *packed)
 
     def multiply(start: int, stop: int, worker: int) -> None:
         if worker not in scratch:
             scratch[worker] = _Memory(COLUMN_SCRATCH * LINES * padded_depth)
-        for panel in range(start, stop):
-            multiply_columns(problem, LINES * panel, padded_depth, *packed, scratch[worker].address)
+        run_multiply_columns(problem, padded_depth, start, stop, *packed, scratch[worker].address)
 
     parallel_for(pack, blocks, threads, grain=-(-blocks // (4 * threads)))
     parallel_for(multiply, -(-problem.columns // LINES), threads)
@@ -464,6 +490,6 @@ def tiles(
     def multiply(start: int, stop: int, worker: int) -> None:
         if worker not in scratch:
             scratch[worker] = _Memory(size)
-        multiply_tiles(batch, padded_depth, start, stop, scratch[worker].address)
+        run_tiles(batch, padded_depth, start, stop, scratch[worker].address)
 
     parallel_for(multiply, len(out), threads, grain=TILES_AT_ONCE)

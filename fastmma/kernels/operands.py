@@ -19,6 +19,7 @@ from fastmma.kernels.simd import (
     lowest_lane,
     maximum,
     minimum,
+    pointer,
     power_of_two,
     select,
     splat,
@@ -33,9 +34,9 @@ SPECIAL_EXPONENT = 8191  # what an infinity or a NaN counts as in a range of exp
 
 
 class Matrix(NamedTuple):
-    """Where a caller's matrix lies in memory; strides in bytes. Address 0: there is none."""
+    """Where a caller's matrix lies in memory; strides in bytes, itemsize 0 if there is none."""
 
-    address: int
+    address: Any  # an integer for Python, a pointer in kernels
     row_stride: int
     column_stride: int
     itemsize: int
@@ -50,7 +51,13 @@ def matrix(array: NDArray[Any]) -> Matrix:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def load_codes(address: int, stride: int, itemsize: int, count: int) -> Any:
+def pointed(place: Matrix) -> Matrix:
+    """The same with a pointer for its integer address."""
+    return Matrix(pointer(place.address), place.row_stride, place.column_stride, place.itemsize)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def load_codes(address: Any, stride: int, itemsize: int, count: int) -> Any:
     """`count` codes (at most 8), `stride` bytes apart, as lanes of int32; 0 in the other lanes."""
     if count == LINES and stride == itemsize:
         if itemsize == 1:
@@ -94,7 +101,7 @@ def decoded(element: Element, codes: Any, dtype: Any) -> Any:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def store_line_values(value: Any, exponents: Any, values: int, exponent_words: int, k: int, twice: int, dtype: Any) -> None:
+def store_line_values(value: Any, exponents: Any, values: Any, exponent_words: Any, k: int, twice: int, dtype: Any) -> None:
     """Decoded elements to a panel from `k` on, each one twice if so wanted."""
     size = itemsize_of(dtype)
     narrow = convert(exponents, np.int16)
@@ -109,15 +116,15 @@ def store_line_values(value: Any, exponents: Any, values: int, exponent_words: i
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def pack_lines(
     element: Element,
-    address: int,
+    address: Any,
     line_stride: int,
     stride: int,
     itemsize: int,
     lines: int,
     depth: int,
     padded_depth: int,
-    values: int,
-    exponents: int,
+    values: Any,
+    exponents: Any,
     twice: int,
     dtype: Any,
 ) -> Any:

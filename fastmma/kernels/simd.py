@@ -3,8 +3,8 @@
 Inside a jitted function ``load(address, np.int32, 16)`` is a vector of 16 elements, and ``+ - * & | ^ << >>`` and comparisons work
 lane by lane as NumPy's do for the same dtype (integers wrap, ``>>`` follows the sign of the type); a scalar operand is converted to
 the element type. Comparisons give masks for `select`. A vector wider than the CPU's registers is split by LLVM.
-Lane counts are literals or module constants, dtypes are NumPy scalar types, addresses are integers of any alignment: kernels take
-them instead of arrays, so that one compiled kernel serves every layout, and nothing checks bounds.
+Lane counts are literals or module constants, dtypes are NumPy scalar types. Memory is addressed by pointers of any alignment, made
+by `pointer` and moved by ``+ bytes``: one compiled kernel then serves every layout of the caller's arrays. Nothing checks bounds.
 """
 
 from __future__ import annotations
@@ -163,12 +163,35 @@ for _symbol in _COMPARISON:
 # --- memory ---
 
 
-def _pointer(builder: ir.IRBuilder, address: ir.Value, target: ir.Type) -> ir.Value:
-    return builder.inttoptr(address, ir.PointerType(target))
+@intrinsic
+def pointer(typingctx: Any, address: Any) -> Any:
+    """``pointer(address)``: to be called only where Python calls in.
+
+    LLVM may split an integer address into base and offset either way; should the "base" turn out to be a constant 0 once the
+    function is inlined, it takes the access for one through a null pointer and deletes it.
+    """
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.intp), codegen
+
+
+@infer_global(operator.add)
+class _PointerAdd(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        if not kws and len(args) == 2 and args[0] == types.voidptr and isinstance(args[1], types.Integer):
+            return signature(types.voidptr, types.voidptr, types.intp)
+        return None
+
+
+@lower_builtin(operator.add, types.RawPointer, types.Integer)
+def _lower_pointer_add(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+    return builder.gep(args[0], [args[1]])
 
 
 def _load(builder: ir.IRBuilder, address: ir.Value, target: ir.Type) -> ir.Value:
-    value = builder.load(_pointer(builder, address, target))
+    value = builder.load(builder.bitcast(address, ir.PointerType(target)))
     value.align = 1
     return value
 
@@ -181,7 +204,7 @@ def load(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return _load(builder, args[0], _llvm_vector(vector.dtype, vector.lanes))
 
-    return vector(types.intp, dtype, lanes), codegen
+    return vector(types.voidptr, dtype, lanes), codegen
 
 
 @intrinsic
@@ -191,7 +214,7 @@ def load_scalar(typingctx: Any, address: Any, dtype: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return _load(builder, args[0], _llvm_element(dtype.dtype))
 
-    return dtype.dtype(types.intp, dtype), codegen
+    return dtype.dtype(types.voidptr, dtype), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -208,7 +231,7 @@ def load_pair(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
         order = ir.Constant(ir.VectorType(_INDEX, vector.lanes), [0, 1] * (vector.lanes // 2))
         return builder.shuffle_vector(both, ir.Constant(both.type, ir.Undefined), order)
 
-    return vector(types.intp, dtype, lanes), codegen
+    return vector(types.voidptr, dtype, lanes), codegen
 
 
 @intrinsic
@@ -234,11 +257,11 @@ def gather(typingctx: Any, address: Any, stride: Any, count: Any, dtype: Any, la
             present = builder.icmp_signed("<", position, args[2])
             # a missing element reads the first one: no branch, and nothing outside is read
             offset = builder.select(present, builder.mul(args[1], position), ir.Constant(args[1].type, 0))
-            element = _load(builder, builder.add(args[0], offset), kind.element)
+            element = _load(builder, builder.gep(args[0], [offset]), kind.element)
             result = builder.insert_element(result, builder.select(present, element, ir.Constant(kind.element, 0)), _INDEX(lane))
         return result
 
-    return vector(types.intp, types.intp, types.intp, dtype, lanes), codegen
+    return vector(types.voidptr, types.intp, types.intp, dtype, lanes), codegen
 
 
 @intrinsic
@@ -246,10 +269,10 @@ def store(typingctx: Any, value: Any, address: Any) -> Any:
     """``store(value, address)``: a vector's lanes to consecutive elements, or a scalar."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        builder.store(args[0], _pointer(builder, args[1], args[0].type)).align = 1
+        builder.store(args[0], builder.bitcast(args[1], ir.PointerType(args[0].type))).align = 1
         return context.get_dummy_value()
 
-    return types.none(value, types.intp), codegen
+    return types.none(value, types.voidptr), codegen
 
 
 # --- lanes ---
