@@ -52,6 +52,23 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(dmm, fe_type, _llvm_vector(fe_type.dtype, fe_type.lanes))
 
 
+class PointerType(types.Type):
+    """The Numba type of a pointer to bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(name="pointer")
+
+
+_POINTER = PointerType()
+_BYTE_POINTER = ir.PointerType(ir.IntType(8))
+
+
+@register_model(PointerType)
+class _PointerModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: PointerType) -> None:
+        super().__init__(dmm, fe_type, _BYTE_POINTER)
+
+
 def _is_float(dtype: Any) -> bool:
     return isinstance(dtype, types.Float)
 
@@ -172,20 +189,20 @@ def pointer(typingctx: Any, address: Any) -> Any:
     """
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+        return builder.inttoptr(args[0], _BYTE_POINTER)
 
-    return types.voidptr(types.intp), codegen
+    return _POINTER(types.intp), codegen
 
 
 @infer_global(operator.add)
 class _PointerAdd(AbstractTemplate):
     def generic(self, args: Any, kws: Any) -> Any:
-        if not kws and len(args) == 2 and args[0] == types.voidptr and isinstance(args[1], types.Integer):
-            return signature(types.voidptr, types.voidptr, types.intp)
+        if not kws and len(args) == 2 and args[0] == _POINTER and isinstance(args[1], types.Integer):
+            return signature(_POINTER, _POINTER, types.intp)
         return None
 
 
-@lower_builtin(operator.add, types.RawPointer, types.Integer)
+@lower_builtin(operator.add, PointerType, types.Integer)
 def _lower_pointer_add(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
     return builder.gep(args[0], [args[1]])
 
@@ -204,7 +221,7 @@ def load(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return _load(builder, args[0], _llvm_vector(vector.dtype, vector.lanes))
 
-    return vector(types.voidptr, dtype, lanes), codegen
+    return vector(_POINTER, dtype, lanes), codegen
 
 
 @intrinsic
@@ -214,7 +231,7 @@ def load_scalar(typingctx: Any, address: Any, dtype: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return _load(builder, args[0], _llvm_element(dtype.dtype))
 
-    return dtype.dtype(types.voidptr, dtype), codegen
+    return dtype.dtype(_POINTER, dtype), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -231,7 +248,7 @@ def load_pair(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
         order = ir.Constant(ir.VectorType(_INDEX, vector.lanes), [0, 1] * (vector.lanes // 2))
         return builder.shuffle_vector(both, ir.Constant(both.type, ir.Undefined), order)
 
-    return vector(types.voidptr, dtype, lanes), codegen
+    return vector(_POINTER, dtype, lanes), codegen
 
 
 @intrinsic
@@ -261,7 +278,7 @@ def gather(typingctx: Any, address: Any, stride: Any, count: Any, dtype: Any, la
             result = builder.insert_element(result, builder.select(present, element, ir.Constant(kind.element, 0)), _INDEX(lane))
         return result
 
-    return vector(types.voidptr, types.intp, types.intp, dtype, lanes), codegen
+    return vector(_POINTER, types.intp, types.intp, dtype, lanes), codegen
 
 
 @intrinsic
@@ -272,7 +289,7 @@ def store(typingctx: Any, value: Any, address: Any) -> Any:
         builder.store(args[0], builder.bitcast(args[1], ir.PointerType(args[0].type))).align = 1
         return context.get_dummy_value()
 
-    return types.none(value, types.voidptr), codegen
+    return types.none(value, _POINTER), codegen
 
 
 # --- lanes ---
