@@ -258,6 +258,21 @@ def _fused_block(parameters: Fused, a: Codes, b: Codes, c: Codes | None, d: Code
     fused.gemm(parameters, a, b, c, d, threads)
 
 
+def cut(ins: Instruction, batch: Batch, start: int, stop: int) -> Batch:
+    """The part of a product between two k, both multiples of the instruction's or the end; c stays behind."""
+    stored = slice(start * ins.stored_k // ins.k, -(-stop * ins.stored_k // ins.k))
+    chunk = pattern_of(ins).chunk if ins.sparse else 1
+    scales = slice(start * ins.scale_vec_size // ins.k, -(-stop * ins.scale_vec_size // ins.k))
+    return Batch(
+        batch.a[:, stored],
+        batch.b[start:stop],
+        None,
+        None if batch.metadata is None else batch.metadata[:, start // chunk : -(-stop // chunk)],
+        None if batch.scale_a is None else batch.scale_a[:, scales],
+        None if batch.scale_b is None else batch.scale_b[scales],
+    )
+
+
 def _whole_k(job: Job, batch: Batch) -> Batch:
     """Fill k up to a multiple of the instruction's: in a chain of fma, +0 x +0 can change the sign of a zero."""
     ins = job.instruction
@@ -266,6 +281,13 @@ def _whole_k(job: Job, batch: Batch) -> Batch:
         return batch
     stored = missing * ins.stored_k // ins.k
     filled = batch._replace(a=np.pad(batch.a, ((0, 0), (0, stored))), b=np.pad(batch.b, ((0, missing), (0, 0))))
+    if batch.scale_a is not None and batch.scale_b is not None:
+        scales = (batch.b.shape[0] + missing) // ins.k * ins.scale_vec_size - batch.scale_a.shape[1]
+        one = int(encode(1.0, ins.stype)[()])
+        filled = filled._replace(
+            scale_a=np.pad(batch.scale_a, ((0, 0), (0, scales)), constant_values=one),
+            scale_b=np.pad(batch.scale_b, ((0, scales), (0, 0)), constant_values=one),
+        )
     if batch.metadata is not None:
         rule = pattern_of(ins)
         filled = filled._replace(metadata=np.pad(batch.metadata, ((0, 0), (0, missing // rule.chunk)), constant_values=rule.words[0][0]))
@@ -374,19 +396,8 @@ def _reference_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
 def _reference_gemm(job: Job, batch: Batch, d: Codes, _threads: int) -> None:
     ins, whole = job.instruction, _whole_k(job, batch)
     d[...] = 0 if whole.c is None else whole.c
-    chunk = pattern_of(ins).chunk if ins.sparse else 1
     for k in range(0, whole.b.shape[0], ins.k):
-        stored = slice(k * ins.stored_k // ins.k, (k + ins.k) * ins.stored_k // ins.k)
-        scales = slice(k // ins.k * ins.scale_vec_size, (k // ins.k + 1) * ins.scale_vec_size)
-        one = Batch(
-            whole.a[:, stored],
-            whole.b[k : k + ins.k],
-            None,
-            None if whole.metadata is None else whole.metadata[:, k // chunk : (k + ins.k) // chunk],
-            None if whole.scale_a is None else whole.scale_a[:, scales],
-            None if whole.scale_b is None else whole.scale_b[scales],
-        )
-        d[...] = _reference_tile(job, one, d)
+        d[...] = _reference_tile(job, cut(ins, whole, k, k + ins.k), d)
 
 
 _REFERENCE = Engine(_reference_tiles, _reference_gemm)

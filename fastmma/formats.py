@@ -148,13 +148,21 @@ def format_of(name: str | Format | np.dtype[Any] | type) -> Format:
     if isinstance(name, str) and name.removeprefix(".") in FORMATS:
         return FORMATS[name.removeprefix(".")]
     try:
-        dtype = np.dtype(getattr(ml_dtypes, name, name) if isinstance(name, str) else name)
+        # NumPy takes None for float64
+        dtype = None if name is None else np.dtype(getattr(ml_dtypes, name, name) if isinstance(name, str) else name)
     except TypeError:
         dtype = None
     for row in _ROWS:
         if dtype is not None and row.dtype == dtype.newbyteorder("="):
             return row
     raise InstructionError(f"{name!r} is no element format; there are {', '.join(FORMATS)}")
+
+
+def _array(values: ArrayLike, what: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise OperandTypeError(f"{what} must be an array: {error}") from None
 
 
 def _decode_float(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.float64]:
@@ -194,7 +202,7 @@ def decode(codes: ArrayLike, fmt: str | Format) -> NDArray[Any]:
     [1.0, 448.0, nan]
     """
     fmt = format_of(fmt)
-    bits = np.asarray(codes)
+    bits = _array(codes, f"codes of {fmt}")
     if bits.dtype.kind not in "ui":
         raise OperandTypeError(f"codes of {fmt} must be integers, not {bits.dtype}")
     unsigned = bits.astype(np.uint64) & np.uint64((1 << fmt.bits) - 1)
@@ -255,7 +263,7 @@ def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", s
     fmt = format_of(fmt)
     if rounding not in ("rn", "rz"):
         raise OperandError(f"rounding must be 'rn' or 'rz', not {rounding!r}")
-    array = np.asarray(values)
+    array = _array(values, f"values for {fmt}")
     if array.dtype.kind not in "fiub" and array.dtype.name not in {row.dtype_name for row in _ROWS}:
         raise OperandTypeError(f"values for {fmt} must be real numbers, not {array.dtype}")
     if fmt.kind != "float":
@@ -348,7 +356,7 @@ def to_codes(elements: ArrayLike, fmt: str | Format) -> NDArray[Any]:
     [15872]
     """
     fmt = format_of(fmt)
-    array = np.asarray(elements)
+    array = _array(elements, f"elements of {fmt}")
     if array.dtype.newbyteorder("=") == fmt.dtype:
         array = array.astype(fmt.dtype, copy=False)
     if array.dtype != fmt.dtype:

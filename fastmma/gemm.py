@@ -8,25 +8,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.engines import Batch
+from fastmma.engines import Batch, cut
 from fastmma.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.formats import Format, format_of
 from fastmma.isa.model import Instruction
+from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import instruction as find_instruction
 from fastmma.isa.table import instructions
 from fastmma.isa.targets import architecture
 from fastmma.numerics import arithmetic
-from fastmma.operands import check_output, codes_of, elements_of
+from fastmma.operands import check_output, codes_of, elements_of, extra_operands
 from fastmma.plan import Plan, plan
 from fastmma.reference import CANONICAL_NAN
 from fastmma.threads import thread_count
 
 # what a vendor library reaches for first: wgmma where there is one, and the deepest k
 _OP_PREFERENCE = {"wgmma": 0, "mma": 1}
+_SCALE_FORMATS = {"float8_e8m0fnu": "ue8m0", "float8_e4m3fn": "ue4m3"}
 
 
 @cache
-def default_instruction(atype: str, btype: str, dtype: str | None, target: str) -> Instruction:
+def default_instruction(atype: str, btype: str, dtype: str | None, target: str, *, sparse: bool = False, stype: str = "") -> Instruction:
     """The instruction that a vendor library would use for these element formats.
 
     Parameters
@@ -36,6 +38,10 @@ def default_instruction(atype: str, btype: str, dtype: str | None, target: str) 
     dtype : str or None
         Format of the accumulator, or None for the widest (f32, s32 or f64).
     target : str
+    sparse : bool
+        Whether A is stored without its zeros.
+    stype : str
+        Format of the scales, or empty where there is no block scaling.
 
     Raises
     ------
@@ -54,16 +60,25 @@ def default_instruction(atype: str, btype: str, dtype: str | None, target: str) 
         if (ins.atype, ins.btype) == (atype, btype)
         and ins.ctype == ins.dtype
         and (dtype is None or ins.dtype == dtype)
-        and not (ins.satfinite or ins.sparse or ins.scale_vec_size)
+        and bool(ins.sparse) == sparse
+        and ins.stype == stype
+        and not ins.satfinite
         and ins.rounding in ("", "rn")
         and (ins.alayout, ins.blayout) == ("row", "col")
     ]
     if not fitting:
-        accumulator = "" if dtype is None else f" and a {dtype} accumulator"
-        raise InstructionError(f"{target} has no instruction for {atype} times {btype}{accumulator}")
+        more = (
+            (f" with a {dtype} accumulator" if dtype else "")
+            + (" and sparse A" if sparse else "")
+            + (f" and {stype} scales" if stype else "")
+        )
+        raise InstructionError(f"{target} has no instruction for {atype} times {btype}{more}")
     return min(
         fitting,
-        key=lambda ins: (_OP_PREFERENCE[ins.op], -format_of(ins.dtype).bits, -ins.k, -ins.n, -ins.m, ins.bit_op != "and", ins.kind),
+        key=lambda ins: (
+            *(_OP_PREFERENCE[ins.op], -format_of(ins.dtype).bits, -ins.k, -ins.n, -ins.m),
+            *(ins.bit_op != "and", ins.kind, ins.sparse == "sp"),
+        ),
     )
 
 
@@ -82,7 +97,9 @@ def _format_of_operand(value: Any, what: str) -> Format:
     return fmt
 
 
-def _choose(ins: str | Instruction | None, a: Any, b: Any, c: Any, out: Any, target: str) -> Instruction:
+def _choose(
+    ins: str | Instruction | None, a: Any, b: Any, c: Any, out: Any, target: str, metadata: Any = None, scale: Any = None
+) -> Instruction:
     if ins is not None:
         chosen = find_instruction(ins)
         if chosen.ctype != chosen.dtype:
@@ -96,7 +113,13 @@ def _choose(ins: str | Instruction | None, a: Any, b: Any, c: Any, out: Any, tar
         dtype = {"float16": "f16", "float32": "f32", "float64": "f64", "int32": "s32"}.get(array.dtype.name)
         if dtype is None:
             raise OperandTypeError(f"gemm: c and out must be float16, float32, float64 or int32, not {array.dtype}")
-    return default_instruction(atype.name, btype.name, dtype, target)
+    stype = ""
+    if scale is not None:
+        name = np.asarray(scale).dtype.name
+        if name not in _SCALE_FORMATS:
+            raise OperandTypeError(f"gemm: scales must have dtype {' or '.join(_SCALE_FORMATS)}, not {name}")
+        stype = _SCALE_FORMATS[name]
+    return default_instruction(atype.name, btype.name, dtype, target, sparse=metadata is not None, stype=stype)
 
 
 def _whole(value: Any, name: str, least: int) -> int:
@@ -112,6 +135,9 @@ def gemm(
     *,
     instruction: str | Instruction | None = None,
     target: str = "sm_90a",
+    metadata: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
     promote_every: int | None = None,
     split_k: int = 1,
     cast: bool = False,
@@ -125,7 +151,7 @@ def gemm(
 
     Parameters
     ----------
-    a : array (M, K)
+    a : array (M, K), or (M, K / 2) if sparse
     b : array (K, N)
         Elements in the dtype of the instruction's format, of any strides and byte order; any of M, N and K may be 0.
     c : array (M, N), optional
@@ -135,6 +161,11 @@ def gemm(
         accumulating in the dtype of `c` or `out` if given, else in the widest.
     target : str
         The GPU, for example ``"sm_80"`` or ``"sm_120a"``.
+    metadata : integer array (M, K / chunk), optional
+        Sparse A: the 4-bit words that `fastmma.sparse.compress` returns with the stored elements.
+    scale_a, scale_b : arrays (M, ceil(K / block)) and (ceil(K / block), N), optional
+        Block scaling: float8_e8m0fnu, or float8_e4m3fn (not negative) for ue4m3. The block is the instruction's k over its
+        `scale_vec_size`: 32 for MX formats, 16 for NVFP4.
     promote_every : int, optional
         Accumulate that many k in the tensor core from zero, then add the partial sum to the result by one IEEE add (round to nearest), as
         DeepGEMM does. It must be a multiple of the instruction's k.
@@ -165,14 +196,22 @@ def gemm(
     >>> gemm(a, a.T, target="sm_90a").tolist()[0]
     [25.0, 25.0, 25.0]
     """
-    chosen = _choose(instruction, a, b, c, out, target)
+    chosen = _choose(instruction, a, b, c, out, target, metadata, scale_a if scale_a is not None else scale_b)
     todo = plan(chosen, target, backend)
     acodes = codes_of(a, chosen.atype, f"{chosen}: a", cast=cast)
     bcodes = codes_of(b, chosen.btype, f"{chosen}: b", cast=cast)
-    if acodes.ndim != 2 or bcodes.ndim != 2 or acodes.shape[1] != bcodes.shape[0]:
-        raise OperandError(f"{chosen}: gemm needs a of shape (M, K) and b of shape (K, N), not {acodes.shape} and {bcodes.shape}")
+    if acodes.ndim != 2 or bcodes.ndim != 2 or acodes.shape[1] * chosen.k != bcodes.shape[0] * chosen.stored_k:
+        inner = "K / 2" if chosen.sparse else "K"
+        raise OperandError(f"{chosen}: gemm needs a of shape (M, {inner}) and b of shape (K, N), not {acodes.shape} and {bcodes.shape}")
+    depth = bcodes.shape[0]
     shape = acodes.shape[0], bcodes.shape[1]
     dfmt = format_of(chosen.dtype)
+    if chosen.sparse and depth % pattern_of(chosen).chunk:
+        raise OperandError(f"{chosen}: K must be a multiple of {pattern_of(chosen).chunk}, not {depth}")
+    extra = extra_operands(chosen, metadata, scale_a, scale_b, shape[0], shape[1], depth)
+    for name, array in extra.items():
+        if array.ndim != 2:
+            raise OperandError(f"{chosen}: {name} must have two dimensions, not {array.ndim}")
     ccodes = None
     if c is not None:
         ccodes = codes_of(c, chosen.ctype, f"{chosen}: c", cast=cast)
@@ -185,7 +224,7 @@ def gemm(
     aliased = out is not None and ccodes is not None and np.may_share_memory(out, ccodes) and not _same_memory(out, ccodes)
     direct = out is not None and not overlaps and not aliased
     dcodes = out.view(dfmt.code_dtype) if out is not None and direct else np.empty(shape, dtype=dfmt.code_dtype)
-    _accumulate(todo, acodes, bcodes, ccodes, dcodes, promote_every, split_k, count)
+    _accumulate(todo, Batch(acodes, bcodes, ccodes, **extra), dcodes, promote_every, split_k, count)
     if out is None:
         return elements_of(dcodes, chosen.dtype)
     if not direct:
@@ -197,45 +236,35 @@ def _same_memory(x: NDArray[Any], y: NDArray[Any]) -> bool:
     return x.ctypes.data == y.ctypes.data and x.strides == y.strides and x.shape == y.shape
 
 
-def _accumulate(
-    todo: Plan,
-    a: NDArray[Any],
-    b: NDArray[Any],
-    c: NDArray[Any] | None,
-    d: NDArray[Any],
-    promote_every: int | None,
-    split_k: int,
-    threads: int,
-) -> None:
+def _accumulate(todo: Plan, batch: Batch, d: NDArray[Any], promote_every: int | None, split_k: int, threads: int) -> None:
     """Carry out the accumulation plan: parts of k, each in chunks between promotions."""
-    ins, depth = todo.instruction, a.shape[1]
+    ins, depth = todo.instruction, batch.b.shape[0]
     parts = _whole(split_k, "split_k", 1)
     chunk = depth if promote_every is None else _whole(promote_every, "promote_every", 1)
     if promote_every is not None and chunk % ins.k:
         raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {chunk}")
-    length = max(-(-depth // (parts * ins.k)) * ins.k, 1)
     if promote_every is None and parts == 1:
-        todo.engine.gemm(todo.job, Batch(a, b, c), d, threads)
+        todo.engine.gemm(todo.job, batch, d, threads)
         return
+    length = max(-(-depth // (parts * ins.k)) * ins.k, 1)
     total: NDArray[Any] | None = None
     for start in range(0, max(depth, 1), length):
         stop = min(start + length, depth)
-        part = c if start == 0 and c is not None else None
+        part = batch.c if start == 0 else None
         if promote_every is None:
-            part = _run(todo, a[:, start:stop], b[start:stop], part, d, threads)
+            part = _run(todo, cut(ins, batch, start, stop)._replace(c=part), d, threads)
         else:
             for k in range(start, stop, chunk):
-                end = min(k + chunk, stop)
-                partial = _run(todo, a[:, k:end], b[k:end], None, d, threads)
+                partial = _run(todo, cut(ins, batch, k, min(k + chunk, stop)), d, threads)
                 part = partial if part is None else _ieee_sum(part, partial, ins.dtype)
         if part is not None:
             total = part if total is None else _ieee_sum(total, part, ins.dtype)
     d[...] = 0 if total is None else total
 
 
-def _run(todo: Plan, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, d: NDArray[Any], threads: int) -> NDArray[Any]:
+def _run(todo: Plan, batch: Batch, d: NDArray[Any], threads: int) -> NDArray[Any]:
     result = np.empty(d.shape, d.dtype)
-    todo.engine.gemm(todo.job, Batch(a, b, c), result, threads)
+    todo.engine.gemm(todo.job, batch, result, threads)
     return result
 
 

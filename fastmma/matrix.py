@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.engines import Batch
-from fastmma.errors import OperandError
 from fastmma.formats import format_of
 from fastmma.isa.model import Instruction
-from fastmma.operands import elements_of, multiply_tiles
+from fastmma.operands import broadcast, elements_of, extra_operands, flatten, tile_codes
 from fastmma.plan import plan
 from fastmma.threads import thread_count
 
@@ -23,6 +23,9 @@ def mma(
     c: Any,
     *,
     target: str,
+    metadata: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
     threads: int | None = None,
     backend: str = "numba",
 ) -> NDArray[Any]:
@@ -31,11 +34,16 @@ def mma(
     Parameters
     ----------
     ins : str or Instruction
-        A dense ``mma.sync`` or ``wgmma.mma_async`` opcode.
+        An ``mma.sync``, ``mma.sp`` or ``wgmma.mma_async`` opcode.
     a, b, c : arrays (..., m, k), (..., k, n) and (..., m, n)
-        Elements in the NumPy or ml_dtypes dtype of the operand's format (tf32 is float32, b1 is bool). Leading dimensions broadcast.
+        Elements in the NumPy or ml_dtypes dtype of the operand's format (tf32 is float32, b1 is bool). Sparse A is stored, (..., m, k / 2).
+        Leading dimensions broadcast.
     target : str
         For example ``"sm_90a"``.
+    metadata : integer array (..., m, k / chunk), sparse instructions only
+        The 4-bit words that `fastmma.sparse.compress` returns.
+    scale_a, scale_b : arrays (..., m, scale_vec_size) and (..., scale_vec_size, n), block-scaled instructions only
+        float8_e8m0fnu, or float8_e4m3fn (not negative) for ue4m3.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
     backend : {"numba", "reference"}
@@ -63,17 +71,13 @@ def mma(
     """
     todo = plan(ins, target, backend)
     ins = todo.instruction
-    arrays = [
-        multiply_tiles(a, "a", ins.atype, (ins.m, ins.k), ins),
-        multiply_tiles(b, "b", ins.btype, (ins.k, ins.n), ins),
-        multiply_tiles(c, "c", ins.ctype, (ins.m, ins.n), ins),
-    ]
-    try:
-        lead = np.broadcast_shapes(*(array.shape[:-2] for array in arrays))
-    except ValueError:
-        shapes = ", ".join(f"{name} {array.shape}" for name, array in zip("abc", arrays, strict=True))
-        raise OperandError(f"{ins}: the leading dimensions do not broadcast: {shapes}") from None
-    flat = [np.ascontiguousarray(np.broadcast_to(array, lead + array.shape[-2:])).reshape(-1, *array.shape[-2:]) for array in arrays]
-    d = np.empty((len(flat[0]), ins.m, ins.n), dtype=format_of(ins.dtype).code_dtype)
-    todo.engine.tiles(todo.job, Batch(flat[0], flat[1], flat[2]), d, thread_count(threads))
+    given = {
+        "a": tile_codes(a, "a", ins.atype, (ins.m, ins.stored_k), ins),
+        "b": tile_codes(b, "b", ins.btype, (ins.k, ins.n), ins),
+        "c": tile_codes(c, "c", ins.ctype, (ins.m, ins.n), ins),
+        **extra_operands(ins, metadata, scale_a, scale_b, ins.m, ins.n, ins.k),
+    }
+    lead = broadcast(ins, given)
+    d = np.empty((math.prod(lead), ins.m, ins.n), dtype=format_of(ins.dtype).code_dtype)
+    todo.engine.tiles(todo.job, Batch(**{name: flatten(array, lead) for name, array in given.items()}), d, thread_count(threads))
     return elements_of(d.reshape(*lead, ins.m, ins.n), ins.dtype)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from fastmma.errors import OperandError, OperandTypeError
 from fastmma.formats import Format, encode, format_of, from_codes, to_codes
 from fastmma.isa.model import Instruction
+from fastmma.isa.sparsity import pattern_of
+from fastmma.sparse import check_metadata
 
 _CASTABLE = ("float16", "float32", "float64")
 
@@ -76,12 +78,64 @@ def check_output(out: Any, shape: tuple[int, ...], fmt: Format, what: str) -> ND
     return out
 
 
-def multiply_tiles(value: Any, name: str, fmt: str, tail: tuple[int, int], ins: Instruction) -> NDArray[Any]:
+def tile_codes(value: Any, name: str, fmt: str, tail: tuple[int, int], ins: Instruction) -> NDArray[Any]:
     """Operand `name` of an instruction at matrix level: codes (..., rows, columns)."""
     what = f"{ins}: {name}"
     codes = codes_of(value, fmt, what)
     check_shape(codes, tail, what)
     return codes
+
+
+def scale_codes(value: Any, name: str, ins: Instruction) -> NDArray[Any]:
+    """Codes of scales given as elements (float8_e8m0fnu, or float8_e4m3fn for ue4m3, which has no sign)."""
+    what = f"{ins}: {name}"
+    fmt = format_of(ins.stype)
+    codes = codes_of(value, fmt, what)
+    if not fmt.signed and fmt.exponent_bits + fmt.mantissa_bits < fmt.bits and (codes >> 7).any():
+        raise OperandError(f"{what} must not be negative: {fmt} has no sign")
+    return codes
+
+
+def extra_operands(ins: Instruction, metadata: Any, scale_a: Any, scale_b: Any, m: int, n: int, k: int) -> dict[str, NDArray[Any]]:
+    """Metadata words and scales at matrix level, checked, for a product of these sizes; leading dimensions are free.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+    """
+    check_extra(ins, metadata=metadata, scale_a=scale_a, scale_b=scale_b)
+    extra: dict[str, NDArray[Any]] = {}
+    if ins.sparse:
+        rule, words = pattern_of(ins), np.asarray(metadata)
+        shape = (*words.shape[:-2], m, k // rule.chunk)
+        extra["metadata"] = check_metadata(words, shape, rule, ordered=ins.sparse != "sp", what=f"{ins}: metadata")
+    if ins.scale_vec_size:
+        scales = -(-k * ins.scale_vec_size // ins.k)
+        for name, value, tail in (("scale_a", scale_a, (m, scales)), ("scale_b", scale_b, (scales, n))):
+            extra[name] = scale_codes(value, name, ins)
+            check_shape(extra[name], tail, f"{ins}: {name}")
+    return extra
+
+
+def broadcast(ins: Instruction, arrays: dict[str, NDArray[Any]]) -> tuple[int, ...]:
+    """The common leading dimensions of matrices or registers.
+
+    Raises
+    ------
+    OperandError
+        If they do not broadcast.
+    """
+    try:
+        return np.broadcast_shapes(*(array.shape[:-2] for array in arrays.values()))
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape[:-2]}" for name, array in arrays.items())
+        raise OperandError(f"{ins}: the leading dimensions do not broadcast: {shapes}") from None
+
+
+def flatten(array: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:
+    """Matrices or registers with one leading dimension, contiguous."""
+    tail = array.shape[-2:]
+    return np.ascontiguousarray(np.broadcast_to(array, lead + tail)).reshape(-1, *tail)
 
 
 def elements_of(codes: NDArray[Any], fmt: str) -> NDArray[Any]:

@@ -247,7 +247,7 @@ def _decoded(codes: Codes, fmt: Format, row: Arithmetic) -> list[list[Any]]:
 def _columns_of_stored(ins: Instruction, words: Codes | None) -> list[list[int]]:
     """For each row of A, the k of each stored element."""
     if words is None:
-        return [list(range(ins.k))] * ins.m
+        return [list(range(ins.k))]
     rule = pattern_of(ins)
     table = rule.table(ins.sparse != "sp")
     return [[j * rule.chunk + int(place) for j, word in enumerate(line) for place in table[word]] for line in words]

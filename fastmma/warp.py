@@ -12,7 +12,7 @@ from fastmma.engines import Batch
 from fastmma.errors import InstructionError, OperandError
 from fastmma.fragment import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
 from fastmma.isa.model import Instruction, Operand
-from fastmma.operands import check_extra
+from fastmma.operands import broadcast, check_extra, flatten
 from fastmma.plan import plan
 from fastmma.scales import unpack_scales
 from fastmma.sparse import unpack_metadata
@@ -91,9 +91,9 @@ def mma(
     operands = ins.operands
     given = {name: check_registers(value, operands[name], f"{ins}: {name}") for name, value in (("a", a), ("b", b), ("c", c))}
     extra = _extra_operands(ins, metadata, selector, scale_a, scale_b, (byte_id_a, thread_id_a), (byte_id_b, thread_id_b))
-    lead = _broadcast(ins, {**given, **extra})
-    flat = {name: _flatten(array, lead, 2) for name, array in given.items()}
-    flat_extra = {name: _flatten(array, lead, 2) for name, array in extra.items()}
+    lead = broadcast(ins, {**given, **extra})
+    flat = {name: flatten(array, lead) for name, array in given.items()}
+    flat_extra = {name: flatten(array, lead) for name, array in extra.items()}
     d = operands["d"]
     count = math.prod(lead)
     result = np.empty((count, d.layout.lanes * d.registers), dtype=register_dtype(d))
@@ -131,20 +131,6 @@ def _extra_operands(
     elif any((*ids_a, *ids_b)):
         raise OperandError(f"{ins}: there is no block scaling, so byte and thread ids must be 0")
     return extra
-
-
-def _broadcast(ins: Instruction, arrays: dict[str, NDArray[Any]]) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(*(array.shape[:-2] for array in arrays.values()))
-    except ValueError:
-        shapes = ", ".join(f"{name} {array.shape[:-2]}" for name, array in arrays.items())
-        raise OperandError(f"{ins}: the leading dimensions do not broadcast: {shapes}") from None
-
-
-def _flatten(array: NDArray[Any], lead: tuple[int, ...], keep: int) -> NDArray[Any]:
-    """One leading dimension, contiguous."""
-    tail = array.shape[array.ndim - keep :]
-    return np.ascontiguousarray(np.broadcast_to(array, lead + tail)).reshape(-1, *tail)
 
 
 def _storage(operand: Operand, warps: int) -> NDArray[Any]:
