@@ -224,7 +224,8 @@ def _round_to_grid(magnitude: NDArray[np.float64], fmt: Format, rounding: Roundi
     half = quantum // 2
     steps = np.ldexp(np.ldexp(magnitude, -half), half - quantum)
     steps = np.rint(steps) if rounding == "rn" else np.floor(steps)
-    return np.asarray(np.ldexp(np.ldexp(steps, half), quantum - half), dtype=np.float64)
+    with np.errstate(over="ignore"):  # what rounds up beyond float64 is infinite
+        return np.asarray(np.ldexp(np.ldexp(steps, half), quantum - half), dtype=np.float64)
 
 
 def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", saturate: bool = False) -> NDArray[Any]:
