@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.recordings import GOLDEN, GPUS, MANIFEST, OPCODES, DotProducts, dot_products, golden, register_file
 
 import fastmma
 from fastmma.formats import from_codes
-from reference.recordings import GOLDEN, GPUS, MANIFEST, OPCODES, DotProducts, dot_products, golden, register_file
 
 MMA = [opcode for opcode in OPCODES if opcode.startswith("mma")]
 WGMMA = [opcode for opcode in OPCODES if opcode.startswith("wgmma")]

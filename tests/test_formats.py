@@ -1,0 +1,404 @@
+"""Formats against ml_dtypes and NumPy, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fastmma import FORMATS, FastmmaError, InstructionError, OperandError, OperandTypeError, decode, encode
+from fastmma.formats import all_codes, format_of, from_codes, to_codes
+
+DTYPES = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "tf32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "e3m2": ml_dtypes.float6_e3m2fn,
+    "e2m3": ml_dtypes.float6_e2m3fn,
+    "e2m1": ml_dtypes.float4_e2m1fn,
+    "ue8m0": ml_dtypes.float8_e8m0fnu,
+    "ue4m3": ml_dtypes.float8_e4m3fn,
+    "s32": np.int32,
+    "s8": np.int8,
+    "u8": np.uint8,
+    "s4": ml_dtypes.int4,
+    "u4": ml_dtypes.uint4,
+    "b1": np.bool_,
+}
+BITS = {"f64": 64, "f32": 32, "tf32": 32, "s32": 32, "f16": 16, "bf16": 16, "e3m2": 6, "e2m3": 6, "e2m1": 4, "s4": 4, "u4": 4, "b1": 1}
+LARGEST = {
+    "f64": np.finfo(np.float64).max,
+    "f32": float(np.finfo(np.float32).max),
+    "tf32": (2 - 2.0**-10) * 2.0**127,
+    "f16": 65504,
+    "bf16": (2 - 2.0**-7) * 2.0**127,
+    "e4m3": 448,
+    "e5m2": 57344,
+    "e3m2": 28,
+    "e2m3": 7.5,
+    "e2m1": 6,
+    "ue8m0": 2.0**127,
+    "ue4m3": 448,
+}
+SMALLEST = {
+    "f64": 2.0**-1074,
+    "f32": 2.0**-149,
+    "tf32": 2.0**-136,
+    "f16": 2.0**-24,
+    "bf16": 2.0**-133,
+    "e4m3": 2.0**-9,
+    "e5m2": 2.0**-16,
+    "e3m2": 2.0**-4,
+    "e2m3": 2.0**-3,
+    "e2m1": 0.5,
+    "ue8m0": 2.0**-127,
+    "ue4m3": 2.0**-9,
+}
+FLOATS = tuple(LARGEST)
+SIGNED_FLOATS = tuple(name for name in FLOATS if not name.startswith("ue"))
+NARROW = tuple(name for name in SIGNED_FLOATS if name not in ("f64", "f32", "tf32"))
+UINT = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+def bits_of(elements: NDArray[Any], name: str) -> NDArray[Any]:
+    return np.ascontiguousarray(elements).view(UINT[max(8, BITS.get(name, 8))])
+
+
+def same_values(x: NDArray[Any], y: NDArray[Any]) -> None:
+    """Equal as float64 with signs, all NaNs alike."""
+    np.testing.assert_array_equal(x, y)
+    real = ~np.isnan(x)
+    np.testing.assert_array_equal(np.signbit(x[real]), np.signbit(y[real]))
+
+
+def test_table_has_every_format() -> None:
+    assert set(FORMATS) == set(DTYPES)
+    for name, fmt in FORMATS.items():
+        assert fmt.name == str(fmt) == name
+        assert fmt.bits == BITS.get(name, 8)
+        assert fmt.dtype == np.dtype(DTYPES[name])
+        assert fmt.code_dtype == UINT[max(8, fmt.bits)]
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_range(name: str) -> None:
+    assert FORMATS[name].max == LARGEST[name]
+    assert FORMATS[name].min_subnormal == SMALLEST[name]
+
+
+@pytest.mark.parametrize("name", [name for name in FLOATS if BITS.get(name, 8) <= 16])
+def test_every_code_decodes_as_ml_dtypes_does(name: str) -> None:
+    codes = all_codes(name)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        expected = codes.view(DTYPES[name]).astype(np.float64)
+    if name == "ue4m3":
+        codes, expected = codes[:128], expected[:128]
+    same_values(decode(codes, name), expected)
+
+
+def test_ue4m3_has_no_sign() -> None:
+    np.testing.assert_array_equal(decode(np.arange(128, 256), "ue4m3"), decode(np.arange(128), "ue4m3"))
+
+
+@pytest.mark.parametrize("name", ["s8", "u8", "s4", "u4", "b1"])
+def test_every_integer_code_decodes(name: str) -> None:
+    fmt = FORMATS[name]
+    codes = all_codes(name)
+    high = 1 << (fmt.bits - 1)
+    expected = [code - 2 * high if fmt.kind == "signed" and code >= high else code for code in range(1 << fmt.bits)]
+    np.testing.assert_array_equal(decode(codes, name), expected)
+    np.testing.assert_array_equal(encode(decode(codes, name), name), codes)
+    np.testing.assert_array_equal(from_codes(codes, name).astype(np.int64), expected)
+    np.testing.assert_array_equal(to_codes(from_codes(codes, name), name), codes)
+
+
+def test_s32() -> None:
+    codes = np.array([0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF], np.uint32)
+    np.testing.assert_array_equal(decode(codes, "s32"), codes.view(np.int32))
+    np.testing.assert_array_equal(encode(codes.view(np.int32), "s32"), codes)
+
+
+def edges(dtype: type[Any]) -> NDArray[Any]:
+    """Every exponent with mantissas at the ends and in the middle, both signs, specials included, and random bits."""
+    info = np.finfo(dtype)
+    unsigned = UINT[info.bits]
+    exponents = np.arange(1 << (info.bits - 1 - info.nmant), dtype=np.uint64) << np.uint64(info.nmant)
+    top = (1 << info.nmant) - 1
+    mantissas = np.array(
+        [0, 1, 2, top >> 1, (top >> 1) + 1, top - 1, top, 0x1000 & top, 0xFFF & top, 0x1FFF & top, 0x3000 & top], np.uint64
+    )
+    codes = (exponents[:, None] | mantissas).ravel()
+    codes = np.concatenate([codes, codes | np.uint64(1 << (info.bits - 1))]).astype(unsigned)
+    random = np.random.default_rng(1).integers(0, 1 << info.bits, 20_000, dtype=unsigned)
+    return np.concatenate([codes, random])
+
+
+def test_f32_and_f64_codes() -> None:
+    single, double = edges(np.float32), edges(np.float64)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        same_values(decode(single, "f32"), single.view(np.float32).astype(np.float64))
+    np.testing.assert_array_equal(decode(double, "f64").view(np.uint64), double)
+    real = ~np.isnan(single.view(np.float32))
+    np.testing.assert_array_equal(encode(single.view(np.float32)[real], "f32"), single[real])
+    real = ~np.isnan(double.view(np.float64))
+    np.testing.assert_array_equal(encode(double.view(np.float64)[real], "f64"), double[real])
+
+
+def test_tf32_ignores_the_low_13_bits() -> None:
+    codes = edges(np.float32)
+    cut = codes & np.uint32(0xFFFFE000)
+    with np.errstate(invalid="ignore"):
+        expected = cut.view(np.float32).astype(np.float64)
+    same_values(decode(codes, "tf32"), expected)
+
+
+def test_tf32_rounds_to_10_bits() -> None:
+    codes = edges(np.float32)
+    codes = codes[np.isfinite(codes.view(np.float32))]
+    lower = codes & np.uint32(0xFFFFE000)
+    rest = codes & np.uint32(0x1FFF)
+    up = (rest > 0x1000) | ((rest == 0x1000) & ((lower >> np.uint32(13)) & np.uint32(1) == 1))
+    np.testing.assert_array_equal(encode(codes.view(np.float32), "tf32"), lower + up * np.uint32(0x2000))
+    np.testing.assert_array_equal(encode(codes.view(np.float32), "tf32", rounding="rz"), lower)
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_exact_values_encode_to_their_codes(name: str) -> None:
+    codes = all_codes(name)
+    values = decode(codes, name)
+    real = ~np.isnan(values)
+    for rounding in ("rn", "rz"):
+        np.testing.assert_array_equal(encode(values[real], name, rounding=rounding), codes[real])
+
+
+def around(name: str) -> NDArray[np.float64]:
+    """Every finite value of a format, the midpoints between neighbours, what lies just beside both, and values beyond the range."""
+    values = decode(all_codes(name), name)
+    grid = np.unique(np.abs(values[np.isfinite(values)]))
+    middle = (grid[1:] + grid[:-1]) / 2
+    step = grid[-1] - grid[-2]
+    beyond = grid[-1] + step * np.array([0.25, 0.5, 0.75, 1, 1.5, 4])
+    points = np.concatenate([grid, middle, beyond])
+    points = np.concatenate([points, np.nextafter(points, np.inf), np.nextafter(points, -np.inf).clip(0)])
+    return np.concatenate([points, -points])
+
+
+def spread(name: str) -> NDArray[np.float64]:
+    """Random values of every magnitude that the format has, and somewhat beyond."""
+    random = np.random.default_rng(2)
+    magnitude = np.exp2(random.uniform(np.log2(SMALLEST[name]) - 2, min(np.log2(LARGEST[name]) + 1, 127.9), 50_000))
+    return np.concatenate([magnitude, -magnitude])
+
+
+def finite_only(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Those that do not overflow."""
+    grid = np.unique(np.abs(decode(all_codes(name), name)))
+    grid = grid[np.isfinite(grid)]
+    return values[np.abs(values) < grid[-1] + (grid[-1] - grid[-2]) / 2]
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_nearest_even_is_ml_dtypes_cast(name: str) -> None:
+    with np.errstate(all="ignore"):
+        values = np.concatenate([around(name), spread(name)]).astype(np.float32)  # ml_dtypes rounds float64 twice
+        values = np.concatenate([values, np.nextafter(values, np.float32(0)), np.nextafter(values, np.float32(np.inf))])
+        if FORMATS[name].specials == "none":
+            values = finite_only(values, name)
+        expected = bits_of(values.astype(DTYPES[name]), name)
+    real = ~np.isnan(values)
+    np.testing.assert_array_equal(encode(values, name)[real], expected[real])
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_nearest_even_rounds_once(name: str) -> None:
+    """Against a search in the list of values: the nearest, and of two the one with the even code."""
+    values = finite_only(np.concatenate([around(name), spread(name)]), name)
+    listed = decode(all_codes(name), name)
+    positive = np.flatnonzero(np.isfinite(listed) & ~np.signbit(listed))
+    grid = listed[positive]
+    below = np.searchsorted(grid, np.abs(values), side="right") - 1
+    above = np.minimum(below + 1, len(grid) - 1)
+    to_below, to_above = np.abs(values) - grid[below], grid[above] - np.abs(values)
+    choose_above = (to_above < to_below) | ((to_above == to_below) & (positive[below] % 2 == 1))
+    expected = positive[np.where(choose_above, above, below)]
+    sign = np.where(np.signbit(values), 1 << (FORMATS[name].bits - 1), 0)
+    np.testing.assert_array_equal(encode(values, name), expected | sign)
+
+
+def test_f16_and_f32_casts_are_numpys() -> None:
+    single = edges(np.float32).view(np.float32)
+    values = np.concatenate([edges(np.float64).view(np.float64), single[~np.isnan(single)]])
+    values = values[~np.isnan(values)]
+    with np.errstate(all="ignore"):
+        half, single = values.astype(np.float16), values.astype(np.float32)
+    np.testing.assert_array_equal(encode(values, "f16"), half.view(np.uint16))
+    np.testing.assert_array_equal(encode(values, "f32"), single.view(np.uint32))
+
+
+def nearest_below(values: NDArray[np.float64], name: str) -> NDArray[np.uint64]:
+    """Codes toward zero, by search in the list of magnitudes."""
+    magnitudes = decode(all_codes(name), name)
+    positive = np.flatnonzero(np.isfinite(magnitudes) & ~np.signbit(magnitudes))
+    found = positive[np.searchsorted(magnitudes[positive], np.abs(values), side="right") - 1]
+    return found.astype(np.uint64) | np.where(np.signbit(values), np.uint64(1 << (FORMATS[name].bits - 1)), np.uint64(0))
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_toward_zero(name: str) -> None:
+    values = around(name)
+    if FORMATS[name].specials == "none":
+        with pytest.raises(OperandError, match="neither NaN nor infinity"):
+            encode(np.inf, name, rounding="rz")
+    np.testing.assert_array_equal(encode(values, name, rounding="rz"), nearest_below(values, name))
+
+
+@pytest.mark.parametrize("rounding", ["rn", "rz"])
+@pytest.mark.parametrize("name", NARROW)
+def test_saturation(name: str, rounding: Any) -> None:
+    largest = LARGEST[name]
+    values = np.array([largest, largest * 1.5, 1e300, np.inf])
+    for sign in (1, -1):
+        codes = encode(sign * values, name, rounding=rounding, saturate=True)
+        np.testing.assert_array_equal(decode(codes, name), sign * largest)
+
+
+@pytest.mark.parametrize("name", ["f64", "f32", "tf32", "f16", "bf16", "e5m2"])
+def test_overflow_is_infinite(name: str) -> None:
+    beyond = [np.inf, 1e308 if name != "f64" else np.inf]
+    assert np.all(decode(encode(beyond, name), name) == np.inf)
+    assert np.all(decode(encode(np.negative(beyond), name), name) == -np.inf)
+
+
+def test_overflow_of_e4m3_is_nan() -> None:
+    np.testing.assert_array_equal(encode([464, 465, 1e9, np.inf, -np.inf, -500], "e4m3"), [0x7E, 0x7F, 0x7F, 0x7F, 0xFF, 0xFF])
+
+
+@pytest.mark.parametrize("name", [name for name in FLOATS if FORMATS[name].specials != "none"])
+def test_nan_is_quiet_and_positive(name: str) -> None:
+    codes = encode(np.array([np.nan, -np.nan]), name)
+    assert np.isnan(decode(codes, name)).all()
+    assert codes[0] == codes[1]
+
+
+@pytest.mark.parametrize("name", ["e3m2", "e2m3", "e2m1"])
+@pytest.mark.parametrize("saturate", [False, True])
+def test_formats_without_nan_refuse_it(name: str, saturate: bool) -> None:
+    with pytest.raises(OperandError, match=f"{name} has neither NaN"):
+        encode([1.0, np.nan], name, saturate=saturate)
+
+
+@pytest.mark.parametrize("name", ["e3m2", "e2m3", "e2m1"])
+def test_formats_without_infinity_refuse_what_is_beyond(name: str) -> None:
+    for value in (LARGEST[name] * 1.5, -LARGEST[name] * 1.5, np.inf):
+        with pytest.raises(OperandError, match="saturated"):
+            encode(value, name)
+
+
+def test_ue8m0() -> None:
+    exponents = np.arange(-127.0, 128.0)
+    np.testing.assert_array_equal(encode(np.exp2(exponents), "ue8m0"), np.arange(255))
+    np.testing.assert_array_equal(encode([0.0, 2.0**-140], "ue8m0"), [0, 0])
+    np.testing.assert_array_equal(encode([2.0**127 * 1.9, np.inf, np.nan], "ue8m0"), [255, 255, 255])
+    np.testing.assert_array_equal(encode([1.5, 3.0, 1.49, 2.9], "ue8m0", rounding="rz"), [127, 128, 127, 128])
+    assert encode(1e300, "ue8m0", saturate=True) == 254
+
+
+@pytest.mark.parametrize("name", ["ue8m0", "ue4m3"])
+def test_unsigned_floats_refuse_negative_numbers(name: str) -> None:
+    with pytest.raises(OperandError, match="no negative numbers"):
+        encode([-1.0], name)
+
+
+def test_integer_encoding() -> None:
+    np.testing.assert_array_equal(encode([-1.5, -0.5, 0.5, 1.5, 2.5], "s8").view(np.int8), [-2, 0, 0, 2, 2])
+    np.testing.assert_array_equal(encode([-1.9, 1.9], "s8", rounding="rz").view(np.int8), [-1, 1])
+    np.testing.assert_array_equal(encode([-1000, 1000], "s8", saturate=True).view(np.int8), [-128, 127])
+    np.testing.assert_array_equal(encode([-5, 300.7, np.inf], "u8", saturate=True), [0, 255, 255])
+    np.testing.assert_array_equal(encode([-8, 7, -1], "s4"), [8, 7, 15])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("s8", 128), ("s8", -129.0), ("u8", -1), ("u8", 256), ("s4", 8), ("u4", 16), ("b1", 2), ("s32", 2**31)]
+)
+def test_integers_out_of_range_are_refused(name: str, value: float) -> None:
+    with pytest.raises(OperandError, match=f"values for {name} must lie in"):
+        encode(value, name)
+    with pytest.raises(OperandError, match="no NaN"):
+        encode(np.nan, name)
+
+
+@pytest.mark.parametrize("bad", ["x", None, [None], object(), [1, "a"], 1j, np.array(["1"]), np.array([1], "M8[s]")])
+def test_encode_refuses_what_is_no_number(bad: Any) -> None:
+    for name in ("f16", "s8"):
+        with pytest.raises(OperandTypeError):
+            encode(bad, name)
+
+
+@pytest.mark.parametrize("bad", [[1.5], "x", None, [None], [[1], [2, 3]]])
+def test_decode_refuses_what_is_no_code(bad: Any) -> None:
+    with pytest.raises(FastmmaError):
+        decode(bad, "f16")
+
+
+@pytest.mark.parametrize("bad", ["rn ", "", None, "up", 1, ["rn"]])
+def test_rounding_modes(bad: Any) -> None:
+    with pytest.raises(OperandError, match="rounding must be"):
+        encode(1.0, "f16", rounding=bad)
+
+
+def test_empty_and_scalar() -> None:
+    for name in FORMATS:
+        assert encode(np.zeros((0, 3)), name).shape == (0, 3)
+        assert decode(np.zeros((2, 0), np.uint64), name).shape == (2, 0)
+        assert decode(encode(1, name), name) == 1
+        assert encode(1, name).dtype == FORMATS[name].code_dtype
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_format_of(name: str) -> None:
+    assert format_of(name) is format_of("." + name) is format_of(FORMATS[name]) is FORMATS[name]
+    twin = {"tf32": "f32", "ue4m3": "e4m3"}.get(name, name)
+    assert format_of(DTYPES[name]).name == twin
+    assert format_of(np.dtype(DTYPES[name])).name == twin
+    assert format_of(np.dtype(DTYPES[name]).name).name == twin
+
+
+@pytest.mark.parametrize("bad", ["", "e9m9", "complex64", np.complex64, object, None, 3, [], np.int64, "<U3", (1, 2), {}])
+def test_format_of_refuses(bad: Any) -> None:
+    with pytest.raises(InstructionError, match="no element format"):
+        format_of(bad)
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "b1"])
+def test_elements_and_codes(name: str) -> None:
+    fmt = FORMATS[name]
+    codes = np.arange(min(1 << fmt.bits, 300), dtype=fmt.code_dtype)
+    elements = from_codes(codes, name)
+    assert elements.dtype == fmt.dtype
+    np.testing.assert_array_equal(to_codes(elements, name), codes)
+    np.testing.assert_array_equal(to_codes(elements[::-3], name), codes[::-3])
+
+
+def test_elements_of_the_other_byte_order() -> None:
+    values = np.array([1.5, -2.0, np.inf], ">f2")
+    np.testing.assert_array_equal(to_codes(values, "f16"), [0x3E00, 0xC000, 0x7C00])
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("f16", np.float32), ("bf16", np.float16), ("e4m3", np.uint8), ("s8", np.uint8), ("b1", np.uint8)]
+)
+def test_elements_of_another_dtype_are_refused(name: str, wrong: Any) -> None:
+    with pytest.raises(OperandTypeError, match=f"elements of {name} must have dtype"):
+        to_codes(np.zeros(3, wrong), name)
+
+
+def test_codes_of_wide_formats_are_not_listed() -> None:
+    with pytest.raises(OperandError, match="too many"):
+        all_codes("f32")
