@@ -1,0 +1,161 @@
+"""The operands of ``fastmma gemm``: read from files, or generated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.errors import OperandError, OperandTypeError
+from fastmma.formats import Format, encode, format_of, from_codes
+from fastmma.operands import codes_of, elements_of
+
+Arrays = dict[str, NDArray[Any]]
+_NAMES = ("a", "b", "c")
+_SIZE = re.compile(r"(\d+)x(\d+)x(\d+)")
+_CHUNK = 1 << 20  # elements converted at a time: float64 intermediates stay small
+
+
+def _load(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise OperandError(f"{path}: there is no such file") from None
+    except Exception as error:  # a damaged file can fail anywhere in NumPy, zipfile or zlib
+        raise OperandError(f"{path} is no readable .npy or .npz file: {error}") from None
+
+
+def _load_archive(path: Path) -> Arrays:
+    archive = _load(path)
+    if isinstance(archive, np.ndarray):
+        raise OperandError(f"{path} holds one array; give two or three .npy files, or an .npz file with a, b and perhaps c")
+    missing = [name for name in ("a", "b") if name not in archive]
+    if missing:
+        raise OperandError(f"{path} must hold arrays named a, b and perhaps c; it has {', '.join(archive.files) or 'none'}")
+    try:
+        return {name: archive[name] for name in _NAMES if name in archive}
+    except Exception as error:  # as in _load: members are read here
+        raise OperandError(f"{path} is no readable .npz file: {error}") from None
+
+
+def read(paths: Sequence[Path]) -> Arrays:
+    """The operands in one ``.npz`` file, or in two or three ``.npy`` files.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+        If a file is missing, damaged, or holds no matrix of numbers.
+    """
+    if len(paths) == 1:
+        arrays = _load_archive(paths[0])
+    elif len(paths) in (2, 3):
+        arrays = {name: _load(path) for name, path in zip(_NAMES, paths, strict=False)}
+    else:
+        raise OperandError(f"give one .npz file, or two or three .npy files, not {len(paths)} files")
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise OperandError(f"{name}: an .npz file must be the only one")
+        if array.ndim != 2:
+            raise OperandError(f"{name} must be a matrix, but its shape is {array.shape}")
+        if array.dtype.kind not in "biufV" or array.dtype.fields or array.dtype.subdtype:
+            raise OperandTypeError(f"{name} must hold real numbers, not {array.dtype}")
+    if arrays["a"].shape[1] != arrays["b"].shape[0]:
+        raise OperandError(f"a of shape {arrays['a'].shape} and b of shape {arrays['b'].shape} do not multiply")
+    return arrays
+
+
+def _chunks(rows: int, columns: int) -> Iterator[slice]:
+    step = max(1, _CHUNK // max(columns, 1))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def as_elements(array: NDArray[Any], fmt: Format, what: str) -> NDArray[Any]:
+    """An array as it was read, as elements of a format: floats are rounded to nearest even, and what NumPy stored as raw bytes is viewed.
+
+    NumPy writes the dtypes of ml_dtypes as raw bytes, so that only the user knows what they are.
+
+    Raises
+    ------
+    OperandTypeError, OperandError
+        If the dtype does not fit the format, or a value has no place in it.
+    """
+    if array.dtype.kind == "V":
+        if array.dtype.itemsize != fmt.dtype.itemsize:
+            raise OperandTypeError(f"{what} holds raw elements of {array.dtype.itemsize} bytes, but {fmt} takes {fmt.dtype.itemsize}")
+        array = np.ascontiguousarray(array).view(fmt.dtype)
+    result = np.empty(array.shape, dtype=fmt.dtype)
+    for rows in _chunks(*array.shape):
+        result[rows] = elements_of(codes_of(array[rows], fmt, what, cast=True), fmt.name)
+    return result
+
+
+def parse_size(text: str) -> tuple[int, int, int]:
+    """``"MxNxK"`` as three numbers.
+
+    Raises
+    ------
+    OperandError
+        If it is anything else.
+    """
+    matched = _SIZE.fullmatch(text)
+    if matched is None:
+        raise OperandError(f"--random takes a size such as 1024x1024x1024 (M x N x K), not {text!r}")
+    m, n, k = map(int, matched.groups())
+    return m, n, k
+
+
+_Draw = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
+# values of order one; integer formats scale them to a quarter of their range
+DISTRIBUTIONS: dict[str, _Draw] = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "uniform": lambda rng, shape: rng.uniform(-1, 1, shape),
+    "positive": lambda rng, shape: rng.uniform(0, 1, shape),
+    "wide": lambda rng, shape: rng.standard_normal(shape) * np.exp2(rng.integers(-6, 7, shape)),
+}
+
+
+def _draw(rng: np.random.Generator, shape: tuple[int, int], fmt: Format, distribution: str) -> NDArray[Any]:
+    if fmt.kind == "bit":
+        return rng.integers(0, 2, shape).astype(bool)
+    if distribution == "bits":
+        return from_codes(rng.integers(0, 1 << fmt.bits, shape, dtype=np.uint64).astype(fmt.code_dtype), fmt)
+    values = DISTRIBUTIONS[distribution](rng, shape)
+    if fmt.kind == "unsigned":
+        values = np.abs(values)
+    if fmt.kind != "float":
+        values = values * ((fmt.max + 1) / 4)
+    return from_codes(encode(values, fmt, saturate=True), fmt)
+
+
+def generate(shape: tuple[int, int], fmt: Format, rng: np.random.Generator, distribution: str) -> NDArray[Any]:
+    """A random matrix of a format; ``"bits"`` takes any code, NaN and infinities included.
+
+    Raises
+    ------
+    OperandError
+        If there is no such distribution.
+    """
+    if distribution != "bits" and distribution not in DISTRIBUTIONS:
+        raise OperandError(f"there is no distribution {distribution!r}; there are {', '.join(DISTRIBUTIONS)}, bits")
+    result = np.empty(shape, dtype=fmt.dtype)
+    for rows in _chunks(*shape):
+        result[rows] = _draw(rng, (rows.stop - rows.start, shape[1]), fmt, distribution)
+    return result
+
+
+def formats_of(text: str) -> tuple[Format, Format]:
+    """``"f16"`` or ``"e4m3,e5m2"``: the formats of A and B.
+
+    Raises
+    ------
+    OperandError, InstructionError
+        If it names none, or more than two.
+    """
+    names = text.split(",")
+    if len(names) > 2:
+        raise OperandError(f"--type takes one type, or two with a comma between them, not {text!r}")
+    return format_of(names[0]), format_of(names[-1])

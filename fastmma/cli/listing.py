@@ -1,0 +1,129 @@
+"""``fastmma list``: the instructions, filtered."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated
+
+import typer
+
+from fastmma.cli.table import print_json, print_markdown, print_table, spans
+from fastmma.errors import InstructionError
+from fastmma.formats import FORMATS
+from fastmma.isa.model import Instruction
+from fastmma.isa.table import instructions
+from fastmma.isa.targets import TARGETS
+
+SUMMARY_HEADINGS = ("instruction", "shape", "D and C", "A", "B", "modifiers", "targets")
+_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+_Choices = tuple[str, ...]
+
+
+def _fields(ins: Instruction) -> tuple[_Choices, ...]:
+    """What the columns of the summary say about one instruction, each a choice of one."""
+    tokens = ins.opcode.split(".")
+    aligned = tokens.index("aligned")
+    kind = [token for token in tokens if token.startswith(("kind::", "block_scale", "scale_vec::"))]
+    types = [token for token in tokens if token in FORMATS]
+    rest = [token for token in tokens[aligned + 1 :] if token not in (*kind, *types, ins.shape)]
+    accumulators = ins.dtype if ins.ctype == ins.dtype else f"{ins.dtype} (C {ins.ctype})"
+    scales = "." + types[4] if len(types) > 4 else ""
+    modifiers = "".join(f".{token}" for token in rest) + scales
+    head = ".".join((*tokens[:aligned], *kind))
+    return (head,), (ins.shape,), (accumulators,), (ins.atype,), (ins.btype,), (modifiers,), ins.targets
+
+
+def _merged(rows: list[tuple[_Choices, ...]], column: int) -> list[tuple[_Choices, ...]]:
+    """Join the rows that differ in one column only."""
+    groups: defaultdict[tuple[_Choices, ...], list[str]] = defaultdict(list)
+    for row in rows:
+        groups[row[:column] + row[column + 1 :]] += row[column]
+    return [(*rest[:column], tuple(choices), *rest[column:]) for rest, choices in groups.items()]
+
+
+def _shapes(shapes: Sequence[str]) -> str:
+    """Shapes in short: those of wgmma differ in n only."""
+    if len(shapes) < 5:
+        return ", ".join(shapes)
+    sizes = [tuple(map(int, matched.groups())) for matched in map(_SHAPE.fullmatch, shapes) if matched]
+    m, widths, k = sizes[0][0], [n for _, n, _ in sizes], sizes[0][2]
+    return f"m{m}nNk{k} (N = {widths[0]}, {widths[1]}, ... {widths[-1]}: {len(widths)} shapes)"
+
+
+def _modifiers(choices: Sequence[str]) -> str:
+    return choices[0] if len(choices) == 1 else " ".join(choice or "(none)" for choice in choices)
+
+
+def summary(listed: Sequence[Instruction]) -> list[list[str]]:
+    """Rows whose every combination of choices is a legal opcode, and that together are exactly the instructions given."""
+    rows = [_fields(ins) for ins in listed]
+    for column in (1, 4, 3, 2, 5, 0):
+        rows = _merged(rows, column)
+    return [
+        [", ".join(head), _shapes(shapes), ", ".join(d), ", ".join(a), ", ".join(b), _modifiers(modifiers), spans(targets, TARGETS)]
+        for head, shapes, d, a, b, modifiers, targets in rows
+    ]
+
+
+def _check(value: str | None, known: Iterable[str], what: str) -> None:
+    choices = list(dict.fromkeys(known))
+    if value is not None and value not in choices:
+        shown = ", ".join(choices[:24]) + (f" and {len(choices) - 24} more" if len(choices) > 24 else "")
+        raise InstructionError(f"there is no {what} {value!r}; there are {shown}")
+
+
+def select(target: str | None, element: str | None, shape: str | None, op: str | None) -> list[Instruction]:
+    """The instructions that pass every filter given.
+
+    Raises
+    ------
+    InstructionError, TargetError
+        If a filter names something that no instruction has.
+    """
+    everything = instructions(target)
+    _check(op, (ins.op for ins in instructions()), "op")
+    _check(element, FORMATS, "type")
+    _check(shape, (ins.shape for ins in instructions()), "shape")
+    passes: list[Callable[[Instruction], bool]] = [
+        lambda ins: op is None or ins.op == op,
+        lambda ins: element is None or element in (ins.dtype, ins.atype, ins.btype, ins.ctype),
+        lambda ins: shape is None or ins.shape == shape,
+    ]
+    return [ins for ins in everything if all(test(ins) for test in passes)]
+
+
+def list_instructions(
+    target: Annotated[str | None, typer.Option(help="Only what this target takes, for example sm_90a.")] = None,
+    element: Annotated[str | None, typer.Option("--type", help="Only those with this type for D, A, B or C, for example e4m3.")] = None,
+    shape: Annotated[str | None, typer.Option(help="Only this shape, for example m16n8k16.")] = None,
+    op: Annotated[str | None, typer.Option(help="Only mma or only wgmma.")] = None,
+    grouped: Annotated[bool, typer.Option("--summary", help="One line for opcodes that differ in shape or type only.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The summary as a Markdown table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """List the instructions."""
+    listed = select(target, element, shape, op)
+    if as_json:
+        print_json(
+            [
+                {
+                    "opcode": ins.opcode,
+                    "op": ins.op,
+                    "shape": [ins.m, ins.n, ins.k],
+                    "types": {"d": ins.dtype, "a": ins.atype, "b": ins.btype, "c": ins.ctype},
+                    "targets": list(ins.targets),
+                    "ptx": f"{ins.ptx[0]}.{ins.ptx[1]}",
+                }
+                for ins in listed
+            ]
+        )
+    elif markdown:
+        print_markdown(SUMMARY_HEADINGS, summary(listed))
+    elif grouped:
+        print_table(SUMMARY_HEADINGS, summary(listed))
+    else:
+        print_table(
+            ("opcode", "PTX", "targets"), [(ins.opcode, f"{ins.ptx[0]}.{ins.ptx[1]}", spans(ins.targets, TARGETS)) for ins in listed]
+        )

@@ -1,0 +1,42 @@
+"""The compiled kernels' cache, and recordings from real GPUs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def _cache_directory() -> Path:
+    """Numba does not notice an edited helper module, so each state of the kernels gets a cache of its own, which processes share."""
+    digest = hashlib.sha256()
+    for source in sorted((ROOT / "fastmma" / "kernels").glob("**/*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
+    return Path(tempfile.gettempdir()) / f"fastmma-kernels-{user}-{digest.hexdigest()[:16]}"
+
+
+if "numba" in sys.modules:
+    raise RuntimeError("numba was imported before its cache directory was set")
+os.environ["NUMBA_CACHE_DIR"] = str(_cache_directory())
+# an option of the user's shell would change what the tests see
+os.environ.pop("FASTMMA_STRICT", None)
+os.environ.pop("FASTMMA_NUM_THREADS", None)
+
+
+@pytest.fixture(scope="session")
+def hw_vectors() -> Path:
+    """The folder of recordings from eight GPUs, named by ``FASTMMA_HW_VECTORS``."""
+    value = os.environ.get("FASTMMA_HW_VECTORS", "")
+    if not value:
+        pytest.skip("FASTMMA_HW_VECTORS does not name the folder of recordings")
+    folder = Path(value)
+    if not folder.is_dir():
+        pytest.fail(f"FASTMMA_HW_VECTORS={value} is no folder")
+    return folder
