@@ -13,7 +13,8 @@ _Bits = NDArray[np.uint8] | NDArray[np.bool_]
 
 # register tiles (lanes, rows, vectors) for large matrices and for single instructions, of the first row whose feature the CPU has
 _TILES = (
-    ("avx512vpopcntdq", Tile("bits", 16, 3, 8), Tile("bits", 8, 8, 1)),
+    ("avx512vpopcntdq", Tile("bits", 16, 2, 8), Tile("bits", 8, 8, 1)),
+    ("avx512bw", Tile("bits_by_bytes", 16, 2, 4), Tile("bits_by_bytes", 8, 8, 1)),
     ("avx2", Tile("bits_by_bytes", 8, 2, 4), Tile("bits_by_bytes", 8, 8, 1)),
     ("", Tile("bits_by_bytes", 4, 2, 4), Tile("bits_by_bytes", 4, 4, 2)),
 )

@@ -28,7 +28,7 @@ _TILES = (
     _Row(frozenset({"avx512vnni", "avx512vl"}), "bytes", (16, 6, 4), (8, 8, 1)),
     _Row(frozenset({"avx512bw"}), "pairs", (16, 6, 4), (8, 8, 1)),
     _Row(frozenset({"avxvnni"}), "bytes", (8, 6, 2), (8, 8, 1)),
-    _Row(frozenset({"avx2"}), "pairs", (8, 6, 2), (8, 8, 1)),
+    _Row(frozenset({"avx2"}), "pairs", (8, 4, 2), (8, 8, 1)),
     _Row(frozenset(), "pairs", (4, 4, 2), (4, 4, 2)),
 )
 
