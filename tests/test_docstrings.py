@@ -10,8 +10,7 @@ import pytest
 
 import fastmma
 
-# adapters and plots need packages that the test extra does not install
-MODULES = ["fastmma", *(module.name for module in pkgutil.walk_packages(fastmma.__path__, "fastmma.") if not module.name.endswith("__main__"))]
+MODULES = ["fastmma", *(module.name for module in pkgutil.walk_packages(fastmma.__path__, "fastmma.") if module.name != "fastmma.__main__")]
 
 
 @pytest.mark.parametrize("name", MODULES)
