@@ -1,0 +1,66 @@
+"""``python -m bench``: measure everything, print the README's table."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench.cases import CASES, sgemm, warps
+from bench.machine import describe
+from bench.measure import interleaved
+from bench.process import first_product, peak_memory
+
+README = Path(__file__).parents[1] / "README.md"
+_SECTION = re.compile(r"(?<=<!-- bench -->\n).*(?=<!-- /bench -->)", re.DOTALL)
+
+
+def _families(quick: bool, rounds: int) -> list[str]:
+    lines = ["| product | GMAC/s, 1 thread | times sgemm on 1 core | 2 threads over 1 |", "| --- | --- | --- | --- |"]
+    for case in CASES:
+        shape = case.quick if quick else case.shape
+        run, reference = case.run(shape), sgemm(shape)
+        found = interleaved({"sgemm": partial(reference, 1), "one": partial(run, 1), "two": partial(run, 2)}, rounds)
+        macs = shape[0] * shape[1] * shape[2] / 1e9
+        ratios = found["sgemm"] / found["one"], found["one"] / found["two"]
+        lines.append(f"| {case.family} | {macs / found['one']:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
+    return lines
+
+
+def _others(quick: bool, rounds: int) -> list[str]:
+    count = 1000 if quick else 100_000
+    run = warps(count)
+    found = interleaved({"one": partial(run, 1)}, rounds)
+    lines = ["| other | |", "| --- | --- |"]
+    lines.append(f"| `warp.mma`, {count} warps of m16n8k16 f16 | {count / found['one'] / 1e6:.2f} million warps/s on 1 thread |")
+    if not quick:
+        cold, warm = first_product(3)
+        lines.append(f"| first gemm of a process, nothing compiled before | {cold:.2f} s from the start of Python |")
+        lines.append(f"| first gemm of a process, kernels in the cache | {warm:.2f} s from the start of Python |")
+    n = 256 if quick else 4096
+    peak = peak_memory(n)
+    if peak is not None:
+        lines.append(f"| peak memory of an f16 gemm, n = {n} | {peak:.2f} times its operands and result |")
+    return lines
+
+
+def measure(
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only checks that everything runs.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 7,
+    readme: Annotated[bool, typer.Option("--readme", help="Put the table into README.md.")] = False,
+) -> None:
+    """Measure the families of instructions against NumPy's sgemm."""
+    size = "small sizes" if quick else "M = N = K = 1536 unless said otherwise"
+    lines = [f"{describe()}. {size}, packing included, medians of {rounds} interleaved rounds.", ""]
+    lines += [*_families(quick, rounds), "", *_others(quick, rounds), ""]
+    text = "\n".join(lines)
+    typer.echo(text)
+    if readme:
+        README.write_text(_SECTION.sub(lambda _: text, README.read_text()))
+
+
+if __name__ == "__main__":
+    typer.run(measure)

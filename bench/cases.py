@@ -1,0 +1,91 @@
+"""What is measured: one case a family, each with the sgemm of the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+import fastmma
+from fastmma.gemm import default_instruction
+
+Shape = tuple[int, int, int]
+WARP_OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product on a target.
+
+    Attributes
+    ----------
+    family : str
+        The benchmark group.
+    atype : str
+        Format of A and B.
+    target : str
+    shape, quick : (int, int, int)
+        M, N and K of the measurement, and of a run that only checks that everything works.
+    """
+
+    family: str
+    atype: str
+    target: str
+    shape: Shape = (1536, 1536, 1536)
+    quick: Shape = (128, 128, 128)
+
+    def run(self, shape: Shape) -> Callable[[int], Any]:
+        """A function of the number of threads that computes the product once."""
+        m, n, k = shape
+        a, b = operand(self.atype, (m, k), 0), operand(self.atype, (k, n), 1)
+        ins = default_instruction(self.atype, self.atype, None, self.target)
+        out = np.empty((m, n), dtype=ins.operands["d"].format.dtype)
+        return lambda threads: fastmma.gemm(a, b, instruction=ins, target=self.target, threads=threads, out=out)
+
+
+CASES = (
+    Case("f16, sm_90a", "f16", "sm_90a"),
+    Case("bf16, sm_90a", "bf16", "sm_90a"),
+    Case("f16, sm_80", "f16", "sm_80"),
+    Case("tf32, sm_90a", "tf32", "sm_90a"),
+    Case("e4m3, sm_90a (wgmma)", "e4m3", "sm_90a"),
+    Case("e4m3, sm_120a", "e4m3", "sm_120a"),
+    Case("s8, sm_90a", "s8", "sm_90a"),
+    Case("b1, sm_90a, K = 8192", "b1", "sm_90a", (1536, 1536, 8192), (128, 128, 512)),
+    Case("f16, sm_90a, M = 16 (mostly packing B)", "f16", "sm_90a", (16, 4096, 4096), (16, 256, 256)),
+)
+
+_DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn}
+
+
+@cache
+def operand(atype: str, shape: tuple[int, int], seed: int) -> NDArray[Any]:
+    """A matrix of normally distributed numbers, of random bytes, or of random bits."""
+    rng = np.random.default_rng(seed)
+    if atype == "s8":
+        return rng.integers(-128, 128, shape, dtype=np.int8)
+    if atype == "b1":
+        return rng.integers(0, 2, shape, dtype=np.uint8).view(bool)
+    return rng.standard_normal(shape, dtype=np.float32).astype(_DTYPES[atype])
+
+
+def sgemm(shape: Shape) -> Callable[[int], Any]:
+    """NumPy's float32 product on one core, as a function of the same form as `Case.run`."""
+    m, n, k = shape
+    a, b = operand("tf32", (m, k), 0), operand("tf32", (k, n), 1)
+    out = np.empty((m, n), np.float32)
+    return lambda _threads: np.matmul(a, b, out=out)
+
+
+def warps(count: int) -> Callable[[int], Any]:
+    """`fastmma.warp.mma` on the registers of many warps."""
+    rng = np.random.default_rng(0)
+    halves = rng.standard_normal((count, 32, 12), dtype=np.float32).astype(np.float16)
+    a, b = halves[..., :8].copy().view(np.uint32), halves[..., 8:].copy().view(np.uint32)
+    c = np.zeros((count, 32, 4), np.uint32)
+    return lambda threads: fastmma.warp.mma(WARP_OPCODE, a, b, c, target="sm_90a", threads=threads)

@@ -1,0 +1,54 @@
+"""Measurements that need a process of their own: the first product, and the peak of memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+_FIRST = """
+import numpy, fastmma
+a = numpy.ones((256, 256), numpy.float16)
+fastmma.gemm(a, a)
+"""
+_PEAK = """
+import resource, sys
+import numpy, fastmma
+n = int(sys.argv[1])
+warm = numpy.ones((256, 256), numpy.float16)
+fastmma.gemm(warm, warm)
+with open("/proc/self/statm") as file:
+    before = int(file.read().split()[1]) * resource.getpagesize()
+a, b = numpy.ones((n, n), numpy.float16), numpy.ones((n, n), numpy.float16)
+d = fastmma.gemm(a, b)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print((peak - before) / (a.nbytes + b.nbytes + d.nbytes))
+"""
+
+
+def _python(program: str, cache: str, *arguments: str) -> str:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
+    done = subprocess.run([sys.executable, "-c", program, *arguments], env=environment, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def first_product(rounds: int) -> tuple[float, float]:
+    """Seconds from the start of a process to the end of its first product: nothing compiled before, and everything in the cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        seconds = []
+        for _ in range(1 + rounds):
+            began = time.perf_counter()
+            _python(_FIRST, cache)
+            seconds.append(time.perf_counter() - began)
+    return seconds[0], sorted(seconds[1:])[rounds // 2]
+
+
+def peak_memory(n: int) -> float | None:
+    """Peak memory of an n x n x n f16 product over the size of its operands and result; None where the system does not tell."""
+    if not os.path.exists("/proc/self/statm"):
+        return None
+    with tempfile.TemporaryDirectory() as cache:
+        _python(_FIRST, cache)  # compiling has a peak of its own
+        return float(_python(_PEAK, cache, str(n)))
