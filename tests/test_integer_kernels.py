@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastmma.kernels import bit, cpu, integer
+from fastmma.kernels import bit, cpu, integer, word_gemm
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 SHAPES = [
@@ -39,6 +39,7 @@ PATHS = {"host": None, "portable": "", "avx2": "avx2", "avx512bw": "avx512bw"}
 def force(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the kernels take the path."""
     monkeypatch.setenv("FASTMMA_PORTABLE", "1" if path == "portable" else "0")
+    monkeypatch.setattr(word_gemm, "_THREADED_WORDS", 0)  # small problems use threads too
     if PATHS[path] is not None:
         monkeypatch.setattr(cpu, "features", lambda: frozenset({PATHS[path]}))
 

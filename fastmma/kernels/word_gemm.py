@@ -15,6 +15,7 @@ _SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all r
 _CHUNK_ROWS = 1536  # rows of a task, so that its part of the result stays in the L2 cache
 _TASKS_PER_THREAD = 4
 _TILES_PER_TASK = 1024
+_THREADED_WORDS = 1 << 19  # products of words that are worth waking another thread
 
 
 class Arithmetic(NamedTuple):
@@ -87,6 +88,7 @@ def gemm(
         out[...] = 0 if c is None else c
         return
     plan = _plan(tile, arithmetic, k)
+    threads = threads if m * n * plan.words >= _THREADED_WORDS else 1
     target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
     a, a_operand = _operand(a, arithmetic.flip_a)
     b, b_operand = _operand(b.T, arithmetic.flip_b)
@@ -107,7 +109,7 @@ def gemm(
             tile, plan, moved, lines, panels.address + first * panel_bytes, starts.address + first * starts_bytes, scratch[worker].address
         )
 
-    parallel_for(pack, row_panels, threads, -(-row_panels // (_TASKS_PER_THREAD * threads)))
+    parallel_for(pack, row_panels, threads, -(-row_panels // (_TASKS_PER_THREAD * threads)) if threads > 1 else row_panels)
 
     wanted = -(-_TASKS_PER_THREAD * threads // column_panels) if threads > 1 else 1
     chunks = max(-(-m // _CHUNK_ROWS), min(wanted, -(-row_panels // 8)))
@@ -145,6 +147,7 @@ def tiles(
         out[...] = 0 if c is None else c
         return
     plan = _plan(tile, arithmetic, k)
+    threads = threads if out.size * plan.words >= _THREADED_WORDS else 1
     a, a_operand = _operand(a, arithmetic.flip_a)
     b, b_operand = _operand(b.transpose(0, 2, 1), arithmetic.flip_b)
     _memory, c_result = _accumulator(tile, c, out)
