@@ -1,0 +1,230 @@
+"""A layout to look at: lookups in both directions, and grids of labels, one a matrix or one a register file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.errors import OperandError
+from fastmma.layout import Layout, Mode
+from fastmma.layout_formula import formulas
+
+# a longer side is drawn with the neighbours that one lane holds joined
+_FOLDED_SIDE = 32
+# grids with more rows or columns than this show the first and the last ones
+_MOST_ROWS, _MOST_COLS = 64, 32
+_FIRST, _LAST = 16, 8
+
+
+class Cell(NamedTuple):
+    """One element of a matrix and where it is held; `bit` is its lowest bit in the register."""
+
+    row: int
+    col: int
+    computation: int
+    lane: int
+    element: int
+    register: int
+    bit: int
+    bits: int
+
+
+class Box(NamedTuple):
+    """A labelled box of a grid: one cell, or neighbours that a lane holds; `lane` decides the colour."""
+
+    lane: int
+    head: str
+    tail: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Boxes with headings; None stands where rows or columns are left out."""
+
+    title: str
+    rows: tuple[str | None, ...]
+    cols: tuple[str | None, ...]
+    boxes: tuple[tuple[Box | None, ...], ...]
+
+
+def _span(numbers: list[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}..{numbers[-1]}"
+
+
+def _kept(count: int, most: int) -> list[int | None]:
+    """The positions to show, None once for those left out."""
+    if count <= most:
+        return list(range(count))
+    return [*range(_FIRST), None, *range(count - _LAST, count)]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One operand of an instruction in the registers that hold it.
+
+    Attributes
+    ----------
+    name : str
+        ``"a"``, ``"metadata"``, ``"scale_a"``, ...
+    letter : str
+        What an element in a register is called: ``a`` in a0, a1, ...
+    layout : Layout
+        Over the lanes that hold anything, in ascending order.
+    digits : tuple of Mode
+        Digits of the real lane number where only some lanes hold anything: a mode without a step is the choice of the lanes.
+    base : int
+        The first of those lanes.
+    first_bit : int
+        The lowest bit of element 0 in its register.
+    """
+
+    name: str
+    letter: str
+    layout: Layout
+    digits: tuple[Mode, ...] = ()
+    base: int = 0
+    first_bit: int = 0
+
+    @cached_property
+    def lanes(self) -> NDArray[np.intp]:
+        """The lanes that hold anything, ascending."""
+        lanes = np.array([self.base], dtype=np.intp)
+        place = 1
+        for mode in self.digits or self.layout.lane:
+            if any(mode[1:]):
+                lanes = (np.arange(mode.size)[:, None] * place + lanes[None, :]).ravel()
+            place *= mode.size
+        return lanes
+
+    def _cell(self, index: int, element: int) -> Cell:
+        """The cell of the index-th lane that holds anything."""
+        layout = self.layout
+        register, place = divmod(element, layout.register_bits // layout.bits)
+        where = (int(axis[index, element]) for axis in (layout.rows, layout.cols, layout.tile))
+        return Cell(*where, int(self.lanes[index]), element, register, self.first_bit + place * layout.bits, layout.bits)
+
+    def cells(self) -> list[Cell]:
+        """Every element, by lane and then by element index."""
+        return [self._cell(index, element) for index in range(self.layout.lanes) for element in range(self.layout.elements)]
+
+    def at(self, row: int, col: int, computation: int = 0) -> Cell:
+        """Where an element of the matrix is held.
+
+        Raises
+        ------
+        OperandError
+            If the matrix has no such element.
+        """
+        place = self.layout.find(row, col, computation)
+        return self._cell(place.lane, place.element)
+
+    def of_lane(self, lane: int) -> list[Cell]:
+        """Everything that a lane holds.
+
+        Raises
+        ------
+        OperandError
+            If there is no such lane or it holds nothing of the operand.
+        """
+        index = np.flatnonzero(self.lanes == lane)
+        if not len(index):
+            held = ", ".join(map(str, self.lanes)) if self.digits else f"0 to {self.layout.lanes - 1}"
+            raise OperandError(f"lane {lane} holds nothing of {self.name}: lanes {held} do")
+        return [self._cell(int(index[0]), element) for element in range(self.layout.elements)]
+
+    @property
+    def registers(self) -> int:
+        """Registers a lane holds: at least one, which scales and metadata may fill in part."""
+        return max(1, self.layout.registers)
+
+    def of_register(self, register: int) -> list[Cell]:
+        """What one register of every lane holds.
+
+        Raises
+        ------
+        OperandError
+            If the operand has no such register.
+        """
+        if not 0 <= register < self.registers:
+            raise OperandError(f"{self.name} has no register {register}: there are {self.registers}, counted from 0")
+        return [cell for cell in self.cells() if cell.register == register]
+
+    def formulas(self, dialect: str = "c") -> dict[str, str]:
+        """Closed formulas, see `fastmma.Layout.formula`."""
+        return formulas(self.layout, dialect, lane=self.digits, base=self.base, first_bit=self.first_bit)
+
+    def box(self, cells: tuple[Cell, ...]) -> Box:
+        """The box of neighbours in a matrix that a lane holds."""
+        return Box(cells[0].lane, f"T{cells[0].lane}", self.letter + _span([cell.element for cell in cells]), cells)
+
+    def matrices(self, *, transpose: bool = False, fold: bool = True, whole: bool = False) -> list[Grid]:
+        """Grids of who holds each element of the matrix, one a computation.
+
+        Parameters
+        ----------
+        transpose : bool
+            Rows of the matrix as columns of the grid.
+        fold : bool
+            Join neighbours that one lane holds where a side of the matrix is longer than 32.
+        whole : bool
+            Leave nothing out.
+        """
+        return [self._matrix(tile, transpose, fold, whole) for tile in range(self.layout.tiles)]
+
+    def _matrix(self, tile: int, transpose: bool, fold: bool, whole: bool) -> Grid:
+        index, element = np.divmod(self.layout.inverse[tile], self.layout.elements)
+        if transpose:
+            index, element = index.T, element.T
+        height, width = (_run(index.T, element.T), _run(index, element)) if fold else (1, 1)
+        rows = _kept(index.shape[0] // height, index.shape[0] if whole else _MOST_ROWS)
+        cols = _kept(index.shape[1] // width, index.shape[1] if whole else _MOST_COLS)
+
+        def box(row: int | None, col: int | None) -> Box | None:
+            if row is None or col is None:
+                return None
+            where = (slice(row * height, (row + 1) * height), slice(col * width, (col + 1) * width))
+            held = zip(index[where].ravel(), element[where].ravel(), strict=True)
+            return self.box(tuple(self._cell(int(lane), int(each)) for lane, each in held))
+
+        shown = f"{self.name}, {self.layout.shape[0]} x {self.layout.shape[1]}" + (", transposed" if transpose else "")
+        return Grid(
+            f"{shown}, computation {tile}" if self.layout.tiles > 1 else shown,
+            tuple(None if row is None else _span([*range(row * height, (row + 1) * height)]) for row in rows),
+            tuple(None if col is None else _span([*range(col * width, (col + 1) * width)]) for col in cols),
+            tuple(tuple(box(row, col) for col in cols) for row in rows),
+        )
+
+    def register_file(self, *, transpose: bool = False, whole: bool = False) -> Grid:
+        """A grid of what each lane holds: lanes down, elements across."""
+        layout = self.layout
+        lanes = _kept(layout.lanes, layout.lanes if whole else _MOST_ROWS)
+        elements = _kept(layout.elements, layout.elements if whole else _MOST_COLS)
+
+        def box(index: int | None, element: int | None) -> Box | None:
+            if index is None or element is None:
+                return None
+            cell = self._cell(index, element)
+            return Box(cell.lane, f"{cell.row},{cell.col}", f"#{cell.computation}" if layout.tiles > 1 else "", (cell,))
+
+        down = tuple(None if index is None else f"T{self.lanes[index]}" for index in lanes)
+        across = tuple(None if element is None else f"{self.letter}{element}" for element in elements)
+        boxes = tuple(tuple(box(index, element) for element in elements) for index in lanes)
+        title = f"registers of {self.name}: row,column" + (" #computation" if layout.tiles > 1 else "")
+        if transpose:
+            return Grid(title, across, down, tuple(zip(*boxes, strict=True)))
+        return Grid(title, down, across, boxes)
+
+
+def _run(index: NDArray[np.intp], element: NDArray[np.intp]) -> int:
+    """How many neighbours along a row one lane holds as consecutive elements; 1 for sides that need no folding."""
+    side = index.shape[1]
+    if side <= _FOLDED_SIDE:
+        return 1
+    together = (np.diff(index, axis=1) == 0) & (np.diff(element, axis=1) == 1)
+    breaks = np.flatnonzero(~together.all(axis=0)) + 1
+    return int(np.gcd.reduce([*breaks, side]))

@@ -1,0 +1,93 @@
+"""Where every register operand of an instruction is held: matrices, sparsity metadata and block scales."""
+
+from __future__ import annotations
+
+from fastmma.errors import OperandError
+from fastmma.isa.model import Instruction
+from fastmma.isa.scales import scale_selectors
+from fastmma.isa.sparsity import metadata_lanes, metadata_layout, selectors
+from fastmma.isa.table import instruction
+from fastmma.layout import Layout, Mode
+from fastmma.layout_view import Placement
+
+_LETTERS = {"metadata": "e", "scale_a": "sa", "scale_b": "sb"}
+
+
+def operand_names(ins: Instruction) -> tuple[str, ...]:
+    """The operands that an instruction takes from registers."""
+    scales = ("scale_a", "scale_b") if ins.scale_vec_size else ()
+    return (*ins.operands, *(("metadata",) if ins.sparse else ()), *scales)
+
+
+def _choice(ins: Instruction, name: str, value: int, valid: tuple[int, ...]) -> int:
+    if value not in valid:
+        raise OperandError(f"{ins}: {name} must be one of {', '.join(map(str, valid))}, not {value!r}")
+    return value
+
+
+def _metadata(ins: Instruction, selector: int) -> Placement:
+    count = metadata_lanes(ins)
+    layout = metadata_layout(ins)
+    base = count * _choice(ins, "selector", selector, tuple(selectors(ins)))
+    # a group of four lanes: those of the pair (or the one) that contributes, and which of them do
+    inner, group = layout.lane[:-1], layout.lane[-1]
+    digits = () if count == 4 else (*inner, Mode(4 // count, 0, 0), group)
+    return Placement("metadata", "e", layout, digits, base)
+
+
+def _scale(ins: Instruction, name: str, byte_id: int, thread_id: int) -> Placement:
+    operand = name[-1]
+    valid = scale_selectors(ins, operand)
+    first_bit = 8 * _choice(ins, "byte_id", byte_id, valid.byte_id)
+    _choice(ins, "thread_id", thread_id, valid.thread_id)
+    scales = ins.scale_vec_size
+    if operand == "a":
+        pair, group, choice = (Mode(2, 8, 0),), Mode(8, 1, 0), Mode(2, 0, 0)
+        layout = Layout((ins.m, scales), (*pair, group), (Mode(scales, 0, 1),), 8)
+        return Placement(name, _LETTERS[name], layout, (*pair, choice, group), 2 * thread_id, first_bit)
+    group = Mode(8, 0, 1)
+    layout = Layout((scales, ins.n), (group,), (Mode(scales, 1, 0),), 8)
+    return Placement(name, _LETTERS[name], layout, (Mode(4, 0, 0), group), thread_id, first_bit)
+
+
+def placement(
+    ins: str | Instruction, operand: str, *, selector: int | None = None, byte_id: int | None = None, thread_id: int | None = None
+) -> Placement:
+    """Which lanes, registers and bits hold an operand.
+
+    Parameters
+    ----------
+    ins : str or Instruction
+    operand : str
+        ``"a"``, ``"b"``, ``"c"``, ``"d"``, ``"metadata"`` (4-bit words, one a chunk of A), ``"scale_a"`` or ``"scale_b"``.
+    selector : int, optional
+        The sparsity selector, for metadata; 0 by default.
+    byte_id, thread_id : int, optional
+        The selectors of block scales; 0 by default.
+
+    Raises
+    ------
+    InstructionError, OperandError
+        If the instruction has no such operand in registers, or a selector is not valid for it.
+
+    Examples
+    --------
+    >>> a = placement("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "a")
+    >>> a.at(3, 7)
+    Cell(row=3, col=7, computation=0, lane=15, element=1, register=0, bit=16, bits=16)
+    """
+    found = instruction(ins)
+    names = operand_names(found)
+    if operand not in names:
+        if found.op == "wgmma" and operand == "b":
+            raise OperandError(f"{found}: b is read from shared memory and lies in no register; {', '.join(names)} do")
+        raise OperandError(f"{found}: there is no operand {operand!r} in registers; there are {', '.join(names)}")
+    if selector is not None and operand != "metadata":
+        raise OperandError(f"{found}: selector belongs to metadata, not to {operand}")
+    if (byte_id is not None or thread_id is not None) and not operand.startswith("scale"):
+        raise OperandError(f"{found}: byte_id and thread_id belong to scales, not to {operand}")
+    if operand == "metadata":
+        return _metadata(found, selector or 0)
+    if operand in ("scale_a", "scale_b"):
+        return _scale(found, operand, byte_id or 0, thread_id or 0)
+    return Placement(operand, operand, found.operands[operand].layout)
