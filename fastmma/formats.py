@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastmma.arrays import as_array
 from fastmma.errors import InstructionError, OperandError, OperandTypeError
 
 Rounding = Literal["rn", "rz"]
@@ -158,13 +159,6 @@ def format_of(name: str | Format | np.dtype[Any] | type) -> Format:
     raise InstructionError(f"{name!r} is no element format; there are {', '.join(FORMATS)}")
 
 
-def _array(values: ArrayLike, what: str) -> NDArray[Any]:
-    try:
-        return np.asarray(values)
-    except (ValueError, TypeError) as error:
-        raise OperandTypeError(f"{what} must be an array: {error}") from None
-
-
 def _decode_float(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.float64]:
     codes = codes >> np.uint64(fmt.padding)
     mantissa = (codes & np.uint64((1 << fmt.mantissa_bits) - 1)).astype(np.float64)
@@ -202,7 +196,7 @@ def decode(codes: ArrayLike, fmt: str | Format) -> NDArray[Any]:
     [1.0, 448.0, nan]
     """
     fmt = format_of(fmt)
-    bits = _array(codes, f"codes of {fmt}")
+    bits = as_array(codes, f"codes of {fmt}")
     if bits.dtype.kind not in "ui":
         raise OperandTypeError(f"codes of {fmt} must be integers, not {bits.dtype}")
     unsigned = bits.astype(np.uint64) & np.uint64((1 << fmt.bits) - 1)
@@ -264,7 +258,7 @@ def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", s
     fmt = format_of(fmt)
     if rounding not in ("rn", "rz"):
         raise OperandError(f"rounding must be 'rn' or 'rz', not {rounding!r}")
-    array = _array(values, f"values for {fmt}")
+    array = as_array(values, f"values for {fmt}")
     if array.dtype.kind not in "fiub" and array.dtype.name not in {row.dtype_name for row in _ROWS}:
         raise OperandTypeError(f"values for {fmt} must be real numbers, not {array.dtype}")
     if fmt.kind != "float":
@@ -357,7 +351,7 @@ def to_codes(elements: ArrayLike, fmt: str | Format) -> NDArray[Any]:
     [15872]
     """
     fmt = format_of(fmt)
-    array = _array(elements, f"elements of {fmt}")
+    array = as_array(elements, f"elements of {fmt}")
     if array.dtype.newbyteorder("=") == fmt.dtype:
         array = array.astype(fmt.dtype, copy=False)
     if array.dtype != fmt.dtype:

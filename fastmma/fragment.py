@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.arrays import as_array
 from fastmma.errors import OperandError, OperandTypeError
 from fastmma.isa.fragments import container_shift
 from fastmma.isa.model import Operand
@@ -29,7 +30,7 @@ def check_registers(registers: Any, operand: Operand, what: str) -> NDArray[Any]
     OperandError, OperandTypeError
         `what` names the instruction and the operand.
     """
-    array = np.asarray(registers)
+    array = as_array(registers, what)
     dtype = register_dtype(operand)
     if array.dtype.newbyteorder("=") != dtype:
         raise OperandTypeError(f"{what} must hold registers of dtype {dtype}, not {array.dtype}")
@@ -53,14 +54,14 @@ def unpack_range(registers: NDArray[Any], operand: Operand, kind: str, codes: ND
 
     layout = operand.layout
     if layout.bits >= 8:
-        kernels.gather_words(registers, layout.words, codes.view(registers.dtype))
+        kernels.gather_words(registers, layout.words[0], codes.view(registers.dtype))
         shift, mask = _padding(operand, kind)
         if mask:
             np.right_shift(codes, shift, out=codes)
             np.bitwise_and(codes, codes.dtype.type(mask), out=codes)
         return
     words = np.empty_like(registers)
-    kernels.gather_words(registers, layout.words, words)
+    kernels.gather_words(registers, layout.words[0], words)
     kernels.expand_bits(words.reshape(-1), layout.bits, codes.reshape(-1))
 
 
@@ -73,11 +74,13 @@ def pack_range(codes: NDArray[Any], operand: Operand, kind: str, registers: NDAr
         shift, mask = _padding(operand, kind)
         if mask:
             codes = ((codes & codes.dtype.type(mask)) << codes.dtype.type(shift)).astype(codes.dtype)
-        kernels.scatter_words(codes.view(registers.dtype), layout.words, registers)
+        for table in layout.words:
+            kernels.scatter_words(codes.view(registers.dtype), table, registers)
         return
     words = np.empty(registers.shape, dtype=np.uint32)
     kernels.pack_bits(codes.reshape(-1), layout.bits, words.reshape(-1))
-    kernels.scatter_words(words, layout.words, registers)
+    for table in layout.words:
+        kernels.scatter_words(words, table, registers)
 
 
 def stored_dtype(operand: Operand) -> np.dtype[Any]:
@@ -138,7 +141,7 @@ def scatter(matrices: Any, operand: Operand, *, kind: str = "", threads: int | N
     OperandError, OperandTypeError
         If the array is not of unsigned codes of the operand's width, or not of its shape.
     """
-    array = np.asarray(matrices)
+    array = as_array(matrices, f"operand {operand.name}")
     layout = operand.layout
     dtype = stored_dtype(operand)
     shape = layout.shape if layout.tiles == 1 else (layout.tiles, *layout.shape)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.arrays import as_array
 from fastmma.engines import Batch, cut
 from fastmma.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.formats import Format, format_of
@@ -83,9 +84,7 @@ def default_instruction(atype: str, btype: str, dtype: str | None, target: str, 
 
 
 def _format_of_operand(value: Any, what: str) -> Format:
-    dtype = np.asarray(value).dtype
-    if dtype.kind == "O":
-        raise OperandTypeError(f"{what} must be an array of numbers, not of Python objects")
+    dtype = as_array(value, what).dtype
     try:
         fmt = format_of(dtype)
     except InstructionError:
@@ -109,13 +108,13 @@ def _choose(
     accumulator = c if c is not None else out
     dtype = None
     if accumulator is not None:
-        array = np.asarray(accumulator)
+        array = as_array(accumulator, "gemm: c")
         dtype = {"float16": "f16", "float32": "f32", "float64": "f64", "int32": "s32"}.get(array.dtype.name)
         if dtype is None:
             raise OperandTypeError(f"gemm: c and out must be float16, float32, float64 or int32, not {array.dtype}")
     stype = ""
     if scale is not None:
-        name = np.asarray(scale).dtype.name
+        name = as_array(scale, "gemm: a scale").dtype.name
         if name not in _SCALE_FORMATS:
             raise OperandTypeError(f"gemm: scales must have dtype {' or '.join(_SCALE_FORMATS)}, not {name}")
         stype = _SCALE_FORMATS[name]
@@ -315,7 +314,7 @@ def matmul(
     >>> matmul(a, b, target="sm_80").shape
     (5, 2, 4, 3)
     """
-    x, y = np.asarray(a), np.asarray(b)
+    x, y = as_array(a, "matmul: a"), as_array(b, "matmul: b")
     if x.ndim == 0 or y.ndim == 0:
         raise OperandError("matmul: operands must have at least one dimension; multiply by a scalar instead")
     chosen = _choose(instruction, x, y, None, out, target)

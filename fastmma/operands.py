@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.arrays import as_array
 from fastmma.errors import OperandError, OperandTypeError
 from fastmma.formats import Format, encode, format_of, from_codes, to_codes
 from fastmma.isa.model import Instruction
@@ -14,16 +15,6 @@ from fastmma.isa.sparsity import pattern_of
 from fastmma.sparse import check_metadata
 
 _CASTABLE = ("float16", "float32", "float64")
-
-
-def _array(value: Any, what: str) -> NDArray[Any]:
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError) as error:
-        raise OperandTypeError(f"{what} must be an array: {error}") from None
-    if array.dtype == object:
-        raise OperandTypeError(f"{what} must be an array of numbers, not of Python objects")
-    return array
 
 
 def codes_of(value: Any, fmt: str | Format, what: str, *, cast: bool = False) -> NDArray[Any]:
@@ -45,7 +36,7 @@ def codes_of(value: Any, fmt: str | Format, what: str, *, cast: bool = False) ->
         If the dtype is another one.
     """
     fmt = format_of(fmt)
-    array = _array(value, what)
+    array = as_array(value, what)
     if array.dtype.newbyteorder("=") == fmt.dtype and not (cast and fmt.padding):
         return to_codes(array, fmt)
     if cast and fmt.kind == "float" and array.dtype.name in _CASTABLE:
@@ -106,7 +97,7 @@ def extra_operands(ins: Instruction, metadata: Any, scale_a: Any, scale_b: Any, 
     check_extra(ins, metadata=metadata, scale_a=scale_a, scale_b=scale_b)
     extra: dict[str, NDArray[Any]] = {}
     if ins.sparse:
-        rule, words = pattern_of(ins), np.asarray(metadata)
+        rule, words = pattern_of(ins), as_array(metadata, f"{ins}: metadata")
         shape = (*words.shape[:-2], m, k // rule.chunk)
         extra["metadata"] = check_metadata(words, shape, rule, ordered=ins.sparse != "sp", what=f"{ins}: metadata")
     if ins.scale_vec_size:

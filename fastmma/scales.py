@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.arrays import as_array
 from fastmma.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.model import Instruction
 from fastmma.isa.scales import scale_lanes, scale_selectors
@@ -52,8 +53,8 @@ def unpack_scales(ins: str | Instruction, registers: Any, operand: str, byte_id:
     InstructionError, OperandError, OperandTypeError
     """
     found, lanes, places = _selected(ins, operand, byte_id, thread_id)
-    array = np.asarray(registers)
     what = f"{found}: scale_{operand}"
+    array = as_array(registers, what)
     if array.dtype.newbyteorder("=") != np.uint32:
         raise OperandTypeError(f"{what} must have dtype uint32, not {array.dtype}")
     if array.ndim < 1 or array.shape[-1] != _LANES:
@@ -72,8 +73,8 @@ def pack_scales(ins: str | Instruction, scales: Any, operand: str, byte_id: int 
     InstructionError, OperandError, OperandTypeError
     """
     found, lanes, places = _selected(ins, operand, byte_id, thread_id)
-    array = np.asarray(scales)
     what = f"{found}: scale_{operand}"
+    array = as_array(scales, what)
     if array.dtype != np.uint8:
         raise OperandTypeError(f"{what} must be codes of dtype uint8, not {array.dtype}")
     shape = (len(lanes), found.scale_vec_size)

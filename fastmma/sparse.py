@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.arrays import as_array
 from fastmma.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.formats import decode, format_of, from_codes, to_codes
 from fastmma.isa.model import Instruction
@@ -54,9 +55,7 @@ def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tupl
     >>> stored.tolist(), metadata.tolist()
     ([[5.0, 7.0]], [[13]])
     """
-    array = np.asarray(a)
-    if array.dtype.kind == "O":
-        raise OperandTypeError("a must be an array of numbers, not of Python objects")
+    array = as_array(a, "a")
     rule = _pattern(array, pattern)
     if array.ndim < 1 or array.shape[-1] % rule.chunk:
         raise OperandError(f"a must have shape (..., k) with k a multiple of {rule.chunk} for {rule.name}, not {array.shape}")
@@ -99,7 +98,7 @@ def decompress(stored: Any, metadata: Any, *, pattern: str | None = None) -> NDA
     >>> decompress(*compress(np.array([[0, 5, 0, 7]], dtype=np.float16))).tolist()
     [[0.0, 5.0, 0.0, 7.0]]
     """
-    array = np.asarray(stored)
+    array = as_array(stored, "stored")
     rule = _pattern(array, pattern)
     fmt = format_of(array.dtype)
     words = check_metadata(metadata, (*array.shape[:-1], array.shape[-1] // rule.stored), rule, ordered=False, what="metadata")
@@ -114,7 +113,7 @@ def check_metadata(metadata: Any, shape: tuple[int, ...], rule: Pattern, *, orde
     OperandError, OperandTypeError
         PTX calls invalid words undefined behaviour; here they are errors.
     """
-    words = np.asarray(metadata)
+    words = as_array(metadata, what)
     if words.dtype.kind not in "ui":
         raise OperandTypeError(f"{what} must be an array of integers, not {words.dtype}")
     if words.shape != shape:
@@ -192,7 +191,7 @@ def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -
     found = _sparse(ins)
     lanes = _contributing(found, check_selector(found, selector))
     layout, rule = metadata_layout(found), pattern_of(found)
-    array = np.asarray(metadata)
+    array = as_array(metadata, f"{found}: metadata")
     shape = (*array.shape[:-2], *layout.shape)
     words = check_metadata(array, shape, rule, ordered=found.sparse != "sp", what=f"{found}: metadata")
     nibbles = words[..., layout.rows, layout.cols].astype(np.uint32)
@@ -211,7 +210,7 @@ def unpack_metadata(ins: str | Instruction, registers: Any, *, selector: int = 0
     """
     found = _sparse(ins)
     lanes = _contributing(found, check_selector(found, selector))
-    array = np.asarray(registers)
+    array = as_array(registers, f"{found}: metadata")
     if array.dtype.newbyteorder("=") != np.uint32:
         raise OperandTypeError(f"{found}: metadata must have dtype uint32, not {array.dtype}")
     if array.ndim < 1 or array.shape[-1] != _LANES:

@@ -1,0 +1,26 @@
+"""What users pass as an array, made one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.errors import OperandTypeError
+
+
+def as_array(value: Any, what: str) -> NDArray[Any]:
+    """`numpy.asarray`, its failures and arrays of Python objects being errors that name the operand.
+
+    Raises
+    ------
+    OperandTypeError
+    """
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise OperandTypeError(f"{what} must be an array: {error}") from None
+    if array.dtype == object:
+        raise OperandTypeError(f"{what} must be an array of numbers, not of Python objects")
+    return array
