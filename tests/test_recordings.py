@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,6 @@ from fastmma.formats import from_codes
 MMA = [opcode for opcode in OPCODES if opcode.startswith("mma")]
 WGMMA = [opcode for opcode in OPCODES if opcode.startswith("wgmma")]
 Registers = dict[str, NDArray[Any]]
-
-
-@pytest.fixture(scope="module")
-def hw_folder() -> Path:
-    folder = os.environ.get("FASTMMA_HW_VECTORS")
-    if not folder:
-        pytest.skip("FASTMMA_HW_VECTORS names no folder of recordings")
-    return Path(folder)
 
 
 def elements(codes: NDArray[Any], fmt: str) -> NDArray[Any]:
@@ -116,9 +107,9 @@ def replay(recorded: DotProducts) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("gpu", GPUS)
-def test_recorded_dot_products(gpu: str, hw_folder: Path) -> None:
+def test_recorded_dot_products(gpu: str, hw_vectors: Path) -> None:
     seen = 0
-    for recorded in dot_products(hw_folder, gpu):
+    for recorded in dot_products(hw_vectors, gpu):
         result = replay(recorded)
         wrong = np.flatnonzero(result != recorded.d)
         assert not len(wrong), f"{recorded.opcode} on {gpu}: {len(wrong)} wrong, the first at {wrong[0]}"
@@ -126,13 +117,13 @@ def test_recorded_dot_products(gpu: str, hw_folder: Path) -> None:
     assert seen >= 10_000
 
 
-def test_recorded_dot_products_are_all_replayed(hw_folder: Path) -> None:
-    assert sum(len(recorded.d) for gpu in GPUS for recorded in dot_products(hw_folder, gpu)) == 240_000
+def test_recorded_dot_products_are_all_replayed(hw_vectors: Path) -> None:
+    assert sum(len(recorded.d) for gpu in GPUS for recorded in dot_products(hw_vectors, gpu)) == 240_000
 
 
-def test_recorded_registers(hw_folder: Path) -> None:
+def test_recorded_registers(hw_vectors: Path) -> None:
     seen = set()
-    for (opcode, distribution), recorded in register_file(hw_folder).items():
+    for (opcode, distribution), recorded in register_file(hw_vectors).items():
         if opcode.startswith("mma.sp"):
             continue
         ins = fastmma.instruction(opcode)
