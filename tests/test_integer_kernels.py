@@ -332,6 +332,16 @@ def test_padding_counts_nothing(operation: str, k: int) -> None:
         assert (out == k * one).all()
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@on_every_path
+def test_bytes_that_are_not_zero_are_ones(order: Any) -> None:
+    a = np.random.default_rng(0).choice(np.array([0, 0, 1, 2, 128, 255], np.uint8), (33, 260))
+    b = np.random.default_rng(1).choice(np.array([0, 0, 1, 2, 128, 255], np.uint8), (260, 131))
+    out = np.zeros((33, 131), np.int32)
+    bit.gemm(np.array(a, order=order), np.array(b, order=order), None, out, "and", 1)
+    np.testing.assert_array_equal(out, expected_bits(a, b, None, "and"))
+
+
 @pytest.mark.parametrize("operation", ["xor", "and"])
 @on_every_path
 def test_bit_batches(operation: str) -> None:
