@@ -157,6 +157,8 @@ def gemm(
     count = thread_count(threads)
     ins, arrays = _operands(files or [], size, seed, distribution, (instruction, types, dtype), target)
     row = arithmetic(ins, target)
+    if ins.sparse or ins.scale_vec_size:
+        raise InstructionError(f"{ins}: this command has no place for metadata and scales; call fastmma.gemm from Python")
     a, b, c = arrays["a"], arrays["b"], arrays.get("c")
     (m, k), n = a.shape, b.shape[1]
     d = np.empty((m, n), dtype=format_of(ins.dtype).dtype)

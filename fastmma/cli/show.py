@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -11,45 +10,25 @@ import typer
 
 from fastmma.cli.table import print_json, print_table
 from fastmma.errors import TargetError
-from fastmma.isa.model import Instruction, Operand
+from fastmma.isa.model import Instruction
 from fastmma.isa.table import instruction
-from fastmma.layout import Layout, Mode
 from fastmma.numerics import arithmetic
+from fastmma.placement import operand_names, placement
 
 
-def _digits(variable: str, modes: Iterable[Mode], axis: int, total: int) -> list[str]:
-    """The summands of a coordinate that come from one mixed-radix number."""
-    summands = []
-    place = 1
-    for mode in modes:
-        if mode[axis]:
-            digit = variable if place == 1 else f"{variable} / {place}"
-            if place * mode.size < total:
-                digit = f"{digit} % {mode.size}" if place == 1 else f"({digit}) % {mode.size}"
-            step = f" * {mode[axis]}" if mode[axis] > 1 else ""
-            summands.append(f"({digit}){step}" if step and digit != variable else f"{digit}{step}")
-        place *= mode.size
-    return summands
-
-
-def formula(layout: Layout, axis: int) -> str:
-    """A coordinate of a layout (1 row, 2 column, 3 computation) as a formula of ``lane`` and element ``i``, in integer division."""
-    summands = [*_digits("lane", layout.lane, axis, layout.lanes), *_digits("i", layout.element, axis, layout.elements)]
-    return " + ".join(summands) or "0"
-
-
-def _operand(operand: Operand) -> dict[str, Any]:
-    layout = operand.layout
+def _operand(ins: Instruction, name: str) -> dict[str, Any]:
+    held = placement(ins, name)
+    layout, where = held.layout, held.formulas()
     described: dict[str, Any] = {
-        "type": operand.format.name,
+        "type": {"metadata": "metadata", "scale_a": ins.stype, "scale_b": ins.stype}.get(name) or ins.operands[name].format.name,
         "shape": list(layout.shape),
-        "registers": layout.registers,
+        "registers": held.registers,
         "register_bits": layout.register_bits,
         "elements": layout.elements,
-        "row": formula(layout, 1),
-        "col": formula(layout, 2),
+        "row": where["row"],
+        "col": where["col"],
     }
-    return described | ({"computation": formula(layout, 3)} if layout.tiles > 1 else {})
+    return described | {extra: where[extra] for extra in ("computation", "holds") if extra in where}
 
 
 def _target(ins: Instruction, target: str) -> dict[str, Any]:
@@ -70,7 +49,7 @@ def describe(ins: Instruction) -> dict[str, Any]:
         "lanes": ins.lanes,
         "ptx": f"{ins.ptx[0]}.{ins.ptx[1]}",
         "heading": ins.heading,
-        "operands": {name: _operand(operand) for name, operand in ins.operands.items()},
+        "operands": {name: _operand(ins, name) for name in operand_names(ins)},
         "targets": [_target(ins, target) for target in ins.targets],
     }
 
@@ -86,22 +65,25 @@ def show(
         return
     typer.echo(shown["opcode"])
     typer.echo(f"PTX {shown['ptx']}, {shown['heading']}\n")
-    operands = [
-        (
-            name,
-            each["type"],
-            "x".join(map(str, each["shape"])),
-            f"{each['registers']} x {each['register_bits']} bits",
-            each["row"],
-            each["col"],
-            each.get("computation", "0"),
-        )
-        for name, each in shown["operands"].items()
-    ]
-    several = any(row[-1] != "0" for row in operands)
-    headings = ("operand", "type", "matrix", "registers a lane", "row of element i", "column of element i", "computation")
-    width = len(headings) if several else len(headings) - 1
-    print_table(headings[:width], [row[:width] for row in operands])
+    headings = {
+        "type": "type",
+        "shape": "matrix",
+        "registers": "registers a lane",
+        "row": "row of element i",
+        "col": "column of element i",
+        "computation": "computation",
+        "holds": "lanes",
+    }
+    operands = shown["operands"]
+    columns = [key for key in headings if any(key in each for each in operands.values())]
+    cells = {
+        "shape": lambda each: "x".join(map(str, each["shape"])),
+        "registers": lambda each: f"{each['registers']} x {each['register_bits']} bits",
+    }
+    print_table(
+        ("operand", *(headings[key] for key in columns)),
+        [(name, *(cells[key](each) if key in cells else each.get(key, "") for key in columns)) for name, each in operands.items()],
+    )
     typer.echo("")
     alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for each in shown["targets"]:
