@@ -14,19 +14,22 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fastmma.kernels.operands import LINES, NOWHERE, ZERO_EXPONENT, Matrix, load_codes, matrix, pack_lines, pointed
+from fastmma.kernels.operands import LANES, LINES, NOWHERE, ZERO_EXPONENT, Lines, Matrix, load_code, load_codes, matrix, pack_lines, pointed
 from fastmma.kernels.params import Fused
 from fastmma.kernels.simd import (
     bitcast,
     convert,
     even_lanes,
     extract,
+    inner,
+    insert,
     integer_part,
     interleave,
     itemsize_of,
     load,
     load_pair,
     load_scalar,
+    load_twice,
     maximum,
     minimum,
     odd_lanes,
@@ -40,12 +43,21 @@ from fastmma.kernels.simd import (
 )
 from fastmma.threads import parallel_for
 
-LANES = 2 * LINES
+PAIRS = LINES // 2  # of rows in a block
 INT32_TERMS = 16  # that many products below 2**27 sum up within int32
 
 FLOAT32_LOWEST = -100  # exponents of float32 panels' elements, and of their products, lie between these two
 FLOAT32_HIGHEST = 120
 FLOAT64_LOWEST = -900
+
+# work memory of a block, in bytes: 4 vectors of every kind
+VECTOR = 4 * LANES
+ACCUMULATOR = 0
+ADDEND = ACCUMULATOR + PAIRS * VECTOR
+EMAX = ADDEND + PAIRS * VECTOR
+SCALE = EMAX + PAIRS * VECTOR
+TOTAL = SCALE + 2 * PAIRS * VECTOR
+WORK = TOTAL + 2 * PAIRS * VECTOR
 
 INFINITY = 0x7F800000
 NAN = 0x7FFFFFFF
@@ -53,12 +65,14 @@ HALF_INFINITY = 0x7C00
 HALF_NAN = 0x7FFF
 REBIAS_64_TO_32 = (1023 - 127) << 23
 REBIAS_32_TO_16 = (127 - 15) << 10
+FRACTION_32 = 0x7FFFFF
+IMPLICIT_32 = 0x800000
 SIGN_32 = -0x80000000
 MAGNITUDE_32 = 0x7FFFFFFF
 MAGNITUDE_64 = 0x7FFFFFFFFFFFFFFF
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def rounded(p: Fused, value: Any) -> Any:
     """Lanes of float64 rounded to the result's format, as float32 bits; a zero is +0, a NaN canonical."""
     bits = bitcast(value, np.int64)
@@ -77,10 +91,54 @@ def rounded(p: Fused, value: Any) -> Any:
         result = select(magnitude < 2.0**-126, subnormal, normal) & (-1 << (23 - p.keep_bits))
     sign = convert(bits >> 32, np.int32) & SIGN_32
     result = select(result == 0, 0, result | sign)
-    return select(value != value, NAN, result)
+    return select(value != value, NAN, result)  # noqa: PLR0124
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
+def wide_step_end(p: Fused, products: Any, accumulator: Any, emax: Any) -> Any:
+    """Add the truncated accumulator to the float64 sum of truncated products and round."""
+    scaled = convert(bitcast(accumulator, np.float32), np.float64) * power_of_two(p.align_bits - emax, np.float64)
+    return rounded(p, (products + truncated(scaled)) * power_of_two(emax - p.align_bits, np.float64))
+
+
+@inner
+def narrow_step_end(p: Fused, products: Any, accumulator: Any, emax: Any) -> Any:
+    """The same for an int32 sum, in 32-bit lanes; a total has up to 32 bits and a sign."""
+    magnitude = accumulator & MAGNITUDE_32
+    field = magnitude >> 23
+    significand = (magnitude & FRACTION_32) | select(field == 0, 0, splat(np.int32(IMPLICIT_32), LANES))
+    shift = emax - (maximum(field, 1) - 127) + (25 - p.align_bits)
+    term = (significand << 2) >> minimum(shift, 31)
+    accumulator_sign = accumulator >> 31
+    term = (term ^ accumulator_sign) - accumulator_sign
+    total = products + term
+    # the sign that the sum has before it wraps
+    sign = ((products & term) | ((products ^ term) & total)) >> 31
+    size = bitcast((total ^ sign) - sign, np.uint32)
+    if p.half != 0:
+        # 24 bits with the lost ones in the last hold all that rounding to 11 needs
+        large = size >= 1 << 24
+        sticky = (size >> 8) | select((size & 0xFF) == 0, 0, splat(np.uint32(1), LANES))
+        exponent = emax - p.align_bits + select(large, 8, zeros(np.int32, LANES))
+        bits = bitcast(convert(bitcast(select(large, sticky, size), np.int32), np.float32), np.int32) + (exponent << 23)
+        nearest = (bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF
+        value = bitcast(bits, np.float32)
+        subnormal = bitcast((value + np.float32(0.5)) - np.float32(0.5), np.int32)
+        result = select(value < np.float32(2.0**-14), subnormal, select(nearest >= (16 + 127) << 23, INFINITY, nearest))
+    else:
+        # without the bit after the 24 that stay, the conversion rounds down
+        value = bitcast(convert(size & ((size >> 24) ^ 0xFFFFFFFF), np.float32), np.int32)
+        # a bias of 64 more keeps exponents that are too low or too high positive
+        raised = bitcast(value + ((emax + (64 - p.align_bits)) << 23), np.uint32)
+        normal = minimum(raised, (255 + 64) << 23) - (64 << 23)
+        subnormal = ((raised & FRACTION_32) | IMPLICIT_32) >> minimum(65 - (raised >> 23), 31)
+        result = bitcast(select(raised < 65 << 23, subnormal, normal), np.int32) & (-1 << (23 - p.keep_bits))
+    result = select(total == 0, 0, result)
+    result = select(result == 0, 0, result | (sign & SIGN_32))
+    return select(magnitude < INFINITY, result, select(magnitude == INFINITY, accumulator, NAN))
+
+
+@inner
 def accumulator_exponent(p: Fused, accumulator: Any) -> Any:
     """Exponents of accumulators given as float32 bits."""
     magnitude = accumulator & MAGNITUDE_32
@@ -88,23 +146,16 @@ def accumulator_exponent(p: Fused, accumulator: Any) -> Any:
     return select(magnitude == 0, ZERO_EXPONENT, field - 127)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def step_end(p: Fused, products: Any, accumulator: Any, emax: Any) -> Any:
-    """Add the truncated accumulator to the sum of truncated products and round."""
-    scaled = convert(bitcast(accumulator, np.float32), np.float64) * power_of_two(p.align_bits - emax, np.float64)
-    return rounded(p, (products + truncated(scaled)) * power_of_two(emax - p.align_bits, np.float64))
-
-
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def ieee_sum(p: Fused, first: Any, second: Any) -> Any:
     """The IEEE sum in the result's format of two lanes of float32 bits, to nearest even."""
     if p.half != 0:
         return rounded(p, convert(bitcast(first, np.float32), np.float64) + convert(bitcast(second, np.float32), np.float64))
     total = bitcast(first, np.float32) + bitcast(second, np.float32)
-    return select(total != total, NAN, bitcast(total, np.int32))
+    return select(total != total, NAN, bitcast(total, np.int32))  # noqa: PLR0124
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def half_widened(codes: Any) -> Any:
     """f16 codes as float32 bits."""
     magnitude = codes & 0x7FFF
@@ -115,7 +166,7 @@ def half_widened(codes: Any) -> Any:
     return result | ((codes & 0x8000) << 16)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def half_narrowed(bits: Any) -> Any:
     """float32 bits of values that f16 has, as f16 codes; NaN canonical."""
     magnitude = bits & MAGNITUDE_32
@@ -126,18 +177,28 @@ def half_narrowed(bits: Any) -> Any:
 
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def load_rows(p: Fused, c: Matrix, row: int, rows: int, columns: int) -> Any:
-    """Accumulators of two rows by 8 columns; +0 where c has none."""
+@inner
+def load_row(c: Matrix, row: int, rows: int, columns: int) -> Any:
+    """8 codes of a row, 0 where c has none."""
     place = c.address + row * c.row_stride
-    present = 0 if c.itemsize == 0 else min(columns, LINES)
-    first = load_codes(place, c.column_stride, c.itemsize, present if row < rows else 0)
-    second = load_codes(place + c.row_stride, c.column_stride, c.itemsize, present if row + 1 < rows else 0)
-    lanes = interleave(first, second)
-    return half_widened(lanes) if p.half != 0 else lanes
+    if c.itemsize == 0 or row >= rows:
+        return zeros(np.int32, LINES)
+    if columns >= LINES and c.column_stride == c.itemsize:
+        return load_codes(place, c.itemsize)
+    codes = zeros(np.int32, LINES)
+    for column in range(min(columns, LINES)):
+        codes = insert(codes, column, load_code(place + column * c.column_stride, c.itemsize))
+    return codes
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
+def load_rows(p: Fused, c: Matrix, row: int, rows: int, columns: int) -> Any:
+    """Accumulators of two rows by 8 columns."""
+    codes = interleave(load_row(c, row, rows, columns), load_row(c, row + 1, rows, columns))
+    return half_widened(codes) if p.half != 0 else codes
+
+
+@inner
 def store_row(lanes: Any, address: Any, stride: int, itemsize: int, columns: int) -> None:
     """The low `itemsize` bytes of the first `columns` of 8 lanes."""
     narrow = convert(lanes, np.int16)
@@ -154,7 +215,7 @@ def store_row(lanes: Any, address: Any, stride: int, itemsize: int, columns: int
             store(extract(narrow, lane), address + lane * stride)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def store_rows(p: Fused, lanes: Any, out: Matrix, row: int, rows: int, columns: int) -> None:
     """Results of two rows by 8 columns, where out has them."""
     codes = half_narrowed(lanes) if p.half != 0 else lanes
@@ -165,99 +226,113 @@ def store_rows(p: Fused, lanes: Any, out: Matrix, row: int, rows: int, columns: 
         store_row(odd_lanes(codes), place + out.row_stride, out.column_stride, out.itemsize, columns)
 
 
-class Panels(NamedTuple):
-    """Addresses of packed operands: blocks of 8 rows of A, 8 columns of B with every element twice."""
+class Block(NamedTuple):
+    """Pointers to the packed 8 rows of A and 8 columns of B, and to the work memory; the lowest exponent that can scale products."""
 
     a_values: Any
     a_exponents: Any
     b_values: Any
     b_exponents: Any
+    work: Any
+    lowest: int
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
+def align(p: Fused, order: Any, start: int, block: Block, dtype: Any) -> None:
+    """The emax of every result of a step, and what it scales products by."""
+    high0 = splat(np.int16(p.emax_floor), LANES)
+    high1 = high0
+    high2 = high0
+    high3 = high0
+    for term in range(p.terms):
+        k = start + load_scalar(order + 4 * term, np.int32)
+        a = block.a_exponents + 2 * LINES * k
+        b = load_twice(block.b_exponents + 2 * LINES * k, np.int16, LANES)
+        high0 = maximum(high0, b + load_pair(a, np.int16, LANES))
+        high1 = maximum(high1, b + load_pair(a + 4, np.int16, LANES))
+        high2 = maximum(high2, b + load_pair(a + 8, np.int16, LANES))
+        high3 = maximum(high3, b + load_pair(a + 12, np.int16, LANES))
+    store(convert(high0, np.int32), block.work + EMAX)
+    store(convert(high1, np.int32), block.work + EMAX + VECTOR)
+    store(convert(high2, np.int32), block.work + EMAX + 2 * VECTOR)
+    store(convert(high3, np.int32), block.work + EMAX + 3 * VECTOR)
+    for place in range(0, PAIRS * VECTOR, VECTOR):
+        accumulator = load(block.work + ACCUMULATOR + place, np.int32, LANES)
+        emax = maximum(load(block.work + EMAX + place, np.int32, LANES), accumulator_exponent(p, accumulator))
+        store(emax, block.work + EMAX + place)
+        # with a lower emax all products are zero: any finite scale will do
+        scale = power_of_two(p.align_bits - maximum(emax, block.lowest), dtype)
+        store(scale, block.work + SCALE + place * itemsize_of(dtype) // 4)
+        store(zeros(np.float64, LANES), block.work + TOTAL + 2 * place)
+
+
+@inner
+def add_products(order: Any, terms: int, start: int, block: Block, narrow: bool, dtype: Any) -> None:
+    """Add the sums of `terms` truncated products to the totals; `narrow`: put them there, as int32."""
+    size = itemsize_of(dtype)
+    scale0 = load(block.work + SCALE, dtype, LANES)
+    scale1 = load(block.work + SCALE + LANES * size, dtype, LANES)
+    scale2 = load(block.work + SCALE + 2 * LANES * size, dtype, LANES)
+    scale3 = load(block.work + SCALE + 3 * LANES * size, dtype, LANES)
+    sum0 = integer_part(zeros(dtype, LANES))
+    sum1 = sum0
+    sum2 = sum0
+    sum3 = sum0
+    for term in range(terms):
+        k = start + load_scalar(order + 4 * term, np.int32)
+        a = block.a_values + LINES * size * k
+        b = load_twice(block.b_values + LINES * size * k, dtype, LANES)
+        sum0 += integer_part(load_pair(a, dtype, LANES) * b * scale0)
+        sum1 += integer_part(load_pair(a + 2 * size, dtype, LANES) * b * scale1)
+        sum2 += integer_part(load_pair(a + 4 * size, dtype, LANES) * b * scale2)
+        sum3 += integer_part(load_pair(a + 6 * size, dtype, LANES) * b * scale3)
+    total = block.work + TOTAL
+    if narrow:
+        store(convert(sum0, np.int32), total)
+        store(convert(sum1, np.int32), total + VECTOR)
+        store(convert(sum2, np.int32), total + 2 * VECTOR)
+        store(convert(sum3, np.int32), total + 3 * VECTOR)
+    else:
+        store(load(total, np.float64, LANES) + convert(sum0, np.float64), total)
+        store(load(total + 2 * VECTOR, np.float64, LANES) + convert(sum1, np.float64), total + 2 * VECTOR)
+        store(load(total + 4 * VECTOR, np.float64, LANES) + convert(sum2, np.float64), total + 4 * VECTOR)
+        store(load(total + 6 * VECTOR, np.float64, LANES) + convert(sum3, np.float64), total + 6 * VECTOR)
+
+
+@inner
 def multiply_block(
-    p: Fused, order: Any, periods: int, panels: Panels, dtype: Any, lowest: int, c: Matrix, out: Matrix, rows: int, columns: int
+    p: Fused, order: Any, periods: int, block: Block, narrow: bool, c: Matrix, out: Matrix, rows: int, columns: int, dtype: Any
 ) -> None:
     """All steps of 8 rows by 8 columns, of which `rows` and `columns` exist in c and out."""
-    size = itemsize_of(dtype)
     period = p.terms * max(p.restart, 1)
-    c0 = load_rows(p, c, 0, rows, columns)
-    c1 = load_rows(p, c, 2, rows, columns)
-    c2 = load_rows(p, c, 4, rows, columns)
-    c3 = load_rows(p, c, 6, rows, columns)
-    d0 = c0
-    d1 = c1
-    d2 = c2
-    d3 = c3
+    at_once = p.terms if narrow else INT32_TERMS
+    for place in range(0, PAIRS * VECTOR, VECTOR):
+        store(load_rows(p, c, 2 * place // VECTOR, rows, columns), block.work + ACCUMULATOR + place)
     for start in range(0, periods * period, period):
         if p.restart != 0:
-            c0 = zeros(np.int32, LANES)
-            c1 = c0
-            c2 = c0
-            c3 = c0
+            for place in range(0, PAIRS * VECTOR, VECTOR):
+                store(load(block.work + ACCUMULATOR + place, np.int32, LANES), block.work + ADDEND + place)
+                store(zeros(np.int32, LANES), block.work + ACCUMULATOR + place)
         for position in range(0, period, p.terms):
-            end = position + p.terms
-            high0 = splat(np.int16(p.emax_floor), LANES)
-            high1 = high0
-            high2 = high0
-            high3 = high0
-            for term in range(position, end):
-                k = start + load_scalar(order + 4 * term, np.int32)
-                a = panels.a_exponents + 2 * LINES * k
-                b = load(panels.b_exponents + 4 * LINES * k, np.int16, LANES)
-                high0 = maximum(high0, b + load_pair(a, np.int16, LANES))
-                high1 = maximum(high1, b + load_pair(a + 4, np.int16, LANES))
-                high2 = maximum(high2, b + load_pair(a + 8, np.int16, LANES))
-                high3 = maximum(high3, b + load_pair(a + 12, np.int16, LANES))
-            emax0 = maximum(convert(high0, np.int32), accumulator_exponent(p, c0))
-            emax1 = maximum(convert(high1, np.int32), accumulator_exponent(p, c1))
-            emax2 = maximum(convert(high2, np.int32), accumulator_exponent(p, c2))
-            emax3 = maximum(convert(high3, np.int32), accumulator_exponent(p, c3))
-            # with a lower emax all products are zero: any finite scale will do
-            scale0 = power_of_two(p.align_bits - maximum(emax0, lowest), dtype)
-            scale1 = power_of_two(p.align_bits - maximum(emax1, lowest), dtype)
-            scale2 = power_of_two(p.align_bits - maximum(emax2, lowest), dtype)
-            scale3 = power_of_two(p.align_bits - maximum(emax3, lowest), dtype)
-
-            total0 = zeros(np.float64, LANES)
-            total1 = total0
-            total2 = total0
-            total3 = total0
-            for first in range(position, end, INT32_TERMS):
-                sum0 = integer_part(zeros(dtype, LANES))
-                sum1 = sum0
-                sum2 = sum0
-                sum3 = sum0
-                for term in range(first, min(first + INT32_TERMS, end)):
-                    k = start + load_scalar(order + 4 * term, np.int32)
-                    a = panels.a_values + LINES * size * k
-                    b = load(panels.b_values + 2 * LINES * size * k, dtype, LANES)
-                    sum0 += integer_part(load_pair(a, dtype, LANES) * b * scale0)
-                    sum1 += integer_part(load_pair(a + 2 * size, dtype, LANES) * b * scale1)
-                    sum2 += integer_part(load_pair(a + 4 * size, dtype, LANES) * b * scale2)
-                    sum3 += integer_part(load_pair(a + 6 * size, dtype, LANES) * b * scale3)
-                total0 += convert(sum0, np.float64)
-                total1 += convert(sum1, np.float64)
-                total2 += convert(sum2, np.float64)
-                total3 += convert(sum3, np.float64)
-            c0 = step_end(p, total0, c0, emax0)
-            c1 = step_end(p, total1, c1, emax1)
-            c2 = step_end(p, total2, c2, emax2)
-            c3 = step_end(p, total3, c3, emax3)
+            align(p, order + 4 * position, start, block, dtype)
+            for first in range(0, p.terms, at_once):
+                terms = min(at_once, p.terms - first)
+                add_products(order + 4 * (position + first), terms, start, block, narrow, dtype)
+            for place in range(0, PAIRS * VECTOR, VECTOR):
+                accumulator = load(block.work + ACCUMULATOR + place, np.int32, LANES)
+                emax = load(block.work + EMAX + place, np.int32, LANES)
+                if narrow:
+                    result = narrow_step_end(p, load(block.work + TOTAL + place, np.int32, LANES), accumulator, emax)
+                else:
+                    result = wide_step_end(p, load(block.work + TOTAL + 2 * place, np.float64, LANES), accumulator, emax)
+                store(result, block.work + ACCUMULATOR + place)
         if p.restart != 0:
-            d0 = ieee_sum(p, c0, d0)
-            d1 = ieee_sum(p, c1, d1)
-            d2 = ieee_sum(p, c2, d2)
-            d3 = ieee_sum(p, c3, d3)
-        else:
-            d0 = c0
-            d1 = c1
-            d2 = c2
-            d3 = c3
-    store_rows(p, d0, out, 0, rows, columns)
-    store_rows(p, d1, out, 2, rows, columns)
-    store_rows(p, d2, out, 4, rows, columns)
-    store_rows(p, d3, out, 6, rows, columns)
+            for place in range(0, PAIRS * VECTOR, VECTOR):
+                accumulator = load(block.work + ACCUMULATOR + place, np.int32, LANES)
+                addend = load(block.work + ADDEND + place, np.int32, LANES)
+                store(ieee_sum(p, accumulator, addend), block.work + ACCUMULATOR + place)
+    for place in range(0, PAIRS * VECTOR, VECTOR):
+        store_rows(p, load(block.work + ACCUMULATOR + place, np.int32, LANES), out, 2 * place // VECTOR, rows, columns)
 
 
 class Problem(NamedTuple):
@@ -274,34 +349,30 @@ class Problem(NamedTuple):
     depth: int
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def part(whole: Matrix, row: int, column: int) -> Matrix:
     """The matrix from a row and a column on."""
     address = whole.address + row * whole.row_stride + column * whole.column_stride
     return Matrix(address, whole.row_stride, whole.column_stride, whole.itemsize)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def pack_rows(problem: Problem, block: int, padded_depth: int, values: Any, exponents: Any, dtype: Any) -> Any:
     """A block of 8 rows of A to a panel; its exponents' range."""
     a = part(problem.a, LINES * block, 0)
-    lines = problem.rows - LINES * block
-    return pack_lines(
-        problem.p.a, a.address, a.row_stride, a.column_stride, a.itemsize, lines, problem.depth, padded_depth, values, exponents, 0, dtype
-    )
+    lines = Lines(a.address, a.row_stride, a.column_stride, a.itemsize)
+    return pack_lines(problem.p.a, lines, problem.rows - LINES * block, problem.depth, padded_depth, values, exponents, dtype)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def pack_columns(problem: Problem, column: int, padded_depth: int, values: Any, exponents: Any, dtype: Any) -> Any:
     """8 columns of B to a panel; their exponents' range."""
     b = part(problem.b, 0, column)
-    lines = problem.columns - column
-    return pack_lines(
-        problem.p.b, b.address, b.column_stride, b.row_stride, b.itemsize, lines, problem.depth, padded_depth, values, exponents, 1, dtype
-    )
+    lines = Lines(b.address, b.column_stride, b.row_stride, b.itemsize)
+    return pack_lines(problem.p.b, lines, problem.columns - column, problem.depth, padded_depth, values, exponents, dtype)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def pack_blocks(problem: Problem, padded_depth: int, first: int, last: int, values: Any, exponents: Any, ranges: Any) -> None:
     """Blocks `first` to `last` of A in float32, and their ranges as two int32 each."""
     for block in range(first, last):
@@ -311,50 +382,51 @@ def pack_blocks(problem: Problem, padded_depth: int, first: int, last: int, valu
         store(high, ranges + 8 * block + 4)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def multiply_columns(
     problem: Problem, column: int, padded_depth: int, values: Any, exponents: Any, ranges: Any, scratch: Any
 ) -> None:
     """8 columns of the result, A being packed."""
     p = problem.p
     periods = -(-problem.depth // (p.terms * max(p.restart, 1)))
-    c = part(problem.c, 0, column)
-    out = part(problem.out, 0, column)
     columns = problem.columns - column
-    b_exponents = scratch
-    b_values = b_exponents + 4 * LINES * padded_depth
-    b_low, b_high = pack_columns(problem, column, padded_depth, b_values, b_exponents, np.float32)
-    b_wide_values = b_values + 8 * LINES * padded_depth
-    a_wide_values = b_wide_values + 16 * LINES * padded_depth
+    work = scratch
+    b_values = work + WORK
+    b_exponents = b_values + 4 * LINES * padded_depth
+    b_wide_values = b_exponents + 2 * LINES * padded_depth
+    a_wide_values = b_wide_values + 8 * LINES * padded_depth
     a_wide_exponents = a_wide_values + 8 * LINES * padded_depth
+    b_low, b_high = pack_columns(problem, column, padded_depth, b_values, b_exponents, np.float32)
+    # 16 products are below 16 * 2**(align_bits + 2)
+    narrow = p.align_bits <= 25 and p.terms << (p.align_bits + 2) <= 1 << 31
     b_is_wide = False
-    for block in range(-(-problem.rows // LINES)):
-        row = LINES * block
+    for row in range(0, problem.rows, LINES):
         rows = problem.rows - row
-        block_c = part(c, row, 0)
-        block_out = part(out, row, 0)
-        a_low = load_scalar(ranges + 8 * block, np.int32)
-        a_high = load_scalar(ranges + 8 * block + 4, np.int32)
+        c = part(problem.c, row, column)
+        out = part(problem.out, row, column)
+        a_low = load_scalar(ranges + row, np.int32)
+        a_high = load_scalar(ranges + row + 4, np.int32)
         if min(a_low, b_low, a_low + b_low) >= FLOAT32_LOWEST and a_high + b_high <= FLOAT32_HIGHEST:
-            offset = LINES * padded_depth * block
-            panels = Panels(values + 4 * offset, exponents + 2 * offset, b_values, b_exponents)
-            multiply_block(p, problem.order, periods, panels, np.float32, FLOAT32_LOWEST, block_c, block_out, rows, columns)
+            a_values = values + 4 * padded_depth * row
+            a_exponents = exponents + 2 * padded_depth * row
+            block = Block(a_values, a_exponents, b_values, b_exponents, work, FLOAT32_LOWEST)
+            multiply_block(p, problem.order, periods, block, narrow, c, out, rows, columns, np.float32)
         else:
             if not b_is_wide:
                 pack_columns(problem, column, padded_depth, b_wide_values, b_exponents, np.float64)
                 b_is_wide = True
-            pack_rows(problem, block, padded_depth, a_wide_values, a_wide_exponents, np.float64)
-            panels = Panels(a_wide_values, a_wide_exponents, b_wide_values, b_exponents)
-            multiply_block(p, problem.order, periods, panels, np.float64, FLOAT64_LOWEST, block_c, block_out, rows, columns)
+            pack_rows(problem, row // LINES, padded_depth, a_wide_values, a_wide_exponents, np.float64)
+            block = Block(a_wide_values, a_wide_exponents, b_wide_values, b_exponents, work, FLOAT64_LOWEST)
+            multiply_block(p, problem.order, periods, block, False, c, out, rows, columns, np.float64)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def tile(whole: Matrix, index: int, rows: int, columns: int) -> Matrix:
     """Matrix `index` of a contiguous batch."""
     return Matrix(whole.address + index * rows * columns * whole.itemsize, whole.row_stride, whole.column_stride, whole.itemsize)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def pointed_problem(problem: Problem) -> Problem:
     """The same with pointers for its integer addresses."""
     return Problem(
@@ -404,7 +476,7 @@ def run_tiles(first_tile: Problem, padded_depth: int, first: int, last: int, scr
             multiply_columns(problem, column, padded_depth, values, exponents, ranges, columns_scratch)
 
 
-COLUMN_SCRATCH = 4 + 8 + 16 + 8 + 2  # bytes for every k of 8 lines, of multiply_columns
+COLUMN_SCRATCH = 2 + 4 + 8 + 8 + 2  # bytes for every k of 8 lines, of multiply_columns
 TILES_AT_ONCE = 512
 
 
@@ -461,7 +533,7 @@ def gemm(
 
     def multiply(start: int, stop: int, worker: int) -> None:
         if worker not in scratch:
-            scratch[worker] = _Memory(COLUMN_SCRATCH * LINES * padded_depth)
+            scratch[worker] = _Memory(WORK + COLUMN_SCRATCH * LINES * padded_depth)
         run_multiply_columns(problem, padded_depth, start, stop, *packed, scratch[worker].address)
 
     parallel_for(pack, blocks, threads, grain=-(-blocks // (4 * threads)))
@@ -484,7 +556,7 @@ def tiles(
         return
     batch, padded_depth, _table = _prepared(p, a, b, c, out, order)
     blocks = -(-batch.rows // LINES)
-    size = 8 * blocks + 6 * LINES * blocks * padded_depth + COLUMN_SCRATCH * LINES * padded_depth
+    size = WORK + 8 * blocks + 6 * LINES * blocks * padded_depth + COLUMN_SCRATCH * LINES * padded_depth
     scratch: dict[int, _Memory] = {}
 
     def multiply(start: int, stop: int, worker: int) -> None:

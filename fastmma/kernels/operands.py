@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from fastmma.kernels.params import Element
 from fastmma.kernels.simd import (
     convert,
-    gather,
     highest_lane,
+    inner,
     interleave,
     itemsize_of,
     load,
+    load_scalar,
     lowest_lane,
     maximum,
     minimum,
@@ -24,11 +24,10 @@ from fastmma.kernels.simd import (
     select,
     splat,
     store,
-    zeros,
 )
 
 LINES = 8  # of a panel
-SQUARE = LINES * LINES
+LANES = 2 * LINES
 ZERO_EXPONENT = -8192  # of a zero element: below every floor, and two of them still fit 16 bits
 SPECIAL_EXPONENT = 8191  # what an infinity or a NaN counts as in a range of exponents
 
@@ -42,6 +41,15 @@ class Matrix(NamedTuple):
     itemsize: int
 
 
+class Lines(NamedTuple):
+    """Where lines lie in memory; strides in bytes, from one line to the next and along a line."""
+
+    address: Any
+    line_stride: int
+    stride: int
+    itemsize: int
+
+
 NOWHERE = Matrix(0, 0, 0, 0)
 
 
@@ -50,31 +58,63 @@ def matrix(array: NDArray[Any]) -> Matrix:
     return Matrix(array.ctypes.data, array.strides[-2], array.strides[-1], array.itemsize)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def pointed(place: Matrix) -> Matrix:
     """The same with a pointer for its integer address."""
     return Matrix(pointer(place.address), place.row_stride, place.column_stride, place.itemsize)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def load_codes(address: Any, stride: int, itemsize: int, count: int) -> Any:
-    """`count` codes (at most 8), `stride` bytes apart, as lanes of int32; 0 in the other lanes."""
-    if count == LINES and stride == itemsize:
-        if itemsize == 1:
-            return convert(load(address, np.uint8, LINES), np.int32)
-        if itemsize == 2:
-            return convert(load(address, np.uint16, LINES), np.int32)
-        return load(address, np.int32, LINES)
-    if count <= 0:
-        return zeros(np.int32, LINES)
+@inner
+def load_code(address: Any, itemsize: int) -> Any:
+    """One code."""
     if itemsize == 1:
-        return convert(gather(address, stride, count, np.uint8, LINES), np.int32)
+        return np.int32(load_scalar(address, np.uint8))
     if itemsize == 2:
-        return convert(gather(address, stride, count, np.uint16, LINES), np.int32)
-    return gather(address, stride, count, np.int32, LINES)
+        return np.int32(load_scalar(address, np.uint16))
+    return load_scalar(address, np.int32)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
+def load_codes(address: Any, itemsize: int) -> Any:
+    """8 adjacent codes as lanes of int32."""
+    if itemsize == 1:
+        return convert(load(address, np.uint8, LINES), np.int32)
+    if itemsize == 2:
+        return convert(load(address, np.uint16, LINES), np.int32)
+    return load(address, np.int32, LINES)
+
+
+@inner
+def arrange_codes(lines: Lines, count: int, depth: int, padded_depth: int, codes: Any) -> None:
+    """8 lines as ``codes[k, line]`` of int32, zeros past `count` and `depth`; `padded_depth` is a multiple of 8."""
+    address = lines.address
+    stride = lines.stride
+    itemsize = lines.itemsize
+    done = 0
+    if count >= LINES and stride == itemsize:
+        line = lines.line_stride
+        for k in range(0, depth - LINES + 1, LINES):
+            place = address + k * stride
+            # three perfect shuffles of 64 elements transpose an 8 x 8 matrix
+            line04 = interleave(load_codes(place, itemsize), load_codes(place + 4 * line, itemsize))
+            line15 = interleave(load_codes(place + line, itemsize), load_codes(place + 5 * line, itemsize))
+            line26 = interleave(load_codes(place + 2 * line, itemsize), load_codes(place + 6 * line, itemsize))
+            line37 = interleave(load_codes(place + 3 * line, itemsize), load_codes(place + 7 * line, itemsize))
+            store(interleave(interleave(line04, line26), interleave(line15, line37)), codes + 4 * LINES * k)
+        done = max(depth // LINES * LINES, 0)
+    elif count >= LINES and lines.line_stride == itemsize:
+        for k in range(depth):
+            store(load_codes(address + k * stride, itemsize), codes + 4 * LINES * k)
+        done = depth
+    for k in range(done, padded_depth):
+        for line in range(LINES):
+            code = np.int32(0)
+            if line < count and k < depth:
+                code = load_code(address + line * lines.line_stride + k * stride, itemsize)
+            store(code, codes + 4 * (LINES * k + line))
+
+
+@inner
 def decoded(element: Element, codes: Any, dtype: Any) -> Any:
     """Lanes of values in `dtype`, of exponents, and of what they count as in the low and the high end of a range.
 
@@ -100,67 +140,24 @@ def decoded(element: Element, codes: Any, dtype: Any) -> Any:
     return select(negative, value * -1.0, value), exponents, low, high
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def store_line_values(value: Any, exponents: Any, values: Any, exponent_words: Any, k: int, twice: int, dtype: Any) -> None:
-    """Decoded elements to a panel from `k` on, each one twice if so wanted."""
-    size = itemsize_of(dtype)
-    narrow = convert(exponents, np.int16)
-    if twice != 0:
-        store(interleave(value, value), values + 2 * LINES * size * k)
-        store(interleave(narrow, narrow), exponent_words + 4 * LINES * k)
-    else:
-        store(value, values + LINES * size * k)
-        store(narrow, exponent_words + 2 * LINES * k)
-
-
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def pack_lines(
-    element: Element,
-    address: Any,
-    line_stride: int,
-    stride: int,
-    itemsize: int,
-    lines: int,
-    depth: int,
-    padded_depth: int,
-    values: Any,
-    exponents: Any,
-    twice: int,
-    dtype: Any,
+    element: Element, lines: Lines, count: int, depth: int, padded_depth: int, values: Any, exponents: Any, dtype: Any
 ) -> Any:
-    """Decode 8 lines, zeros past `lines` and `depth`, to ``values[k, line]`` of `dtype` and ``exponents[k, line]`` of int16.
+    """Decode 8 lines, zeros past `count` and `depth`, to ``values[k, line]`` of `dtype` and ``exponents[k, line]`` of int16.
 
-    `stride` leads along k; `padded_depth` is a multiple of 8. `twice` stores every element twice, side by side.
     Returns the lowest and the highest exponent of the elements that are not zero.
     """
-    if stride == itemsize:
-        lowest = splat(np.int32(-ZERO_EXPONENT), SQUARE)
-        highest = splat(np.int32(ZERO_EXPONENT), SQUARE)
-        for k in range(0, padded_depth, LINES):
-            place = address + k * stride
-            count = min(LINES, depth - k)
-            line0 = load_codes(place, stride, itemsize, count if lines > 0 else 0)
-            line1 = load_codes(place + line_stride, stride, itemsize, count if lines > 1 else 0)
-            line2 = load_codes(place + 2 * line_stride, stride, itemsize, count if lines > 2 else 0)
-            line3 = load_codes(place + 3 * line_stride, stride, itemsize, count if lines > 3 else 0)
-            line4 = load_codes(place + 4 * line_stride, stride, itemsize, count if lines > 4 else 0)
-            line5 = load_codes(place + 5 * line_stride, stride, itemsize, count if lines > 5 else 0)
-            line6 = load_codes(place + 6 * line_stride, stride, itemsize, count if lines > 6 else 0)
-            line7 = load_codes(place + 7 * line_stride, stride, itemsize, count if lines > 7 else 0)
-            # three perfect shuffles of 64 elements transpose an 8 x 8 matrix
-            first_half = interleave(interleave(line0, line4), interleave(line2, line6))
-            second_half = interleave(interleave(line1, line5), interleave(line3, line7))
-            value, exponent, low, high = decoded(element, interleave(first_half, second_half), dtype)
-            store_line_values(value, exponent, values, exponents, k, twice, dtype)
-            lowest = minimum(lowest, low)
-            highest = maximum(highest, high)
-        return lowest_lane(lowest), highest_lane(highest)
-    line_lowest = splat(np.int32(-ZERO_EXPONENT), LINES)
-    line_highest = splat(np.int32(ZERO_EXPONENT), LINES)
-    for k in range(padded_depth):
-        codes = load_codes(address + k * stride, line_stride, itemsize, min(lines, LINES) if k < depth else 0)
-        value, exponent, low, high = decoded(element, codes, dtype)
-        store_line_values(value, exponent, values, exponents, k, twice, dtype)
-        line_lowest = minimum(line_lowest, low)
-        line_highest = maximum(line_highest, high)
-    return lowest_lane(line_lowest), highest_lane(line_highest)
+    size = itemsize_of(dtype)
+    # the codes wait at the end of their values' place, which never overtake them
+    codes = values + LINES * padded_depth * (size - 4)
+    arrange_codes(lines, count, depth, padded_depth, codes)
+    lowest = splat(np.int32(-ZERO_EXPONENT), LANES)
+    highest = splat(np.int32(ZERO_EXPONENT), LANES)
+    for first in range(0, LINES * padded_depth, LANES):
+        value, exponent, low, high = decoded(element, load(codes + 4 * first, np.int32, LANES), dtype)
+        store(value, values + size * first)
+        store(convert(exponent, np.int16), exponents + 2 * first)
+        lowest = minimum(lowest, low)
+        highest = maximum(highest, high)
+    return lowest_lane(lowest), highest_lane(highest)

@@ -15,12 +15,17 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from numba import njit
 from numba.core import cgutils, types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 _INDEX = ir.IntType(32)
 _MASK_BITS = 1
+
+
+# for functions that only kernels call: vectors never pass through Python, and the outermost function's cache entry holds them all
+inner = njit(nogil=True, error_model="numpy", boundscheck=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class VectorType(types.Type):
@@ -251,6 +256,19 @@ def load_pair(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
     return vector(_POINTER, dtype, lanes), codegen
 
 
+@intrinsic(prefer_literal=True)
+def load_twice(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
+    """``load_twice(address, dtype, lanes)``: half as many consecutive elements, every one in two neighbouring lanes."""
+    vector = VectorType(dtype.dtype, lanes.literal_value)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        elements = _load(builder, args[0], _llvm_vector(vector.dtype, vector.lanes // 2))
+        order = ir.Constant(ir.VectorType(_INDEX, vector.lanes), [lane // 2 for lane in range(vector.lanes)])
+        return builder.shuffle_vector(elements, ir.Constant(elements.type, ir.Undefined), order)
+
+    return vector(_POINTER, dtype, lanes), codegen
+
+
 @intrinsic
 def itemsize_of(typingctx: Any, dtype: Any) -> Any:
     """``itemsize_of(dtype)``: its bytes."""
@@ -259,26 +277,6 @@ def itemsize_of(typingctx: Any, dtype: Any) -> Any:
         return context.get_constant(types.intp, dtype.dtype.bitwidth // 8)
 
     return types.intp(dtype), codegen
-
-
-@intrinsic(prefer_literal=True)
-def gather(typingctx: Any, address: Any, stride: Any, count: Any, dtype: Any, lanes: Any) -> Any:
-    """``gather(address, stride, count, dtype, lanes)``: `count` (at least 1) elements `stride` bytes apart; 0 in the other lanes."""
-    vector = VectorType(dtype.dtype, lanes.literal_value)
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        kind = _llvm_vector(vector.dtype, vector.lanes)
-        result = _uniform(kind, 0)
-        for lane in range(vector.lanes):
-            position = ir.Constant(args[2].type, lane)
-            present = builder.icmp_signed("<", position, args[2])
-            # a missing element reads the first one: no branch, and nothing outside is read
-            offset = builder.select(present, builder.mul(args[1], position), ir.Constant(args[1].type, 0))
-            element = _load(builder, builder.gep(args[0], [offset]), kind.element)
-            result = builder.insert_element(result, builder.select(present, element, ir.Constant(kind.element, 0)), _INDEX(lane))
-        return result
-
-    return vector(_POINTER, types.intp, types.intp, dtype, lanes), codegen
 
 
 @intrinsic
@@ -314,6 +312,16 @@ def zeros(typingctx: Any, dtype: Any, lanes: Any) -> Any:
         return _uniform(_llvm_vector(dtype.dtype, lanes.literal_value), 0)
 
     return VectorType(dtype.dtype, lanes.literal_value)(dtype, lanes), codegen
+
+
+@intrinsic
+def insert(typingctx: Any, vector: Any, lane: Any, scalar: Any) -> Any:
+    """``insert(vector, lane, scalar)``: the vector with one lane replaced."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.insert_element(args[0], args[2], args[1])
+
+    return vector(vector, types.intp, vector.dtype), codegen
 
 
 @intrinsic
