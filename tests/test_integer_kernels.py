@@ -177,13 +177,13 @@ def _spread(x: NDArray[Any], steps: tuple[int, int]) -> NDArray[Any]:
     large = np.full((x.shape[0] * steps[0], x.shape[1] * steps[1]), 99, x.dtype, order=order)
     view = large[:: steps[0], :: steps[1]]
     view[...] = x
-    return view  # type: ignore[no-any-return]
+    return view
 
 
 def _at_odd_address(x: NDArray[Any]) -> NDArray[Any]:
     view = np.empty(x.nbytes + 3, np.uint8)[3:].view(x.dtype).reshape(x.shape)
     view[...] = x
-    return view  # type: ignore[no-any-return]
+    return view
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

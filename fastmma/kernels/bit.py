@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels import cpu, word_gemm
-from fastmma.kernels.word_dot import Tile
 from fastmma.kernels.word_gemm import Arithmetic
+from fastmma.kernels.word_tile import Tile
 
 _Bits = NDArray[np.uint8] | NDArray[np.bool_]
 

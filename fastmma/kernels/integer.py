@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels import cpu, word_gemm
-from fastmma.kernels.word_dot import Tile
 from fastmma.kernels.word_gemm import Arithmetic
+from fastmma.kernels.word_tile import Tile
 
 _Bytes = NDArray[np.int8] | NDArray[np.uint8]
 

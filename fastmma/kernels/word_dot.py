@@ -4,102 +4,24 @@ A word holds consecutive elements of one row of A or one column of B: four bytes
 """
 
 # the parameters of an intrinsic are Numba types, found again in its signature
-# ruff: noqa: ARG001, ARG002
+# ruff: noqa: ARG001
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
-from functools import cache
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl, unbox
+from numba.extending import intrinsic
 
-from fastmma.kernels import emit
 from fastmma.kernels.emit import I8, I32, POINTER, Emitter, vector
+from fastmma.kernels.word_tile import Tile
 
 _I16 = ir.IntType(16)
-_SOURCES = hashlib.sha256(b"".join(Path(file).read_bytes() for file in (__file__, emit.__file__))).hexdigest()[:12]
-
-# what a word of A and a word of B can do, and the elements of k in a word; which operation runs is chosen at run time, by index
-_OPERATIONS = {
-    "bytes": (("signed by unsigned", "unsigned by signed"), 4),
-    "pairs": (("int16 by int16",), 2),
-    "bits": (("xor", "and"), 32),
-    "bits_by_bytes": (("xor", "and"), 32),
-}
-
-
 _BYTE_SUM = 31  # words whose ones a byte can count
-
-
-@dataclass(frozen=True)
-class Tile:
-    """What is compiled: a kind of words and the shape of the register tile."""
-
-    words: str  # "bytes" (needs VNNI), "pairs", "bits" or "bits_by_bytes" (counts ones in bytes first, where lanes have no popcount)
-    lanes: int  # int32 lanes of one vector
-    rows: int  # rows of A, at most `lanes`
-    vectors: int  # vectors of columns of B
-
-    @property
-    def columns(self) -> int:
-        """Columns of B that the tile covers."""
-        return self.lanes * self.vectors
-
-    @property
-    def elements(self) -> int:
-        """Elements of k in one word."""
-        return _OPERATIONS[self.words][1]
-
-    @property
-    def lines(self) -> int:
-        """Neighbouring lines that are packed at once: a vector of bytes if panels have room for it, else as many as there are lanes."""
-        return 4 * self.lanes if self.elements == 32 and self.columns % (4 * self.lanes) == 0 else self.lanes
-
-
-class _TileType(types.Type):  # type: ignore[misc]
-    """The Numba type that carries a `Tile`; its name is part of the key of the cache on disk, and so are these sources."""
-
-    def __init__(self, tile: Tile) -> None:
-        self.tile = tile
-        super().__init__(name=f"{tile}#{_SOURCES}")
-
-
-register_model(_TileType)(models.OpaqueModel)
-_tile_type = cache(_TileType)
-
-
-@typeof_impl.register(Tile)
-def _typeof_tile(tile: Tile, context: Any) -> _TileType:
-    return _tile_type(tile)
-
-
-@unbox(_TileType)
-def _unbox_tile(typ: _TileType, value: Any, context: Any) -> NativeValue:
-    return NativeValue(context.context.get_dummy_value())
-
-
-@infer_getattr
-class _TileAttributes(AttributeTemplate):  # type: ignore[misc]
-    """The numbers of a tile, constants to a kernel."""
-
-    key = _TileType
-
-    def generic_resolve(self, tile: _TileType, name: str) -> Any:
-        return types.intp
-
-
-@lower_getattr_generic(_TileType)
-def _lower_tile_attribute(context: Any, builder: ir.IRBuilder, tile: _TileType, value: Any, name: str) -> ir.Value:
-    return ir.Constant(context.get_value_type(types.intp), getattr(tile.tile, name))
 
 
 class _Words(Emitter):
@@ -109,7 +31,6 @@ class _Words(Emitter):
         super().__init__(builder)
         self.tile = tile
         self.lanes = vector(I32, tile.lanes)
-        self.operations = _OPERATIONS[tile.words][0]
 
     def pointer(self, address: ir.Value) -> ir.Value:
         """The byte pointer to an address."""
@@ -265,10 +186,10 @@ def row_biases(typing_context: Any, tile: Any, operation: Any, panel: Any, count
         if tile.tile.words != "bytes":
             return context.get_dummy_value()
         source, ones = words.pointer(panel), words.constant(words.lanes, 0x01010101)
-        sums = [cgutils.alloca_once_value(builder, words.constant(words.lanes, 0)) for _ in words.operations]
+        sums = [cgutils.alloca_once_value(builder, words.constant(words.lanes, 0)) for _ in tile.tile.operations]
         with cgutils.for_range(builder, count) as loop:
             rows = words.load(words.lanes, source, words.scaled(loop.index, 4 * tile.tile.rows))
-            for name, total in zip(words.operations, sums, strict=True):
+            for name, total in zip(tile.tile.operations, sums, strict=True):
                 builder.store(words.dot(name, builder.load(total), rows, ones), total)
         signed, unsigned = (builder.load(total) for total in sums)
         biases = builder.select(
@@ -371,7 +292,7 @@ def multiply(
             skipped = builder.mul(segment.index, count)
             a_segment = words.at(a, words.scaled(skipped, 4 * tile.tile.rows))
             b_segment = words.at(b, words.scaled(skipped, 4 * tile.tile.columns))
-            for number, name in enumerate(words.operations):
+            for number, name in enumerate(tile.tile.operations):
                 with builder.if_then(builder.icmp_signed("==", operation, words.index(number))):
                     words.run(name, a_segment, b_segment, count)
             at_first = builder.icmp_signed("==", segment.index, words.index(0))

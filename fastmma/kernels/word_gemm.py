@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.word_dot import Tile
 from fastmma.kernels.word_panels import LINE, WORDS_SCRATCH, Operand, Plan, Result, multiply_batch, multiply_block, pack_rows
+from fastmma.kernels.word_tile import Tile
 from fastmma.threads import parallel_for
 
 _SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from fastmma.kernels.word_dot import Tile, copy_byte, load_word, multiply, row_biases, store_word, word_of_run, words_of_lines
+from fastmma.kernels.word_dot import copy_byte, load_word, multiply, row_biases, store_word, word_of_run, words_of_lines
+from fastmma.kernels.word_tile import Tile
 
 LINE = 64  # bytes of a cache line
 WORDS_SCRATCH = 4 * LINE
