@@ -99,8 +99,8 @@ def formulas(layout: Layout, dialect: str = "c", *, lane: tuple[Mode, ...] = (),
     ----------
     layout : Layout
     dialect : {"c", "ptx"}
-        C expressions of ``lane``, the element index ``i``, ``row``, ``col`` and ``computation`` in integer arithmetic, both ways; or row and
-        column in PTX's words.
+        C expressions of ``lane``, the element index ``i``, ``row``, ``col`` and ``computation`` in integer arithmetic, both ways; or row
+        and column in PTX's words.
     lane : tuple of Mode
         The digits of the real lane number where only some lanes hold the matrix: a mode without a step is the choice of the lanes.
     base : int
@@ -112,7 +112,7 @@ def formulas(layout: Layout, dialect: str = "c", *, lane: tuple[Mode, ...] = (),
     -------
     dict of str to str
         ``row``, ``col`` (``computation``), ``register``, ``bit``, ``lane``, ``element``; ``holds`` is the condition on the lanes that hold
-        anything. PTX's words come with their definitions, before ``row`` and ``col``.
+        anything, and ``copy`` tells copies apart (``element`` is the first). PTX's words come with their definitions, before ``row``.
 
     Raises
     ------
@@ -144,4 +144,9 @@ def formulas(layout: Layout, dialect: str = "c", *, lane: tuple[Mode, ...] = (),
     found["bit"] = _sum(filter(None, (bit, str(first_bit) if first_bit else "")))
     found["lane"] = _sum([*map(_c, _inverse(layout, digits)), *([str(base)] if base else [])])
     found["element"] = _sum(map(_c, _inverse(layout, layout.element)))
+    place = 1
+    for mode in layout.element:
+        if not any(mode[1:]):
+            found["copy"] = _c(_Digit("i", place, mode.size, layout.elements, 1))
+        place *= mode.size
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -15,9 +16,9 @@ from fastmma.layout_formula import formulas
 
 # a longer side is drawn with the neighbours that one lane holds joined
 _FOLDED_SIDE = 32
-# grids with more rows or columns than this show the first and the last ones
+# grids with more rows or columns than this show the first and the last ones, and some about those highlighted
 _MOST_ROWS, _MOST_COLS = 64, 32
-_FIRST, _LAST = 16, 8
+_FIRST, _LAST, _ABOUT = 16, 8, 4
 
 
 class Cell(NamedTuple):
@@ -44,23 +45,33 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """Boxes with headings; None stands where rows or columns are left out."""
+    """Boxes with headings; None stands where rows or columns are left out. With a highlight, all else is to fade."""
 
     title: str
     rows: tuple[str | None, ...]
     cols: tuple[str | None, ...]
     boxes: tuple[tuple[Box | None, ...], ...]
+    highlight: frozenset[Cell] | None = None
 
 
 def _span(numbers: list[int]) -> str:
     return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}..{numbers[-1]}"
 
 
-def _kept(count: int, most: int) -> list[int | None]:
-    """The positions to show, None once for those left out."""
+def _kept(count: int, most: int, wanted: Collection[int] = ()) -> list[int | None]:
+    """The positions to show, None for each stretch that is left out."""
     if count <= most:
         return list(range(count))
-    return [*range(_FIRST), None, *range(count - _LAST, count)]
+    shown = {*range(_FIRST), *range(count - _LAST, count)}
+    if len(wanted) <= _FIRST:
+        shown.update(each for place in wanted for each in range(place // _ABOUT * _ABOUT, min(count, (place // _ABOUT + 1) * _ABOUT)))
+    kept: list[int | None] = []
+    for position in range(count):
+        if position in shown:
+            kept.append(position)
+        elif kept[-1] is not None:
+            kept.append(None)
+    return kept
 
 
 @dataclass(frozen=True)
@@ -123,6 +134,18 @@ class Placement:
         place = self.layout.find(row, col, computation)
         return self._cell(place.lane, place.element)
 
+    def copies_of(self, row: int, col: int, computation: int = 0) -> list[Cell]:
+        """Every place where an element of the matrix is held: more than one in some wmma fragments.
+
+        Raises
+        ------
+        OperandError
+            If the matrix has no such element.
+        """
+        first = self.layout.find(row, col, computation)
+        alike = np.flatnonzero(self.layout.offsets[first.lane] == self.layout.offsets[first.lane, first.element])
+        return [self._cell(first.lane, int(element)) for element in alike]
+
     def of_lane(self, lane: int) -> list[Cell]:
         """Everything that a lane holds.
 
@@ -158,11 +181,9 @@ class Placement:
         """Closed formulas, see `fastmma.Layout.formula`."""
         return formulas(self.layout, dialect, lane=self.digits, base=self.base, first_bit=self.first_bit)
 
-    def box(self, cells: tuple[Cell, ...]) -> Box:
-        """The box of neighbours in a matrix that a lane holds."""
-        return Box(cells[0].lane, f"T{cells[0].lane}", self.letter + _span([cell.element for cell in cells]), cells)
-
-    def matrices(self, *, transpose: bool = False, fold: bool = True, whole: bool = False) -> list[Grid]:
+    def matrices(
+        self, *, transpose: bool = False, fold: bool = True, whole: bool = False, highlight: Collection[Cell] | None = None
+    ) -> list[Grid]:
         """Grids of who holds each element of the matrix, one a computation.
 
         Parameters
@@ -173,23 +194,28 @@ class Placement:
             Join neighbours that one lane holds where a side of the matrix is longer than 32.
         whole : bool
             Leave nothing out.
+        highlight : collection of Cell, optional
+            Cells to bring out.
         """
-        return [self._matrix(tile, transpose, fold, whole) for tile in range(self.layout.tiles)]
+        lit = None if highlight is None else frozenset(highlight)
+        return [self._matrix(tile, transpose, fold, whole, lit) for tile in range(self.layout.tiles)]
 
-    def _matrix(self, tile: int, transpose: bool, fold: bool, whole: bool) -> Grid:
+    def _matrix(self, tile: int, transpose: bool, fold: bool, whole: bool, lit: frozenset[Cell] | None) -> Grid:
         index, element = np.divmod(self.layout.inverse[tile], self.layout.elements)
         if transpose:
             index, element = index.T, element.T
         height, width = (_run(index.T, element.T), _run(index, element)) if fold else (1, 1)
-        rows = _kept(index.shape[0] // height, index.shape[0] if whole else _MOST_ROWS)
-        cols = _kept(index.shape[1] // width, index.shape[1] if whole else _MOST_COLS)
+        wanted = [((cell.col, cell.row) if transpose else (cell.row, cell.col)) for cell in lit or () if cell.computation == tile]
+        rows = _kept(index.shape[0] // height, index.shape[0] if whole else _MOST_ROWS, {row // height for row, _ in wanted})
+        cols = _kept(index.shape[1] // width, index.shape[1] if whole else _MOST_COLS, {col // width for _, col in wanted})
 
         def box(row: int | None, col: int | None) -> Box | None:
             if row is None or col is None:
                 return None
             where = (slice(row * height, (row + 1) * height), slice(col * width, (col + 1) * width))
             held = zip(index[where].ravel(), element[where].ravel(), strict=True)
-            return self.box(tuple(self._cell(int(lane), int(each)) for lane, each in held))
+            cells = tuple(self._cell(int(lane), int(each)) for lane, each in held)
+            return Box(cells[0].lane, f"T{cells[0].lane}", self.letter + _span([cell.element for cell in cells]), cells)
 
         shown = f"{self.name}, {self.layout.shape[0]} x {self.layout.shape[1]}" + (", transposed" if transpose else "")
         return Grid(
@@ -197,13 +223,16 @@ class Placement:
             tuple(None if row is None else _span([*range(row * height, (row + 1) * height)]) for row in rows),
             tuple(None if col is None else _span([*range(col * width, (col + 1) * width)]) for col in cols),
             tuple(tuple(box(row, col) for col in cols) for row in rows),
+            lit,
         )
 
-    def register_file(self, *, transpose: bool = False, whole: bool = False) -> Grid:
-        """A grid of what each lane holds: lanes down, elements across."""
+    def register_file(self, *, transpose: bool = False, whole: bool = False, highlight: Collection[Cell] | None = None) -> Grid:
+        """A grid of what each lane holds: lanes down, elements across. The parameters are those of `matrices`."""
+        lit = None if highlight is None else frozenset(highlight)
         layout = self.layout
-        lanes = _kept(layout.lanes, layout.lanes if whole else _MOST_ROWS)
-        elements = _kept(layout.elements, layout.elements if whole else _MOST_COLS)
+        places = np.searchsorted(self.lanes, [cell.lane for cell in lit or ()])
+        lanes = _kept(layout.lanes, layout.lanes if whole else _MOST_ROWS, set(map(int, places)))
+        elements = _kept(layout.elements, layout.elements if whole else _MOST_COLS, {cell.element for cell in lit or ()})
 
         def box(index: int | None, element: int | None) -> Box | None:
             if index is None or element is None:
@@ -216,8 +245,8 @@ class Placement:
         boxes = tuple(tuple(box(index, element) for element in elements) for index in lanes)
         title = f"registers of {self.name}: row,column" + (" #computation" if layout.tiles > 1 else "")
         if transpose:
-            return Grid(title, across, down, tuple(zip(*boxes, strict=True)))
-        return Grid(title, down, across, boxes)
+            return Grid(title, across, down, tuple(zip(*boxes, strict=True)), lit)
+        return Grid(title, down, across, boxes, lit)
 
 
 def _run(index: NDArray[np.intp], element: NDArray[np.intp]) -> int:

@@ -6,7 +6,7 @@ from fastmma.errors import OperandError
 from fastmma.isa.model import Instruction
 from fastmma.isa.scales import scale_selectors
 from fastmma.isa.sparsity import metadata_lanes, metadata_layout, selectors
-from fastmma.isa.table import instruction
+from fastmma.isa.table import multiply
 from fastmma.layout import Layout, Mode
 from fastmma.layout_view import Placement
 
@@ -76,7 +76,7 @@ def placement(
     >>> a.at(3, 7)
     Cell(row=3, col=7, computation=0, lane=15, element=1, register=0, bit=16, bits=16)
     """
-    found = instruction(ins)
+    found = multiply(ins)
     names = operand_names(found)
     if operand not in names:
         if found.op == "wgmma" and operand == "b":

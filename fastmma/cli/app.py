@@ -11,8 +11,10 @@ import typer
 from fastmma import __version__
 from fastmma.cli.evidence import evidence
 from fastmma.cli.gemm import gemm
+from fastmma.cli.layout import layout
 from fastmma.cli.listing import list_instructions
 from fastmma.cli.show import show
+from fastmma.cli.trace import trace
 from fastmma.errors import FastmmaError
 
 app = typer.Typer(
@@ -23,6 +25,8 @@ app = typer.Typer(
 )
 app.command("list")(list_instructions)
 app.command("show")(show)
+app.command("layout")(layout)
+app.command("trace")(trace)
 app.command("evidence")(evidence)
 app.command("gemm")(gemm)
 

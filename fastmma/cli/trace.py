@@ -1,0 +1,88 @@
+"""``fastmma trace``: the registers and lanes that feed one output."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from fastmma.cli.layout import element
+from fastmma.cli.output import TABLES, chosen_format, print_lines, text_table, write, write_drawing
+from fastmma.isa.table import multiply
+from fastmma.layout_drawing import draw
+from fastmma.layout_export import cell_table, json_text
+from fastmma.layout_view import Cell
+from fastmma.trace import Trace, placements
+from fastmma.trace import trace as trace_output
+
+EXAMPLES = """
+Examples:
+
+\b
+fastmma trace mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --d 4,5
+fastmma trace mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --d 4,5 --selector 1
+fastmma trace wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 --d 40,100 --format json
+fastmma trace mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 --d 4,5 --computation 2 --output feeds.svg
+"""
+
+
+def _sides(cells: list[Cell], axis: int) -> str:
+    numbers = sorted({cell[axis] for cell in cells})
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}..{numbers[-1]}"
+
+
+def _rows(found: Trace) -> list[list[str]]:
+    """One row a register: the elements in it that are wanted."""
+    rows = []
+    for name, cells in {"d": (found.d,), **found.sources}.items():
+        for (lane, register), group in groupby(cells, key=lambda cell: (cell.lane, cell.register)):
+            held = sorted(group, key=lambda cell: cell.bit)
+            bits = f"{held[-1].bit + held[-1].bits - 1}:{held[0].bit}"
+            if held[-1].bit - held[0].bit != (len(held) - 1) * held[0].bits:
+                bits = " ".join(f"{cell.bit + cell.bits - 1}:{cell.bit}" for cell in held)
+            rows.append([f"{name}[{_sides(held, 0)}][{_sides(held, 1)}]", f"T{lane}", str(register), bits])
+    return rows
+
+
+def trace(
+    opcode: Annotated[str, typer.Argument(help="For example mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")],
+    where: Annotated[str, typer.Option("--d", help="ROW,COL: the output.")],
+    computation: Annotated[int, typer.Option(help="Which of the four computations of m8n8k4.")] = 0,
+    fmt: Annotated[str | None, typer.Option("--format", help="text, csv, markdown, asciidoc, json, svg or png.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write to this file; its suffix tells the format where --format does not.")] = None,
+    selector: Annotated[int, typer.Option(help="Sparsity selector.")] = 0,
+    byte_id_a: Annotated[int, typer.Option(help="Byte selector of the scales of a.")] = 0,
+    thread_id_a: Annotated[int, typer.Option(help="Thread selector of the scales of a.")] = 0,
+    byte_id_b: Annotated[int, typer.Option(help="Byte selector of the scales of b.")] = 0,
+    thread_id_b: Annotated[int, typer.Option(help="Thread selector of the scales of b.")] = 0,
+) -> None:
+    """Show the lanes (T), registers and bits that feed one output, and where it lies."""
+    chosen = chosen_format(fmt, output)
+    ids = {"byte_id_a": byte_id_a, "thread_id_a": thread_id_a, "byte_id_b": byte_id_b, "thread_id_b": thread_id_b}
+    found = trace_output(multiply(opcode), *element(where), computation, selector=selector, **ids)
+    wanted = {"d": (found.d,), **found.sources}
+    several = found.instruction.tiles > 1
+    if chosen in ("svg", "png"):
+        held = placements(found.instruction, selector=selector, **ids)
+        grids = [held[name].matrices(highlight=cells)[computation] for name, cells in wanted.items()]
+        write_drawing(draw(grids, title=found.instruction.opcode, notes=[found.equation, *_memory(found)]), chosen, output)
+    elif chosen == "json":
+        listed = [{"operand": name, **cell._asdict()} for name, cells in wanted.items() for cell in cells]
+        about = {"opcode": found.instruction.opcode, "equation": found.equation, "memory": list(found.memory)}
+        write(json_text({**about, "elements": listed}), output)
+    elif chosen in TABLES:
+        write(TABLES[chosen](cell_table([(name, cell) for name, cells in wanted.items() for cell in cells], computations=several)), output)
+    else:
+        head = [found.instruction.opcode, found.equation, *([f"computation {computation}"] if several else []), ""]
+        table = text_table((("elements", "lane", "register", "bits"), _rows(found)))
+        print_lines([*map(Text, head), *table, *map(Text, _memory(found))], output)
+
+
+trace.__doc__ = f"{trace.__doc__}\n{EXAMPLES}"
+
+
+def _memory(found: Trace) -> list[str]:
+    return [f"{source} is read from shared memory" for source in found.memory]
