@@ -1,0 +1,292 @@
+"""The block-scaled dot-product-add, exactly, on any CPU: plain loops over a panel of columns, which LLVM turns into vectors.
+
+Sums run in float64, in units of 2**(emax - align_bits): there truncated terms are integers, and infinities and NaNs follow from IEEE
+arithmetic. Where terms are single products the scales of a step are one power of two, so these are truncated as int32 unless an operand is
+infinite or NaN.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from fastmma.kernels.params import Element, Scaled
+
+ZERO_EXPONENT = -8192  # of a zero: below every floor, and two of them still fit 16 bits
+POWERS_OF_TWO = 3  # `specials` of a format that has nothing else
+TERMS = 4  # of a step of groups
+INT32_TERMS = 16  # that many products below 2**27 sum up within int32
+SCALE_LOWEST, SCALE_HIGHEST = -100, 60  # beyond these a float32 product is truncated to zero, or is zero
+SUBNORMAL_EXPONENT = -126
+FLOAT64_BIAS, FLOAT64_FRACTION = 1023, 52
+NAN = 0x7FFFFFFF
+SIGN_32 = 0x80000000
+INFINITY_32, INFINITY_64 = 0xFF << 23, 0x7FF << 52
+FIELDS_64_TO_32 = 29  # places from one format's exponent field to the other's
+REBIAS = (FLOAT64_BIAS - 127) << 52
+SPECIAL_REBIAS = INFINITY_64 - (INFINITY_32 << FIELDS_64_TO_32)
+
+
+class Lines(NamedTuple):
+    """Decoded operands; the arrays of A are (tile, row, k or block), those of B (tile, panel, k or block, column)."""
+
+    values: NDArray[np.float32]
+    exponents: NDArray[np.int16]
+    scales: NDArray[np.float64]
+    scale_exponents: NDArray[np.int32]
+
+
+@cache
+def tables(element: Element) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """Values and exponents of the 256 codes; bits above the element's are ignored."""
+    codes = np.arange(256)
+    if element.specials == POWERS_OF_TWO:
+        exponents = codes - element.bias
+        values = np.ldexp(1.0, exponents)
+        values[255] = np.nan
+        return values, exponents.astype(np.int32)
+    width = element.exponent_bits + element.mantissa_bits
+    magnitude = codes & ((1 << width) - 1)
+    field = np.maximum(magnitude >> element.mantissa_bits, 1)
+    values = np.ldexp(magnitude - ((field - 1) << element.mantissa_bits), field - element.bias - element.mantissa_bits)
+    top = magnitude >> element.mantissa_bits == (1 << element.exponent_bits) - 1
+    mantissa = magnitude & ((1 << element.mantissa_bits) - 1)
+    if element.specials == 1:
+        values[top] = np.where(mantissa[top] == 0, np.inf, np.nan)
+    elif element.specials == 2:
+        values[magnitude == (1 << width) - 1] = np.nan
+    values = np.where(codes >> width & 1, -values, values)
+    return values, np.where(magnitude == 0, ZERO_EXPONENT, field - element.bias).astype(np.int32)
+
+
+def scale_tables(element: Element) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """The same for scales, which have no sign."""
+    values, exponents = tables(element)
+    return np.abs(values), exponents
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _align(p: Scaled, emax: Any, sums: Any, factor_bits: Any, inverse_bits: Any) -> None:
+    """Let `emax`, which the products have, count the accumulators too; powers of two that scale to units of the last bit, and back."""
+    sum_bits = sums.view(np.int64)
+    for j in range(len(sums)):
+        field = (sum_bits[j] >> FLOAT64_FRACTION) & 0x7FF
+        exponent = max(field - FLOAT64_BIAS, SUBNORMAL_EXPONENT) if sums[j] != 0 else ZERO_EXPONENT
+        emax[j] = max(emax[j], exponent, p.emax_floor)
+        factor_bits[j] = (FLOAT64_BIAS + p.align_bits - emax[j]) << FLOAT64_FRACTION
+        inverse_bits[j] = (FLOAT64_BIAS - p.align_bits + emax[j]) << FLOAT64_FRACTION
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _finish(sums: Any, totals: Any, factor: Any, inverse: Any) -> None:
+    """Add the truncated accumulators to the totals of truncated terms; round toward zero to float32."""
+    bits = totals.view(np.int64)
+    for j in range(len(sums)):
+        totals[j] = (totals[j] + np.trunc(sums[j] * factor[j])) * inverse[j]
+        subnormal = np.trunc(totals[j] * 2.0**149) * 2.0**-149
+        if abs(totals[j]) < 2.0**-126:
+            totals[j] = subnormal
+        elif abs(totals[j]) >= 2.0**128:
+            totals[j] = np.copysign(np.inf, totals[j])
+        else:
+            bits[j] &= -1 << 29
+        sums[j] = totals[j]
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _narrow_products(a: Any, b: Any, scale: Any, totals: Any) -> None:
+    """Sums of truncated products of finite elements, scaled in float32."""
+    part = np.empty(len(totals), np.int32)
+    for start in range(0, len(a), INT32_TERMS):
+        part[:] = 0
+        for k in range(start, start + INT32_TERMS):
+            element = a[k]
+            if element != 0:
+                for j in range(len(totals)):
+                    part[j] += np.int32(element * b[k, j] * scale[j])
+        for j in range(len(totals)):
+            totals[j] += part[j]
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _wide_products(a: Any, b: Any, scale: Any, totals: Any) -> None:
+    """The same with infinities and NaNs."""
+    for k in range(len(a)):
+        for j in range(len(totals)):
+            totals[j] += np.trunc(np.float64(a[k]) * np.float64(b[k, j]) * np.float64(scale[j]))
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _multiply_products(p: Scaled, a: Lines, b: Lines, special: bool, sums: Any) -> None:
+    """All steps of a row by a panel whose terms are products; `a` and `b` without the leading dimensions."""
+    width = len(sums)
+    emax, shift = np.empty(width, np.int32), np.empty(width, np.int32)
+    highest = np.empty(width, np.int16)
+    factor_bits, inverse_bits = np.empty(width, np.int64), np.empty(width, np.int64)
+    scale_bits, totals = np.empty(width, np.int32), np.empty(width, np.float64)
+    scale = scale_bits.view(np.float32)
+    for first in range(0, len(a.values), p.step):
+        last = first + p.step
+        block = first // p.block
+        highest[:] = 2 * ZERO_EXPONENT
+        for k in range(first, last):
+            exponent = a.exponents[k]
+            for j in range(width):
+                highest[j] = max(highest[j], np.int16(exponent + b.exponents[k, j]))
+        for j in range(width):
+            shift[j] = a.scale_exponents[block] + b.scale_exponents[block, j]
+            emax[j] = highest[j] + shift[j]
+        _align(p, emax, sums, factor_bits, inverse_bits)
+        for j in range(width):
+            scale_bits[j] = (min(max(shift[j] + p.align_bits - emax[j], SCALE_LOWEST), SCALE_HIGHEST) + 127) << 23
+            # NaN for a NaN scale, else 0
+            totals[j] = (a.scales[block] * b.scales[block, j]) * 0.0
+        if special:
+            _wide_products(a.values[first:last], b.values[first:last], scale, totals)
+        else:
+            _narrow_products(a.values[first:last], b.values[first:last], scale, totals)
+        _finish(sums, totals, factor_bits.view(np.float64), inverse_bits.view(np.float64))
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _multiply_groups(p: Scaled, a: Lines, b: Lines, sums: Any) -> None:
+    """All steps of a row by a panel whose terms are exact sums of groups."""
+    width = len(sums)
+    emax = np.empty(width, np.int32)
+    factor_bits, inverse_bits = np.empty(width, np.int64), np.empty(width, np.int64)
+    factor, totals = factor_bits.view(np.float64), np.empty(width, np.float64)
+    dots = np.empty((TERMS, width), np.float32)
+    for first in range(0, len(a.values), p.step):
+        dots[:] = 0
+        emax[:] = p.emax_floor
+        for term in range(TERMS):
+            start = first + term * p.group
+            dot = dots[term]
+            for k in range(start, start + p.group, 4):
+                a0, a1, a2, a3 = a.values[k], a.values[k + 1], a.values[k + 2], a.values[k + 3]
+                for j in range(width):
+                    even = a0 * b.values[k, j] + a2 * b.values[k + 2, j]
+                    dot[j] += even + (a1 * b.values[k + 1, j] + a3 * b.values[k + 3, j])
+            block = start // p.block
+            for j in range(width):
+                exponent = a.scale_exponents[block] + b.scale_exponents[block, j]
+                emax[j] = max(emax[j], exponent if dot[j] != 0 else ZERO_EXPONENT)
+        _align(p, emax, sums, factor_bits, inverse_bits)
+        totals[:] = 0
+        for term in range(TERMS):
+            dot = dots[term]
+            block = (first + term * p.group) // p.block
+            for j in range(width):
+                totals[j] += np.trunc(dot[j] * (a.scales[block] * b.scales[block, j]) * factor[j])
+        _finish(sums, totals, factor, inverse_bits.view(np.float64))
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _widen(bits: Any, sums: Any) -> None:
+    """float32 bits to float64, by integers: a caller's mode may flush float32 subnormals."""
+    sum_bits = sums.view(np.int64)
+    for j in range(len(bits)):
+        magnitude = np.int64(bits[j] & ~SIGN_32)
+        if magnitude < 1 << 23:
+            sums[j] = magnitude * 2.0**-149
+        else:
+            rebias = REBIAS if magnitude < INFINITY_32 else SPECIAL_REBIAS
+            sum_bits[j] = (magnitude << FIELDS_64_TO_32) + rebias
+        sum_bits[j] |= np.int64(bits[j] & SIGN_32) << 32
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _narrow(sums: Any, bits: Any) -> None:
+    """float64 that float32 has to its bits; a zero is +0, a NaN canonical."""
+    sum_bits = sums.view(np.int64)
+    for j in range(len(bits)):
+        magnitude = sum_bits[j] & 0x7FFFFFFFFFFFFFFF
+        sign = np.int64(SIGN_32) if sum_bits[j] < 0 else 0
+        if magnitude > INFINITY_64:
+            bits[j] = NAN
+        elif magnitude == INFINITY_64:
+            bits[j] = sign | INFINITY_32
+        elif abs(sums[j]) < 2.0**-126:
+            whole = np.int64(abs(sums[j]) * 2.0**149)
+            bits[j] = sign | whole if whole != 0 else 0
+        else:
+            bits[j] = sign | ((magnitude - REBIAS) >> FIELDS_64_TO_32)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _multiply(p: Scaled, a: Lines, b: Lines, special: bool, state: Any, tile: int, panel: int, first: int, last: int) -> None:
+    """Rows `first` to `last` of a panel of a tile; `state` (tile, panel, row, column) holds c and gets d, as float32 bits."""
+    columns = Lines(b.values[tile, panel], b.exponents[tile, panel], b.scales[tile, panel], b.scale_exponents[tile, panel])
+    sums = np.empty(state.shape[3], np.float64)
+    for row in range(first, last):
+        line = Lines(a.values[tile, row], a.exponents[tile, row], a.scales[tile, row], a.scale_exponents[tile, row])
+        bits = state[tile, panel, row]
+        _widen(bits, sums)
+        if p.group == 1:
+            _multiply_products(p, line, columns, special, sums)
+        else:
+            _multiply_groups(p, line, columns, sums)
+        _narrow(sums, bits)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def multiply_tiles(p: Scaled, a: Lines, b: Lines, special: bool, state: Any) -> None:
+    """All of a batch; as `_multiply`."""
+    for tile in range(state.shape[0]):
+        for panel in range(state.shape[1]):
+            _multiply(p, a, b, special, state, tile, panel, 0, state.shape[2])
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def multiply_panels(p: Scaled, a: Lines, b: Lines, special: bool, state: Any, first: int, last: int) -> None:
+    """Some panels of one product; as `_multiply`."""
+    for panel in range(first, last):
+        _multiply(p, a, b, special, state, 0, panel, 0, state.shape[2])
+
+
+def _padded(codes: NDArray[np.uint8], axis: int, size: int) -> NDArray[np.uint8]:
+    """The same with zeros up to a size."""
+    missing = [(0, 0)] * codes.ndim
+    missing[axis] = (0, size - codes.shape[axis])
+    return np.pad(codes, missing)
+
+
+def paneled(codes: NDArray[Any], width: int) -> NDArray[Any]:
+    """(tile, line, column) as contiguous (tile, panel, line, column), zeros past the last column."""
+    tiles, lines, columns = codes.shape
+    panels = -(-columns // width)
+    wide = _padded(codes, 2, panels * width).reshape(tiles, lines, panels, width)
+    return np.ascontiguousarray(wide.transpose(0, 2, 1, 3))
+
+
+def _decoded(element: Element, scale: Element, codes: NDArray[np.uint8], scales: NDArray[np.uint8]) -> Lines:
+    values, exponents = tables(element)
+    scale_values, scale_exponents = scale_tables(scale)
+    return Lines(values.astype(np.float32)[codes], exponents.astype(np.int16)[codes], scale_values[scales], scale_exponents[scales])
+
+
+def rows_of(p: Scaled, a: NDArray[np.uint8], scale_a: NDArray[np.uint8]) -> Lines:
+    """Decode a (T, m, k) and its scales."""
+    depth = padded_depth(p, a.shape[2])
+    return _decoded(p.a, p.scale, _padded(a, 2, depth), _padded(scale_a, 2, depth // p.block))
+
+
+def columns_of(p: Scaled, b: NDArray[np.uint8], scale_b: NDArray[np.uint8], width: int) -> Lines:
+    """Decode b (T, k, n) and its scales to panels of `width` columns."""
+    depth = padded_depth(p, b.shape[1])
+    return _decoded(p.b, p.scale, paneled(_padded(b, 1, depth), width), paneled(_padded(scale_b, 1, depth // p.block), width))
+
+
+def padded_depth(p: Scaled, depth: int) -> int:
+    """k filled up to whole steps and blocks."""
+    unit = max(p.step, p.block)
+    return -(-depth // unit) * unit
+
+
+def special(element: Element, lines: Lines) -> bool:
+    """Whether there are infinities or NaNs."""
+    return element.specials != 0 and not bool(np.isfinite(lines.values).all())
