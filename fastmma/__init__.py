@@ -6,12 +6,13 @@
 64.0
 """
 
-from fastmma import warp
+from fastmma import sparse, warp
 from fastmma.errors import BackendError, FastmmaError, InstructionError, OperandError, OperandTypeError, TargetError
 from fastmma.formats import FORMATS, Format, decode, encode
 from fastmma.fragment import gather, scatter
 from fastmma.gemm import gemm, matmul
 from fastmma.isa.model import Instruction, Operand
+from fastmma.isa.movement import Movement
 from fastmma.isa.table import instruction, instructions
 from fastmma.isa.targets import TARGETS
 from fastmma.layout import Layout
@@ -31,6 +32,7 @@ __all__ = [
     "Instruction",
     "InstructionError",
     "Layout",
+    "Movement",
     "Operand",
     "OperandError",
     "OperandTypeError",
@@ -46,5 +48,6 @@ __all__ = [
     "matmul",
     "mma",
     "scatter",
+    "sparse",
     "warp",
 ]

@@ -82,7 +82,7 @@ def fused_parameters(job: Job) -> Fused:
         align_bits=row.align_bits,
         emax_floor=row.emax_floor,
         keep_bits=row.keep_bits,
-        half=int(ins.dtype == "f16"),
+        half=int(ins.accumulator == "f16"),
         restart=2 if row.split else 0,
     )
 
@@ -231,10 +231,21 @@ def _fused_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
 
         scaled.tiles(scaled_parameters(job), batch.a, batch.b, batch.c, d, batch.scale_a, batch.scale_b, threads)
         return
-    wide, c = _widened(job, batch), batch.c
-    if c is not None and job.instruction.ctype != job.instruction.dtype:  # f16 to f32, which is exact
+    ins, wide, c = job.instruction, _widened(job, batch), batch.c
+    if c is not None and ins.ctype != ins.accumulator:  # f16 to f32, which is exact
         c = c.view(np.float16).astype(np.float32).view(np.uint32)
-    fused.tiles(fused_parameters(job), wide.a, wide.b, c, d, threads, _order(job))
+    sums = d if ins.dtype == ins.accumulator else np.empty(d.shape, dtype=np.uint32)
+    fused.tiles(fused_parameters(job), wide.a, wide.b, c, sums, threads, _order(job))
+    if sums is not d:
+        d[...] = _halved(sums)
+
+
+def _halved(codes: Codes) -> Codes:
+    """f32 codes rounded to f16, NaN canonical."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        half: Codes = codes.view(np.float32).astype(np.float16).view(np.uint16)
+    half[(half & 0x7FFF) > 0x7C00] = reference.CANONICAL_NAN["f16"]
+    return half
 
 
 def _fused_gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:

@@ -14,8 +14,7 @@ from fastmma.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.formats import Format, format_of
 from fastmma.isa.model import Instruction
 from fastmma.isa.sparsity import pattern_of
-from fastmma.isa.table import instruction as find_instruction
-from fastmma.isa.table import instructions
+from fastmma.isa.table import multiplications, multiply
 from fastmma.isa.targets import architecture
 from fastmma.numerics import arithmetic
 from fastmma.operands import check_output, codes_of, elements_of, extra_operands
@@ -24,7 +23,7 @@ from fastmma.reference import CANONICAL_NAN
 from fastmma.threads import thread_count
 
 # what a vendor library reaches for first: wgmma where there is one, and the deepest k
-_OP_PREFERENCE = {"wgmma": 0, "mma": 1}
+_OP_PREFERENCE = {"wgmma": 0, "mma": 1, "wmma": 2}
 _SCALE_FORMATS = {"float8_e8m0fnu": "ue8m0", "float8_e4m3fn": "ue4m3"}
 
 
@@ -57,7 +56,7 @@ def default_instruction(atype: str, btype: str, dtype: str | None, target: str, 
     architecture(target)
     fitting = [
         ins
-        for ins in instructions(target)
+        for ins in multiplications(target)
         if (ins.atype, ins.btype) == (atype, btype)
         and ins.ctype == ins.dtype
         and (dtype is None or ins.dtype == dtype)
@@ -100,7 +99,7 @@ def _choose(
     ins: str | Instruction | None, a: Any, b: Any, c: Any, out: Any, target: str, metadata: Any = None, scale: Any = None
 ) -> Instruction:
     if ins is not None:
-        chosen = find_instruction(ins)
+        chosen = multiply(ins)
         if chosen.ctype != chosen.dtype:
             raise InstructionError(f"{chosen}: D cannot be fed back as C, because their types differ")
         return chosen

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.errors import OperandError
+
+if TYPE_CHECKING:
+    from fastmma.layout_drawing import Drawing
 
 
 class Mode(NamedTuple):
@@ -40,7 +43,7 @@ class Layout:
     shape : (int, int)
         Rows and columns of one matrix.
     lane, element : tuple of Mode
-        Mixed-radix digits of the lane number and of the element index, fastest first.
+        Mixed-radix digits of the lane number and of the element index, fastest first. An element mode that does not move holds copies.
     bits : int
         Width of an element's container in a register.
     tiles : int
@@ -49,7 +52,7 @@ class Layout:
     Raises
     ------
     ValueError
-        If lanes and elements do not hold every place of the matrices exactly once.
+        If lanes and elements do not hold every place of the matrices equally often.
 
     Examples
     --------
@@ -70,7 +73,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         held = np.bincount(self.offsets.ravel(), minlength=self.tiles * math.prod(self.shape))
-        if len(held) != self.tiles * math.prod(self.shape) or not (held == 1).all():
+        if len(held) != self.tiles * math.prod(self.shape) or not (held == self.copies).all():
             raise ValueError(f"the layout of a {self.shape[0]}x{self.shape[1]} matrix is not a bijection")
 
     @property
@@ -82,6 +85,11 @@ class Layout:
     def elements(self) -> int:
         """Elements a lane holds."""
         return math.prod(mode.size for mode in self.element)
+
+    @property
+    def copies(self) -> int:
+        """How often a lane holds each of its elements: twice or more for some wmma fragments, else once."""
+        return math.prod(mode.size for mode in self.element if not (mode.row or mode.col or mode.tile))
 
     @property
     def register_bits(self) -> int:
@@ -126,8 +134,8 @@ class Layout:
 
     @cached_property
     def inverse(self) -> NDArray[np.intp]:
-        """For each (tile, row, column), ``lane * elements + element``."""
-        inverse = np.argsort(self.offsets.ravel()).reshape(self.tiles, *self.shape)
+        """For each (tile, row, column), ``lane * elements + element`` of its first copy."""
+        inverse = np.argsort(self.offsets.ravel(), kind="stable")[:: self.copies].reshape(self.tiles, *self.shape)
         inverse.flags.writeable = False
         return inverse
 
@@ -153,7 +161,7 @@ class Layout:
 
     @cached_property
     def words(self) -> NDArray[np.int32]:
-        """For each register-sized word of the stored matrix, the register (``lane * registers + register``) that holds it.
+        """Registers (``lane * registers + register``) that hold each register-sized word of the stored matrix: (copies, words).
 
         The matrix is stored row-major, or column-major where `column_major`, its elements as wide as their containers. Then the elements
         of a register are one word of it, and going between matrix and registers is a permutation of words.
@@ -164,7 +172,63 @@ class Layout:
         grouped = position.reshape(self.lanes * self.registers, per_register)
         if not (np.diff(grouped, axis=1) == 1).all() or (grouped[:, 0] % per_register).any():
             raise ValueError("the elements of a register are not neighbours in the matrix")
-        table = np.empty(len(grouped), dtype=np.int32)
-        table[grouped[:, 0] // per_register] = np.arange(len(grouped), dtype=np.int32)
+        table = np.argsort(grouped[:, 0], kind="stable").astype(np.int32).reshape(-1, self.copies).T.copy()
         table.flags.writeable = False
         return table
+
+    def formula(self, dialect: str = "c") -> dict[str, str]:
+        """Closed formulas of the layout, in both directions.
+
+        Parameters
+        ----------
+        dialect : {"c", "ptx"}
+            C expressions of ``lane`` and the element index ``i`` (and back, of ``row`` and ``col``), or PTX's ``groupID`` and
+            ``threadID_in_group`` with their definitions.
+
+        Raises
+        ------
+        OperandError
+            If there is no such dialect.
+
+        Examples
+        --------
+        >>> c = Layout((16, 8), lane=(Mode(4, 0, 2), Mode(8, 1, 0)), element=(Mode(2, 0, 1), Mode(2, 8, 0)), bits=32)
+        >>> c.formula()["row"], c.formula("ptx")["row"]
+        ('lane / 4 + (i / 2) * 8', 'groupID + ((i >> 1) * 8)')
+        """
+        from fastmma.layout_formula import formulas
+
+        return formulas(self, dialect)
+
+    def _drawing(self, transpose: bool, whole: bool) -> Drawing:
+        from fastmma.layout_drawing import draw
+        from fastmma.layout_view import Placement
+
+        return draw(Placement("matrix", "v", self).matrices(transpose=transpose, whole=whole))
+
+    def plot(self, *, transpose: bool = False, whole: bool = False) -> Any:
+        """Draw which lane (T) holds each element of the matrix, and as which of its elements (v).
+
+        Parameters
+        ----------
+        transpose : bool
+            Draw the rows of the matrix as columns.
+        whole : bool
+            Leave nothing out of a large matrix.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        BackendError
+            If matplotlib is not installed.
+        """
+        from fastmma.plots import figure
+
+        return figure(self._drawing(transpose, whole))
+
+    def _repr_svg_(self) -> str:
+        """The picture that a notebook shows."""
+        return self._drawing(transpose=False, whole=False).svg()

@@ -13,7 +13,8 @@ from typing import Literal
 
 from fastmma.errors import TargetError
 from fastmma.isa.model import Instruction
-from fastmma.isa.table import instruction
+from fastmma.isa.movement import Movement
+from fastmma.isa.table import multiply
 from fastmma.isa.targets import architecture
 
 Method = Literal["fused", "grouped", "f32-fma", "f32-fma-pairs", "f64-fma", "integer", "bit"]
@@ -34,6 +35,8 @@ class Evidence:
 @dataclass(frozen=True)
 class Arithmetic:
     """How one instruction computes.
+
+    Sums are kept in the instruction's `accumulator`: c is converted to it first, and the result to d's format last, to nearest even.
 
     Attributes
     ----------
@@ -88,7 +91,7 @@ class Arithmetic:
             and ins.op in self.ops
             and ins.atype in self.atypes
             and ins.btype in self.atypes
-            and ins.dtype in self.dtypes
+            and ins.accumulator in self.dtypes
             and ins.kind in self.kinds
             and bool(ins.sparse) == self.sparse
             and (not self.shapes or ins.shape in self.shapes)
@@ -129,7 +132,9 @@ _FP8 = ("e4m3", "e5m2")
 _NARROW = (*_FP8, "e3m2", "e2m3", "e2m1")
 _16BIT = ("f16", "bf16")
 # shapes whose f16 forms are one machine instruction everywhere they are legal
-_NOT_M884 = ("m16n8k8", "m16n8k16")
+_WMMA = ("m16n16k16", "m8n32k16", "m32n8k16")
+_NOT_M884 = ("m16n8k8", "m16n8k16", *_WMMA)
+_BOTH = ("mma", "wmma")
 
 
 def _fused(
@@ -170,20 +175,23 @@ _NO_FLOOR = -1000
 
 ROWS: tuple[Arithmetic, ...] = (
     # tensor cores, 16- and 32-bit floats
-    *_fused(("sm_70",), ("f16",), 4, 23, (_NO_FLOOR, -19), _V100, shapes=_M884),
-    *_fused(("sm_75",), ("f16",), 4, 24, (-132, -20), _TURING),
-    *_fused(_AMPERE_UP, _16BIT, 8, 24, (-132, -20), _AMPERE, shapes=_NOT_M884),
-    *_fused(_AMPERE_UP, ("tf32",), 4, 24, (-132, -20), _AMPERE),
-    *_fused(_AMPERE_KIN, _16BIT, 8, 24, (-132, -20), _LIKE_AMPERE, shapes=_NOT_M884),
-    *_fused(_AMPERE_KIN, ("tf32",), 4, 24, (-132, -20), _LIKE_AMPERE),
-    *_fused(("sm_90",), _16BIT, 0, 25, (-133, -21), _H200, shapes=_NOT_M884),
+    *_fused(("sm_70",), ("f16",), 4, 23, (_NO_FLOOR, -19), _V100, ops=_BOTH, shapes=(*_M884, *_WMMA)),
+    *_fused(("sm_75",), ("f16",), 4, 24, (-132, -20), _TURING, ops=_BOTH),
+    *_fused(_AMPERE_UP, _16BIT, 8, 24, (-132, -20), _AMPERE, ops=_BOTH, shapes=_NOT_M884),
+    *_fused(_AMPERE_UP, ("tf32",), 4, 24, (-132, -20), _AMPERE, ops=_BOTH),
+    *_fused(_AMPERE_KIN, _16BIT, 8, 24, (-132, -20), _LIKE_AMPERE, ops=_BOTH, shapes=_NOT_M884),
+    *_fused(_AMPERE_KIN, ("tf32",), 4, 24, (-132, -20), _LIKE_AMPERE, ops=_BOTH),
+    *_fused(("sm_90",), _16BIT, 0, 25, (-133, -21), _H200, ops=_BOTH, shapes=_NOT_M884),
+    *_fused(("sm_90",), ("tf32",), 4, 25, (-133, -21), _H200, ops=("wmma",)),
     *_fused(("sm_90",), ("tf32",), 0, 25, (-133, -21), _H200),
     *_fused(("sm_90",), (*_16BIT, "tf32"), 0, 25, (-133, -21), _H200, ops=("wgmma",)),
-    *_fused(("sm_100",), _16BIT, 0, 25, (-133, -21), _B200, shapes=_NOT_M884),
+    *_fused(("sm_100",), _16BIT, 0, 25, (-133, -21), _B200, ops=_BOTH, shapes=_NOT_M884),
     *_fused(("sm_100",), ("tf32",), 0, 25, (-133, -21), _B200),
-    *_fused(_BLACKWELL_KIN, _16BIT, 0, 25, (-133, -21), _LIKE_B200, shapes=_NOT_M884),
+    *_fused(("sm_100",), ("tf32",), 4, 25, (-133, -21), _B200, ops=("wmma",)),
+    *_fused(_BLACKWELL_KIN, _16BIT, 0, 25, (-133, -21), _LIKE_B200, ops=_BOTH, shapes=_NOT_M884),
     *_fused(_BLACKWELL_KIN, ("tf32",), 0, 25, (-133, -21), _LIKE_B200),
-    *_fused(_CONSUMER, _16BIT, 0, 25, (-133, -21), _SM120, shapes=_NOT_M884),
+    *_fused((*_BLACKWELL_KIN, *_CONSUMER), ("tf32",), 4, 25, (-133, -21), _LIKE_B200, ops=("wmma",)),
+    *_fused(_CONSUMER, _16BIT, 0, 25, (-133, -21), _SM120, ops=_BOTH, shapes=_NOT_M884),
     *_fused(_CONSUMER, ("tf32",), 0, 25, (-133, -21), _SM120),
     # 8-bit floats and narrower
     *_fused(("sm_89",), _FP8, 16, 13, (-132, -20), _ADA_FP8, keep_bits=13),
@@ -214,13 +222,13 @@ ROWS: tuple[Arithmetic, ...] = (
         _CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", _LIKE_DENSE, 4, 35, -133, group=16, sparse=True, kinds=("mxf4", "mxf4nvf4")
     ),
     # f64
-    Arithmetic(("sm_90",), ("mma",), ("f64",), ("f64",), "f64-fma", _H200),
-    Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), ("mma",), ("f64",), ("f64",), "f64-fma", _IEEE),
+    Arithmetic(("sm_90",), _BOTH, ("f64",), ("f64",), "f64-fma", _H200),
+    Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), _BOTH, ("f64",), ("f64",), "f64-fma", _IEEE),
     # exact integers
-    Arithmetic(_ALL, ("mma", "wgmma"), ("s8", "u8"), ("s32",), "integer", _EXACT),
-    Arithmetic(_ALL, ("mma",), ("s4", "u4"), ("s32",), "integer", _EXACT),
+    Arithmetic(_ALL, ("mma", "wmma", "wgmma"), ("s8", "u8"), ("s32",), "integer", _EXACT),
+    Arithmetic(_ALL, _BOTH, ("s4", "u4"), ("s32",), "integer", _EXACT),
     Arithmetic(_ALL, ("mma",), ("s8", "u8", "s4", "u4"), ("s32",), "integer", _EXACT, sparse=True),
-    Arithmetic(_ALL, ("mma", "wgmma"), ("b1",), ("s32",), "bit", _EXACT),
+    Arithmetic(_ALL, ("mma", "wmma", "wgmma"), ("b1",), ("s32",), "bit", _EXACT),
 )
 
 
@@ -257,7 +265,7 @@ def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = Non
     >>> arithmetic("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_80").align_bits
     24
     """
-    ins = instruction(ins)
+    ins = multiply(ins)
     base = architecture(target)
     if target not in ins.targets:
         raise TargetError(f"{ins}: illegal on {target}; it needs one of {', '.join(ins.targets)}")
@@ -290,3 +298,29 @@ def fidelity(ins: str | Instruction, target: str) -> Evidence:
     'measured'
     """
     return arithmetic(ins, target, strict=False).evidence
+
+
+# PTX leaves the fragments of wmma unspecified; these architectures have those of `fastmma.isa.fragments.wmma_layouts`
+_SAME_FRAGMENTS = Evidence("reported", "the fragments of the mma instructions that wmma is made of; not measured on this part")
+_WMMA_FRAGMENTS = {
+    "sm_90": Evidence("measured", "H200, every load and store, element by element"),
+    **dict.fromkeys((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), _SAME_FRAGMENTS),
+}
+
+
+def fragment_evidence(ins: Instruction | Movement, target: str, *, strict: bool | None = None) -> Evidence:
+    """How the fragments of a wmma instruction on a target are known.
+
+    Raises
+    ------
+    TargetError
+        If they are not known (sm_70, sm_75), or, when strict, only reported.
+    """
+    evidence = _WMMA_FRAGMENTS.get(architecture(target))
+    if target not in ins.targets:
+        raise TargetError(f"{ins}: illegal on {target}; it needs one of {', '.join(ins.targets)}")
+    if evidence is None:
+        raise TargetError(f"{ins}: PTX leaves the fragments of wmma unspecified, and those of {target} are not known; use matrices")
+    if evidence.level == "reported" and _strict(strict):
+        raise TargetError(f"{ins}: the fragments of {target} are only reported ({evidence.source}), which strict mode refuses")
+    return evidence

@@ -8,7 +8,7 @@ from functools import cache
 from fastmma.engines import NUMBA, REFERENCE, Engine, Job
 from fastmma.errors import BackendError
 from fastmma.isa.model import Instruction
-from fastmma.isa.table import instruction
+from fastmma.isa.table import multiply
 from fastmma.numerics import Arithmetic, arithmetic
 
 BACKENDS: dict[str, dict[str, Engine]] = {"numba": NUMBA, "reference": REFERENCE}
@@ -52,5 +52,5 @@ def plan(ins: str | Instruction, target: str, backend: str = "numba") -> Plan:
     """
     if backend not in BACKENDS:
         raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
-    ins = instruction(ins)
+    ins = multiply(ins)
     return _plan(ins, target, arithmetic(ins, target), backend)

@@ -279,6 +279,7 @@ def tile(
     (m, n) array of codes of d
     """
     afmt, bfmt, cfmt, dfmt = (format_of(name) for name in (ins.atype, ins.btype, ins.ctype, ins.dtype))
+    sums = format_of(ins.accumulator)
     lines, columns = _decoded(a, afmt, row), _decoded(b.T, bfmt, row)
     stored = _columns_of_stored(ins, metadata)
     scales_a, scales_b = (
@@ -293,13 +294,14 @@ def tile(
             code = int(c[i, j])
             match row.method:
                 case "fused" | "grouped":
-                    start = code if cfmt is dfmt else _convert(code, cfmt, dfmt)
+                    start = code if cfmt is sums else _convert(code, cfmt, sums)
                     terms = [product(x, y) for x, y in zip(line, column, strict=True)]
                     if row.group > 1:
                         terms = _grouped(terms, row.group)
                     if scales_a is not None and scales_b is not None:
                         terms = _scaled(terms, scales_a[i], scales_b[j])
-                    d[i, j] = _lowered(terms, ks, start, row, dfmt) if row.split else _steps(terms, start, row, dfmt)
+                    total = _lowered(terms, ks, start, row, sums) if row.split else _steps(terms, start, row, sums)
+                    d[i, j] = total if dfmt is sums else _convert(total, sums, dfmt)
                 case "f32-fma" | "f32-fma-pairs":
                     d[i, j] = _f32_dot(line, column, code, row.method == "f32-fma-pairs", cfmt, dfmt)
                 case "f64-fma":

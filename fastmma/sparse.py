@@ -72,7 +72,7 @@ def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tupl
         choice = finite.sum(axis=-1).argmax(axis=-1)
     else:
         nonzero = magnitude != 0
-        complete = nonzero[..., places].sum(axis=-1) == nonzero.sum(axis=-1)[..., None]
+        complete = np.asarray(nonzero[..., places].sum(axis=-1) == nonzero.sum(axis=-1)[..., None])
         if not complete.any(axis=-1).all():
             where = tuple(int(index) for index in np.argwhere(~complete.any(axis=-1))[0])
             row, start = where[:-1], where[-1] * rule.chunk
@@ -120,7 +120,7 @@ def check_metadata(metadata: Any, shape: tuple[int, ...], rule: Pattern, *, orde
         raise OperandError(f"{what} must have shape {shape}, not {words.shape}")
     legal = (rule.table(ordered) >= 0).all(axis=1)
     inside = (words >= 0) & (words < 16)
-    wrong = ~(inside & legal[np.where(inside, words, 0)])
+    wrong = np.asarray(~(inside & legal[np.where(inside, words, 0)]))
     if wrong.any():
         where = tuple(int(index) for index in np.argwhere(wrong)[0])
         valid = ", ".join(f"0b{word:04b}" for word, _ in rule.words[: rule.ordered if ordered else None])

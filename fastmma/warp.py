@@ -12,11 +12,15 @@ from fastmma.engines import Batch
 from fastmma.errors import InstructionError, OperandError
 from fastmma.fragment import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
 from fastmma.isa.model import Instruction, Operand
+from fastmma.movement import ldmatrix, movmatrix, stmatrix, wmma_load, wmma_store
+from fastmma.numerics import fragment_evidence
 from fastmma.operands import broadcast, check_extra, flatten
 from fastmma.plan import plan
 from fastmma.scales import unpack_scales
 from fastmma.sparse import unpack_metadata
 from fastmma.threads import parallel_for, thread_count
+
+__all__ = ["ldmatrix", "mma", "movmatrix", "stmatrix", "wmma_load", "wmma_store"]
 
 # warps handled at a time: their matrices stay in the cache between unpacking, computing and packing
 _GRAIN = 512
@@ -45,7 +49,7 @@ def mma(
     Parameters
     ----------
     ins : str or Instruction
-        An ``mma.sync`` or ``mma.sp`` opcode.
+        An ``mma.sync``, ``mma.sp`` or ``wmma.mma`` opcode. The registers of wmma are those of the target's silicon (measured on sm_90).
     a, b, c : array (..., 32, registers) of uint32, uint64 for f64
         ``fastmma.instruction(ins).operands[name].registers`` registers a lane; the leading dimensions (warps) broadcast.
     target : str
@@ -86,8 +90,10 @@ def mma(
     """
     todo = plan(ins, target, backend)
     ins = todo.instruction
-    if ins.op != "mma":
-        raise InstructionError(f"{ins}: warp.mma takes mma opcodes only")
+    if ins.op not in ("mma", "wmma"):
+        raise InstructionError(f"{ins}: warp.mma takes mma and wmma.mma opcodes only")
+    if ins.op == "wmma":
+        fragment_evidence(ins, target)
     operands = ins.operands
     given = {name: check_registers(value, operands[name], f"{ins}: {name}") for name, value in (("a", a), ("b", b), ("c", c))}
     extra = _extra_operands(ins, metadata, selector, scale_a, scale_b, (byte_id_a, thread_id_a), (byte_id_b, thread_id_b))

@@ -22,6 +22,8 @@ class Family:
         Further choices, each written as in the opcode (with its leading dots) or empty.
     defaults : tuple of str
         Tokens of which one may be written although it only states what holds without it.
+    optional : tuple of str
+        Tokens of the syntax of which one may be left out.
     """
 
     op: str
@@ -36,13 +38,15 @@ class Family:
     kind: str = ""
     scale_vec_size: int = 0
     lanes: int = 32
+    optional: tuple[str, ...] = ()
 
     def expand(self) -> Iterator[dict[str, Any]]:
         """The choices of each opcode of the family, ``opcode`` among them."""
         names = ("shape", "types", *self.modifiers)
         for choice in product(self.shapes, self.types, *self.modifiers.values()):
             chosen = dict(zip(names, choice, strict=True))
-            yield {**chosen, "opcode": self.syntax.format(**chosen)}
+            parts = dict(zip(("dtype", "atype", "btype", "ctype"), chosen["types"].split("."), strict=False))
+            yield {**chosen, "opcode": self.syntax.format(**chosen, **parts)}
 
 
 def pairs(dtype_ctype: tuple[str, ...], atypes: tuple[str, ...], btypes: tuple[str, ...] = ()) -> tuple[str, ...]:

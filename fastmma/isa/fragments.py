@@ -6,6 +6,7 @@ All `mma` fragments but those of m8n8k4 with f16 follow one rule. A lane is thre
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from fastmma.formats import format_of
@@ -29,11 +30,14 @@ def container_shift(atype: str, kind: str) -> int:
     return 2 if format_of(atype).bits == 4 and container_bits(atype, kind) == 8 else 0
 
 
+_Modes = tuple[tuple[Mode, ...], tuple[Mode, ...]]
+
+
 def _modes(*modes: Mode) -> tuple[Mode, ...]:
     return tuple(mode for mode in modes if mode.size > 1)
 
 
-def multiplicand(outer: int, k: int, bits: int) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
+def multiplicand(outer: int, k: int, bits: int) -> _Modes:
     """Lane and element modes of A, as (row = outer, column = k): B is its transpose."""
     per_register = max(1, 32 // bits)
     step = 4 * per_register
@@ -79,11 +83,56 @@ def _m8n8k4(ins: Instruction) -> dict[str, Layout]:
     }
 
 
+def _tall(m: int, n: int, k: int, bits: int, copied: bool) -> tuple[_Modes, _Modes]:
+    """Modes of A and B of a wmma at least 16 rows high: mma fragments, blocks of 16 rows of A and of 8 columns of B after each other."""
+    a_lane, a_element = multiplicand(16, k, bits)
+    b_lane, b_element = multiplicand(8, k, bits)
+    a_element += _modes(Mode(m // 16, 16, 0))
+    b_element += _modes(Mode(n // 8, 8, 0))
+    if copied:  # both are padded to eight registers by copies
+        a_element, b_element = (
+            element + _modes(Mode(8 * 32 // bits // math.prod(mode.size for mode in element), 0, 0)) for element in (a_element, b_element)
+        )
+    return (a_lane, a_element), (_transpose(b_lane), _transpose(b_element))
+
+
+def wmma_layouts(shape: tuple[int, int, int], atype: str, accumulators: dict[str, str]) -> dict[str, Layout]:
+    """Fragments of wmma, which PTX leaves unspecified, as measured on sm_90. They do not depend on the layout in memory.
+
+    Parameters
+    ----------
+    shape : (m, n, k)
+    atype : str
+    accumulators : dict of operand name to format name
+    """
+    m, n, k = shape
+    bits = format_of(atype).bits
+    if m == 8 and n > 8:  # computed as the transposed product
+        turned = wmma_layouts((n, m, k), atype, accumulators)
+        swap = {"a": "b", "b": "a"}
+        return {
+            name: Layout(layout.shape[::-1], _transpose(layout.lane), _transpose(layout.element), layout.bits)
+            for name, layout in ((swap.get(name, name), layout) for name, layout in turned.items())
+        }
+    if m == 8:
+        (a_lane, a_element), (b_lane, b_element) = multiplicand(m, k, bits), multiplicand(n, k, bits)
+        b_lane, b_element = _transpose(b_lane), _transpose(b_element)
+    else:
+        (a_lane, a_element), (b_lane, b_element) = _tall(m, n, k, bits, copied=atype == "f16")
+    found = {"a": Layout((m, k), a_lane, a_element, bits), "b": Layout((k, n), b_lane, b_element, bits)}
+    c_element = _modes(Mode(2, 0, 1), Mode(min(m, 16) // 8, 8, 0), Mode(m // 16 or 1, 16, 0), Mode(n // 8, 0, 8))
+    for name, fmt in accumulators.items():
+        found[name] = Layout((m, n), (Mode(4, 0, 2), Mode(8, 1, 0)), c_element, format_of(fmt).bits)
+    return found
+
+
 def layouts(ins: Instruction) -> dict[str, Layout]:
     """The layouts of an instruction's operands, by operand name.
 
     An operand that an instruction takes only from shared memory (B of wgmma) has none.
     """
+    if ins.op == "wmma":
+        return wmma_layouts((ins.m, ins.n, ins.k), ins.atype, {"c": ins.ctype, "d": ins.dtype})
     if ins.shape == "m8n8k4" and ins.atype == "f16":
         return _m8n8k4(ins)
     a_bits, b_bits = container_bits(ins.atype, ins.kind), container_bits(ins.btype, ins.kind)

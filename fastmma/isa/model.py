@@ -99,6 +99,11 @@ class Instruction:
         return self.k // 2 if self.sparse else self.k
 
     @property
+    def accumulator(self) -> str:
+        """The format that sums are kept in: f32 where C or D is f32, else that of D."""
+        return "f32" if "f32" in (self.ctype, self.dtype) else self.dtype
+
+    @property
     def shape(self) -> str:
         """The shape as PTX writes it, for example ``"m16n8k16"``."""
         return f"m{self.m}n{self.n}k{self.k}"

@@ -84,13 +84,12 @@ def metadata_layout(ins: Instruction) -> Layout:
     """
     chunks = ins.k // pattern_of(ins).chunk
     group = Mode(8, 1, 0)
-    match metadata_lanes(ins), container_bits(ins.atype, ins.kind) >= 16:
-        case 1, _:
-            lane, element = (group,), (Mode(4, 0, 1), Mode(2, 8, 0))
-        case 2, True:
-            lane, element = (Mode(2, 0, 4), group), (Mode(4, 0, 1), Mode(2, 8, 0))
-        case 2, False:
-            lane, element = (Mode(2, 8, 0), group), (Mode(8, 0, 1),)
-        case _:
-            lane, element = (Mode(2, 8, 0), Mode(2, 0, 8), group), (Mode(8, 0, 1),)
+    by_chunks, by_rows = Mode(2, 0, 4), Mode(2, 8, 0)
+    modes: dict[tuple[int, bool], tuple[tuple[Mode, ...], tuple[Mode, ...]]] = {
+        (1, True): ((group,), (Mode(4, 0, 1), by_rows)),
+        (2, True): ((by_chunks, group), (Mode(4, 0, 1), by_rows)),
+        (2, False): ((by_rows, group), (Mode(8, 0, 1),)),
+        (4, False): ((by_rows, Mode(2, 0, 8), group), (Mode(8, 0, 1),)),
+    }
+    lane, element = modes[metadata_lanes(ins), container_bits(ins.atype, ins.kind) >= 16]
     return Layout((ins.m, chunks), lane, element, bits=4)

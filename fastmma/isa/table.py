@@ -10,33 +10,45 @@ from typing import Any, NamedTuple
 
 from fastmma.errors import InstructionError
 from fastmma.formats import FORMATS
-from fastmma.isa import block_scale, mma, mma_sp, wgmma
+from fastmma.isa import block_scale, mma, mma_sp, wgmma, wmma
 from fastmma.isa.family import Family
 from fastmma.isa.model import Instruction
+from fastmma.isa.movement import MOVEMENTS, Movement
 from fastmma.isa.targets import architecture
 
-FAMILIES: tuple[Family, ...] = (*mma.FAMILIES, *mma_sp.FAMILIES, *block_scale.FAMILIES, *wgmma.FAMILIES)
+FAMILIES: tuple[Family, ...] = (*mma.FAMILIES, *mma_sp.FAMILIES, *block_scale.FAMILIES, *wmma.FAMILIES, *wgmma.FAMILIES)
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
 class _Spelling(NamedTuple):
-    """What identifies an opcode: ptxas takes its modifiers in any order, but types and layouts in theirs."""
+    """What identifies an opcode: ptxas takes its modifiers in any order, but types, layouts and operations in theirs."""
 
     op: str
     modifiers: frozenset[str]
     layouts: tuple[str, ...]
     types: tuple[str, ...]
+    operations: tuple[str, ...]
+    repeated: tuple[str, ...]
+
+
+_LAYOUTS = ("row", "col")
+_OPERATIONS = ("xor", "and", "popc", "b8x16", "b6x16_p32", "b4x16_p64")
+# ptxas does not mind if these are written again
+_REPEATABLE = ("sync", "satfinite")
+# instructions whose name has a second part
+_TWO_PARTS = ("wgmma", "wmma")
 
 
 def _spelling(text: str) -> _Spelling:
-    op, *tokens = text.replace(".xor.popc", ".xor+popc").replace(".and.popc", ".and+popc").split(".")
+    op, *tokens = text.split(".")
+    if op in _TWO_PARTS and tokens:
+        op = f"{op}.{tokens.pop(0)}"
     types = tuple(token for token in tokens if token in FORMATS)
-    layouts = tuple(token for token in tokens if token in ("row", "col"))
-    modifiers = [token for token in tokens if token not in FORMATS and token not in ("row", "col")]
-    if len(set(modifiers)) != len(modifiers):
-        repeated = next(token for token in modifiers if modifiers.count(token) > 1)
-        raise InstructionError(f"{text!r}: .{repeated} is written twice")
-    return _Spelling(op, frozenset(modifiers), layouts, types)
+    layouts = tuple(token for token in tokens if token in _LAYOUTS)
+    operations = tuple(token for token in tokens if token in _OPERATIONS)
+    modifiers = [token for token in tokens if token not in (*FORMATS, *_LAYOUTS, *_OPERATIONS)]
+    repeated = tuple(dict.fromkeys(token for token in modifiers if modifiers.count(token) > 1 and token not in _REPEATABLE))
+    return _Spelling(op, frozenset(modifiers), layouts, types, operations, repeated)
 
 
 def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
@@ -73,9 +85,16 @@ def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
 
 
 @cache
-def _table() -> dict[_Spelling, Instruction]:
-    """Every accepted spelling; a default that may be written has an entry with it and one without."""
-    table: dict[_Spelling, Instruction] = {}
+def _table() -> dict[_Spelling, Instruction | Movement]:
+    """Every accepted spelling; what may be written or left out (a default, a state space) has an entry with it and one without."""
+    table: dict[_Spelling, Instruction | Movement] = {}
+    for movement in MOVEMENTS:
+        spelling = _spelling(movement.opcode)
+        for space in ("", *movement.spaces):
+            each = spelling._replace(modifiers=spelling.modifiers | {space}) if space else spelling
+            if each in table:
+                raise ValueError(f"two rows describe {movement.opcode}")
+            table[each] = movement
     for family in FAMILIES:
         for chosen in family.expand():
             ins = _instruction(family, chosen)
@@ -83,6 +102,7 @@ def _table() -> dict[_Spelling, Instruction]:
             spellings = [spelling]
             if not chosen.get("rounding"):
                 spellings += [spelling._replace(modifiers=spelling.modifiers | {token}) for token in family.defaults]
+            spellings += [each._replace(modifiers=each.modifiers - {token}) for each in spellings for token in family.optional]
             for each in spellings:
                 if each in table:
                     raise ValueError(f"two rows describe {ins.opcode}")
@@ -91,11 +111,11 @@ def _table() -> dict[_Spelling, Instruction]:
 
 
 @cache
-def _all() -> tuple[Instruction, ...]:
+def _all() -> tuple[Instruction | Movement, ...]:
     return tuple(dict.fromkeys(_table().values()))
 
 
-def instructions(target: str | None = None, *, op: str | None = None) -> tuple[Instruction, ...]:
+def instructions(target: str | None = None, *, op: str | None = None) -> tuple[Instruction | Movement, ...]:
     """Every instruction, or those that are legal on a target.
 
     Parameters
@@ -103,7 +123,8 @@ def instructions(target: str | None = None, *, op: str | None = None) -> tuple[I
     target : str, optional
         For example ``"sm_90a"``.
     op : str, optional
-        ``"mma"`` or ``"wgmma"``.
+        ``"mma"``, ``"wmma"`` or ``"wgmma"`` (`Instruction`); ``"ldmatrix"``, ``"stmatrix"``, ``"movmatrix"``, ``"wmma.load"`` or
+        ``"wmma.store"`` (`Movement`).
 
     Raises
     ------
@@ -120,7 +141,7 @@ def instructions(target: str | None = None, *, op: str | None = None) -> tuple[I
     return tuple(ins for ins in _all() if (target is None or target in ins.targets) and (op is None or ins.op == op))
 
 
-def instruction(text: str | Instruction) -> Instruction:
+def instruction(text: str | Instruction | Movement) -> Instruction | Movement:
     """The instruction that an opcode names, in any spelling that ptxas takes.
 
     Parameters
@@ -139,7 +160,7 @@ def instruction(text: str | Instruction) -> Instruction:
     >>> ins.m, ins.n, ins.k, ins.atype, ins.operands["a"].registers
     (16, 8, 16, 'f16', 4)
     """
-    if isinstance(text, Instruction):
+    if isinstance(text, Instruction | Movement):
         return text
     if not isinstance(text, str):
         raise InstructionError(f"an opcode must be a string, not {type(text).__name__}")
@@ -151,8 +172,37 @@ def instruction(text: str | Instruction) -> Instruction:
 
 
 def multiply(text: str | Instruction) -> Instruction:
-    """As `instruction`, for opcodes that multiply matrices."""
-    return instruction(text)
+    """As `instruction`, for opcodes that multiply matrices.
+
+    Raises
+    ------
+    InstructionError
+        Also if the opcode only moves them.
+    """
+    found = instruction(text)
+    if isinstance(found, Movement):
+        raise InstructionError(f"{found}: the instruction moves matrices and multiplies nothing")
+    return found
+
+
+def movement(text: str | Movement, op: str) -> Movement:
+    """As `instruction`, for opcodes that move matrices.
+
+    Raises
+    ------
+    InstructionError
+        Also if the opcode is not of the kind `op`.
+    """
+    found = instruction(text)
+    if not isinstance(found, Movement) or found.op != op:
+        raise InstructionError(f"{found}: the instruction is no {op}")
+    return found
+
+
+@cache
+def multiplications(target: str | None = None) -> tuple[Instruction, ...]:
+    """The instructions that multiply matrices, all or those legal on a target."""
+    return tuple(ins for ins in instructions(target) if isinstance(ins, Instruction))
 
 
 def _nearest(text: str, count: int = 2) -> list[str]:
@@ -186,7 +236,9 @@ def _explain(text: str) -> str:
         same_types = [each for each in same_op if each.types == wanted.types]
         both = [each for each in same_shape if each.types == wanted.types]
         if unknown:
-            reason = ", ".join(unknown).replace("+", ".")
+            reason = ", ".join(unknown)
+        elif wanted.repeated:
+            reason = f".{wanted.repeated[0]} is written twice"
         elif shape is None:
             reason = "the shape is missing"
         elif not same_types:
@@ -197,10 +249,14 @@ def _explain(text: str) -> str:
             reason = f"{shape} with these types needs the layouts " + " or ".join(
                 sorted({"." + ".".join(each.layouts) if each.layouts else "(none)" for each in both})
             )
+        elif all(each.operations != wanted.operations for each in both):
+            allowed = sorted({"." + ".".join(each.operations) if each.operations else "no operation" for each in both})
+            written = ", not ." + ".".join(wanted.operations) if wanted.operations else ""
+            reason = f"{shape} with these types needs {' or '.join(allowed)}{written}"
         else:
             closest = min(both, key=lambda each: len(each.modifiers ^ wanted.modifiers))
-            extra = sorted("." + token.replace("+", ".") for token in wanted.modifiers - closest.modifiers)
-            missing = sorted("." + token.replace("+", ".") for token in closest.modifiers - wanted.modifiers)
+            extra = sorted("." + token for token in wanted.modifiers - closest.modifiers)
+            missing = sorted("." + token for token in closest.modifiers - wanted.modifiers)
             reason = "; ".join(
                 part
                 for part in (f"{', '.join(extra)} is not allowed here" * bool(extra), f"{', '.join(missing)} is missing" * bool(missing))

@@ -26,6 +26,7 @@ def _row(k: int, widths: tuple[int, ...], types: tuple[str, ...], modifiers: Map
         (8, 0),
         f"Register Fragments for wgmma.mma_async.m64nNk{k}",
         modifiers or {},
+        optional=("aligned",),  # PTX's syntax has it, ptxas does without
         lanes=128,
     )
 
