@@ -23,6 +23,11 @@ Slow = Callable[..., None]
 ALIGNMENT = 64
 CHUNK_ROWS = 1024  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
+PIECES_PER_THREAD = 2
+SINGLE_FLOOR = -90  # of emax in f32 lanes: tiny products of zeros stay below the last place of every sum
+SINGLE_SMALLEST_C = -77  # sums that start from here keep clear of that floor
+SINGLE_LARGEST_C = 100
+FEWEST_BLOCKS = 8  # in a piece: it packs its panel of B for them
 
 
 class _Tiles(NamedTuple):
@@ -32,13 +37,12 @@ class _Tiles(NamedTuple):
     vector_bytes: int
     double_rows: int
     single_rows: int
-    single_groups: int
     depth: int
 
 
 _TILES = (
-    _Tiles(frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "f16c"}), 64, 4, 6, 2, 128),
-    _Tiles(frozenset({"avx2", "fma", "f16c"}), 32, 2, 2, 2, 128),
+    _Tiles(frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "f16c"}), 64, 4, 8, 256),
+    _Tiles(frozenset({"avx2", "fma", "f16c"}), 32, 3, 4, 256),
 )
 
 
@@ -71,13 +75,14 @@ def supported(p: Fused) -> bool:
         return False
     if p.restart != 0 or p.terms not in (4, 8, 16, 32) or max(p.a.mantissa_bits, p.b.mantissa_bits) > 10:
         return False
-    if p.half:
-        bound = -60 <= p.emax_floor <= HALF_LOWEST and p.keep_bits == 10
-    else:
-        bound = p.emax_floor <= p.align_bits - 149 if p.keep_bits == 23 else p.emax_floor <= -126
-    if not bound:
+    if p.align_bits not in (13, 23, 24, 25) or (p.align_bits == 13 and not _single(p)):
         return False
-    return _single(p) if p.align_bits == 13 else p.align_bits in (23, 24, 25) and p.keep_bits != 13
+    if p.half:
+        return p.keep_bits == 10 and -60 <= p.emax_floor <= HALF_LOWEST
+    if p.align_bits == 13:
+        return p.keep_bits == 13 and p.emax_floor <= SINGLE_FLOOR
+    # a floor at which nothing is truncated that an f32 result could hold is as good as any lower one
+    return p.keep_bits == 23 and p.emax_floor <= p.align_bits - 149
 
 
 @cache
@@ -87,8 +92,7 @@ def _chain(p: Fused, tiles: _Tiles) -> Chain:
     if p.half:
         floor = p.emax_floor + excess
     else:
-        # tiny products of zeros stay below the last place of every step's sum
-        floor = 37 if single else 0
+        floor = SINGLE_FLOOR + excess if single else 0
     return Chain(
         terms=p.terms,
         align_bits=p.align_bits,
@@ -98,7 +102,6 @@ def _chain(p: Fused, tiles: _Tiles) -> Chain:
         single=single,
         vector_bytes=tiles.vector_bytes,
         rows=tiles.single_rows if single else tiles.double_rows,
-        groups=tiles.single_groups if single else 1,
         depth=tiles.depth,
     )
 
@@ -140,7 +143,7 @@ def _limits(p: Fused, chain: Chain, depth: int) -> Limits:
     if p.half:
         smallest_c, largest_c = 0, 0x7F800000
     elif chain.single:
-        smallest_c, largest_c = (127 - 77) << 23, (127 + 100) << 23
+        smallest_c, largest_c = (127 + SINGLE_SMALLEST_C) << 23, (127 + SINGLE_LARGEST_C) << 23
     else:
         smallest_c, largest_c = 0, (127 + 126) << 23
     return Limits(
@@ -206,8 +209,9 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
     chain = _chain(p, tiles)
     dtype = np.float32 if chain.single else np.float64
 
-    blocks = -(-rows // chain.rows)
-    chunk = max(1, min(blocks, CHUNK_ROWS // chain.rows)) * chain.rows
+    blocks, panels = -(-rows // chain.rows), -(-columns // chain.panel)
+    pieces = max(-(-rows // CHUNK_ROWS), -(-PIECES_PER_THREAD * threads // panels) if threads > 1 else 1)
+    chunk = max(-(-blocks // pieces), min(blocks, FEWEST_BLOCKS)) * chain.rows
     padded_rows = blocks * chain.rows
     unit = max(8, chain.terms)
     slab_depth = min(chain.depth, -(-depth // unit) * unit)
@@ -228,7 +232,6 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
     smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
     smallest_a[bad_rows] = NO_MAGNITUDE >> 8
 
-    panels = -(-columns // chain.panel)
     limits = _limits(p, chain, depth)
     redo = np.zeros((panels, rows), np.uint8)
     redo_columns = np.zeros(columns, np.uint8)

@@ -24,7 +24,6 @@ class Chain:
     single: bool  # f32 lanes, else f64
     vector_bytes: int
     rows: int
-    groups: int  # in each of the two subtiles that run half a step apart
     depth: int  # of k in a slab
 
     @property
@@ -39,8 +38,8 @@ class Chain:
 
     @property
     def tile(self) -> int:
-        """Columns whose accumulators are in registers at a time."""
-        return 2 * self.groups * self.lanes
+        """Columns whose accumulators are in registers at a time: two groups, half a step apart."""
+        return 2 * self.lanes
 
     @property
     def value_bytes(self) -> int:
@@ -103,7 +102,8 @@ class Lanes:
             builder.store(emit.call("umax", builder.load(worst), exponent), worst)
             lowest = emit.constant(self.words, (HALF_LOWEST + self.chain.excess) << field)
             zero = emit.constant(self.words, 0)
-            exponent = builder.select(builder.icmp_unsigned("==", words, zero), zero, emit.call("umax", exponent, lowest))
+            nonzero = builder.icmp_unsigned(">", words, emit.constant(self.words, 1))
+            exponent = builder.select(nonzero, emit.call("umax", exponent, lowest), zero)
         exponent = emit.call("umax", exponent, emit.shifted_left(emit.widened(emax), field))
         half_ulp = 1 << (field - 1)
         exponent = emit.plus(exponent, ((self.fraction - self.chain.align_bits) << field) + half_ulp)
@@ -119,8 +119,7 @@ class Lanes:
                 )
                 for part in (0, 2)
             ]
-        grown = emit.constant(self.kind, 1 + 2.0**-self.chain.extra_bits)
-        return [emit.call("fma", value, grown, emit.cast(begin, self.kind)) for value, begin in zip(values, starts, strict=True)]
+        return [builder.fadd(value, emit.cast(begin, self.kind)) for value, begin in zip(values, starts, strict=True)]
 
     @staticmethod
     def _pair(lane: int, lanes: int) -> tuple[int, int]:
@@ -140,7 +139,13 @@ class Lanes:
             if not self.chain.half:
                 result = emit.cast(emit.masked(emit.cast(result, whole), -(1 << (self.fraction - self.chain.keep_bits))), self.kind)
             results.append(result)
-        return self._rounded_to_half(results) if self.chain.half else results
+        return self._grown(self._rounded_to_half(results) if self.chain.half else results)
+
+    def _grown(self, values: list[ir.Value]) -> list[ir.Value]:
+        """Values with their last bit, far below what they hold, set: floored sums count a negative one like a product of B's."""
+        whole = vector(I32, self.chain.lanes) if self.chain.single else vector(I64, self.chain.lanes // 2)
+        one = self.emit.constant(whole, 1)
+        return [self.emit.cast(self.builder.or_(self.emit.cast(value, whole), one), self.kind) for value in values]
 
     def _rounded_to_half(self, values: list[ir.Value]) -> list[ir.Value]:
         """Rounded to nearest even, whatever the mode in force."""
@@ -182,10 +187,10 @@ class Lanes:
         """Sums from float32 in memory."""
         singles = self.emit.load(vector(F32, self.chain.lanes), state, offset, self.chain.vector_bytes)
         if self.chain.single:
-            return [singles]
+            return self._grown([singles])
         count, order = self.chain.lanes // 2, self.chain.order
         pieces = [self.emit.shuffle(singles, singles, order[part : part + count]) for part in (0, count)]
-        return [self.builder.fmul(self.builder.fpext(piece, self.kind), self._scale()) for piece in pieces]
+        return self._grown([self.builder.fmul(self.builder.fpext(piece, self.kind), self._scale()) for piece in pieces])
 
     def store(self, values: list[ir.Value], state: ir.Value, offset: ir.Value) -> None:
         """Sums to float32 in memory, where they fit exactly."""
@@ -194,4 +199,6 @@ class Lanes:
             pieces = [self.builder.fptrunc(self.builder.fmul(value, unscale), vector(F32, self.chain.lanes // 2)) for value in values]
             order = self.chain.order
             values = [self.emit.shuffle(pieces[0], pieces[1], [order.index(column) for column in range(self.chain.lanes)])]
+        else:
+            values = [self.emit.cast(self.emit.masked(self.emit.cast(values[0], self.words), -2), self.kind)]
         self.emit.store(values[0], state, offset, self.chain.vector_bytes)

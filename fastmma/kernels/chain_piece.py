@@ -17,7 +17,7 @@ from fastmma.kernels.chain_tile import INTEGERS, POINTERS, emit_slab
 from fastmma.kernels.emit import I64, POINTER, Emitter
 from fastmma.kernels.operands import Matrix, load_codes
 from fastmma.kernels.panels import NO_MAGNITUDE, Decoding, Panels, pack_columns
-from fastmma.kernels.simd import bitcast, convert, extract, highest_lane, load, maximum, minimum, load_scalar, select, splat, store
+from fastmma.kernels.simd import bitcast, convert, extract, highest_lane, load, load_scalar, maximum, minimum, select, splat, store
 
 # the cache on disk notices an edit of one file only, so the key carries all of them
 _SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()[:12]

@@ -1,12 +1,15 @@
 """The micro-kernel of the fused dot-product-add: truncated sums as plain FMA chains under round toward zero.
 
-B is packed as b (1 + 2**-t). An accumulator starts at 1.5 * 2**(p + emax - align_bits), p being the lane's fraction bits, plus the number of
-negative terms in its last place. It stays positive, so each FMA floors its product, and floor(p') = trunc(p) - [p < 0] for every product,
-exact or not. emax comes from unsigned bytes: a saturating difference and a maximum per product, a whole panel of columns in one vector.
+B is packed as b (1 + 2**-t). An accumulator starts at 1.5 * 2**(p + emax - align_bits), p being the lane's fraction bits, plus the
+number of negative terms in its last place. It stays positive, so each FMA floors its product, and floor(p') = trunc(p) - [p < 0] for
+every product, exact or not. emax comes from unsigned bytes: a saturating difference and a maximum per product, a whole panel of
+columns in one vector.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -39,6 +42,22 @@ class Operands:
 
 POINTERS, INTEGERS = 10, 5
 
+Values = list[ir.Value]
+Sums = list[Values]  # accumulators of a subtile: row, vector
+Work = Generator[Values, Values, None]  # emits a piece, yields what it made, takes back the same values
+
+
+def advanced(work: Work, values: Values | None) -> Values:
+    """Emit the next piece."""
+    return next(work) if values is None else work.send(values)
+
+
+def finish(work: Work, values: Values | None = None) -> None:
+    """Emit all that is left."""
+    with suppress(StopIteration):
+        while True:
+            values = advanced(work, values)
+
 
 class _Tile:
     """Emits the loops over blocks of rows, tiles of columns and steps."""
@@ -63,8 +82,8 @@ class _Tile:
         size = self.emit.scaled(self.sum(self.operands.steps, 1), 2 * self.chain.rows * self.chain.panel)
         return self.emit.at(self.operands.scratch, self.builder.mul(self.builder.and_(block, self.emit.index(1)), size))
 
-    def emax_and_counts(self, scratch: ir.Value, first_row: ir.Value, rows: int, step: ir.Value, row_in_block: ir.Value) -> None:
-        """emax bytes (of the products) and counts of negative products, for `rows` rows in one step."""
+    def emax_and_counts(self, scratch: ir.Value, first_row: ir.Value, rows: int, step: ir.Value, row_in_block: ir.Value) -> Work:
+        """emax bytes (of the products) and counts of negative products, for `rows` rows in one step; pauses after each k."""
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
         four = vector(I32, chain.panel // 4)
         numbers = [self.sum(first_row, row) for row in range(rows)]
@@ -79,6 +98,7 @@ class _Tile:
             for row in range(rows):
                 element = emit.cast(emit.broadcast(four, elements[row], 4 * k), self.bytes)
                 emax[row] = emit.call("umax", emax[row], emit.call("usub.sat", element, column))
+            emax = yield emax
         signs = emit.scaled(step, chain.sign_bytes)
         for row in range(rows):
             count = None
@@ -96,26 +116,19 @@ class _Tile:
                 seen = emit.load(self.bytes, operands.lowest, place, chain.panel)
                 emit.store(emit.call("umin", seen, emax[row]), operands.lowest, place, chain.panel)
 
-    def start(self, subtile: list[list[list[ir.Value]]], scratch: ir.Value, step: ir.Value, column: ir.Value) -> list[list[list[ir.Value]]]:
-        """Accumulators of one subtile at the start of a step."""
+    def restart(self, sums: Sums, scratch: ir.Value, step: ir.Value, column: ir.Value, ended: bool) -> Work:
+        """End one subtile's step, unless it has `ended`, and start the next one, in place; pauses after each row."""
         chain, emit = self.chain, self.emit
         quarter = vector(I8, chain.lanes)
-        started = []
         for row in range(chain.rows):
             place = self.sum(emit.scaled(self.sum(emit.scaled(step, chain.rows), row), 2 * chain.panel), column)
-            groups = []
-            for group in range(chain.groups):
-                offset = self.sum(place, chain.lanes * group)
-                emax = emit.load(quarter, scratch, offset, chain.lanes)
-                negatives = emit.load(quarter, scratch, self.sum(offset, chain.panel), chain.lanes)
-                groups.append(self.lanes.start(subtile[row][group], emax, negatives, self.worst))
-            started.append(groups)
-        return started
+            emax = emit.load(quarter, scratch, place, chain.lanes)
+            negatives = emit.load(quarter, scratch, self.sum(place, chain.panel), chain.lanes)
+            values = sums[row] if ended else self.lanes.end(sums[row])
+            sums[row] = yield self.lanes.start(values, emax, negatives, self.worst)
 
-    def chain_products(
-        self, sums: list[list[list[ir.Value]]], rows: list[ir.Value], columns: ir.Value, step: ir.Value, part: int
-    ) -> list[list[list[ir.Value]]]:
-        """One subtile's FMA chains of one step."""
+    def chain_products(self, sums: Sums, rows: Values, columns: ir.Value, step: ir.Value, part: int) -> Work:
+        """One subtile's FMA chains of one step, in place; pauses after each k."""
         chain, emit, operands = self.chain, self.emit, self.operands
         subtile = chain.tile // 2 * chain.value_bytes
         kind = self.lanes.kind
@@ -124,25 +137,42 @@ class _Tile:
         elements = [emit.opaque(emit.at(operands.values_a, self.sum(row, offset))) for row in rows]
         for k in range(chain.terms):
             loaded = [
-                [
-                    emit.load(kind, place, 2 * subtile * k + (group * self.lanes.vectors + v) * chain.vector_bytes, chain.vector_bytes)
-                    for v in range(self.lanes.vectors)
-                ]
-                for group in range(chain.groups)
+                emit.load(kind, place, 2 * subtile * k + number * chain.vector_bytes, chain.vector_bytes)
+                for number in range(self.lanes.vectors)
             ]
             for row in range(chain.rows):
                 element = emit.broadcast(kind, elements[row], k * chain.value_bytes)
-                sums[row] = [
-                    [emit.call("fma", element, b, total) for b, total in zip(b_group, group, strict=True)]
-                    for b_group, group in zip(loaded, sums[row], strict=True)
-                ]
-        return sums
+                sums[row] = [emit.call("fma", element, b, total) for b, total in zip(loaded, sums[row], strict=True)]
+            flat = iter((yield [value for vectors in sums for value in vectors]))
+            sums[:] = [[next(flat) for _ in vectors] for vectors in sums]
+
+    def interleaved(self, *works: tuple[Work, int]) -> None:
+        """Run several works of so many pieces side by side, evenly mixed: the CPU overlaps only what is near in the program."""
+        slots = self.chain.terms
+        held: list[Values | None] = [None] * len(works)
+        done = [0] * len(works)
+        for slot in range(1, slots + 1):
+            produced: dict[int, Values] = {}
+            for number, (work, pieces) in enumerate(works):
+                while done[number] * slots < pieces * slot:
+                    held[number] = produced[number] = advanced(work, held[number])
+                    done[number] += 1
+            pinned = iter(self.emit.pinned([value for values in produced.values() for value in values]))
+            for number, values in produced.items():
+                held[number] = [next(pinned) for _ in values]
+        for (work, _), last in zip(works, held, strict=True):
+            finish(work, last)
 
     def run(self) -> None:
         """All blocks of rows of a slab."""
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
         with cgutils.for_range(builder, operands.steps) as steps:
-            self.emax_and_counts(self.scratch_of(emit.index(0)), emit.index(0), chain.rows, steps.index, emit.index(0))
+            finish(self.emax_and_counts(self.scratch_of(emit.index(0)), emit.index(0), chain.rows, steps.index, emit.index(0)))
+        for block in (0, 1):
+            # a step without terms, from whose start the results are read back
+            for place in range(0, 2 * chain.rows * chain.panel, chain.panel):
+                last = emit.scaled(operands.steps, 2 * chain.rows * chain.panel)
+                emit.store(emit.constant(self.bytes, 0), self.scratch_of(emit.index(block)), self.sum(last, place), chain.panel)
         with cgutils.for_range(builder, operands.blocks) as blocks:
             place = emit.scaled(blocks.index, 4 * chain.lanes)
             if chain.half:
@@ -159,71 +189,76 @@ class _Tile:
         first_row = emit.scaled(block, chain.rows)
         rows = [builder.mul(self.sum(first_row, row), operands.values_stride) for row in range(chain.rows)]
         column = emit.scaled(tile, chain.tile)
+        late_column = self.sum(column, chain.tile // 2)
         columns = emit.scaled(tile, chain.tile * chain.depth * chain.value_bytes)
-        state = [
-            [
-                [
-                    self.sum(
-                        emit.scaled(self.sum(first_row, row), 4 * chain.panel),
-                        emit.scaled(self.sum(column, (part * chain.groups + group) * chain.lanes), 4),
-                    )
-                    for group in range(chain.groups)
-                ]
-                for row in range(chain.rows)
-            ]
-            for part in (0, 1)
+        places = [
+            [self.sum(emit.scaled(self.sum(first_row, row), 4 * chain.panel), emit.scaled(start, 4)) for row in range(chain.rows)]
+            for start in (column, late_column)
         ]
-        early, late = ([[self.variables(self.lanes.load(operands.state, place)) for place in groups] for groups in part] for part in state)
-        running = [[self.variables(sums) for sums in groups] for groups in self.start(self.values(early), scratch, emit.index(0), column)]
+        early, late = ([self.lanes.load(operands.state, place) for place in part] for part in places)
+        finish(self.restart(early, scratch, emit.index(0), column, True))
+        finish(self.restart(late, scratch, operands.steps, late_column, True))
+        kept_early, kept_late = self.variables(early), self.variables(late)
         share = -(-chain.rows // (2 * self.tiles))
         with cgutils.for_range(builder, operands.steps) as loop:
             step = loop.index
-            sums = self.chain_products(self.values(running), rows, columns, step, 0)
-            self.share_of_exponents(next_scratch, block, tile, step, 0, share)
-            late_sums = self.start(self.values(late), scratch, step, self.sum(column, chain.tile // 2))
-            late_sums = self.chain_products(late_sums, rows, columns, step, 1)
-            # independent of the chains just issued, so the CPU overlaps it with them
-            ended = [[self.lanes.end(group) for group in groups] for groups in sums]
-            self.assign(early, ended)
-            self.assign(running, self.start(ended, scratch, self.sum(step, 1), column))
-            self.share_of_exponents(next_scratch, block, tile, step, 1, share)
-            self.assign(late, [[self.lanes.end(group) for group in groups] for groups in late_sums])
-        for subtile, places in ((early, state[0]), (late, state[1])):
-            for row, groups in enumerate(self.values(subtile)):
-                for group, sums in enumerate(groups):
-                    self.lanes.store(sums, operands.state, places[row][group])
+            early, late = self.values(kept_early), self.values(kept_late)
+            self.prefetch_next(first_row, self.sum(builder.mul(tile, operands.steps), step))
+            self.interleaved(
+                (self.chain_products(early, rows, columns, step, 0), chain.terms),
+                (self.restart(late, scratch, step, late_column, False), chain.rows),
+                (self.share_of_exponents(next_scratch, block, tile, step, 0, share), chain.terms),
+            )
+            self.interleaved(
+                (self.chain_products(late, rows, columns, step, 1), chain.terms),
+                (self.restart(early, scratch, self.sum(step, 1), column, False), chain.rows),
+                (self.share_of_exponents(next_scratch, block, tile, step, 1, share), chain.terms),
+            )
+            self.assign(kept_early, early)
+            self.assign(kept_late, late)
+        for kept, part in zip((kept_early, kept_late), places, strict=True):
+            for sums, place in zip(self.values(kept), part, strict=True):
+                self.lanes.store(self.lanes.end(sums), operands.state, place)
 
-    def share_of_exponents(self, scratch: ir.Value, block: ir.Value, tile: ir.Value, step: ir.Value, part: int, share: int) -> None:
+    def prefetch_next(self, first_row: ir.Value, iteration: ir.Value) -> None:
+        """Ask for this iteration's share of the lines that the next block of rows reads; they come from a far cache."""
+        chain, emit, operands = self.chain, self.emit, self.operands
+        for base, stride, size, ahead in (
+            (operands.values_a, operands.values_stride, chain.value_bytes * chain.terms, 1),
+            (operands.exponents_a, operands.exponents_stride, 4 * chain.terms, 2),
+            (operands.state, emit.index(4 * chain.panel), 64 * self.tiles, 1),
+        ):
+            share = size // self.tiles
+            for row in range(chain.rows):
+                place = self.builder.mul(self.sum(first_row, ahead * chain.rows + row), stride)
+                for line in range(0, share, 64):
+                    emit.prefetch(base, self.sum(place, emit.scaled(iteration, share), line))
+
+    def share_of_exponents(self, scratch: ir.Value, block: ir.Value, tile: ir.Value, step: ir.Value, part: int, share: int) -> Work:
         """One of the equal shares, by tile and subtile, of the next block's exponents; the last ones overlap when rows do not divide."""
         chain, builder = self.chain, self.builder
-        shares = 2 * self.tiles
-        number = self.sum(self.emit.scaled(tile, 2), part)
-        last = self.emit.index(chain.rows - share)
-        first = (
-            self.emit.scaled(number, share)
-            if share * shares == chain.rows
-            else builder.select(builder.icmp_signed("<", self.emit.scaled(number, share), last), self.emit.scaled(number, share), last)
-        )
-        next_row = self.sum(self.emit.scaled(self.sum(block, 1), chain.rows), first)
-        self.emax_and_counts(scratch, next_row, share, step, first)
+        number = self.emit.scaled(self.sum(self.emit.scaled(tile, 2), part), share)
+        if share * 2 * self.tiles != chain.rows:
+            last = self.emit.index(chain.rows - share)
+            number = builder.select(builder.icmp_signed("<", number, last), number, last)
+        next_row = self.sum(self.emit.scaled(self.sum(block, 1), chain.rows), number)
+        return self.emax_and_counts(scratch, next_row, share, step, number)
 
-    def variables(self, values: list[ir.Value]) -> list[ir.Value]:
+    def variables(self, subtile: Sums) -> Sums:
         """Stack variables that LLVM keeps in registers."""
-        places = [cgutils.alloca_once(self.builder, value.type) for value in values]
-        for place, value in zip(places, values, strict=True):
-            self.builder.store(value, place)
+        places = [[cgutils.alloca_once(self.builder, value.type) for value in vectors] for vectors in subtile]
+        self.assign(places, subtile)
         return places
 
-    def values(self, subtile: list[list[list[ir.Value]]]) -> list[list[list[ir.Value]]]:
+    def values(self, variables: Sums) -> Sums:
         """What a subtile's variables hold."""
-        return [[[self.builder.load(place) for place in group] for group in groups] for groups in subtile]
+        return [[self.builder.load(place) for place in places] for places in variables]
 
-    def assign(self, subtile: list[list[list[ir.Value]]], values: list[list[list[ir.Value]]]) -> None:
+    def assign(self, variables: Sums, values: Sums) -> None:
         """Set a subtile's variables."""
-        for groups, new_groups in zip(subtile, values, strict=True):
-            for places, new in zip(groups, new_groups, strict=True):
-                for place, value in zip(places, new, strict=True):
-                    self.builder.store(value, place)
+        for places, vectors in zip(variables, values, strict=True):
+            for place, value in zip(places, vectors, strict=True):
+                self.builder.store(value, place)
 
 
 def emit_slab(chain: Chain, module: ir.Module) -> ir.Function:

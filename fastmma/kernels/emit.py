@@ -107,6 +107,21 @@ class Emitter:
         """The same pointer, but LLVM does not know that, so loads through it are not replaced by earlier ones kept in registers."""
         return self.builder.asm(ir.FunctionType(POINTER, [POINTER]), "", "=r,0", [pointer], side_effect=True)
 
+    def prefetch(self, base: ir.Value, offset: ir.Value | int = 0) -> None:
+        """Ask for a cache line; the address may be anywhere."""
+        function_type = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
+        function = cgutils.get_or_insert_function(self.builder.module, function_type, "llvm.prefetch.p0")
+        read, nearest, data = (ir.Constant(I32, value) for value in (0, 3, 1))
+        self.builder.call(function, [self.at(base, offset), read, nearest, data])
+
+    def pinned(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """The same values, computed before this point and used after it: the order of code that LLVM's scheduler keeps."""
+        kinds = [value.type for value in values]
+        constraints = ",".join(["=v"] * len(kinds) + [str(place) for place in range(len(kinds))])
+        result = ir.LiteralStructType(kinds) if len(kinds) > 1 else kinds[0]
+        pins = self.builder.asm(ir.FunctionType(result, kinds), "", constraints, values, side_effect=True)
+        return [pins] if len(kinds) == 1 else [self.builder.extract_value(pins, place) for place in range(len(kinds))]
+
     @contextmanager
     def round_toward_zero(self) -> Iterator[None]:
         """Run what is emitted inside under round toward zero, then restore the caller's mode.
