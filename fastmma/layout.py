@@ -204,7 +204,7 @@ class Layout:
         from fastmma.layout_drawing import draw
         from fastmma.layout_view import Placement
 
-        return draw(Placement("matrix", "v", self).matrices(transpose=transpose, whole=whole))
+        return draw(Placement("matrix", f"b{self.bits}", "v", self).matrices(transpose=transpose, whole=whole))
 
     def plot(self, *, transpose: bool = False, whole: bool = False) -> Any:
         """Draw which lane (T) holds each element of the matrix, and as which of its elements (v).

@@ -221,13 +221,14 @@ def draw(grids: Sequence[Grid], *, title: str = "", notes: Iterable[str] = ()) -
     y += 12 if texts else 0
     widest = max((_MARGIN + len(label.text) * label.size * (0.61 if label.fixed_pitch else 0.69) for label in texts), default=0.0)
     painters = [_Painter(grid) for grid in grids]
+    second = _MARGIN + max(painter.width for painter in painters[::2]) + 2 * _MARGIN
     for start in range(0, len(painters), 2):
-        x = _MARGIN
-        for painter in painters[start : start + 2]:
-            painter.paint(drawing, x, y)
-            x += painter.width + 2 * _MARGIN
-            widest = max(widest, x - 2 * _MARGIN)
-        y += max(painter.height for painter in painters[start : start + 2]) + 2 * _MARGIN
+        pair = painters[start : start + 2]
+        bottom = y + max(painter.height for painter in pair)
+        for x, painter in zip((_MARGIN, second), pair, strict=False):
+            painter.paint(drawing, x, bottom - painter.height)
+            widest = max(widest, x + painter.width)
+        y = bottom + 2 * _MARGIN
     drawing.width, drawing.height = math.ceil(widest + _MARGIN), math.ceil(y - _MARGIN)
     drawing.labels.sort(key=lambda label: label[3:])
     # outlines last, so that neighbours do not cover them

@@ -22,12 +22,12 @@ def grid_table(grid: Grid) -> Table:
     return ["", *(heading or "..." for heading in grid.cols)], rows
 
 
-def cell_table(cells: Iterable[tuple[str, Cell]], *, computations: bool) -> Table:
-    """Headings and rows of a list of (operand, element), one element a row."""
-    headings = ["operand", "row", "col", *(["computation"] if computations else []), "lane", "element", "register", "bits"]
+def cell_table(cells: Iterable[tuple[str, Cell]], tile: str = "") -> Table:
+    """Headings and rows of a list of (operand, element), one element a row; `tile` is what one of several matrices is called."""
+    headings = ["operand", "row", "col", *([tile] if tile else []), "lane", "element", "register", "bits"]
     rows = []
     for name, cell in cells:
-        where = [cell.row, cell.col, *([cell.computation] if computations else []), cell.lane, cell.element, cell.register]
+        where = [cell.row, cell.col, *([cell.computation] if tile else []), cell.lane, cell.element, cell.register]
         rows.append([name, *map(str, where), f"{cell.bit + cell.bits - 1}:{cell.bit}"])
     return headings, rows
 
@@ -59,8 +59,9 @@ def described(held: Placement) -> dict[str, Any]:
     layout = held.layout
     return {
         "operand": held.name,
+        "type": held.kind,
         "shape": list(layout.shape),
-        "computations": layout.tiles,
+        "tiles": layout.tiles,
         "lanes": [int(lane) for lane in held.lanes],
         "registers": held.registers,
         "register_bits": layout.register_bits,

@@ -11,7 +11,6 @@ from fastmma.errors import OperandError
 if TYPE_CHECKING:
     from fastmma.layout import Layout, Mode
 
-_AXES = {"row": 1, "col": 2, "computation": 3}
 # PTX's names for parts of the lane number: name, first lane bit's weight, size, definition
 _LANE_WORDS = (("threadID_in_group", 1, 4, "%laneid % 4"), ("groupID", 4, 8, "%laneid >> 2"), ("warp", 32, 4, "%warpid % 4"))
 
@@ -81,18 +80,25 @@ def _in_words(digit: _Digit) -> Iterator[_Digit]:
             yield _Digit(name, low // weight, high // low, size, digit.factor * (low // digit.place))
 
 
-def _inverse(layout: Layout, modes: tuple[Mode, ...]) -> Iterator[_Digit]:
+def _inverse(axes: dict[str, int], extents: tuple[int, ...], modes: tuple[Mode, ...]) -> Iterator[_Digit]:
     """A mixed-radix number from the coordinates."""
-    extents = {"row": layout.shape[0], "col": layout.shape[1], "computation": layout.tiles}
     place = 1
     for mode in modes:
-        for name, axis in _AXES.items():
+        for name, axis in axes.items():
             if mode[axis]:
-                yield _Digit(name, mode[axis], mode.size, extents[name], place)
+                yield _Digit(name, mode[axis], mode.size, extents[axis - 1], place)
         place *= mode.size
 
 
-def formulas(layout: Layout, dialect: str = "c", *, lane: tuple[Mode, ...] = (), base: int = 0, first_bit: int = 0) -> dict[str, str]:
+def formulas(
+    layout: Layout,
+    dialect: str = "c",
+    *,
+    lane: tuple[Mode, ...] = (),
+    base: int = 0,
+    first_bit: int = 0,
+    tile: str = "computation",
+) -> dict[str, str]:
     """Closed formulas of a layout.
 
     Parameters
@@ -107,6 +113,8 @@ def formulas(layout: Layout, dialect: str = "c", *, lane: tuple[Mode, ...] = (),
         The first lane that holds an element.
     first_bit : int
         The lowest bit of element 0.
+    tile : str
+        What one of several matrices is called.
 
     Returns
     -------
@@ -122,7 +130,8 @@ def formulas(layout: Layout, dialect: str = "c", *, lane: tuple[Mode, ...] = (),
     if dialect not in ("c", "ptx"):
         raise OperandError(f"there is no dialect {dialect!r} of formulas; there are c, ptx")
     digits = lane or layout.lane
-    axes = {name: axis for name, axis in _AXES.items() if axis < 3 or layout.tiles > 1}
+    axes = {"row": 1, "col": 2, **({tile: 3} if layout.tiles > 1 else {})}
+    extents = (*layout.shape, layout.tiles)
     if dialect == "ptx":
         found = {name: definition for name, weight, _, definition in reversed(_LANE_WORDS) if weight < layout.lanes}
         for name, axis in axes.items():
@@ -142,8 +151,8 @@ def formulas(layout: Layout, dialect: str = "c", *, lane: tuple[Mode, ...] = (),
     found["register"] = f"i / {per_register}" if layout.registers > 1 and per_register > 1 else "i" if layout.registers > 1 else "0"
     bit = _c(_Digit("i", 1, per_register, layout.elements, layout.bits)) if min(per_register, layout.elements) > 1 else ""
     found["bit"] = _sum(filter(None, (bit, str(first_bit) if first_bit else "")))
-    found["lane"] = _sum([*map(_c, _inverse(layout, digits)), *([str(base)] if base else [])])
-    found["element"] = _sum(map(_c, _inverse(layout, layout.element)))
+    found["lane"] = _sum([*map(_c, _inverse(axes, extents, digits)), *([str(base)] if base else [])])
+    found["element"] = _sum(map(_c, _inverse(axes, extents, layout.element)))
     place = 1
     for mode in layout.element:
         if not any(mode[1:]):

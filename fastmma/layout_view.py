@@ -22,7 +22,10 @@ _FIRST, _LAST, _ABOUT = 16, 8, 4
 
 
 class Cell(NamedTuple):
-    """One element of a matrix and where it is held; `bit` is its lowest bit in the register."""
+    """One element of a matrix and where it is held; `bit` is its lowest bit in the register.
+
+    `computation` is the matrix where a warp holds several.
+    """
 
     row: int
     col: int
@@ -82,6 +85,8 @@ class Placement:
     ----------
     name : str
         ``"a"``, ``"metadata"``, ``"scale_a"``, ...
+    kind : str
+        What its elements are, for example ``"f16"``.
     letter : str
         What an element in a register is called: ``a`` in a0, a1, ...
     layout : Layout
@@ -92,14 +97,18 @@ class Placement:
         The first of those lanes.
     first_bit : int
         The lowest bit of element 0 in its register.
+    tile : str
+        What one of several matrices is called.
     """
 
     name: str
+    kind: str
     letter: str
     layout: Layout
     digits: tuple[Mode, ...] = ()
     base: int = 0
     first_bit: int = 0
+    tile: str = "computation"
 
     @cached_property
     def lanes(self) -> NDArray[np.intp]:
@@ -179,12 +188,12 @@ class Placement:
 
     def formulas(self, dialect: str = "c") -> dict[str, str]:
         """Closed formulas, see `fastmma.Layout.formula`."""
-        return formulas(self.layout, dialect, lane=self.digits, base=self.base, first_bit=self.first_bit)
+        return formulas(self.layout, dialect, lane=self.digits, base=self.base, first_bit=self.first_bit, tile=self.tile)
 
     def matrices(
         self, *, transpose: bool = False, fold: bool = True, whole: bool = False, highlight: Collection[Cell] | None = None
     ) -> list[Grid]:
-        """Grids of who holds each element of the matrix, one a computation.
+        """Grids of who holds each element of the matrix, one a matrix where a warp holds several.
 
         Parameters
         ----------
@@ -219,7 +228,7 @@ class Placement:
 
         shown = f"{self.name}, {self.layout.shape[0]} x {self.layout.shape[1]}" + (", transposed" if transpose else "")
         return Grid(
-            f"{shown}, computation {tile}" if self.layout.tiles > 1 else shown,
+            f"{shown}, {self.tile} {tile}" if self.layout.tiles > 1 else shown,
             tuple(None if row is None else _span([*range(row * height, (row + 1) * height)]) for row in rows),
             tuple(None if col is None else _span([*range(col * width, (col + 1) * width)]) for col in cols),
             tuple(tuple(box(row, col) for col in cols) for row in rows),
@@ -243,7 +252,7 @@ class Placement:
         down = tuple(None if index is None else f"T{self.lanes[index]}" for index in lanes)
         across = tuple(None if element is None else f"{self.letter}{element}" for element in elements)
         boxes = tuple(tuple(box(index, element) for element in elements) for index in lanes)
-        title = f"registers of {self.name}: row,column" + (" #computation" if layout.tiles > 1 else "")
+        title = f"registers of {self.name}: row,column" + (f" #{self.tile}" if layout.tiles > 1 else "")
         if transpose:
             return Grid(title, across, down, tuple(zip(*boxes, strict=True)), lit)
         return Grid(title, down, across, boxes, lit)

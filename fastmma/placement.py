@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from fastmma.errors import OperandError
 from fastmma.isa.model import Instruction
+from fastmma.isa.movement import Movement
 from fastmma.isa.scales import scale_selectors
 from fastmma.isa.sparsity import metadata_lanes, metadata_layout, selectors
-from fastmma.isa.table import multiply
+from fastmma.isa.table import instruction
 from fastmma.layout import Layout, Mode
 from fastmma.layout_view import Placement
 
-_LETTERS = {"metadata": "e", "scale_a": "sa", "scale_b": "sb"}
 
-
-def operand_names(ins: Instruction) -> tuple[str, ...]:
-    """The operands that an instruction takes from registers."""
+def operand_names(ins: Instruction | Movement) -> tuple[str, ...]:
+    """The operands of an instruction that lie in registers."""
+    if isinstance(ins, Movement):
+        return ("a", "d") if ins.op == "movmatrix" else ("r",)
     scales = ("scale_a", "scale_b") if ins.scale_vec_size else ()
     return (*ins.operands, *(("metadata",) if ins.sparse else ()), *scales)
 
@@ -32,7 +33,7 @@ def _metadata(ins: Instruction, selector: int) -> Placement:
     # a group of four lanes: those of the pair (or the one) that contributes, and which of them do
     inner, group = layout.lane[:-1], layout.lane[-1]
     digits = () if count == 4 else (*inner, Mode(4 // count, 0, 0), group)
-    return Placement("metadata", "e", layout, digits, base)
+    return Placement("metadata", "4-bit words", "e", layout, digits, base)
 
 
 def _scale(ins: Instruction, name: str, byte_id: int, thread_id: int) -> Placement:
@@ -44,22 +45,37 @@ def _scale(ins: Instruction, name: str, byte_id: int, thread_id: int) -> Placeme
     if operand == "a":
         pair, group, choice = (Mode(2, 8, 0),), Mode(8, 1, 0), Mode(2, 0, 0)
         layout = Layout((ins.m, scales), (*pair, group), (Mode(scales, 0, 1),), 8)
-        return Placement(name, _LETTERS[name], layout, (*pair, choice, group), 2 * thread_id, first_bit)
+        return Placement(name, ins.stype, f"s{operand}", layout, (*pair, choice, group), 2 * thread_id, first_bit)
     group = Mode(8, 0, 1)
     layout = Layout((scales, ins.n), (group,), (Mode(scales, 1, 0),), 8)
-    return Placement(name, _LETTERS[name], layout, (Mode(4, 0, 0), group), thread_id, first_bit)
+    return Placement(name, ins.stype, f"s{operand}", layout, (Mode(4, 0, 0), group), thread_id, first_bit)
+
+
+def _moved(move: Movement, name: str) -> Placement:
+    """The matrices that a movement takes or gives: one after the other in a lane's registers."""
+    one = move.layout
+    layout = one
+    if move.num > 1:
+        layout = Layout(one.shape, one.lane, (*one.element, Mode(move.num, 0, 0, 1)), one.bits, tiles=move.num)
+    return Placement(name, move.dtype or f"b{move.bits}", name, layout, tile="matrix")
 
 
 def placement(
-    ins: str | Instruction, operand: str, *, selector: int | None = None, byte_id: int | None = None, thread_id: int | None = None
+    ins: str | Instruction | Movement,
+    operand: str,
+    *,
+    selector: int | None = None,
+    byte_id: int | None = None,
+    thread_id: int | None = None,
 ) -> Placement:
     """Which lanes, registers and bits hold an operand.
 
     Parameters
     ----------
-    ins : str or Instruction
+    ins : str, Instruction or Movement
     operand : str
-        ``"a"``, ``"b"``, ``"c"``, ``"d"``, ``"metadata"`` (4-bit words, one a chunk of A), ``"scale_a"`` or ``"scale_b"``.
+        ``"a"``, ``"b"``, ``"c"``, ``"d"``, ``"metadata"`` (4-bit words, one a chunk of A), ``"scale_a"`` or ``"scale_b"``; ``"r"`` of an
+        instruction that loads or stores.
     selector : int, optional
         The sparsity selector, for metadata; 0 by default.
     byte_id, thread_id : int, optional
@@ -76,7 +92,7 @@ def placement(
     >>> a.at(3, 7)
     Cell(row=3, col=7, computation=0, lane=15, element=1, register=0, bit=16, bits=16)
     """
-    found = multiply(ins)
+    found = instruction(ins)
     names = operand_names(found)
     if operand not in names:
         if found.op == "wgmma" and operand == "b":
@@ -86,8 +102,10 @@ def placement(
         raise OperandError(f"{found}: selector belongs to metadata, not to {operand}")
     if (byte_id is not None or thread_id is not None) and not operand.startswith("scale"):
         raise OperandError(f"{found}: byte_id and thread_id belong to scales, not to {operand}")
+    if isinstance(found, Movement):
+        return _moved(found, operand)
     if operand == "metadata":
         return _metadata(found, selector or 0)
     if operand in ("scale_a", "scale_b"):
         return _scale(found, operand, byte_id or 0, thread_id or 0)
-    return Placement(operand, operand, found.operands[operand].layout)
+    return Placement(operand, found.operands[operand].format.name, operand, found.operands[operand].layout)

@@ -9,12 +9,11 @@ import typer
 from rich.text import Text
 
 from fastmma.cli.output import TABLES, chosen_format, grids_text, print_lines, text_table, write, write_drawing
-from fastmma.isa.model import Instruction
-from fastmma.isa.table import multiply
+from fastmma.isa.table import instruction
 from fastmma.layout_drawing import draw
 from fastmma.layout_export import cell_table, described, grid_table, json_text
 from fastmma.layout_view import Cell, Grid, Placement
-from fastmma.placement import placement
+from fastmma.placement import operand_names, placement
 
 EXAMPLES = """
 Examples:
@@ -26,6 +25,7 @@ fastmma layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --element 3,7
 fastmma layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --register 2 --format csv
 fastmma layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --formula
 fastmma layout mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --operand metadata --selector 1
+fastmma layout ldmatrix.sync.aligned.m8n8.x4.b16 --register 2
 fastmma layout wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 --operand d --output d.svg
 """
 
@@ -56,20 +56,18 @@ def _selected(
         cells = [cell for cell in cells if cell in of_lane]
     if computation is not None:
         if not 0 <= computation < held.layout.tiles:
-            raise typer.BadParameter(f"there is no computation {computation}: there are {held.layout.tiles}, counted from 0")
+            raise typer.BadParameter(f"there is no {held.tile} {computation}: there are {held.layout.tiles}, counted from 0")
         cells = [cell for cell in cells if cell.computation == computation]
     return cells
 
 
-def _heading(ins: Instruction, held: Placement) -> list[str]:
+def _heading(opcode: str, held: Placement) -> list[str]:
     """Two lines about an operand."""
     layout = held.layout
-    matrix = f"{held.name}: {layout.shape[0]} x {layout.shape[1]}"
-    types = {"metadata": "4-bit words", "scale_a": ins.stype, "scale_b": ins.stype}
-    kind = types.get(held.name) or ins.operands[held.name].format.name
+    matrix = f"{held.name}: {layout.shape[0]} x {layout.shape[1]} {held.kind}"
     count = f"{held.registers} {layout.register_bits}-bit register{'s' if held.registers > 1 else ''} in each of {layout.lanes} lanes"
     copies = f", each element held {layout.copies} times" if layout.copies > 1 else ""
-    return [ins.opcode, f"{matrix} {kind}, {count}{copies}"]
+    return [opcode, f"{matrix}, {count}{copies}"]
 
 
 def _formula_lines(held: Placement) -> list[str]:
@@ -81,19 +79,21 @@ def _formula_lines(held: Placement) -> list[str]:
 
 def _notes(held: Placement) -> list[str]:
     found = held.formulas()
-    lines = [f"{name} = {found[name]}" for name in ("row", "col", "computation") if name in found]
+    lines = [f"{name} = {found[name]}" for name in ("row", "col", held.tile) if name in found]
     return lines + ([f"lanes with {found['holds']}"] if "holds" in found else [])
 
 
 def layout(
     opcode: Annotated[str, typer.Argument(help="For example mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")],
-    operand: Annotated[str, typer.Option(help="a, b, c, d, metadata, scale_a or scale_b.")] = "a",
+    operand: Annotated[
+        str | None, typer.Option(help="a, b, c, d, metadata, scale_a or scale_b; r of what loads or stores. [default: the first]")
+    ] = None,
     fmt: Annotated[str | None, typer.Option("--format", help="text, csv, markdown, asciidoc, json, svg or png.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file; its suffix tells the format where --format does not.")] = None,
     lane: Annotated[int | None, typer.Option(help="Everything that this lane holds.")] = None,
     where: Annotated[str | None, typer.Option("--element", help="ROW,COL: the lane, register and bits that hold this element.")] = None,
     register: Annotated[int | None, typer.Option(help="What this register of every lane holds.")] = None,
-    computation: Annotated[int | None, typer.Option(help="Only this computation of the four of m8n8k4.")] = None,
+    computation: Annotated[int | None, typer.Option(help="Only this computation of m8n8k4, or this matrix of ldmatrix.")] = None,
     view: Annotated[Literal["matrix", "registers"], typer.Option(help="Who holds each element, or what each lane holds.")] = "matrix",
     transpose: Annotated[bool, typer.Option("--transpose", help="Swap the rows and the columns of the grid.")] = False,
     whole: Annotated[bool, typer.Option("--whole", help="Leave nothing out of large grids in text, svg and png.")] = False,
@@ -104,11 +104,11 @@ def layout(
 ) -> None:
     """Show which lane (T), register and bits hold each element of an operand."""
     chosen = chosen_format(fmt, output)
-    ins = multiply(opcode)
-    held = placement(ins, operand, selector=selector, byte_id=byte_id, thread_id=thread_id)
+    ins = instruction(opcode)
+    held = placement(ins, operand or operand_names(ins)[0], selector=selector, byte_id=byte_id, thread_id=thread_id)
     cells = _selected(held, lane, element(where) if where is not None else None, computation, register)
     if formula:
-        _print_formula(ins, held, chosen, output)
+        _print_formula(ins.opcode, held, chosen, output)
         return
     if chosen in ("svg", "png"):
         grids = _grids(held, view, transpose, True, whole, cells)
@@ -116,22 +116,22 @@ def layout(
         return
     if transpose and (cells is not None or chosen in ("csv", "json")):
         raise typer.BadParameter("--transpose is for grids, and this is a list of elements")
-    several = held.layout.tiles > 1
+    tile = held.tile if held.layout.tiles > 1 else ""
     listed = [(held.name, cell) for cell in (held.cells() if cells is None else cells)]
     if chosen == "json":
         elements = [cell._asdict() for _, cell in listed]
         write(json_text({"opcode": ins.opcode, **described(held), "elements": elements}), output)
     elif chosen in TABLES and (cells is not None or chosen == "csv"):
-        write(TABLES[chosen](cell_table(listed, computations=several)), output)
+        write(TABLES[chosen](cell_table(listed, tile)), output)
     elif chosen in TABLES:
         grids = _grids(held, view, transpose, False, True, None)
         write("\n".join(TABLES[chosen](grid_table(grid)) for grid in grids), output)
     elif cells is None:
-        heading = [*map(Text, _heading(ins, held)), Text()]
+        heading = [*map(Text, _heading(ins.opcode, held)), Text()]
         print_lines([*heading, *grids_text(_grids(held, view, transpose, True, whole, None), output)], output)
     else:
-        heading = [*map(Text, _heading(ins, held)), Text()]
-        print_lines([*heading, *text_table(cell_table(listed, computations=several))], output)
+        heading = [*map(Text, _heading(ins.opcode, held)), Text()]
+        print_lines([*heading, *text_table(cell_table(listed, tile))], output)
 
 
 layout.__doc__ = f"{layout.__doc__}\n{EXAMPLES}"
@@ -143,11 +143,11 @@ def _grids(held: Placement, view: str, transpose: bool, fold: bool, whole: bool,
     return held.matrices(transpose=transpose, fold=fold, whole=whole, highlight=cells)
 
 
-def _print_formula(ins: Instruction, held: Placement, chosen: str, output: Path | None) -> None:
+def _print_formula(opcode: str, held: Placement, chosen: str, output: Path | None) -> None:
     if chosen == "json":
-        shown: dict[str, Any] = {"opcode": ins.opcode, **described(held)}
+        shown: dict[str, Any] = {"opcode": opcode, **described(held)}
         write(json_text(shown), output)
     elif chosen == "text":
-        write("\n".join([*_heading(ins, held), "", *_formula_lines(held), ""]), output)
+        write("\n".join([*_heading(opcode, held), "", *_formula_lines(held), ""]), output)
     else:
         raise typer.BadParameter(f"formulas come as text or json, not as {chosen}")

@@ -67,14 +67,21 @@ def trace(
     several = found.instruction.tiles > 1
     if chosen in ("svg", "png"):
         held = placements(found.instruction, selector=selector, **ids)
-        grids = [held[name].matrices(highlight=cells)[computation] for name, cells in wanted.items()]
+        # as on paper: d to the right of a and below b
+        order = sorted(wanted, key=lambda name: "cbad".find(name) % (len(wanted) + 4))
+        grids = [held[name].matrices(highlight=wanted[name])[computation] for name in order]
         write_drawing(draw(grids, title=found.instruction.opcode, notes=[found.equation, *_memory(found)]), chosen, output)
     elif chosen == "json":
         listed = [{"operand": name, **cell._asdict()} for name, cells in wanted.items() for cell in cells]
         about = {"opcode": found.instruction.opcode, "equation": found.equation, "memory": list(found.memory)}
         write(json_text({**about, "elements": listed}), output)
     elif chosen in TABLES:
-        write(TABLES[chosen](cell_table([(name, cell) for name, cells in wanted.items() for cell in cells], computations=several)), output)
+        write(
+            TABLES[chosen](
+                cell_table([(name, cell) for name, cells in wanted.items() for cell in cells], "computation" if several else "")
+            ),
+            output,
+        )
     else:
         head = [found.instruction.opcode, found.equation, *([f"computation {computation}"] if several else []), ""]
         table = text_table((("elements", "lane", "register", "bits"), _rows(found)))
