@@ -1,10 +1,8 @@
-"""``python -m bench``: measure everything, print the README's table."""
+"""``python -m bench``: measure everything, print the README's tables."""
 
 from __future__ import annotations
 
-import re
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,9 +11,8 @@ from bench.cases import CASES, sgemm, warps
 from bench.machine import describe
 from bench.measure import interleaved
 from bench.process import first_product, peak_memory
-
-README = Path(__file__).parents[1] / "README.md"
-_SECTION = re.compile(r"(?<=<!-- bench -->\n).*(?=<!-- /bench -->)", re.DOTALL)
+from bench.readme import fill
+from bench.results import table
 
 
 def _families(quick: bool, rounds: int) -> list[str]:
@@ -50,16 +47,17 @@ def _others(quick: bool, rounds: int) -> list[str]:
 def measure(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only checks that everything runs.")] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 7,
-    readme: Annotated[bool, typer.Option("--readme", help="Put the table into README.md.")] = False,
+    readme: Annotated[bool, typer.Option("--readme", help="Put the tables into README.md.")] = False,
 ) -> None:
     """Measure the families of instructions against NumPy's sgemm."""
+    results = "\n".join([*table("128x128x128" if quick else "1024x1024x1024"), "", f"On {describe()}.", ""])
     size = "small sizes" if quick else "M = N = K = 1536 unless said otherwise"
     lines = [f"{describe()}. {size}, packing included, medians of {rounds} interleaved rounds.", ""]
-    lines += [*_families(quick, rounds), "", *_others(quick, rounds), ""]
-    text = "\n".join(lines)
-    typer.echo(text)
+    speed = "\n".join([*lines, *_families(quick, rounds), "", *_others(quick, rounds), ""])
+    typer.echo(f"{results}\n{speed}")
     if readme:
-        README.write_text(_SECTION.sub(lambda _: text, README.read_text()))
+        fill("results", results)
+        fill("bench", speed)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import typer
 from fastmma.cli.table import print_json, print_markdown, print_table
 from fastmma.errors import TargetError
 from fastmma.isa.model import Instruction
-from fastmma.isa.table import instructions
+from fastmma.isa.table import multiplications
 from fastmma.isa.targets import TARGETS, architecture
 from fastmma.numerics import arithmetic
 
@@ -38,7 +38,7 @@ def _level(ins: Instruction, target: str) -> tuple[str, str]:
 def evidence_rows() -> list[list[str]]:
     """One row a family of instructions that share their evidence: its name, and the architectures at each level."""
     levels: defaultdict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: {level: set() for level in LEVELS})
-    for ins in instructions():
+    for ins in multiplications():
         found = levels[_family(ins), ins.atype]
         for target in ins.targets:
             found[_level(ins, target)[0]].add(architecture(target))

@@ -22,7 +22,7 @@ from fastmma.formats import format_of
 from fastmma.gemm import default_instruction
 from fastmma.gemm import gemm as multiply
 from fastmma.isa.model import Instruction
-from fastmma.isa.table import instruction as find_instruction
+from fastmma.isa.table import multiply as find_instruction
 from fastmma.numerics import arithmetic
 from fastmma.threads import thread_count
 

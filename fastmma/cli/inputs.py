@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from fastmma.errors import OperandError, OperandTypeError
@@ -16,13 +19,44 @@ from fastmma.operands import codes_of, elements_of
 
 Arrays = dict[str, NDArray[Any]]
 _NAMES = ("a", "b", "c")
+_E5M2 = b"'descr': '<f1'", b"'descr': '|V1'"
+_HEADER = 128
 _SIZE = re.compile(r"(\d+)x(\d+)x(\d+)")
 _CHUNK = 1 << 20  # elements converted at a time: float64 intermediates stay small
 
 
+def _array(file: IO[bytes]) -> Any:
+    """What `numpy.load` reads, and e5m2 too, whose dtype NumPy writes by a name that it does not read."""
+    head = file.read(_HEADER)
+    file.seek(0)
+    if head.startswith(MAGIC_PREFIX) and _E5M2[0] in head:
+        file = io.BytesIO(file.read().replace(*_E5M2, 1))
+    return np.load(file, allow_pickle=False)
+
+
+def _members(archive: NpzFile) -> Arrays:
+    """The operands of an archive, those of other names left alone."""
+    found = {}
+    assert archive.zip is not None
+    for name in _NAMES:
+        if name in archive.files:
+            with archive.zip.open(f"{name}.npy") as member:
+                found[name] = _array(io.BytesIO(member.read()))
+    return found
+
+
 def _load(path: Path) -> Any:
+    """An array, or the operands in an archive by name.
+
+    Raises
+    ------
+    OperandError
+        If the file cannot be read.
+    """
     try:
-        return np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            loaded = _array(file)
+            return _members(loaded) if isinstance(loaded, NpzFile) else loaded
     except FileNotFoundError:
         raise OperandError(f"{path}: there is no such file") from None
     except Exception as error:  # a damaged file can fail anywhere in NumPy, zipfile or zlib
@@ -30,16 +64,12 @@ def _load(path: Path) -> Any:
 
 
 def _load_archive(path: Path) -> Arrays:
-    archive = _load(path)
-    if isinstance(archive, np.ndarray):
+    loaded = _load(path)
+    if not isinstance(loaded, dict):
         raise OperandError(f"{path} holds one array; give two or three .npy files, or an .npz file with a, b and perhaps c")
-    missing = [name for name in ("a", "b") if name not in archive]
-    if missing:
-        raise OperandError(f"{path} must hold arrays named a, b and perhaps c; it has {', '.join(archive.files) or 'none'}")
-    try:
-        return {name: archive[name] for name in _NAMES if name in archive}
-    except Exception as error:  # as in _load: members are read here
-        raise OperandError(f"{path} is no readable .npz file: {error}") from None
+    if not {"a", "b"} <= loaded.keys():
+        raise OperandError(f"{path} must hold arrays named a, b and perhaps c; of these it has {', '.join(loaded) or 'none'}")
+    return loaded
 
 
 def read(paths: Sequence[Path]) -> Arrays:

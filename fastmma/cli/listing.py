@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
@@ -13,26 +13,40 @@ from fastmma.cli.table import print_json, print_markdown, print_table, spans
 from fastmma.errors import InstructionError
 from fastmma.formats import FORMATS
 from fastmma.isa.model import Instruction
+from fastmma.isa.movement import Movement
 from fastmma.isa.table import instructions
 from fastmma.isa.targets import TARGETS
 
 SUMMARY_HEADINGS = ("instruction", "shape", "D and C", "A", "B", "modifiers", "targets")
-_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+_SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
+_MOVED = re.compile(r"b\d+(x\d+)?(_p\d+)?")  # the types of ldmatrix, stmatrix and movmatrix
 _Choices = tuple[str, ...]
 
 
-def _fields(ins: Instruction) -> tuple[_Choices, ...]:
+def _shape(ins: Instruction | Movement) -> str:
+    """The shape as it stands in the opcode: that of movements may have no k."""
+    return next(token for token in ins.opcode.split(".") if _SHAPE.fullmatch(token))
+
+
+def _types(ins: Instruction | Movement) -> list[str]:
+    """The types as they stand in the opcode."""
+    return [token for token in ins.opcode.split(".") if token in FORMATS or (isinstance(ins, Movement) and _MOVED.fullmatch(token))]
+
+
+def _fields(ins: Instruction | Movement) -> tuple[_Choices, ...]:
     """What the columns of the summary say about one instruction, each a choice of one."""
     tokens = ins.opcode.split(".")
     aligned = tokens.index("aligned")
     kind = [token for token in tokens if token.startswith(("kind::", "block_scale", "scale_vec::"))]
-    types = [token for token in tokens if token in FORMATS]
-    rest = [token for token in tokens[aligned + 1 :] if token not in (*kind, *types, ins.shape)]
-    accumulators = ins.dtype if ins.ctype == ins.dtype else f"{ins.dtype} (C {ins.ctype})"
-    scales = "." + types[4] if len(types) > 4 else ""
-    modifiers = "".join(f".{token}" for token in rest) + scales
+    types = _types(ins)
+    rest = [token for token in tokens[aligned + 1 :] if token not in (*kind, *types, _shape(ins))]
     head = ".".join((*tokens[:aligned], *kind))
-    return (head,), (ins.shape,), (accumulators,), (ins.atype,), (ins.btype,), (modifiers,), ins.targets
+    modifiers = "".join(f".{token}" for token in rest)
+    if isinstance(ins, Movement):
+        return (head,), (_shape(ins),), (".".join(types),), ("",), ("",), (modifiers,), ins.targets
+    accumulators = ins.dtype if ins.ctype == ins.dtype else f"{ins.dtype} (C {ins.ctype})"
+    scales = f".{ins.stype}" if ins.stype else ""
+    return (head,), (_shape(ins),), (accumulators,), (ins.atype,), (ins.btype,), (modifiers + scales,), ins.targets
 
 
 def _merged(rows: list[tuple[_Choices, ...]], column: int) -> list[tuple[_Choices, ...]]:
@@ -47,8 +61,10 @@ def _shapes(shapes: Sequence[str]) -> str:
     """Shapes in short: those of wgmma differ in n only."""
     if len(shapes) < 5:
         return ", ".join(shapes)
-    sizes = [tuple(map(int, matched.groups())) for matched in map(_SHAPE.fullmatch, shapes) if matched]
+    sizes = [matched.groups() for matched in map(_SHAPE.fullmatch, shapes) if matched]
     m, widths, k = sizes[0][0], [n for _, n, _ in sizes], sizes[0][2]
+    if {(other, depth) for other, _, depth in sizes} != {(m, k)}:
+        return ", ".join(shapes)
     return f"m{m}nNk{k} (N = {widths[0]}, {widths[1]}, ... {widths[-1]}: {len(widths)} shapes)"
 
 
@@ -56,7 +72,7 @@ def _modifiers(choices: Sequence[str]) -> str:
     return choices[0] if len(choices) == 1 else " ".join(choice or "(none)" for choice in choices)
 
 
-def summary(listed: Sequence[Instruction]) -> list[list[str]]:
+def summary(listed: Sequence[Instruction | Movement]) -> list[list[str]]:
     """Rows whose every combination of choices is a legal opcode, and that together are exactly the instructions given."""
     rows = [_fields(ins) for ins in listed]
     for column in (1, 4, 3, 2, 5, 0):
@@ -74,7 +90,7 @@ def _check(value: str | None, known: Iterable[str], what: str) -> None:
         raise InstructionError(f"there is no {what} {value!r}; there are {shown}")
 
 
-def select(target: str | None, element: str | None, shape: str | None, op: str | None) -> list[Instruction]:
+def select(target: str | None, element: str | None, shape: str | None, op: str | None) -> list[Instruction | Movement]:
     """The instructions that pass every filter given.
 
     Raises
@@ -84,21 +100,20 @@ def select(target: str | None, element: str | None, shape: str | None, op: str |
     """
     everything = instructions(target)
     _check(op, (ins.op for ins in instructions()), "op")
-    _check(element, FORMATS, "type")
-    _check(shape, (ins.shape for ins in instructions()), "shape")
-    passes: list[Callable[[Instruction], bool]] = [
-        lambda ins: op is None or ins.op == op,
-        lambda ins: element is None or element in (ins.dtype, ins.atype, ins.btype, ins.ctype),
-        lambda ins: shape is None or ins.shape == shape,
+    _check(element, (each for ins in instructions() for each in _types(ins)), "type")
+    _check(shape, map(_shape, instructions()), "shape")
+    return [
+        ins
+        for ins in everything
+        if (op is None or ins.op == op) and (element is None or element in _types(ins)) and (shape is None or _shape(ins) == shape)
     ]
-    return [ins for ins in everything if all(test(ins) for test in passes)]
 
 
 def list_instructions(
     target: Annotated[str | None, typer.Option(help="Only what this target takes, for example sm_90a.")] = None,
-    element: Annotated[str | None, typer.Option("--type", help="Only those with this type for D, A, B or C, for example e4m3.")] = None,
+    element: Annotated[str | None, typer.Option("--type", help="Only those with this type, for example e4m3.")] = None,
     shape: Annotated[str | None, typer.Option(help="Only this shape, for example m16n8k16.")] = None,
-    op: Annotated[str | None, typer.Option(help="Only mma or only wgmma.")] = None,
+    op: Annotated[str | None, typer.Option(help="Only this one, for example mma or wgmma.")] = None,
     grouped: Annotated[bool, typer.Option("--summary", help="One line for opcodes that differ in shape or type only.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The summary as a Markdown table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
@@ -111,8 +126,8 @@ def list_instructions(
                 {
                     "opcode": ins.opcode,
                     "op": ins.op,
-                    "shape": [ins.m, ins.n, ins.k],
-                    "types": {"d": ins.dtype, "a": ins.atype, "b": ins.btype, "c": ins.ctype},
+                    "shape": _shape(ins),
+                    "types": _types(ins),
                     "targets": list(ins.targets),
                     "ptx": f"{ins.ptx[0]}.{ins.ptx[1]}",
                 }

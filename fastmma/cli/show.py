@@ -11,16 +11,19 @@ import typer
 from fastmma.cli.table import print_json, print_table
 from fastmma.errors import TargetError
 from fastmma.isa.model import Instruction
+from fastmma.isa.movement import Movement
 from fastmma.isa.table import instruction
-from fastmma.numerics import arithmetic
+from fastmma.numerics import Evidence, arithmetic, fragment_evidence
 from fastmma.placement import operand_names, placement
 
+_SPECIFIED = Evidence("measured", "PTX says where each bit goes")
 
-def _operand(ins: Instruction, name: str) -> dict[str, Any]:
+
+def _operand(ins: Instruction | Movement, name: str) -> dict[str, Any]:
     held = placement(ins, name)
     layout, where = held.layout, held.formulas()
     described: dict[str, Any] = {
-        "type": {"metadata": "metadata", "scale_a": ins.stype, "scale_b": ins.stype}.get(name) or ins.operands[name].format.name,
+        "type": held.kind,
         "shape": list(layout.shape),
         "registers": held.registers,
         "register_bits": layout.register_bits,
@@ -31,22 +34,28 @@ def _operand(ins: Instruction, name: str) -> dict[str, Any]:
     return described | {extra: where[extra] for extra in ("computation", "holds") if extra in where}
 
 
-def _target(ins: Instruction, target: str) -> dict[str, Any]:
-    try:
+def _numerics(ins: Instruction | Movement, target: str) -> tuple[str, Evidence]:
+    """What a target does with the numbers, and how that is known."""
+    if isinstance(ins, Instruction):
         row = arithmetic(ins, target, strict=False)
+        return row.family, row.evidence
+    if ins.op.startswith("wmma"):
+        return "moves bits", fragment_evidence(ins, target, strict=False)
+    return "moves bits", _SPECIFIED
+
+
+def _target(ins: Instruction | Movement, target: str) -> dict[str, Any]:
+    try:
+        numerics, evidence = _numerics(ins, target)
     except TargetError:
         return {"target": target, "numerics": None, "level": "unknown", "source": "fastmma refuses to emulate it"}
-    return {"target": target, "numerics": row.family, **asdict(row.evidence)}
+    return {"target": target, "numerics": numerics, **asdict(evidence)}
 
 
-def describe(ins: Instruction) -> dict[str, Any]:
+def describe(ins: Instruction | Movement) -> dict[str, Any]:
     """Everything that the command prints."""
-    types = {"d": ins.dtype, "a": ins.atype, "b": ins.btype, "c": ins.ctype}
     return {
         "opcode": ins.opcode,
-        "shape": [ins.m, ins.n, ins.k],
-        "types": types,
-        "lanes": ins.lanes,
         "ptx": f"{ins.ptx[0]}.{ins.ptx[1]}",
         "heading": ins.heading,
         "operands": {name: _operand(ins, name) for name in operand_names(ins)},

@@ -1,0 +1,385 @@
+"""The command line: what it prints, what it computes, and how it refuses bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import fastmma
+from fastmma.cli import main
+from fastmma.cli.gemm import _blocks
+from fastmma.cli.inputs import as_elements, generate
+from fastmma.cli.listing import summary
+from fastmma.formats import format_of
+
+OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+
+
+def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Status, standard output and standard error."""
+    capsys.readouterr()
+    status = main(arguments)
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def report(*arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The JSON report of a gemm that must succeed."""
+    status, out, err = run("gemm", *arguments, "--json", capsys=capsys)
+    assert (status, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def halves(*shape: int) -> NDArray[np.float16]:
+    """Reproducible f16 numbers."""
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float16)
+
+
+def save(folder: Path, **arrays: NDArray[Any]) -> list[str]:
+    """One .npy file an array; their paths."""
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    return [str(folder / f"{name}.npy") for name in arrays]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version", capsys=capsys)[:2] == (0, f"fastmma {fastmma.__version__}\n")
+
+
+def test_no_arguments_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys=capsys)
+    assert status == 0
+    assert all(command in out for command in ("list", "show", "evidence", "gemm"))
+
+
+@pytest.mark.parametrize("command", [["list"], ["show", OPCODE], ["evidence"], ["--version"]])
+def test_starts_without_compiler(command: list[str]) -> None:
+    program = "import sys; from fastmma.cli import main; status = main(sys.argv[1:]); sys.exit(status or 'numba' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program, *command], check=True, capture_output=True)
+
+
+def test_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "fastmma", "show", "mma.nothing"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("fastmma: 'mma.nothing' is no legal opcode")
+    assert done.stderr.count("\n") == 1
+
+
+# list
+
+
+def listed(*arguments: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The opcodes that the command lists."""
+    status, out, _ = run("list", *arguments, capsys=capsys)
+    assert status == 0
+    return [line.split()[0] for line in out.splitlines()[1:]]
+
+
+def test_list_is_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert listed(capsys=capsys) == [ins.opcode for ins in fastmma.instructions()]
+
+
+def test_list_filters(capsys: pytest.CaptureFixture[str]) -> None:
+    found = listed("--target", "sm_89", "--type", "e5m2", "--shape", "m16n8k16", "--op", "mma", capsys=capsys)
+    assert found == [
+        ins.opcode
+        for ins in fastmma.instructions("sm_89", op="mma")
+        if isinstance(ins, fastmma.Instruction) and "e5m2" in (ins.atype, ins.btype) and ins.shape == "m16n8k16"
+    ]
+    assert found
+
+
+def test_list_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(run("list", "--json", capsys=capsys)[1])
+    assert [each["opcode"] for each in found] == [ins.opcode for ins in fastmma.instructions()]
+    assert all(each["targets"] for each in found)
+
+
+def test_summary_covers_every_instruction_once() -> None:
+    everything = fastmma.instructions()
+    count = 0
+    for head, shapes, accumulators, atypes, btypes, modifiers, _ in summary(everything):
+        shape_count = int(shapes.rsplit(": ", 1)[1].split()[0]) if "..." in shapes else len(shapes.split(", "))
+        choices = (each.split(", ") for each in (head, accumulators, atypes, btypes))
+        count += shape_count * math.prod(map(len, choices)) * max(1, len(modifiers.split()))
+    assert count == len(everything)
+
+
+@pytest.mark.parametrize("option", [("--type", "f12"), ("--shape", "m1n1k1"), ("--op", "dpas"), ("--target", "sm_1")])
+def test_list_refuses_what_nothing_has(option: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run("list", *option, capsys=capsys)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert option[1] in err
+
+
+# show
+
+
+def test_show(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run("show", OPCODE, capsys=capsys)
+    assert status == 0
+    assert out.startswith(OPCODE)
+    assert "measured: H200" in out
+
+
+def test_show_formulas_are_the_layout(capsys: pytest.CaptureFixture[str]) -> None:
+    for opcode in (OPCODE, "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "wgmma.mma_async.sync.aligned.m64n24k32.f32.e4m3.e4m3"):
+        shown = json.loads(run("show", opcode, "--json", capsys=capsys)[1])
+        for name, operand in fastmma.instruction(opcode).operands.items():
+            layout = operand.layout
+            lane, i = np.indices((layout.lanes, layout.elements))
+            for axis, expected in (("row", layout.rows), ("col", layout.cols)):
+                formula = shown["operands"][name][axis].replace("/", "//")
+                found = np.broadcast_to(eval(formula, {"lane": lane, "i": i}), lane.shape)
+                assert (found == expected).all(), (opcode, name, axis)
+            assert shown["operands"][name]["registers"] == layout.registers
+
+
+@pytest.mark.parametrize("index", range(0, 900, 60))
+def test_show_takes_every_kind_of_instruction(index: int, capsys: pytest.CaptureFixture[str]) -> None:
+    everything = fastmma.instructions()
+    ins = everything[index % len(everything)]
+    shown = json.loads(run("show", ins.opcode, "--json", capsys=capsys)[1])
+    assert [each["target"] for each in shown["targets"]] == list(ins.targets)
+
+
+# gemm
+
+
+def test_gemm_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b, c = halves(20, 33), halves(33, 17), halves(20, 17).astype(np.float32)
+    out = tmp_path / "d.npy"
+    found = report(*save(tmp_path, a=a, b=b, c=c), "--target", "sm_80", "--output", str(out), capsys=capsys)
+    expected = fastmma.gemm(a, b, c, target="sm_80")
+    assert np.load(out).tobytes() == expected.tobytes()
+    assert found["shape"] == [20, 17, 33]
+    assert found["instruction"] == OPCODE
+    exact = a.astype(np.float64) @ b.astype(np.float64) + c
+    relative = np.abs(expected - exact) / np.abs(exact)
+    assert found["error"]["max_relative"] == pytest.approx(relative.max())
+    assert found["error"]["mean_relative"] == pytest.approx(relative.mean())
+
+
+def test_gemm_counts_differences_from_ieee(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b, c = halves(9, 70), halves(70, 300), halves(9, 300).astype(np.float32)
+    total = c.copy()
+    for k in range(70):
+        total += a[:, k : k + 1].astype(np.float32) * b[k : k + 1].astype(np.float32)
+    found = report(*save(tmp_path, a=a, b=b, c=c), capsys=capsys)
+    assert found["ieee_f32"]["different"] == np.count_nonzero(total != fastmma.gemm(a, b, c))
+    exact = a.astype(np.float64) @ b.astype(np.float64) + c
+    assert found["ieee_f32"]["mean_relative"] == pytest.approx((np.abs(total - exact) / np.abs(exact)).mean())
+
+
+@pytest.mark.parametrize(
+    "dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float4_e2m1fn, ml_dtypes.int4]
+)
+def test_gemm_views_raw_bytes(dtype: type, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = (halves(*shape).clip(-3, 3).astype(dtype) for shape in ((5, 40), (40, 6)))
+    files = save(tmp_path, a=a, b=b)
+    name = format_of(dtype).name
+    target = "sm_120a" if name == "e2m1" else "sm_80" if name == "s4" else "sm_90a"
+    out = tmp_path / "d.npy"
+    np.savez(tmp_path / "ab.npz", a=a, b=b)
+    for given in (files, [str(tmp_path / "ab.npz")]):
+        report(*given, "--type", name, "--target", target, "--output", str(out), capsys=capsys)
+        assert np.load(out).tobytes() == fastmma.gemm(a, b, target=target).tobytes()
+    status, _, err = run("gemm", *files, capsys=capsys)
+    assert status == 2
+    assert "--type" in err
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ">f4"])
+def test_gemm_rounds_floats(dtype: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = (np.random.default_rng(0).standard_normal(shape).astype(dtype) for shape in ((7, 50), (50, 8)))
+    out = tmp_path / "d.npy"
+    report(*save(tmp_path, a=a, b=b), "--type", "e5m2,e4m3", "--output", str(out), capsys=capsys)
+    rounded = a.astype(np.float64).astype(ml_dtypes.float8_e5m2), b.astype(np.float64).astype(ml_dtypes.float8_e4m3fn)
+    assert np.load(out).tobytes() == fastmma.gemm(*rounded).tobytes()
+
+
+def test_gemm_of_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b, c = halves(4, 16), halves(16, 4), halves(4, 4)
+    np.savez_compressed(tmp_path / "abc.npz", a=a, b=b, c=c)
+    out = tmp_path / "result"
+    report(str(tmp_path / "abc.npz"), "--accumulate", "f16", "--output", str(out), capsys=capsys)
+    assert np.load(out).tobytes() == fastmma.gemm(a, b, c).tobytes()
+
+
+def test_gemm_options_reach_the_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = halves(16, 200), halves(200, 8)
+    files = save(tmp_path, a=a, b=b)
+    out = tmp_path / "d.npy"
+    options = {"promote_every": 32, "split_k": 2}
+    found = report(
+        *files, "--instruction", OPCODE, "--promote-every", "32", "--split-k", "2", "--threads", "1", "--output", str(out), capsys=capsys
+    )
+    assert np.load(out).tobytes() == fastmma.gemm(a, b, instruction=OPCODE, **options).tobytes()
+    assert found["threads"] == 1
+
+
+def test_gemm_in_blocks_is_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules["fastmma.cli.gemm"].__dict__["_WORK"], "numba", 1)
+    monkeypatch.setitem(sys.modules["fastmma.cli.gemm"].__dict__["_LEAST"], "numba", 13)
+    assert len(list(_blocks(50, 40, 30, "numba"))) == 16
+    a, b = halves(50, 30), halves(30, 40)
+    out = tmp_path / "d.npy"
+    report(*save(tmp_path, a=a, b=b), "--output", str(out), capsys=capsys)
+    assert np.load(out).tobytes() == fastmma.gemm(a, b).tobytes()
+
+
+@pytest.mark.parametrize("shape", [(0, 0, 0), (1, 0, 5), (3000, 5, 7), (5, 2000, 1), (1024, 1024, 1 << 20)])
+@pytest.mark.parametrize("backend", ["numba", "reference"])
+def test_blocks_tile_the_result(shape: tuple[int, int, int], backend: str) -> None:
+    held = np.zeros(shape[:2], int)
+    for rows, columns in _blocks(*shape, backend):
+        held[rows, columns] += 1
+    assert (held == 1).all()
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "tf32", "e4m3", "e5m2", "f64", "s8", "u8", "b1"])
+@pytest.mark.parametrize("distribution", ["normal", "uniform", "positive", "wide", "bits"])
+def test_gemm_of_random_numbers(name: str, distribution: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--random", "20x24x40", "--type", name, "--distribution", distribution)
+    found = report(*arguments, capsys=capsys)
+    assert found["results"] == 480
+    assert ("ieee_f32" in found) == (name not in ("f64", "s8", "u8", "b1"))
+    if name in ("s8", "u8", "b1"):
+        assert found["error"]["max_relative"] == 0
+
+
+def test_random_numbers_depend_on_the_seed_alone() -> None:
+    fmt = format_of("e4m3")
+    first, again, other = (generate((3000, 700), fmt, np.random.default_rng(seed), "normal") for seed in (1, 1, 2))
+    assert first.tobytes() == again.tobytes()
+    assert first.tobytes() != other.tobytes()
+
+
+def test_gemm_by_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--random", "20x20x20", "--type", "tf32", "--seed", "3")
+    fast, slow = (report(*arguments, "--backend", backend, capsys=capsys) for backend in ("numba", "reference"))
+    assert fast["error"] == slow["error"]
+    assert fast["ieee_f32"] == slow["ieee_f32"]
+
+
+def test_gemm_report_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run("gemm", "--random", "64x64x64", capsys=capsys)
+    assert (status, err) == (0, "")
+    assert "GMAC/s" in out
+    assert "IEEE f32" in out
+
+
+def test_gemm_without_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "error" not in report("--random", "8x8x8", "--no-compare", capsys=capsys)
+
+
+def test_as_elements_keeps_the_input() -> None:
+    raw = halves(4, 4).astype(ml_dtypes.bfloat16).view("V2")
+    before = raw.tobytes()
+    as_elements(raw, format_of("bf16"), "a")[...] = 0
+    assert raw.tobytes() == before
+
+
+def bad_files(folder: Path) -> dict[str, list[str]]:
+    """Arguments that must be refused, by what is wrong with them."""
+    good, tall, real = save(folder, good=halves(8, 8), tall=halves(9, 8), real=np.ones((8, 8), np.float32))
+    vector, objects, text = save(folder, vector=halves(8), objects=np.array([[None]]), text=np.array([["a"]]))
+    complex_, record = save(folder, complex=np.ones((8, 8), complex), record=np.zeros((8, 8), "f2,f2"))
+    cut, garbage, empty = (folder / name for name in ("cut.npy", "garbage.npy", "empty.npy"))
+    cut.write_bytes((folder / "good.npy").read_bytes()[:-7])
+    garbage.write_bytes(b"\x93NUMPY\x01\x00\xff\xff{'descr': broken")
+    empty.write_bytes(b"")
+    lying = folder / "lying.npy"
+    lying.write_bytes((folder / "good.npy").read_bytes().replace(b"(8, 8)", b"(1<<40,)"[:6]))
+    np.savez(folder / "half.npz", a=halves(8, 8))
+    archive = folder / "broken.npz"
+    np.savez(archive, a=halves(8, 8), b=halves(8, 8))
+    archive.write_bytes(archive.read_bytes()[:150] + b"\0" * 20 + archive.read_bytes()[170:])
+    np.savez(folder / "objects.npz", a=np.array([[None]]), b=halves(8, 8))
+    return {
+        "missing": [good, str(folder / "nothing.npy")],
+        "folder": [good, str(folder)],
+        "cut": [str(cut), good],
+        "garbage": [str(garbage), good],
+        "empty": [str(empty), good],
+        "lying": [str(lying), good],
+        "one file": [good],
+        "four files": [good] * 4,
+        "shapes": [good, tall],
+        "c of another shape": [good, good, tall],
+        "vector": [vector, vector],
+        "objects": [objects, good],
+        "text": [text, good],
+        "complex": [complex_, good],
+        "record": [record, good],
+        "float32 without a type": [real, real],
+        "float as integer": [good, good, "--type", "s8"],
+        "names": [str(folder / "half.npz")],
+        "broken archive": [str(archive)],
+        "archive of objects": [str(folder / "objects.npz")],
+        "archive among files": [good, str(folder / "half.npz")],
+        "files and random": [good, good, "--random", "8x8x8"],
+        "output": [good, good, "--output", str(folder / "no" / "d.npy")],
+    }
+
+
+def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, arguments in bad_files(tmp_path).items():
+        status, out, err = run("gemm", *arguments, capsys=capsys)
+        assert (status, out, err.count("\n")) == (2, "", 1), (name, err)
+        assert err.startswith("fastmma: "), name
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["gemm"],
+        ["gemm", "--random", "8x8"],
+        ["gemm", "--random", "8x8x-8"],
+        ["gemm", "--random", "9999999x9999999x1"],
+        ["gemm", "--random", "8x8x8", "--type", "f17"],
+        ["gemm", "--random", "8x8x8", "--type", "f16,f16,f16"],
+        ["gemm", "--random", "8x8x8", "--type", "f16,e4m3"],
+        ["gemm", "--random", "8x8x8", "--type", "bf16", "--instruction", OPCODE],
+        ["gemm", "--random", "8x8x8", "--accumulate", "f16", "--instruction", OPCODE],
+        ["gemm", "--random", "8x8x8", "--accumulate", "bf16"],
+        ["gemm", "--random", "8x8x8", "--target", "sm_1"],
+        ["gemm", "--random", "8x8x8", "--target", "sm_80", "--type", "e4m3"],
+        ["gemm", "--random", "8x8x8", "--instruction", "mma"],
+        ["gemm", "--random", "8x8x8", "--threads", "0"],
+        ["gemm", "--random", "8x8x8", "--threads", "many"],
+        ["gemm", "--random", "8x8x8", "--split-k", "0"],
+        ["gemm", "--random", "8x8x8", "--promote-every", "3"],
+        ["gemm", "--random", "8x8x8", "--backend", "abacus"],
+        ["gemm", "--random", "8x8x8", "--distribution", "cauchy"],
+        ["gemm", "--random", "8x8x8", "--seed", "-1"],
+        ["gemm", "--random", "8x8x8", "--instruction", "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"],
+        ["show"],
+        ["show", ""],
+        ["show", OPCODE, OPCODE],
+        ["shew"],
+        ["list", "--colour"],
+    ],
+    ids=" ".join,
+)
+def test_bad_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(*arguments, capsys=capsys)
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert err.startswith("fastmma: ")
+
+
+def test_failed_run_leaves_the_output_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "d.npy"
+    out.write_text("precious")
+    assert run("gemm", "--random", "8x8x8", "--split-k", "0", "--output", str(out), capsys=capsys)[0] == 2
+    assert out.read_text() == "precious"
