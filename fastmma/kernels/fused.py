@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fastmma.kernels.operands import LANES, LINES, NOWHERE, ZERO_EXPONENT, Lines, Matrix, load_code, load_codes, matrix, pack_lines, pointed
+from fastmma.kernels.operands import LANES, LINES, NOWHERE, ZERO_EXPONENT, Lines, Matrix, load_codes, matrix, pack_lines
 from fastmma.kernels.params import Fused
 from fastmma.kernels.simd import (
     bitcast,
@@ -22,7 +22,6 @@ from fastmma.kernels.simd import (
     even_lanes,
     extract,
     inner,
-    insert,
     integer_part,
     interleave,
     itemsize_of,
@@ -33,7 +32,6 @@ from fastmma.kernels.simd import (
     maximum,
     minimum,
     odd_lanes,
-    pointer,
     power_of_two,
     select,
     splat,
@@ -178,28 +176,18 @@ def half_narrowed(bits: Any) -> Any:
 
 
 @inner
-def load_row(c: Matrix, row: int, rows: int, columns: int) -> Any:
-    """8 codes of a row, 0 where c has none."""
-    place = c.address + row * c.row_stride
-    if c.itemsize == 0 or row >= rows:
-        return zeros(np.int32, LINES)
-    if columns >= LINES and c.column_stride == c.itemsize:
-        return load_codes(place, c.itemsize)
-    codes = zeros(np.int32, LINES)
-    for column in range(min(columns, LINES)):
-        codes = insert(codes, column, load_code(place + column * c.column_stride, c.itemsize))
-    return codes
-
-
-@inner
 def load_rows(p: Fused, c: Matrix, row: int, rows: int, columns: int) -> Any:
-    """Accumulators of two rows by 8 columns."""
-    codes = interleave(load_row(c, row, rows, columns), load_row(c, row + 1, rows, columns))
+    """Accumulators of two rows by 8 columns, 0 where c has none."""
+    place = c.address + row * c.row_stride
+    count = min(columns, LINES) if c.address != 0 else 0
+    first = load_codes(place, c.column_stride, c.itemsize, count if row < rows else 0)
+    second = load_codes(place + c.row_stride, c.column_stride, c.itemsize, count if row + 1 < rows else 0)
+    codes = interleave(first, second)
     return half_widened(codes) if p.half != 0 else codes
 
 
 @inner
-def store_row(lanes: Any, address: Any, stride: int, itemsize: int, columns: int) -> None:
+def store_row(lanes: Any, address: int, stride: int, itemsize: int, columns: int) -> None:
     """The low `itemsize` bytes of the first `columns` of 8 lanes."""
     narrow = convert(lanes, np.int16)
     if columns >= LINES and stride == itemsize:
@@ -229,16 +217,16 @@ def store_rows(p: Fused, lanes: Any, out: Matrix, row: int, rows: int, columns: 
 class Block(NamedTuple):
     """Pointers to the packed 8 rows of A and 8 columns of B, and to the work memory; the lowest exponent that can scale products."""
 
-    a_values: Any
-    a_exponents: Any
-    b_values: Any
-    b_exponents: Any
-    work: Any
+    a_values: int
+    a_exponents: int
+    b_values: int
+    b_exponents: int
+    work: int
     lowest: int
 
 
 @inner
-def align(p: Fused, order: Any, start: int, block: Block, dtype: Any) -> None:
+def align(p: Fused, order: int, start: int, block: Block, dtype: Any) -> None:
     """The emax of every result of a step, and what it scales products by."""
     high0 = splat(np.int16(p.emax_floor), LANES)
     high1 = high0
@@ -267,7 +255,7 @@ def align(p: Fused, order: Any, start: int, block: Block, dtype: Any) -> None:
 
 
 @inner
-def add_products(order: Any, terms: int, start: int, block: Block, narrow: bool, dtype: Any) -> None:
+def add_products(order: int, terms: int, start: int, block: Block, narrow: bool, dtype: Any) -> None:
     """Add the sums of `terms` truncated products to the totals; `narrow`: put them there, as int32."""
     size = itemsize_of(dtype)
     scale0 = load(block.work + SCALE, dtype, LANES)
@@ -301,7 +289,7 @@ def add_products(order: Any, terms: int, start: int, block: Block, narrow: bool,
 
 @inner
 def multiply_block(
-    p: Fused, order: Any, periods: int, block: Block, narrow: bool, c: Matrix, out: Matrix, rows: int, columns: int, dtype: Any
+    p: Fused, order: int, periods: int, block: Block, narrow: bool, c: Matrix, out: Matrix, rows: int, columns: int, dtype: Any
 ) -> None:
     """All steps of 8 rows by 8 columns, of which `rows` and `columns` exist in c and out."""
     period = p.terms * max(p.restart, 1)
@@ -339,7 +327,7 @@ class Problem(NamedTuple):
     """A multiplication: how, of what, and how large."""
 
     p: Fused
-    order: Any
+    order: int
     a: Matrix
     b: Matrix
     c: Matrix
@@ -352,12 +340,13 @@ class Problem(NamedTuple):
 @inner
 def part(whole: Matrix, row: int, column: int) -> Matrix:
     """The matrix from a row and a column on."""
+    # the strides of no matrix are 0, so that its address stays 0
     address = whole.address + row * whole.row_stride + column * whole.column_stride
     return Matrix(address, whole.row_stride, whole.column_stride, whole.itemsize)
 
 
 @inner
-def pack_rows(problem: Problem, block: int, padded_depth: int, values: Any, exponents: Any, dtype: Any) -> Any:
+def pack_rows(problem: Problem, block: int, padded_depth: int, values: int, exponents: int, dtype: Any) -> Any:
     """A block of 8 rows of A to a panel; its exponents' range."""
     a = part(problem.a, LINES * block, 0)
     lines = Lines(a.address, a.row_stride, a.column_stride, a.itemsize)
@@ -365,7 +354,7 @@ def pack_rows(problem: Problem, block: int, padded_depth: int, values: Any, expo
 
 
 @inner
-def pack_columns(problem: Problem, column: int, padded_depth: int, values: Any, exponents: Any, dtype: Any) -> Any:
+def pack_columns(problem: Problem, column: int, padded_depth: int, values: int, exponents: int, dtype: Any) -> Any:
     """8 columns of B to a panel; their exponents' range."""
     b = part(problem.b, 0, column)
     lines = Lines(b.address, b.column_stride, b.row_stride, b.itemsize)
@@ -373,7 +362,7 @@ def pack_columns(problem: Problem, column: int, padded_depth: int, values: Any, 
 
 
 @inner
-def pack_blocks(problem: Problem, padded_depth: int, first: int, last: int, values: Any, exponents: Any, ranges: Any) -> None:
+def pack_blocks(problem: Problem, padded_depth: int, first: int, last: int, values: int, exponents: int, ranges: int) -> None:
     """Blocks `first` to `last` of A in float32, and their ranges as two int32 each."""
     for block in range(first, last):
         offset = LINES * padded_depth * block
@@ -384,7 +373,7 @@ def pack_blocks(problem: Problem, padded_depth: int, first: int, last: int, valu
 
 @inner
 def multiply_columns(
-    problem: Problem, column: int, padded_depth: int, values: Any, exponents: Any, ranges: Any, scratch: Any
+    problem: Problem, column: int, padded_depth: int, values: int, exponents: int, ranges: int, scratch: int
 ) -> None:
     """8 columns of the result, A being packed."""
     p = problem.p
@@ -423,22 +412,15 @@ def multiply_columns(
 @inner
 def tile(whole: Matrix, index: int, rows: int, columns: int) -> Matrix:
     """Matrix `index` of a contiguous batch."""
+    if whole.address == 0:
+        return whole
     return Matrix(whole.address + index * rows * columns * whole.itemsize, whole.row_stride, whole.column_stride, whole.itemsize)
-
-
-@inner
-def pointed_problem(problem: Problem) -> Problem:
-    """The same with pointers for its integer addresses."""
-    return Problem(
-        problem.p, pointer(problem.order), pointed(problem.a), pointed(problem.b), pointed(problem.c), pointed(problem.out),
-        problem.rows, problem.columns, problem.depth,
-    )  # fmt: skip
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def run_pack_blocks(problem: Problem, padded_depth: int, first: int, last: int, values: int, exponents: int, ranges: int) -> None:
     """pack_blocks for Python."""
-    pack_blocks(pointed_problem(problem), padded_depth, first, last, pointer(values), pointer(exponents), pointer(ranges))
+    pack_blocks(problem, padded_depth, first, last, values, exponents, ranges)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
@@ -447,16 +429,12 @@ def run_multiply_columns(
 ) -> None:
     """Column panels `first` to `last`, for Python."""
     for panel in range(first, last):
-        multiply_columns(
-            pointed_problem(problem), LINES * panel, padded_depth, pointer(values), pointer(exponents), pointer(ranges), pointer(scratch)
-        )
+        multiply_columns(problem, LINES * panel, padded_depth, values, exponents, ranges, scratch)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def run_tiles(first_tile: Problem, padded_depth: int, first: int, last: int, scratch_address: int) -> None:
+def run_tiles(batch: Problem, padded_depth: int, first: int, last: int, scratch: int) -> None:
     """Tiles `first` to `last` of a batch, for Python."""
-    batch = pointed_problem(first_tile)
-    scratch = pointer(scratch_address)
     rows = batch.rows
     columns = batch.columns
     depth = batch.depth

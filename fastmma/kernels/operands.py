@@ -12,6 +12,7 @@ from fastmma.kernels.simd import (
     convert,
     highest_lane,
     inner,
+    insert,
     interleave,
     itemsize_of,
     load,
@@ -19,11 +20,11 @@ from fastmma.kernels.simd import (
     lowest_lane,
     maximum,
     minimum,
-    pointer,
     power_of_two,
     select,
     splat,
     store,
+    zeros,
 )
 
 LINES = 8  # of a panel
@@ -33,9 +34,9 @@ SPECIAL_EXPONENT = 8191  # what an infinity or a NaN counts as in a range of exp
 
 
 class Matrix(NamedTuple):
-    """Where a caller's matrix lies in memory; strides in bytes, itemsize 0 if there is none."""
+    """Where a caller's matrix lies in memory; strides in bytes. Address 0: there is none."""
 
-    address: Any  # an integer for Python, a pointer in kernels
+    address: int
     row_stride: int
     column_stride: int
     itemsize: int
@@ -44,7 +45,7 @@ class Matrix(NamedTuple):
 class Lines(NamedTuple):
     """Where lines lie in memory; strides in bytes, from one line to the next and along a line."""
 
-    address: Any
+    address: int
     line_stride: int
     stride: int
     itemsize: int
@@ -59,13 +60,7 @@ def matrix(array: NDArray[Any]) -> Matrix:
 
 
 @inner
-def pointed(place: Matrix) -> Matrix:
-    """The same with a pointer for its integer address."""
-    return Matrix(pointer(place.address), place.row_stride, place.column_stride, place.itemsize)
-
-
-@inner
-def load_code(address: Any, itemsize: int) -> Any:
+def load_code(address: int, itemsize: int) -> Any:
     """One code."""
     if itemsize == 1:
         return np.int32(load_scalar(address, np.uint8))
@@ -75,7 +70,7 @@ def load_code(address: Any, itemsize: int) -> Any:
 
 
 @inner
-def load_codes(address: Any, itemsize: int) -> Any:
+def load_adjacent_codes(address: int, itemsize: int) -> Any:
     """8 adjacent codes as lanes of int32."""
     if itemsize == 1:
         return convert(load(address, np.uint8, LINES), np.int32)
@@ -85,7 +80,18 @@ def load_codes(address: Any, itemsize: int) -> Any:
 
 
 @inner
-def arrange_codes(lines: Lines, count: int, depth: int, padded_depth: int, codes: Any) -> None:
+def load_codes(address: int, stride: int, itemsize: int, count: int) -> Any:
+    """`count` codes (at most 8), `stride` bytes apart, as lanes of int32; 0 in the other lanes."""
+    if count == LINES and stride == itemsize:
+        return load_adjacent_codes(address, itemsize)
+    codes = zeros(np.int32, LINES)
+    for lane in range(count):
+        codes = insert(codes, lane, load_code(address + lane * stride, itemsize))
+    return codes
+
+
+@inner
+def arrange_codes(lines: Lines, count: int, depth: int, padded_depth: int, codes: int) -> None:
     """8 lines as ``codes[k, line]`` of int32, zeros past `count` and `depth`; `padded_depth` is a multiple of 8."""
     address = lines.address
     stride = lines.stride
@@ -96,15 +102,15 @@ def arrange_codes(lines: Lines, count: int, depth: int, padded_depth: int, codes
         for k in range(0, depth - LINES + 1, LINES):
             place = address + k * stride
             # three perfect shuffles of 64 elements transpose an 8 x 8 matrix
-            line04 = interleave(load_codes(place, itemsize), load_codes(place + 4 * line, itemsize))
-            line15 = interleave(load_codes(place + line, itemsize), load_codes(place + 5 * line, itemsize))
-            line26 = interleave(load_codes(place + 2 * line, itemsize), load_codes(place + 6 * line, itemsize))
-            line37 = interleave(load_codes(place + 3 * line, itemsize), load_codes(place + 7 * line, itemsize))
+            line04 = interleave(load_adjacent_codes(place, itemsize), load_adjacent_codes(place + 4 * line, itemsize))
+            line15 = interleave(load_adjacent_codes(place + line, itemsize), load_adjacent_codes(place + 5 * line, itemsize))
+            line26 = interleave(load_adjacent_codes(place + 2 * line, itemsize), load_adjacent_codes(place + 6 * line, itemsize))
+            line37 = interleave(load_adjacent_codes(place + 3 * line, itemsize), load_adjacent_codes(place + 7 * line, itemsize))
             store(interleave(interleave(line04, line26), interleave(line15, line37)), codes + 4 * LINES * k)
         done = max(depth // LINES * LINES, 0)
     elif count >= LINES and lines.line_stride == itemsize:
         for k in range(depth):
-            store(load_codes(address + k * stride, itemsize), codes + 4 * LINES * k)
+            store(load_adjacent_codes(address + k * stride, itemsize), codes + 4 * LINES * k)
         done = depth
     for k in range(done, padded_depth):
         for line in range(LINES):
@@ -142,7 +148,7 @@ def decoded(element: Element, codes: Any, dtype: Any) -> Any:
 
 @inner
 def pack_lines(
-    element: Element, lines: Lines, count: int, depth: int, padded_depth: int, values: Any, exponents: Any, dtype: Any
+    element: Element, lines: Lines, count: int, depth: int, padded_depth: int, values: int, exponents: int, dtype: Any
 ) -> Any:
     """Decode 8 lines, zeros past `count` and `depth`, to ``values[k, line]`` of `dtype` and ``exponents[k, line]`` of int16.
 

@@ -3,8 +3,8 @@
 Inside a jitted function ``load(address, np.int32, 16)`` is a vector of 16 elements, and ``+ - * & | ^ << >>`` and comparisons work
 lane by lane as NumPy's do for the same dtype (integers wrap, ``>>`` follows the sign of the type); a scalar operand is converted to
 the element type. Comparisons give masks for `select`. A vector wider than the CPU's registers is split by LLVM.
-Lane counts are literals or module constants, dtypes are NumPy scalar types. Memory is addressed by pointers of any alignment, made
-by `pointer` and moved by ``+ bytes``: one compiled kernel then serves every layout of the caller's arrays. Nothing checks bounds.
+Lane counts are literals or module constants, dtypes are NumPy scalar types. Addresses are integers, of any alignment: kernels
+take them instead of arrays, so that one compiled kernel serves every layout of the caller's arrays. Nothing checks bounds.
 """
 
 from __future__ import annotations
@@ -55,23 +55,6 @@ def _llvm_vector(dtype: Any, lanes: int) -> ir.VectorType:
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: VectorType) -> None:
         super().__init__(dmm, fe_type, _llvm_vector(fe_type.dtype, fe_type.lanes))
-
-
-class PointerType(types.Type):
-    """The Numba type of a pointer to bytes."""
-
-    def __init__(self) -> None:
-        super().__init__(name="pointer")
-
-
-_POINTER = PointerType()
-_BYTE_POINTER = ir.PointerType(ir.IntType(8))
-
-
-@register_model(PointerType)
-class _PointerModel(models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: PointerType) -> None:
-        super().__init__(dmm, fe_type, _BYTE_POINTER)
 
 
 def _is_float(dtype: Any) -> bool:
@@ -185,35 +168,18 @@ for _symbol in _COMPARISON:
 # --- memory ---
 
 
-@intrinsic
-def pointer(typingctx: Any, address: Any) -> Any:
-    """``pointer(address)``: to be called only where Python calls in.
+def _pointer(builder: ir.IRBuilder, address: ir.Value, target: ir.Type) -> ir.Value:
+    """The address as a pointer.
 
-    LLVM may split an integer address into base and offset either way; should the "base" turn out to be a constant 0 once the
-    function is inlined, it takes the access for one through a null pointer and deletes it.
+    LLVM may split an address into base and offset either way round. Should the "base" then be a constant 0 in the function that this
+    one is inlined into, the access would count as one through a null pointer, and be deleted, without this attribute.
     """
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.inttoptr(args[0], _BYTE_POINTER)
-
-    return _POINTER(types.intp), codegen
-
-
-@infer_global(operator.add)
-class _PointerAdd(AbstractTemplate):
-    def generic(self, args: Any, kws: Any) -> Any:
-        if not kws and len(args) == 2 and args[0] == _POINTER and isinstance(args[1], types.Integer):
-            return signature(_POINTER, _POINTER, types.intp)
-        return None
-
-
-@lower_builtin(operator.add, PointerType, types.Integer)
-def _lower_pointer_add(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-    return builder.gep(args[0], [args[1]])
+    set.add(builder.function.attributes, "null_pointer_is_valid")  # llvmlite has no name for it, and checks names only in its own add
+    return builder.inttoptr(address, ir.PointerType(target))
 
 
 def _load(builder: ir.IRBuilder, address: ir.Value, target: ir.Type) -> ir.Value:
-    value = builder.load(builder.bitcast(address, ir.PointerType(target)))
+    value = builder.load(_pointer(builder, address, target))
     value.align = 1
     return value
 
@@ -226,7 +192,7 @@ def load(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return _load(builder, args[0], _llvm_vector(vector.dtype, vector.lanes))
 
-    return vector(_POINTER, dtype, lanes), codegen
+    return vector(types.intp, dtype, lanes), codegen
 
 
 @intrinsic
@@ -236,7 +202,7 @@ def load_scalar(typingctx: Any, address: Any, dtype: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return _load(builder, args[0], _llvm_element(dtype.dtype))
 
-    return dtype.dtype(_POINTER, dtype), codegen
+    return dtype.dtype(types.intp, dtype), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -253,7 +219,7 @@ def load_pair(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
         order = ir.Constant(ir.VectorType(_INDEX, vector.lanes), [0, 1] * (vector.lanes // 2))
         return builder.shuffle_vector(both, ir.Constant(both.type, ir.Undefined), order)
 
-    return vector(_POINTER, dtype, lanes), codegen
+    return vector(types.intp, dtype, lanes), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -266,7 +232,7 @@ def load_twice(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
         order = ir.Constant(ir.VectorType(_INDEX, vector.lanes), [lane // 2 for lane in range(vector.lanes)])
         return builder.shuffle_vector(elements, ir.Constant(elements.type, ir.Undefined), order)
 
-    return vector(_POINTER, dtype, lanes), codegen
+    return vector(types.intp, dtype, lanes), codegen
 
 
 @intrinsic
@@ -284,10 +250,10 @@ def store(typingctx: Any, value: Any, address: Any) -> Any:
     """``store(value, address)``: a vector's lanes to consecutive elements, or a scalar."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        builder.store(args[0], builder.bitcast(args[1], ir.PointerType(args[0].type))).align = 1
+        builder.store(args[0], _pointer(builder, args[1], args[0].type)).align = 1
         return context.get_dummy_value()
 
-    return types.none(value, _POINTER), codegen
+    return types.none(value, types.intp), codegen
 
 
 # --- lanes ---
