@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fastmma.kernels import cpu
 from fastmma.kernels.chain_lanes import HALF_LOWEST, Chain
 from fastmma.kernels.chain_piece import Limits, Piece, Work, run_piece
-from fastmma.kernels.operands import Matrix, matrix
-from fastmma.kernels.panels import NO_MAGNITUDE, Decoding, Panels, pack_rows
+from fastmma.kernels.operands import NOWHERE, matrix
+from fastmma.kernels.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, pack_rows
 from fastmma.kernels.params import Element, Fused
 from fastmma.threads import parallel_for
 
@@ -89,16 +89,13 @@ def supported(p: Fused) -> bool:
 def _chain(p: Fused, tiles: _Tiles) -> Chain:
     single = _single(p)
     excess = 127 if single else 150
-    if p.half:
-        floor = p.emax_floor + excess
-    else:
-        floor = SINGLE_FLOOR + excess if single else 0
+    lowest = SINGLE_FLOOR if single else -excess
     return Chain(
         terms=p.terms,
         align_bits=p.align_bits,
         keep_bits=p.keep_bits,
         half=bool(p.half),
-        floor=floor,
+        floor=(p.emax_floor if p.half else lowest) + excess,
         single=single,
         vector_bytes=tiles.vector_bytes,
         rows=tiles.single_rows if single else tiles.double_rows,
@@ -175,6 +172,7 @@ def _work(chain: Chain, rows: int) -> _Buffers:
         chain.panel * chain.depth * chain.value_bytes,
         chain.panel * chain.depth,
         chain.panel * steps * chain.sign_bytes,
+        VECTOR_BYTES * chain.depth,
         2 * 4 * chain.panel,
         rows * chain.panel * 4,
         2 * (steps + 1) * chain.rows * 2 * chain.panel,
@@ -222,10 +220,11 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
     extremes = np.empty((rows, 2), np.int32)
     how_a, how_b = _decoding(p.a, chain, False), _decoding(p.b, chain, True)
     place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)
-    place_c = Matrix(0, 0, 0, 0) if c is None else matrix(c)
+    place_c = NOWHERE if c is None else matrix(c)
 
     def pack(start: int, stop: int, worker: int) -> None:
-        pack_rows(chain, how_a, place_a, start, stop, rows, depth, packed, dtype, extremes)
+        scratch = _Buffers(3 * VECTOR_BYTES * (stop - start))
+        pack_rows(chain, how_a, place_a, start, stop, rows, depth, packed, dtype, scratch.addresses[0], extremes)
 
     parallel_for(pack, held_rows, threads, PACK_ROWS)
     bad_rows = extremes[:, 1] >= _first_bad(p.a, chain, False, depth)

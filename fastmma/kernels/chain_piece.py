@@ -15,9 +15,9 @@ from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr
 from fastmma.kernels.chain_lanes import Chain
 from fastmma.kernels.chain_tile import INTEGERS, POINTERS, emit_slab
 from fastmma.kernels.emit import I64, POINTER, Emitter
-from fastmma.kernels.operands import Matrix, load_codes
-from fastmma.kernels.panels import NO_MAGNITUDE, Decoding, Panels, pack_columns
-from fastmma.kernels.simd import bitcast, convert, extract, highest_lane, load, load_scalar, maximum, minimum, select, splat, store
+from fastmma.kernels.operands import LINES, Matrix, load_codes
+from fastmma.kernels.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, forget_extremes, pack_columns
+from fastmma.kernels.simd import bitcast, convert, extract, highest_lane, inner, load, load_scalar, maximum, minimum, select, splat, store
 
 # the cache on disk notices an edit of one file only, so the key carries all of them
 _SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()[:12]
@@ -93,6 +93,7 @@ class Work(NamedTuple):
     values: int
     exponents: int
     signs: int
+    arranged: int
     extremes: int
     state: int
     scratch: int
@@ -101,7 +102,7 @@ class Work(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What is computed: rows first to last (a whole number of blocks when padded) of a panel of columns."""
+    """What is computed: rows first to last, a whole number of blocks, of which the matrix may have fewer, by a panel of columns."""
 
     first: int
     last: int
@@ -110,16 +111,16 @@ class Piece(NamedTuple):
     depth: int
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def _from_half(codes: Any) -> Any:
-    """f16 codes in int32 lanes as f32 bits; infinities and NaNs become large numbers."""
+    """f16 codes in int32 lanes as f32 bits; infinities and NaNs all become infinities."""
     magnitude = codes & 0x7FFF
     subnormal = bitcast(convert(magnitude, np.float32) * np.float32(2.0**-24), np.int32)
     normal = select(magnitude >= 0x7C00, _INFINITY, (magnitude << 13) + (112 << 23))
     return select(magnitude < 0x400, subnormal, normal) | ((codes & 0x8000) << 16)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def _to_half(bits: Any) -> Any:
     """The f16 codes of f32 bits that hold f16 values."""
     magnitude = bits & _MAGNITUDE
@@ -128,18 +129,18 @@ def _to_half(bits: Any) -> Any:
     return select(magnitude < 113 << 23, subnormal, normal) | ((bits >> 16) & 0x8000)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def _read_state(chain: Any, piece: Piece, c: Matrix, limits: Limits, state: int, redo: Any) -> None:
     """The initial sums as float32, +0 without c; rows with a c that the micro-kernel cannot take are marked."""
-    zero = splat(np.int32(0), 8)
-    for row in range(piece.first, piece.last):
+    zero = splat(np.int32(0), LINES)
+    for row in range(piece.last - piece.first):
         worst = zero
-        for lane in range(0, chain.panel, 8):
+        for lane in range(0, chain.panel, LINES):
             bits = zero
-            count = min(max(piece.columns - piece.column - lane, 0), 8)
-            if c.address != 0 and row < piece.first + redo.size and count > 0:
-                place = c.address + row * c.row_stride + (piece.column + lane) * c.column_stride
-                bits = load_codes(place, c.column_stride, c.itemsize, count)
+            count = piece.columns - piece.column - lane
+            if c.address != 0 and row < redo.size and count > 0:
+                place = c.address + (piece.first + row) * c.row_stride + (piece.column + lane) * c.column_stride
+                bits = load_codes(place, c.column_stride, c.itemsize, min(count, LINES))
                 if chain.half:
                     bits = _from_half(bits)
                 bits = bits & limits.mask_c
@@ -148,23 +149,21 @@ def _read_state(chain: Any, piece: Piece, c: Matrix, limits: Limits, state: int,
                 bad = select(magnitude < limits.largest_c, small, 1)
                 worst = worst | bad
                 bits = select(bad != 0, 0, select(magnitude == 0, 0, bits))
-            store(bits, state + ((row - piece.first) * chain.panel + lane) * 4)
-        if row < piece.first + redo.size:
-            redo[row - piece.first] = np.uint8(highest_lane(worst) != 0)
+            store(bits, state + (row * chain.panel + lane) * 4)
+        if row < redo.size:
+            redo[row] = np.uint8(highest_lane(worst) != 0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def _write_row(chain: Any, piece: Piece, row: int, out: Matrix, state: int) -> None:
     """One row of results from the state to the caller's array."""
-    for lane in range(0, chain.panel, 8):
-        count = min(piece.columns - piece.column - lane, 8)
-        if count <= 0:
-            return
-        bits = load(state + ((row - piece.first) * chain.panel + lane) * 4, np.int32, 8)
-        place = out.address + row * out.row_stride + (piece.column + lane) * out.column_stride
+    for lane in range(0, min(chain.panel, piece.columns - piece.column), LINES):
+        count = min(piece.columns - piece.column - lane, LINES)
+        bits = load(state + (row * chain.panel + lane) * 4, np.int32, LINES)
+        place = out.address + (piece.first + row) * out.row_stride + (piece.column + lane) * out.column_stride
         if chain.half:
             bits = _to_half(bits)
-        if count == 8 and out.column_stride == out.itemsize:
+        if count == LINES and out.column_stride == out.itemsize:
             if chain.half:
                 store(convert(bits, np.uint16), place)
             else:
@@ -194,22 +193,19 @@ def run_piece(
     redo_columns: Any,
 ) -> None:
     """Compute a piece; mark rows (of the chunk) and columns (of the panel) that have to be done another way."""
-    rows = redo.size
+    slab = Panels(work.values, work.exponents, work.signs, chain.depth, 0)
     blocks = (piece.last - piece.first) // chain.rows
     _read_state(chain, piece, c, limits, work.state, redo)
-    for lane in range(0, chain.panel, 8):
-        store(splat(np.int32(NO_MAGNITUDE), 8), work.extremes + 4 * lane)
-        store(splat(np.int32(0), 8), work.extremes + 4 * (chain.panel + lane))
-    for place in range(0, (piece.last - piece.first) * chain.panel, 8):
-        store(splat(np.uint8(255), 8), work.lowest + place)
-    for place in range(0, blocks * chain.lanes, 8):
-        store(splat(np.int32(0), 8), work.worst + 4 * place)
-    slab = Panels(work.values, work.exponents, work.signs, chain.depth, 0)
+    forget_extremes(work.extremes, chain.panel // LINES)
+    for place in range(0, (piece.last - piece.first) * chain.panel, LINES):
+        store(splat(np.uint8(255), LINES), work.lowest + place)
+    for place in range(0, blocks * chain.lanes, LINES):
+        store(splat(np.int32(0), LINES), work.worst + 4 * place)
     whole = -(-piece.depth // chain.terms) * chain.terms
     bits_in_byte = min(chain.terms, 8)
     for start in range(0, whole, chain.depth):
         stop = min(start + chain.depth, whole)
-        pack_columns(chain, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.extremes)
+        pack_columns(chain, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.arranged, work.extremes)
         place = start * packed.rows + piece.first * packed.depth
         _run_slab(
             chain,
@@ -217,9 +213,9 @@ def run_piece(
                 packed.values + place * chain.value_bytes,
                 packed.exponents + place * 4,
                 packed.signs + place // bits_in_byte * 4,
-                work.values,
-                work.exponents,
-                work.signs,
+                slab.values,
+                slab.exponents,
+                slab.signs,
                 work.state,
                 work.scratch,
                 work.lowest,
@@ -233,21 +229,20 @@ def run_piece(
         )
     smallest_b = NO_MAGNITUDE
     for column in range(redo_columns.size):
-        bad = load_scalar(work.extremes + 4 * (chain.panel + column), np.int32) >= limits.largest_b
-        redo_columns[column] = bad
-        if not bad:
-            smallest_b = min(smallest_b, load_scalar(work.extremes + 4 * column, np.int32))
+        place = column // LINES * 2 * VECTOR_BYTES + column % LINES * 4
+        redo_columns[column] = load_scalar(work.extremes + place + VECTOR_BYTES, np.int32) >= limits.largest_b
+        if not redo_columns[column]:
+            smallest_b = min(smallest_b, load_scalar(work.extremes + place, np.int32))
     field_b = max(smallest_b >> how.mantissa_bits, 1)
-    for row in range(rows):
-        if not chain.half:
-            if smallest_a[row] + field_b < limits.lowest_sum:
-                for column in range(redo_columns.size):
-                    if load_scalar(work.lowest + row * chain.panel + column, np.uint8) < limits.lowest_byte:
-                        redo[row] = 1
-        else:
-            worst = splat(np.int32(0), 8)
-            for lane in range(0, chain.lanes, 8):
-                worst = maximum(worst, load(work.worst + 4 * (row // chain.rows * chain.lanes + lane), np.int32, 8))
-            if highest_lane(worst) >= _INFINITY:
+    for row in range(redo.size):
+        if chain.half:
+            largest = splat(np.int32(0), LINES)
+            for lane in range(0, chain.lanes, LINES):
+                largest = maximum(largest, load(work.worst + 4 * (row // chain.rows * chain.lanes + lane), np.int32, LINES))
+            if highest_lane(largest) >= _INFINITY:
                 redo[row] = 1
-        _write_row(chain, piece, piece.first + row, out, work.state)
+        elif smallest_a[row] + field_b < limits.lowest_sum:
+            for column in range(redo_columns.size):
+                if load_scalar(work.lowest + row * chain.panel + column, np.uint8) < limits.lowest_byte:
+                    redo[row] = 1
+        _write_row(chain, piece, row, out, work.state)

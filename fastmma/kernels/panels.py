@@ -12,12 +12,13 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from fastmma.kernels.operands import Matrix, load_codes
+from fastmma.kernels.operands import LINES, Lines, Matrix, arrange_codes
 from fastmma.kernels.simd import (
     bitcast,
     convert,
     even_lanes,
     highest_lane,
+    inner,
     load,
     lowest_lane,
     maximum,
@@ -30,6 +31,7 @@ from fastmma.kernels.simd import (
 )
 
 NO_MAGNITUDE = 0x7FFFFFFF  # the smallest magnitude among no elements
+VECTOR_BYTES = 4 * LINES  # of 8 codes, magnitudes or exponents
 
 
 class Decoding(NamedTuple):
@@ -46,13 +48,30 @@ class Decoding(NamedTuple):
 
 
 class Panels(NamedTuple):
-    """Where packed values, exponents and signs lie, for `depth` of k and then the next; a row's elements of one slab lie side by side."""
+    """Where packed values, exponents and signs lie, slab of k by slab; in a slab of A, row by row."""
 
     values: int
     exponents: int
     signs: int
-    depth: int
+    depth: int  # of a slab
     rows: int
+
+
+@inner
+def forget_extremes(extremes: int, count: int) -> None:
+    """Start `count` times 8 pairs of a smallest and a largest magnitude."""
+    for place in range(0, count * VECTOR_BYTES * 2, 2 * VECTOR_BYTES):
+        store(splat(np.int32(NO_MAGNITUDE), LINES), extremes + place)
+        store(splat(np.int32(0), LINES), extremes + place + VECTOR_BYTES)
+
+
+@inner
+def note_extremes(magnitude: Any, extremes: int) -> None:
+    """Count 8 magnitudes in; zeros are not among the smallest."""
+    smallest = minimum(load(extremes, np.int32, LINES), select(magnitude == 0, NO_MAGNITUDE, magnitude))
+    largest = maximum(load(extremes + VECTOR_BYTES, np.int32, LINES), magnitude)
+    store(smallest, extremes)
+    store(largest, extremes + VECTOR_BYTES)
 
 
 @intrinsic
@@ -65,7 +84,7 @@ def _lane_bits(typingctx: Any, mask: Any) -> Any:
     return types.int64(mask), codegen
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def _values(codes: Any, how: Decoding, dtype: Any) -> Any:
     """The packed values of codes."""
     magnitude = codes & how.magnitude_mask
@@ -76,7 +95,7 @@ def _values(codes: Any, how: Decoding, dtype: Any) -> Any:
     return select(magnitude == 0, how.tiny, value)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def _exponent_bytes(magnitude: Any, how: Decoding) -> Any:
     """Exponents as unsigned bytes in 32-bit lanes, 0 for zeros."""
     byte = maximum(magnitude >> how.mantissa_bits, 1) + how.byte_offset
@@ -85,23 +104,35 @@ def _exponent_bytes(magnitude: Any, how: Decoding) -> Any:
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def pack_rows(
-    chain: Any, how: Decoding, source: Matrix, first: int, last: int, rows: int, depth: int, packed: Panels, dtype: Any, extremes: Any
+    chain: Any,
+    how: Decoding,
+    source: Matrix,
+    first: int,
+    last: int,
+    rows: int,
+    depth: int,
+    packed: Panels,
+    dtype: Any,
+    scratch: int,
+    extremes: Any,
 ) -> None:
     """Pack rows first to last of A, zeros past `rows` and past column `depth`; `extremes` gets each row's smallest and largest magnitude.
 
-    Exponent bytes and sign bytes are written four times over, as the words that a broadcast reads.
+    Exponent bytes and sign bytes are written four times over, as the words that a broadcast reads. `scratch` holds 3 vectors a row.
     """
-    for row in range(first, last):
-        smallest = splat(np.int32(NO_MAGNITUDE), 8)
-        largest = splat(np.int32(0), 8)
-        address = source.address + row * source.row_stride
-        unit = max(chain.terms, 8)
-        for k in range(0, (depth + unit - 1) // unit * unit, 8):
-            count = min(8, depth - k) if row < rows else 0
-            codes = load_codes(address + k * source.column_stride, source.column_stride, source.itemsize, count) >> how.shift
+    noted = scratch
+    arranged = noted + (last - first) * 2 * VECTOR_BYTES
+    forget_extremes(noted, last - first)
+    unit = max(chain.terms, LINES)
+    for k in range(0, (depth + unit - 1) // unit * unit, LINES):
+        eight = Lines(
+            source.address + first * source.row_stride + k * source.column_stride, source.column_stride, source.row_stride, source.itemsize
+        )
+        arrange_codes(eight, depth - k, max(min(rows, last) - first, 0), last - first, arranged)
+        for row in range(first, last):
+            codes = load(arranged + (row - first) * VECTOR_BYTES, np.int32, LINES) >> how.shift
             magnitude = codes & how.magnitude_mask
-            smallest = minimum(smallest, select(magnitude == 0, NO_MAGNITUDE, magnitude))
-            largest = maximum(largest, magnitude)
+            note_extremes(magnitude, noted + (row - first) * 2 * VECTOR_BYTES)
             place = (k // packed.depth * packed.rows + row) * packed.depth + k % packed.depth
             store(_values(codes, how, dtype), packed.values + place * chain.value_bytes)
             store(_exponent_bytes(magnitude, how) * 0x01010101, packed.exponents + 4 * place)
@@ -111,39 +142,36 @@ def pack_rows(
                 store(np.uint32((negative >> 4) * 0x01010101), packed.signs + place + 4)
             else:
                 store(np.uint32(negative * 0x01010101), packed.signs + place // 2)
-        if row < rows:
-            extremes[row, 0] = lowest_lane(smallest)
-            extremes[row, 1] = highest_lane(largest)
+    for row in range(first, min(last, rows)):
+        place = (row - first) * 2 * VECTOR_BYTES
+        extremes[row, 0] = lowest_lane(load(noted + place, np.int32, LINES))
+        extremes[row, 1] = highest_lane(load(noted + place + VECTOR_BYTES, np.int32, LINES))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def _pack_eight(chain: Any, codes: Any, how: Decoding, k: int, column: int, packed: Panels, dtype: Any) -> Any:
-    """Pack 8 columns of one row of B; return their magnitudes."""
-    magnitude = codes & how.magnitude_mask
-    place = k * chain.panel + column
-    store(convert(255 - _exponent_bytes(magnitude, how), np.uint8), packed.exponents + place)
+@inner
+def _pack_eight(chain: Any, codes: Any, magnitude: Any, how: Decoding, k: int, column: int, packed: Panels, dtype: Any) -> None:
+    """Pack 8 columns of one row of B."""
+    store(convert(255 - _exponent_bytes(magnitude, how), np.uint8), packed.exponents + k * chain.panel + column)
     bits_in_byte = min(chain.terms, 8)
     signs = packed.signs + k // bits_in_byte * chain.panel + column
     bit = k % bits_in_byte
     sign = select(magnitude == 0, 0, codes & how.sign_mask)
     negative = select(sign == 0, sign, 1 << bit)
     if bit != 0:
-        negative = negative | convert(load(signs, np.uint8, 8), np.int32)
+        negative = negative | convert(load(signs, np.uint8, LINES), np.int32)
     store(convert(negative, np.uint8), signs)
-    tile = column // chain.tile
-    values = packed.values + ((tile * chain.depth + k) * chain.tile + column % chain.tile) * chain.value_bytes
+    place = (column // chain.tile * chain.depth + k) * chain.tile + column % chain.tile
     if chain.value_bytes == 4:
-        store(_values(codes, how, dtype), values)
+        store(_values(codes, how, dtype), packed.values + place * 4)
     else:
         # two columns, then two columns for the other vector of the group
         pairs = bitcast(codes, np.int64)
-        values -= column % chain.lanes // 2 * 8
-        store(_values(bitcast(even_lanes(pairs), np.int32), how, dtype), values)
-        store(_values(bitcast(odd_lanes(pairs), np.int32), how, dtype), values + chain.lanes // 2 * 8)
-    return magnitude
+        place -= column % chain.lanes // 2
+        store(_values(bitcast(even_lanes(pairs), np.int32), how, dtype), packed.values + place * 8)
+        store(_values(bitcast(odd_lanes(pairs), np.int32), how, dtype), packed.values + (place + chain.lanes // 2) * 8)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@inner
 def pack_columns(
     chain: Any,
     how: Decoding,
@@ -155,22 +183,23 @@ def pack_columns(
     depth: int,
     packed: Panels,
     dtype: Any,
+    scratch: int,
     extremes: int,
 ) -> None:
     """Pack rows start to stop of a panel of B from `column` on, zeros past `columns` columns and `depth` rows.
 
-    `extremes` is the address of the smallest and the largest magnitude of each column so far, ``[2][panel]`` int32.
+    `extremes` is where the columns' smallest and largest magnitudes so far lie, by eights; `scratch` holds a vector a row.
     """
-    count = min(columns - column, chain.panel)
-    for lane in range(0, chain.panel, 8):
-        address = source.address + (column + lane) * source.column_stride
-        smallest = load(extremes + 4 * lane, np.int32, 8)
-        largest = load(extremes + 4 * (chain.panel + lane), np.int32, 8)
-        for k in range(start, stop):
-            present = min(max(count - lane, 0), 8) if k < depth else 0
-            codes = load_codes(address + k * source.row_stride, source.column_stride, source.itemsize, present) >> how.shift
-            magnitude = _pack_eight(chain, codes, how, k - start, lane, packed, dtype)
-            smallest = minimum(smallest, select(magnitude == 0, NO_MAGNITUDE, magnitude))
-            largest = maximum(largest, magnitude)
-        store(smallest, extremes + 4 * lane)
-        store(largest, extremes + 4 * (chain.panel + lane))
+    for lane in range(0, chain.panel, LINES):
+        eight = Lines(
+            source.address + start * source.row_stride + (column + lane) * source.column_stride,
+            source.column_stride,
+            source.row_stride,
+            source.itemsize,
+        )
+        arrange_codes(eight, columns - column - lane, depth - start if depth < stop else stop - start, stop - start, scratch)
+        for k in range(stop - start):
+            codes = load(scratch + k * VECTOR_BYTES, np.int32, LINES) >> how.shift
+            magnitude = codes & how.magnitude_mask
+            note_extremes(magnitude, extremes + lane * 8)
+            _pack_eight(chain, codes, magnitude, how, k, lane, packed, dtype)
