@@ -125,8 +125,8 @@ class Placement:
         """The cell of the index-th lane that holds anything."""
         layout = self.layout
         register, place = divmod(element, layout.register_bits // layout.bits)
-        where = (int(axis[index, element]) for axis in (layout.rows, layout.cols, layout.tile))
-        return Cell(*where, int(self.lanes[index]), element, register, self.first_bit + place * layout.bits, layout.bits)
+        row, col, tile = (int(axis[index, element]) for axis in (layout.rows, layout.cols, layout.tile))
+        return Cell(row, col, tile, int(self.lanes[index]), element, register, self.first_bit + place * layout.bits, layout.bits)
 
     def cells(self) -> list[Cell]:
         """Every element, by lane and then by element index."""
