@@ -6,7 +6,7 @@
 64.0
 """
 
-from fastmma import sparse, warp
+from fastmma import sparse, warp, warpgroup
 from fastmma.errors import BackendError, FastmmaError, InstructionError, OperandError, OperandTypeError, TargetError
 from fastmma.formats import FORMATS, Format, decode, encode
 from fastmma.fragment import gather, scatter
@@ -18,6 +18,8 @@ from fastmma.isa.targets import TARGETS
 from fastmma.layout import Layout
 from fastmma.matrix import mma
 from fastmma.numerics import Arithmetic, Evidence, arithmetic, fidelity
+from fastmma.placement import placement
+from fastmma.trace import trace
 
 __version__ = "0.1.0"
 
@@ -47,7 +49,10 @@ __all__ = [
     "instructions",
     "matmul",
     "mma",
+    "placement",
     "scatter",
     "sparse",
+    "trace",
     "warp",
+    "warpgroup",
 ]
