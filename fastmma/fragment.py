@@ -117,7 +117,7 @@ def gather(registers: Any, operand: Operand, *, kind: str = "", threads: int | N
     >>> from fastmma.isa.table import instruction
     >>> c = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32").operands["c"]
     >>> gather(np.arange(128, dtype=np.uint32).reshape(32, 4), c)[9].tolist()
-    [6, 7, 10, 11, 14, 15, 18, 19]
+    [18, 19, 22, 23, 26, 27, 30, 31]
     """
     array = check_registers(registers, operand, f"operand {operand.name}")
     layout = operand.layout
