@@ -14,6 +14,7 @@ _ROUNDING = {"rounding": ("", ".rz", ".rm", ".rp")}
 _SYNTAX = "mma.sync.aligned.{shape}.row.col.{types}"
 _INTEGER = "mma.sync.aligned.{shape}.row.col{satfinite}.{types}"
 _F64 = "mma.sync.aligned.{shape}.row.col.{types}{rounding}"
+_KIND = "mma.sync.aligned.{shape}.row.col.kind::f8f6f4.{types}"
 _BIT = "mma.sync.aligned.{shape}.row.col.{types}.{bit_op}.popc"
 # f8f6f4 with only 8-bit types is lowered on the data-centre parts; the narrower types need the machine instruction of sm_120
 _F8F6F4_FP8 = specific("sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
@@ -53,7 +54,16 @@ FAMILIES: tuple[Family, ...] = (
     _row(_SYNTAX, ("m16n8k32",), pairs(("f16", "f32"), _FP8), from_base("sm_89"), (8, 4), "mma.m16n8k32"),
     _row(_SYNTAX, ("m16n8k16",), pairs(("f16", "f32"), _FP8), from_base("sm_89"), (8, 7), "mma.m16n8k16 with integer type"),
     _row(
-        "mma.sync.aligned.{shape}.row.col.kind::f8f6f4.{types}",
+        _KIND,
+        ("m16n8k16",),
+        pairs(("f16", "f32"), _FP8),
+        _F8F6F4_FP8,
+        (8, 7),
+        "mma.m16n8k16 with integer type",
+        kind="f8f6f4",
+    ),
+    _row(
+        _KIND,
         ("m16n8k32",),
         pairs(("f16", "f32"), _FP8),
         _F8F6F4_FP8,
@@ -62,7 +72,7 @@ FAMILIES: tuple[Family, ...] = (
         kind="f8f6f4",
     ),
     _row(
-        "mma.sync.aligned.{shape}.row.col.kind::f8f6f4.{types}",
+        _KIND,
         ("m16n8k32",),
         tuple(types for types in pairs(("f16", "f32"), _NARROW) if types not in pairs(("f16", "f32"), _FP8)),
         _F8F6F4_NARROW,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
+from difflib import SequenceMatcher
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -32,9 +32,11 @@ class _Spelling(NamedTuple):
 
 
 _LAYOUTS = ("row", "col")
-_OPERATIONS = ("xor", "and", "popc", "b8x16", "b6x16_p32", "b4x16_p64")
+_BIT_OPERATIONS = ("xor", "and", "or", "popc")
+_OPERATIONS = (*_BIT_OPERATIONS, "b8x16", "b6x16_p32", "b4x16_p64")
 # ptxas does not mind if these are written again
 _REPEATABLE = ("sync", "satfinite")
+_SPARSE = {"sp", "sp::ordered_metadata"}
 # instructions whose name has a second part
 _TWO_PARTS = ("wgmma", "wmma")
 
@@ -46,6 +48,8 @@ def _spelling(text: str) -> _Spelling:
     types = tuple(token for token in tokens if token in FORMATS)
     layouts = tuple(token for token in tokens if token in _LAYOUTS)
     operations = tuple(token for token in tokens if token in _OPERATIONS)
+    if op == "mma" and {"s4", "u4"} & set(types) and not _SPARSE & set(tokens) and operations[:1] in (("xor",), ("and",), ("or",)):
+        operations = tuple(token for token in operations if token not in _BIT_OPERATIONS)  # ptxas takes and ignores them
     modifiers = [token for token in tokens if token not in (*FORMATS, *_LAYOUTS, *_OPERATIONS)]
     repeated = tuple(dict.fromkeys(token for token in modifiers if modifiers.count(token) > 1 and token not in _REPEATABLE))
     return _Spelling(op, frozenset(modifiers), layouts, types, operations, repeated)
@@ -78,7 +82,7 @@ def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
         ptx=family.ptx,
         heading=family.heading,
         lanes=family.lanes,
-        sparse=chosen.get("variant", "sp::ordered_metadata" if ".sp::ordered_metadata." in chosen["opcode"] else ""),
+        sparse=next((token for token in ("sp::ordered_metadata", "sp") if f".{token}." in chosen["opcode"]), ""),
         scale_vec_size=family.scale_vec_size,
         stype=types[4] if len(types) > 4 else "",
     )
@@ -207,13 +211,13 @@ def multiplications(target: str | None = None) -> tuple[Instruction, ...]:
 
 def _nearest(text: str, count: int = 2) -> list[str]:
     """The legal opcodes whose tokens match best; ties go to the closest text."""
-    tokens = text.split(".")
-
-    def distance(opcode: str) -> tuple[int, float]:
-        return len(set(tokens).symmetric_difference(opcode.split("."))), -difflib.SequenceMatcher(None, text[:300], opcode).ratio()
-
-    same_op = [ins.opcode for ins in _all() if ins.opcode.split(".")[0] == tokens[0]]
-    return sorted(same_op or [ins.opcode for ins in _all()], key=distance)[:count]
+    tokens = set(text.split("."))
+    op = text.split(".")[0]
+    opcodes = [ins.opcode for ins in _all() if ins.opcode.split(".")[0] == op] or [ins.opcode for ins in _all()]
+    different = {opcode: len(tokens.symmetric_difference(opcode.split("."))) for opcode in opcodes}
+    most = sorted(different.values())[:count][-1]
+    close = [opcode for opcode in opcodes if different[opcode] <= most]  # comparing texts is slow
+    return sorted(close, key=lambda opcode: (different[opcode], -SequenceMatcher(None, text[:300], opcode).ratio()))[:count]
 
 
 def _unknown(label: str, tokens: Iterable[str], known: set[str]) -> list[str]:
