@@ -1,0 +1,140 @@
+"""ptxas referees the table: it takes an opcode on a target exactly when the table does.
+
+The candidates are many more than the legal opcodes. Every legal opcode is tried on every target; of the others a fixed share is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+import zlib
+from functools import cache
+from pathlib import Path
+
+import pytest
+from reference.fragments import CONTAINER_BITS
+from reference.ptxas import accepted, registers
+
+import fastmma
+from fastmma import TARGETS, InstructionError, instruction
+
+pytestmark = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")
+KNOWN = tuple(target for target in TARGETS if target != "sm_70")  # ptxas 13 has dropped sm_70
+SHARE = 3  # one illegal candidate in so many is tried on a target
+
+SHAPES = [(8, 8, k) for k in (4, 8, 16, 32, 64, 128)] + [(16, 8, k) for k in (4, 8, 16, 32, 64, 128, 256)] + [(16, 16, 16), (8, 16, 16)]
+MULTIPLICANDS = ("f64", "tf32", "f16", "bf16", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "s8", "u8", "s4", "u4", "b1", "f32")
+ACCUMULATORS = (("f16", "f16"), ("f32", "f32"), ("f32", "f16"), ("f16", "f32"), ("s32", "s32"), ("f64", "f64"), ("bf16", "bf16"))
+LAYOUTS = ("row.col", "row.row", "col.row", "col.col")
+MODIFIERS = ("", ".satfinite", ".rn", ".rz", ".rm", ".rp", ".rni", ".kind::f8f6f4", ".xor.popc", ".and.popc", ".or.popc", ".xor", ".relu")
+
+
+def share(text: str, target: str) -> bool:
+    return zlib.crc32(f"{text} {target}".encode()) % SHARE == 0
+
+
+@cache
+def table() -> dict[str, tuple[str, ...]]:
+    """The targets of every legal opcode, what states a default or nothing written and not."""
+    found = {}
+    for ins in (*fastmma.instructions(op="mma"), *fastmma.instructions(op="wgmma")):
+        found[ins.opcode] = ins.targets
+        if ins.rounding == "rn":
+            found[f"{ins.opcode}.rn"] = ins.targets
+        if ins.atype in ("s4", "u4") and not ins.sparse:  # ptxas ignores operations: the machine code is the same
+            found |= {f"{ins.opcode}{operation}": ins.targets for operation in (".xor.popc", ".and.popc", ".or.popc", ".xor")}
+    return found
+
+
+def legal(opcode: str, target: str) -> bool:
+    return target in table().get(opcode, ())
+
+
+@cache
+def mma_candidates() -> dict[str, str]:
+    """Opcodes and the statements that use them, with as many registers as the matrices need."""
+    found = {}
+
+    def add(shape: tuple[int, int, int], layouts: str, types: tuple[str, str, str, str], modifier: str) -> None:
+        m, n, k = shape
+        d, a, b, c = types
+        many = 4 if shape == (8, 8, 4) and a == "f16" else 1  # four computations
+        counts = [
+            many * rows * bits // 1024 or 1
+            for rows, bits in (
+                (m * n, CONTAINER_BITS[d]),
+                (m * k, CONTAINER_BITS[a]),
+                (k * n, CONTAINER_BITS[b]),
+                (m * n, CONTAINER_BITS[c]),
+            )
+        ]
+        prefix = "r"
+        if "f64" in (d, a):
+            prefix, counts = "d", [max(1, count // 2) for count in counts]
+        middle, end = (modifier, "") if modifier in (".kind::f8f6f4", ".satfinite") else ("", modifier)
+        opcode = f"mma.sync.aligned.m{m}n{n}k{k}.{layouts}{middle}.{d}.{a}.{b}.{c}{end}"
+        operands = ", ".join(registers(prefix, 128 * index, count) for index, count in enumerate(counts))
+        found[opcode] = f"{opcode} {operands};"
+
+    for shape, a, b, (d, c) in itertools.product(SHAPES, MULTIPLICANDS, MULTIPLICANDS, ACCUMULATORS):
+        add(shape, "row.col", (d, a, b, c), "")
+        if a[0] == "e" or b[0] == "e":
+            add(shape, "row.col", (d, a, b, c), ".kind::f8f6f4")
+    shapes_and_types = {
+        ((ins.m, ins.n, ins.k), (ins.dtype, ins.atype, ins.btype, ins.ctype)) for ins in fastmma.instructions(op="mma") if not ins.sparse
+    }
+    for (shape, types), layouts, modifier in itertools.product(sorted(shapes_and_types), LAYOUTS, MODIFIERS):
+        add(shape, layouts, types, modifier)
+    return found
+
+
+@cache
+def wgmma_candidates() -> dict[str, str]:
+    found = {}
+    tails = {"f16": "%p1, 1, 1, 0", "bf16": "%p1, 1, 1, 0", "tf32": "%p1, 1, 1", "e4m3": "%p1, 1, 1", "e5m2": "%p1, 1, 1"}
+    pairs = [(a, a) for a in ("f16", "bf16", "tf32", "b1", "f64", "s4")] + [("f16", "bf16"), ("e4m3", "s8")]
+    pairs += list(itertools.product(("e4m3", "e5m2"), repeat=2)) + list(itertools.product(("s8", "u8"), repeat=2))
+    for n, k, (a, b), d, modifier in itertools.product(
+        (*range(8, 257, 8), 4, 12, 264), (8, 16, 32, 64, 256), pairs, ("f16", "f32", "s32"), ("", ".satfinite", ".and.popc", ".xor.popc")
+    ):
+        if k * CONTAINER_BITS[a] != 256 and n != 64:
+            continue
+        before, after = ("", modifier) if "popc" in modifier else (modifier, "")
+        opcode = f"wgmma.mma_async.sync.aligned.m64n{n}k{k}{before}.{d}.{a}.{b}{after}"
+        held = n // 4 if d == "f16" else n // 2
+        found[opcode] = f"{opcode} {registers('r', 128, held)}, {registers('r', 0, 4)}, %q0, {tails.get(a, '%p1')};"
+    return found
+
+
+def disagreements(candidates: dict[str, str], target: str, folder: Path) -> list[str]:
+    opcodes = list(candidates)
+    verdicts = accepted([candidates[opcode] for opcode in opcodes], target, folder)
+    return [
+        f"ptxas {'takes' if verdict else 'refuses'} {opcode} on {target}"
+        for opcode, verdict in zip(opcodes, verdicts, strict=True)
+        if verdict != legal(opcode, target)
+    ]
+
+
+def chosen(candidates: dict[str, str], target: str) -> dict[str, str]:
+    return {opcode: text for opcode, text in candidates.items() if legal(opcode, target) or share(opcode, target)}
+
+
+def test_the_parser_knows_the_legal_ones() -> None:
+    candidates = [*mma_candidates(), *wgmma_candidates()]
+    for opcode in [opcode for opcode in candidates if opcode in table()] + random.Random(3).sample(candidates, 150):
+        try:
+            assert instruction(opcode).targets == table()[opcode]
+        except InstructionError:
+            assert opcode not in table()
+
+
+@pytest.mark.parametrize("target", KNOWN)
+def test_mma(target: str, tmp_path: Path) -> None:
+    assert disagreements(chosen(mma_candidates(), target), target, tmp_path) == []
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a"])
+def test_wgmma(target: str, tmp_path: Path) -> None:
+    assert disagreements(chosen(wgmma_candidates(), target), target, tmp_path) == []
