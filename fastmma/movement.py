@@ -74,8 +74,7 @@ def _lines_to_elements(lines: NDArray[np.uint8], move: Movement) -> NDArray[Any]
     bits = np.unpackbits(lines, axis=-1, bitorder="little")[..., : 16 * move.source_bits]
     places = 1 << np.arange(move.source_bits)
     values = np.asarray((bits.reshape(*lines.shape[:-1], 16, move.source_bits) * places).sum(axis=-1))
-    elements = (values << _EXPANDED_SHIFT[move.source_bits]).astype(np.uint8)
-    return elements
+    return (values << _EXPANDED_SHIFT[move.source_bits]).astype(np.uint8)
 
 
 def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any) -> NDArray[np.uint32]:

@@ -210,6 +210,8 @@ ROWS: tuple[Arithmetic, ...] = (
     *_fused((*_AMPERE_UP, *_AMPERE_KIN), ("tf32",), 4, 24, (-132, -20), _LIKE_DENSE, sparse=True),
     *_fused(("sm_90",), (*_16BIT, "tf32"), 0, 25, (-133, -21), _H200, sparse=True),
     *_fused(_LATER, (*_16BIT, "tf32"), 0, 25, (-133, -21), _LIKE_DENSE, sparse=True),
+    *_fused(("sm_90",), (*_16BIT, "tf32"), 0, 25, (-133, -21), _H200, ops=("wgmma",), sparse=True),
+    *_fused(("sm_90",), _FP8, 0, 13, (-133, -21), _H200, ops=("wgmma",), keep_bits=13, sparse=True),
     *_fused(("sm_89",), _FP8, 16, 13, (-132, -20), _LIKE_DENSE, keep_bits=13, sparse=True),
     *_fused(("sm_90",), _FP8, 0, 25, (-133, -21), _H200, split=4, sparse=True),
     *_fused(("sm_100", *_BLACKWELL_KIN), _FP8, 0, 25, (-133, -21), _LIKE_DENSE, split=4, sparse=True),
@@ -227,7 +229,7 @@ ROWS: tuple[Arithmetic, ...] = (
     # exact integers
     Arithmetic(_ALL, ("mma", "wmma", "wgmma"), ("s8", "u8"), ("s32",), "integer", _EXACT),
     Arithmetic(_ALL, _BOTH, ("s4", "u4"), ("s32",), "integer", _EXACT),
-    Arithmetic(_ALL, ("mma",), ("s8", "u8", "s4", "u4"), ("s32",), "integer", _EXACT, sparse=True),
+    Arithmetic(_ALL, ("mma", "wgmma"), ("s8", "u8", "s4", "u4"), ("s32",), "integer", _EXACT, sparse=True),
     Arithmetic(_ALL, ("mma", "wmma", "wgmma"), ("b1",), ("s32",), "bit", _EXACT),
 )
 

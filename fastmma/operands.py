@@ -99,7 +99,7 @@ def extra_operands(ins: Instruction, metadata: Any, scale_a: Any, scale_b: Any, 
     if ins.sparse:
         rule, words = pattern_of(ins), as_array(metadata, f"{ins}: metadata")
         shape = (*words.shape[:-2], m, k // rule.chunk)
-        extra["metadata"] = check_metadata(words, shape, rule, ordered=ins.sparse != "sp", what=f"{ins}: metadata")
+        extra["metadata"] = check_metadata(words, shape, rule, ordered=ins.ordered_metadata, what=f"{ins}: metadata")
     if ins.scale_vec_size:
         scales = -(-k * ins.scale_vec_size // ins.k)
         for name, value, tail in (("scale_a", scale_a, (m, scales)), ("scale_b", scale_b, (scales, n))):

@@ -249,7 +249,7 @@ def _columns_of_stored(ins: Instruction, words: Codes | None) -> list[list[int]]
     if words is None:
         return [list(range(ins.k))]
     rule = pattern_of(ins)
-    table = rule.table(ins.sparse != "sp")
+    table = rule.table(ins.ordered_metadata)
     return [[j * rule.chunk + int(place) for j, word in enumerate(line) for place in table[word]] for line in words]
 
 

@@ -14,8 +14,6 @@ from fastmma.isa.model import Instruction
 from fastmma.isa.sparsity import PATTERNS, Pattern, metadata_lanes, metadata_layout, pattern_of, selectors
 from fastmma.isa.table import multiply
 
-_LANES = 32
-
 
 def _pattern(elements: NDArray[Any], pattern: str | None) -> Pattern:
     if pattern is None:
@@ -72,7 +70,7 @@ def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tupl
         choice = finite.sum(axis=-1).argmax(axis=-1)
     else:
         nonzero = magnitude != 0
-        complete = np.asarray(nonzero[..., places].sum(axis=-1) == nonzero.sum(axis=-1)[..., None])
+        complete: NDArray[np.bool_] = np.asarray(nonzero[..., places].sum(axis=-1) == nonzero.sum(axis=-1)[..., None])
         if not complete.any(axis=-1).all():
             where = tuple(int(index) for index in np.argwhere(~complete.any(axis=-1))[0])
             row, start = where[:-1], where[-1] * rule.chunk
@@ -119,8 +117,8 @@ def check_metadata(metadata: Any, shape: tuple[int, ...], rule: Pattern, *, orde
     if words.shape != shape:
         raise OperandError(f"{what} must have shape {shape}, not {words.shape}")
     legal = (rule.table(ordered) >= 0).all(axis=1)
-    inside = (words >= 0) & (words < 16)
-    wrong = np.asarray(~(inside & legal[np.where(inside, words, 0)]))
+    inside: NDArray[np.bool_] = np.asarray((words >= 0) & (words < 16))
+    wrong: NDArray[np.bool_] = np.asarray(~(inside & legal[np.where(inside, words, 0)]))
     if wrong.any():
         where = tuple(int(index) for index in np.argwhere(wrong)[0])
         valid = ", ".join(f"0b{word:04b}" for word, _ in rule.words[: rule.ordered if ordered else None])
@@ -164,7 +162,7 @@ def check_selector(ins: Instruction, selector: Any) -> int:
 def _contributing(ins: Instruction, selector: int) -> NDArray[np.intp]:
     """The lanes that hold the metadata, in the order of `metadata_layout`."""
     count = metadata_lanes(ins)
-    return (np.arange(0, _LANES, 4)[:, None] + selector * count + np.arange(count)).ravel()
+    return (np.arange(0, ins.lanes, 4)[:, None] + selector * count + np.arange(count)).ravel()
 
 
 def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -> NDArray[np.uint32]:
@@ -181,7 +179,7 @@ def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -
 
     Returns
     -------
-    uint32 array (..., 32)
+    uint32 array (..., 32), or (..., 128) for wgmma
         Lanes that contribute nothing are zero.
 
     Raises
@@ -193,9 +191,9 @@ def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -
     layout, rule = metadata_layout(found), pattern_of(found)
     array = as_array(metadata, f"{found}: metadata")
     shape = (*array.shape[:-2], *layout.shape)
-    words = check_metadata(array, shape, rule, ordered=found.sparse != "sp", what=f"{found}: metadata")
+    words = check_metadata(array, shape, rule, ordered=found.ordered_metadata, what=f"{found}: metadata")
     nibbles = words[..., layout.rows, layout.cols].astype(np.uint32)
-    registers = np.zeros((*words.shape[:-2], _LANES), dtype=np.uint32)
+    registers = np.zeros((*words.shape[:-2], found.lanes), dtype=np.uint32)
     registers[..., lanes] = np.bitwise_or.reduce(nibbles << (4 * np.arange(8, dtype=np.uint32)), axis=-1)
     return registers
 
@@ -213,9 +211,9 @@ def unpack_metadata(ins: str | Instruction, registers: Any, *, selector: int = 0
     array = as_array(registers, f"{found}: metadata")
     if array.dtype.newbyteorder("=") != np.uint32:
         raise OperandTypeError(f"{found}: metadata must have dtype uint32, not {array.dtype}")
-    if array.ndim < 1 or array.shape[-1] != _LANES:
-        raise OperandError(f"{found}: metadata must have shape (..., {_LANES}), not {array.shape}")
+    if array.ndim < 1 or array.shape[-1] != found.lanes:
+        raise OperandError(f"{found}: metadata must have shape (..., {found.lanes}), not {array.shape}")
     layout = metadata_layout(found)
     nibbles = (array[..., lanes, None] >> (4 * np.arange(8, dtype=np.uint32))) & np.uint32(15)
     words = nibbles.reshape(*array.shape[:-1], -1)[..., layout.inverse[0]]
-    return check_metadata(words, words.shape, pattern_of(found), ordered=found.sparse != "sp", what=f"{found}: metadata")
+    return check_metadata(words, words.shape, pattern_of(found), ordered=found.ordered_metadata, what=f"{found}: metadata")

@@ -99,6 +99,11 @@ class Instruction:
         return self.k // 2 if self.sparse else self.k
 
     @property
+    def ordered_metadata(self) -> bool:
+        """Whether the metadata words of sparse A must name ascending places."""
+        return self.op == "wgmma" or self.sparse == "sp::ordered_metadata"
+
+    @property
     def accumulator(self) -> str:
         """The format that sums are kept in: f32 where C or D is f32, else that of D."""
         return "f32" if "f32" in (self.ctype, self.dtype) else self.dtype

@@ -66,7 +66,7 @@ def pattern_of(ins: Instruction) -> Pattern:
 @cache
 def metadata_lanes(ins: Instruction) -> int:
     """How many lanes of each group of four hold the metadata: 1, 2 or 4."""
-    words = ins.m * (ins.k // pattern_of(ins).chunk)
+    words = min(ins.m, 16) * (ins.k // pattern_of(ins).chunk)
     return words // 64
 
 
@@ -77,13 +77,13 @@ def selectors(ins: Instruction) -> range:
 
 @cache
 def metadata_layout(ins: Instruction) -> Layout:
-    """Where the 4-bit words (m rows, k / chunk columns) lie in the registers of the contributing lanes.
+    """Where the 4-bit words (m rows, k / chunk columns) lie in the registers of the contributing lanes; warps of wgmma hold 16 rows each.
 
     Measured on an H200: PTX gives figures only. With 16-bit and wider elements, a pair of lanes shares each row's words; with narrower
     ones each lane of a pair holds whole rows.
     """
     chunks = ins.k // pattern_of(ins).chunk
-    group = Mode(8, 1, 0)
+    group, warps = Mode(8, 1, 0), (Mode(ins.m // 16, 16, 0),) if ins.m > 16 else ()
     by_chunks, by_rows = Mode(2, 0, 4), Mode(2, 8, 0)
     modes: dict[tuple[int, bool], tuple[tuple[Mode, ...], tuple[Mode, ...]]] = {
         (1, True): ((group,), (Mode(4, 0, 1), by_rows)),
@@ -92,4 +92,4 @@ def metadata_layout(ins: Instruction) -> Layout:
         (4, False): ((by_rows, Mode(2, 0, 8), group), (Mode(8, 0, 1),)),
     }
     lane, element = modes[metadata_lanes(ins), container_bits(ins.atype, ins.kind) >= 16]
-    return Layout((ins.m, chunks), lane, element, bits=4)
+    return Layout((ins.m, chunks), lane + warps, element, bits=4)

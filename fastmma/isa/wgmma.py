@@ -1,4 +1,4 @@
-"""Rows of dense wgmma.mma_async (PTX: Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async).
+"""Rows of wgmma.mma_async, dense and sparse (PTX: Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async).
 
 The opcode names d, a and b; the accumulator is d itself. Scale-d, negated operands and transposes are operands, not part of the opcode.
 """
@@ -15,17 +15,22 @@ _FP8 = ("e4m3", "e5m2")
 _BYTES = ("s8", "u8")
 
 
-def _row(k: int, widths: tuple[int, ...], types: tuple[str, ...], modifiers: Mapping[str, tuple[str, ...]] | None = None) -> Family:
-    tail = "".join("{" + name + "}" for name in modifiers or {})
+def _row(
+    k: int, widths: tuple[int, ...], types: tuple[str, ...], modifiers: Mapping[str, tuple[str, ...]] | None = None, sparse: str = ""
+) -> Family:
+    names = modifiers or {}
     return Family(
         "wgmma",
-        "wgmma.mma_async.sync.aligned.{shape}" + tail.replace("{bit_op}", "") + ".{types}" + ("{bit_op}" if "{bit_op}" in tail else ""),
+        f"wgmma.mma_async{sparse}.sync.aligned.{{shape}}"
+        + ("{satfinite}" if "satfinite" in names else "")
+        + ".{types}"
+        + ("{bit_op}" if "bit_op" in names else ""),
         tuple(f"m64n{n}k{k}" for n in widths),
         types,
         ("sm_90a",),
         (8, 0),
         f"Register Fragments for wgmma.mma_async.m64nNk{k}",
-        modifiers or {},
+        names,
         optional=("aligned",),  # PTX's syntax has it, ptxas does without
         lanes=128,
     )
@@ -36,5 +41,9 @@ FAMILIES: tuple[Family, ...] = (
     _row(8, _FLOAT_N, ("f32.tf32.tf32",)),
     _row(32, _FLOAT_N, tuple(f"{d}.{a}.{b}" for d in ("f16", "f32") for a in _FP8 for b in _FP8)),
     _row(32, _INTEGER_N, tuple(f"s32.{a}.{b}" for a in _BYTES for b in _BYTES), {"satfinite": ("", ".satfinite")}),
+    _row(32, _FLOAT_N, ("f16.f16.f16", "f32.f16.f16", "f32.bf16.bf16"), sparse=".sp"),
+    _row(16, _FLOAT_N, ("f32.tf32.tf32",), sparse=".sp"),
+    _row(64, _FLOAT_N, tuple(f"{d}.{a}.{b}" for d in ("f16", "f32") for a in _FP8 for b in _FP8), sparse=".sp"),
+    _row(64, _INTEGER_N, tuple(f"s32.{a}.{b}" for a in _BYTES for b in _BYTES), {"satfinite": ("", ".satfinite")}, ".sp"),
     _row(256, _INTEGER_N, ("s32.b1.b1",), {"bit_op": (".and.popc",)}),
 )

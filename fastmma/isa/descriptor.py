@@ -1,0 +1,124 @@
+"""Matrix descriptors of wgmma: operands in shared memory, and the byte where each element lies (PTX: Matrix Descriptor Format).
+
+An operand is made of core matrices of 8 lines of 16 bytes. Without swizzle each core matrix is 128 contiguous bytes; with a swizzle of 32,
+64 or 128 bytes, 2, 4 or 8 of them lie beside each other in rows of that many bytes, and the 16-byte units of a row are permuted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.errors import OperandError
+
+_CORE_LINES = 8
+_UNIT = 16  # bytes of a line of a core matrix
+# the descriptor's two-bit code of each swizzle, and the bytes of its rows
+SWIZZLES = {0: _UNIT, 3: 32, 2: 64, 1: 128}
+_CODE = {0: 0, 32: 3, 64: 2, 128: 1}
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A matrix descriptor, its fields in bytes.
+
+    Attributes
+    ----------
+    address : int
+        Where the matrix starts in shared memory.
+    leading : int
+        Leading-dimension byte offset. K-major without swizzle: from one core matrix to the next along k. MN-major: from one swizzled block
+        to the next along m or n (without swizzle: along k). Ignored for K-major with swizzle.
+    stride : int
+        Stride-dimension byte offset. K-major: from 8 lines of m or n to the next 8. MN-major: from 8 lines of k to the next 8 (without
+        swizzle: from one core matrix to the next along m or n).
+    swizzle : int
+        0, 32, 64 or 128 bytes.
+    base_offset : int
+        0 to 7; not 0 only if a swizzled matrix does not start at a multiple of its pattern.
+    """
+
+    address: int
+    leading: int = 0
+    stride: int = 0
+    swizzle: int = 0
+    base_offset: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("address", "leading", "stride"):
+            value = getattr(self, name)
+            if value % _UNIT or not 0 <= value < 1 << 18:
+                raise OperandError(f"a descriptor's {name} must be a multiple of 16 below 262144, not {value}")
+        if self.swizzle not in _CODE:
+            raise OperandError(f"a descriptor's swizzle must be 0, 32, 64 or 128 bytes, not {self.swizzle!r}")
+        if not 0 <= self.base_offset < 8:
+            raise OperandError(f"a descriptor's base_offset must be 0 to 7, not {self.base_offset}")
+
+    def encode(self) -> int:
+        """The 64 bits of the descriptor.
+
+        Examples
+        --------
+        >>> hex(Descriptor(1024, leading=128, stride=256, swizzle=128).encode())
+        '0x4000001000080040'
+        """
+        fields = (self.address >> 4, 0), (self.leading >> 4, 16), (self.stride >> 4, 32), (self.base_offset, 49), (_CODE[self.swizzle], 62)
+        return sum(value << shift for value, shift in fields)
+
+    @classmethod
+    def decode(cls, bits: int) -> Descriptor:
+        """The fields of 64 bits; bits that mean nothing are ignored.
+
+        Examples
+        --------
+        >>> Descriptor.decode(0x4000001000080040)
+        Descriptor(address=1024, leading=128, stride=256, swizzle=128, base_offset=0)
+        """
+        row = SWIZZLES[bits >> 62 & 3]
+        return cls((bits & 0x3FFF) << 4, (bits >> 16 & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4, 0 if row == _UNIT else row, bits >> 49 & 7)
+
+    def offsets(self, outer: int, k: int, bits: int, *, mn_major: bool = False) -> NDArray[np.int64]:
+        """Byte offset in shared memory of each element of an operand, (outer, k): rows of A, or columns of B.
+
+        Parameters
+        ----------
+        outer : int
+            m of A, n of B.
+        k : int
+            Elements along k, as stored.
+        bits : int
+            Width of an element; for single bits, the offset is that of the byte.
+        mn_major : bool
+            Whether the operand is transposed: m or n contiguous, not k. 16-bit elements only.
+
+        Raises
+        ------
+        OperandError
+            If another width than 16 bits is to be transposed.
+        """
+        row = max(self.swizzle, _UNIT)
+        line, along = np.arange(outer)[:, None], np.arange(k)[None, :]
+        if not mn_major:
+            byte = along * bits // 8
+            if self.swizzle:
+                place = line // _CORE_LINES * self.stride + line % _CORE_LINES * row + byte
+            else:
+                place = line // _CORE_LINES * self.stride + byte // _UNIT * self.leading + line % _CORE_LINES * _UNIT + byte % _UNIT
+        else:
+            if bits != 16:
+                raise OperandError(f"only 16-bit elements can be transposed in shared memory, not {bits}-bit ones")
+            byte = line * 2
+            across, inside = byte // row, byte % row
+            blocks, steps = (self.leading, self.stride) if self.swizzle else (self.stride, self.leading)
+            place = across * blocks + along // _CORE_LINES * steps + along % _CORE_LINES * row + inside
+        return np.asarray(self._swizzled(place + self.address), dtype=np.int64)
+
+    def _swizzled(self, place: NDArray[Any]) -> NDArray[Any]:
+        """The 16-byte unit within a row, exclusive-or the number of the 128-byte line in its pattern of 8."""
+        if not self.swizzle:
+            return place
+        pattern = (place >> 7) - self.base_offset & (self.swizzle // _UNIT - 1)
+        return np.asarray(place ^ (pattern << 4))
