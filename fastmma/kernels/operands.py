@@ -51,12 +51,34 @@ class Lines(NamedTuple):
     itemsize: int
 
 
-NOWHERE = Matrix(0, 0, 0, 0)
+NOWHERE = Matrix(0, 0, 0, 0)  # every part of it stays at address 0
+
+
+class ScratchMemory:
+    """Memory that starts at a cache line: a vector that straddles two costs twice."""
+
+    def __init__(self, size: int) -> None:
+        self._bytes = np.empty(size + 64, np.uint8)
+        start = self._bytes.ctypes.data
+        self.address = start + -start % 64
 
 
 def matrix(array: NDArray[Any]) -> Matrix:
     """Where an array's matrix lies; of a batch, the first one."""
     return Matrix(array.ctypes.data, array.strides[-2], array.strides[-1], array.itemsize)
+
+
+@inner
+def matrix_part(whole: Matrix, row: int, column: int) -> Matrix:
+    """The matrix from a row and a column on."""
+    address = whole.address + row * whole.row_stride + column * whole.column_stride
+    return Matrix(address, whole.row_stride, whole.column_stride, whole.itemsize)
+
+
+@inner
+def batch_matrix(first: Matrix, index: int, size: int) -> Matrix:
+    """Matrix `index` of a contiguous batch of matrices of `size` elements."""
+    return Matrix(first.address + index * size * first.itemsize, first.row_stride, first.column_stride, first.itemsize)
 
 
 @inner

@@ -259,6 +259,17 @@ def store(typingctx: Any, value: Any, address: Any) -> Any:
 # --- lanes ---
 
 
+@intrinsic
+def any_lane(typingctx: Any, mask: Any) -> Any:
+    """Whether any lane of a mask is true."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        bits = builder.bitcast(args[0], ir.IntType(mask.lanes))
+        return builder.icmp_unsigned("!=", bits, bits.type(0))
+
+    return types.boolean(mask), codegen
+
+
 @intrinsic(prefer_literal=True)
 def splat(typingctx: Any, scalar: Any, lanes: Any) -> Any:
     """``splat(scalar, lanes)``: the scalar in every lane."""
