@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.kernels import grouped
 from fastmma.kernels import scaled_portable as portable
 from fastmma.kernels.params import Scaled
 from fastmma.threads import parallel_for
@@ -84,4 +85,7 @@ def gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Co
         return
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()
-    _portable_gemm(p, a, b, c, out, scale_a, scale_b, threads)
+    if grouped.supported(p):
+        grouped.gemm(p, a, b, c, out, scale_a, scale_b, threads, _portable_gemm)
+    else:
+        _portable_gemm(p, a, b, c, out, scale_a, scale_b, threads)
