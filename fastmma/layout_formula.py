@@ -132,13 +132,13 @@ def formulas(
     digits = lane or layout.lane
     axes = {"row": 1, "col": 2, **({tile: 3} if layout.tiles > 1 else {})}
     extents = (*layout.shape, layout.tiles)
+    total = math.prod(mode.size for mode in digits)
     if dialect == "ptx":
-        found = {name: definition for name, weight, _, definition in reversed(_LANE_WORDS) if weight < layout.lanes}
+        found = {name: definition for name, weight, _, definition in reversed(_LANE_WORDS) if weight < total}
         for name, axis in axes.items():
             lanes = (_ptx(word) for digit in _digits("lane", digits, axis) for word in reversed(list(_in_words(digit))))
             found[name] = _sum([*lanes, *map(_ptx, _digits("i", layout.element, axis))])
         return found
-    total = math.prod(mode.size for mode in digits)
     found = {}
     place = 1
     for mode in digits:

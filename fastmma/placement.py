@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fastmma.errors import OperandError
 from fastmma.isa.model import Instruction
 from fastmma.isa.movement import Movement
@@ -30,9 +32,9 @@ def _metadata(ins: Instruction, selector: int) -> Placement:
     count = metadata_lanes(ins)
     layout = metadata_layout(ins)
     base = count * _choice(ins, "selector", selector, tuple(selectors(ins)))
-    # a group of four lanes: those of the pair (or the one) that contributes, and which of them do
-    inner, group = layout.lane[:-1], layout.lane[-1]
-    digits = () if count == 4 else (*inner, Mode(4 // count, 0, 0), group)
+    # of each group of four lanes, the pair or the one that contributes
+    within = int(np.searchsorted(np.cumprod([mode.size for mode in layout.lane]), count, side="right"))
+    digits = () if count == 4 else (*layout.lane[:within], Mode(4 // count, 0, 0), *layout.lane[within:])
     return Placement("metadata", "4-bit words", "e", layout, digits, base)
 
 

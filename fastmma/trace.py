@@ -41,7 +41,8 @@ def _equation(ins: Instruction, row: int, col: int) -> str:
     if ins.sparse:
         rule = pattern_of(ins)
         a, b = f"a[{row}][j]", f"b[k(j)][{col}]"
-        choice = f", j < {ins.stored_k}, k(j) chosen by metadata[{row}][j / {rule.stored}] within columns of {rule.chunk}"
+        word = f"j / {rule.stored}" if rule.stored > 1 else "j"
+        choice = f", j < {ins.stored_k}, where metadata[{row}][{word}] gives k(j) within its chunk of {rule.chunk}"
     terms = f"{a} * {b}"
     if ins.bit_op:
         terms = f"popc({a} {'^' if ins.bit_op == 'xor' else '&'} {b})"

@@ -34,6 +34,7 @@ QUADS = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32"
 SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
 SCALED = "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
 WGMMA = "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16"
+WGMMA_SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n256k32.f32.f16.f16"
 
 
 def _choices(ins: Instruction | Movement, name: str) -> Iterator[dict[str, int]]:
@@ -88,11 +89,13 @@ def test_formulas() -> None:
         assert [cell.register for cell in cells] == np.broadcast_to(_evaluate(found["register"], i=i), lane.shape).ravel().tolist()
         words = held.formulas("ptx")
         parts = {"i": i, "groupID": lane % 32 >> 2, "threadID_in_group": lane % 4, "warp": lane // 32}
+        assert ("warp" in words) == (held.lanes[-1] >= 32)
         for name, expected in where.items():
             if name in words:
                 assert (_evaluate(words[name], **parts) == expected).all()
         if "holds" in found:
-            holders = np.flatnonzero(_evaluate(found["holds"], lane=np.arange(32)))
+            lanes = np.arange(-(-int(held.lanes[-1] + 1) // 32) * 32)
+            holders = np.flatnonzero(_evaluate(found["holds"], lane=lanes))
             assert holders.tolist() == held.lanes.tolist()
 
 
@@ -129,7 +132,7 @@ def test_bits_are_those_that_registers_have(opcode: str, name: str, row: int, co
     assert np.argwhere(fastmma.gather(registers, operand)).tolist() == [[row, col]]
 
 
-@pytest.mark.parametrize("opcode", [SPARSE, SPARSE.replace("m16n8k32", "m16n8k16")])
+@pytest.mark.parametrize("opcode", [SPARSE, SPARSE.replace("m16n8k32", "m16n8k16"), WGMMA_SPARSE])
 def test_metadata_lies_where_it_is_packed(opcode: str) -> None:
     for selector in selectors(multiply(opcode)):
         held = placement(opcode, "metadata", selector=selector)
@@ -199,6 +202,8 @@ def test_trace_of_other_kinds() -> None:
     wide = trace(WGMMA, 40, 100)
     assert wide.memory == ("b[0..15][100]",)
     assert set(wide.sources) == {"a"}
+    sparse = trace(WGMMA_SPARSE, 40, 100, selector=1)
+    assert sorted({cell.lane for cell in sparse.sources["metadata"]}) == [66, 67]
     quads = trace(QUADS, 4, 5, 2)
     assert {cell.lane // 4 % 4 for cells in (*quads.sources.values(), (quads.d,)) for cell in cells} == {2}
     for ins in multiplications():
@@ -261,7 +266,9 @@ def test_lookups(capsys: pytest.CaptureFixture[str], options: list[str], expecte
     assert [str(first[key]) for key in ("row", "col", "lane", "element", "register")] == expected[0][1:-1]
 
 
-@pytest.mark.parametrize(("opcode", "name"), [(F16, "a"), (QUADS, "b"), (SPARSE, "metadata"), (SCALED, "scale_a"), (WGMMA, "d")])
+@pytest.mark.parametrize(
+    ("opcode", "name"), [(F16, "a"), (QUADS, "b"), (SPARSE, "metadata"), (SCALED, "scale_a"), (WGMMA, "d"), (WGMMA_SPARSE, "metadata")]
+)
 def test_svg_is_well_formed_and_names_every_lane(opcode: str, name: str) -> None:
     held = placement(opcode, name)
     root = ET.fromstring(draw(held.matrices(), title="<title> & more").svg())
