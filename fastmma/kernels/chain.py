@@ -224,7 +224,7 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
 
     def pack(start: int, stop: int, worker: int) -> None:
         scratch = _Buffers(3 * VECTOR_BYTES * (stop - start))
-        pack_rows(chain, how_a, place_a, start, stop, rows, depth, packed, dtype, scratch.addresses[0], extremes)
+        pack_rows(how_a, place_a, start, stop, rows, depth, chain.terms, packed, dtype, scratch.addresses[0], extremes)
 
     parallel_for(pack, held_rows, threads, PACK_ROWS)
     bad_rows = extremes[:, 1] >= _first_bad(p.a, chain, False, depth)

@@ -166,8 +166,8 @@ class _Tile:
     def run(self) -> None:
         """All blocks of rows of a slab."""
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
-        with cgutils.for_range(builder, operands.steps) as steps:
-            finish(self.emax_and_counts(self.scratch_of(emit.index(0)), emit.index(0), chain.rows, steps.index, emit.index(0)))
+        with cgutils.for_range(builder, operands.steps) as steps, cgutils.for_range(builder, emit.index(chain.rows)) as rows:
+            finish(self.emax_and_counts(self.scratch_of(emit.index(0)), rows.index, 1, steps.index, rows.index))
         for block in (0, 1):
             # a step without terms, from whose start the results are read back
             for place in range(0, 2 * chain.rows * chain.panel, chain.panel):

@@ -19,6 +19,7 @@ from fastmma.kernels.simd import (
     even_lanes,
     highest_lane,
     inner,
+    itemsize_of,
     load,
     lowest_lane,
     maximum,
@@ -104,13 +105,13 @@ def _exponent_bytes(magnitude: Any, how: Decoding) -> Any:
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def pack_rows(
-    chain: Any,
     how: Decoding,
     source: Matrix,
     first: int,
     last: int,
     rows: int,
     depth: int,
+    terms: int,
     packed: Panels,
     dtype: Any,
     scratch: int,
@@ -123,7 +124,7 @@ def pack_rows(
     noted = scratch
     arranged = noted + (last - first) * 2 * VECTOR_BYTES
     forget_extremes(noted, last - first)
-    unit = max(chain.terms, LINES)
+    unit = max(terms, LINES)
     for k in range(0, (depth + unit - 1) // unit * unit, LINES):
         eight = Lines(
             source.address + first * source.row_stride + k * source.column_stride, source.column_stride, source.row_stride, source.itemsize
@@ -134,10 +135,10 @@ def pack_rows(
             magnitude = codes & how.magnitude_mask
             note_extremes(magnitude, noted + (row - first) * 2 * VECTOR_BYTES)
             place = (k // packed.depth * packed.rows + row) * packed.depth + k % packed.depth
-            store(_values(codes, how, dtype), packed.values + place * chain.value_bytes)
+            store(_values(codes, how, dtype), packed.values + place * itemsize_of(dtype))
             store(_exponent_bytes(magnitude, how) * 0x01010101, packed.exponents + 4 * place)
             negative = _lane_bits(select(magnitude == 0, 0, codes & how.sign_mask) != 0)
-            if chain.terms == 4:
+            if terms == 4:
                 store(np.uint32((negative & 15) * 0x01010101), packed.signs + place)
                 store(np.uint32((negative >> 4) * 0x01010101), packed.signs + place + 4)
             else:
