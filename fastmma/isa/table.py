@@ -220,13 +220,16 @@ def _nearest(text: str, count: int = 2) -> list[str]:
     return sorted(close, key=lambda opcode: (different[opcode], -SequenceMatcher(None, text[:300], opcode).ratio()))[:count]
 
 
+def _shortened(text: str) -> str:
+    return text if len(text) <= 300 else text[:300] + "..."
+
+
 def _unknown(label: str, tokens: Iterable[str], known: set[str]) -> list[str]:
     return [f"{label} .{token}" for token in dict.fromkeys(tokens) if token not in known]
 
 
 def _explain(text: str) -> str:
     """What is illegal about an opcode, for the error message."""
-    shown = text if len(text) <= 200 else text[:200] + "..."
     wanted = _spelling(text)
     legal = list(_table())
     same_op = [each for each in legal if each.op == wanted.op]
@@ -267,4 +270,4 @@ def _explain(text: str) -> str:
                 if part
             )
     nearest = " and ".join(_nearest(text))
-    return f"{shown!r} is no legal opcode: {reason}. The nearest are {nearest}"
+    return f"{_shortened(text)!r} is no legal opcode: {_shortened(reason)}. The nearest are {nearest}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from fastmma.errors import TargetError
 
 # base architectures in ascending order, each with the suffixes of its variants
@@ -36,7 +34,6 @@ def specific(*bases: str) -> tuple[str, ...]:
     return tuple(target for target in TARGETS if target[-1] in "af" and target.rstrip("af") in bases)
 
 
-@cache
 def architecture(target: str) -> str:
     """The base architecture of a target: the silicon, whatever the suffix.
 
@@ -50,6 +47,6 @@ def architecture(target: str) -> str:
     >>> architecture("sm_90a")
     'sm_90'
     """
-    if target not in TARGETS:
+    if not isinstance(target, str) or target not in TARGETS:
         raise TargetError(f"unknown target {target!r}; there are {', '.join(TARGETS)}")
     return target.rstrip("af")
