@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,27 +9,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from fastmma.kernels.group_tile import EXCESS, TERMS, run_slab
-from fastmma.kernels.params import Element
-from fastmma.kernels.scaled_portable import ZERO_EXPONENT, scale_tables
 
 BIAS_A = 12  # makes bytes of A positive
-NO_EXPONENT = 1 << 20  # the lowest exponent of no scales
-
-
-class ScaleTables(NamedTuple):
-    """What the 256 codes of a scale mean; a zero and a NaN are 1 and not alive."""
-
-    values: NDArray[np.float64]
-    exponents: NDArray[np.int32]
-    alive: NDArray[np.uint8]
-
-
-@cache
-def scale_codes(element: Element) -> ScaleTables:
-    """The tables of a format of scales."""
-    values, exponents = scale_tables(element)
-    alive = (exponents != ZERO_EXPONENT) & np.isfinite(values)
-    return ScaleTables(np.where(alive, values, 1.0), np.where(alive, exponents, 0).astype(np.int32), alive.astype(np.uint8))
 
 
 class Rows(NamedTuple):
@@ -94,7 +74,7 @@ def _load_columns(b: Any, turned: bool, k: int, column: int, codes: Any) -> None
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def _pack_columns(
-    tile: Any, b: Any, turned: bool, scale_codes: Any, tables: Any, block: int, column: int, first: int, last: int, factor: float, slab: Any
+    tile: Any, b: Any, turned: bool, scale_codes: Any, scales: Any, block: int, column: int, first: int, last: int, factor: float, slab: Any
 ) -> None:
     """Pack steps first to last of a panel of B; its scales times a power of two."""
     depth = b.shape[1] if turned else b.shape[0]
@@ -110,12 +90,12 @@ def _pack_columns(
             alive[j] = 0
             if j < count and start < depth:
                 code = scale_codes[start // block, column + j]
-                alive[j] = -np.int32(tables.alive[code])
+                alive[j] = -np.int32(scales.alive[code])
             # two columns, then two for the other half of the vector
             lane = j % tile.lanes
             place = j - lane + (lane & 2) * half // 2 + (lane // 4 * 2 + lane % 2)
-            slab.scales[term, place] = tables.values[code] * factor
-            slab.exponents[term, j] = (tables.exponents[code] + EXCESS // 2) << 20
+            slab.scales[term, place] = scales.values[code] * factor
+            slab.exponents[term, j] = (scales.exponents[code] + EXCESS // 2) << 20
         sums[:] = 0
         for word in range(tile.group // 4):
             target = slab.words[term * (tile.group // 4) + word]
@@ -143,7 +123,7 @@ def run_piece(
     b: Any,
     turned: bool,
     scale_codes: Any,
-    tables: Any,
+    scales: Any,
     block: int,
     column: int,
     factor: float,
@@ -154,16 +134,16 @@ def run_piece(
     depth = b.shape[1] if turned else b.shape[0]
     steps = -(-depth // tile.step)
     at_once = len(slab.starts) // TERMS
-    scales = rows.aligned_scales if tile.aligned else rows.exact_scales
+    scales_a = rows.aligned_scales if tile.aligned else rows.exact_scales
     for start in range(0, steps, at_once):
         stop = min(start + at_once, steps)
-        _pack_columns(tile, b, turned, scale_codes, tables, block, column, start, stop, factor, slab)
+        _pack_columns(tile, b, turned, scale_codes, scales, block, column, start, stop, factor, slab)
         group = start * TERMS
         run_slab(
             tile,
             (
                 rows.elements[first, start * tile.step :].ctypes.data,
-                scales[first, group:].ctypes.data,
+                scales_a[first, group:].ctypes.data,
                 rows.exponents[first, group:].ctypes.data,
                 slab.words.ctypes.data,
                 slab.starts.ctypes.data,
@@ -173,7 +153,7 @@ def run_piece(
             ),
             (
                 rows.elements.strides[0],
-                scales.strides[0],
+                scales_a.strides[0],
                 rows.exponents.strides[0],
                 (last - first) // tile.rows,
                 stop - start,

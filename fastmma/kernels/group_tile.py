@@ -1,13 +1,13 @@
 """The micro-kernel for terms that are exact sums of groups: integer dot products, then the fused sum in float64.
 
-An element of A is an unsigned byte, twice its value plus 12, one of B a signed byte, twice its value; a dot product starts at what the 12 adds
-too much, plus 2**31. Such a word below the word of 2**52 is a float64; one fma takes the offset off and multiplies by B's scale, one more
-multiplies by A's scale and adds.
+An element of A is an unsigned byte, twice its value plus 12, one of B a signed byte, twice its value; a dot product starts at what the
+12 adds too much, plus 2**31. Such a word below the word of 2**52 is a float64; one fma takes the offset off and multiplies by B's scale,
+one more multiplies by A's scale and adds.
 
-*Exact* kernels leave alignment out: where nothing can be truncated they add in float64 without rounding, then clear the bits that float32 has
-not. They hold sums times so large a power of two that those which would be truncated overflow to infinity, and stay there. *Aligned* kernels
-truncate by flooring under round toward zero, as `fastmma.kernels.chain_tile` does: an accumulator starts at 1.5 * 2**(52 + emax - align_bits)
-plus the number of negative terms, and A's scales are packed times 1 + 2**-48.
+*Exact* kernels leave alignment out: where nothing can be truncated they add in float64 without rounding, then clear the bits that
+float32 has not. They hold sums times so large a power of two that those which would be truncated overflow to infinity, and stay there.
+*Aligned* kernels truncate by flooring under round toward zero, as `fastmma.kernels.chain_tile` does: an accumulator starts at
+1.5 * 2**(52 + emax - align_bits) plus the number of negative terms, and A's scales are packed times 1 + 2**-48.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class GroupTile:
         return tuple(4 * quad + 2 * part + lane for part in (0, 1) for quad in range(self.lanes // 4) for lane in (0, 1))
 
 
-class _GroupTileType(types.Type):  # type: ignore[misc]
+class _GroupTileType(types.Type):
     """The Numba type that carries a `GroupTile`."""
 
     def __init__(self, tile: GroupTile) -> None:
@@ -91,7 +91,7 @@ def _unbox_tile(typ: _GroupTileType, value: Any, context: Any) -> NativeValue:
 
 
 @infer_getattr
-class _TileAttributes(AttributeTemplate):  # type: ignore[misc]
+class _TileAttributes(AttributeTemplate):
     """The numbers of a tile, constants to a kernel."""
 
     key = _GroupTileType
@@ -162,7 +162,8 @@ class _Kernel:
         bits = 32 * self.tile.lanes
         a, b = self.emit.cast(a, self.bytes), self.emit.cast(b, self.bytes)
         if not self.tile.vnni:
-            pairs = self._x86(f"{'avx512.pmaddubs.w.512' if bits == 512 else 'avx2.pmadd.ub.sw'}", vector(_I16, 2 * self.tile.lanes), [a, b])
+            name = "avx512.pmaddubs.w.512" if bits == 512 else "avx2.pmadd.ub.sw"
+            pairs = self._x86(name, vector(_I16, 2 * self.tile.lanes), [a, b])
             return pairs if total is None else self.builder.add(total, pairs)
         if llvmlite.binding.llvm_version_info[0] < 21:
             a, b = self.emit.cast(a, self.words), self.emit.cast(b, self.words)
@@ -231,8 +232,10 @@ class _Kernel:
         """Accumulators that hold a vector's `values`; `words` are its dot products, `exponents` those of their terms."""
         emit, builder = self.emit, self.builder
         lanes = self.tile.lanes
+        first, second = (emit.cast(value, self.words) for value in values)
         top = emit.shuffle(
-            *(emit.cast(value, self.words) for value in values),
+            first,
+            second,
             [part + 4 * quad + odd for quad in range(lanes // 4) for part in (0, lanes) for odd in (1, 3)],
         )
         emax = emit.masked(top, 0x7FF00000)
@@ -269,9 +272,8 @@ class _Kernel:
                 of_terms = []
                 for term in range(TERMS):
                     place = self.sum(emit.scaled(step, TERMS), term)
-                    column = emit.load(
-                        self.words, self.operands.exponents_b, self.sum(emit.scaled(place, 4 * tile.columns), 4 * tile.lanes * v), 4 * tile.lanes
-                    )
+                    offset = self.sum(emit.scaled(place, 4 * tile.columns), 4 * tile.lanes * v)
+                    column = emit.load(self.words, self.operands.exponents_b, offset, 4 * tile.lanes)
                     of_terms.append(builder.add(column, emit.broadcast(self.words, exponents[row], emit.scaled(place, 4))))
                 new.append(self.start(values, [dots[term][row][v] for term in range(TERMS)], of_terms))
             started.append(new)
@@ -301,8 +303,8 @@ class _Kernel:
     def store_state(self, values: list[ir.Value], place: ir.Value) -> None:
         """A vector of sums, which float32 has."""
         lanes = self.tile.lanes
-        one = ir.Constant(F64, 1.0)
-        factors = [self.emit.splat(self.doubles, self.builder.fdiv(one, factor)) for factor in (self.operands.factor1, self.operands.factor0)]
+        inverses = [self.builder.fdiv(ir.Constant(F64, 1.0), factor) for factor in (self.operands.factor1, self.operands.factor0)]
+        factors = [self.emit.splat(self.doubles, inverse) for inverse in inverses]
         pieces = [
             self.builder.fptrunc(self.builder.fmul(self.builder.fmul(value, factors[0]), factors[1]), vector(F32, lanes // 2))
             for value in values

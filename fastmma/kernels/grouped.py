@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels import cpu
-from fastmma.kernels.group_panels import NO_EXPONENT, Rows, ScaleTables, Slab, pack_rows, run_piece, scale_codes
+from fastmma.kernels.group_panels import Rows, Slab, pack_rows, run_piece
 from fastmma.kernels.group_tile import EXCESS, GROWTH, TERMS, GroupTile
 from fastmma.kernels.params import Element, Scaled
+from fastmma.kernels.scaled_lines import Codes, Operands, Slow, aligned_empty, extremes, finish, scales_of
+from fastmma.kernels.scaled_portable import NAN
 from fastmma.threads import parallel_for
 
-Codes = NDArray[Any]
-Slow = Callable[..., None]
-
 _E2M1 = Element(2, 1, 1, 0, 0)
-_LINE = 64
 _CHUNK_ROWS = 1024
 _PACK_ROWS = 64
 _SLAB_STEPS = 8
-_NAN = 0x7FFFFFFF
+_PIECES_PER_THREAD = 4
 _DOT_BITS = 12  # a term's significand is below 2**12
 _HIGHEST = 126  # sums that stay below 2**126 never overflow
 _SMALLEST = -149  # exponent of the last bit of float32
 _HEADROOM = 10  # exponents by which sums typically exceed their terms'
+_EXACT_SCALE_A = 500  # leaves the products of B's scales with 2**52 in range
 _SCALE_A, _SCALE_B = -437, -436  # aligned kernels hold sums times 2 to their sum, so that float64 has the exponent field of EXCESS
 
 
 class _Row(NamedTuple):
-    """The register tiles of one instruction set: rows and vectors of exact and of aligned kernels."""
+    """The register tiles (rows, vectors) of one instruction set, of exact and of aligned kernels."""
 
     features: frozenset[str]
     vnni: bool
@@ -65,7 +63,8 @@ def supported(p: Scaled) -> bool:
         and p.step == TERMS * p.group
         and p.block % p.group == 0
         and p.align_bits == 35
-        and p.emax_floor <= _SMALLEST + p.align_bits
+        # a floor at which nothing is truncated that an f32 result could hold is as good as any lower one
+        and p.emax_floor <= p.align_bits + _SMALLEST
     )
 
 
@@ -75,121 +74,65 @@ def _tile(p: Scaled, aligned: bool) -> GroupTile:
     return GroupTile(aligned, p.group, p.align_bits, row.vnni, row.lanes, *(row.aligned if aligned else row.exact))
 
 
-def _empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An array that starts on a cache line."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.empty(size + _LINE, np.uint8)
-    start = -memory.ctypes.data % _LINE
-    return memory[start : start + size].view(dtype).reshape(shape)
-
-
-def _zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    array = _empty(shape, dtype)
-    array[...] = 0
-    return array
-
-
-class _Extremes(NamedTuple):
-    """For lines (rows of A, columns of B): the exponents of their scales, and which lines have a NaN scale."""
-
-    lowest: NDArray[np.int32]
-    highest: NDArray[np.int32]
-    nan: NDArray[np.bool_]
-
-
-def _extremes(codes: Codes, tables: ScaleTables, scale: Element, axis: int) -> _Extremes:
-    alive = tables.alive[codes] != 0
-    exponents = tables.exponents[codes]
-    dead_is_nan = np.full(256, scale.specials == 3)
-    width = scale.exponent_bits + scale.mantissa_bits
-    dead_is_nan[np.arange(256) & ((1 << width) - 1) == (1 << width) - 1] = True
-    return _Extremes(
-        np.where(alive, exponents, NO_EXPONENT).min(axis=axis),
-        np.where(alive, exponents, -NO_EXPONENT).max(axis=axis),
-        (~alive & dead_is_nan[codes]).any(axis=axis),
-    )
-
-
-def _packed_rows(p: Scaled, a: Codes, scales: Codes, tables: ScaleTables, lowest: int, padded_rows: int, threads: int) -> Rows:
-    rows, depth = a.shape
-    steps = -(-depth // p.step)
-    elements = _empty((padded_rows, steps * p.step), np.uint8)
-    a = np.ascontiguousarray(a)
-
-    def pack(start: int, stop: int, _worker: int) -> None:
-        pack_rows(a, scales, tables.alive, p.block, p.group, start, stop, elements)
-
-    parallel_for(pack, padded_rows, threads, _PACK_ROWS)
-    groups = np.minimum(np.arange(steps * TERMS) * p.group // p.block, scales.shape[1] - 1)
-    codes = np.zeros((padded_rows, len(groups)), np.uint8)
-    codes[:rows] = scales[:, groups]
-    return Rows(
-        elements,
-        (tables.values * 2.0**-lowest)[codes],
-        (tables.values * (2.0**_SCALE_A * (1 + 2.0**-GROWTH)))[codes],
-        ((tables.exponents + EXCESS // 2) << 20).astype(np.int32)[codes],
-    )
-
-
-def _slab(tile: GroupTile, steps: int, rows: int) -> Slab:
-    steps = min(steps, _SLAB_STEPS)
-    terms = steps * TERMS
-    return Slab(
-        _zeros((terms * tile.group // 4, tile.columns), np.int32),
-        _zeros((terms, tile.columns), np.int32),
-        _zeros((terms, tile.columns), np.float64),
-        _zeros((terms, tile.columns), np.int32),
-        _empty((rows, tile.columns), np.float32),
-    )
-
-
-def _runs(marks: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """The first and the last-plus-one of each run of true marks."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], marks.astype(np.int8), [0]))))
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
-
-
 class _Product:
     """One product: its packed rows, and how a piece of it is computed."""
 
-    def __init__(self, p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> None:
-        self.p, self.c, self.out = p, c, out
+    def __init__(self, p: Scaled, operands: Operands, threads: int) -> None:
+        self.p, self.c, self.out = p, operands.c, operands.out
         self.exact, self.aligned = _tile(p, False), _tile(p, True)
-        self.tables = scale_codes(p.scale)
-        rows, depth = a.shape
-        self.steps = -(-depth // p.step)
-        self.padded_rows = -(-rows // self.exact.rows) * self.exact.rows
+        self.scales = scales_of(p.scale)
+        a, b = np.ascontiguousarray(operands.a), operands.b
         self.turned = not b.flags.c_contiguous and b.T.flags.c_contiguous
         self.b = b.T if self.turned else np.ascontiguousarray(b)
-        scale_a, self.scale_b = np.ascontiguousarray(scale_a), np.ascontiguousarray(scale_b)
-        self.of_rows, self.of_columns = (
-            _extremes(codes, self.tables, p.scale, axis) for codes, axis in ((scale_a, 1), (self.scale_b, 0))
-        )
-        self.lowest_a = min(int(self.of_rows.lowest.min()), NO_EXPONENT - 1)
-        if self.lowest_a == NO_EXPONENT - 1:
-            self.lowest_a = 0
-        self.rows = _packed_rows(p, a, scale_a, self.tables, self.lowest_a, self.padded_rows, threads)
+        scale_a, self.scale_b = np.ascontiguousarray(operands.scale_a), np.ascontiguousarray(operands.scale_b)
+        self.rows = extremes(p.a, p.scale, a, scale_a, p.block, False, threads)
+        if self.turned:
+            self.columns = extremes(p.b, p.scale, self.b, self.scale_b.T, p.block, False, threads)
+        else:
+            self.columns = extremes(p.b, p.scale, self.b, self.scale_b, p.block, True, threads)
+        self.steps = -(-a.shape[1] // p.step)
+        self.padded_rows = -(-len(a) // self.exact.rows) * self.exact.rows
+        self.lowest_a = int(self.rows.lowest.min()) if (self.rows.highest >= self.rows.lowest).any() else 0
+        self.packed = self._packed(a, scale_a, threads)
         self.last_bit = 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits  # of a term, below its exponent
+
+    def _packed(self, a: Codes, scale_a: Codes, threads: int) -> Rows:
+        p = self.p
+        elements = aligned_empty((self.padded_rows, self.steps * p.step), np.uint8)
+
+        def pack(start: int, stop: int, _worker: int) -> None:
+            pack_rows(a, scale_a, self.scales.alive, p.block, p.group, start, stop, elements)
+
+        parallel_for(pack, self.padded_rows, threads, _PACK_ROWS)
+        blocks = np.minimum(np.arange(self.steps * TERMS) * p.group // p.block, scale_a.shape[1] - 1)
+        codes = np.zeros((self.padded_rows, len(blocks)), np.uint8)
+        codes[: len(a)] = scale_a[:, blocks]
+        return Rows(
+            elements,
+            (self.scales.values * 2.0 ** (_EXACT_SCALE_A - self.lowest_a))[codes],
+            (self.scales.values * (2.0**_SCALE_A * (1 + 2.0**-GROWTH)))[codes],
+            ((self.scales.exponents + EXCESS // 2) << 20).astype(np.int32)[codes],
+        )
 
     def piece(self, first: int, column: int, slab: Slab) -> NDArray[np.bool_]:
         """Compute a piece; which of its rows have to be done another way."""
         rows, columns = self.out.shape
         last, width = min(first + len(slab.state), rows), min(self.exact.columns, columns - column)
         lines, panel = slice(first, last), slice(column, column + width)
-        lowest_b, highest_b = int(self.of_columns.lowest[panel].min()), int(self.of_columns.highest[panel].max())
-        lowest, highest = self.of_rows.lowest[lines] + lowest_b, self.of_rows.highest[lines] + highest_b
+        lowest = self.rows.lowest[lines] + self.columns.lowest[panel].min()
+        highest = self.rows.highest[lines] + self.columns.highest[panel].max()
         growth = _DOT_BITS + (TERMS * self.steps).bit_length()
-        redo = (lowest - self.last_bit < _SMALLEST) | (highest + growth > _HIGHEST)
+        redo: NDArray[np.bool_] = (lowest - self.last_bit < _SMALLEST) | (highest + growth > _HIGHEST)
         start: Codes | None = None
         if self.c is not None:
             start = np.array(self.c[lines, panel], np.uint32)
-            redo |= ((start & _NAN) >= (127 + _HIGHEST) << 23).any(axis=1)
+            redo |= ((start & NAN) >= (127 + _HIGHEST) << 23).any(axis=1)
             start[redo] = 0
             start[start == 1 << 31] = 0
         if redo.all():
             return redo
         low, high = int(lowest[~redo].min()), int(highest[~redo].max())
-        if not self._exactly(first, column, low, high, start, slab):
+        if not self._exactly(first, column, low, high, start, ~redo, slab):
             self._begin(start, slab)
             self._run(self.aligned, first, column, 2.0 ** (_SCALE_B - 2), (2.0**_SCALE_A, 2.0**_SCALE_B), slab)
         self.out[lines, panel] = slab.state[: last - first, :width].view(np.uint32)
@@ -203,24 +146,11 @@ class _Product:
 
     def _run(self, tile: GroupTile, first: int, column: int, factor: float, state_factors: tuple[float, float], slab: Slab) -> None:
         last = min(first + len(slab.state), self.padded_rows)
-        run_piece(
-            tile,
-            self.rows,
-            first,
-            last,
-            self.b,
-            self.turned,
-            self.scale_b,
-            self.tables,
-            self.p.block,
-            column,
-            factor,
-            state_factors,
-            slab,
-        )
+        where = (self.p.block, column, factor, state_factors, slab)
+        run_piece(tile, self.packed, first, last, self.b, self.turned, self.scale_b, self.scales, *where)
 
-    def _exactly(self, first: int, column: int, low: int, high: int, start: Codes | None, slab: Slab) -> bool:
-        """Compute a piece without alignment, if nothing is truncated there."""
+    def _exactly(self, first: int, column: int, low: int, high: int, start: Codes | None, good: NDArray[np.bool_], slab: Slab) -> bool:
+        """Compute a piece without alignment, if nothing is truncated in its good rows."""
         slack = self.p.align_bits - self.last_bit  # exponents up to this much above the lowest do not truncate its terms
         if high - low > slack - _HEADROOM:
             return False
@@ -233,19 +163,34 @@ class _Product:
         self._begin(start, slab)
         power = 1024 - top
         factors = 2.0 ** (power // 2), 2.0 ** (power - power // 2)
-        self._run(self.exact, first, column, 2.0 ** (power + self.lowest_a - 2), factors, slab)
-        return bool(np.isfinite(slab.state).all())
+        self._run(self.exact, first, column, 2.0 ** (power + self.lowest_a - _EXACT_SCALE_A - 2), factors, slab)
+        finite = np.isfinite(slab.state)
+        return bool(finite.all() or finite[: len(good)][good].all())
 
 
-def gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int, slow: Slow) -> None:
+def _slab(tile: GroupTile, steps: int, rows: int) -> Slab:
+    terms = min(steps, _SLAB_STEPS) * TERMS
+    return Slab(
+        aligned_empty((terms * tile.group // 4, tile.columns), np.int32),
+        aligned_empty((terms, tile.columns), np.int32),
+        aligned_empty((terms, tile.columns), np.float64),
+        aligned_empty((terms, tile.columns), np.int32),
+        aligned_empty((rows, tile.columns), np.float32),
+    )
+
+
+def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
     """A product of at least one k for `supported` parameters; `out` overlaps nothing.
 
-    What is out of reach here (exponents near the ends of float32's range, special c) is done by ``slow`` with the same arguments.
+    What is out of reach here (exponents near the ends of float32's range, special c) is done by ``slow(p, *operands, threads)``.
     """
-    product = _Product(p, a, b, c, out, scale_a, scale_b, threads)
-    rows, columns = out.shape
-    chunk = min(_CHUNK_ROWS, product.padded_rows)
-    panels, chunks = -(-columns // product.exact.columns), -(-rows // chunk)
+    product = _Product(p, operands, threads)
+    rows, columns = operands.out.shape
+    width = product.exact.columns
+    panels = -(-columns // width)
+    pieces = max(-(-rows // _CHUNK_ROWS), -(-_PIECES_PER_THREAD * threads // panels) if threads > 1 else 1)
+    height = product.exact.rows
+    chunk = -(-product.padded_rows // (height * pieces)) * height
     redo = np.zeros((panels, rows), np.bool_)
     slabs: dict[int, Slab] = {}
 
@@ -254,14 +199,7 @@ def gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Co
             slabs[worker] = _slab(product.exact, product.steps, chunk)
         for index in range(start, stop):
             panel, first = index % panels, index // panels * chunk
-            redo[panel, first : first + chunk] = product.piece(first, panel * product.exact.columns, slabs[worker])
+            redo[panel, first : first + chunk] = product.piece(first, panel * width, slabs[worker])
 
-    parallel_for(compute, panels * chunks, threads)
-    nan_rows, nan_columns = product.of_rows.nan, product.of_columns.nan
-    for panel in np.flatnonzero(redo.any(axis=1)).tolist():
-        part = slice(panel * product.exact.columns, min((panel + 1) * product.exact.columns, columns))
-        for first, last in _runs(redo[panel] & ~nan_rows):
-            lines = slice(first, last)
-            slow(p, a[lines], b[:, part], None if c is None else c[lines, part], out[lines, part], scale_a[lines], scale_b[:, part], threads)
-    out[nan_rows] = _NAN
-    out[:, nan_columns] = _NAN
+    parallel_for(compute, panels * -(-rows // chunk), threads)
+    finish(p, operands, product.rows, product.columns, redo, width, threads, slow)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastmma.kernels import grouped
 from fastmma.kernels import scaled_portable as portable
 from fastmma.kernels.params import Scaled
+from fastmma.kernels.scaled_lines import Operands
 from fastmma.threads import parallel_for
 
 Codes = NDArray[Any]
@@ -86,6 +87,6 @@ def gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Co
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()
     if grouped.supported(p):
-        grouped.gemm(p, a, b, c, out, scale_a, scale_b, threads, _portable_gemm)
+        grouped.gemm(p, Operands(a, b, c, out, scale_a, scale_b), threads, _portable_gemm)
     else:
         _portable_gemm(p, a, b, c, out, scale_a, scale_b, threads)
