@@ -109,21 +109,6 @@ def _byte_excess(chain: Chain) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
-def _decoding(element: Element, chain: Chain, right: bool) -> Decoding:
-    scale = chain.scale // 2 if right else chain.scale - chain.scale // 2
-    width = element.exponent_bits + element.mantissa_bits
-    return Decoding(
-        shift=element.shift,
-        mantissa_bits=element.mantissa_bits,
-        magnitude_mask=(1 << width) - 1,
-        sign_mask=1 << width,
-        value_offset=1 - element.bias - element.mantissa_bits + scale,
-        byte_offset=_byte_excess(chain)[right] - element.bias,
-        growth=1 + 2.0**-chain.extra_bits if right else 1.0,
-        tiny=2.0**-126 if chain.single else 2.0 ** (scale - 300),
-    )
-
-
 def _first_bad(element: Element, chain: Chain, right: bool, depth: int) -> int:
     """The first magnitude that is special, or too large for the exponent bytes, or whose sums might overflow."""
     highest = min(255 - _byte_excess(chain)[right], (124 - depth.bit_length()) // 2)
@@ -135,6 +120,22 @@ def _first_bad(element: Element, chain: Chain, right: bool, depth: int) -> int:
     return limit
 
 
+def _decoding(element: Element, chain: Chain, right: bool, depth: int) -> Decoding:
+    scale = chain.scale // 2 if right else chain.scale - chain.scale // 2
+    width = element.exponent_bits + element.mantissa_bits
+    return Decoding(
+        shift=element.shift,
+        mantissa_bits=element.mantissa_bits,
+        magnitude_mask=(1 << width) - 1,
+        sign_mask=1 << width,
+        value_offset=1 - element.bias - element.mantissa_bits + scale,
+        byte_offset=_byte_excess(chain)[right] - element.bias,
+        first_bad=_first_bad(element, chain, right, depth),
+        growth=1 + 2.0**-chain.extra_bits if right else 1.0,
+        tiny=2.0**-126 if chain.single else 2.0 ** (scale - 300),
+    )
+
+
 def _limits(p: Fused, chain: Chain, depth: int) -> Limits:
     last_bits = [element.bias + element.mantissa_bits for element in (p.a, p.b)]
     if p.half:
@@ -144,7 +145,6 @@ def _limits(p: Fused, chain: Chain, depth: int) -> Limits:
     else:
         smallest_c, largest_c = 0, (127 + 126) << 23
     return Limits(
-        largest_b=_first_bad(p.b, chain, True, depth),
         lowest_sum=sum(last_bits) - 149,
         lowest_byte=chain.excess - 149 + p.align_bits,
         smallest_c=smallest_c,
@@ -216,9 +216,10 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
     held_rows = padded_rows + chain.rows  # the exponents of a block are read while the one before it is computed
     held = held_rows * -(-depth // slab_depth) * slab_depth
     storage = _Buffers(held * chain.value_bytes, held * 4, held // min(chain.terms, 8) * 4)
-    packed = Panels(*storage.addresses, slab_depth, held_rows)
+    values, exponents, signs = storage.addresses
+    packed = Panels(values, exponents, signs, slab_depth, held_rows)
     extremes = np.empty((rows, 2), np.int32)
-    how_a, how_b = _decoding(p.a, chain, False), _decoding(p.b, chain, True)
+    how_a, how_b = _decoding(p.a, chain, False, depth), _decoding(p.b, chain, True, depth)
     place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)
     place_c = NOWHERE if c is None else matrix(c)
 
@@ -227,7 +228,7 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
         pack_rows(how_a, place_a, start, stop, rows, depth, chain.terms, packed, dtype, scratch.addresses[0], extremes)
 
     parallel_for(pack, held_rows, threads, PACK_ROWS)
-    bad_rows = extremes[:, 1] >= _first_bad(p.a, chain, False, depth)
+    bad_rows = extremes[:, 1] >= how_a.first_bad
     smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
     smallest_a[bad_rows] = NO_MAGNITUDE >> 8
 

@@ -91,7 +91,9 @@ class Lanes:
         if self.chain.single:
             return words[0]
         lanes = self.chain.lanes
-        return self.emit.shuffle(*words, [part + 4 * quad + odd for quad in range(lanes // 4) for part in (0, lanes) for odd in (1, 3)])
+        return self.emit.shuffle(
+            words[0], words[1], [part + 4 * quad + odd for quad in range(lanes // 4) for part in (0, lanes) for odd in (1, 3)]
+        )
 
     def start(self, values: list[ir.Value], emax: ir.Value, negatives: ir.Value, worst: ir.Value) -> list[ir.Value]:
         """Accumulators of a step that hold `values` already; emax and negatives are bytes."""

@@ -25,7 +25,7 @@ _INFINITY = 0x7F800000
 _MAGNITUDE = 0x7FFFFFFF
 
 
-class _ChainType(types.Type):  # type: ignore[misc]
+class _ChainType(types.Type):
     """The Numba type that carries a `Chain`."""
 
     def __init__(self, chain: Chain) -> None:
@@ -47,7 +47,7 @@ def _unbox_chain(typ: _ChainType, value: Any, context: Any) -> NativeValue:
 
 
 @infer_getattr
-class _ChainAttributes(AttributeTemplate):  # type: ignore[misc]
+class _ChainAttributes(AttributeTemplate):
     """The numbers of a chain, constants to a kernel."""
 
     key = _ChainType
@@ -79,7 +79,6 @@ def _run_slab(typingctx: Any, chain: Any, arguments: Any) -> Any:
 class Limits(NamedTuple):
     """What the micro-kernel is exact for, beyond finite operands; everything else is redone."""
 
-    largest_b: int  # the first magnitude of B that is too large
     lowest_sum: int  # smallest exponent fields of a row and a column add up to at least this, or emax must not get small
     lowest_byte: int  # the smallest emax byte at which no bit below 2**-149 can matter
     smallest_c: int  # c's magnitude in f32 is zero or from here ...
@@ -230,7 +229,7 @@ def run_piece(
     smallest_b = NO_MAGNITUDE
     for column in range(redo_columns.size):
         place = column // LINES * 2 * VECTOR_BYTES + column % LINES * 4
-        redo_columns[column] = load_scalar(work.extremes + place + VECTOR_BYTES, np.int32) >= limits.largest_b
+        redo_columns[column] = load_scalar(work.extremes + place + VECTOR_BYTES, np.int32) >= how.first_bad
         if not redo_columns[column]:
             smallest_b = min(smallest_b, load_scalar(work.extremes + place, np.int32))
     field_b = max(smallest_b >> how.mantissa_bits, 1)

@@ -44,6 +44,7 @@ class Decoding(NamedTuple):
     sign_mask: int  # after the shift
     value_offset: int  # added to the exponent field: the exponent of the significand's last bit, scaled
     byte_offset: int  # added to the exponent field: the exponent byte, which saturates at both ends
+    first_bad: int  # magnitudes from here on are left to another kernel and packed as zeros
     growth: float  # 1 for A, 1 + 2**-t for B
     tiny: float  # what a zero is packed as
 
@@ -67,12 +68,16 @@ def forget_extremes(extremes: int, count: int) -> None:
 
 
 @inner
-def note_extremes(magnitude: Any, extremes: int) -> None:
-    """Count 8 magnitudes in; zeros are not among the smallest."""
+def _checked(codes: Any, how: Decoding, extremes: int) -> Any:
+    """Codes and magnitudes with zeros for bad ones, after the true ones have been counted in; zeros are not among the smallest."""
+    codes = codes >> how.shift
+    magnitude = codes & how.magnitude_mask
     smallest = minimum(load(extremes, np.int32, LINES), select(magnitude == 0, NO_MAGNITUDE, magnitude))
     largest = maximum(load(extremes + VECTOR_BYTES, np.int32, LINES), magnitude)
     store(smallest, extremes)
     store(largest, extremes + VECTOR_BYTES)
+    codes = select(magnitude < how.first_bad, codes, 0)
+    return codes, codes & how.magnitude_mask
 
 
 @intrinsic
@@ -131,9 +136,8 @@ def pack_rows(
         )
         arrange_codes(eight, depth - k, max(min(rows, last) - first, 0), last - first, arranged)
         for row in range(first, last):
-            codes = load(arranged + (row - first) * VECTOR_BYTES, np.int32, LINES) >> how.shift
-            magnitude = codes & how.magnitude_mask
-            note_extremes(magnitude, noted + (row - first) * 2 * VECTOR_BYTES)
+            codes = load(arranged + (row - first) * VECTOR_BYTES, np.int32, LINES)
+            codes, magnitude = _checked(codes, how, noted + (row - first) * 2 * VECTOR_BYTES)
             place = (k // packed.depth * packed.rows + row) * packed.depth + k % packed.depth
             store(_values(codes, how, dtype), packed.values + place * itemsize_of(dtype))
             store(_exponent_bytes(magnitude, how) * 0x01010101, packed.exponents + 4 * place)
@@ -200,7 +204,5 @@ def pack_columns(
         )
         arrange_codes(eight, columns - column - lane, depth - start if depth < stop else stop - start, stop - start, scratch)
         for k in range(stop - start):
-            codes = load(scratch + k * VECTOR_BYTES, np.int32, LINES) >> how.shift
-            magnitude = codes & how.magnitude_mask
-            note_extremes(magnitude, extremes + lane * 8)
+            codes, magnitude = _checked(load(scratch + k * VECTOR_BYTES, np.int32, LINES), how, extremes + lane * 8)
             _pack_eight(chain, codes, magnitude, how, k, lane, packed, dtype)
