@@ -96,7 +96,8 @@ def f64_operand(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> 
         return np.ldexp(rng.standard_normal(shape), rng.integers(-1100, 1020, shape))
     bits = rng.integers(0, 1 << 64, shape, np.uint64)
     special = rng.choice(
-        np.array([0, 1 << 63, 0x7FF << 52, 0xFFF << 52, 1, (1 << 52) - 1, 1 << 52, 0x7FF0000000000001, 0xFFFC0000DEADBEEF], np.uint64), shape
+        np.array([0, 1 << 63, 0x7FF << 52, 0xFFF << 52, 1, (1 << 52) - 1, 1 << 52, 0x7FF0000000000001, 0xFFFC0000DEADBEEF], np.uint64),
+        shape,
     )
     return np.where(rng.random(shape) < 0.3, special, bits).view(np.float64)
 
@@ -251,10 +252,11 @@ def test_f32_chains_are_exact(c_dtype: Any, out_dtype: Any, pairs: bool, kind: s
     rng = np.random.default_rng([len(kind), pairs])
     for rows, depth, columns in ((9, 8, 10), (3, 13, 8)):
         a, b = f16_operand(rng, (rows, depth), kind), f16_operand(rng, (depth, columns), kind)
-        c = f16_operand(rng, (rows, columns), kind)
-        if c_dtype == np.uint32:
+        c: NDArray[Any] | None = None
+        if c_dtype is not None:
+            c = f16_operand(rng, (rows, columns), kind)
+        if c is not None and c_dtype == np.uint32:
             c = c.view(np.float16).astype(np.float32).view(np.uint32) ^ rng.integers(0, 1 << 14, c.shape).astype(np.uint32)
-        c = None if c_dtype is None else c
         out = np.full((rows, columns), 77, out_dtype)
         f32_chain_gemm(a, b, c, out, pairs, 2)
         np.testing.assert_array_equal(out, f32_reference(a, b, c, out_dtype, pairs))

@@ -62,7 +62,7 @@ def encode(result: Element, sign: int, magnitude: int, exponent: int, keep_bits:
     """Bits of sign * magnitude * 2**exponent (not zero) rounded to the format; a zero is +0."""
     binade = max(exponent + magnitude.bit_length() - 1, 1 - result.bias)
     quantum = binade - keep_bits
-    code = round_magnitude(magnitude, exponent - quantum) << (result.mantissa_bits - keep_bits)
+    code: int = round_magnitude(magnitude, exponent - quantum) << (result.mantissa_bits - keep_bits)
     if binade > 1 - result.bias or code >> result.mantissa_bits:
         code += (binade + result.bias - 1) << result.mantissa_bits
     code = min(code, ((1 << result.exponent_bits) - 1) << result.mantissa_bits)
@@ -106,13 +106,10 @@ def step(p: Fused, result: Element, a: list[int], b: list[int], c: int) -> int:
 
 
 def ieee_sum(p: Fused, first: int, second: int) -> int:
-    if p.half:
-        x, y = (np.array(bits, np.uint16).view(np.float16) for bits in (first, second))
-        total = np.float16(x + y)
-        return 0x7FFF if np.isnan(total) else int(total.view(np.uint16))
-    x, y = (np.array(bits, np.uint32).view(np.float32) for bits in (first, second))
-    total = np.float32(x + y)
-    return 0x7FFFFFFF if np.isnan(total) else int(total.view(np.uint32))
+    bits, floating = (np.uint16, np.float16) if p.half else (np.uint32, np.float32)
+    x, y = (np.array([each], bits).view(floating) for each in (first, second))
+    total = x + y
+    return (0x7FFF if p.half else 0x7FFFFFFF) if np.isnan(total[0]) else int(total.view(bits)[0])
 
 
 def reference(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, order: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -177,6 +174,11 @@ def operand(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: s
         return codes(name, rng.standard_normal(shape) * 2.0 ** rng.integers(-140, -50, shape))
     if kind == "large":
         return codes(name, rng.standard_normal(shape) * 2.0 ** rng.integers(0, 127, shape))
+    if kind == "rare":
+        return np.where(rng.random(shape) < 0.03, any_codes(rng, name, shape), codes(name, rng.standard_normal(shape)))
+    if kind == "extreme":
+        largest = float(finite_magnitudes(name)[-1])
+        return codes(name, rng.choice([largest, largest, largest / 2, 0.0], (*shape[:-1], 1)) * rng.choice([1, 1, 1, -1], shape))
     values = rng.choice([0.0, -0.0, 1.0, -1.0, 2.0**-6, -(2.0**-9), 2.0**-12, 1.5], shape)
     return codes(name, values)
 
@@ -185,13 +187,15 @@ def accumulator(rng: np.random.Generator, p: Fused, shape: tuple[int, ...], kind
     dtype: Any = np.uint16 if p.half else np.uint32
     if kind == "bits":
         return rng.integers(0, 1 << (16 if p.half else 32), shape, np.uint64).astype(dtype)
-    exponents = {"normal": (-2, 3), "spread": (-28, 14), "tiny": (-150, -100), "large": (10, 127)}.get(kind, (-16, 1))
+    if kind == "rare":
+        return np.where(rng.random(shape) < 0.1, accumulator(rng, p, shape, "bits"), accumulator(rng, p, shape, "normal"))
+    exponents = {"normal": (-2, 3), "spread": (-28, 14), "tiny": (-150, -100), "large": (10, 127), "extreme": (28, 36)}.get(kind, (-16, 1))
     values = rng.choice([0.0, -0.0, 1.0, -1.0, 1.25, -1.0 - 2.0**-20], shape) * 2.0 ** rng.integers(*exponents, shape)
     with np.errstate(over="ignore"):
         return values.astype(np.float16 if p.half else np.float32).view(dtype)
 
 
-KINDS = ("bits", "normal", "spread", "tiny", "large", "exact")
+KINDS = ("bits", "normal", "spread", "tiny", "large", "exact", "rare", "extreme")
 # a, b, terms, align_bits, emax_floor, keep_bits, half, restart
 CASES = [
     ("f16", "f16", 4, 23, -200, 23, 0, 0),
@@ -234,6 +238,10 @@ def lowered_order(p: Fused) -> NDArray[np.int32] | None:
     return np.concatenate([k[k % 4 < 2], k[k % 4 >= 2]])
 
 
+def f16(values: Any) -> NDArray[np.uint16]:
+    return np.array(values, np.float16).view(np.uint16)
+
+
 def check(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, order: NDArray[np.int32] | None, threads: int = 1) -> None:
     out = np.full((a.shape[0], b.shape[1]), 0xABCD, np.uint16 if p.half else np.uint32)
     gemm(p, a, b, c, out, threads, order)
@@ -263,3 +271,160 @@ def test_tiles_are_exact(case: tuple[Any, ...], kind: str) -> None:
     tiles(p, a, b, c, out, 1, order)
     for t in range(3):
         np.testing.assert_array_equal(out[t], reference(p, a[t], b[t], c[t], order))
+
+
+HOPPER = Fused(F16, F16, 16, 25, -133, 23, 0, 0)
+HOPPER_HALF = Fused(F16, F16, 16, 25, -21, 10, 1, 0)
+E4M3 = FORMATS["e4m3"]
+LOWERED = Fused(E4M3, E4M3, 16, 25, -133, 23, 0, 2)
+
+
+@pytest.mark.parametrize("p", [HOPPER, HOPPER_HALF], ids=["f32", "f16"])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 1), (1, 17, 9), (8, 16, 8), (7, 5, 13), (17, 31, 16)], ids=str)
+def test_sizes(p: Fused, shape: tuple[int, int, int]) -> None:
+    rows, depth, columns = shape
+    rng = np.random.default_rng(shape)
+    a, b = operand(rng, "f16", (rows, depth), "spread"), operand(rng, "f16", (depth, columns), "spread")
+    for threads in (1, 2):
+        check(p, a, b, accumulator(rng, p, (rows, columns), "spread"), None, threads)
+        check(p, a, b, None, None, threads)
+
+
+@pytest.mark.parametrize("p", [HOPPER, HOPPER_HALF], ids=["f32", "f16"])
+def test_empty(p: Fused) -> None:
+    dtype: Any = np.uint16 if p.half else np.uint32
+    c = np.arange(0x7F00, 0x7F0F).astype(dtype).reshape(3, 5) * (1 if p.half else 0x10001)
+    out = np.empty_like(c)
+    none = np.empty((3, 0), np.uint16), np.empty((0, 5), np.uint16)
+    gemm(p, *none, c, out, 2)
+    np.testing.assert_array_equal(out, c)
+    gemm(p, *none, None, out, 2)
+    assert not out.any()
+    gemm(p, np.empty((0, 4), np.uint16), np.empty((4, 5), np.uint16), None, np.empty((0, 5), dtype), 2)
+    gemm(p, np.empty((4, 4), np.uint16), np.empty((4, 0), np.uint16), None, np.empty((4, 0), dtype), 2)
+    tiles(p, np.empty((0, 16, 16), np.uint16), np.empty((0, 16, 8), np.uint16), None, np.empty((0, 16, 8), dtype), 2)
+
+
+@pytest.mark.parametrize("case", [CASES[4], CASES[5], CASES[10], CASES[20]], ids=str)
+def test_layouts(case: tuple[Any, ...]) -> None:
+    p, order = parameters(case), lowered_order(parameters(case))
+    rng = np.random.default_rng(11)
+    rows, depth, columns = 11, 2 * p.terms + 3, 19
+    a, b = operand(rng, case[0], (rows, depth), "spread"), operand(rng, case[1], (depth, columns), "spread")
+    c = accumulator(rng, p, (rows, columns), "spread")
+    expected = reference(p, a, b, c, order)
+
+    def layouts(array: NDArray[Any]) -> list[NDArray[Any]]:
+        wide = np.zeros((array.shape[0] * 2, array.shape[1] * 3), array.dtype)
+        strided = wide[::2, ::3]
+        strided[...] = array
+        reversed_ = np.ascontiguousarray(array[::-1, ::-1])[::-1, ::-1]
+        frozen = array.copy()
+        frozen.flags.writeable = False
+        return [np.asfortranarray(array), strided, reversed_, frozen]
+
+    for x, y, z in zip(layouts(a), layouts(b), layouts(c), strict=True):
+        for left, right, start in ((x, b, c), (a, y, c), (a, b, z), (x, y, z)):
+            for out in (np.empty_like(c), np.empty_like(c, order="F"), np.empty((2 * rows, 2 * columns), c.dtype)[1::2, ::-2]):
+                gemm(p, left, right, start, out, 2, order)
+                np.testing.assert_array_equal(out, expected)
+    gemm(p, a, b, c, c, 2, order)
+    np.testing.assert_array_equal(c, expected)
+
+
+def test_writes_nothing_but_out() -> None:
+    rng = np.random.default_rng(12)
+    a, b = operand(rng, "f16", (5, 16), "normal"), operand(rng, "f16", (16, 3), "normal")
+    for p, dtype in ((HOPPER, np.uint32), (HOPPER_HALF, np.uint16)):
+        frame = np.full((9, 11), 0x5A5A, dtype)
+        gemm(p, a, b, None, frame[2:7, 4:7], 1)
+        np.testing.assert_array_equal(frame[2:7, 4:7], reference(p, a, b, None))
+        frame[2:7, 4:7] = 0x5A5A
+        assert (frame == 0x5A5A).all()
+
+
+def test_in_place_where_some_blocks_hold_infinities() -> None:
+    rng = np.random.default_rng(13)
+    a, b = operand(rng, "f16", (40, 48), "normal"), operand(rng, "f16", (48, 24), "normal")
+    a[13, 7], b[30, 20] = 0x7C00, 0xFC00
+    c = accumulator(rng, HOPPER, (40, 24), "normal")
+    expected = reference(HOPPER, a, b, c)
+    gemm(HOPPER, a, b, c, c, 2)
+    np.testing.assert_array_equal(c, expected)
+
+
+@pytest.mark.parametrize("n", [3, 8, 24])
+@pytest.mark.parametrize("m", [1, 8, 16])
+def test_tiles_of_any_size_and_number(m: int, n: int) -> None:
+    rng = np.random.default_rng([m, n])
+    count = 1100
+    a, b = operand(rng, "f16", (count, m, 8), "normal"), operand(rng, "f16", (count, 8, n), "normal")
+    a[700, 0, 3] = 0x7C01
+    c = accumulator(rng, HOPPER, (count, m, n), "normal")
+    out = [np.empty_like(c), np.empty_like(c)]
+    for threads in (1, 2):
+        tiles(HOPPER, a, b, c, out[threads - 1], threads)
+    np.testing.assert_array_equal(out[0], out[1])
+    for t in (0, 1, 511, 512, 700, 701, count - 1):
+        np.testing.assert_array_equal(out[0][t], reference(HOPPER, a[t], b[t], c[t]))
+
+
+def test_threads_give_the_same_bits() -> None:
+    rng = np.random.default_rng(14)
+    a, b = operand(rng, "e4m3", (70, 200), "rare"), operand(rng, "e4m3", (200, 90), "rare")
+    c = accumulator(rng, LOWERED, (70, 90), "rare")
+    out = [np.empty_like(c), np.empty_like(c)]
+    for threads in (1, 2):
+        gemm(LOWERED, a, b, c, out[threads - 1], threads, lowered_order(LOWERED))
+    np.testing.assert_array_equal(out[0], out[1])
+    some = np.s_[10:14], np.s_[30:35]
+    expected = reference(LOWERED, a[some[0]], b[:, some[1]], c[some[0], some[1]], lowered_order(LOWERED))
+    np.testing.assert_array_equal(out[0][some[0], some[1]], expected)
+
+
+def test_emax_floor_shows_in_the_last_bit() -> None:
+    # 2**-25 + 2**-46 rounds up in f16; 2**-47 is lost below the floor of -21, which leaves a tie
+    p = HOPPER_HALF
+    a = f16([[2.0**-12, 2.0**-23], [2.0**-12, 2.0**-24], [2.0**-13, 2.0**-24]])
+    b = f16([[2.0**-13], [2.0**-23]])
+    out = np.empty((3, 1), np.uint16)
+    gemm(p, a, b, None, out, 1)
+    assert out.ravel().tolist() == [1, 0, 0]
+    # without the floor the smaller term counts
+    gemm(p._replace(emax_floor=-40), a, b, None, out, 1)
+    assert out.ravel().tolist() == [1, 1, 0]
+
+
+def test_truncation_is_toward_zero_and_zeros_do_not_align() -> None:
+    one, tiny = 1.0, 2.0**-13
+    p = HOPPER._replace(terms=4)
+    a = f16([[one, tiny, tiny, 0.0], [one, -tiny, -tiny, 0.0], [-one, tiny, 0.0, -0.0], [0.0, tiny, 0.0, 0.0], [65504, 0.0, tiny, 0.0]])
+    b = f16([[one, 0.0], [tiny, tiny], [tiny, tiny], [65504, 65504]])
+    check(p, a, b, None, None)
+    c = np.full((5, 2), 0x80000000, np.uint32)
+    check(p, a, b, c, None)
+    check(p, f16([[-0.0, 0.0]]), f16([[1.0], [-0.0]]), np.full((1, 1), 0x80000000, np.uint32), None)
+
+
+def test_overflow_on_the_way_stays() -> None:
+    a, b = f16([[65504.0] * 4 + [-65504.0] * 4]), f16([[65504.0]] * 8)
+    top = np.array([[0x7F7FFFFF]], np.uint32)
+    p = HOPPER._replace(terms=4)
+    check(p, a, b, top, None)
+    check(HOPPER_HALF._replace(terms=4), f16([[256.0] * 4 + [-256.0] * 4]), f16([[64.0]] * 8), None, None)
+    wide = Fused(FORMATS["bf16"], FORMATS["bf16"], 4, 25, -133, 23, 0, 0)
+    big = np.full((1, 12), 0x7F00, np.uint16)
+    big[0, 6] = 0xFF80
+    check(wide, big, np.full((12, 1), 0x7F00, np.uint16), None, None)
+
+
+@pytest.mark.parametrize("p", [HOPPER, HOPPER_HALF, LOWERED._replace(a=F16, b=F16)], ids=["f32", "f16", "lowered"])
+@pytest.mark.parametrize("nan", [False, True])
+def test_accumulators_that_are_special(p: Fused, nan: bool) -> None:
+    a, b = f16(np.ones((2, 16))), f16(np.ones((16, 8)))
+    infinity = 0x7C00 if p.half else 0x7F800000
+    c = np.full((2, 8), infinity + nan, np.uint16 if p.half else np.uint32)
+    c[1] |= 0x8000 if p.half else 0x80000000
+    check(p, a, b, c, None)
+    b[3, :4] = 0x7C00
+    check(p, a, b, c, None)

@@ -10,9 +10,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from fastmma.kernels.accumulators import INFINITY, MAGNITUDE, NAN, SIGN, half_rounded, load_rows, store_rows
+from fastmma.kernels.directed_fma import directed_fma
 from fastmma.kernels.operands import LANES, LINES, NOWHERE, Lines, Matrix, ScratchMemory, batch_matrix, matrix, matrix_part, pack_lines
 from fastmma.kernels.params import Element
-from fastmma.kernels.directed_fma import directed_fma
 from fastmma.kernels.simd import (
     any_lane,
     bitcast,
@@ -24,6 +24,7 @@ from fastmma.kernels.simd import (
     load_scalar,
     load_twice,
     select,
+    separate,
     splat,
     store,
     zeros,
@@ -77,7 +78,7 @@ def _f64_step(rounding: int, a: float, b: float, c: float) -> Any:
     return directed_fma(rounding, a, b, c)
 
 
-@inner
+@separate
 def _f64_element(rounding: int, product: _Product, row: int, column: int) -> None:
     """One result, step by step."""
     total = 0.0
@@ -95,7 +96,7 @@ def _f64_element(rounding: int, product: _Product, row: int, column: int) -> Non
 def _f64_row(product: _Product, total: Any, row: int, column: int) -> None:
     """8 results of a row to out; the ones that are NaN are done again step by step, before their c is overwritten."""
     place = matrix_part(product.out, row, column).address
-    if not any_lane(total != total):  # noqa: PLR0124
+    if not any_lane(total != total):
         store(total, place)
         return
     for lane in range(LINES):

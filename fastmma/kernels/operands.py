@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastmma.kernels.params import Element
 from fastmma.kernels.simd import (
+    bitcast,
     convert,
     highest_lane,
     inner,
@@ -143,49 +144,43 @@ def arrange_codes(lines: Lines, count: int, depth: int, padded_depth: int, codes
 
 
 @inner
-def decoded(element: Element, codes: Any, dtype: Any) -> Any:
-    """Lanes of values in `dtype`, of exponents, and of what they count as in the low and the high end of a range.
-
-    A value whose exponent is out of the dtype's range is wrong, but for infinities and NaNs.
-    """
-    width = element.exponent_bits + element.mantissa_bits
-    magnitude = (codes >> element.shift) & ((1 << width) - 1)
-    field = maximum(magnitude >> element.mantissa_bits, 1)
-    exponent = field - element.bias
-    significand = magnitude - ((field - 1) << element.mantissa_bits)
-    value = convert(significand, dtype) * power_of_two(exponent - element.mantissa_bits, dtype)
-    exponents = select(magnitude == 0, ZERO_EXPONENT, exponent)
-    low = select(magnitude == 0, -ZERO_EXPONENT, exponent)
-    high = exponents
-    if element.specials != 0:
-        first_special = (1 << width) - 1
-        if element.specials == 1:
-            first_special = ((1 << element.exponent_bits) - 1) << element.mantissa_bits
-            value = select(magnitude == first_special, np.inf, value)
-        value = select(magnitude >= first_special + (2 - element.specials), np.nan, value)
-        high = select(magnitude >= first_special, SPECIAL_EXPONENT, high)
-    negative = ((codes >> (element.shift + width)) & 1) != 0
-    return select(negative, value * -1.0, value), exponents, low, high
-
-
-@inner
-def pack_lines(
-    element: Element, lines: Lines, count: int, depth: int, padded_depth: int, values: int, exponents: int, dtype: Any
-) -> Any:
+def pack_lines(element: Element, lines: Lines, count: int, depth: int, padded_depth: int, values: int, exponents: int, dtype: Any) -> Any:
     """Decode 8 lines, zeros past `count` and `depth`, to ``values[k, line]`` of `dtype` and ``exponents[k, line]`` of int16.
 
-    Returns the lowest and the highest exponent of the elements that are not zero.
+    Returns the lowest and the highest exponent of the elements that are not zero. A finite value whose exponent is out of the dtype's
+    range is wrong. `padded_depth` is a multiple of 8.
     """
     size = itemsize_of(dtype)
     # the codes wait at the end of their values' place, which never overtake them
     codes = values + LINES * padded_depth * (size - 4)
     arrange_codes(lines, count, depth, padded_depth, codes)
-    lowest = splat(np.int32(-ZERO_EXPONENT), LANES)
-    highest = splat(np.int32(ZERO_EXPONENT), LANES)
+    width = element.exponent_bits + element.mantissa_bits
+    first_special = 1 << width
+    if element.specials == 1:
+        first_special = ((1 << element.exponent_bits) - 1) << element.mantissa_bits
+    elif element.specials == 2:
+        first_special = (1 << width) - 1
+    smallest = splat(np.uint32(0xFFFFFFFF), LANES)
+    largest = splat(np.int32(0), LANES)
     for first in range(0, LINES * padded_depth, LANES):
-        value, exponent, low, high = decoded(element, load(codes + 4 * first, np.int32, LANES), dtype)
-        store(value, values + size * first)
+        code = load(codes + 4 * first, np.int32, LANES) >> element.shift
+        magnitude = code & ((1 << width) - 1)
+        field = maximum(magnitude >> element.mantissa_bits, 1)
+        significand = magnitude - ((field - 1) << element.mantissa_bits)
+        value = convert(significand, dtype) * power_of_two(field - (element.bias + element.mantissa_bits), dtype)
+        if element.specials != 0:
+            # the first special code of a format with infinities is one
+            value = select(magnitude >= first_special, np.inf if element.specials == 1 else np.nan, value)
+            value = select(magnitude > first_special, np.nan, value)
+        store(select((code & (1 << width)) != 0, value * -1.0, value), values + size * first)
+        exponent = select(magnitude == 0, ZERO_EXPONENT, field - element.bias)
         store(convert(exponent, np.int16), exponents + 2 * first)
-        lowest = minimum(lowest, low)
-        highest = maximum(highest, high)
-    return lowest_lane(lowest), highest_lane(highest)
+        # a zero less 1 is the largest of all
+        smallest = minimum(smallest, bitcast(magnitude - 1, np.uint32))
+        largest = maximum(largest, magnitude)
+    low, high = lowest_lane(smallest), highest_lane(largest)
+    if high == 0:
+        return -ZERO_EXPONENT, ZERO_EXPONENT
+    lowest = max(int(low + 1) >> element.mantissa_bits, 1) - element.bias
+    highest = max(int(high) >> element.mantissa_bits, 1) - element.bias
+    return lowest, SPECIAL_EXPONENT if high >= first_special else highest

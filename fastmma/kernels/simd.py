@@ -7,6 +7,9 @@ Lane counts are literals or module constants, dtypes are NumPy scalar types. Add
 take them instead of arrays, so that one compiled kernel serves every layout of the caller's arrays. Nothing checks bounds.
 """
 
+# Numba prescribes these functions' arguments
+# ruff: noqa: ARG001
+
 from __future__ import annotations
 
 import itertools
@@ -24,8 +27,10 @@ _INDEX = ir.IntType(32)
 _MASK_BITS = 1
 
 
-# for functions that only kernels call: vectors never pass through Python, and the outermost function's cache entry holds them all
-inner = njit(nogil=True, error_model="numpy", boundscheck=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+# For functions that only kernels call: vectors never pass through Python, and the outermost function's cache entry holds them all.
+# A `separate` one is too large to be repeated wherever it is called.
+separate = njit(nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner = njit(nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
 
 
 class VectorType(types.Type):
@@ -273,7 +278,7 @@ def any_lane(typingctx: Any, mask: Any) -> Any:
 @intrinsic(prefer_literal=True)
 def splat(typingctx: Any, scalar: Any, lanes: Any) -> Any:
     """``splat(scalar, lanes)``: the scalar in every lane."""
-    element = types.unliteral(scalar)
+    element = getattr(scalar, "literal_type", scalar)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return _splat(builder, args[0], lanes.literal_value)
@@ -380,7 +385,7 @@ def select(typingctx: Any, mask: Any, chosen: Any, otherwise: Any) -> Any:
 def _lane_function(name: str, arguments: tuple[Any, ...]) -> Any:
     """Typing and code of an LLVM intrinsic whose operands share one vector (or scalar) type."""
     vector = next((kind for kind in arguments if isinstance(kind, VectorType)), None)
-    result = types.unliteral(arguments[0]) if vector is None else vector
+    result = getattr(arguments[0], "literal_type", arguments[0]) if vector is None else vector
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         if vector is None:
