@@ -110,7 +110,7 @@ def _print(report: dict[str, Any]) -> None:
     typer.echo(f"{report['instruction']} on {report['target']}")
     typer.echo(f"arithmetic   {report['numerics']} ({report['evidence']['level']}: {report['evidence']['source']})")
     typer.echo(f"size         M = {m}, N = {n}, K = {k}")
-    typer.echo(f"time         {report['seconds']:.3f} s on {report['threads']} threads, {report['gmacs']:.2f} GMAC/s")
+    typer.echo(f"time         {report['seconds']:.3f} s with threads = {report['threads']}, {report['gmacs']:.2f} GMAC/s")
     typer.echo(f"start-up     {report['startup_seconds']:.2f} s to load or compile the kernels")
     if "error" in report:
         error = report["error"]
