@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels import grouped
+from fastmma.kernels import grouped, scaled_chain
 from fastmma.kernels import scaled_portable as portable
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.scaled_lines import Operands
@@ -88,5 +88,7 @@ def gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Co
         c = c.copy()
     if grouped.supported(p):
         grouped.gemm(p, Operands(a, b, c, out, scale_a, scale_b), threads, _portable_gemm)
+    elif scaled_chain.supported(p):
+        scaled_chain.gemm(p, Operands(a, b, c, out, scale_a, scale_b), threads, _portable_gemm)
     else:
         _portable_gemm(p, a, b, c, out, scale_a, scale_b, threads)

@@ -125,7 +125,7 @@ def extremes(element: Element, scale: Element, codes: Codes, scale_codes: Codes,
         look(codes, scale_codes, scales, block, mask, special, start, stop, found)
 
     parallel_for(work, count, threads, _LINES)
-    nan = np.isnan(scale_tables(scale)[0])[scale_codes].any(axis=0 if across else 1)
+    nan: NDArray[np.bool_] = np.any(np.isnan(scale_tables(scale)[0])[scale_codes], axis=0 if across else 1)
     return Extremes(found[0], found[1], found[2].astype(np.bool_), nan)
 
 
