@@ -14,7 +14,7 @@ from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr
 
 from fastmma.kernels.chain_lanes import Chain
 from fastmma.kernels.chain_tile import INTEGERS, POINTERS, emit_slab
-from fastmma.kernels.emit import I64, POINTER, Emitter
+from fastmma.kernels.emit import I64, POINTER
 from fastmma.kernels.operands import LINES, Matrix, load_codes
 from fastmma.kernels.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, forget_extremes, pack_columns
 from fastmma.kernels.simd import bitcast, convert, extract, highest_lane, inner, load, load_scalar, maximum, minimum, select, splat, store
@@ -63,14 +63,12 @@ def _lower_chain_attribute(context: Any, builder: ir.IRBuilder, chain: _ChainTyp
 
 @intrinsic
 def _run_slab(typingctx: Any, chain: Any, arguments: Any) -> Any:
-    """``_run_slab(chain, arguments)``: the micro-kernel on addresses and integers, under round toward zero."""
+    """``_run_slab(chain, arguments)``: the micro-kernel on addresses and integers."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         values = [builder.extract_value(args[1], index) for index in range(POINTERS + INTEGERS)]
         values[:POINTERS] = [builder.inttoptr(value, POINTER) for value in values[:POINTERS]]
-        function = emit_slab(chain.chain, builder.module)
-        with Emitter(builder).round_toward_zero():
-            builder.call(function, values)
+        builder.call(emit_slab(chain.chain, builder.module), values)
         return context.get_dummy_value()
 
     return types.none(chain, arguments), codegen

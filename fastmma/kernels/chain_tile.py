@@ -262,17 +262,26 @@ class _Tile:
 
 
 def emit_slab(chain: Chain, module: ir.Module) -> ir.Function:
-    """The function that runs a slab of k for all rows, to be called under round toward zero."""
+    """The function that runs a slab of k for all rows."""
     name = "fastmma_chain_" + "_".join(str(int(value)) for value in chain.__dict__.values())
     if name in module.globals:
         return module.globals[name]
+    function, chains = (_declared(module, declared) for declared in (name, f"{name}_toward_zero"))
+    for argument in chains.args[:POINTERS]:
+        argument.add_attribute("noalias")
+    builder = ir.IRBuilder(chains.append_basic_block("entry"))
+    _Tile(chain, builder, Operands(*chains.args)).run()
+    builder.ret_void()
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    with Emitter(builder).round_toward_zero():
+        builder.call(chains, function.args)
+    builder.ret_void()
+    return function
+
+
+def _declared(module: ir.Module, name: str) -> ir.Function:
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER] * POINTERS + [I64] * INTEGERS), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     function.attributes.add("nounwind")
-    for argument in function.args[:POINTERS]:
-        argument.add_attribute("noalias")
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    _Tile(chain, builder, Operands(*function.args)).run()
-    builder.ret_void()
     return function

@@ -110,7 +110,7 @@ class Emitter:
     def prefetch(self, base: ir.Value, offset: ir.Value | int = 0) -> None:
         """Ask for a cache line; the address may be anywhere."""
         function_type = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
-        function = cgutils.get_or_insert_function(self.builder.module, function_type, "llvm.prefetch.p0")
+        function = self.builder.module.declare_intrinsic("llvm.prefetch", (POINTER,), function_type)
         read, nearest, data = (ir.Constant(I32, value) for value in (0, 3, 1))
         self.builder.call(function, [self.at(base, offset), read, nearest, data])
 
@@ -126,8 +126,8 @@ class Emitter:
     def round_toward_zero(self) -> Iterator[None]:
         """Run what is emitted inside under round toward zero, then restore the caller's mode.
 
-        LLVM knows nothing of the mode and may move arithmetic across its change, so only calls of functions that are never inlined
-        belong inside.
+        LLVM knows nothing of the mode and may move arithmetic across its change: only the call of a function that is never inlined
+        belongs inside, in a function that does nothing else.
         """
         saved, chosen = (cgutils.alloca_once(self.builder, I32) for _ in range(2))
         self.builder.store(ir.Constant(I32, ROUND_TOWARD_ZERO), chosen)
