@@ -8,6 +8,10 @@ from itertools import product
 from typing import Any
 
 
+# parts of an opcode that came later than the rest of their family; "" keeps the table from ever being without a match
+PART_PTX = {"": (0, 0), ".sp::ordered_metadata.": (8, 5), ".and.popc": (7, 1)}
+
+
 @dataclass(frozen=True)
 class Family:
     """Opcodes that share a syntax, a PTX version and their targets.

@@ -51,7 +51,8 @@ FAMILIES: tuple[Family, ...] = (
     _row(_SYNTAX, ("m16n8k16",), pairs(("f32",), ("bf16",)), from_base("sm_80"), (7, 0), "mma.m16n8k16 with floating point type"),
     _row(_SYNTAX, ("m16n8k4",), pairs(("f32",), ("tf32",)), from_base("sm_80"), (7, 0), "mma.m16n8k4"),
     _row(_SYNTAX, ("m16n8k8",), pairs(("f32",), ("tf32",)), from_base("sm_80"), (7, 0), "mma.m16n8k8"),
-    _row(_SYNTAX, ("m16n8k32",), pairs(("f16", "f32"), _FP8), from_base("sm_89"), (8, 4), "mma.m16n8k32"),
+    _row(_SYNTAX, ("m16n8k32",), pairs(("f32",), _FP8), from_base("sm_89"), (8, 4), "mma.m16n8k32"),
+    _row(_SYNTAX, ("m16n8k32",), pairs(("f16",), _FP8), from_base("sm_89"), (8, 7), "mma.m16n8k32"),
     _row(_SYNTAX, ("m16n8k16",), pairs(("f16", "f32"), _FP8), from_base("sm_89"), (8, 7), "mma.m16n8k16 with integer type"),
     _row(
         _KIND,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fastmma.errors import InstructionError
 from fastmma.formats import FORMATS
 from fastmma.isa import block_scale, mma, mma_sp, wgmma, wmma
-from fastmma.isa.family import Family
+from fastmma.isa.family import PART_PTX, Family
 from fastmma.isa.model import Instruction
 from fastmma.isa.movement import MOVEMENTS, Movement
 from fastmma.isa.targets import architecture
@@ -79,7 +79,7 @@ def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
         bit_op=chosen.get("bit_op", "").removeprefix(".").removesuffix(".popc"),
         kind=family.kind,
         targets=family.targets,
-        ptx=family.ptx,
+        ptx=max(family.ptx, *(version for part, version in PART_PTX.items() if part in chosen["opcode"])),
         heading=family.heading,
         lanes=family.lanes,
         sparse=next((token for token in ("sp::ordered_metadata", "sp") if f".{token}." in chosen["opcode"]), ""),

@@ -16,7 +16,12 @@ _BYTES = ("s8", "u8")
 
 
 def _row(
-    k: int, widths: tuple[int, ...], types: tuple[str, ...], modifiers: Mapping[str, tuple[str, ...]] | None = None, sparse: str = ""
+    k: int,
+    widths: tuple[int, ...],
+    types: tuple[str, ...],
+    modifiers: Mapping[str, tuple[str, ...]] | None = None,
+    sparse: str = "",
+    ptx: tuple[int, int] = (8, 0),
 ) -> Family:
     names = modifiers or {}
     return Family(
@@ -28,7 +33,7 @@ def _row(
         tuple(f"m64n{n}k{k}" for n in widths),
         types,
         ("sm_90a",),
-        (8, 0),
+        ptx,
         f"Register Fragments for wgmma.mma_async.m64nNk{k}",
         names,
         optional=("aligned",),  # PTX's syntax has it, ptxas does without
@@ -36,14 +41,22 @@ def _row(
     )
 
 
+_SAME_BYTES = tuple(f"s32.{a}.{a}" for a in _BYTES)
+_MIXED_BYTES = ("s32.s8.u8", "s32.u8.s8")
+_SAT = {"satfinite": ("", ".satfinite")}
+_16BIT = ("f16.f16.f16", "f32.f16.f16", "f32.bf16.bf16")
+_FP8_TYPES = tuple(f"{d}.{a}.{b}" for d in ("f16", "f32") for a in _FP8 for b in _FP8)
+
 FAMILIES: tuple[Family, ...] = (
-    _row(16, _FLOAT_N, ("f16.f16.f16", "f32.f16.f16", "f32.bf16.bf16")),
+    _row(16, _FLOAT_N, _16BIT),
     _row(8, _FLOAT_N, ("f32.tf32.tf32",)),
-    _row(32, _FLOAT_N, tuple(f"{d}.{a}.{b}" for d in ("f16", "f32") for a in _FP8 for b in _FP8)),
-    _row(32, _INTEGER_N, tuple(f"s32.{a}.{b}" for a in _BYTES for b in _BYTES), {"satfinite": ("", ".satfinite")}),
-    _row(32, _FLOAT_N, ("f16.f16.f16", "f32.f16.f16", "f32.bf16.bf16"), sparse=".sp"),
-    _row(16, _FLOAT_N, ("f32.tf32.tf32",), sparse=".sp"),
-    _row(64, _FLOAT_N, tuple(f"{d}.{a}.{b}" for d in ("f16", "f32") for a in _FP8 for b in _FP8), sparse=".sp"),
-    _row(64, _INTEGER_N, tuple(f"s32.{a}.{b}" for a in _BYTES for b in _BYTES), {"satfinite": ("", ".satfinite")}, ".sp"),
+    _row(32, _FLOAT_N, _FP8_TYPES),
+    _row(32, _INTEGER_N, _SAME_BYTES, _SAT),
+    _row(32, _INTEGER_N, _MIXED_BYTES, _SAT, ptx=(8, 4)),
     _row(256, _INTEGER_N, ("s32.b1.b1",), {"bit_op": (".and.popc",)}),
+    _row(32, _FLOAT_N, _16BIT, sparse=".sp", ptx=(8, 2)),
+    _row(16, _FLOAT_N, ("f32.tf32.tf32",), sparse=".sp", ptx=(8, 2)),
+    _row(64, _FLOAT_N, _FP8_TYPES, sparse=".sp", ptx=(8, 2)),
+    _row(64, _INTEGER_N, _SAME_BYTES, _SAT, ".sp", ptx=(8, 2)),
+    _row(64, _INTEGER_N, _MIXED_BYTES, _SAT, ".sp", ptx=(8, 4)),
 )
