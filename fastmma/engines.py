@@ -284,7 +284,7 @@ def cut(ins: Instruction, batch: Batch, start: int, stop: int) -> Batch:
     )
 
 
-def _whole_k(job: Job, batch: Batch) -> Batch:
+def whole_k(job: Job, batch: Batch) -> Batch:
     """Fill k up to a multiple of the instruction's: in a chain of fma, +0 x +0 can change the sign of a zero."""
     ins = job.instruction
     missing = -batch.b.shape[0] % ins.k
@@ -315,7 +315,7 @@ def _f64_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
 def _f64_gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:
     from fastmma.kernels import fma
 
-    views = _whole_k(job, batch).each(lambda codes: codes.view(np.float64))
+    views = whole_k(job, batch).each(lambda codes: codes.view(np.float64))
     fma.f64_gemm(job.instruction.rounding, views.a, views.b, views.c, d.view(np.float64), threads)
 
 
@@ -328,7 +328,7 @@ def _f32_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
 def _f32_gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:
     from fastmma.kernels import fma
 
-    whole = _whole_k(job, batch)
+    whole = whole_k(job, batch)
     fma.f32_chain_gemm(whole.a, whole.b, whole.c, d, job.arithmetic.method == "f32-fma-pairs", threads)
 
 
@@ -405,7 +405,7 @@ def _reference_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
 
 
 def _reference_gemm(job: Job, batch: Batch, d: Codes, _threads: int) -> None:
-    ins, whole = job.instruction, _whole_k(job, batch)
+    ins, whole = job.instruction, whole_k(job, batch)
     d[...] = 0 if whole.c is None else whole.c
     for k in range(0, whole.b.shape[0], ins.k):
         d[...] = _reference_tile(job, cut(ins, whole, k, k + ins.k), d)

@@ -11,7 +11,24 @@ from fastmma.isa.model import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics import Arithmetic, arithmetic
 
-BACKENDS: dict[str, dict[str, Engine]] = {"numba": NUMBA, "reference": REFERENCE}
+BACKENDS = ("numba", "reference", "cupy")
+
+
+def _engine(backend: str, method: str) -> Engine:
+    if backend == "cupy":
+        from fastmma.gpu.engine import ENGINE
+
+        return ENGINE
+    return (NUMBA if backend == "numba" else REFERENCE)[method]
+
+
+def _resolved(target: str, backend: str) -> str:
+    """The target; ``"native"`` is that of the GPU in the machine, and the backend "cupy" takes no other."""
+    if backend == "cupy" or target == "native":
+        from fastmma.gpu.device import resolve_target
+
+        return resolve_target(target)
+    return target
 
 
 @dataclass(frozen=True)
@@ -32,7 +49,7 @@ class Plan:
 
 @cache
 def _plan(ins: Instruction, target: str, row: Arithmetic, backend: str) -> Plan:
-    return Plan(ins, target, backend, Job(ins, row), BACKENDS[backend][row.method])
+    return Plan(ins, target, backend, Job(ins, row), _engine(backend, row.method))
 
 
 def plan(ins: str | Instruction, target: str, backend: str = "numba") -> Plan:
@@ -53,4 +70,5 @@ def plan(ins: str | Instruction, target: str, backend: str = "numba") -> Plan:
     if backend not in BACKENDS:
         raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
     ins = multiply(ins)
+    target = _resolved(target, backend)
     return _plan(ins, target, arithmetic(ins, target), backend)

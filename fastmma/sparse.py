@@ -116,7 +116,7 @@ def check_metadata(metadata: Any, shape: tuple[int, ...], rule: Pattern, *, orde
         raise OperandTypeError(f"{what} must be an array of integers, not {words.dtype}")
     if words.shape != shape:
         raise OperandError(f"{what} must have shape {shape}, not {words.shape}")
-    legal = (rule.table(ordered) >= 0).all(axis=1)
+    legal = np.asarray((rule.table(ordered) >= 0).all(axis=1))
     inside: NDArray[np.bool_] = np.asarray((words >= 0) & (words < 16))
     wrong: NDArray[np.bool_] = np.asarray(~(inside & legal[np.where(inside, words, 0)]))
     if wrong.any():

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from fastmma.engines import Batch
 from fastmma.errors import InstructionError, OperandError
 from fastmma.fragment import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
+from fastmma.gpu.ptx import Selectors
 from fastmma.isa.model import Instruction, Operand
 from fastmma.movement import ldmatrix, movmatrix, stmatrix, wmma_load, wmma_store
 from fastmma.numerics import fragment_evidence
 from fastmma.operands import broadcast, check_extra, flatten
-from fastmma.plan import plan
+from fastmma.plan import Plan, plan
 from fastmma.scales import unpack_scales
 from fastmma.sparse import unpack_metadata
 from fastmma.threads import parallel_for, thread_count
@@ -24,6 +25,7 @@ __all__ = ["ldmatrix", "mma", "movmatrix", "stmatrix", "wmma_load", "wmma_store"
 
 # warps handled at a time: their matrices stay in the cache between unpacking, computing and packing
 _GRAIN = 512
+_LANES = 32
 
 
 def mma(
@@ -98,6 +100,10 @@ def mma(
     given = {name: check_registers(value, operands[name], f"{ins}: {name}") for name, value in (("a", a), ("b", b), ("c", c))}
     extra = _extra_operands(ins, metadata, selector, scale_a, scale_b, (byte_id_a, thread_id_a), (byte_id_b, thread_id_b))
     lead = broadcast(ins, {**given, **extra})
+    if backend == "cupy":
+        raw = {"metadata": metadata, "scale_a": scale_a, "scale_b": scale_b}
+        selectors = Selectors(selector, byte_id_a, thread_id_a, byte_id_b, thread_id_b)
+        return _on_gpu(todo, given, {name: np.asarray(raw[name]) for name in extra}, lead, selectors)
     flat = {name: flatten(array, lead) for name, array in given.items()}
     flat_extra = {name: flatten(array, lead) for name, array in extra.items()}
     d = operands["d"]
@@ -119,6 +125,18 @@ def mma(
 
     parallel_for(work, count, thread_count(threads), _GRAIN if backend == "numba" else 1)
     return result.reshape(*lead, d.layout.lanes, d.registers)
+
+
+def _on_gpu(
+    todo: Plan, given: dict[str, NDArray[Any]], extra: dict[str, NDArray[Any]], lead: tuple[int, ...], selectors: Selectors
+) -> NDArray[Any]:
+    """The same registers, as they are, through the real opcode."""
+    from fastmma.gpu import registers
+
+    a, b, c = (flatten(given[name], lead) for name in "abc")
+    more = {name: np.ascontiguousarray(np.broadcast_to(array, (*lead, _LANES))).reshape(-1, _LANES) for name, array in extra.items()}
+    d = registers.multiply(todo.instruction, todo.target, a, b, c, more, selectors)
+    return d.reshape(*lead, *d.shape[-2:])
 
 
 def _extra_operands(

@@ -15,7 +15,7 @@ from fastmma.fragment import check_registers, gather, register_dtype, scatter
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.model import Instruction
 from fastmma.operands import broadcast, check_extra, flatten
-from fastmma.plan import plan
+from fastmma.plan import Plan, plan
 from fastmma.sparse import unpack_metadata
 from fastmma.threads import thread_count
 
@@ -53,6 +53,42 @@ def _descriptor(value: Any, what: str) -> Descriptor:
 
 def _negated(codes: NDArray[Any], fmt: Format, scale: int) -> NDArray[Any]:
     return codes if scale == 1 else codes ^ codes.dtype.type(1 << (fmt.bits - 1))
+
+
+def _on_gpu(
+    todo: Plan,
+    a: Any,
+    b: Any,
+    d: Any,
+    metadata: Any,
+    memory: NDArray[np.uint8],
+    lead: tuple[int, ...],
+    selector: int,
+    scale_d: int,
+    immediates: tuple[int, ...],
+) -> NDArray[Any]:
+    """The same registers, memory and descriptors, as they are, through the real opcode."""
+    from fastmma.gpu import registers
+
+    def flat(array: Any, keep: int) -> NDArray[Any]:
+        given = np.asarray(array)
+        tail = given.shape[given.ndim - keep :]
+        return np.ascontiguousarray(np.broadcast_to(given, lead + tail)).reshape(-1, *tail)
+
+    in_memory = isinstance(a, Descriptor | int | np.integer)
+    result = registers.multiply_warpgroup(
+        todo.instruction,
+        todo.target,
+        _descriptor(a, "a").encode() if in_memory else flat(a, 2),
+        _descriptor(b, "b").encode(),
+        flat(d, 2),
+        flat(memory, 1),
+        None if metadata is None else flat(metadata, 1),
+        selector=selector,
+        scale_d=scale_d,
+        immediates=immediates,
+    )
+    return result.reshape(*lead, *result.shape[-2:])
 
 
 def mma(
@@ -156,6 +192,10 @@ def mma(
     elif selector:
         raise OperandError(f"{ins}: selector must be 0 where A is dense, not {selector!r}")
     lead = broadcast(ins, given)
+    if backend == "cupy":
+        flags = (imm_scale_a, imm_scale_b) if afmt.kind == "float" else ()
+        trans = ((imm_trans_a,) if in_memory else ()) + (imm_trans_b,) if bfmt.bits == 16 else ()
+        return _on_gpu(todo, a, b, d, metadata, shared, lead, selector, scale_d, (*flags, *trans))
     result = np.empty((math.prod(lead), ins.m, ins.n), dtype=format_of(ins.dtype).code_dtype)
     todo.engine.tiles(todo.job, Batch(**{name: flatten(array, lead) for name, array in given.items()}), result, thread_count(threads))
     registers = scatter(result, operands["d"], threads=threads)

@@ -1,0 +1,130 @@
+"""The GPU in the machine, through CuPy: what it can execute, modules and launches. CuPy is imported only when asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.errors import BackendError, TargetError
+from fastmma.gpu.ptx import ENTRY
+from fastmma.isa.targets import TARGETS, architecture
+
+
+@cache
+def _cupy() -> Any:
+    """The cupy module, with a usable device.
+
+    Raises
+    ------
+    BackendError
+        If CuPy is not installed or there is no GPU.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise BackendError(f"backend 'cupy' needs CuPy, which cannot be imported here ({error}); install fastmma[gpu]") from None
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise BackendError(f"backend 'cupy' needs an NVIDIA GPU, and there is none ({error})") from None
+    if count == 0:
+        raise BackendError("backend 'cupy' needs an NVIDIA GPU, and there is none")
+    return cupy
+
+
+def available() -> bool:
+    """Whether there is a GPU that CuPy can use."""
+    try:
+        _cupy()
+    except BackendError:
+        return False
+    return True
+
+
+@cache
+def native_target() -> str:
+    """The most specific target of the GPU in the machine, for example ``"sm_90a"``.
+
+    Raises
+    ------
+    BackendError
+        If there is no GPU, or its architecture is not in the table.
+    """
+    capability = _cupy().cuda.Device().compute_capability
+    base = f"sm_{capability}"
+    variants = [target for target in (f"{base}a", base) if target in TARGETS]
+    if not variants:
+        raise BackendError(f"the GPU is of architecture {base}, which is not in the table")
+    return variants[0]
+
+
+def executable_targets() -> tuple[str, ...]:
+    """The targets that the GPU in the machine executes: its own architecture in every variant."""
+    native = architecture(native_target())
+    return tuple(target for target in TARGETS if architecture(target) == native)
+
+
+def resolve_target(target: str) -> str:
+    """``"native"`` becomes the GPU's own target; another must be one that the GPU executes.
+
+    Raises
+    ------
+    BackendError, TargetError
+        If there is no GPU, or it is not the named one: code for an older architecture would run, but with this GPU's arithmetic.
+    """
+    if target == "native":
+        return native_target()
+    architecture(target)
+    if target not in executable_targets():
+        raise TargetError(f"the GPU here executes {', '.join(executable_targets())}, not {target}")
+    return target
+
+
+def to_device(array: NDArray[Any]) -> Any:
+    """A copy in GPU memory, contiguous."""
+    return _cupy().asarray(np.ascontiguousarray(array))
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Uninitialised GPU memory."""
+    return _cupy().empty(shape, dtype=dtype)
+
+
+def to_host(array: Any) -> NDArray[Any]:
+    """A copy in main memory."""
+    host: NDArray[Any] = _cupy().asnumpy(array)
+    return host
+
+
+def is_device_array(array: Any) -> bool:
+    """Whether an array is CuPy's, without importing CuPy."""
+    return type(array).__module__.split(".")[0] == "cupy"
+
+
+@cache
+def function(text: str) -> Any:
+    """The kernel of some PTX text, assembled by the driver and loaded.
+
+    Raises
+    ------
+    BackendError
+        If the driver refuses it.
+    """
+    cupy = _cupy()
+    module = cupy.cuda.function.Module()
+    try:
+        module.load(text.encode())
+    except cupy.cuda.driver.CUDADriverError as error:
+        raise BackendError(f"the driver does not take the PTX: {error}") from None
+    return module.get_function(ENTRY)
+
+
+def launch(text: str, grid: tuple[int, int], threads: int, arguments: tuple[Any, ...]) -> None:
+    """Run a kernel and wait for it. Integers are passed as 64-bit ones; None as a null pointer."""
+    cupy = _cupy()
+    passed = tuple(np.uint64(0 if each is None else each) if not is_device_array(each) else each for each in arguments)
+    function(text)((*grid, 1), (threads, 1, 1), passed)
+    cupy.cuda.Device().synchronize()

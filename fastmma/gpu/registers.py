@@ -1,0 +1,92 @@
+"""Raw registers and raw shared memory on the real GPU: exactly the opcode and the selectors that are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.gpu import device
+from fastmma.gpu.ptx import Selectors, loop_kernel, movement_kernel, warpgroup_kernel
+from fastmma.isa.model import Instruction
+from fastmma.isa.movement import Movement
+
+Registers = NDArray[Any]
+_WARPS = 1 << 18
+
+
+def multiply(
+    ins: Instruction,
+    target: str,
+    a: Registers,
+    b: Registers,
+    c: Registers,
+    extra: dict[str, Registers],
+    selectors: Selectors,
+) -> Registers:
+    """Execute an ``mma`` or ``wmma.mma`` once on the registers (warps, 32, registers) of each warp.
+
+    `extra` holds the metadata and scale registers (warps, 32) that the opcode takes.
+    """
+    text = loop_kernel(ins, target, selectors)
+    d = np.empty((len(a), ins.lanes, ins.operands["d"].registers), dtype=c.dtype)
+    for start in range(0, len(a), _WARPS):
+        part = slice(start, start + _WARPS)
+        given = [device.to_device(array[part]) for array in (a, b, c)]
+        more = [device.to_device(extra[name][part]) if name in extra else None for name in ("metadata", "scale_a", "scale_b")]
+        count = len(c[part])
+        result = device.empty((count, *d.shape[1:]), d.dtype)
+        device.launch(text, (count, 1), ins.lanes, (*given, result, *more, 1, 1, 0, 1, 0))
+        d[part] = device.to_host(result)
+    return d
+
+
+def multiply_warpgroup(
+    ins: Instruction,
+    target: str,
+    a: Registers | int,
+    descriptor_b: int,
+    d: Registers,
+    memory: NDArray[np.uint8],
+    metadata: Registers | None,
+    *,
+    selector: int,
+    scale_d: int,
+    immediates: tuple[int, ...],
+) -> Registers:
+    """Execute a ``wgmma`` once; `a` is registers (warpgroups, 128, registers) or a descriptor, memory (warpgroups, bytes)."""
+    images = np.pad(memory, ((0, 0), (0, -memory.shape[1] % 512)))
+    in_memory = isinstance(a, int)
+    text = warpgroup_kernel(ins, target, image_bytes=images.shape[1], a_in_memory=in_memory, selector=selector, immediates=immediates)
+    result = device.empty(d.shape, np.uint32)
+    registers = None if isinstance(a, int) else device.to_device(a)
+    more = None if metadata is None else device.to_device(metadata)
+    arguments = (registers, device.to_device(d), result, more, device.to_device(images), 1, 1, 0, 1, 0)
+    device.launch(text, (len(d), 1), ins.lanes, (*arguments, a if isinstance(a, int) else 0, descriptor_b, scale_d))
+    return device.to_host(result)
+
+
+def move(
+    movement: Movement,
+    target: str,
+    memory: NDArray[np.uint8],
+    addresses: NDArray[Any],
+    registers: Registers,
+    *,
+    stride: int | None = None,
+) -> tuple[NDArray[np.uint8], Registers]:
+    """Execute a movement once a warp on memory (warps, bytes); returns the memory and the registers afterwards.
+
+    Parameters
+    ----------
+    addresses : (warps, 32) offsets into the memory
+    registers : (warps, 32, registers), the source of stores
+    """
+    size = memory.shape[1]
+    images = np.pad(memory, ((0, 0), (0, -size % 128)))
+    text = movement_kernel(movement, target, memory_bytes=images.shape[1], stride=stride)
+    after = device.empty(images.shape, np.uint8)
+    held = device.to_device(registers)
+    device.launch(text, (len(images), 1), 32, (device.to_device(images), after, device.to_device(addresses.astype(np.uint32)), held))
+    return device.to_host(after)[:, :size], device.to_host(held)
