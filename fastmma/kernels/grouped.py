@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from functools import cache
+from math import ldexp
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from fastmma.kernels import cpu
 from fastmma.kernels.group_panels import Rows, Slab, pack_rows, run_piece
 from fastmma.kernels.group_tile import EXCESS, GROWTH, TERMS, GroupTile
 from fastmma.kernels.params import Element, Scaled
-from fastmma.kernels.scaled_lines import Codes, Operands, Slow, aligned_empty, extremes, finish, scales_of
+from fastmma.kernels.scaled_lines import Codes, Operands, Slow, aligned_empty, extremes, finish, fixed, fixed_right, scales_of
 from fastmma.kernels.scaled_portable import NAN
 from fastmma.threads import parallel_for
 
@@ -81,13 +82,11 @@ class _Product:
         self.p, self.c, self.out = p, operands.c, operands.out
         self.exact, self.aligned = _tile(p, False), _tile(p, True)
         self.scales = scales_of(p.scale)
-        a, b = np.ascontiguousarray(operands.a), operands.b
-        self.turned = not b.flags.c_contiguous and b.T.flags.c_contiguous
-        self.b = b.T if self.turned else np.ascontiguousarray(b)
-        scale_a, self.scale_b = np.ascontiguousarray(operands.scale_a), np.ascontiguousarray(operands.scale_b)
+        a, scale_a = fixed(operands.a), fixed(operands.scale_a)
+        self.b, self.scale_b, self.turned = fixed_right(operands.b, operands.scale_b)
         self.rows = extremes(p.a, p.scale, a, scale_a, p.block, False, threads)
         if self.turned:
-            self.columns = extremes(p.b, p.scale, self.b, self.scale_b.T, p.block, False, threads)
+            self.columns = extremes(p.b, p.scale, self.b, fixed(self.scale_b.T), p.block, False, threads)
         else:
             self.columns = extremes(p.b, p.scale, self.b, self.scale_b, p.block, True, threads)
         self.steps = -(-a.shape[1] // p.step)
@@ -109,8 +108,8 @@ class _Product:
         codes[: len(a)] = scale_a[:, blocks]
         return Rows(
             elements,
-            (self.scales.values * 2.0 ** (_EXACT_SCALE_A - self.lowest_a))[codes],
-            (self.scales.values * (2.0**_SCALE_A * (1 + 2.0**-GROWTH)))[codes],
+            (self.scales.values * ldexp(1, _EXACT_SCALE_A - self.lowest_a))[codes],
+            (self.scales.values * ldexp(1 + ldexp(1, -GROWTH), _SCALE_A))[codes],
             ((self.scales.exponents + EXCESS // 2) << 20).astype(np.int32)[codes],
         )
 
@@ -134,7 +133,7 @@ class _Product:
         low, high = int(lowest[~redo].min()), int(highest[~redo].max())
         if not self._exactly(first, column, low, high, start, ~redo, slab):
             self._begin(start, slab)
-            self._run(self.aligned, first, column, 2.0 ** (_SCALE_B - 2), (2.0**_SCALE_A, 2.0**_SCALE_B), slab)
+            self._run(self.aligned, first, column, ldexp(1, _SCALE_B - 2), (ldexp(1, _SCALE_A), ldexp(1, _SCALE_B)), slab)
         self.out[lines, panel] = slab.state[: last - first, :width].view(np.uint32)
         return redo
 
@@ -158,12 +157,12 @@ class _Product:
         if start is not None:
             values = start.view(np.float32).astype(np.float64)
             units = np.ldexp(values, self.last_bit - low)
-            if (units != np.trunc(units)).any() or (np.abs(values) >= 2.0**top).any():
+            if (units != np.trunc(units)).any() or (np.abs(values) >= ldexp(1, top)).any():
                 return False
         self._begin(start, slab)
         power = 1024 - top
-        factors = 2.0 ** (power // 2), 2.0 ** (power - power // 2)
-        self._run(self.exact, first, column, 2.0 ** (power + self.lowest_a - _EXACT_SCALE_A - 2), factors, slab)
+        factors = ldexp(1, power // 2), ldexp(1, power - power // 2)
+        self._run(self.exact, first, column, ldexp(1, power + self.lowest_a - _EXACT_SCALE_A - 2), factors, slab)
         finite = np.isfinite(slab.state)
         return bool(finite.all() or finite[: len(good)][good].all())
 

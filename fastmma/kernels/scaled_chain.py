@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from math import ldexp
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels import chain, cpu
 from fastmma.kernels.chain_lanes import Chain
 from fastmma.kernels.params import Element, Fused, Scaled
-from fastmma.kernels.scaled_lines import Codes, Operands, Slow, aligned_empty, extremes, finish
+from fastmma.kernels.scaled_lines import Codes, Operands, Slow, aligned_empty, extremes, finish, fixed, fixed_right
 from fastmma.kernels.scaled_panels import Elements, Packed, Scales, Slab, pack_rows, run_piece
 from fastmma.kernels.scaled_portable import NAN, POWERS_OF_TWO, scale_tables, tables
 from fastmma.threads import parallel_for
@@ -57,20 +59,18 @@ class _Product:
         registers = chain._tiles(cpu.features())
         assert registers is not None
         self.chain: Chain = chain._chain(_fused(p)._replace(terms=p.step), registers)
-        a, b = np.ascontiguousarray(operands.a), operands.b
-        self.turned = not b.flags.c_contiguous and b.T.flags.c_contiguous
-        self.b = b.T if self.turned else np.ascontiguousarray(b)
-        scale_a, self.scale_b = np.ascontiguousarray(operands.scale_a), np.ascontiguousarray(operands.scale_b)
+        a, scale_a = fixed(operands.a), fixed(operands.scale_a)
+        self.b, self.scale_b, self.turned = fixed_right(operands.b, operands.scale_b)
         self.rows = extremes(p.a, p.scale, a, scale_a, p.block, False, threads)
         if self.turned:
-            self.columns = extremes(p.b, p.scale, self.b, self.scale_b.T, p.block, False, threads)
+            self.columns = extremes(p.b, p.scale, self.b, fixed(self.scale_b.T), p.block, False, threads)
         else:
             self.columns = extremes(p.b, p.scale, self.b, self.scale_b, p.block, True, threads)
         self.depth = a.shape[1]
         self.padded_rows = -(-len(a) // self.chain.rows) * self.chain.rows
         excess_a, excess_b = chain._byte_excess(self.chain)
         self.room_a, self.room_b = 255 - excess_a, 255 - excess_b  # the highest exponents that bytes can hold
-        self.elements, self.scales = self._tables(p.b, excess_b, self.chain.scale // 2, 1 + 2.0**-self.chain.extra_bits)
+        self.elements, self.scales = self._tables(p.b, excess_b, self.chain.scale // 2, 1 + ldexp(1, -self.chain.extra_bits))
         self.packed = self._packed(a, scale_a, excess_a, threads)
 
     def _tables(self, element: Element, excess: int, scale: int, growth: float) -> tuple[Elements, Scales]:
@@ -80,8 +80,8 @@ class _Product:
         fine = np.isfinite(values) & (values != 0)
         bytes_ = np.where(fine, exponents + excess, _NEVER).astype(np.int32)
         return (
-            Elements(np.where(fine, values, 0.0) * growth, bytes_, signs, 2.0 ** (scale - 300)),
-            Scales(np.where(np.isnan(powers), 1.0, powers) * 2.0**scale, shifts),
+            Elements(np.where(fine, values, 0.0) * growth, bytes_, signs, ldexp(1, scale - 300)),
+            Scales(np.where(np.isnan(powers), 1.0, powers) * ldexp(1, scale), shifts),
         )
 
     def _packed(self, a: Codes, scale_a: Codes, excess: int, threads: int) -> Packed:
@@ -106,7 +106,7 @@ class _Product:
         """A worker's memory for pieces of so many rows."""
         this, depth = self.chain, self.packed.values.shape[2]
         return Slab(
-            aligned_empty((this.panel // this.tile, this.depth, this.tile), np.float64)[:, :depth],
+            aligned_empty((this.panel // this.tile, this.depth, this.tile), np.float64),
             aligned_empty((depth, this.panel), np.uint8),
             aligned_empty((depth // 8, this.panel), np.uint8),
             aligned_empty((rows, this.panel), np.float32),

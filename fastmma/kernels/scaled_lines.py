@@ -71,6 +71,19 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     return array
 
 
+def fixed(codes: Codes) -> Codes:
+    """The same, C-contiguous and read-only: one type for the compiler, whatever the caller has."""
+    view = np.ascontiguousarray(codes).view()
+    view.flags.writeable = False
+    return view
+
+
+def fixed_right(b: Codes, scale_b: Codes) -> tuple[Codes, Codes, bool]:
+    """B and its scales likewise; B as its transpose if that takes no copy, and whether it is."""
+    turned = not b.flags.c_contiguous and b.T.flags.c_contiguous
+    return fixed(b.T if turned else b), fixed(scale_b), turned
+
+
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def _note(magnitude: int, exponent: int, alive: bool, line: int, special: int, extremes: Any) -> None:
     """Count a block's largest magnitude and its scale in."""

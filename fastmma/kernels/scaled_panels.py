@@ -85,7 +85,7 @@ def _pack_columns(
     powers, shifts = np.empty(width, np.float64), np.empty(width, np.int32)
     codes = np.zeros(width, np.uint8)
     slab.signs[:] = 0
-    for place in range(slab.values.shape[1]):
+    for place in range(len(slab.exponents)):
         k = start + place
         if k >= depth:
             slab.values[:, place] = elements.tiny

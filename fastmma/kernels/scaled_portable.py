@@ -249,10 +249,12 @@ def multiply_panels(p: Scaled, a: Lines, b: Lines, special: bool, state: Any, fi
 
 
 def _padded(codes: NDArray[np.uint8], axis: int, size: int) -> NDArray[np.uint8]:
-    """The same with zeros up to a size."""
-    missing = [(0, 0)] * codes.ndim
-    missing[axis] = (0, size - codes.shape[axis])
-    return np.pad(codes, missing)
+    """The same with zeros up to a size, C-contiguous."""
+    shape = list(codes.shape)
+    shape[axis] = size
+    padded = np.zeros(shape, codes.dtype)
+    padded[tuple(slice(count) for count in codes.shape)] = codes
+    return padded
 
 
 def paneled(codes: NDArray[Any], width: int) -> NDArray[Any]:
