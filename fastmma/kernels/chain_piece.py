@@ -119,11 +119,11 @@ def _from_half(codes: Any) -> Any:
 
 @inner
 def _to_half(bits: Any) -> Any:
-    """The f16 codes of f32 bits that hold f16 values."""
+    """The f16 codes of f32 bits that hold f16 values; a zero is +0, also what rounded to it from below."""
     magnitude = bits & _MAGNITUDE
     subnormal = convert(bitcast(magnitude, np.float32) * np.float32(2.0**24), np.int32)
     normal = minimum((magnitude >> 13) - (112 << 10), 0x7C00)
-    return select(magnitude < 113 << 23, subnormal, normal) | ((bits >> 16) & 0x8000)
+    return select(magnitude < 113 << 23, subnormal, normal) | select(magnitude == 0, 0, (bits >> 16) & 0x8000)
 
 
 @inner
