@@ -1,0 +1,98 @@
+"""Matrix products built from single instructions, and adversarial matrices of codes to multiply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fastmma
+from fastmma import FORMATS, Instruction
+from fastmma.formats import from_codes
+
+Codes = NDArray[Any]
+
+
+def elements(codes: Codes, fmt: str) -> NDArray[Any]:
+    """Codes as an array of the format's dtype."""
+    return from_codes(codes.astype(FORMATS[fmt].code_dtype), fmt)
+
+
+def bits(array: NDArray[Any]) -> Codes:
+    """The bits of an array of results."""
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+def special_codes(fmt: str) -> Codes:
+    """Both signs of: zero, the smallest numbers, the largest subnormal, one and its neighbours, the largest, and what is special."""
+    row = FORMATS[fmt]
+    if row.kind != "float":
+        width = row.bits
+        return np.unique(np.array([0, 1, (1 << width) - 1, 1 << (width - 1), (1 << width >> 1) - 1], np.uint64)).astype(row.code_dtype)
+    one = row.bias << row.mantissa_bits
+    top = 1 << (row.exponent_bits + row.mantissa_bits)
+    normal = 1 << row.mantissa_bits
+    codes = [0, 1, 2, normal - 1, normal, normal + 1, one - 1, one, one + 1, one + normal - 1, top // 2, top - normal - 1, top - 2 * normal]
+    codes += [top - normal, top - normal + 1, top - 2, top - 1]
+    array = np.array([code for code in codes if 0 <= code < top], np.uint64)
+    return np.unique(np.concatenate([array, array | np.uint64(top)]) << np.uint64(row.padding)).astype(row.code_dtype)
+
+
+def _finite(codes: Codes, fmt: str) -> Codes:
+    return codes[np.isfinite(fastmma.decode(codes, fmt))] if FORMATS[fmt].kind == "float" else codes
+
+
+def random_codes(generator: np.random.Generator, fmt: str, shape: tuple[int, ...], distribution: str) -> Codes:
+    """Codes of a distribution: "bits", "special", "finite" (specials that are), "near" (close to one), "tiny", "huge" or "cancel"."""
+    row = FORMATS[fmt]
+    if distribution == "special":
+        return generator.choice(special_codes(fmt), shape)
+    if distribution == "finite":
+        return generator.choice(_finite(special_codes(fmt), fmt), shape)
+    anything = generator.integers(0, 1 << row.bits, shape, dtype=np.uint64)
+    if distribution == "bits" or row.kind != "float":
+        return anything.astype(row.code_dtype)
+    mantissa = anything & np.uint64((1 << row.mantissa_bits + row.padding) - 1)
+    low, high = {"near": (row.bias - 3, row.bias + 3), "tiny": (0, 3), "huge": (-5, -2), "cancel": (row.bias, row.bias + 1)}[distribution]
+    most = (1 << row.exponent_bits) - 1
+    if distribution == "huge":
+        low, high = most + low, most + high
+    exponent = generator.integers(max(low, 0), min(high, most - 1) + 1, shape).astype(np.uint64)
+    if distribution == "cancel":
+        mantissa = generator.choice(np.array([0, 1, (1 << row.mantissa_bits) - 1], np.uint64) << np.uint64(row.padding), shape)
+    sign = generator.integers(0, 2, shape, dtype=np.uint64) << np.uint64(row.bits - 1)
+    return (sign | exponent << np.uint64(row.mantissa_bits + row.padding) | mantissa).astype(row.code_dtype)
+
+
+def _tiles(codes: Codes, rows: int, cols: int) -> Codes:
+    """Zero-padded (tile rows, tile columns, rows, cols)."""
+    padded = np.pad(codes, ((0, -codes.shape[0] % rows), (0, -codes.shape[1] % cols)))
+    return padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // cols, cols).swapaxes(1, 2)
+
+
+def _registers(tiles: Codes, ins: Instruction, name: str) -> Codes:
+    operand = ins.operands[name]
+    dtype = np.dtype(f"u{max(8, operand.layout.bits) // 8}")
+    tiles = tiles.astype(dtype)
+    if operand.layout.tiles > 1:  # the same product in every computation of the warp
+        tiles = np.repeat(tiles[..., None, :, :], operand.layout.tiles, axis=-3)
+    return fastmma.scatter(tiles, operand, kind=ins.kind)
+
+
+def looped(ins: Instruction, target: str, a: Codes, b: Codes, c: Codes | None) -> Codes:
+    """The instruction over k in ascending order, D fed back as C, at register level (wgmma, whose B is not in registers: on tiles)."""
+    m, n = a.shape[0], b.shape[1]
+    dtype = FORMATS[ins.dtype].code_dtype
+    total = _tiles(np.zeros((m, n), dtype) if c is None else c, ins.m, ins.n)
+    left, right = _tiles(a, ins.m, ins.k), _tiles(b, ins.k, ins.n)
+    for step in range(left.shape[1]):
+        x, y = left[:, step, None], right[None, step]
+        if ins.op == "wgmma":
+            inputs = elements(x, ins.atype), elements(y, ins.btype), elements(total, ins.ctype)
+            total = bits(fastmma.mma(ins, *inputs, target=target))
+            continue
+        registers = _registers(x, ins, "a"), _registers(y, ins, "b"), _registers(total, ins, "c")
+        result = fastmma.gather(fastmma.warp.mma(ins, *registers, target=target), ins.operands["d"], kind=ins.kind)
+        total = (result[..., 0, :, :] if ins.tiles > 1 else result).astype(dtype)
+    return total.swapaxes(1, 2).reshape(total.shape[0] * ins.m, total.shape[1] * ins.n)[:m, :n]
