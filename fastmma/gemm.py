@@ -18,7 +18,7 @@ from fastmma.isa.table import multiplications, multiply
 from fastmma.isa.targets import architecture
 from fastmma.numerics import arithmetic
 from fastmma.operands import check_output, codes_of, elements_of, extra_operands
-from fastmma.plan import Plan, plan
+from fastmma.plan import Plan, plan, resolved_target
 from fastmma.reference import CANONICAL_NAN
 from fastmma.threads import thread_count
 
@@ -176,7 +176,7 @@ def gemm(
         Where to put the result; it may be `c`.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``. The result does not depend on it.
-    backend : {"numba", "reference"}
+    backend : {"numba", "reference", "cupy"}
 
     Returns
     -------
@@ -194,6 +194,7 @@ def gemm(
     >>> gemm(a, a.T, target="sm_90a").tolist()[0]
     [25.0, 25.0, 25.0]
     """
+    target = resolved_target(target, backend)
     chosen = _choose(instruction, a, b, c, out, target, metadata, scale_a if scale_a is not None else scale_b)
     todo = plan(chosen, target, backend)
     acodes = codes_of(a, chosen.atype, f"{chosen}: a", cast=cast)
@@ -316,6 +317,7 @@ def matmul(
     x, y = as_array(a, "matmul: a"), as_array(b, "matmul: b")
     if x.ndim == 0 or y.ndim == 0:
         raise OperandError("matmul: operands must have at least one dimension; multiply by a scalar instead")
+    target = resolved_target(target, backend)
     chosen = _choose(instruction, x, y, None, out, target)
     left = x[None, :] if x.ndim == 1 else x
     right = y[:, None] if y.ndim == 1 else y

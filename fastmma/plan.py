@@ -22,7 +22,7 @@ def _engine(backend: str, method: str) -> Engine:
     return (NUMBA if backend == "numba" else REFERENCE)[method]
 
 
-def _resolved(target: str, backend: str) -> str:
+def resolved_target(target: str, backend: str) -> str:
     """The target; ``"native"`` is that of the GPU in the machine, and the backend "cupy" takes no other."""
     if backend == "cupy" or target == "native":
         from fastmma.gpu.device import resolve_target
@@ -70,5 +70,5 @@ def plan(ins: str | Instruction, target: str, backend: str = "numba") -> Plan:
     if backend not in BACKENDS:
         raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
     ins = multiply(ins)
-    target = _resolved(target, backend)
+    target = resolved_target(target, backend)
     return _plan(ins, target, arithmetic(ins, target), backend)

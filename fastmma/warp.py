@@ -66,7 +66,7 @@ def mma(
         Their selectors; other values than those in PTX's table are errors.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
-    backend : {"numba", "reference"}
+    backend : {"numba", "reference", "cupy"}
 
     Returns
     -------
@@ -95,7 +95,7 @@ def mma(
     if ins.op not in ("mma", "wmma"):
         raise InstructionError(f"{ins}: warp.mma takes mma and wmma.mma opcodes only")
     if ins.op == "wmma":
-        fragment_evidence(ins, target)
+        fragment_evidence(ins, todo.target)
     operands = ins.operands
     given = {name: check_registers(value, operands[name], f"{ins}: {name}") for name, value in (("a", a), ("b", b), ("c", c))}
     extra = _extra_operands(ins, metadata, selector, scale_a, scale_b, (byte_id_a, thread_id_a), (byte_id_b, thread_id_b))

@@ -428,3 +428,49 @@ def test_accumulators_that_are_special(p: Fused, nan: bool) -> None:
     check(p, a, b, c, None)
     b[3, :4] = 0x7C00
     check(p, a, b, c, None)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("p", [HOPPER, HOPPER_HALF], ids=["f32", "f16"])
+def test_a_sum_of_more_than_31_bits(p: Fused, sign: int) -> None:
+    a, b = (
+        f16(np.full((2, 16), 65504.0 if not p.half else 63.96875)),
+        f16(np.full((16, 8), sign * 65504.0 if not p.half else sign * 63.96875)),
+    )
+    c = np.array([1.0, 1.999, -1.999, 0.25, -1.0, 0.0, 1.5, -1.5]) * np.array([[2.0**30], [2.0**31]])
+    check(p, a, b, f16(c * 2.0**-20) if p.half else c.astype(np.float32).view(np.uint32), None)
+
+
+@pytest.mark.parametrize("keep_bits", [23, 13])
+def test_without_products_c_is_only_cut(keep_bits: int) -> None:
+    p = Fused(E4M3, E4M3, 16, 25 if keep_bits == 23 else 13, -133, keep_bits, 0, 0)
+    rng = np.random.default_rng(15)
+    c = rng.integers(0, 1 << 32, (16, 64), np.uint64).astype(np.uint32)
+    c[8:] &= 0x80FFFFFF
+    c[12:] &= 0x807FFFFF
+    c[15] &= 0x80000FFF
+    check(p, np.zeros((16, 16), np.uint8), np.full((16, 64), 0x38, np.uint8), c, None)
+    check(HOPPER_HALF, f16(np.zeros((16, 16))), f16(np.ones((16, 64))), (c >> 8).astype(np.uint16), None)
+
+
+@pytest.mark.parametrize("name", ["bf16", "tf32"])
+@pytest.mark.parametrize("ends", [(-72, -58, -50, -40), (-130, -98, -10, 20), (54, 62, 56, 66), (110, 127, 0, 20)])
+def test_exponents_around_the_ends_of_float32_panels(name: str, ends: tuple[int, int, int, int]) -> None:
+    p = Fused(FORMATS[name], FORMATS[name], 8, 25, -133, 23, 0, 0)
+    rng = np.random.default_rng(list(map(abs, ends)))
+    a = codes(name, rng.standard_normal((24, 8)) * 2.0 ** rng.integers(*ends[:2], (24, 1)))
+    b = codes(name, rng.standard_normal((8, 24)) * 2.0 ** rng.integers(*ends[2:], (1, 24)))
+    check(p, a, b, None, None)
+    with np.errstate(under="ignore"):
+        tiny = (rng.standard_normal((24, 24)) * 2.0 ** rng.integers(-150, -100, (24, 24))).astype(np.float32)
+    check(p, a, b, tiny.view(np.uint32), None)
+
+
+def test_exponent_of_a_subnormal_accumulator() -> None:
+    # c = 2**-23 has the exponent -14 in f16, so that 2**-40 is lost and 2**-25 leaves a tie
+    a, b = f16([[2.0**-12, 2.0**-20]]), f16([[2.0**-13], [2.0**-20]])
+    out = np.empty((1, 1), np.uint16)
+    gemm(HOPPER_HALF, a, b, np.array([[2]], np.uint16), out, 1)
+    assert out[0, 0] == 2
+    check(HOPPER_HALF, a, b, np.array([[2]], np.uint16), None)
+    check(HOPPER, f16([[2.0**-24, 0.0]]), f16([[2.0**-24], [1.0]]), np.array([[3]], np.uint32), None)
