@@ -14,11 +14,10 @@ BIAS_A = 12  # makes bytes of A positive
 
 
 class Rows(NamedTuple):
-    """A packed: bytes (row, k), scales of each kind of kernel (row, group), and exponents as aligned kernels take them."""
+    """A packed for one kind of kernels: bytes (row, k), scales and their exponents (row, group)."""
 
     elements: NDArray[np.uint8]
-    exact_scales: NDArray[np.float64]
-    aligned_scales: NDArray[np.float64]
+    scales: NDArray[np.float64]
     exponents: NDArray[np.int32]
 
 
@@ -134,7 +133,6 @@ def run_piece(
     depth = b.shape[1] if turned else b.shape[0]
     steps = -(-depth // tile.step)
     at_once = len(slab.starts) // TERMS
-    scales_a = rows.aligned_scales if tile.aligned else rows.exact_scales
     for start in range(0, steps, at_once):
         stop = min(start + at_once, steps)
         _pack_columns(tile, b, turned, scale_codes, scales, block, column, start, stop, factor, slab)
@@ -143,7 +141,7 @@ def run_piece(
             tile,
             (
                 rows.elements[first, start * tile.step :].ctypes.data,
-                scales_a[first, group:].ctypes.data,
+                rows.scales[first, group:].ctypes.data,
                 rows.exponents[first, group:].ctypes.data,
                 slab.words.ctypes.data,
                 slab.starts.ctypes.data,
@@ -153,7 +151,7 @@ def run_piece(
             ),
             (
                 rows.elements.strides[0],
-                scales_a.strides[0],
+                rows.scales.strides[0],
                 rows.exponents.strides[0],
                 (last - first) // tile.rows,
                 stop - start,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from functools import cache
+from functools import cache, cached_property
 from math import ldexp
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from fastmma.kernels import cpu
 from fastmma.kernels.group_panels import Rows, Slab, pack_rows, run_piece
 from fastmma.kernels.group_tile import EXCESS, GROWTH, TERMS, GroupTile
 from fastmma.kernels.params import Element, Scaled
-from fastmma.kernels.scaled_lines import Codes, Operands, Slow, aligned_empty, extremes, finish, fixed, fixed_right, scales_of
+from fastmma.kernels.scaled_lines import Codes, Operands, Slow, aligned_empty, extremes, finish, fixed, fixed_right, scales_of, write
 from fastmma.kernels.scaled_portable import NAN
 from fastmma.threads import parallel_for
 
@@ -92,26 +92,29 @@ class _Product:
         self.steps = -(-a.shape[1] // p.step)
         self.padded_rows = -(-len(a) // self.exact.rows) * self.exact.rows
         self.lowest_a = int(self.rows.lowest.min()) if (self.rows.highest >= self.rows.lowest).any() else 0
-        self.packed = self._packed(a, scale_a, threads)
         self.last_bit = 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits  # of a term, below its exponent
-
-    def _packed(self, a: Codes, scale_a: Codes, threads: int) -> Rows:
-        p = self.p
-        elements = aligned_empty((self.padded_rows, self.steps * p.step), np.uint8)
+        self.elements = aligned_empty((self.padded_rows, self.steps * p.step), np.uint8)
 
         def pack(start: int, stop: int, _worker: int) -> None:
-            pack_rows(a, scale_a, self.scales.alive, p.block, p.group, start, stop, elements)
+            pack_rows(a, scale_a, self.scales.alive, p.block, p.group, start, stop, self.elements)
 
         parallel_for(pack, self.padded_rows, threads, _PACK_ROWS)
         blocks = np.minimum(np.arange(self.steps * TERMS) * p.group // p.block, scale_a.shape[1] - 1)
-        codes = np.zeros((self.padded_rows, len(blocks)), np.uint8)
-        codes[: len(a)] = scale_a[:, blocks]
-        return Rows(
-            elements,
-            (self.scales.values * ldexp(1, _EXACT_SCALE_A - self.lowest_a))[codes],
-            (self.scales.values * ldexp(1 + ldexp(1, -GROWTH), _SCALE_A))[codes],
-            ((self.scales.exponents + EXCESS // 2) << 20).astype(np.int32)[codes],
-        )
+        self.codes = np.zeros((self.padded_rows, len(blocks)), np.uint8)  # of the scale of every group
+        self.codes[: len(a)] = scale_a[:, blocks]
+
+    @cached_property
+    def exact_rows(self) -> Rows:
+        """A for exact kernels, which know no exponents."""
+        values = self.scales.values * ldexp(1, _EXACT_SCALE_A - self.lowest_a)
+        return Rows(self.elements, values[self.codes], np.zeros((self.padded_rows, 1), np.int32))
+
+    @cached_property
+    def aligned_rows(self) -> Rows:
+        """A for aligned kernels."""
+        values = self.scales.values * ldexp(1 + ldexp(1, -GROWTH), _SCALE_A)
+        exponents = ((self.scales.exponents + EXCESS // 2) << 20).astype(np.int32)
+        return Rows(self.elements, values[self.codes], exponents[self.codes])
 
     def piece(self, first: int, column: int, slab: Slab) -> NDArray[np.bool_]:
         """Compute a piece; which of its rows have to be done another way."""
@@ -134,7 +137,7 @@ class _Product:
         if not self._exactly(first, column, low, high, start, ~redo, slab):
             self._begin(start, slab)
             self._run(self.aligned, first, column, ldexp(1, _SCALE_B - 2), (ldexp(1, _SCALE_A), ldexp(1, _SCALE_B)), slab)
-        self.out[lines, panel] = slab.state[: last - first, :width].view(np.uint32)
+        write(slab.state.view(np.uint32), self.out[lines, panel])
         return redo
 
     @staticmethod
@@ -146,7 +149,8 @@ class _Product:
     def _run(self, tile: GroupTile, first: int, column: int, factor: float, state_factors: tuple[float, float], slab: Slab) -> None:
         last = min(first + len(slab.state), self.padded_rows)
         where = (self.p.block, column, factor, state_factors, slab)
-        run_piece(tile, self.packed, first, last, self.b, self.turned, self.scale_b, self.scales, *where)
+        rows = self.aligned_rows if tile.aligned else self.exact_rows
+        run_piece(tile, rows, first, last, self.b, self.turned, self.scale_b, self.scales, *where)
 
     def _exactly(self, first: int, column: int, low: int, high: int, start: Codes | None, good: NDArray[np.bool_], slab: Slab) -> bool:
         """Compute a piece without alignment, if nothing is truncated in its good rows."""

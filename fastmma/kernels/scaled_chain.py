@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastmma.kernels import chain, cpu
 from fastmma.kernels.chain_lanes import Chain
 from fastmma.kernels.params import Element, Fused, Scaled
-from fastmma.kernels.scaled_lines import Codes, Operands, Slow, aligned_empty, extremes, finish, fixed, fixed_right
+from fastmma.kernels.scaled_lines import Codes, Operands, Slow, aligned_empty, extremes, finish, fixed, fixed_right, write
 from fastmma.kernels.scaled_panels import Elements, Packed, Scales, Slab, pack_rows, run_piece
 from fastmma.kernels.scaled_portable import NAN, POWERS_OF_TWO, scale_tables, tables
 from fastmma.threads import parallel_for
@@ -136,7 +136,7 @@ class _Product:
         end = min(first + len(slab.state), self.padded_rows)
         where = (self.elements, self.scales, self.p.block, column, slab)
         run_piece(self.chain, self.packed, first, end, self.b, self.turned, self.scale_b, *where)
-        self.out[lines, panel] = slab.state[: last - first, :width].view(np.uint32)
+        write(slab.state.view(np.uint32), self.out[lines, panel])
         return redo
 
 

@@ -142,6 +142,14 @@ def extremes(element: Element, scale: Element, codes: Codes, scale_codes: Codes,
     return Extremes(found[0], found[1], found[2].astype(np.bool_), nan)
 
 
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def write(state: Any, out: Any) -> None:
+    """Copy the first rows and columns of a piece to where they belong."""
+    for row in range(out.shape[0]):
+        for column in range(out.shape[1]):
+            out[row, column] = state[row, column]
+
+
 def finish(
     p: Scaled, operands: Operands, rows: Extremes, columns: Extremes, redo: NDArray[np.bool_], width: int, threads: int, slow: Slow
 ) -> None:
