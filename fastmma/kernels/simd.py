@@ -12,162 +12,30 @@ take them instead of arrays, so that one compiled kernel serves every layout of 
 
 from __future__ import annotations
 
-import itertools
-import operator
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.extending import intrinsic
 
-_INDEX = ir.IntType(32)
-_MASK_BITS = 1
-
+from fastmma.kernels.vector_type import (
+    INDEX,
+    VectorType,
+    as_vector,
+    call_intrinsic,
+    is_float,
+    llvm_element,
+    llvm_vector,
+    operand_vector,
+    splat_value,
+    uniform,
+)
 
 # For functions that only kernels call: vectors never pass through Python, and the outermost function's cache entry holds them all.
 # A `separate` one is too large to be repeated wherever it is called.
 separate = njit(nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 inner = njit(nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
-
-
-class VectorType(types.Type):
-    """The Numba type of a vector: an element type (boolean for masks) and a number of lanes."""
-
-    def __init__(self, dtype: Any, lanes: int) -> None:
-        self.dtype = dtype
-        self.lanes = lanes
-        super().__init__(name=f"{dtype}x{lanes}")
-
-
-def _llvm_element(dtype: Any) -> ir.Type:
-    if dtype == types.boolean:
-        return ir.IntType(_MASK_BITS)
-    if dtype == types.float64:
-        return ir.DoubleType()
-    if dtype == types.float32:
-        return ir.FloatType()
-    return ir.IntType(dtype.bitwidth)
-
-
-def _llvm_vector(dtype: Any, lanes: int) -> ir.VectorType:
-    return ir.VectorType(_llvm_element(dtype), lanes)
-
-
-@register_model(VectorType)
-class _VectorModel(models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: VectorType) -> None:
-        super().__init__(dmm, fe_type, _llvm_vector(fe_type.dtype, fe_type.lanes))
-
-
-def _is_float(dtype: Any) -> bool:
-    return isinstance(dtype, types.Float)
-
-
-def _uniform(vector: ir.VectorType, value: float) -> ir.Constant:
-    return ir.Constant(vector, [value] * vector.count)
-
-
-def _splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
-    empty = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
-    first = builder.insert_element(empty, scalar, _INDEX(0))
-    return builder.shuffle_vector(first, empty, _uniform(ir.VectorType(_INDEX, lanes), 0))
-
-
-def _call(builder: ir.IRBuilder, name: str, arguments: list[ir.Value]) -> ir.Value:
-    """Call the LLVM intrinsic `name`, overloaded by its operands' type, which is also its result's."""
-    kind = arguments[0].type
-    element = kind.element if isinstance(kind, ir.VectorType) else kind
-    suffix = f"i{element.width}" if isinstance(element, ir.IntType) else {"float": "f32", "double": "f64"}[str(element)]
-    prefix = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
-    function_type = ir.FunctionType(kind, [kind] * len(arguments))
-    return builder.call(cgutils.get_or_insert_function(builder.module, function_type, f"llvm.{name}.{prefix}{suffix}"), arguments)
-
-
-# --- operators ---
-
-_ARITHMETIC: dict[Any, tuple[str, str | None]] = {  # IRBuilder's integer and float method
-    operator.add: ("add", "fadd"),
-    operator.sub: ("sub", "fsub"),
-    operator.mul: ("mul", "fmul"),
-    operator.and_: ("and_", None),
-    operator.or_: ("or_", None),
-    operator.xor: ("xor", None),
-    operator.lshift: ("shl", None),
-    operator.rshift: ("lshr", None),
-}
-_COMPARISON: dict[Any, str] = {
-    operator.lt: "<",
-    operator.le: "<=",
-    operator.gt: ">",
-    operator.ge: ">=",
-    operator.eq: "==",
-    operator.ne: "!=",
-}
-_OPERANDS = ((VectorType, VectorType), (VectorType, types.Number), (types.Number, VectorType))
-
-
-def _operand_vector(left: Any, right: Any) -> VectorType | None:
-    """The vector type at which a binary operator works, or None when it is not ours."""
-    if isinstance(left, VectorType):
-        return left if right == left or isinstance(right, types.Number) else None
-    return right if isinstance(right, VectorType) and isinstance(left, types.Number) else None
-
-
-def _as_vector(context: Any, builder: ir.IRBuilder, value: ir.Value, kind: Any, vector: VectorType) -> ir.Value:
-    if kind == vector:
-        return value
-    return _splat(builder, context.cast(builder, value, kind, vector.dtype), vector.lanes)
-
-
-def _emit_arithmetic(symbol: Any, builder: ir.IRBuilder, dtype: Any, left: ir.Value, right: ir.Value) -> ir.Value:
-    integer, floating = _ARITHMETIC[symbol]
-    if _is_float(dtype):
-        return getattr(builder, str(floating))(left, right)
-    if symbol is operator.rshift and dtype.signed:
-        return builder.ashr(left, right)
-    return getattr(builder, integer)(left, right)
-
-
-def _emit_comparison(symbol: Any, builder: ir.IRBuilder, dtype: Any, left: ir.Value, right: ir.Value) -> ir.Value:
-    sign = _COMPARISON[symbol]
-    if _is_float(dtype):
-        # != is true of NaN, the others are false, as in Python
-        return builder.fcmp_unordered(sign, left, right) if sign == "!=" else builder.fcmp_ordered(sign, left, right)
-    return builder.icmp_signed(sign, left, right) if dtype.signed else builder.icmp_unsigned(sign, left, right)
-
-
-def _register(symbol: Any, emit: Callable[..., ir.Value], result: Callable[[VectorType], VectorType]) -> None:
-    class VectorOperator(AbstractTemplate):
-        def generic(self, args: Any, kws: Any) -> Any:
-            if kws or len(args) != 2:
-                return None
-            vector = _operand_vector(*args)
-            if vector is None or (_is_float(vector.dtype) and emit is _emit_arithmetic and _ARITHMETIC[symbol][1] is None):
-                return None
-            return signature(result(vector), *args)
-
-    inplace = getattr(operator, f"i{symbol.__name__.strip('_')}", None) if symbol in _ARITHMETIC else None
-    spellings = [symbol] if inplace is None else [symbol, inplace]
-    for spelling in spellings:
-        infer_global(spelling)(VectorOperator)
-
-    def lower(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        vector = _operand_vector(*sig.args)
-        assert vector is not None
-        left, right = (_as_vector(context, builder, value, kind, vector) for value, kind in zip(args, sig.args, strict=True))
-        return emit(symbol, builder, vector.dtype, left, right)
-
-    for spelling, kinds in itertools.product(spellings, _OPERANDS):
-        lower_builtin(spelling, *kinds)(lower)
-
-
-for _symbol in _ARITHMETIC:
-    _register(_symbol, _emit_arithmetic, lambda vector: vector)
-for _symbol in _COMPARISON:
-    _register(_symbol, _emit_comparison, lambda vector: VectorType(types.boolean, vector.lanes))
 
 
 # --- memory ---
@@ -195,7 +63,7 @@ def load(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
     vector = VectorType(dtype.dtype, lanes.literal_value)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _load(builder, args[0], _llvm_vector(vector.dtype, vector.lanes))
+        return _load(builder, args[0], llvm_vector(vector.dtype, vector.lanes))
 
     return vector(types.intp, dtype, lanes), codegen
 
@@ -205,7 +73,7 @@ def load_scalar(typingctx: Any, address: Any, dtype: Any) -> Any:
     """``load_scalar(address, dtype)``."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _load(builder, args[0], _llvm_element(dtype.dtype))
+        return _load(builder, args[0], llvm_element(dtype.dtype))
 
     return dtype.dtype(types.intp, dtype), codegen
 
@@ -219,9 +87,9 @@ def load_pair(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
         if vector.dtype.bitwidth <= 32:
             # one wider scalar broadcasts from memory in one instruction
             both = _load(builder, args[0], ir.IntType(2 * vector.dtype.bitwidth))
-            return builder.bitcast(_splat(builder, both, vector.lanes // 2), _llvm_vector(vector.dtype, vector.lanes))
-        both = _load(builder, args[0], _llvm_vector(vector.dtype, 2))
-        order = ir.Constant(ir.VectorType(_INDEX, vector.lanes), [0, 1] * (vector.lanes // 2))
+            return builder.bitcast(splat_value(builder, both, vector.lanes // 2), llvm_vector(vector.dtype, vector.lanes))
+        both = _load(builder, args[0], llvm_vector(vector.dtype, 2))
+        order = ir.Constant(ir.VectorType(INDEX, vector.lanes), [0, 1] * (vector.lanes // 2))
         return builder.shuffle_vector(both, ir.Constant(both.type, ir.Undefined), order)
 
     return vector(types.intp, dtype, lanes), codegen
@@ -233,8 +101,8 @@ def load_twice(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
     vector = VectorType(dtype.dtype, lanes.literal_value)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        elements = _load(builder, args[0], _llvm_vector(vector.dtype, vector.lanes // 2))
-        order = ir.Constant(ir.VectorType(_INDEX, vector.lanes), [lane // 2 for lane in range(vector.lanes)])
+        elements = _load(builder, args[0], llvm_vector(vector.dtype, vector.lanes // 2))
+        order = ir.Constant(ir.VectorType(INDEX, vector.lanes), [lane // 2 for lane in range(vector.lanes)])
         return builder.shuffle_vector(elements, ir.Constant(elements.type, ir.Undefined), order)
 
     return vector(types.intp, dtype, lanes), codegen
@@ -281,7 +149,7 @@ def splat(typingctx: Any, scalar: Any, lanes: Any) -> Any:
     element = getattr(scalar, "literal_type", scalar)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _splat(builder, args[0], lanes.literal_value)
+        return splat_value(builder, args[0], lanes.literal_value)
 
     return VectorType(element, lanes.literal_value)(element, lanes), codegen
 
@@ -291,7 +159,7 @@ def zeros(typingctx: Any, dtype: Any, lanes: Any) -> Any:
     """``zeros(dtype, lanes)``."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _uniform(_llvm_vector(dtype.dtype, lanes.literal_value), 0)
+        return uniform(llvm_vector(dtype.dtype, lanes.literal_value), 0)
 
     return VectorType(dtype.dtype, lanes.literal_value)(dtype, lanes), codegen
 
@@ -342,7 +210,7 @@ def highest_lane(typingctx: Any, vector: Any) -> Any:
 def _shuffled(vector: VectorType, second: bool, lanes: list[int]) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         other = args[1] if second else ir.Constant(args[0].type, ir.Undefined)
-        return builder.shuffle_vector(args[0], other, ir.Constant(ir.VectorType(_INDEX, len(lanes)), lanes))
+        return builder.shuffle_vector(args[0], other, ir.Constant(ir.VectorType(INDEX, len(lanes)), lanes))
 
     arguments = (vector, vector) if second else (vector,)
     return VectorType(vector.dtype, len(lanes))(*arguments), codegen
@@ -371,12 +239,12 @@ def odd_lanes(typingctx: Any, vector: Any) -> Any:
 @intrinsic
 def select(typingctx: Any, mask: Any, chosen: Any, otherwise: Any) -> Any:
     """``select(mask, chosen, otherwise)``, lane by lane; scalars are converted to the other operand's element type."""
-    vector = _operand_vector(chosen, otherwise)
+    vector = operand_vector(chosen, otherwise)
     if vector is None or vector.lanes != mask.lanes:
         return None
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        values = (_as_vector(context, builder, value, kind, vector) for value, kind in zip(args[1:], sig.args[1:], strict=True))
+        values = (as_vector(context, builder, value, kind, vector) for value, kind in zip(args[1:], sig.args[1:], strict=True))
         return builder.select(args[0], *values)
 
     return vector(mask, chosen, otherwise), codegen
@@ -389,15 +257,17 @@ def _lane_function(name: str, arguments: tuple[Any, ...]) -> Any:
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         if vector is None:
-            return _call(builder, name, list(args))
-        return _call(builder, name, [_as_vector(context, builder, value, kind, vector) for value, kind in zip(args, sig.args, strict=True)])
+            return call_intrinsic(builder, name, list(args))
+        return call_intrinsic(
+            builder, name, [as_vector(context, builder, value, kind, vector) for value, kind in zip(args, sig.args, strict=True)]
+        )
 
     return result(*(arguments if vector is not None else (result,) * len(arguments))), codegen
 
 
 def _extremum(which: str, first: Any, second: Any) -> Any:
-    vector = _operand_vector(first, second)
-    if vector is None or _is_float(vector.dtype):
+    vector = operand_vector(first, second)
+    if vector is None or is_float(vector.dtype):
         return None
     return _lane_function(("s" if vector.dtype.signed else "u") + which, (first, second))
 
@@ -428,7 +298,7 @@ def integer_part(typingctx: Any, value: Any) -> Any:
     result = VectorType(types.int32, value.lanes)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.fptosi(args[0], _llvm_vector(types.int32, value.lanes))
+        return builder.fptosi(args[0], llvm_vector(types.int32, value.lanes))
 
     return result(value), codegen
 
@@ -448,9 +318,9 @@ def bitcast(typingctx: Any, value: Any, dtype: Any) -> Any:
     target = dtype.dtype
     if isinstance(value, VectorType):
         result = VectorType(target, value.lanes * value.dtype.bitwidth // target.bitwidth)
-        llvm_result = _llvm_vector(target, result.lanes)
+        llvm_result = llvm_vector(target, result.lanes)
     else:
-        result, llvm_result = target, _llvm_element(target)
+        result, llvm_result = target, llvm_element(target)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return builder.bitcast(args[0], llvm_result)
@@ -465,14 +335,14 @@ def convert(typingctx: Any, vector: Any, dtype: Any) -> Any:
     result = VectorType(target, vector.lanes)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        kind = _llvm_vector(target, vector.lanes)
+        kind = llvm_vector(target, vector.lanes)
         if args[0].type == kind:
             return args[0]
-        if _is_float(source) and _is_float(target):
+        if is_float(source) and is_float(target):
             return builder.fpext(args[0], kind) if target.bitwidth > source.bitwidth else builder.fptrunc(args[0], kind)
-        if _is_float(source):
+        if is_float(source):
             return builder.fptosi(args[0], kind) if target.signed else builder.fptoui(args[0], kind)
-        if _is_float(target):
+        if is_float(target):
             return builder.sitofp(args[0], kind) if source.signed else builder.uitofp(args[0], kind)
         if target.bitwidth < source.bitwidth:
             return builder.trunc(args[0], kind)
@@ -491,9 +361,9 @@ def power_of_two(typingctx: Any, exponent: Any, dtype: Any) -> Any:
     bias, position = _EXPONENT_FIELD[target.bitwidth]
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        biased = builder.add(args[0], _uniform(args[0].type, bias))
+        biased = builder.add(args[0], uniform(args[0].type, bias))
         if target.bitwidth > exponent.dtype.bitwidth:
             biased = builder.zext(biased, ir.VectorType(ir.IntType(target.bitwidth), exponent.lanes))
-        return builder.bitcast(builder.shl(biased, _uniform(biased.type, position)), _llvm_vector(target, exponent.lanes))
+        return builder.bitcast(builder.shl(biased, uniform(biased.type, position)), llvm_vector(target, exponent.lanes))
 
     return VectorType(target, exponent.lanes)(exponent, dtype), codegen
