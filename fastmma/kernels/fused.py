@@ -263,7 +263,7 @@ def _run(
             for block in range(-(-problem.rows // LINES)):
                 a_low = load_scalar(packed.ranges + 8 * block, np.int32)
                 a_high = load_scalar(packed.ranges + 8 * block + 4, np.int32)
-                moderate = min(a_low, b_low, a_low + b_low) >= LOWEST and a_high + b_high <= HIGHEST
+                moderate = min(a_low, b_low, a_low + b_low) >= LOWEST and max(a_high, b_high, a_high + b_high) <= HIGHEST
                 if moderate != (size == 4):
                     left += 1
                     continue
