@@ -10,9 +10,6 @@ float32 has not. They hold sums times so large a power of two that those which w
 1.5 * 2**(52 + emax - align_bits) plus the number of negative terms, and A's scales are packed times 1 + 2**-48.
 """
 
-# the parameters of an intrinsic are Numba types, found again in its signature
-# ruff: noqa: ARG001, ARG002
-
 from __future__ import annotations
 
 import hashlib

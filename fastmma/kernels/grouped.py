@@ -32,7 +32,10 @@ _SCALE_A, _SCALE_B = -437, -436  # aligned kernels hold sums times 2 to their su
 
 
 class _Row(NamedTuple):
-    """The register tiles (rows, vectors) of one instruction set, of exact and of aligned kernels."""
+    """The register tiles (rows, vectors) of one instruction set, of exact and of aligned kernels.
+
+    Both have the same vectors, and the rows of an exact one are a multiple of those of an aligned one.
+    """
 
     features: frozenset[str]
     vnni: bool

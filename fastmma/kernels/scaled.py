@@ -17,6 +17,7 @@ Codes = NDArray[Any]
 
 _PANEL = 64  # columns
 _BATCH = 256  # tiles decoded at a time
+_ROWS = 64  # of a piece
 _PANELS = 8  # of a thread, decoded at a time
 
 
@@ -48,7 +49,8 @@ def tiles(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: C
         left = portable.rows_of(p, a[part], scale_a[part])
         right = portable.columns_of(p, b[part], scale_b[part], min(columns, _PANEL))
         state = _state(None if c is None else c[part], rows, right)
-        portable.multiply_tiles(p, left, right, portable.special(p.a, left) or portable.special(p.b, right), state)
+        special = portable.special(p.a, left) or portable.special(p.b, right)
+        portable.multiply(p, left, right, special, state, (0, len(state)), (0, state.shape[1]), (0, rows))
         out[part] = _unpaneled(state, columns)
 
     parallel_for(multiply, len(out), threads, grain=_BATCH)
@@ -67,10 +69,15 @@ def _portable_gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, s
         state = _state(None if c is None else c[None, :, part], rows, right)
         either = special or portable.special(p.b, right)
 
-        def multiply(start: int, stop: int, _worker: int) -> None:
-            portable.multiply_panels(p, left, right, either, state, start, stop)  # noqa: B023
+        panels = state.shape[1]
 
-        parallel_for(multiply, state.shape[1], threads)
+        def multiply(start: int, stop: int, _worker: int) -> None:
+            for index in range(start, stop):
+                panel, row = index % panels, index // panels * _ROWS  # noqa: B023
+                lines = (row, min(row + _ROWS, rows))
+                portable.multiply(p, left, right, either, state, (0, 1), (panel, panel + 1), lines)  # noqa: B023
+
+        parallel_for(multiply, panels * -(-rows // _ROWS), threads)
         out[:, part] = _unpaneled(state, columns - first)[0]
 
 

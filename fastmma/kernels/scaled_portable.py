@@ -69,10 +69,35 @@ def scale_tables(element: Element) -> tuple[NDArray[np.float64], NDArray[np.int3
     return np.abs(values), exponents
 
 
+class Work(NamedTuple):
+    """Buffers of the width of a panel; powers of two are written as bits."""
+
+    sums: NDArray[np.float64]
+    totals: NDArray[np.float64]
+    factor: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+    scale: NDArray[np.float32]
+    dots: NDArray[np.float32]  # (TERMS, column)
+    emax: NDArray[np.int32]
+    shift: NDArray[np.int32]
+    part: NDArray[np.int32]
+    highest: NDArray[np.int16]
+
+
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def _align(p: Scaled, emax: Any, sums: Any, factor_bits: Any, inverse_bits: Any) -> None:
-    """Let `emax`, which the products have, count the accumulators too; powers of two that scale to units of the last bit, and back."""
-    sum_bits = sums.view(np.int64)
+def _work(width: int) -> Work:
+    floats = np.empty((4, width), np.float64)
+    singles = np.empty((1 + TERMS, width), np.float32)
+    integers = np.empty((3, width), np.int32)
+    highest = np.empty(width, np.int16)
+    return Work(floats[0], floats[1], floats[2], floats[3], singles[0], singles[1:], integers[0], integers[1], integers[2], highest)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _align(p: Scaled, work: Work) -> None:
+    """Let emax, which the products have, count the accumulators too; powers of two that scale to units of the last bit, and back."""
+    sums, emax = work.sums, work.emax
+    sum_bits, factor_bits, inverse_bits = sums.view(np.int64), work.factor.view(np.int64), work.inverse.view(np.int64)
     for j in range(len(sums)):
         field = (sum_bits[j] >> FLOAT64_FRACTION) & 0x7FF
         exponent = max(field - FLOAT64_BIAS, SUBNORMAL_EXPONENT) if sums[j] != 0 else ZERO_EXPONENT
@@ -82,8 +107,9 @@ def _align(p: Scaled, emax: Any, sums: Any, factor_bits: Any, inverse_bits: Any)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def _finish(sums: Any, totals: Any, factor: Any, inverse: Any) -> None:
+def _finish(work: Work) -> None:
     """Add the truncated accumulators to the totals of truncated terms; round toward zero to float32."""
+    sums, totals, factor, inverse = work.sums, work.totals, work.factor, work.inverse
     bits = totals.view(np.int64)
     for j in range(len(sums)):
         totals[j] = (totals[j] + np.trunc(sums[j] * factor[j])) * inverse[j]
@@ -98,74 +124,72 @@ def _finish(sums: Any, totals: Any, factor: Any, inverse: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def _narrow_products(a: Any, b: Any, scale: Any, totals: Any) -> None:
+def _narrow_products(a: Any, b: Any, work: Work) -> None:
     """Sums of truncated products of finite elements, scaled in float32."""
-    part = np.empty(len(totals), np.int32)
+    scale, part, totals = work.scale, work.part, work.totals
     for start in range(0, len(a), INT32_TERMS):
         part[:] = 0
-        for k in range(start, start + INT32_TERMS):
-            element = a[k]
-            if element != 0:
-                for j in range(len(totals)):
-                    part[j] += np.int32(element * b[k, j] * scale[j])
+        for k in range(start, start + INT32_TERMS, 4):
+            a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+            for j in range(len(totals)):
+                first = np.int32(a0 * b[k, j] * scale[j]) + np.int32(a1 * b[k + 1, j] * scale[j])
+                second = np.int32(a2 * b[k + 2, j] * scale[j]) + np.int32(a3 * b[k + 3, j] * scale[j])
+                part[j] += first + second
         for j in range(len(totals)):
             totals[j] += part[j]
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def _wide_products(a: Any, b: Any, scale: Any, totals: Any) -> None:
+def _wide_products(a: Any, b: Any, work: Work) -> None:
     """The same with infinities and NaNs."""
+    scale, totals = work.scale, work.totals
     for k in range(len(a)):
         for j in range(len(totals)):
             totals[j] += np.trunc(np.float64(a[k]) * np.float64(b[k, j]) * np.float64(scale[j]))
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def _multiply_products(p: Scaled, a: Lines, b: Lines, special: bool, sums: Any) -> None:
+def _multiply_products(p: Scaled, a: Lines, b: Lines, special: bool, work: Work) -> None:
     """All steps of a row by a panel whose terms are products; `a` and `b` without the leading dimensions."""
-    width = len(sums)
-    emax, shift = np.empty(width, np.int32), np.empty(width, np.int32)
-    highest = np.empty(width, np.int16)
-    factor_bits, inverse_bits = np.empty(width, np.int64), np.empty(width, np.int64)
-    scale_bits, totals = np.empty(width, np.int32), np.empty(width, np.float64)
-    scale = scale_bits.view(np.float32)
+    emax, shift, highest, totals = work.emax, work.shift, work.highest, work.totals
+    scale_bits = work.scale.view(np.int32)
+    width = len(emax)
     for first in range(0, len(a.values), p.step):
         last = first + p.step
         block = first // p.block
         highest[:] = 2 * ZERO_EXPONENT
-        for k in range(first, last):
-            exponent = a.exponents[k]
+        for k in range(first, last, 4):
+            e0, e1, e2, e3 = a.exponents[k], a.exponents[k + 1], a.exponents[k + 2], a.exponents[k + 3]
             for j in range(width):
-                highest[j] = max(highest[j], np.int16(exponent + b.exponents[k, j]))
+                even = max(np.int16(e0 + b.exponents[k, j]), np.int16(e2 + b.exponents[k + 2, j]))
+                odd = max(np.int16(e1 + b.exponents[k + 1, j]), np.int16(e3 + b.exponents[k + 3, j]))
+                highest[j] = max(highest[j], even, odd)
         for j in range(width):
             shift[j] = a.scale_exponents[block] + b.scale_exponents[block, j]
             emax[j] = highest[j] + shift[j]
-        _align(p, emax, sums, factor_bits, inverse_bits)
+        _align(p, work)
         for j in range(width):
             scale_bits[j] = (min(max(shift[j] + p.align_bits - emax[j], SCALE_LOWEST), SCALE_HIGHEST) + 127) << 23
             # NaN for a NaN scale, else 0
             totals[j] = (a.scales[block] * b.scales[block, j]) * 0.0
         if special:
-            _wide_products(a.values[first:last], b.values[first:last], scale, totals)
+            _wide_products(a.values[first:last], b.values[first:last], work)
         else:
-            _narrow_products(a.values[first:last], b.values[first:last], scale, totals)
-        _finish(sums, totals, factor_bits.view(np.float64), inverse_bits.view(np.float64))
+            _narrow_products(a.values[first:last], b.values[first:last], work)
+        _finish(work)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def _multiply_groups(p: Scaled, a: Lines, b: Lines, sums: Any) -> None:
+def _multiply_groups(p: Scaled, a: Lines, b: Lines, work: Work) -> None:
     """All steps of a row by a panel whose terms are exact sums of groups."""
-    width = len(sums)
-    emax = np.empty(width, np.int32)
-    factor_bits, inverse_bits = np.empty(width, np.int64), np.empty(width, np.int64)
-    factor, totals = factor_bits.view(np.float64), np.empty(width, np.float64)
-    dots = np.empty((TERMS, width), np.float32)
+    emax, totals, factor = work.emax, work.totals, work.factor
+    width = len(emax)
     for first in range(0, len(a.values), p.step):
-        dots[:] = 0
+        work.dots[:] = 0
         emax[:] = p.emax_floor
         for term in range(TERMS):
             start = first + term * p.group
-            dot = dots[term]
+            dot = work.dots[term]
             for k in range(start, start + p.group, 4):
                 a0, a1, a2, a3 = a.values[k], a.values[k + 1], a.values[k + 2], a.values[k + 3]
                 for j in range(width):
@@ -175,14 +199,14 @@ def _multiply_groups(p: Scaled, a: Lines, b: Lines, sums: Any) -> None:
             for j in range(width):
                 exponent = a.scale_exponents[block] + b.scale_exponents[block, j]
                 emax[j] = max(emax[j], exponent if dot[j] != 0 else ZERO_EXPONENT)
-        _align(p, emax, sums, factor_bits, inverse_bits)
+        _align(p, work)
         totals[:] = 0
         for term in range(TERMS):
-            dot = dots[term]
+            dot = work.dots[term]
             block = (first + term * p.group) // p.block
             for j in range(width):
                 totals[j] += np.trunc(dot[j] * (a.scales[block] * b.scales[block, j]) * factor[j])
-        _finish(sums, totals, factor, inverse_bits.view(np.float64))
+        _finish(work)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
@@ -218,34 +242,30 @@ def _narrow(sums: Any, bits: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def _multiply(p: Scaled, a: Lines, b: Lines, special: bool, state: Any, tile: int, panel: int, first: int, last: int) -> None:
-    """Rows `first` to `last` of a panel of a tile; `state` (tile, panel, row, column) holds c and gets d, as float32 bits."""
-    columns = Lines(b.values[tile, panel], b.exponents[tile, panel], b.scales[tile, panel], b.scale_exponents[tile, panel])
-    sums = np.empty(state.shape[3], np.float64)
-    for row in range(first, last):
-        line = Lines(a.values[tile, row], a.exponents[tile, row], a.scales[tile, row], a.scale_exponents[tile, row])
-        bits = state[tile, panel, row]
-        _widen(bits, sums)
-        if p.group == 1:
-            _multiply_products(p, line, columns, special, sums)
-        else:
-            _multiply_groups(p, line, columns, sums)
-        _narrow(sums, bits)
+def multiply(p: Scaled, a: Lines, b: Lines, special: bool, state: Any, tiles: Any, panels: Any, rows: Any) -> None:
+    """Ranges of tiles, panels and rows; `state` (tile, panel, row, column) holds c and gets d, as float32 bits."""
+    work = _work(state.shape[3])
+    for tile in range(tiles[0], tiles[1]):
+        for panel in range(panels[0], panels[1]):
+            columns = Lines(b.values[tile, panel], b.exponents[tile, panel], b.scales[tile, panel], b.scale_exponents[tile, panel])
+            for row in range(rows[0], rows[1]):
+                line = Lines(a.values[tile, row], a.exponents[tile, row], a.scales[tile, row], a.scale_exponents[tile, row])
+                bits = state[tile, panel, row]
+                _widen(bits, work.sums)
+                if p.group == 1:
+                    _multiply_products(p, line, columns, special, work)
+                else:
+                    _multiply_groups(p, line, columns, work)
+                _narrow(work.sums, bits)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def multiply_tiles(p: Scaled, a: Lines, b: Lines, special: bool, state: Any) -> None:
-    """All of a batch; as `_multiply`."""
-    for tile in range(state.shape[0]):
-        for panel in range(state.shape[1]):
-            _multiply(p, a, b, special, state, tile, panel, 0, state.shape[2])
-
-
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-def multiply_panels(p: Scaled, a: Lines, b: Lines, special: bool, state: Any, first: int, last: int) -> None:
-    """Some panels of one product; as `_multiply`."""
-    for panel in range(first, last):
-        _multiply(p, a, b, special, state, 0, panel, 0, state.shape[2])
+def _looked_up(table: Any, codes: Any) -> Any:
+    found = np.empty(codes.shape, table.dtype)
+    entries, places = found.ravel(), codes.ravel()
+    for place in range(len(places)):
+        entries[place] = table[places[place]]
+    return found
 
 
 def _padded(codes: NDArray[np.uint8], axis: int, size: int) -> NDArray[np.uint8]:
@@ -265,22 +285,24 @@ def paneled(codes: NDArray[Any], width: int) -> NDArray[Any]:
     return np.ascontiguousarray(wide.transpose(0, 2, 1, 3))
 
 
-def _decoded(element: Element, scale: Element, codes: NDArray[np.uint8], scales: NDArray[np.uint8]) -> Lines:
+def _decoded(p: Scaled, element: Element, codes: NDArray[np.uint8], scales: NDArray[np.uint8]) -> Lines:
     values, exponents = tables(element)
-    scale_values, scale_exponents = scale_tables(scale)
-    return Lines(values.astype(np.float32)[codes], exponents.astype(np.int16)[codes], scale_values[scales], scale_exponents[scales])
+    scale_values, scale_exponents = scale_tables(p.scale)
+    # only single products have exponents of their own
+    own = _looked_up(exponents.astype(np.int16), codes) if p.group == 1 else np.zeros((*codes.shape[:2], 1, 1)[: codes.ndim], np.int16)
+    return Lines(_looked_up(values.astype(np.float32), codes), own, _looked_up(scale_values, scales), _looked_up(scale_exponents, scales))
 
 
 def rows_of(p: Scaled, a: NDArray[np.uint8], scale_a: NDArray[np.uint8]) -> Lines:
     """Decode a (T, m, k) and its scales."""
     depth = padded_depth(p, a.shape[2])
-    return _decoded(p.a, p.scale, _padded(a, 2, depth), _padded(scale_a, 2, depth // p.block))
+    return _decoded(p, p.a, _padded(a, 2, depth), _padded(scale_a, 2, depth // p.block))
 
 
 def columns_of(p: Scaled, b: NDArray[np.uint8], scale_b: NDArray[np.uint8], width: int) -> Lines:
     """Decode b (T, k, n) and its scales to panels of `width` columns."""
     depth = padded_depth(p, b.shape[1])
-    return _decoded(p.b, p.scale, paneled(_padded(b, 1, depth), width), paneled(_padded(scale_b, 1, depth // p.block), width))
+    return _decoded(p, p.b, paneled(_padded(b, 1, depth), width), paneled(_padded(scale_b, 1, depth // p.block), width))
 
 
 def padded_depth(p: Scaled, depth: int) -> int:
