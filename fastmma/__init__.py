@@ -7,7 +7,7 @@
 """
 
 from fastmma import sparse, warp, warpgroup
-from fastmma.errors import BackendError, FastmmaError, InstructionError, OperandError, OperandTypeError, TargetError
+from fastmma.errors import BackendError, FastmmaError, InstructionError, OperandError, OperandTypeError, OutOfMemoryError, TargetError
 from fastmma.formats import FORMATS, Format, decode, encode
 from fastmma.fragment import gather, scatter
 from fastmma.gemm import gemm, matmul
@@ -38,6 +38,7 @@ __all__ = [
     "Operand",
     "OperandError",
     "OperandTypeError",
+    "OutOfMemoryError",
     "TargetError",
     "arithmetic",
     "decode",

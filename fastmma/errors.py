@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
 
 class FastmmaError(Exception):
     """Base of every error that fastmma raises on purpose."""
@@ -25,3 +32,23 @@ class OperandTypeError(FastmmaError, TypeError):
 
 class BackendError(FastmmaError, RuntimeError):
     """The backend is unknown or cannot run here."""
+
+
+class OutOfMemoryError(FastmmaError, MemoryError):
+    """Operands or results of these sizes do not fit into memory."""
+
+
+def reports_memory(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Turn a MemoryError of a public function into an `OutOfMemoryError` that names it."""
+
+    @wraps(function)
+    def wrapped(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        try:
+            return function(*args, **kwargs)
+        except OutOfMemoryError:
+            raise
+        except MemoryError as error:
+            name = f"{function.__module__.removeprefix('fastmma.')}.{function.__name__}"
+            raise OutOfMemoryError(f"{name}: operands or results of these sizes do not fit into memory: {error}") from None
+
+    return wrapped

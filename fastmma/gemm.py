@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.arrays import as_array
 from fastmma.engines import Batch, cut
-from fastmma.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.errors import InstructionError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import Format, format_of
 from fastmma.isa.model import Instruction
 from fastmma.isa.sparsity import pattern_of
@@ -126,6 +126,7 @@ def _whole(value: Any, name: str, least: int) -> int:
     return int(value.__index__())
 
 
+@reports_memory
 def gemm(
     a: Any,
     b: Any,
@@ -278,6 +279,7 @@ def _ieee_sum(x: NDArray[Any], y: NDArray[Any], dtype: str) -> NDArray[Any]:
     return codes
 
 
+@reports_memory
 def matmul(
     a: Any,
     b: Any,

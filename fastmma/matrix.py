@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.engines import Batch
+from fastmma.errors import reports_memory
 from fastmma.formats import format_of
 from fastmma.isa.model import Instruction
 from fastmma.operands import broadcast, elements_of, extra_operands, flatten, tile_codes
@@ -16,6 +17,7 @@ from fastmma.plan import plan
 from fastmma.threads import thread_count
 
 
+@reports_memory
 def mma(
     ins: str | Instruction,
     a: Any,

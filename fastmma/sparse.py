@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,15 +60,16 @@ def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tupl
         raise OperandError(f"a must have shape (..., k) with k a multiple of {rule.chunk} for {rule.name}, not {array.shape}")
     fmt = format_of(array.dtype)
     codes = to_codes(array, fmt)
-    chunks = codes.reshape(*codes.shape[:-1], -1, rule.chunk)
+    chunks = codes.reshape(*codes.shape[:-1], codes.shape[-1] // rule.chunk, rule.chunk)
     magnitude = np.abs(decode(chunks, fmt).astype(np.float64))
     magnitude[np.isnan(magnitude)] = np.inf
     words = np.array([word for word, _ in rule.words[: rule.ordered]], dtype=np.uint8)
     places = np.array([where for _, where in rule.words[: rule.ordered]])
-    kept = magnitude[..., places]  # (..., chunks, words, stored)
     if prune:
-        finite = np.minimum(kept, np.finfo(np.float64).max / rule.chunk)
-        choice = finite.sum(axis=-1).argmax(axis=-1)
+        # by rank and not by sum, in which a large magnitude would hide the others
+        units = magnitude.reshape(*magnitude.shape[:-1], rule.chunk // rule.unit, rule.unit).sum(axis=-1)
+        rank = np.argsort(np.argsort(-units, axis=-1, kind="stable"), axis=-1)
+        choice = rank[..., places[:, :: rule.unit] // rule.unit].sum(axis=-1).argmin(axis=-1)
     else:
         nonzero = magnitude != 0
         complete: NDArray[np.bool_] = np.asarray(nonzero[..., places].sum(axis=-1) == nonzero.sum(axis=-1)[..., None])
@@ -79,7 +81,7 @@ def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tupl
                 "prune=True keeps the largest"
             )
         choice = complete.argmax(axis=-1)
-    stored = np.take_along_axis(chunks, places[choice], axis=-1).reshape(*codes.shape[:-1], -1)
+    stored = np.take_along_axis(chunks, places[choice], axis=-1).reshape(*codes.shape[:-1], chunks.shape[-2] * rule.stored)
     return from_codes(stored, fmt), words[choice]
 
 
@@ -131,10 +133,11 @@ def expand(stored: NDArray[Any], words: NDArray[np.uint8], rule: Pattern) -> NDA
     from fastmma.kernels import sparsity
 
     dense = np.empty((*stored.shape[:-1], words.shape[-1] * rule.chunk), dtype=stored.dtype)
-    rows = np.ascontiguousarray(stored).reshape(-1, stored.shape[-1])
-    sparsity.expand(
-        rows, np.ascontiguousarray(words).reshape(len(rows), words.shape[-1]), rule.table(False), rule.chunk, dense.reshape(len(rows), -1)
+    count = math.prod(stored.shape[:-1])
+    rows, row_words, dense_rows = (
+        np.ascontiguousarray(array).reshape(count, array.shape[-1]) for array in (stored, words, dense)
     )
+    sparsity.expand(rows, row_words, rule.table(False), rule.chunk, dense_rows)
     return dense
 
 

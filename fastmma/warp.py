@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.engines import Batch
-from fastmma.errors import InstructionError, OperandError
+from fastmma.errors import InstructionError, OperandError, reports_memory
 from fastmma.fragment import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
 from fastmma.gpu.ptx import Selectors
 from fastmma.isa.model import Instruction, Operand
@@ -28,6 +28,7 @@ _GRAIN = 512
 _LANES = 32
 
 
+@reports_memory
 def mma(
     ins: str | Instruction,
     a: Any,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.engines import Batch
-from fastmma.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.errors import InstructionError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import Format, format_of
 from fastmma.fragment import check_registers, gather, register_dtype, scatter
 from fastmma.isa.descriptor import Descriptor
@@ -91,6 +91,7 @@ def _on_gpu(
     return result.reshape(*lead, *result.shape[-2:])
 
 
+@reports_memory
 def mma(
     ins: str | Instruction,
     d: Any,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-
 # parts of an opcode that came later than the rest of their family; "" keeps the table from ever being without a match
 PART_PTX = {"": (0, 0), ".sp::ordered_metadata.": (8, 5), ".and.popc": (7, 1)}
 

@@ -89,11 +89,12 @@ class Movement:
 
 
 def wmma_multiplicand(shape: str, accumulator: str) -> str:
-    """A multiplicand format of the wmma with this shape and accumulator; all have the same fragments of C and D."""
+    """A multiplicand format of the wmma with this shape and accumulator's width; all have the same fragments of C and D."""
+    bits = format_of(accumulator).bits
     return next(
         family.types[0].split(".")[1]
         for family in wmma.FAMILIES
-        if shape in family.shapes and any(accumulator in types.split(".")[::3] for types in family.types)
+        if shape in family.shapes and any(format_of(name).bits == bits for types in family.types for name in types.split(".")[::3])
     )
 
 
@@ -130,8 +131,10 @@ def _wmma_moves() -> Iterator[Movement]:
             m, n, k = (int(part) for part in shape[1:].replace("n", " ").replace("k", " ").split())
             for types in family.types:
                 dtype, atype, btype, ctype = types.split(".")
-                sizes = {"a": (atype, m, k), "b": (btype, k, n), "c": (ctype, m, n), "d": (dtype, m, n)}
-                for operand, (fmt, rows, cols) in sizes.items():
+                sizes = [("a", atype, m, k), ("b", btype, k, n), ("c", ctype, m, n), ("d", dtype, m, n)]
+                if format_of(atype).bits < 8:  # ptxas takes these as well, which move the same bits
+                    sizes += [("c", "f32", m, n), ("d", "f32", m, n)]
+                for operand, fmt, rows, cols in sizes:
                     kept = {"a": ("row",), "b": ("col",)} if format_of(fmt).bits < 8 else {}
                     for layout in kept.get(operand, ("row", "col")):
                         action = "store" if operand == "d" else "load"

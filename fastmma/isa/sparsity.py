@@ -25,6 +25,8 @@ class Pattern:
         Each valid word with the places in the chunk that it names, in the order of storage. Words of ascending places come first.
     ordered : int
         How many of `words` have ascending places; only those are valid for ``sp::ordered_metadata``.
+    unit : int
+        Neighbours that are stored or left out together.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Pattern:
     stored: int
     words: tuple[tuple[int, tuple[int, ...]], ...]
     ordered: int
+    unit: int = 1
 
     def table(self, ordered: bool) -> NDArray[np.int8]:
         """Places in the chunk for each of the 16 words; -1 where a word is invalid."""
@@ -51,7 +54,7 @@ def _two_of_four(unit: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
 PATTERNS: dict[str, Pattern] = {
     "2:4": Pattern("2:4", 4, 2, _two_of_four(1), 6),
     "1:2": Pattern("1:2", 2, 1, ((0b0100, (0,)), (0b1110, (1,))), 2),
-    "4:8": Pattern("4:8", 8, 4, _two_of_four(2), 6),
+    "4:8": Pattern("4:8", 8, 4, _two_of_four(2), 6, unit=2),
 }
 # by the width of an element's container: the metadata counts 16-bit halves of tf32, and pairs of 4-bit elements
 _PATTERN_OF_BITS = {32: "1:2", 16: "2:4", 8: "2:4", 4: "4:8"}

@@ -8,7 +8,6 @@ take them instead of arrays, so that one compiled kernel serves every layout of 
 """
 
 # Numba prescribes these functions' arguments
-# ruff: noqa: ARG001
 
 from __future__ import annotations
 

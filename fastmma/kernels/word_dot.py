@@ -4,7 +4,6 @@ A word holds consecutive elements of one row of A or one column of B: four bytes
 """
 
 # the parameters of an intrinsic are Numba types, found again in its signature
-# ruff: noqa: ARG001
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What a register tile of word-wise dot products is, as a value and as the Numba type that tells the emission."""
 
 # Numba calls these with arguments that some of them do not need
-# ruff: noqa: ARG001, ARG002
 
 from __future__ import annotations
 
