@@ -134,9 +134,7 @@ def expand(stored: NDArray[Any], words: NDArray[np.uint8], rule: Pattern) -> NDA
 
     dense = np.empty((*stored.shape[:-1], words.shape[-1] * rule.chunk), dtype=stored.dtype)
     count = math.prod(stored.shape[:-1])
-    rows, row_words, dense_rows = (
-        np.ascontiguousarray(array).reshape(count, array.shape[-1]) for array in (stored, words, dense)
-    )
+    rows, row_words, dense_rows = (np.ascontiguousarray(array).reshape(count, array.shape[-1]) for array in (stored, words, dense))
     sparsity.expand(rows, row_words, rule.table(False), rule.chunk, dense_rows)
     return dense
 
