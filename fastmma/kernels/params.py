@@ -40,7 +40,7 @@ class Scaled(NamedTuple):
     """A fused dot-product-add with block scaling; f32 accumulator, rounded toward zero.
 
     With ``group == 1`` a term is one product, and its exponent is the sum of its factors' exponents and of their scales'. Else a term is
-    the exact sum of `group` consecutive products times the significands of their scales, and its exponent is the sum of the scales' exponents.
+    the exact sum of `group` consecutive products times the significands of their scales, and its exponent is that of the scales' product.
     """
 
     a: Element
