@@ -37,14 +37,16 @@ _OPERATIONS = (*_BIT_OPERATIONS, "b8x16", "b6x16_p32", "b4x16_p64")
 # ptxas does not mind if these are written again
 _REPEATABLE = ("sync", "satfinite")
 _SPARSE = {"sp", "sp::ordered_metadata"}
-# instructions whose name has a second part
+# instructions whose name has a second part, and those that have a third one, the operand
 _TWO_PARTS = ("wgmma", "wmma")
+_THREE_PARTS = ("wmma.load", "wmma.store")
 
 
 def _spelling(text: str) -> _Spelling:
     op, *tokens = text.split(".")
-    if op in _TWO_PARTS and tokens:
-        op = f"{op}.{tokens.pop(0)}"
+    for names in (_TWO_PARTS, _THREE_PARTS):
+        if op in names and tokens:
+            op = f"{op}.{tokens.pop(0)}"
     types = tuple(token for token in tokens if token in FORMATS)
     layouts = tuple(token for token in tokens if token in _LAYOUTS)
     operations = tuple(token for token in tokens if token in _OPERATIONS)
