@@ -332,7 +332,7 @@ def test_the_accumulator_chooses_the_instruction() -> None:
     assert gemm(x, x).dtype == np.float32
     assert gemm(x, x, np.zeros((4, 4), np.float16)).dtype == np.float16
     assert gemm(x, x, out=np.zeros((4, 4), np.float16)).dtype == np.float16
-    with pytest.raises(InstructionError, match="no instruction for f16 times f16 and a f64 accumulator"):
+    with pytest.raises(InstructionError, match="no instruction for f16 times f16 with a f64 accumulator"):
         gemm(x, x, np.zeros((4, 4), np.float64))
     with pytest.raises(InstructionError, match="sm_80 has no instruction for e4m3 times e4m3"):
         gemm(x.astype(ml_dtypes.float8_e4m3fn), x.astype(ml_dtypes.float8_e4m3fn), target="sm_80")
@@ -384,7 +384,7 @@ def test_matmul_has_numpys_shapes(left: tuple[int, ...], right: tuple[int, ...])
 )
 def test_matmul_refuses_what_numpy_does(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     a, b = np.ones(left, np.float16), np.ones(right, np.float16)
-    with pytest.raises(ValueError, match="matmul"):
+    with pytest.raises(ValueError, match=r"matmul|broadcast"):
         np.matmul(a, b)
     with pytest.raises(OperandError, match="matmul"):
         matmul(a, b)

@@ -1,0 +1,308 @@
+"""The numerics table, and the effects by which its rows were told apart on real GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from reference.silicon import lowered, step
+
+import fastmma
+from fastmma import TARGETS, Evidence, Instruction, TargetError, arithmetic, fidelity, instruction, mma
+from fastmma.numerics import ROWS
+
+DENSE = [ins for ins in (*fastmma.instructions(op="mma"), *fastmma.instructions(op="wgmma")) if not ins.sparse and not ins.scale_vec_size]
+BACKENDS = ("numba", "reference")
+MMA = "mma.sync.aligned."
+F16_F32 = MMA + "m16n8k16.row.col.f32.f16.f16.f32"
+F16_F16 = MMA + "m16n8k16.row.col.f16.f16.f16.f16"
+BF16 = MMA + "m16n8k16.row.col.f32.bf16.bf16.f32"
+WGMMA_E4M3 = "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3"
+
+
+def base(target: str) -> str:
+    return target.rstrip("af")
+
+
+@pytest.mark.parametrize("ins", DENSE, ids=str)
+def test_rows_are_those_that_were_found(ins: Instruction) -> None:
+    for target in ins.targets:
+        row, expected = arithmetic(ins, target), step(ins, base(target))
+        assert isinstance(row.evidence, Evidence)
+        if expected is not None:
+            assert row.method == "fused"
+            assert not row.split
+            assert (row.terms, row.align_bits) == (expected.terms, expected.align_bits)
+            assert row.keep_bits == (10 if ins.dtype == "f16" else expected.keep)
+            assert max(row.emax_floor, -300) == max(expected.floors[ins.dtype == "f16"], -300)
+        elif lowered(ins, base(target)):
+            assert (row.method, row.split, row.terms, row.align_bits, row.widened) == ("fused", 2, ins.k // 2, 25, "f16")
+        elif ins.atype == "f16":
+            assert row.method == ("f32-fma" if ins.dtype == "f32" else "f32-fma-pairs")
+        else:
+            assert row.method == {"f64": "f64-fma", "s32": "bit" if ins.atype == "b1" else "integer"}[ins.dtype]
+
+
+def test_every_row_has_a_source() -> None:
+    for row in ROWS:
+        assert row.evidence.level in ("measured", "recorded", "reported")
+        assert row.evidence.source
+        assert str(row.evidence) == f"{row.evidence.level}: {row.evidence.source}"
+        assert row.family
+
+
+@pytest.mark.parametrize(
+    ("opcode", "target", "level"),
+    [
+        (F16_F32, "sm_90a", "measured"),
+        (F16_F32, "sm_90", "measured"),
+        (F16_F32, "sm_80", "recorded"),
+        (F16_F32, "sm_87", "reported"),
+        (F16_F32, "sm_100a", "recorded"),
+        (F16_F32, "sm_120a", "reported"),
+        (WGMMA_E4M3, "sm_90a", "measured"),
+        (MMA + "m8n8k4.row.col.f32.f16.f16.f32", "sm_70", "recorded"),
+        (MMA + "m16n8k8.row.col.f32.f16.f16.f32", "sm_75", "reported"),
+        (MMA + "m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_89", "recorded"),
+        (MMA + "m8n8k16.row.col.s32.s8.s8.s32", "sm_75", "measured"),
+    ],
+)
+def test_fidelity_and_strictness(opcode: str, target: str, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fidelity(opcode, target).level == level
+    ins = instruction(opcode)
+    zeros = [
+        np.zeros(shape, fastmma.FORMATS[fmt].dtype)
+        for shape, fmt in (((ins.m, ins.k), ins.atype), ((ins.k, ins.n), ins.btype), ((ins.m, ins.n), ins.ctype))
+    ]
+    for value, strict in (("1", True), ("yes", True), ("0", False), ("", False)):
+        monkeypatch.setenv("FASTMMA_STRICT", value)
+        assert fidelity(opcode, target).level == level
+        if strict and level == "reported":
+            with pytest.raises(TargetError, match="only reported"):
+                mma(ins, *zeros, target=target)
+            with pytest.raises(TargetError, match="only reported"):
+                fastmma.gemm(*zeros, instruction=ins, target=target)
+        else:
+            assert not mma(ins, *zeros, target=target).any()
+    assert arithmetic(opcode, target, strict=False).evidence.level == level
+    if level == "reported":
+        with pytest.raises(TargetError, match="strict mode refuses"):
+            arithmetic(opcode, target, strict=True)
+
+
+def test_targets_that_cannot_run_the_opcode() -> None:
+    with pytest.raises(TargetError, match=r"m16n8k16\.row\.col\.f32\.f16\.f16\.f32: illegal on sm_75; it needs one of sm_80"):
+        arithmetic(F16_F32, "sm_75")
+    for bad in ("sm_61", "", None, [], 90, "H100"):
+        with pytest.raises(TargetError, match="unknown target"):
+            arithmetic(F16_F32, bad)
+    assert "sm_90a" in TARGETS
+
+
+def dot(opcode: str, target: str, products: list[tuple[float, float]], c: float = 0.0, *, backend: str = "numba") -> Any:
+    """The result of one dot product, its place among the others changing with `backend`."""
+    ins = instruction(opcode)
+    a = np.zeros((ins.m, ins.k), fastmma.FORMATS[ins.atype].dtype)
+    b = np.zeros((ins.k, ins.n), fastmma.FORMATS[ins.btype].dtype)
+    d = np.zeros((ins.m, ins.n), fastmma.FORMATS[ins.ctype].dtype)
+    row, column = (ins.m - 1, 3) if backend == "numba" else (0, 0)
+    for k, (x, y) in enumerate(products):
+        a[row, k], b[k, column] = x, y
+        assert (float(a[row, k]), float(b[k, column])) == (x, y) or x != x or y != y
+    d[row, column] = c
+    return mma(opcode, a, b, d, target=target, backend=backend)[row, column]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("target", "bits_kept"), [("sm_80", 24), ("sm_86", 24), ("sm_89", 24), ("sm_90", 25), ("sm_100", 25), ("sm_120", 25)]
+)
+def test_alignment_bits(target: str, bits_kept: int, backend: str) -> None:
+    """One minus a little: the last place that survives alignment takes one unit of f32 away."""
+    for place in (23, 24, 25, 26, 27):
+        result = dot(F16_F32, target, [(1.0, 1.0), (-(2.0**-13), 2.0 ** (13 - place))], backend=backend)
+        assert result == (1 - 2.0 ** -max(min(place, 24), 23) if place <= bits_kept else 1.0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_alignment_bits_of_sm_70(backend: str) -> None:
+    opcode = MMA + "m8n8k4.row.col.f32.f16.f16.f32"
+    assert dot(opcode, "sm_70", [(1.0, 1.0), (-(2.0**-12), 2.0**-11)], backend=backend) == 1 - 2.0**-23
+    assert dot(opcode, "sm_70", [(1.0, 1.0), (-(2.0**-12), 2.0**-12)], backend=backend) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_steps_round_toward_zero_between_eight_products(backend: str) -> None:
+    """2**24 + 1 does not fit f32: what comes after it in the same step still sees the one."""
+    big = (2.0**12, 2.0**12)
+    products = [big, (1.0, 1.0), *[(0.0, 0.0)] * 6, (-(2.0**12), 2.0**12)]
+    assert dot(F16_F32, "sm_80", products, backend=backend) == 0
+    assert dot(F16_F32, "sm_90a", products, backend=backend) == 1
+    same_step = [big, (1.0, 1.0), (-(2.0**12), 2.0**12)]
+    assert dot(F16_F32, "sm_80", same_step, backend=backend) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_f32_results_are_truncated_and_f16_results_rounded(backend: str) -> None:
+    tail = 2.0**-24 + 2.0**-25
+    assert dot(F16_F32, "sm_90a", [(1.0, 1.0), (2.0**-12, 2.0**-12), (2.0**-12, 2.0**-13)], backend=backend) == 1
+    assert dot(F16_F32, "sm_90a", [(-1.0, 1.0), (-(2.0**-12), 2.0**-12), (-(2.0**-12), 2.0**-13)], backend=backend) == -1
+    assert tail > 2.0**-24
+    assert dot(F16_F16, "sm_90a", [(1.0, 1.0), (2.0**-5, 2.0**-6)], backend=backend) == 1  # a tie
+    assert dot(F16_F16, "sm_90a", [(1.0, 1.0), (2.0**-5, 2.0**-6), (2.0**-12, 2.0**-12)], backend=backend) == 1 + 2.0**-10
+    assert dot(F16_F16, "sm_90a", [(1.0 + 2.0**-10, 1.0), (2.0**-5, 2.0**-6)], backend=backend) == 1 + 2.0**-9
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_floor_of_f16_results(backend: str) -> None:
+    """Measured on an H200: 2**-46 survives beside 2**-25 and breaks the tie, 2**-47 does not."""
+    tie = (2.0**-12, 2.0**-13)
+    assert dot(F16_F16, "sm_90a", [tie], backend=backend) == 0
+    assert dot(F16_F16, "sm_90a", [tie, (2.0**-23, 2.0**-23)], backend=backend) == 2.0**-24
+    assert dot(F16_F16, "sm_90a", [tie, (2.0**-23, 2.0**-24)], backend=backend) == 0
+    # alignment by the products themselves would reach 2**-50; sm_80 is said to reach 2**-44
+    assert dot(F16_F16, "sm_80", [tie, (2.0**-22, 2.0**-22)], backend=backend) == 2.0**-24
+    assert dot(F16_F16, "sm_80", [tie, (2.0**-22, 2.0**-23)], backend=backend) == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("target", "last"), [("sm_90a", -158), ("sm_100a", -158), ("sm_80", -156)])
+@pytest.mark.parametrize(("opcode", "count"), [(BF16, 2), (MMA + "m16n8k8.row.col.f32.tf32.tf32.f32", 1)])
+def test_floor_of_f32_results(opcode: str, count: int, target: str, last: int, backend: str) -> None:
+    """Tiny products that carry into the last place of the subnormals, 2**-149, as long as none of them is below the last place kept."""
+
+    def carried(share: float, shares: int) -> float:
+        most = (2.0**-60, (2.0**-149 - count * 2.0**last) * 2.0**60)
+        return float(dot(opcode, target, [most, *[(2.0**-70, share * 2.0**70)] * shares], backend=backend))
+
+    assert carried(2.0**last, count) == 2.0**-149
+    assert carried(2.0 ** (last - 1), 2 * count) == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_negative_zero_never_comes_out(backend: str) -> None:
+    for opcode, smallest in ((F16_F16, 2.0**-24), (F16_F32, 2.0**-24)):
+        assert np.signbit(dot(opcode, "sm_90a", [(-0.0, 1.0), (0.0, -1.0)], c=-0.0, backend=backend)) == np.False_
+        negative = dot(opcode, "sm_90a", [(-smallest, smallest)], c=-0.0, backend=backend)
+        assert negative == 0 if opcode is F16_F16 else negative == -(2.0**-48)
+        assert not (np.signbit(negative) and negative == 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_specials(backend: str) -> None:
+    inf, nan = np.inf, np.nan
+    for opcode, quiet in ((F16_F32, 0x7FFFFFFF), (F16_F16, 0x7FFF)):
+        unsigned = f"u{4 if quiet > 0xFFFF else 2}"
+
+        def result(products: list[tuple[float, float]], c: float = 0.0, opcode: str = opcode) -> Any:
+            return dot(opcode, "sm_90a", products, c, backend=backend)
+
+        for products, c in (
+            ([(nan, 0.0)], 0.0),
+            ([(inf, 0.0)], 0.0),
+            ([(0.0, -inf)], 1.0),
+            ([(inf, 1.0), (-inf, 1.0)], 0.0),
+            ([(inf, 1.0)], -inf),
+            ([], nan),
+            ([(1.0, 1.0)], -nan),
+        ):
+            assert result(products, c).view(unsigned) == quiet
+        assert result([(inf, 2.0), (1.0, 1.0)]) == inf
+        assert result([(inf, -2.0)], c=-inf) == -inf
+        assert result([(60000.0, 60000.0)], c=-inf) == -inf
+    assert dot(F16_F16, "sm_90a", [(256.0, 256.0)], backend=backend) == inf
+    assert dot(F16_F16, "sm_90a", [(255.875, 256.0)], backend=backend) == 65504
+    assert dot(BF16, "sm_90a", [(2.0**64, 2.0**64)], backend=backend) == inf
+    assert dot(BF16, "sm_90a", [(2.0**64, 2.0**64), (-(2.0**64), 2.0**63)], backend=backend) == 2.0**127
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_14_bit_accumulator_of_hoppers_fp8(backend: str) -> None:
+    assert dot(WGMMA_E4M3, "sm_90a", [(1.0, 1.0), (2.0**-6, 2.0**-7)], backend=backend) == 1 + 2.0**-13
+    assert dot(WGMMA_E4M3, "sm_90a", [(1.0, 1.0), (2.0**-7, 2.0**-7)], backend=backend) == 1
+    assert dot(WGMMA_E4M3, "sm_90a", [(1.0, 1.0)] * 32, c=2.0**18, backend=backend) == 2.0**18  # each one is below the last place
+    assert dot(WGMMA_E4M3, "sm_90a", [], c=1 + 2.0**-13 + 2.0**-14, backend=backend) == 1 + 2.0**-13
+    assert dot(WGMMA_E4M3.replace(".f32.", ".f16."), "sm_90a", [(448.0, 448.0)], backend=backend) == np.inf
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("shape", ["m16n8k16", "m16n8k32"])
+def test_lowered_fp8_is_widened_before_it_is_aligned(shape: str, backend: str) -> None:
+    """Measured on an H200: a subnormal e4m3 counts as the normal f16 it is converted to, which leaves room for three more bits."""
+    opcode = MMA + shape + ".row.col.f32.e5m2.e4m3.f32"
+    products = [(2.0**15, 2.0**-9), (2.0**-11, 2.0**-6)]
+    assert dot(opcode, "sm_90a", products, backend=backend) == 2.0**6 * (1 + 2.0**-23)
+    apart = [products[0], (0.0, 0.0), products[1]]  # the other half: the second step starts from 2**6
+    assert dot(opcode, "sm_90a", apart, backend=backend) == 2.0**6 * (1 + 2.0**-23)
+    # on sm_120 it is one step on the formats themselves
+    assert dot(opcode, "sm_120", products, backend=backend) == 2.0**6
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_lowered_fp8_adds_c_at_the_end_to_nearest(backend: str) -> None:
+    opcode = MMA + "m16n8k32.row.col.f32.e4m3.e4m3.f32"
+    assert dot(opcode, "sm_90a", [(1.0, 1.0)], c=2.0**24 + 2, backend=backend) == 2.0**24 + 4  # a tie, to even
+    assert dot(opcode, "sm_120", [(1.0, 1.0)], c=2.0**24 + 2, backend=backend) == 2.0**24 + 2
+    assert dot(opcode, "sm_90a", [(1.0, 1.0)], c=-1.0, backend=backend) == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nan_of_f64(backend: str) -> None:
+    """Measured on an H200: the first NaN of b, c and a comes through, made quiet; invalid operations give a negative one."""
+    ins = instruction(MMA + "m8n8k4.row.col.f64.f64.f64.f64")
+    quiet = 1 << 51
+
+    def result(a: int, b: int, c: int) -> int:
+        tiles = [np.zeros((8, 4), np.uint64), np.zeros((4, 8), np.uint64), np.zeros((8, 8), np.uint64)]
+        tiles[0][0, 0], tiles[1][0, 0], tiles[2][0, 0] = a, b, c
+        return int(mma(ins, *(tile.view(np.float64) for tile in tiles), target="sm_90a", backend=backend)[0, 0].view(np.uint64))
+
+    one, inf, nan = 0x3FF << 52, 0x7FF << 52, lambda payload: 0xFFF << 52 | payload
+    assert result(nan(1), nan(2), nan(3)) == nan(2) | quiet
+    assert result(nan(1), one, nan(3)) == nan(3) | quiet
+    assert result(nan(1), one, one) == nan(1) | quiet
+    assert result(inf, 0, one) == result(inf, one, 0xFFF << 52) == 0xFFF8 << 48
+    assert result(one, inf, one) == inf
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("rounding", "expected"), [("", 1.0), (".rz", 1.0), (".rm", 1.0), (".rp", 1 + 2.0**-52)])
+def test_rounding_of_f64(rounding: str, expected: float, backend: str) -> None:
+    opcode = MMA + "m8n8k4.row.col.f64.f64.f64.f64" + rounding
+    assert dot(opcode, "sm_90a", [(1.0, 1.0), (2.0**-27, 2.0**-27)], backend=backend) == expected
+    assert dot(opcode, "sm_90a", [(-1.0, 1.0), (-(2.0**-27), 2.0**-27)], backend=backend) == {".rm": -1 - 2.0**-52}.get(rounding, -1.0)
+    cancelled = dot(opcode, "sm_90a", [(1.0, 1.0), (-1.0, 1.0)], backend=backend)
+    assert cancelled == 0
+    assert np.signbit(cancelled) == (rounding == ".rm")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_integers_wrap_or_clamp(backend: str) -> None:
+    def result(opcode: str, a: int, b: int, c: int) -> int:
+        ins = instruction(opcode)
+        inputs = np.full((16, 32), a, fastmma.FORMATS[ins.atype].dtype), np.full((32, 8), b, fastmma.FORMATS[ins.btype].dtype)
+        return int(mma(ins, *inputs, np.full((16, 8), c, np.int32), target="sm_80", backend=backend)[0, 0])
+
+    top = 2**31 - 1
+    assert result(MMA + "m16n8k32.row.col.s32.s8.s8.s32", -128, -128, top) == top + 32 * 2**14 - 2**32
+    assert result(MMA + "m16n8k32.row.col.satfinite.s32.s8.s8.s32", -128, -128, top) == top
+    assert result(MMA + "m16n8k32.row.col.satfinite.s32.s8.u8.s32", -128, 255, -top) == -(2**31)
+    assert result(MMA + "m16n8k32.row.col.s32.u4.s4.s32", 15, -8, 5) == 5 - 32 * 120
+
+
+def test_tf32_ignores_what_it_cannot_hold() -> None:
+    opcode = MMA + "m16n8k8.row.col.f32.tf32.tf32.f32"
+    nan_in_the_low_bits = np.array(0x7F800001, np.uint32).view(np.float32)
+    a, b, c = np.zeros((16, 8), np.float32), np.zeros((8, 8), np.float32), np.zeros((16, 8), np.float32)
+    a[0, 0], b[0] = nan_in_the_low_bits, 1.0
+    for backend in BACKENDS:
+        assert (mma(opcode, a, b, c, target="sm_90a", backend=backend)[0] == np.inf).all()
+
+
+def test_formats_below_8_bits() -> None:
+    opcode = MMA + "m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32"
+    for backend in BACKENDS:
+        assert dot(opcode, "sm_120a", [(6.0, 28.0), (-0.5, 0.0625)], c=0.5, backend=backend) == 6 * 28 - 0.5 * 0.0625 + 0.5
+    assert ml_dtypes.finfo(ml_dtypes.float4_e2m1fn).max == 6
