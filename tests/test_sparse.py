@@ -1,0 +1,487 @@
+"""Sparse A: compressing, metadata in registers, replays of an H200, zeros that must not multiply, gemm."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from reference import sparsity as facts
+from reference.cases import Case, cases, contents, digests
+from reference.recordings import GOLDEN
+
+import fastmma
+from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, sparse
+from fastmma.formats import decode, format_of, from_codes, to_codes
+from fastmma.isa.sparsity import selectors
+
+DTYPES = [
+    *(np.float16, ml_dtypes.bfloat16, np.float32, np.int8, np.uint8, ml_dtypes.int4, ml_dtypes.uint4),
+    *(ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn, ml_dtypes.float4_e2m1fn),
+]
+PATTERNS = tuple(facts.GRANULARITIES)
+SPARSE = [ins for ins in fastmma.instructions() if not isinstance(ins, fastmma.Movement) and ins.sparse]
+WARP = [ins for ins in SPARSE if ins.op == "mma" and not ins.scale_vec_size]
+# wgmma's N changes nothing here
+METADATA = [ins for ins in SPARSE if ins.op == "mma" or ins.n == 8]
+GOLDEN_CASES = cases("mma_sp.npz")
+
+
+def finite_values(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Any elements but zeros, infinities and NaNs."""
+    fmt = format_of(dtype)
+    codes = np.arange(1 << min(fmt.bits, 16)).astype(fmt.code_dtype)
+    if fmt.bits == 32:
+        codes = rng.integers(1, 0x7F800000, 5000, dtype=np.uint32) & np.uint32(0xFFFFE000) | np.uint32(0x800000)
+    values = decode(codes, fmt).astype(np.float64)
+    usable = codes[np.isfinite(values) & (values != 0)]
+    return from_codes(rng.choice(usable, shape), fmt)
+
+
+def random_words(rng: np.random.Generator, name: str, shape: tuple[int, ...], *, ordered: bool) -> NDArray[np.uint8]:
+    return rng.choice(np.array(facts.words(name, ordered=ordered), np.uint8), shape)
+
+
+def default_pattern(dtype: Any) -> str:
+    return {32: "1:2", 4: "4:8"}.get(format_of(dtype).bits, "2:4")
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_compress_and_decompress(dtype: Any, name: str) -> None:
+    rng = np.random.default_rng(1)
+    rule = facts.GRANULARITIES[name]
+    stored = finite_values(rng, dtype, (3, 5, 4 * rule.stored))
+    words = random_words(rng, name, (3, 5, 4), ordered=True)
+    dense = sparse.decompress(stored, words, pattern=name)
+    assert dense.dtype == stored.dtype
+    fmt = format_of(dtype)
+    for row, codes, metadata in zip(
+        to_codes(dense, fmt).reshape(15, -1), to_codes(stored, fmt).reshape(15, -1), words.reshape(15, -1), strict=True
+    ):
+        assert list(row) == facts.dense_row(codes, metadata, name, 0)
+    for prune in (False, True):
+        again, metadata = sparse.compress(dense, pattern=name, prune=prune)
+        np.testing.assert_array_equal(metadata, words)
+        np.testing.assert_array_equal(to_codes(again, fmt), to_codes(stored, fmt))
+    if name == default_pattern(dtype):
+        np.testing.assert_array_equal(sparse.compress(dense)[1], words)
+        np.testing.assert_array_equal(to_codes(sparse.decompress(stored, words), fmt), to_codes(dense, fmt))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_unordered_words_decompress_too(name: str) -> None:
+    rng = np.random.default_rng(2)
+    rule = facts.GRANULARITIES[name]
+    stored = rng.integers(-100, 100, (4, 8 * rule.stored)).astype(np.float16)
+    words = random_words(rng, name, (4, 8), ordered=False)
+    expected = [facts.dense_row(row, metadata, name, 0) for row, metadata in zip(stored, words, strict=True)]
+    np.testing.assert_array_equal(sparse.decompress(stored, words, pattern=name), expected)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("zeros", range(9))
+def test_sparser_than_needed(name: str, zeros: int) -> None:
+    """Every subset of a chunk with few enough elements compresses, and decompresses to itself."""
+    rule = facts.GRANULARITIES[name]
+    if zeros >= rule.chunk:
+        pytest.skip("more zeros than elements")
+    chunks = np.array([[(number >> place) & 1 for place in range(rule.chunk)] for number in range(1 << rule.chunk)], np.int8)
+    fits = [
+        any({i for i, x in enumerate(chunk) if x} <= set(facts.places(word, name)) for word in facts.words(name, ordered=True))
+        for chunk in chunks
+    ]
+    chosen = chunks[(chunks == 0).sum(axis=1) == zeros], np.array(fits)[(chunks == 0).sum(axis=1) == zeros]
+    for chunk, fit in zip(*chosen, strict=True):
+        if fit:
+            stored, words = sparse.compress(chunk, pattern=name)
+            assert int(words[0]) in facts.words(name, ordered=True)
+            np.testing.assert_array_equal(sparse.decompress(stored, words, pattern=name), chunk)
+        else:
+            with pytest.raises(OperandError, match=f"not {name} sparse"):
+                sparse.compress(chunk, pattern=name)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_prune_keeps_the_largest(dtype: Any, name: str) -> None:
+    rng = np.random.default_rng(3)
+    rule = facts.GRANULARITIES[name]
+    dense = finite_values(rng, dtype, (20, 3 * rule.chunk))
+    stored, words = sparse.compress(dense, pattern=name, prune=True)
+    magnitudes = np.abs(decode(to_codes(dense, format_of(dtype)), format_of(dtype)).astype(np.float64))
+    for chunk, word in zip(magnitudes.reshape(-1, rule.chunk), words.ravel(), strict=True):
+        kept = tuple(dict.fromkeys(place // rule.unit for place in facts.places(int(word), name)))
+        assert kept in facts.kept_units(list(chunk), name)
+    pruned = sparse.decompress(stored, words, pattern=name)
+    same = to_codes(pruned, format_of(dtype)) == to_codes(dense, format_of(dtype))
+    assert (same | (to_codes(pruned, format_of(dtype)) == 0)).all()
+    assert same.sum() >= dense.size // 2
+
+
+def test_prune_takes_the_first_of_equals_and_keeps_what_is_no_number() -> None:
+    assert sparse.compress(np.ones((1, 4), np.float16), prune=True)[1].tolist() == [[0b0100]]
+    inf, nan = np.inf, np.nan
+    stored, words = sparse.compress(np.array([[1, nan, 2, inf], [65504, -inf, 1, 3]], np.float16), prune=True)
+    assert words.tolist() == [[0b1101], [0b0100]]
+    assert np.isnan(stored[0, 0])
+    assert stored[1].tolist() == [65504, -inf]
+
+
+def test_negative_zeros_are_zeros() -> None:
+    stored, words = sparse.compress(np.array([[-0.0, 1, -0.0, 2]], np.float16))
+    assert stored.tolist() == [[1, 2]]
+    assert words.tolist() == [[0b1101]]
+
+
+def test_empty_matrices_compress() -> None:
+    for shape, prune in itertools.product(((0, 8), (3, 0), (2, 0, 16)), (False, True)):
+        stored, words = sparse.compress(np.zeros(shape, np.float16), prune=prune)
+        assert stored.shape == (*shape[:-1], shape[-1] // 2)
+        assert words.shape == (*shape[:-1], shape[-1] // 4)
+        assert sparse.decompress(stored, words).shape == shape
+
+
+def test_results_are_new_arrays() -> None:
+    dense = np.array([[0, 5, 0, 7]], np.float16)
+    stored, words = sparse.compress(dense)
+    stored[:], words[:] = 0, 4
+    assert dense.tolist() == [[0, 5, 0, 7]]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 6, 7, 9, 63])
+def test_tails_are_errors(k: int) -> None:
+    with pytest.raises(OperandError, match="multiple of 4 for 2:4"):
+        sparse.compress(np.zeros((2, k), np.float16))
+    with pytest.raises(OperandError, match="multiple of 8 for 4:8"):
+        sparse.compress(np.zeros((2, k), ml_dtypes.int4))
+
+
+def test_errors_of_compress() -> None:
+    dense = np.zeros((2, 3, 8), np.float16)
+    dense[1, 2, 5:8] = 1
+    with pytest.raises(OperandError, match=r"a is not 2:4 sparse: row \(1, 2\), columns 4 to 7; prune=True"):
+        sparse.compress(dense)
+    with pytest.raises(OperandError, match="no sparsity pattern '3:4'; there are"):
+        sparse.compress(dense, pattern="3:4")
+    with pytest.raises(OperandError):
+        sparse.compress(np.float16(1))
+    for bad in (["a", "b"], object(), [[1, 2], [3]], np.zeros(4, "U3"), np.zeros(4, complex)):
+        with pytest.raises(fastmma.FastmmaError):
+            sparse.compress(bad)
+
+
+def test_errors_of_decompress() -> None:
+    stored = np.ones((2, 4), np.float16)
+    with pytest.raises(OperandError, match=r"metadata must have shape \(2, 2\), not \(2, 3\)"):
+        sparse.decompress(stored, np.full((2, 3), 4))
+    with pytest.raises(OperandTypeError, match="metadata must be an array of integers, not float64"):
+        sparse.decompress(stored, np.full((2, 2), 4.0))
+    for word in (*facts.INVALID_WORDS, 16, -1, 255, 1 << 40):
+        with pytest.raises(OperandError, match=rf"metadata: {word} at \(1, 0\) is no 2:4 index; valid are 0b0100, "):
+            sparse.decompress(stored, [[4, 4], [word, 4]])
+    for word in set(range(16)) - set(facts.TF32_WORDS):
+        with pytest.raises(OperandError, match=rf"metadata: {word} at \(0, 1\) is no 1:2 index; valid are 0b0100, 0b1110"):
+            sparse.decompress(np.ones((1, 2), np.float32), [[4, word]])
+
+
+@pytest.mark.parametrize("ins", METADATA, ids=str)
+def test_metadata_lies_in_registers_as_measured(ins: fastmma.Instruction) -> None:
+    name = facts.pattern(ins)
+    assert list(selectors(ins)) == list(range(4 // facts.contributors(ins)))
+    rng = np.random.default_rng(4)
+    chunks = ins.k // facts.GRANULARITIES[name].chunk
+    for selector in selectors(ins):
+        words = random_words(rng, name, (2, ins.m, chunks), ordered=ins.ordered_metadata)
+        packed = sparse.pack_metadata(ins, words, selector=selector)
+        assert packed.shape == (2, ins.lanes)
+        assert packed.dtype == np.uint32
+        seen = set()
+        for lane in range(ins.lanes):
+            for nibble in range(8):
+                place = facts.word_at(ins, lane, selector, nibble)
+                found = packed[:, lane] >> np.uint32(4 * nibble) & np.uint32(15)
+                np.testing.assert_array_equal(found, 0 if place is None else words[:, place[0], place[1]])
+                seen |= {place} - {None}
+        assert len(seen) == ins.m * chunks
+        # what other lanes hold does not matter
+        others = np.array([facts.word_at(ins, lane, selector, 0) is None for lane in range(ins.lanes)])
+        packed[:, others] = 0xFFFFFFFF
+        np.testing.assert_array_equal(sparse.unpack_metadata(ins, packed, selector=selector), words)
+        np.testing.assert_array_equal(sparse.unpack_metadata(ins.opcode, packed.astype(">u4"), selector=selector), words)
+
+
+@pytest.mark.parametrize("ins", METADATA, ids=str)
+def test_words_that_ptx_leaves_undefined_are_errors(ins: fastmma.Instruction) -> None:
+    name = facts.pattern(ins)
+    chunks = ins.k // facts.GRANULARITIES[name].chunk
+    words = np.full((ins.m, chunks), 4, np.uint8)
+    good = sparse.pack_metadata(ins, words)
+    lane = next(lane for lane in range(ins.lanes) if facts.word_at(ins, lane, 0, 5) is not None)
+    row, chunk = facts.word_at(ins, lane, 0, 5) or (0, 0)
+    for word in range(16):
+        bad = good.copy()
+        bad[lane] = bad[lane] & ~np.uint32(0xF00000) | np.uint32(word << 20)
+        words[row, chunk] = word
+        if word in facts.words(name, ordered=ins.ordered_metadata):
+            np.testing.assert_array_equal(sparse.unpack_metadata(ins, bad), words)
+            np.testing.assert_array_equal(sparse.pack_metadata(ins, words), bad)
+            continue
+        message = rf"metadata: {word} at \({row}, {chunk}\) is no {name} index; valid are 0b0100, .*0b1110"
+        with pytest.raises(OperandError, match=message) as caught:
+            sparse.unpack_metadata(ins, bad)
+        assert str(caught.value).startswith(ins.opcode)
+        with pytest.raises(OperandError, match=message):
+            sparse.pack_metadata(ins, words)
+
+
+def test_unordered_words_are_errors_only_for_ordered_metadata() -> None:
+    opcode = "mma.{}.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    for word in facts.unordered_words():
+        words = np.full((16, 4), word)
+        assert sparse.pack_metadata(opcode.format("sp"), words).any()
+        with pytest.raises(OperandError, match=f"metadata: {word} at"):
+            sparse.pack_metadata(opcode.format("sp::ordered_metadata"), words)
+
+
+@pytest.mark.parametrize("ins", METADATA, ids=str)
+def test_selectors_out_of_range(ins: fastmma.Instruction) -> None:
+    count = 4 // facts.contributors(ins)
+    words = np.full((ins.m, ins.k // facts.GRANULARITIES[facts.pattern(ins)].chunk), 4)
+    registers = sparse.pack_metadata(ins, words)
+    for bad in (count, -1, 4, 1 << 70, None, "0", 0.0, True, np.float32(0)):
+        with pytest.raises(OperandError, match="selector must be one of 0") as caught:
+            sparse.pack_metadata(ins, words, selector=bad)  # type: ignore[arg-type]
+        assert repr(bad) in str(caught.value)
+        with pytest.raises(OperandError, match="selector must be one of 0"):
+            sparse.unpack_metadata(ins, registers, selector=bad)  # type: ignore[arg-type]
+    sparse.unpack_metadata(ins, registers, selector=np.int8(0))  # type: ignore[arg-type]
+
+
+def test_errors_of_metadata() -> None:
+    opcode = "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    words = np.full((16, 4), 4)
+    with pytest.raises(OperandError, match=r"metadata must have shape \(16, 4\), not \(16, 3\)"):
+        sparse.pack_metadata(opcode, words[:, :3])
+    with pytest.raises(OperandTypeError, match="metadata must have dtype uint32, not int64"):
+        sparse.unpack_metadata(opcode, np.zeros(32, np.int64))
+    with pytest.raises(OperandError, match=r"metadata must have shape \(..., 32\), not \(31,\)"):
+        sparse.unpack_metadata(opcode, np.zeros(31, np.uint32))
+    with pytest.raises(OperandError, match=r"metadata must have shape"):
+        sparse.unpack_metadata(opcode, np.uint32(0))
+    for bad in (opcode.replace(".sp", ""), "ldmatrix.sync.aligned.m8n8.x1.b16"):
+        with pytest.raises(InstructionError):
+            sparse.pack_metadata(bad, words)
+
+
+def test_golden_files_of_cases_are_those_of_the_manifest() -> None:
+    for file, digest in digests().items():
+        assert hashlib.sha256((GOLDEN / file).read_bytes()).hexdigest() == digest
+    for case in GOLDEN_CASES.values():
+        assert set(case.arrays()) == set("abcde")
+        assert {len(array) for array in case.arrays().values()} == {len(case.distributions)}
+    assert len(contents("mma_sp.npz")) == 5 * len(GOLDEN_CASES)
+
+
+def test_golden_vectors_cover_every_sparse_opcode_and_selector() -> None:
+    expected = {(ins.opcode, selector) for ins in WARP if "sm_90a" in ins.targets for selector in selectors(ins)}
+    assert {(case.opcode, case.arguments["selector"]) for case in GOLDEN_CASES.values()} == expected
+
+
+def replay(case: Case, recorded: dict[str, NDArray[Any]], backend: str) -> NDArray[Any]:
+    return fastmma.warp.mma(
+        case.opcode,
+        *(recorded[name] for name in "abc"),
+        metadata=recorded["e"],
+        selector=case.arguments["selector"],
+        target="sm_90a",
+        backend=backend,
+    )
+
+
+@pytest.mark.parametrize("name", GOLDEN_CASES)
+def test_golden_mma_sp(name: str) -> None:
+    case = GOLDEN_CASES[name]
+    recorded = case.arrays()
+    np.testing.assert_array_equal(replay(case, recorded, "numba"), recorded["d"])
+
+
+@pytest.mark.parametrize(("index", "name"), list(enumerate(GOLDEN_CASES)))
+def test_golden_mma_sp_by_the_reference(index: int, name: str) -> None:
+    case = GOLDEN_CASES[name]
+    recorded = case.sample(index)
+    np.testing.assert_array_equal(replay(case, recorded, "reference"), recorded["d"])
+
+
+def test_recorded_registers(hw_vectors: Path) -> None:
+    registers = 0
+    seen = set()
+    with np.load(hw_vectors / "H200_registers.npz") as archive:
+        names = [key for key in archive.files if key.startswith("mma.sp") and key.endswith("|d")]
+        for name in names:
+            opcode, selector, distribution, _ = name.split("|")
+            a, b, c, e, d = (archive[name[:-1] + operand] for operand in "abced")
+            result = fastmma.warp.mma(opcode, a, b, c, metadata=e[..., 0], selector=int(selector), target="sm_90a")
+            np.testing.assert_array_equal(result, d, err_msg=f"{opcode}, selector {selector}, {distribution}")
+            seen.add((opcode, int(selector)))
+            registers += d.size
+    assert seen == {(ins.opcode, selector) for ins in WARP if "sm_90a" in ins.targets for selector in selectors(ins)}
+    assert registers == 74_752
+
+
+def elements(rng: np.random.Generator, name: str, shape: tuple[int, ...], *, special: bool = False) -> NDArray[Any]:
+    """Any elements, or at least a few infinities and NaNs where the format has them."""
+    fmt = FORMATS[name]
+    values = finite_values(rng, fmt.dtype, shape)
+    if special and fmt.kind == "float" and fmt.specials != "none":
+        codes = to_codes(values, fmt).copy()
+        top = (1 << fmt.bits - 1) - 1
+        codes[rng.random(shape) < 0.2] = top if fmt.specials != "ieee" else rng.choice([top, top >> fmt.mantissa_bits << fmt.mantissa_bits])
+        values = from_codes(codes, fmt)
+    return values
+
+
+def accumulator(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    if name == "s32":
+        return rng.integers(-1000, 1000, shape, dtype=np.int32)
+    return rng.normal(size=shape).astype(FORMATS[name].dtype)
+
+
+def product(ins: fastmma.Instruction, rows: int, columns: int, k: int, seed: int, *, special: bool) -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(seed)
+    name = facts.pattern(ins)
+    return {
+        "a": elements(rng, ins.atype, (rows, k // 2)),
+        "b": elements(rng, ins.btype, (k, columns), special=special),
+        "c": accumulator(rng, ins.ctype, (rows, columns)),
+        "metadata": random_words(rng, name, (rows, k // facts.GRANULARITIES[name].chunk), ordered=ins.ordered_metadata),
+    }
+
+
+def selected(ins: fastmma.Instruction, metadata: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """(rows, k): which places of A are stored."""
+    name = facts.pattern(ins)
+    ones = [True] * (metadata.shape[1] * facts.GRANULARITIES[name].stored)
+    return np.array([facts.dense_row(ones, [int(word) for word in row], name, False) for row in metadata])
+
+
+def bits(array: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+FLOATS = [ins for ins in METADATA if FORMATS[ins.btype].specials in ("ieee", "nan") and ins.btype[0] in "fbte" and not ins.scale_vec_size]
+
+
+@pytest.mark.parametrize(("index", "ins"), list(enumerate(METADATA)), ids=str)
+def test_mma_equals_the_reference(index: int, ins: fastmma.Instruction) -> None:
+    target = ins.targets[index % len(ins.targets)]
+    given = product(ins, ins.m, ins.n, ins.k, index, special=True)
+    if ins.scale_vec_size:
+        rng = np.random.default_rng(index)
+        dtype = ml_dtypes.float8_e8m0fnu if ins.stype == "ue8m0" else ml_dtypes.float8_e4m3fn
+        given["scale_a"] = 2.0 ** rng.integers(-3, 4, (ins.m, ins.scale_vec_size)).astype(np.float32)
+        given["scale_b"] = 2.0 ** rng.integers(-3, 4, (ins.scale_vec_size, ins.n)).astype(np.float32)
+        given |= {name: given[name].astype(dtype) for name in ("scale_a", "scale_b")}
+    rows = slice(None) if ins.m == 16 else slice(16 * (index % 4), 16 * (index % 4) + 16)
+    result = fastmma.mma(ins, **given, target=target)
+    expected = fastmma.mma(ins, **given, target=target, backend="reference")
+    np.testing.assert_array_equal(bits(result[rows]), bits(expected[rows]))
+
+
+@pytest.mark.parametrize(("index", "ins"), list(enumerate(FLOATS)), ids=str)
+@pytest.mark.parametrize("backend", ["numba", "reference"])
+def test_b_does_not_matter_where_a_is_zero(backend: str, index: int, ins: fastmma.Instruction) -> None:
+    """NaNs and infinities in B, in the positions that one row of A does not select: that row's results are as without them."""
+    target = ins.targets[index % len(ins.targets)]
+    given = product(ins, ins.m, ins.n, ins.k, index, special=False)
+    plain = fastmma.mma(ins, **given, target=target)
+    fmt = FORMATS[ins.btype]
+    for row in (0, ins.m - 1) if backend == "numba" else (3,):
+        codes = to_codes(given["b"], fmt).copy()
+        codes[~selected(ins, given["metadata"])[row]] = (1 << fmt.bits - 1) - 1
+        spoilt = {**given, "b": from_codes(codes, fmt)}
+        result = fastmma.mma(ins, **spoilt, target=target, backend=backend)
+        np.testing.assert_array_equal(bits(result[row]), bits(plain[row]))
+        others = (selected(ins, given["metadata"]) != selected(ins, given["metadata"])[row]).any(axis=1)
+        assert np.isnan(result[others].astype(np.float64)).all()
+
+
+def test_b_does_not_matter_where_a_is_zero_at_warp_level() -> None:
+    opcode = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+    ins = fastmma.instruction(opcode)
+    words = np.full((16, 8), 0b0100)  # the first two of every four
+    b = np.ones((32, 8), np.float16)
+    b[2::4], b[3::4] = np.nan, np.inf
+    registers = fastmma.scatter(bits(b), ins.operands["b"])
+    ones = np.full((32, 4), 0x3C003C00, np.uint32)
+    metadata = sparse.pack_metadata(ins, words)
+    for backend in ("numba", "reference"):
+        d = fastmma.warp.mma(opcode, ones, registers, np.zeros((32, 4), np.uint32), metadata=metadata, target="sm_90a", backend=backend)
+        assert (d.view(np.float32) == 16).all()
+    with pytest.raises(OperandError, match="needs metadata"):
+        fastmma.warp.mma(opcode, ones, registers, np.zeros((32, 4), np.uint32), target="sm_90a")
+    with pytest.raises(OperandError, match="selector must be one of 0, 1, not 2"):
+        fastmma.warp.mma(opcode, ones, registers, np.zeros((32, 4), np.uint32), metadata=metadata, selector=2, target="sm_90a")
+
+
+GEMM = [ins for ins in METADATA if (ins.sparse == "sp" and not ins.scale_vec_size) or ins.kind == "f8f6f4"]
+
+
+@pytest.mark.parametrize(("index", "ins"), list(enumerate(GEMM)), ids=str)
+def test_gemm_equals_the_reference(index: int, ins: fastmma.Instruction) -> None:
+    chunk = facts.GRANULARITIES[facts.pattern(ins)].chunk
+    target = ins.targets[index % len(ins.targets)]
+    for k in (chunk, ins.k, 2 * ins.k + 3 * chunk):
+        given = product(ins, 5, 3, k, index, special=k > ins.k)
+        result = fastmma.gemm(**given, instruction=ins, target=target)
+        expected = fastmma.gemm(**given, instruction=ins, target=target, backend="reference")
+        np.testing.assert_array_equal(bits(result), bits(expected))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a", "sm_120a"])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.int8, ml_dtypes.int4])
+def test_gemm_is_the_dense_product(dtype: Any, target: str) -> None:
+    """Small integers: exact whatever the order, over sizes that fill many tiles."""
+    if dtype is ml_dtypes.float8_e4m3fn and target == "sm_80":
+        pytest.skip("sm_80 has no fp8")
+    if dtype is ml_dtypes.int4 and target == "sm_90a":
+        pytest.skip("wgmma has no 4-bit types")
+    rng = np.random.default_rng(6)
+    dense = rng.integers(-3, 4, (70, 256)).astype(dtype)
+    stored, metadata = sparse.compress(dense, prune=True)
+    b = rng.integers(-3, 4, (256, 90)).astype(dtype)
+    expected = sparse.decompress(stored, metadata).astype(np.float64) @ b.astype(np.float64)
+    for threads in (1, 3):
+        result = fastmma.gemm(stored, b, metadata=metadata, target=target, threads=threads)
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("backend", ["numba", "reference"])
+@pytest.mark.parametrize("shape", [(0, 16, 3), (3, 0, 3), (3, 16, 0), (0, 0, 0)])
+def test_empty_gemm(shape: tuple[int, int, int], backend: str) -> None:
+    m, k, n = shape
+    a, b, words = np.zeros((m, k // 2), np.float16), np.zeros((k, n), np.float16), np.full((m, k // 4), 4)
+    result = fastmma.gemm(a, b, np.ones((m, n), np.float32), metadata=words, backend=backend)
+    np.testing.assert_array_equal(result, np.ones((m, n)))
+
+
+def test_errors_of_sparse_gemm() -> None:
+    a, b, words = np.ones((4, 8), np.float16), np.ones((16, 3), np.float16), np.full((4, 4), 4)
+    fastmma.gemm(a, b, metadata=words)
+    with pytest.raises(OperandError, match="metadata must have shape"):
+        fastmma.gemm(a, b, metadata=words[:, :3])
+    with pytest.raises(OperandError, match=r"a of shape \(M, K / 2\)"):
+        fastmma.gemm(a, b[:8], metadata=words)
+    with pytest.raises(OperandError, match="K must be a multiple of 4"):
+        fastmma.gemm(a[:, :7], b[:14], metadata=words)
+    with pytest.raises(OperandError, match="0 at"):
+        fastmma.gemm(a, b, metadata=words * 0)
+    with pytest.raises(OperandError, match="takes no metadata"):
+        fastmma.gemm(a, b[:8], metadata=words, instruction="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    with pytest.raises(OperandError, match="needs metadata"):
+        fastmma.gemm(a, b, instruction="mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
