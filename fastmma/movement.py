@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.arrays import as_array
 from fastmma.errors import OperandError, OperandTypeError
 from fastmma.isa.movement import Movement
 from fastmma.isa.table import movement
@@ -23,7 +24,7 @@ _EXPANDED_SHIFT = {6: 0, 4: 2}
 
 
 def _memory(memory: Any, what: str) -> NDArray[np.uint8]:
-    array = np.asarray(memory)
+    array = as_array(memory, f"{what}: memory")
     if array.dtype != np.uint8:
         raise OperandTypeError(f"{what}: memory must have dtype uint8, not {array.dtype}")
     if array.ndim < 1:
@@ -32,7 +33,7 @@ def _memory(memory: Any, what: str) -> NDArray[np.uint8]:
 
 
 def _registers(registers: Any, dtype: np.dtype[Any], tail: tuple[int, ...], what: str) -> NDArray[Any]:
-    array = np.asarray(registers)
+    array = as_array(registers, f"{what}: registers")
     if array.dtype.newbyteorder("=") != dtype:
         raise OperandTypeError(f"{what}: registers must have dtype {dtype}, not {array.dtype}")
     if array.shape[max(array.ndim - len(tail), 0) :] != tail:
@@ -50,7 +51,7 @@ def _lead(what: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def _addresses(addresses: Any, move: Movement, size: int) -> NDArray[np.int64]:
     """Addresses (..., matrices, lines), checked."""
-    array = np.asarray(addresses)
+    array = as_array(addresses, f"{move}: addresses")
     if array.dtype.kind not in "ui":
         raise OperandTypeError(f"{move}: addresses must be integers, not {array.dtype}")
     if array.ndim < 1 or array.shape[-1] != _LANES:
@@ -113,10 +114,11 @@ def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any) -> NDArray[np.
     array = _memory(memory, str(move))
     places = _addresses(addresses, move, array.shape[-1])
     lead = _lead(str(move), memory=array.shape[:-1], addresses=places.shape[:-2])
-    flat = np.broadcast_to(array, (*lead, array.shape[-1])).reshape(-1, array.shape[-1])
-    wanted = np.broadcast_to(places, (*lead, *places.shape[-2:])).reshape(len(flat), -1)
-    lines = flat[np.arange(len(flat))[:, None, None], wanted[..., None] + np.arange(_LINE_BYTES)]
-    elements = _lines_to_elements(lines, move).reshape(len(flat), move.num, move.lines, -1)
+    count = math.prod(lead)
+    flat = np.broadcast_to(array, (*lead, array.shape[-1])).reshape(count, array.shape[-1])
+    wanted = np.broadcast_to(places, (*lead, *places.shape[-2:])).reshape(count, move.num, move.lines)
+    lines = flat[np.arange(count)[:, None, None, None], wanted[..., None] + np.arange(_LINE_BYTES)]
+    elements = _lines_to_elements(lines, move)
     if move.trans:
         elements = elements.swapaxes(-1, -2)
     held = elements[..., move.layout.rows, move.layout.cols]  # (warps, matrices, lanes, elements)
@@ -162,8 +164,8 @@ def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any
     places = _addresses(addresses, move, array.shape[-1])
     given = _registers(registers, np.dtype(np.uint32), (_LANES, move.registers), str(move))
     lead = _lead(str(move), memory=array.shape[:-1], addresses=places.shape[:-2], registers=given.shape[:-2])
-    result = np.array(np.broadcast_to(array, (*lead, array.shape[-1]))).reshape(-1, array.shape[-1])
-    count = len(result)
+    count = math.prod(lead)
+    result = np.array(np.broadcast_to(array, (*lead, array.shape[-1]))).reshape(count, array.shape[-1])
     per_matrix = move.registers // move.num
     held = np.broadcast_to(given, (*lead, *given.shape[-2:])).reshape(count, _LANES, move.num, per_matrix)
     elements = np.ascontiguousarray(held.transpose(0, 2, 1, 3)).view(f"u{move.bits // 8}")
@@ -333,7 +335,7 @@ def wmma_store(opcode: str | Movement, memory: Any, registers: Any, *, stride: i
     result = np.array(np.broadcast_to(array, (*lead, array.shape[-1])), order="C")
     width = move.bits // 8
     elements = np.ascontiguousarray(np.broadcast_to(given, (*lead, *given.shape[-2:]))).view(f"u{width}")
-    flat = result.reshape(math.prod(lead), -1)
+    flat = result.reshape(math.prod(lead), result.shape[-1])
     whole = flat.shape[-1] // width * width
     stored = np.ascontiguousarray(flat[:, :whole]).view(f"u{width}")
     stored[:, places] = elements.reshape(len(flat), *places.shape)
