@@ -11,7 +11,7 @@ from fastmma.errors import OperandTypeError
 
 
 def as_array(value: Any, what: str) -> NDArray[Any]:
-    """`numpy.asarray`, its failures and arrays of Python objects being errors that name the operand.
+    """`numpy.asarray`, its failures, arrays of Python objects and masked arrays being errors that name the operand.
 
     Raises
     ------
@@ -21,6 +21,8 @@ def as_array(value: Any, what: str) -> NDArray[Any]:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError) as error:
         raise OperandTypeError(f"{what} must be an array: {error}") from None
+    if isinstance(value, np.ma.MaskedArray):
+        raise OperandTypeError(f"{what} must be an array without a mask, not a masked array")
     if array.dtype == object:
         raise OperandTypeError(f"{what} must be an array of numbers, not of Python objects")
     return array

@@ -44,7 +44,7 @@ def thread_count(threads: int | None = None) -> int:
             return min(len(os.sched_getaffinity(0)), _MAX_THREADS)
         return min(os.cpu_count() or 1, _MAX_THREADS)
     try:
-        count = int(source) if isinstance(source, str) else source.__index__()  # type: ignore[attr-defined]
+        count = int(source) if threads is None else source.__index__()  # type: ignore[attr-defined,call-overload]
     except (ValueError, AttributeError, TypeError):
         count = 0
     if isinstance(source, bool) or not 1 <= count <= _MAX_THREADS:
