@@ -1,0 +1,140 @@
+"""The shape of the code: imports go down the layers, and importing the package costs little."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import fastmma
+
+ROOT = Path(fastmma.__file__).parent
+# from the bottom; a module may import from its own layer and from those below it. What is named nowhere is a tool, above the public calls
+LAYERS = (
+    ("errors",),
+    ("arrays", "threads"),
+    ("formats",),
+    ("layout", "layout_drawing", "layout_export", "layout_formula", "layout_view", "plots"),
+    ("isa",),
+    ("kernels",),
+    ("numerics",),
+    ("reference", "fragment", "sparse", "scales"),
+    ("engines", "operands", "gpu"),
+    ("plan",),
+    ("warp", "warpgroup", "matrix", "movement", "gemm"),
+)
+TOOLS = len(LAYERS)
+PUBLIC = TOOLS + 1  # the package itself and its commands
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def layer(module: str) -> int:
+    top = module.partition(".")[0]
+    if top in ("", "__main__", "cli"):
+        return PUBLIC
+    return next((index for index, names in enumerate(LAYERS) if top in names), TOOLS)
+
+
+def imported(path: Path, *, at_import: bool) -> set[str]:
+    """The modules that a file imports, dotted; only those imported when it is, or all of them."""
+    tree = ast.parse(path.read_text())
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if at_import and (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or is_for_types(node)):
+            return
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: relative import"
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(tree)
+    return found
+
+
+def is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def own(names: set[str]) -> set[str]:
+    """The package's modules among imported names."""
+    found = set()
+    for name in names:
+        if name == "fastmma" or not name.startswith("fastmma."):
+            continue
+        inner = name.removeprefix("fastmma.")
+        found.add(inner if inner in MODULES else inner.rpartition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_down(module: str) -> None:
+    for other in own(imported(MODULES[module], at_import=False)):
+        assert layer(other) <= layer(module), f"{module} imports {other}, which is above it"
+
+
+def test_no_import_cycles() -> None:
+    graph = {module: own(imported(path, at_import=True)) - {module} for module, path in MODULES.items()}
+    TopologicalSorter(graph).prepare()
+
+
+def test_rows_hold_no_code_of_the_kernels() -> None:
+    for module, path in MODULES.items():
+        if layer(module) < layer("kernels"):
+            used = {name.partition(".")[0] for name in imported(path, at_import=False)}
+            assert not used & {"numba", "llvmlite", "typer", "rich"}, module
+
+
+def test_numba_is_imported_by_kernels_only() -> None:
+    for module, path in MODULES.items():
+        if module.partition(".")[0] != "kernels":
+            used = {name.partition(".")[0] for name in imported(path, at_import=True)}
+            assert not used & {"numba", "llvmlite"}, module
+            kernels = {name for name in own(imported(path, at_import=True)) if name.startswith("kernels.")}
+            assert kernels <= {"kernels.params", "kernels.cpu"}, module
+
+
+def test_optional_packages_are_imported_where_they_are_used() -> None:
+    for module, path in MODULES.items():
+        used = {name.partition(".")[0] for name in imported(path, at_import=True)}
+        assert not used & {"cupy", "matplotlib", "torch", "dask", "jax", "hypothesis", "pytest"}, module
+
+
+def test_import_is_light() -> None:
+    script = "import json, sys; before = set(sys.modules); import fastmma; print(json.dumps(sorted(set(sys.modules) - before)))"
+    command = [sys.executable, "-c", script]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT.parent).stdout
+    packages = {name.partition(".")[0] for name in json.loads(output)}
+    assert packages.isdisjoint({"numba", "llvmlite", "cupy", "matplotlib", "typer", "rich", "torch", "scipy", "pandas"})
+
+
+def test_public_names_exist() -> None:
+    assert sorted(fastmma.__all__) == sorted(set(fastmma.__all__))
+    for name in fastmma.__all__:
+        assert getattr(fastmma, name).__doc__ or name.isupper()
+
+
+def test_names_say_what_they_hold() -> None:
+    banned = {"utils", "util", "common", "helpers", "helper", "core", "misc"}
+    assert not banned & {part for module in MODULES for part in module.split(".")}
+
+
+def test_modules_have_one_purpose_and_say_it() -> None:
+    for module, path in MODULES.items():
+        if path.stat().st_size:
+            assert ast.get_docstring(ast.parse(path.read_text())), module
