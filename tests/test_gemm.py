@@ -81,6 +81,16 @@ def operands(opcode: str, shape: tuple[int, int, int], distribution: str, seed: 
     )
 
 
+def mixed(opcode: str, shape: tuple[int, int, int], *distributions: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Operands a, b and c of a distribution each."""
+    ins = instruction(opcode)
+    m, n, k = shape
+    generator = np.random.default_rng([7, *shape])
+    forms = ((ins.atype, (m, k)), (ins.btype, (k, n)), (ins.ctype, (m, n)))
+    a, b, c = (random_codes(generator, fmt, size, name) for (fmt, size), name in zip(forms, distributions, strict=True))
+    return a, b, c
+
+
 def product(opcode: str, target: str, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, **options: Any) -> NDArray[Any]:
     """gemm on codes."""
     ins = instruction(opcode)
@@ -96,6 +106,29 @@ def test_gemm_is_the_instruction_looped_over_k(opcode: str, target: str, distrib
         a, b, c = operands(opcode, shape, distribution)
         np.testing.assert_array_equal(product(opcode, target, a, b, c), looped(ins, target, a, b, c))
     np.testing.assert_array_equal(product(opcode, target, a, b, None), looped(ins, target, a, b, None))
+
+
+MIXTURES = [
+    ("zero", "special", "zero"),
+    ("special", "zero", "near"),
+    ("zero", "huge", "special"),
+    ("tiny", "huge", "near"),
+    ("near", "tiny", "huge"),
+    ("zero", "zero", "special"),
+    ("tiny", "tiny", "zero"),
+    ("finite", "near", "tiny"),
+]
+
+
+@pytest.mark.parametrize("distributions", MIXTURES, ids="-".join)
+@pytest.mark.parametrize(("opcode", "target"), METHODS)
+def test_operands_of_different_kinds(opcode: str, target: str, distributions: tuple[str, str, str]) -> None:
+    ins = instruction(opcode)
+    for shape in ((3, 2, 9), (33, 40, 70)):
+        a, b, c = mixed(opcode, shape, *distributions)
+        np.testing.assert_array_equal(product(opcode, target, a, b, c), looped(ins, target, a, b, c))
+    a, b, c = mixed(opcode, (2, 2, min(ins.k + 1, 33)), *distributions)
+    np.testing.assert_array_equal(product(opcode, target, a, b, c), product(opcode, target, a, b, c, backend="reference"))
 
 
 @pytest.mark.parametrize(("opcode", "target"), METHODS)

@@ -44,12 +44,15 @@ def _finite(codes: Codes, fmt: str) -> Codes:
 
 
 def random_codes(generator: np.random.Generator, fmt: str, shape: tuple[int, ...], distribution: str) -> Codes:
-    """Codes of a distribution: "bits", "special", "finite" (specials that are), "near" (close to one), "tiny", "huge" or "cancel"."""
+    """Codes of a distribution: "bits", "special", "finite" (specials that are), "zero", "near" (one), "tiny", "huge" or "cancel"."""
     row = FORMATS[fmt]
     if distribution == "special":
         return generator.choice(special_codes(fmt), shape)
     if distribution == "finite":
         return generator.choice(_finite(special_codes(fmt), fmt), shape)
+    if distribution == "zero":
+        zeros = [0, 1 << (row.bits - 1)] if row.kind == "float" else [0]
+        return generator.choice(np.array(zeros, np.uint64), shape).astype(row.code_dtype)
     anything = generator.integers(0, 1 << row.bits, shape, dtype=np.uint64)
     if distribution == "bits" or row.kind != "float":
         return anything.astype(row.code_dtype)
