@@ -268,7 +268,8 @@ def f32_chain_tiles(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, ou
     batch = _product(a, b, c, out)
 
     def run(start: int, stop: int) -> None:
-        _f32_run(_F16, batch, pairs, start, stop, 0, batch.columns, _f32_scratch(batch.depth).address)
+        memory = _f32_scratch(batch.depth)
+        _f32_run(_F16, batch, pairs, start, stop, 0, batch.columns, memory.address)
 
     if out.size:
         _each_tile(len(out), threads, run)
