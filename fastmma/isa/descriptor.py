@@ -21,6 +21,10 @@ SWIZZLES = {0: _UNIT, 3: 32, 2: 64, 1: 128}
 _CODE = {0: 0, 32: 3, 64: 2, 128: 1}
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer)
+
+
 @dataclass(frozen=True)
 class Descriptor:
     """A matrix descriptor, its fields in bytes.
@@ -50,12 +54,12 @@ class Descriptor:
     def __post_init__(self) -> None:
         for name in ("address", "leading", "stride"):
             value = getattr(self, name)
-            if value % _UNIT or not 0 <= value < 1 << 18:
-                raise OperandError(f"a descriptor's {name} must be a multiple of 16 below 262144, not {value}")
-        if self.swizzle not in _CODE:
+            if not _is_whole(value) or value % _UNIT or not 0 <= value < 1 << 18:
+                raise OperandError(f"a descriptor's {name} must be a multiple of 16 below 262144, not {value!r}")
+        if not _is_whole(self.swizzle) or self.swizzle not in _CODE:
             raise OperandError(f"a descriptor's swizzle must be 0, 32, 64 or 128 bytes, not {self.swizzle!r}")
-        if not 0 <= self.base_offset < 8:
-            raise OperandError(f"a descriptor's base_offset must be 0 to 7, not {self.base_offset}")
+        if not _is_whole(self.base_offset) or not 0 <= self.base_offset < 8:
+            raise OperandError(f"a descriptor's base_offset must be 0 to 7, not {self.base_offset!r}")
 
     def encode(self) -> int:
         """The 64 bits of the descriptor.
@@ -66,17 +70,25 @@ class Descriptor:
         '0x4000001000080040'
         """
         fields = (self.address >> 4, 0), (self.leading >> 4, 16), (self.stride >> 4, 32), (self.base_offset, 49), (_CODE[self.swizzle], 62)
-        return sum(value << shift for value, shift in fields)
+        return sum(int(value) << shift for value, shift in fields)
 
     @classmethod
     def decode(cls, bits: int) -> Descriptor:
         """The fields of 64 bits; bits that mean nothing are ignored.
+
+        Raises
+        ------
+        OperandError
+            If it is no integer of 64 bits.
 
         Examples
         --------
         >>> Descriptor.decode(0x4000001000080040)
         Descriptor(address=1024, leading=128, stride=256, swizzle=128, base_offset=0)
         """
+        if not _is_whole(bits) or not 0 <= bits < 1 << 64:
+            raise OperandError(f"a descriptor must be an integer of 64 bits, not {bits!r}")
+        bits = int(bits)
         row = SWIZZLES[bits >> 62 & 3]
         return cls((bits & 0x3FFF) << 4, (bits >> 16 & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4, 0 if row == _UNIT else row, bits >> 49 & 7)
 
@@ -97,12 +109,14 @@ class Descriptor:
         Raises
         ------
         OperandError
-            If another width than 16 bits is to be transposed.
+            If another width than 16 bits is to be transposed, or a row of the swizzle is too short for k.
         """
         row = max(self.swizzle, _UNIT)
         line, along = np.arange(outer)[:, None], np.arange(k)[None, :]
         if not mn_major:
             byte = along * bits // 8
+            if self.swizzle and k * bits > 8 * row:
+                raise OperandError(f"{k * bits // 8} bytes of k do not fit into the {row}-byte rows of the swizzle")
             if self.swizzle:
                 place = line // _CORE_LINES * self.stride + line % _CORE_LINES * row + byte
             else:
