@@ -37,9 +37,7 @@ def swizzled(address: int, swizzle: int) -> int:
     return address ^ (address >> 7 & UNITS[swizzle] - 1) << 4
 
 
-def byte_offset(
-    line: int, along: int, bits: int, *, address: int, leading: int, stride: int, swizzle: int, mn_major: bool = False
-) -> int:
+def byte_offset(line: int, along: int, bits: int, *, address: int, leading: int, stride: int, swizzle: int, mn_major: bool = False) -> int:
     """Byte of shared memory that holds (or begins) element (m or n, k) of an operand; offsets in bytes."""
     outer, inner = canonical(swizzle, mn_major, 128 // bits, leading * 8 // bits, stride * 8 // bits, 1 << 20)
     element = walk(line, outer) + walk(along, inner)
