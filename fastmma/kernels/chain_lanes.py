@@ -104,7 +104,7 @@ class Lanes:
             builder.store(emit.call("umax", builder.load(worst), exponent), worst)
             lowest = emit.constant(self.words, (HALF_LOWEST + self.chain.excess) << field)
             zero = emit.constant(self.words, 0)
-            nonzero = builder.icmp_unsigned(">", words, emit.constant(self.words, 1))
+            nonzero = builder.icmp_unsigned(">", exponent, zero)  # whatever the sign: a zero may be negative here
             exponent = builder.select(nonzero, emit.call("umax", exponent, lowest), zero)
         exponent = emit.call("umax", exponent, emit.shifted_left(emit.widened(emax), field))
         half_ulp = 1 << (field - 1)
