@@ -140,6 +140,16 @@ def test_the_reference_agrees(opcode: str, target: str) -> None:
         np.testing.assert_array_equal(product(opcode, target, a, b, c), expected, err_msg=distribution)
 
 
+def test_a_sum_that_rounded_to_zero_from_below_does_not_raise_the_next_steps_exponent() -> None:
+    opcode = MMA + "m16n8k16.row.col.f16.f16.f16.f16"
+    a, b = np.zeros((3, 32), np.float16), np.zeros((32, 40), np.float16)
+    a[:, 0], b[0] = -(2.0**-14), 2.0**-14
+    a[:, 16], b[16] = 2.0**-12, 2.0**-13  # a tie in the second instruction ...
+    a[:, 17], b[17] = 2.0**-23, 2.0**-23  # ... and what breaks it
+    assert (gemm(a, b, instruction=opcode) == 2.0**-24).all()
+    assert (bits(gemm(a[:, :16], b[:16], instruction=opcode)) == 0).all()
+
+
 @pytest.mark.parametrize(("opcode", "target"), METHODS)
 def test_empty_products(opcode: str, target: str) -> None:
     ins = instruction(opcode)
