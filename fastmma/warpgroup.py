@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.arrays import as_array
 from fastmma.engines import Batch
 from fastmma.errors import InstructionError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import Format, format_of
@@ -171,7 +172,7 @@ def mma(
     in_memory = isinstance(a, Descriptor | int | np.integer)
     _flag(imm_trans_a, (0, 1) if in_memory and afmt.bits == 16 else (0,), f"{ins}: imm_trans_a")
     _flag(imm_trans_b, (0, 1) if bfmt.bits == 16 else (0,), f"{ins}: imm_trans_b")
-    shared = np.asarray(memory)
+    shared = as_array(memory, f"{ins}: memory")
     if shared.dtype != np.uint8 or shared.ndim < 1:
         raise OperandTypeError(f"{ins}: memory must be an array (..., bytes) of dtype uint8, not {shared.dtype} of shape {shared.shape}")
     operands = ins.operands
