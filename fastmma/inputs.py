@@ -130,4 +130,4 @@ def _in_range(fmt: Format, exponents: Exponents, count: int, generator: np.rando
     else:
         mantissa = generator.integers(0, 1 << fmt.mantissa_bits, count, dtype=np.uint64)
     sign = generator.integers(0, 2, count, dtype=np.uint64)
-    return (sign << np.uint64(fmt.exponent_bits) | field) << np.uint64(fmt.mantissa_bits) | mantissa
+    return np.asarray((sign << np.uint64(fmt.exponent_bits) | field) << np.uint64(fmt.mantissa_bits) | mantissa)

@@ -15,6 +15,7 @@ from fastmma.cli.layout import layout
 from fastmma.cli.listing import list_instructions
 from fastmma.cli.show import show
 from fastmma.cli.trace import trace
+from fastmma.cli.verify import verify
 from fastmma.errors import FastmmaError
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ app.command("layout")(layout)
 app.command("trace")(trace)
 app.command("evidence")(evidence)
 app.command("gemm")(gemm)
+app.command("verify")(verify)
 
 
 def _print_version(wanted: bool) -> None:
