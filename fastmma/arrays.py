@@ -1,7 +1,8 @@
-"""What users pass as an array, made one."""
+"""What users pass as an array or an integer, made one."""
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -26,3 +27,13 @@ def as_array(value: Any, what: str) -> NDArray[Any]:
     if array.dtype == object:
         raise OperandTypeError(f"{what} must be an array of numbers, not of Python objects")
     return array
+
+
+def whole(value: Any) -> int | None:
+    """An integer of Python or NumPy as an int; None for anything else, truth values among them."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.arrays import as_array
+from fastmma.arrays import as_array, whole
 from fastmma.engines import Batch, cut
 from fastmma.errors import InstructionError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import Format, format_of
@@ -121,9 +121,10 @@ def _choose(
 
 
 def _whole(value: Any, name: str, least: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < least:
+    found = whole(value)
+    if found is None or found < least:
         raise OperandError(f"{name} must be an integer of at least {least}, not {value!r}")
-    return int(value.__index__())
+    return found
 
 
 @reports_memory

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.arrays import as_array
+from fastmma.arrays import as_array, whole
 from fastmma.errors import OperandError, OperandTypeError
 from fastmma.isa.movement import Movement
 from fastmma.isa.table import movement
@@ -222,9 +222,9 @@ def _stride(move: Movement, stride: Any, size: int) -> int:
     count = move.rows if row_major else move.cols
     if stride is None:
         stride = least
-    if isinstance(stride, bool) or not hasattr(stride, "__index__") or stride.__index__() < least:
+    elements = whole(stride)
+    if elements is None or elements < least:
         raise OperandError(f"{move}: stride must be an integer of at least {least} elements, not {stride!r}")
-    elements = int(stride.__index__())
     aligned = min(move.registers * move.layout.register_bits // 8, _LINE_BYTES)
     step = 8 * aligned // move.bits
     if elements % step:

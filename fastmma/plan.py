@@ -24,7 +24,7 @@ def _engine(backend: str, method: str) -> Engine:
 
 def resolved_target(target: str, backend: str) -> str:
     """The target; ``"native"`` is that of the GPU in the machine, and the backend "cupy" takes no other."""
-    if backend == "cupy" or target == "native":
+    if backend == "cupy" or (isinstance(target, str) and target == "native"):
         from fastmma.gpu.device import resolve_target
 
         return resolve_target(target)
@@ -67,7 +67,7 @@ def plan(ins: str | Instruction, target: str, backend: str = "numba") -> Plan:
     >>> plan("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_80").arithmetic.terms
     8
     """
-    if backend not in BACKENDS:
+    if not isinstance(backend, str) or backend not in BACKENDS:
         raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
     ins = multiply(ins)
     target = resolved_target(target, backend)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.arrays import as_array
+from fastmma.arrays import as_array, whole
 from fastmma.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.model import Instruction
 from fastmma.isa.scales import scale_lanes, scale_selectors
@@ -21,11 +21,11 @@ def _selected(ins: str | Instruction, operand: str, byte_id: Any, thread_id: Any
     found = multiply(ins)
     if not found.scale_vec_size:
         raise InstructionError(f"{found}: the instruction is not block-scaled")
-    if operand not in ("a", "b"):
+    if not isinstance(operand, str) or operand not in ("a", "b"):
         raise OperandError(f"operand must be 'a' or 'b', not {operand!r}")
     valid = scale_selectors(found, operand)
     for name, value, allowed in (("byte_id", byte_id, valid.byte_id), ("thread_id", thread_id, valid.thread_id)):
-        if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() not in allowed:
+        if whole(value) not in allowed:
             raise OperandError(f"{found}: {name}_{operand} must be one of {', '.join(map(str, allowed))}, not {value!r}")
     lanes = scale_lanes(found, operand, int(thread_id))
     return found, lanes, np.arange(int(byte_id), int(byte_id) + found.scale_vec_size)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.arrays import as_array
+from fastmma.arrays import as_array, whole
 from fastmma.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.formats import decode, format_of, from_codes, to_codes
 from fastmma.isa.model import Instruction
@@ -20,7 +20,7 @@ def _pattern(elements: NDArray[Any], pattern: str | None) -> Pattern:
     if pattern is None:
         bits = format_of(elements.dtype).bits
         pattern = {32: "1:2", 4: "4:8"}.get(bits, "2:4")
-    if pattern not in PATTERNS:
+    if not isinstance(pattern, str) or pattern not in PATTERNS:
         raise OperandError(f"there is no sparsity pattern {pattern!r}; there are {', '.join(PATTERNS)}")
     return PATTERNS[pattern]
 
@@ -155,9 +155,10 @@ def check_selector(ins: Instruction, selector: Any) -> int:
         If it is outside the range that PTX gives for the instruction.
     """
     valid = selectors(ins)
-    if isinstance(selector, bool) or not hasattr(selector, "__index__") or selector.__index__() not in valid:
+    found = whole(selector)
+    if found is None or found not in valid:
         raise OperandError(f"{ins}: selector must be one of {', '.join(map(str, valid))}, not {selector!r}")
-    return int(selector.__index__())
+    return found
 
 
 def _contributing(ins: Instruction, selector: int) -> NDArray[np.intp]:
@@ -216,5 +217,5 @@ def unpack_metadata(ins: str | Instruction, registers: Any, *, selector: int = 0
         raise OperandError(f"{found}: metadata must have shape (..., {found.lanes}), not {array.shape}")
     layout = metadata_layout(found)
     nibbles = (array[..., lanes, None] >> (4 * np.arange(8, dtype=np.uint32))) & np.uint32(15)
-    words = nibbles.reshape(*array.shape[:-1], -1)[..., layout.inverse[0]]
+    words = nibbles.reshape(*array.shape[:-1], 8 * len(lanes))[..., layout.inverse[0]]
     return check_metadata(words, words.shape, pattern_of(found), ordered=found.ordered_metadata, what=f"{found}: metadata")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.arrays import as_array
+from fastmma.arrays import as_array, whole
 from fastmma.engines import Batch
 from fastmma.errors import InstructionError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import Format, format_of
@@ -39,9 +39,10 @@ def _memory_operand(
 
 
 def _flag(value: Any, allowed: tuple[int, ...], what: str) -> int:
-    if not hasattr(value, "__index__") or value.__index__() not in allowed:
+    found = int(value) if isinstance(value, bool) else whole(value)
+    if found is None or found not in allowed:
         raise OperandError(f"{what} must be {' or '.join(map(str, allowed))}, not {value!r}")
-    return int(value.__index__())
+    return found
 
 
 def _descriptor(value: Any, what: str) -> Descriptor:
