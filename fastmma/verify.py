@@ -125,7 +125,7 @@ def replay(target: str = "sm_90a", *, backend: str = "numba", progress: Callable
     report = Report(target, f"{manifest['gpu']}, driver {manifest['driver']}")
     todo = [
         (file, key)
-        for file in manifest["files"]
+        for file in (*manifest["files"], *manifest["cases"])
         for key in dict.fromkeys(name.rpartition("|")[0] for name in _archive(GOLDEN / target / file))
         if key.startswith(("mma.", "wmma.mma."))
     ]
@@ -205,14 +205,14 @@ def _warpgroup_trial(
 def compare_with_gpu(
     minutes: float = 1.0, *, warps: int = 4096, seed: int = 0, progress: Callable[[float, Report], None] | None = None
 ) -> Report:
-    """Compare emulator and silicon on fresh adversarial inputs, opcode after opcode, until the time is over and each had its turn.
+    """Compare emulator and silicon on fresh adversarial inputs: sweeps over all opcodes, with another distribution in each.
 
     Parameters
     ----------
     minutes : float
-        Each opcode and selector gets at least one round of every distribution, even if that takes longer.
+        A sweep that has begun is finished, and there is at least one.
     warps : int
-        Warps a trial (an eighth as many warpgroups for wgmma).
+        Warps a trial; fewer warpgroups, by their size.
     seed : int
     progress : callable, optional
         Called with the elapsed seconds and the report so far.
@@ -229,14 +229,15 @@ def compare_with_gpu(
     report.outcomes = list(outcomes.values())
     start, sweep = time.perf_counter(), 0
     while sweep == 0 or time.perf_counter() - start < 60 * minutes:
-        for ins, selector in todo:
-            for number, pair in enumerate(_pairs(ins)):
-                generator = np.random.default_rng((seed, sweep, number))
-                trial = _warpgroup_trial if ins.op == "wgmma" else _warp_trial
-                count = max(1, warps * 32 // (4 * ins.lanes * max(1, ins.n // 32))) if ins.op == "wgmma" else warps
-                emulated, real = trial(ins, selector, pair, count, generator)
-                where = f"distributions {pair[0]} and {pair[1]}, sweep {sweep}, seed {seed}"
-                _compare(outcomes[ins.opcode, selector], ins, emulated, real, where)
+        for index, (ins, selector) in enumerate(todo):
+            pairs = _pairs(ins)
+            pair = pairs[(sweep + index) % len(pairs)]
+            generator = np.random.default_rng((seed, sweep, index))
+            trial = _warpgroup_trial if ins.op == "wgmma" else _warp_trial
+            count = max(1, warps * 8 // (ins.lanes * max(1, ins.n // 32))) if ins.op == "wgmma" else warps
+            emulated, real = trial(ins, selector, pair, count, generator)
+            where = f"multiplicands {pair[0]}, accumulators {pair[1]}, sweep {sweep}, seed {seed}"
+            _compare(outcomes[ins.opcode, selector], ins, emulated, real, where)
             if progress is not None:
                 progress(time.perf_counter() - start, report)
         sweep += 1

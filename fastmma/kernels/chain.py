@@ -217,7 +217,7 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
     held = held_rows * -(-depth // slab_depth) * slab_depth
     storage = _Buffers(held * chain.value_bytes, held * 4, held // min(chain.terms, 8) * 4)
     values, exponents, signs = storage.addresses
-    packed = Panels(values, exponents, signs, slab_depth, held_rows)
+    packed = Panels(values, exponents, signs, slab_depth, held_rows, chain.rows)
     extremes = np.empty((rows, 2), np.int32)
     how_a, how_b = _decoding(p.a, chain, False, depth), _decoding(p.b, chain, True, depth)
     place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)

@@ -190,7 +190,7 @@ def run_piece(
     redo_columns: Any,
 ) -> None:
     """Compute a piece; mark rows (of the chunk) and columns (of the panel) that have to be done another way."""
-    slab = Panels(work.values, work.exponents, work.signs, chain.depth, 0)
+    slab = Panels(work.values, work.exponents, work.signs, chain.depth, 0, 0)
     blocks = (piece.last - piece.first) // chain.rows
     _read_state(chain, piece, c, limits, work.state, redo)
     forget_extremes(work.extremes, chain.panel // LINES)
@@ -204,6 +204,7 @@ def run_piece(
         stop = min(start + chain.depth, whole)
         pack_columns(chain, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.arranged, work.extremes)
         place = start * packed.rows + piece.first * packed.depth
+        block = chain.rows * packed.depth
         _run_slab(
             chain,
             (
@@ -217,9 +218,9 @@ def run_piece(
                 work.scratch,
                 work.lowest,
                 work.worst,
-                packed.depth * chain.value_bytes,
-                packed.depth * 4,
-                packed.depth // bits_in_byte * 4,
+                block * chain.value_bytes,
+                block * 4,
+                block // bits_in_byte * 4,
                 blocks,
                 (stop - start) // chain.terms,
             ),

@@ -21,7 +21,7 @@ from fastmma.kernels.emit import I8, I32, I64, POINTER, Emitter, vector
 
 @dataclass(frozen=True)
 class Operands:
-    """The micro-kernel's arguments: byte pointers, then 64-bit integers; strides are bytes from row to row of A."""
+    """The micro-kernel's arguments: byte pointers, then 64-bit integers; strides are bytes from block to block of A's rows."""
 
     values_a: ir.Value
     exponents_a: ir.Value
@@ -41,6 +41,7 @@ class Operands:
 
 
 POINTERS, INTEGERS = 10, 5
+UNIT = 8  # adjacent k of a packed row of A; then come those of the next row of the block
 
 Values = list[ir.Value]
 Sums = list[Values]  # accumulators of a subtile: row, vector
@@ -82,66 +83,81 @@ class _Tile:
         size = self.emit.scaled(self.sum(self.operands.steps, 1), 2 * self.chain.rows * self.chain.panel)
         return self.emit.at(self.operands.scratch, self.builder.mul(self.builder.and_(block, self.emit.index(1)), size))
 
-    def emax_and_counts(self, scratch: ir.Value, first_row: ir.Value, rows: int, step: ir.Value, row_in_block: ir.Value) -> Work:
-        """emax bytes (of the products) and counts of negative products, for `rows` rows in one step; pauses after each k."""
+    def step_of_block(self, step: ir.Value) -> ir.Value:
+        """Where in a block of A a step begins."""
+        terms, rows = self.chain.terms, self.chain.rows
+        if terms >= UNIT:
+            return self.emit.scaled(step, terms * rows)
+        parts = self.emit.index(UNIT // terms)
+        unit, part = self.builder.udiv(step, parts), self.builder.urem(step, parts)
+        return self.sum(self.emit.scaled(unit, UNIT * rows), self.emit.scaled(part, terms))
+
+    def element(self, k: int, row: int) -> int:
+        """Where in a step of a block of A an element lies."""
+        return (k // UNIT * self.chain.rows + row) * UNIT + k % UNIT
+
+    def emax_and_counts(self, scratch: ir.Value, block: ir.Value, first_row: ir.Value, rows: int, step: ir.Value) -> Work:
+        """emax bytes (of the products) and counts of negative products, for `rows` rows of a block in one step; pauses after each k."""
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
         four = vector(I32, chain.panel // 4)
-        numbers = [self.sum(first_row, row) for row in range(rows)]
-        elements = [
-            emit.at(operands.exponents_a, self.sum(builder.mul(number, operands.exponents_stride), emit.scaled(step, 4 * chain.terms)))
-            for number in numbers
-        ]
+        place = self.sum(
+            builder.mul(block, operands.exponents_stride),
+            emit.scaled(self.step_of_block(step), 4),
+            emit.scaled(first_row, 4 * UNIT),
+        )
+        elements = emit.opaque(emit.at(operands.exponents_a, place))
         columns = emit.opaque(emit.at(operands.exponents_b, emit.scaled(step, chain.terms * chain.panel)))
         emax = [emit.constant(self.bytes, chain.floor)] * rows
         for k in range(chain.terms):
             column = emit.load(self.bytes, columns, k * chain.panel, chain.panel)
             for row in range(rows):
-                element = emit.cast(emit.broadcast(four, elements[row], 4 * k), self.bytes)
+                element = emit.cast(emit.broadcast(four, elements, 4 * self.element(k, row)), self.bytes)
                 emax[row] = emit.call("umax", emax[row], emit.call("usub.sat", element, column))
             emax = yield emax
         signs = emit.scaled(step, chain.sign_bytes)
+        place = self.sum(builder.mul(block, operands.signs_stride), emit.scaled(self.sum(emit.scaled(signs, chain.rows), first_row), 4))
+        negatives = emit.at(operands.signs_a, place)
+        targets = emit.at(scratch, emit.scaled(self.sum(emit.scaled(step, chain.rows), first_row), 2 * chain.panel))
+        lowest = emit.at(operands.lowest, emit.scaled(self.sum(emit.scaled(block, chain.rows), first_row), chain.panel))
         for row in range(rows):
             count = None
             for part in range(chain.sign_bytes):
                 column = emit.load(self.bytes, operands.signs_b, emit.scaled(self.sum(signs, part), chain.panel), chain.panel)
-                place = self.sum(builder.mul(numbers[row], operands.signs_stride), emit.scaled(self.sum(signs, part), 4))
-                element = emit.cast(emit.broadcast(four, operands.signs_a, place), self.bytes)
+                element = emit.cast(emit.broadcast(four, negatives, 4 * (part * chain.rows + row)), self.bytes)
                 ones = emit.call("ctpop", builder.xor(element, column))
                 count = ones if count is None else builder.add(count, ones)
-            target = emit.scaled(self.sum(emit.scaled(step, chain.rows), row_in_block, row), 2 * chain.panel)
-            emit.store(emax[row], scratch, target, chain.panel)
-            emit.store(count, scratch, self.sum(target, chain.panel), chain.panel)
+            emit.store(emax[row], targets, 2 * row * chain.panel, chain.panel)
+            emit.store(count, targets, (2 * row + 1) * chain.panel, chain.panel)
             if not chain.single and not chain.half:
-                place = emit.scaled(numbers[row], chain.panel)
-                seen = emit.load(self.bytes, operands.lowest, place, chain.panel)
-                emit.store(emit.call("umin", seen, emax[row]), operands.lowest, place, chain.panel)
+                seen = emit.load(self.bytes, lowest, row * chain.panel, chain.panel)
+                emit.store(emit.call("umin", seen, emax[row]), lowest, row * chain.panel, chain.panel)
 
     def restart(self, sums: Sums, scratch: ir.Value, step: ir.Value, column: ir.Value, ended: bool) -> Work:
         """End one subtile's step, unless it has `ended`, and start the next one, in place; pauses after each row."""
         chain, emit = self.chain, self.emit
-        quarter = vector(I8, chain.lanes)
+        group = vector(I8, chain.lanes)
+        base = emit.opaque(emit.at(scratch, self.sum(emit.scaled(step, 2 * chain.rows * chain.panel), column)))
         for row in range(chain.rows):
-            place = self.sum(emit.scaled(self.sum(emit.scaled(step, chain.rows), row), 2 * chain.panel), column)
-            emax = emit.load(quarter, scratch, place, chain.lanes)
-            negatives = emit.load(quarter, scratch, self.sum(place, chain.panel), chain.lanes)
+            place = 2 * row * chain.panel
+            emax = emit.load(group, base, place, chain.lanes)
+            negatives = emit.load(group, base, place + chain.panel, chain.lanes)
             values = sums[row] if ended else self.lanes.end(sums[row])
             sums[row] = yield self.lanes.start(values, emax, negatives, self.worst)
 
-    def chain_products(self, sums: Sums, rows: Values, columns: ir.Value, step: ir.Value, part: int) -> Work:
+    def chain_products(self, sums: Sums, elements: ir.Value, columns: ir.Value, step: ir.Value, part: int) -> Work:
         """One subtile's FMA chains of one step, in place; pauses after each k."""
         chain, emit, operands = self.chain, self.emit, self.operands
-        subtile = chain.tile // 2 * chain.value_bytes
+        subtile = chain.lanes * chain.value_bytes
         kind = self.lanes.kind
         place = emit.at(operands.values_b, self.sum(columns, emit.scaled(step, chain.terms * 2 * subtile), part * subtile))
-        offset = emit.scaled(step, chain.terms * chain.value_bytes)
-        elements = [emit.opaque(emit.at(operands.values_a, self.sum(row, offset))) for row in rows]
+        elements = emit.opaque(emit.at(elements, emit.scaled(self.step_of_block(step), chain.value_bytes)))
         for k in range(chain.terms):
             loaded = [
                 emit.load(kind, place, 2 * subtile * k + number * chain.vector_bytes, chain.vector_bytes)
                 for number in range(self.lanes.vectors)
             ]
             for row in range(chain.rows):
-                element = emit.broadcast(kind, elements[row], k * chain.value_bytes)
+                element = emit.broadcast(kind, elements, self.element(k, row) * chain.value_bytes)
                 sums[row] = [emit.call("fma", element, b, total) for b, total in zip(loaded, sums[row], strict=True)]
             flat = iter((yield [value for vectors in sums for value in vectors]))
             sums[:] = [[next(flat) for _ in vectors] for vectors in sums]
@@ -167,7 +183,7 @@ class _Tile:
         """All blocks of rows of a slab."""
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
         with cgutils.for_range(builder, operands.steps) as steps, cgutils.for_range(builder, emit.index(chain.rows)) as rows:
-            finish(self.emax_and_counts(self.scratch_of(emit.index(0)), rows.index, 1, steps.index, rows.index))
+            finish(self.emax_and_counts(self.scratch_of(emit.index(0)), emit.index(0), rows.index, 1, steps.index))
         for block in (0, 1):
             # a step without terms, from whose start the results are read back
             for place in range(0, 2 * chain.rows * chain.panel, chain.panel):
@@ -186,16 +202,13 @@ class _Tile:
         """All steps of one tile, and meanwhile the exponents of its share of rows of the next block."""
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
         scratch, next_scratch = self.scratch_of(block), self.scratch_of(self.sum(block, 1))
-        first_row = emit.scaled(block, chain.rows)
-        rows = [builder.mul(self.sum(first_row, row), operands.values_stride) for row in range(chain.rows)]
+        elements = emit.at(operands.values_a, builder.mul(block, operands.values_stride))
         column = emit.scaled(tile, chain.tile)
-        late_column = self.sum(column, chain.tile // 2)
+        late_column = self.sum(column, chain.lanes)
         columns = emit.scaled(tile, chain.tile * chain.depth * chain.value_bytes)
-        places = [
-            [self.sum(emit.scaled(self.sum(first_row, row), 4 * chain.panel), emit.scaled(start, 4)) for row in range(chain.rows)]
-            for start in (column, late_column)
-        ]
-        early, late = ([self.lanes.load(operands.state, place) for place in part] for part in places)
+        state = emit.at(operands.state, emit.scaled(self.sum(emit.scaled(block, chain.rows * chain.panel), column), 4))
+        places = [[emit.index(4 * (row * chain.panel + start)) for row in range(chain.rows)] for start in (0, chain.lanes)]
+        early, late = ([self.lanes.load(state, place) for place in part] for part in places)
         finish(self.restart(early, scratch, emit.index(0), column, True))
         finish(self.restart(late, scratch, operands.steps, late_column, True))
         kept_early, kept_late = self.variables(early), self.variables(late)
@@ -203,14 +216,14 @@ class _Tile:
         with cgutils.for_range(builder, operands.steps) as loop:
             step = loop.index
             early, late = self.values(kept_early), self.values(kept_late)
-            self.prefetch_next(first_row, self.sum(builder.mul(tile, operands.steps), step))
+            self.prefetch_next(block, self.sum(builder.mul(tile, operands.steps), step))
             self.interleaved(
-                (self.chain_products(early, rows, columns, step, 0), chain.terms),
+                (self.chain_products(early, elements, columns, step, 0), chain.terms),
                 (self.restart(late, scratch, step, late_column, False), chain.rows),
                 (self.share_of_exponents(next_scratch, block, tile, step, 0, share), chain.terms),
             )
             self.interleaved(
-                (self.chain_products(late, rows, columns, step, 1), chain.terms),
+                (self.chain_products(late, elements, columns, step, 1), chain.terms),
                 (self.restart(early, scratch, self.sum(step, 1), column, False), chain.rows),
                 (self.share_of_exponents(next_scratch, block, tile, step, 1, share), chain.terms),
             )
@@ -218,21 +231,20 @@ class _Tile:
             self.assign(kept_late, late)
         for kept, part in zip((kept_early, kept_late), places, strict=True):
             for sums, place in zip(self.values(kept), part, strict=True):
-                self.lanes.store(self.lanes.end(sums), operands.state, place)
+                self.lanes.store(self.lanes.end(sums), state, place)
 
-    def prefetch_next(self, first_row: ir.Value, iteration: ir.Value) -> None:
+    def prefetch_next(self, block: ir.Value, iteration: ir.Value) -> None:
         """Ask for this iteration's share of the lines that the next block of rows reads; they come from a far cache."""
         chain, emit, operands = self.chain, self.emit, self.operands
         for base, stride, size, ahead in (
-            (operands.values_a, operands.values_stride, chain.value_bytes * chain.terms, 1),
-            (operands.exponents_a, operands.exponents_stride, 4 * chain.terms, 2),
-            (operands.state, emit.index(4 * chain.panel), 64 * self.tiles, 1),
+            (operands.values_a, operands.values_stride, chain.rows * chain.value_bytes * chain.terms, 1),
+            (operands.exponents_a, operands.exponents_stride, 4 * chain.rows * chain.terms, 2),
+            (operands.state, emit.index(4 * chain.rows * chain.panel), 64 * self.tiles, 1),
         ):
             share = size // self.tiles
-            for row in range(chain.rows):
-                place = self.builder.mul(self.sum(first_row, ahead * chain.rows + row), stride)
-                for line in range(0, share, 64):
-                    emit.prefetch(base, self.sum(place, emit.scaled(iteration, share), line))
+            first = emit.at(base, self.sum(self.builder.mul(self.sum(block, ahead), stride), emit.scaled(iteration, share)))
+            for line in range(0, share, 64):
+                emit.prefetch(first, line)
 
     def share_of_exponents(self, scratch: ir.Value, block: ir.Value, tile: ir.Value, step: ir.Value, part: int, share: int) -> Work:
         """One of the equal shares, by tile and subtile, of the next block's exponents; the last ones overlap when rows do not divide."""
@@ -241,8 +253,7 @@ class _Tile:
         if share * 2 * self.tiles != chain.rows:
             last = self.emit.index(chain.rows - share)
             number = builder.select(builder.icmp_signed("<", number, last), number, last)
-        next_row = self.sum(self.emit.scaled(self.sum(block, 1), chain.rows), number)
-        return self.emax_and_counts(scratch, next_row, share, step, number)
+        return self.emax_and_counts(scratch, self.sum(block, 1), number, share, step)
 
     def variables(self, subtile: Sums) -> Sums:
         """Stack variables that LLVM keeps in registers."""

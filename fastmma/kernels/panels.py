@@ -50,13 +50,17 @@ class Decoding(NamedTuple):
 
 
 class Panels(NamedTuple):
-    """Where packed values, exponents and signs lie, slab of k by slab; in a slab of A, row by row."""
+    """Where packed values, exponents and signs lie, slab of k by slab; in a slab of A, block of rows by block.
+
+    In a block, 8 adjacent k of one row are followed by the same k of the next row; signs of 8 or, if there are fewer terms, 4 k likewise.
+    """
 
     values: int
     exponents: int
     signs: int
     depth: int  # of a slab
     rows: int
+    block: int  # rows
 
 
 @inner
@@ -135,18 +139,23 @@ def pack_rows(
             source.address + first * source.row_stride + k * source.column_stride, source.column_stride, source.row_stride, source.itemsize
         )
         arrange_codes(eight, depth - k, max(min(rows, last) - first, 0), last - first, arranged)
+        block = first - first % packed.block
         for row in range(first, last):
             codes = load(arranged + (row - first) * VECTOR_BYTES, np.int32, LINES)
             codes, magnitude = _checked(codes, how, noted + (row - first) * 2 * VECTOR_BYTES)
-            place = (k // packed.depth * packed.rows + row) * packed.depth + k % packed.depth
-            store(_values(codes, how, dtype), packed.values + place * itemsize_of(dtype))
-            store(_exponent_bytes(magnitude, how) * 0x01010101, packed.exponents + 4 * place)
+            if row == block + packed.block:
+                block = row
+            place = (k // packed.depth * packed.rows + block) * packed.depth + k % packed.depth * packed.block
             negative = _lane_bits(select(magnitude == 0, 0, codes & how.sign_mask) != 0)
             if terms == 4:
-                store(np.uint32((negative & 15) * 0x01010101), packed.signs + place)
-                store(np.uint32((negative >> 4) * 0x01010101), packed.signs + place + 4)
+                signs = packed.signs + place + 4 * (row - block)
+                store(np.uint32((negative & 15) * 0x01010101), signs)
+                store(np.uint32((negative >> 4) * 0x01010101), signs + 4 * packed.block)
             else:
-                store(np.uint32(negative * 0x01010101), packed.signs + place // 2)
+                store(np.uint32(negative * 0x01010101), packed.signs + place // 2 + 4 * (row - block))
+            place += (row - block) * LINES
+            store(_values(codes, how, dtype), packed.values + place * itemsize_of(dtype))
+            store(_exponent_bytes(magnitude, how) * 0x01010101, packed.exponents + 4 * place)
     for row in range(first, min(last, rows)):
         place = (row - first) * 2 * VECTOR_BYTES
         extremes[row, 0] = lowest_lane(load(noted + place, np.int32, LINES))

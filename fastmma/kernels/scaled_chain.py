@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastmma.kernels import chain, cpu
 from fastmma.kernels.chain_lanes import Chain
+from fastmma.kernels.chain_tile import UNIT
 from fastmma.kernels.params import Element, Fused, Scaled
 from fastmma.kernels.scaled_lines import Codes, Operands, Slow, aligned_empty, extremes, finish, fixed, fixed_right, write
 from fastmma.kernels.scaled_panels import Elements, Packed, Scales, Slab, pack_rows, run_piece
@@ -88,11 +89,11 @@ class _Product:
         # the exponents of a block are read while the one before it is computed
         rows = self.padded_rows + self.chain.rows
         depth = min(self.chain.depth, -(-self.depth // self.p.step) * self.p.step)
-        slabs = -(-self.depth // depth)
+        shape = (-(-self.depth // depth), rows // self.chain.rows, depth // UNIT, self.chain.rows)
         packed = Packed(
-            aligned_empty((slabs, rows, depth), np.float64),
-            aligned_empty((slabs, rows, depth), np.uint32),
-            aligned_empty((slabs, rows, depth // 8), np.uint32),
+            aligned_empty((*shape, UNIT), np.float64),
+            aligned_empty((*shape, UNIT), np.uint32),
+            aligned_empty(shape, np.uint32),
         )
         elements, scales = self._tables(self.p.a, excess, self.chain.scale - self.chain.scale // 2, 1.0)
 
@@ -104,7 +105,7 @@ class _Product:
 
     def slab(self, rows: int) -> Slab:
         """A worker's memory for pieces of so many rows."""
-        this, depth = self.chain, self.packed.values.shape[2]
+        this, depth = self.chain, self.packed.values.shape[2] * UNIT
         return Slab(
             aligned_empty((this.panel // this.tile, this.depth, this.tile), np.float64),
             aligned_empty((depth, this.panel), np.uint8),

@@ -31,11 +31,11 @@ class Scales(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A packed, slab after slab, row after row: values, exponent bytes and sign bytes in all bytes of a word."""
+    """A packed, slab after slab, block of rows after block: values, exponent bytes and sign bytes in all bytes of a word."""
 
-    values: NDArray[np.float64]  # (slab, row, k)
+    values: NDArray[np.float64]  # (slab, block, k / 8, row, k % 8)
     exponents: NDArray[np.uint32]
-    signs: NDArray[np.uint32]  # (slab, row, k / 8)
+    signs: NDArray[np.uint32]  # (slab, block, k / 8, row)
 
 
 class Slab(NamedTuple):
@@ -52,25 +52,28 @@ class Slab(NamedTuple):
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def pack_rows(a: Any, scale_codes: Any, elements: Elements, scales: Scales, block: int, first: int, last: int, packed: Packed) -> None:
     """Pack rows first to last of A (C-contiguous codes), zeros past its edges."""
-    slabs, _rows, slab_depth = packed.values.shape
+    slabs, _blocks, units, height, unit = packed.values.shape
     rows, depth = a.shape
     for row in range(first, last):
         for slab in range(slabs):
-            values, exponents, signs = packed.values[slab, row], packed.exponents[slab, row], packed.signs[slab, row]
+            block_of_rows, line = row // height, row % height
+            values, exponents = packed.values[slab, block_of_rows, :, line], packed.exponents[slab, block_of_rows, :, line]
+            signs = packed.signs[slab, block_of_rows, :, line]
             signs[:] = 0
-            for place in range(slab_depth):
-                k = slab * slab_depth + place
-                values[place] = elements.tiny
-                exponents[place] = 0
+            for place in range(units * unit):
+                k = slab * units * unit + place
+                which = place // unit, place % unit
+                values[which] = elements.tiny
+                exponents[which] = 0
                 if row < rows and k < depth:
                     code = a[row, k]
                     scale = scale_codes[row, k // block]
                     byte = elements.exponents[code] + scales.exponents[scale]
                     if byte > 0:
-                        values[place] = elements.values[code] * scales.values[scale]
-                        exponents[place] = min(byte, 255) * 0x01010101
-                        signs[place // 8] |= np.uint32(elements.signs[code]) << np.uint32(place % 8)
-            for place in range(slab_depth // 8):
+                        values[which] = elements.values[code] * scales.values[scale]
+                        exponents[which] = min(byte, 255) * 0x01010101
+                        signs[place // unit] |= np.uint32(elements.signs[code]) << np.uint32(place % unit)
+            for place in range(units):
                 signs[place] *= np.uint32(0x01010101)
 
 
@@ -137,7 +140,8 @@ def run_piece(
 ) -> None:
     """All of k for rows first to last (a whole number of blocks) by a panel; `slab.state` holds c and gets d."""
     depth = b.shape[1] if turned else b.shape[0]
-    slab_depth = packed.values.shape[2]
+    slab_depth = packed.values.shape[2] * packed.values.shape[4]
+    block_of_rows = first // chain.rows
     for number in range(packed.values.shape[0]):
         start = number * slab_depth
         _pack_columns(chain, b, turned, scale_codes, elements, scales, block, column, start, slab)
@@ -145,9 +149,9 @@ def run_piece(
         _run_slab(
             chain,
             (
-                packed.values[number, first:].ctypes.data,
-                packed.exponents[number, first:].ctypes.data,
-                packed.signs[number, first:].ctypes.data,
+                packed.values[number, block_of_rows:].ctypes.data,
+                packed.exponents[number, block_of_rows:].ctypes.data,
+                packed.signs[number, block_of_rows:].ctypes.data,
                 slab.values.ctypes.data,
                 slab.exponents.ctypes.data,
                 slab.signs.ctypes.data,
