@@ -104,9 +104,11 @@ class Arithmetic:
             return self.method
         terms = self.terms or "k"
         lowered = f", lowered in halves of {self.split}" if self.split else ""
-        return f"{self.method}: L = {terms}, F = {self.align_bits}, emax >= {self.emax_floor}, keep {self.keep_bits}{lowered}"
+        floor = "" if self.emax_floor == _NO_FLOOR else f", emax >= {self.emax_floor}"
+        return f"{self.method}: L = {terms}, F = {self.align_bits}{floor}, keep {self.keep_bits}{lowered}"
 
 
+_NO_FLOOR = -1000
 _V100 = Evidence("recorded", "V100, 10,000 dot products")
 _AMPERE = Evidence("recorded", "A100, A2, Ada and L40S, 5,000 dot products a format")
 _ADA_FP8 = Evidence("recorded", "Ada and L40S, 5,000 dot products a format")
@@ -170,8 +172,6 @@ def _fused(
     )
     return row, replace(row, dtypes=("f16",), emax_floor=floors[1], keep_bits=10)
 
-
-_NO_FLOOR = -1000
 
 ROWS: tuple[Arithmetic, ...] = (
     # tensor cores, 16- and 32-bit floats

@@ -359,7 +359,7 @@ def test_the_rounding_mode_is_the_callers() -> None:
     assert mode == upward
     assert quotients != nearest
 
-    def failing(*arguments: Any) -> None:
+    def failing(*_arguments: Any) -> None:
         raise RuntimeError("as told")
 
     a[3, 3] = 0x7C00

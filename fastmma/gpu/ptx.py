@@ -111,6 +111,7 @@ def loop_kernel(ins: Instruction, target: str, selectors: Selectors | None = Non
 
     Examples
     --------
+    >>> from fastmma.isa.table import multiply
     >>> text = loop_kernel(multiply("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"), "sm_90a")
     >>> text.count("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
     1

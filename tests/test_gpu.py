@@ -1,0 +1,106 @@
+"""The GPU side as far as it goes without a GPU: PTX that ptxas assembles, errors that say what is missing. With one, silicon itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastmma
+from fastmma import verify
+from fastmma.errors import BackendError, OperandError, TargetError
+from fastmma.gpu import device
+from fastmma.gpu.engine import immediates
+from fastmma.gpu.ptx import Selectors, loop_kernel, movement_kernel, ptx_version, warpgroup_kernel
+from fastmma.isa.model import Instruction
+from fastmma.isa.movement import Movement
+
+F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+with_ptxas = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")
+with_gpu = pytest.mark.skipif(not device.available(), reason="there is no NVIDIA GPU with CuPy")
+without_gpu = pytest.mark.skipif(device.available(), reason="there is an NVIDIA GPU with CuPy")
+
+
+def kernel_of(ins: Instruction | Movement, target: str) -> str:
+    if isinstance(ins, Movement):
+        return movement_kernel(ins, target, memory_bytes=2048)
+    if ins.op == "wgmma":
+        return warpgroup_kernel(ins, target, image_bytes=4096, immediates=immediates(ins))
+    return loop_kernel(ins, target)
+
+
+def sample(target: str) -> list[Instruction | Movement]:
+    """One opcode of every kind of instruction and every set of types, wgmma at its narrowest."""
+    found: dict[object, Instruction | Movement] = {}
+    for ins in fastmma.instructions(target):
+        kind = (ins.op, ins.rows, ins.bits) if isinstance(ins, Movement) else (ins.op, ins.types, ins.sparse, ins.scale_vec_size, ins.kind)
+        found.setdefault(kind, ins)
+    return list(found.values())
+
+
+@with_ptxas
+@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90a", "sm_120a"])
+def test_ptxas_assembles_the_kernel_of_every_kind_of_instruction(target: str, tmp_path: Path) -> None:
+    for number, ins in enumerate(sample(target)):
+        path = tmp_path / f"{number}.ptx"
+        path.write_text(kernel_of(ins, target))
+        done = subprocess.run(["ptxas", f"-arch={target}", str(path), "-o", "/dev/null"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{ins}: {done.stderr}"
+
+
+def test_the_opcode_is_in_the_text_once_with_its_selectors() -> None:
+    sparse = fastmma.instruction("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    assert isinstance(sparse, Instruction)
+    text = loop_kernel(sparse, "sm_80", Selectors(sparsity=3))
+    assert text.count(sparse.opcode) == 1
+    assert "%metadata, 3;" in text
+    assert ptx_version(sparse, "sm_80") == (8, 5)
+
+
+def test_kernels_refuse_what_they_cannot_be() -> None:
+    f16, wgmma = (fastmma.instruction(text) for text in (F16, "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"))
+    assert isinstance(f16, Instruction)
+    assert isinstance(wgmma, Instruction)
+    with pytest.raises(TargetError, match="illegal on sm_75"):
+        loop_kernel(f16, "sm_75")
+    with pytest.raises(OperandError, match="shared memory"):
+        loop_kernel(wgmma, "sm_90a")
+    with pytest.raises(OperandError, match="no wgmma"):
+        warpgroup_kernel(f16, "sm_90a", image_bytes=512)
+    with pytest.raises(OperandError, match="multiple of 512"):
+        warpgroup_kernel(wgmma, "sm_90a", image_bytes=100)
+
+
+@without_gpu
+@pytest.mark.parametrize("target", ["sm_90a", "native"])
+def test_without_a_gpu_the_backend_says_so(target: str) -> None:
+    a = np.ones((4, 4), np.float16)
+    with pytest.raises(BackendError, match=r"cupy|GPU"):
+        fastmma.gemm(a, a, target=target, backend="cupy")
+
+
+def test_recordings_that_ship_with_the_package_are_replayed() -> None:
+    report = verify.replay()
+    opcodes = {outcome.opcode for outcome in report.outcomes}
+    assert {ins.opcode for ins in fastmma.instructions("sm_90a", op="mma")} <= opcodes
+    assert report.elements > 200_000
+    assert [outcome.worst for outcome in report.outcomes if outcome.wrong] == []
+
+
+@pytest.mark.parametrize("opcode", ["mma.sync.aligned.m8n8k4.row.row.f16.f16.f16.f16", F16])
+def test_batches_that_keep_several_threads_busy_have_the_same_bits(opcode: str) -> None:
+    ins = fastmma.instruction(opcode)
+    assert isinstance(ins, Instruction)
+    generator = np.random.default_rng(0)
+    a, b, c = (verify._registers(ins.operands[name], "", "mid", 3000, generator) for name in "abc")
+    many = fastmma.warp.mma(ins, a, b, c, target="sm_90a", threads=6)
+    np.testing.assert_array_equal(many, fastmma.warp.mma(ins, a, b, c, target="sm_90a", threads=1))
+
+
+@with_gpu
+def test_silicon_agrees_with_the_emulator() -> None:
+    report = verify.compare_with_gpu(0.0, warps=64)
+    assert [outcome.worst for outcome in report.outcomes if outcome.wrong] == []
