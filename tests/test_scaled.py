@@ -189,7 +189,9 @@ def test_many_tiles(name: str, threads: int) -> None:
         np.testing.assert_array_equal(out[index, :1], expected(name, a[index, :1], b[index], None, scale_a[one][0, :1], scale_b[index]))
 
 
-@pytest.mark.parametrize("features", [row.features for row in grouped._TILES if row.features <= cpu.features()], ids=" ".join)
+@pytest.mark.parametrize(
+    "features", [row.features for row in grouped._TILES if row.features <= cpu.features()], ids=lambda row: " ".join(sorted(row))
+)
 @pytest.mark.parametrize("mix", [MIXES[0], MIXES[2], MIXES[3], MIXES[7]], ids=" ".join)
 @pytest.mark.parametrize("name", ["nvf4 sparse"])
 def test_instruction_sets(name: str, mix: tuple[str, str, str], features: frozenset[str], monkeypatch: pytest.MonkeyPatch) -> None:
