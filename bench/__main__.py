@@ -30,9 +30,10 @@ def _families(quick: bool, rounds: int) -> list[str]:
 def _others(quick: bool, rounds: int) -> list[str]:
     count = 1000 if quick else 100_000
     run = warps(count)
-    found = interleaved({"one": partial(run, 1)}, rounds)
+    found = interleaved({"one": partial(run, 1), "two": partial(run, 2)}, rounds)
+    one, two = (count / found[threads] / 1e6 for threads in ("one", "two"))
     lines = ["| other | |", "| --- | --- |"]
-    lines.append(f"| `warp.mma`, {count} warps of m16n8k16 f16 | {count / found['one'] / 1e6:.2f} million warps/s on 1 thread |")
+    lines.append(f"| `warp.mma`, {count} warps of m16n8k16 f16 | {one:.2f} million warps/s on 1 thread, {two:.2f} on 2 |")
     if not quick:
         cold, warm = first_product(3)
         lines.append(f"| first gemm of a process, nothing compiled before | {cold:.2f} s from the start of Python |")
