@@ -13,6 +13,7 @@ from fastmma.kernels.accumulators import INFINITY, MAGNITUDE, NAN, SIGN, half_ro
 from fastmma.kernels.directed_fma import directed_fma
 from fastmma.kernels.operands import LANES, LINES, NOWHERE, Lines, Matrix, ScratchMemory, batch_matrix, matrix, matrix_part, pack_lines
 from fastmma.kernels.params import Element
+from fastmma.kernels.rounding import to_nearest
 from fastmma.kernels.simd import (
     any_lane,
     bitcast,
@@ -163,6 +164,7 @@ def _each_tile(count: int, threads: int, run: Callable[[int, int], None]) -> Non
     parallel_for(lambda start, stop, _worker: run(start, stop), count, threads, grain=_TILES_AT_ONCE)
 
 
+@to_nearest
 def f64_gemm(
     rounding: str, a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64] | None, out: NDArray[np.float64], threads: int
 ) -> None:
@@ -180,6 +182,7 @@ def f64_gemm(
         parallel_for(run, -(-product.columns // LINES), threads)
 
 
+@to_nearest
 def f64_tiles(
     rounding: str, a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64] | None, out: NDArray[np.float64], threads: int
 ) -> None:
@@ -247,6 +250,7 @@ def _f32_scratch(depth: int) -> ScratchMemory:
     return ScratchMemory((4 + 4 + 2) * LINES * (-(-depth // LINES) * LINES))
 
 
+@to_nearest
 def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
     """The lowered f16 m8n8k4 over any k: for every four k a chain of f32 fma from +0, and one f32 addition of c.
 
@@ -263,6 +267,7 @@ def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
         parallel_for(run, -(-product.columns // LINES), threads)
 
 
+@to_nearest
 def f32_chain_tiles(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
     """The same for a batch: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
     batch = _product(a, b, c, out)

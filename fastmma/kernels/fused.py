@@ -27,6 +27,7 @@ from fastmma.kernels.operands import (
     pack_lines,
 )
 from fastmma.kernels.params import Fused
+from fastmma.kernels.rounding import to_nearest
 from fastmma.kernels.simd import (
     convert,
     inner,
@@ -325,6 +326,7 @@ def _multiply(problem: Problem, dtype: type[np.float32 | np.float64], threads: i
     return sum(left)
 
 
+@to_nearest
 def gemm(
     p: Fused,
     a: NDArray[Any],
@@ -348,6 +350,7 @@ def gemm(
         _multiply(problem, np.float64, threads)
 
 
+@to_nearest
 def tiles(
     p: Fused,
     a: NDArray[Any],

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastmma.kernels import grouped, scaled_chain
 from fastmma.kernels import scaled_portable as portable
 from fastmma.kernels.params import Scaled
+from fastmma.kernels.rounding import to_nearest
 from fastmma.kernels.scaled_lines import Operands
 from fastmma.threads import parallel_for
 
@@ -32,6 +33,7 @@ def _unpaneled(state: NDArray[np.uint32], columns: int) -> NDArray[np.uint32]:
     return state.transpose(0, 2, 1, 3).reshape(tiles, rows, -1)[:, :, :columns]
 
 
+@to_nearest
 def tiles(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> None:
     """Write ``a @ b`` with block scaling, accumulated onto `c` (None: +0), to `out`, for every tile of a batch.
 
@@ -81,6 +83,7 @@ def _portable_gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, s
         out[:, part] = _unpaneled(state, columns - first)[0]
 
 
+@to_nearest
 def gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> None:
     """Write ``a @ b`` with block scaling, accumulated onto `c` (None: +0) in steps of ascending k, to `out`.
 
