@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 from fastmma.errors import OperandTypeError
 
 
+class RawCodes(np.ndarray[Any, Any]):
+    """An array from a library without the dtypes of ml_dtypes: its uint8 and uint16 may be codes of narrow floats."""
+
+
 def as_array(value: Any, what: str) -> NDArray[Any]:
     """`numpy.asarray`, its failures, arrays of Python objects and masked arrays being errors that name the operand.
 

@@ -12,12 +12,13 @@ from fastmma.arrays import as_array, whole
 from fastmma.engines import Batch, cut
 from fastmma.errors import InstructionError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import Format, format_of
+from fastmma.gpu.arrays import accepts_cupy
 from fastmma.isa.model import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiplications, multiply
 from fastmma.isa.targets import architecture
 from fastmma.numerics import arithmetic
-from fastmma.operands import check_output, codes_of, elements_of, extra_operands
+from fastmma.operands import as_elements, check_output, codes_of, elements_of, extra_operands
 from fastmma.plan import Plan, plan, resolved_target
 from fastmma.reference import CANONICAL_NAN
 from fastmma.threads import thread_count
@@ -128,6 +129,7 @@ def _whole(value: Any, name: str, least: int) -> int:
 
 
 @reports_memory
+@accepts_cupy
 def gemm(
     a: Any,
     b: Any,
@@ -281,6 +283,7 @@ def _ieee_sum(x: NDArray[Any], y: NDArray[Any], dtype: str) -> NDArray[Any]:
 
 
 @reports_memory
+@accepts_cupy
 def matmul(
     a: Any,
     b: Any,
@@ -322,6 +325,7 @@ def matmul(
         raise OperandError("matmul: operands must have at least one dimension; multiply by a scalar instead")
     target = resolved_target(target, backend)
     chosen = _choose(instruction, x, y, None, out, target)
+    x, y = as_elements(a, chosen.atype, "matmul: a"), as_elements(b, chosen.btype, "matmul: b")
     left = x[None, :] if x.ndim == 1 else x
     right = y[:, None] if y.ndim == 1 else y
     if left.shape[-1] != right.shape[-2]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastmma.engines import Batch
 from fastmma.errors import reports_memory
 from fastmma.formats import format_of
+from fastmma.gpu.arrays import accepts_cupy
 from fastmma.isa.model import Instruction
 from fastmma.operands import broadcast, elements_of, extra_operands, flatten, tile_codes
 from fastmma.plan import plan
@@ -18,6 +19,7 @@ from fastmma.threads import thread_count
 
 
 @reports_memory
+@accepts_cupy
 def mma(
     ins: str | Instruction,
     a: Any,

@@ -1,4 +1,4 @@
-"""Moving matrices between shared memory and registers: ldmatrix, stmatrix, movmatrix, wmma.load and wmma.store.
+"""Moving matrices between shared memory and registers: ldmatrix, stmatrix and movmatrix.
 
 Memory is an array of bytes, and addresses are byte offsets into it.
 """
@@ -11,42 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.arrays import as_array, whole
-from fastmma.errors import OperandError, OperandTypeError
+from fastmma.arrays import as_array
+from fastmma.errors import OperandError, OperandTypeError, reports_memory
+from fastmma.gpu.arrays import accepts_cupy
 from fastmma.isa.movement import Movement
 from fastmma.isa.table import movement
-from fastmma.numerics import fragment_evidence
+from fastmma.shared_memory import LANES, gpu_target, leading_dimensions, memory_bytes, move_on_gpu, register_words
 
-_LANES = 32
 _LINE_BYTES = 16  # what one address of ldmatrix and stmatrix stands for
 # the formats that expand put 4-bit elements where mma reads them: into the central bits of the byte
 _EXPANDED_SHIFT = {6: 0, 4: 2}
-
-
-def _memory(memory: Any, what: str) -> NDArray[np.uint8]:
-    array = as_array(memory, f"{what}: memory")
-    if array.dtype != np.uint8:
-        raise OperandTypeError(f"{what}: memory must have dtype uint8, not {array.dtype}")
-    if array.ndim < 1:
-        raise OperandError(f"{what}: memory must have shape (..., bytes), not ()")
-    return array
-
-
-def _registers(registers: Any, dtype: np.dtype[Any], tail: tuple[int, ...], what: str) -> NDArray[Any]:
-    array = as_array(registers, f"{what}: registers")
-    if array.dtype.newbyteorder("=") != dtype:
-        raise OperandTypeError(f"{what}: registers must have dtype {dtype}, not {array.dtype}")
-    if array.shape[max(array.ndim - len(tail), 0) :] != tail:
-        raise OperandError(f"{what}: registers must have shape (..., {', '.join(map(str, tail))}), not {array.shape}")
-    return array.astype(dtype, copy=False)
-
-
-def _lead(what: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(*shapes.values())
-    except ValueError:
-        shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise OperandError(f"{what}: the leading dimensions do not broadcast: {shown}") from None
 
 
 def _addresses(addresses: Any, move: Movement, size: int) -> NDArray[np.int64]:
@@ -54,8 +28,8 @@ def _addresses(addresses: Any, move: Movement, size: int) -> NDArray[np.int64]:
     array = as_array(addresses, f"{move}: addresses")
     if array.dtype.kind not in "ui":
         raise OperandTypeError(f"{move}: addresses must be integers, not {array.dtype}")
-    if array.ndim < 1 or array.shape[-1] != _LANES:
-        raise OperandError(f"{move}: addresses must have shape (..., {_LANES}), not {array.shape}")
+    if array.ndim < 1 or array.shape[-1] != LANES:
+        raise OperandError(f"{move}: addresses must have shape (..., {LANES}), not {array.shape}")
     used = array[..., : move.num * move.lines]
     for problem, wrong in (
         (f"is not a multiple of {_LINE_BYTES}", used % _LINE_BYTES != 0),
@@ -65,6 +39,12 @@ def _addresses(addresses: Any, move: Movement, size: int) -> NDArray[np.int64]:
             where = tuple(int(index) for index in np.argwhere(wrong)[0])
             raise OperandError(f"{move}: the address of lane {where[-1]}, {int(used[where])}, {problem}")
     return used.astype(np.int64).reshape(*array.shape[:-1], move.num, move.lines)
+
+
+def _all_lanes(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Addresses (..., matrices, lines) as those of 32 lanes, zero where the instruction reads none."""
+    flat = places.reshape(*places.shape[:-2], -1)
+    return np.concatenate([flat, np.zeros((*flat.shape[:-1], LANES - flat.shape[-1]), np.int64)], axis=-1)
 
 
 def _lines_to_elements(lines: NDArray[np.uint8], move: Movement) -> NDArray[Any]:
@@ -78,7 +58,9 @@ def _lines_to_elements(lines: NDArray[np.uint8], move: Movement) -> NDArray[Any]
     return (values << _EXPANDED_SHIFT[move.source_bits]).astype(np.uint8)
 
 
-def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any) -> NDArray[np.uint32]:
+@reports_memory
+@accepts_cupy
+def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any, *, backend: str = "numba") -> NDArray[np.uint32]:
     """Load matrices from shared memory into the registers of whole warps.
 
     Parameters
@@ -89,6 +71,8 @@ def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any) -> NDArray[np.
         Leading dimensions (warps) broadcast with those of `addresses`.
     addresses : integer array (..., 32)
         Byte offsets of rows, one a lane, multiples of 16. Those of lanes that the instruction does not read are ignored.
+    backend : {"numba", "reference", "cupy"}
+        ``"cupy"`` executes the opcode on the GPU in the machine, with at most 48 KiB of memory; the others move bytes here.
 
     Returns
     -------
@@ -96,7 +80,7 @@ def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any) -> NDArray[np.
 
     Raises
     ------
-    InstructionError, OperandError, OperandTypeError
+    InstructionError, OperandError, OperandTypeError, BackendError, TargetError
         A misaligned address or one outside the memory names its lane.
 
     Notes
@@ -111,9 +95,12 @@ def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any) -> NDArray[np.
     '0x17161514'
     """
     move = movement(opcode, "ldmatrix")
-    array = _memory(memory, str(move))
+    array = memory_bytes(memory, str(move))
     places = _addresses(addresses, move, array.shape[-1])
-    lead = _lead(str(move), memory=array.shape[:-1], addresses=places.shape[:-2])
+    lead = leading_dimensions(str(move), memory=array.shape[:-1], addresses=places.shape[:-2])
+    if (target := gpu_target(backend)) is not None:
+        empty = np.zeros((LANES, move.registers), np.uint32)
+        return move_on_gpu(move, target, lead, array, _all_lanes(places), empty)[1]
     count = math.prod(lead)
     flat = np.broadcast_to(array, (*lead, array.shape[-1])).reshape(count, array.shape[-1])
     wanted = np.broadcast_to(places, (*lead, *places.shape[-2:])).reshape(count, move.num, move.lines)
@@ -123,10 +110,12 @@ def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any) -> NDArray[np.
         elements = elements.swapaxes(-1, -2)
     held = elements[..., move.layout.rows, move.layout.cols]  # (warps, matrices, lanes, elements)
     registers = np.ascontiguousarray(held).view(np.uint32).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(registers).reshape(*lead, _LANES, move.registers)
+    return np.ascontiguousarray(registers).reshape(*lead, LANES, move.registers)
 
 
-def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any) -> NDArray[np.uint8]:
+@reports_memory
+@accepts_cupy
+def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any, *, backend: str = "numba") -> NDArray[np.uint8]:
     """Store matrices from the registers of whole warps to shared memory.
 
     Parameters
@@ -138,6 +127,8 @@ def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any
     addresses : integer array (..., 32)
         As for `ldmatrix`. Where rows overlap, those of higher lanes win.
     registers : uint32 array (..., 32, registers)
+    backend : {"numba", "reference", "cupy"}
+        As for `ldmatrix`.
 
     Returns
     -------
@@ -146,7 +137,7 @@ def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any
 
     Raises
     ------
-    InstructionError, OperandError, OperandTypeError
+    InstructionError, OperandError, OperandTypeError, BackendError, TargetError
 
     Notes
     -----
@@ -160,14 +151,16 @@ def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any
     [0, 1, 2, 3, 4, 5, 6, 7]
     """
     move = movement(opcode, "stmatrix")
-    array = _memory(memory, str(move))
+    array = memory_bytes(memory, str(move))
     places = _addresses(addresses, move, array.shape[-1])
-    given = _registers(registers, np.dtype(np.uint32), (_LANES, move.registers), str(move))
-    lead = _lead(str(move), memory=array.shape[:-1], addresses=places.shape[:-2], registers=given.shape[:-2])
+    given = register_words(registers, np.dtype(np.uint32), (LANES, move.registers), str(move))
+    lead = leading_dimensions(str(move), memory=array.shape[:-1], addresses=places.shape[:-2], registers=given.shape[:-2])
+    if (target := gpu_target(backend)) is not None:
+        return move_on_gpu(move, target, lead, array, _all_lanes(places), given)[0]
     count = math.prod(lead)
     result = np.array(np.broadcast_to(array, (*lead, array.shape[-1]))).reshape(count, array.shape[-1])
     per_matrix = move.registers // move.num
-    held = np.broadcast_to(given, (*lead, *given.shape[-2:])).reshape(count, _LANES, move.num, per_matrix)
+    held = np.broadcast_to(given, (*lead, *given.shape[-2:])).reshape(count, LANES, move.num, per_matrix)
     elements = np.ascontiguousarray(held.transpose(0, 2, 1, 3)).view(f"u{move.bits // 8}")
     matrices = np.empty((count, move.num, *move.layout.shape), dtype=elements.dtype)
     matrices[..., move.layout.rows, move.layout.cols] = elements
@@ -180,7 +173,9 @@ def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any
     return result.reshape(*lead, array.shape[-1])
 
 
-def movmatrix(opcode: str | Movement, registers: Any) -> NDArray[np.uint32]:
+@reports_memory
+@accepts_cupy
+def movmatrix(opcode: str | Movement, registers: Any, *, backend: str = "numba") -> NDArray[np.uint32]:
     """Transpose an 8 x 8 matrix of 16-bit elements across the registers of whole warps.
 
     Parameters
@@ -188,6 +183,8 @@ def movmatrix(opcode: str | Movement, registers: Any) -> NDArray[np.uint32]:
     opcode : str
         ``"movmatrix.sync.aligned.m8n8.trans.b16"``.
     registers : uint32 array (..., 32)
+    backend : {"numba", "reference", "cupy"}
+        As for `ldmatrix`.
 
     Returns
     -------
@@ -195,7 +192,7 @@ def movmatrix(opcode: str | Movement, registers: Any) -> NDArray[np.uint32]:
 
     Raises
     ------
-    InstructionError, OperandError, OperandTypeError
+    InstructionError, OperandError, OperandTypeError, BackendError, TargetError
 
     Notes
     -----
@@ -208,136 +205,11 @@ def movmatrix(opcode: str | Movement, registers: Any) -> NDArray[np.uint32]:
     True
     """
     move = movement(opcode, "movmatrix")
-    given = np.ascontiguousarray(_registers(registers, np.dtype(np.uint32), (_LANES,), str(move)))
+    given = np.ascontiguousarray(register_words(registers, np.dtype(np.uint32), (LANES,), str(move)))
+    if (target := gpu_target(backend)) is not None:
+        nothing, nowhere = np.zeros(_LINE_BYTES, np.uint8), np.zeros(LANES, np.int64)
+        return move_on_gpu(move, target, given.shape[:-1], nothing, nowhere, given[..., None])[1][..., 0]
     layout = move.layout
     matrices = np.empty((*given.shape[:-1], *layout.shape), dtype=np.uint16)
     matrices[..., layout.rows, layout.cols] = given[..., None].view(np.uint16)
     return np.ascontiguousarray(matrices.swapaxes(-1, -2)[..., layout.rows, layout.cols]).view(np.uint32)[..., 0]
-
-
-def _stride(move: Movement, stride: Any, size: int) -> int:
-    """The stride in elements between rows (columns, if column-major), checked against the memory's size."""
-    row_major = move.layout_in_memory == "row"
-    least = move.cols if row_major else move.rows
-    count = move.rows if row_major else move.cols
-    if stride is None:
-        stride = least
-    elements = whole(stride)
-    if elements is None or elements < least:
-        raise OperandError(f"{move}: stride must be an integer of at least {least} elements, not {stride!r}")
-    aligned = min(move.registers * move.layout.register_bits // 8, _LINE_BYTES)
-    step = 8 * aligned // move.bits
-    if elements % step:
-        raise OperandError(f"{move}: the stride must be a multiple of {step} elements ({aligned} bytes), not {elements}")
-    needed = ((count - 1) * elements + least) * move.bits // 8
-    if size < needed:
-        raise OperandError(f"{move}: memory must have at least {needed} bytes with a stride of {elements} elements, not {size}")
-    return elements
-
-
-def _positions(move: Movement, stride: int) -> NDArray[np.intp]:
-    """Element offset in memory of each (lane, element)."""
-    layout = move.layout
-    if move.layout_in_memory == "row":
-        return layout.rows * stride + layout.cols
-    return layout.cols * stride + layout.rows
-
-
-def wmma_load(opcode: str | Movement, memory: Any, *, stride: int | None = None, target: str) -> NDArray[Any]:
-    """Load a wmma operand: the matrix at offset 0 of memory into the registers of whole warps.
-
-    Parameters
-    ----------
-    opcode : str
-        For example ``"wmma.load.a.sync.aligned.row.m16n16k16.f16"``.
-    memory : uint8 array (..., bytes)
-    stride : int, optional
-        Elements between the starts of rows (columns if column-major); by default the matrix is dense. A multiple of the smaller of the
-        fragment's size and 16 bytes.
-    target : str
-        PTX leaves the fragments unspecified: they are those of this target's silicon (measured on sm_90).
-
-    Returns
-    -------
-    uint32 array (..., 32, registers), uint64 for f64
-
-    Raises
-    ------
-    InstructionError, TargetError, OperandError, OperandTypeError
-
-    Notes
-    -----
-    PTX: Warp-level Matrix Load Instruction: wmma.load.
-
-    Examples
-    --------
-    >>> memory = np.arange(256, dtype=np.float16).view(np.uint8)
-    >>> wmma_load("wmma.load.a.sync.aligned.row.m16n16k16.f16", memory, target="sm_90a").shape
-    (32, 8)
-    """
-    move = movement(opcode, "wmma.load")
-    fragment_evidence(move, target)
-    array = np.ascontiguousarray(_memory(memory, str(move)))
-    places = _positions(move, _stride(move, stride, array.shape[-1]))
-    dtype = f"u{move.layout.register_bits // 8}"
-    if move.bits >= 8:
-        whole = array[..., : array.shape[-1] // (move.bits // 8) * (move.bits // 8)]
-        held = np.ascontiguousarray(whole).view(f"u{move.bits // 8}")[..., places]
-        return np.ascontiguousarray(held).view(dtype)
-    per_byte = 8 // move.bits
-    held = (array[..., places // per_byte] >> (places % per_byte * move.bits).astype(np.uint8)) & np.uint8((1 << move.bits) - 1)
-    per_register = 32 // move.bits
-    grouped = held.reshape(*held.shape[:-1], -1, per_register).astype(np.uint32)
-    packed: NDArray[Any] = np.bitwise_or.reduce(grouped << (move.bits * np.arange(per_register, dtype=np.uint32)), axis=-1)
-    return packed
-
-
-def wmma_store(opcode: str | Movement, memory: Any, registers: Any, *, stride: int | None = None, target: str) -> NDArray[np.uint8]:
-    """Store a wmma result to the matrix at offset 0 of memory.
-
-    Parameters
-    ----------
-    opcode : str
-        For example ``"wmma.store.d.sync.aligned.row.m16n16k16.f32"``.
-    memory : uint8 array (..., bytes)
-        What is there before; it is not modified.
-    registers : uint32 array (..., 32, registers), uint64 for f64
-    stride : int, optional
-        As for `wmma_load`.
-    target : str
-
-    Returns
-    -------
-    uint8 array (..., bytes)
-        The memory afterwards, with the broadcast leading dimensions.
-
-    Raises
-    ------
-    InstructionError, TargetError, OperandError, OperandTypeError
-
-    Notes
-    -----
-    PTX: Warp-level Matrix Store Instruction: wmma.store.
-
-    Examples
-    --------
-    >>> d = np.zeros((32, 8), dtype=np.uint32)
-    >>> wmma_store("wmma.store.d.sync.aligned.row.m16n16k16.f32", np.ones(1024, np.uint8), d, target="sm_90a").max()
-    np.uint8(0)
-    """
-    move = movement(opcode, "wmma.store")
-    fragment_evidence(move, target)
-    array = _memory(memory, str(move))
-    dtype = np.dtype(f"u{move.layout.register_bits // 8}")
-    given = _registers(registers, dtype, (_LANES, move.registers), str(move))
-    places = _positions(move, _stride(move, stride, array.shape[-1]))
-    lead = _lead(str(move), memory=array.shape[:-1], registers=given.shape[:-2])
-    result = np.array(np.broadcast_to(array, (*lead, array.shape[-1])), order="C")
-    width = move.bits // 8
-    elements = np.ascontiguousarray(np.broadcast_to(given, (*lead, *given.shape[-2:]))).view(f"u{width}")
-    flat = result.reshape(math.prod(lead), result.shape[-1])
-    whole = flat.shape[-1] // width * width
-    stored = np.ascontiguousarray(flat[:, :whole]).view(f"u{width}")
-    stored[:, places] = elements.reshape(len(flat), *places.shape)
-    flat[:, :whole] = stored.view(np.uint8)
-    return result

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.arrays import as_array
+from fastmma.arrays import RawCodes, as_array
 from fastmma.errors import OperandError, OperandTypeError
 from fastmma.formats import Format, encode, format_of, from_codes, to_codes
 from fastmma.isa.model import Instruction
@@ -22,7 +22,7 @@ def codes_of(value: Any, fmt: str | Format, what: str, *, cast: bool = False) ->
 
     Parameters
     ----------
-    value : array of the format's dtype
+    value : array of the format's dtype, or its codes where they come from CuPy, which lacks that dtype
     fmt : str or Format
     what : str
         The instruction and the operand, for messages.
@@ -37,12 +37,23 @@ def codes_of(value: Any, fmt: str | Format, what: str, *, cast: bool = False) ->
     """
     fmt = format_of(fmt)
     array = as_array(value, what)
+    if isinstance(value, RawCodes) and array.dtype == fmt.code_dtype and fmt.dtype.isbuiltin != 1:
+        if fmt.bits < 8 and (array >> fmt.bits).any():
+            raise OperandError(f"{what} must hold codes of {fmt}, below {1 << fmt.bits}, not {array.max()}")
+        return array
     if array.dtype.newbyteorder("=") == fmt.dtype and not (cast and fmt.padding):
         return to_codes(array, fmt)
     if cast and fmt.kind == "float" and array.dtype.name in _CASTABLE:
         return encode(array, fmt, saturate=fmt.specials == "none")
     hint = f"; cast=True rounds it to {fmt}" if fmt.kind == "float" and array.dtype.name in _CASTABLE else ""
     raise OperandTypeError(f"{what} must have dtype {fmt.dtype} ({fmt}), not {array.dtype}{hint}")
+
+
+def as_elements(value: Any, fmt: str, what: str) -> NDArray[Any]:
+    """An array as it is, or as elements of the format where it holds codes from CuPy."""
+    if isinstance(value, RawCodes) and value.dtype != format_of(fmt).dtype:
+        return elements_of(codes_of(value, fmt, what, cast=True), fmt) if value.dtype.kind == "u" else np.asarray(value)
+    return as_array(value, what)
 
 
 def check_shape(array: NDArray[Any], tail: tuple[int, ...], what: str) -> None:

@@ -22,6 +22,12 @@ def _engine(backend: str, method: str) -> Engine:
     return (NUMBA if backend == "numba" else REFERENCE)[method]
 
 
+def check_backend(backend: str) -> None:
+    """Raise BackendError unless there is such a backend."""
+    if not isinstance(backend, str) or backend not in BACKENDS:
+        raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
+
+
 def resolved_target(target: str, backend: str) -> str:
     """The target; ``"native"`` is that of the GPU in the machine, and the backend "cupy" takes no other."""
     if backend == "cupy" or (isinstance(target, str) and target == "native"):
@@ -67,8 +73,7 @@ def plan(ins: str | Instruction, target: str, backend: str = "numba") -> Plan:
     >>> plan("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_80").arithmetic.terms
     8
     """
-    if not isinstance(backend, str) or backend not in BACKENDS:
-        raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
+    check_backend(backend)
     ins = multiply(ins)
     target = resolved_target(target, backend)
     return _plan(ins, target, arithmetic(ins, target), backend)

@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 from fastmma.engines import Batch
 from fastmma.errors import InstructionError, OperandError, reports_memory
 from fastmma.fragment import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
+from fastmma.gpu.arrays import accepts_cupy
 from fastmma.gpu.ptx import Selectors
 from fastmma.isa.model import Instruction, Operand
-from fastmma.movement import ldmatrix, movmatrix, stmatrix, wmma_load, wmma_store
+from fastmma.movement import ldmatrix, movmatrix, stmatrix
 from fastmma.numerics import fragment_evidence
 from fastmma.operands import broadcast, check_extra, flatten
 from fastmma.plan import Plan, plan
 from fastmma.scales import unpack_scales
 from fastmma.sparse import unpack_metadata
 from fastmma.threads import parallel_for, thread_count
+from fastmma.wmma_memory import wmma_load, wmma_store
 
 __all__ = ["ldmatrix", "mma", "movmatrix", "stmatrix", "wmma_load", "wmma_store"]
 
@@ -29,6 +31,7 @@ _LANES = 32
 
 
 @reports_memory
+@accepts_cupy
 def mma(
     ins: str | Instruction,
     a: Any,

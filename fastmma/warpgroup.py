@@ -13,6 +13,7 @@ from fastmma.engines import Batch
 from fastmma.errors import InstructionError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import Format, format_of
 from fastmma.fragment import check_registers, gather, register_dtype, scatter
+from fastmma.gpu.arrays import accepts_cupy
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.model import Instruction
 from fastmma.operands import broadcast, check_extra, flatten
@@ -94,6 +95,7 @@ def _on_gpu(
 
 
 @reports_memory
+@accepts_cupy
 def mma(
     ins: str | Instruction,
     d: Any,

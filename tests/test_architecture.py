@@ -26,7 +26,8 @@ LAYERS = (
     ("reference", "fragment", "sparse", "scales"),
     ("engines", "operands", "gpu"),
     ("plan",),
-    ("warp", "warpgroup", "matrix", "movement", "gemm"),
+    ("shared_memory",),
+    ("warp", "warpgroup", "matrix", "movement", "wmma_memory", "gemm"),
 )
 TOOLS = len(LAYERS)
 PUBLIC = TOOLS + 1  # the package itself and its commands

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,34 @@ def test_without_a_gpu_the_backend_says_so(target: str) -> None:
     a = np.ones((4, 4), np.float16)
     with pytest.raises(BackendError, match=r"cupy|GPU"):
         fastmma.gemm(a, a, target=target, backend="cupy")
+
+
+MEMORY, ADDRESSES, LANES = np.zeros(1024, np.uint8), np.arange(32) % 8 * 16, np.zeros((32, 1), np.uint32)
+MOVEMENTS: dict[str, Callable[[str], object]] = {
+    "ldmatrix": lambda backend: fastmma.warp.ldmatrix("ldmatrix.sync.aligned.m8n8.x1.b16", MEMORY, ADDRESSES, backend=backend),
+    "stmatrix": lambda backend: fastmma.warp.stmatrix("stmatrix.sync.aligned.m8n8.x1.b16", MEMORY, ADDRESSES, LANES, backend=backend),
+    "movmatrix": lambda backend: fastmma.warp.movmatrix("movmatrix.sync.aligned.m8n8.trans.b16", LANES[:, 0], backend=backend),
+    "wmma_load": lambda backend: fastmma.warp.wmma_load(
+        "wmma.load.a.sync.aligned.row.m16n16k16.f16", MEMORY, target="sm_90a", backend=backend
+    ),
+    "wmma_store": lambda backend: fastmma.warp.wmma_store(
+        "wmma.store.d.sync.aligned.row.m16n16k16.f32", MEMORY, np.zeros((32, 8), np.uint32), target="sm_90a", backend=backend
+    ),
+}
+
+
+@without_gpu
+@pytest.mark.parametrize("name", MOVEMENTS)
+def test_without_a_gpu_movements_say_so(name: str) -> None:
+    with pytest.raises(BackendError, match=r"cupy|GPU"):
+        MOVEMENTS[name]("cupy")
+
+
+@pytest.mark.parametrize("name", MOVEMENTS)
+def test_movements_know_the_backends(name: str) -> None:
+    with pytest.raises(BackendError, match="there is no backend 'cuda'"):
+        MOVEMENTS[name]("cuda")
+    np.testing.assert_array_equal(MOVEMENTS[name]("reference"), MOVEMENTS[name]("numba"))
 
 
 def test_recordings_that_ship_with_the_package_are_replayed() -> None:

@@ -280,6 +280,7 @@ def warpgroup_kernel(
     return "\n".join(lines) + "\n"
 
 
+MOVEMENT_BYTES = 48 * 1024  # static shared memory of a block
 # 64-bit parameters of the movement kernel, in order
 MOVEMENT_PARAMETERS = ("memory_in", "memory", "addresses", "registers")
 
@@ -293,8 +294,8 @@ def movement_kernel(move: Movement, target: str, *, memory_bytes: int, stride: i
     ------
     TargetError, OperandError
     """
-    if memory_bytes % 128 or not 0 < memory_bytes <= 48 * 1024:
-        raise OperandError(f"memory_bytes must be a positive multiple of 128 up to 49152, not {memory_bytes}")
+    if memory_bytes % 128 or not 0 < memory_bytes <= MOVEMENT_BYTES:
+        raise OperandError(f"memory_bytes must be a positive multiple of 128 up to {MOVEMENT_BYTES}, not {memory_bytes}")
     registers = _Registers(move.layout.register_bits == 64)
     names = registers.take(move.registers)
     result = registers.take(move.registers) if move.op == "movmatrix" else names
@@ -321,11 +322,9 @@ def movement_kernel(move: Movement, target: str, *, memory_bytes: int, stride: i
     if move.op == "movmatrix":
         lines.append(f"{opcode} {result[0]}, {names[0]};")
     else:
-        head, kind = (
-            opcode.rsplit(".", 2 if "b8x16" in opcode else 1)[0],
-            opcode[len(opcode.rsplit(".", 2 if "b8x16" in opcode else 1)[0]) :],
-        )
-        text = f"{head}.{space}{kind}"
+        words = opcode.split(".")
+        last = -2 if "b8x16" in words else -1  # an expanding type is two words
+        text = ".".join([*words[:last], space, *words[last:]])
         where = "[%base]" if move.op.startswith("wmma") else "[%address]"
         tail = f", {stride}" if stride is not None else ""
         operands = f"{where}, {_vector(names)}" if reads else f"{_vector(names)}, {where}"

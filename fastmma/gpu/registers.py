@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.errors import OperandError, TargetError
 from fastmma.gpu import device
-from fastmma.gpu.ptx import Selectors, loop_kernel, movement_kernel, warpgroup_kernel
+from fastmma.gpu.ptx import MOVEMENT_BYTES, Selectors, loop_kernel, movement_kernel, warpgroup_kernel
 from fastmma.isa.model import Instruction
 from fastmma.isa.movement import Movement
 
@@ -82,8 +83,21 @@ def move(
     ----------
     addresses : (warps, 32) offsets into the memory
     registers : (warps, 32, registers), the source of stores
+
+    Raises
+    ------
+    OperandError
+        If the memory does not fit into the shared memory of a block.
+    TargetError
+        If the opcode is illegal on the target.
     """
     size = memory.shape[1]
+    if size > MOVEMENT_BYTES:
+        raise OperandError(f"{movement}: on the GPU memory must have at most {MOVEMENT_BYTES} bytes, not {size}")
+    if target not in movement.targets:
+        raise TargetError(f"{movement}: illegal on {target}; it needs one of {', '.join(movement.targets)}")
+    if len(memory) == 0 or size == 0:
+        return memory.copy(), registers.copy()
     images = np.pad(memory, ((0, 0), (0, -size % 128)))
     text = movement_kernel(movement, target, memory_bytes=images.shape[1], stride=stride)
     after = device.empty(images.shape, np.uint8)
