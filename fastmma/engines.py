@@ -18,7 +18,7 @@ from fastmma import reference, sparse
 from fastmma.formats import Format, decode, encode, format_of
 from fastmma.isa.model import Instruction
 from fastmma.isa.sparsity import pattern_of
-from fastmma.kernels.params import Element, Fused, Scaled
+from fastmma.kernels.params import Element, Fused, Promotion, Scaled
 from fastmma.numerics import Arithmetic
 from fastmma.threads import parallel_for
 
@@ -53,12 +53,35 @@ class Batch(NamedTuple):
         return Batch(*(None if codes is None else change(codes) for codes in self))  # type: ignore[arg-type]
 
 
+Run = Callable[[Job, Batch, Codes, int], None]
+Promoted = Callable[[Job, Batch, Codes, Promotion, int], None]
+
+
+def promoted_by_chunks(gemm: Run) -> Promoted:
+    """`Engine.promoted` out of an engine's `gemm`: a product for every chunk of k."""
+
+    def run(job: Job, batch: Batch, d: Codes, promotion: Promotion, threads: int) -> None:
+        from fastmma.kernels.promotion import by_chunks
+
+        def multiply(start: int, stop: int, partial: Codes) -> None:
+            gemm(job, cut(job.instruction, batch, start, stop), partial, threads)
+
+        by_chunks(multiply, batch.b.shape[0], batch.c, d, promotion, threads)
+
+    return run
+
+
 @dataclass(frozen=True)
 class Engine:
-    """``tiles(job, batch, d, threads)`` and ``gemm(job, batch, d, threads)``; in `gemm`, c and d have one type."""
+    """``tiles(job, batch, d, threads)``, ``gemm(job, batch, d, threads)`` and ``promoted(job, batch, d, promotion, threads)``.
 
-    tiles: Callable[[Job, Batch, Codes, int], None]
-    gemm: Callable[[Job, Batch, Codes, int], None]
+    In `gemm`, c and d have one type. In `promoted` it is f32: every chunk of k is a product from zero, whose sums join a total that
+    starts from c.
+    """
+
+    tiles: Run
+    gemm: Run
+    promoted: Promoted
 
 
 def _element(fmt: Format) -> Element:
@@ -263,6 +286,19 @@ def _fused_gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:
         fused.gemm(parameters, wide.a, wide.b, batch.c, d, threads, _order(job))
 
 
+def _fused_promoted(job: Job, batch: Batch, d: Codes, promotion: Promotion, threads: int) -> None:
+    from fastmma.kernels import chain
+
+    parameters = fused_parameters(job)
+    if batch.metadata is not None or batch.scale_a is not None or not chain.promotes(parameters, promotion.every):
+        promoted_by_chunks(_with_zeros_gemm(_fused_gemm))(job, batch, d, promotion, threads)
+    elif batch.b.shape[0] == 0:
+        d[...] = 0 if batch.c is None else batch.c
+    else:
+        wide = _widened(job, batch)
+        chain.gemm(parameters, wide.a, wide.b, batch.c, d, threads, _fused_block, promotion)
+
+
 def _fused_block(parameters: Fused, a: Codes, b: Codes, c: Codes | None, d: Codes, threads: int) -> None:
     from fastmma.kernels import fused
 
@@ -370,15 +406,19 @@ def _bit_gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:
     bit.gemm(batch.a, batch.b, c, d.view(np.int32), job.instruction.bit_op, threads)
 
 
-_FUSED = Engine(_with_zeros(_fused_tiles), _with_zeros_gemm(_fused_gemm))
+def _engine(tiles: Run, gemm: Run) -> Engine:
+    return Engine(tiles, gemm, promoted_by_chunks(gemm))
+
+
+_FUSED = Engine(_with_zeros(_fused_tiles), _with_zeros_gemm(_fused_gemm), _fused_promoted)
 NUMBA: dict[str, Engine] = {
     "fused": _FUSED,
     "grouped": _FUSED,
-    "f64-fma": Engine(_f64_tiles, _f64_gemm),
-    "f32-fma": Engine(_f32_tiles, _f32_gemm),
-    "f32-fma-pairs": Engine(_f32_tiles, _f32_gemm),
-    "integer": Engine(_with_zeros(_integer_tiles), _with_zeros_gemm(_integer_gemm)),
-    "bit": Engine(_bit_tiles, _bit_gemm),
+    "f64-fma": _engine(_f64_tiles, _f64_gemm),
+    "f32-fma": _engine(_f32_tiles, _f32_gemm),
+    "f32-fma-pairs": _engine(_f32_tiles, _f32_gemm),
+    "integer": _engine(_with_zeros(_integer_tiles), _with_zeros_gemm(_integer_gemm)),
+    "bit": _engine(_bit_tiles, _bit_gemm),
 }
 
 
@@ -411,5 +451,16 @@ def _reference_gemm(job: Job, batch: Batch, d: Codes, _threads: int) -> None:
         d[...] = _reference_tile(job, cut(ins, whole, k, k + ins.k), d)
 
 
-_REFERENCE = Engine(_reference_tiles, _reference_gemm)
+def _reference_promoted(job: Job, batch: Batch, d: Codes, promotion: Promotion, threads: int) -> None:
+    ins, depth = job.instruction, batch.b.shape[0]
+    total = np.zeros_like(d) if batch.c is None else batch.c.copy()
+    for chunk, start in enumerate(range(0, depth, promotion.every)):
+        partial = np.empty_like(d)
+        _reference_gemm(job, cut(ins, batch, start, min(start + promotion.every, depth)), partial, threads)
+        scales = (None if each is None else each[chunk].view(np.uint32) for each in (promotion.scale_a, promotion.scale_b))
+        total = reference.promote(promotion.rule, partial, total, *scales)
+    d[...] = total
+
+
+_REFERENCE = Engine(_reference_tiles, _reference_gemm, _reference_promoted)
 REFERENCE: dict[str, Engine] = dict.fromkeys(NUMBA, _REFERENCE)

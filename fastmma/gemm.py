@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.arrays import as_array, whole
-from fastmma.engines import Batch, cut
+from fastmma.engines import Batch
 from fastmma.errors import InstructionError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import Format, format_of
 from fastmma.gpu.arrays import accepts_cupy
@@ -17,10 +17,11 @@ from fastmma.isa.model import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiplications, multiply
 from fastmma.isa.targets import architecture
+from fastmma.k_loop import accumulate
+from fastmma.kernels.params import Promotion
 from fastmma.numerics import arithmetic
 from fastmma.operands import as_elements, check_output, codes_of, elements_of, extra_operands
-from fastmma.plan import Plan, plan, resolved_target
-from fastmma.reference import CANONICAL_NAN
+from fastmma.plan import plan, resolved_target
 from fastmma.threads import thread_count
 
 # what a vendor library reaches for first: wgmma where there is one, and the deepest k
@@ -227,7 +228,8 @@ def gemm(
     aliased = out is not None and ccodes is not None and np.may_share_memory(out, ccodes) and not _same_memory(out, ccodes)
     direct = out is not None and not overlaps and not aliased
     dcodes = out.view(dfmt.code_dtype) if out is not None and direct else np.empty(shape, dtype=dfmt.code_dtype)
-    _accumulate(todo, Batch(acodes, bcodes, ccodes, **extra), dcodes, promote_every, split_k, count)
+    parts = _whole(split_k, "split_k", 1)
+    accumulate(todo, Batch(acodes, bcodes, ccodes, **extra), dcodes, _promotion(chosen, promote_every), parts, count)
     if out is None:
         return elements_of(dcodes, chosen.dtype)
     if not direct:
@@ -239,47 +241,13 @@ def _same_memory(x: NDArray[Any], y: NDArray[Any]) -> bool:
     return x.ctypes.data == y.ctypes.data and x.strides == y.strides and x.shape == y.shape
 
 
-def _accumulate(todo: Plan, batch: Batch, d: NDArray[Any], promote_every: int | None, split_k: int, threads: int) -> None:
-    """Carry out the accumulation plan: parts of k, each in chunks between promotions."""
-    ins, depth = todo.instruction, batch.b.shape[0]
-    parts = _whole(split_k, "split_k", 1)
-    chunk = depth if promote_every is None else _whole(promote_every, "promote_every", 1)
-    if promote_every is not None and chunk % ins.k:
+def _promotion(ins: Instruction, every: int | None) -> Promotion | None:
+    if every is None:
+        return None
+    chunk = _whole(every, "promote_every", 1)
+    if chunk % ins.k:
         raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {chunk}")
-    if promote_every is None and parts == 1:
-        todo.engine.gemm(todo.job, batch, d, threads)
-        return
-    length = max(-(-depth // (parts * ins.k)) * ins.k, 1)
-    total: NDArray[Any] | None = None
-    for start in range(0, max(depth, 1), length):
-        stop = min(start + length, depth)
-        part = batch.c if start == 0 else None
-        if promote_every is None:
-            part = _run(todo, cut(ins, batch, start, stop)._replace(c=part), d, threads)
-        else:
-            for k in range(start, stop, chunk):
-                partial = _run(todo, cut(ins, batch, k, min(k + chunk, stop)), d, threads)
-                part = partial if part is None else _ieee_sum(part, partial, ins.dtype)
-        if part is not None:
-            total = part if total is None else _ieee_sum(total, part, ins.dtype)
-    d[...] = 0 if total is None else total
-
-
-def _run(todo: Plan, batch: Batch, d: NDArray[Any], threads: int) -> NDArray[Any]:
-    result = np.empty(d.shape, d.dtype)
-    todo.engine.gemm(todo.job, batch, result, threads)
-    return result
-
-
-def _ieee_sum(x: NDArray[Any], y: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Elementwise IEEE addition of codes (wrapping for s32), NaN canonical."""
-    fmt = format_of(dtype)
-    with np.errstate(all="ignore"):
-        total = np.asarray(x.view(fmt.dtype) + y.view(fmt.dtype))
-    codes: NDArray[Any] = total.view(fmt.code_dtype)
-    if fmt.kind == "float":
-        codes[np.isnan(total)] = CANONICAL_NAN[dtype]
-    return codes
+    return Promotion(chunk)
 
 
 @reports_memory

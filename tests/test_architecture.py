@@ -26,7 +26,7 @@ LAYERS = (
     ("reference", "fragment", "sparse", "scales"),
     ("engines", "operands", "gpu"),
     ("plan",),
-    ("shared_memory",),
+    ("k_loop", "shared_memory"),
     ("warp", "warpgroup", "matrix", "movement", "wmma_memory", "gemm"),
 )
 TOOLS = len(LAYERS)

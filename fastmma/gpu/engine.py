@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.engines import Batch, Engine, Job, whole_k
+from fastmma.engines import Batch, Engine, Job, promoted_by_chunks, whole_k
 from fastmma.formats import format_of
 from fastmma.fragment import gather, scatter, stored_dtype
 from fastmma.gpu import device
@@ -193,4 +193,4 @@ def _gemm_by_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
         d[...] = joined[: d.shape[0], : d.shape[1]]
 
 
-ENGINE = Engine(_tiles, _gemm)
+ENGINE = Engine(_tiles, _gemm, promoted_by_chunks(_gemm))

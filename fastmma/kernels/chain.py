@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from fastmma.kernels import cpu
 from fastmma.kernels.chain_lanes import HALF_LOWEST, Chain
-from fastmma.kernels.chain_piece import Limits, Piece, Work, run_piece
+from fastmma.kernels.chain_piece import NEVER, Limits, Piece, Promoting, Work, run_piece
 from fastmma.kernels.operands import NOWHERE, matrix
 from fastmma.kernels.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, pack_rows
-from fastmma.kernels.params import Element, Fused
+from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
+from fastmma.kernels.promotion import by_chunks
+from fastmma.kernels.rounding import to_nearest
 from fastmma.threads import parallel_for
 
 Slow = Callable[..., None]
@@ -166,7 +168,30 @@ class _Buffers:
             address += size
 
 
-def _work(chain: Chain, rows: int) -> _Buffers:
+def _slab_depth(chain: Chain, depth: int, promotion: Promotion | None) -> int:
+    """How many k go into a slab: at most `chain.depth`, and whole slabs between promotions."""
+    unit = max(8, chain.terms)
+    padded = -(-depth // unit) * unit
+    if promotion is None or promotion.every >= padded:
+        return min(chain.depth, padded)
+    return max(units * unit for units in range(1, chain.depth // unit + 1) if promotion.every % (units * unit) == 0)
+
+
+def promotes(p: Fused, every: int) -> bool:
+    """Whether promotions every so many k are `supported`, too."""
+    return supported(p) and not p.half and every % max(8, p.terms) == 0
+
+
+def _promoting(promotion: Promotion, columns: int) -> tuple[Promoting, NDArray[Any] | None]:
+    """Promotions as a kernel knows them, and the array that they point into: B's scales filled up to whole panels of columns."""
+    rule = PROMOTIONS.index(promotion.rule)
+    if promotion.scale_a is None or promotion.scale_b is None:
+        return Promoting(promotion.every, rule, 0, 0, 0, 0), None
+    a, b = promotion.scale_a, np.pad(promotion.scale_b, ((0, 0), (0, columns - promotion.scale_b.shape[1])))
+    return Promoting(promotion.every, rule, a.ctypes.data, b.ctypes.data, a.strides[0], b.strides[0]), b
+
+
+def _work(chain: Chain, rows: int, promotes: bool) -> _Buffers:
     steps = chain.depth // chain.terms
     return _Buffers(
         chain.panel * chain.depth * chain.value_bytes,
@@ -178,6 +203,7 @@ def _work(chain: Chain, rows: int) -> _Buffers:
         2 * (steps + 1) * chain.rows * 2 * chain.panel,
         (rows + chain.rows) * chain.panel,
         rows // chain.rows * chain.lanes * 4,
+        rows * chain.panel * 4 if promotes else 0,
     )
 
 
@@ -187,11 +213,21 @@ def _runs(marks: NDArray[Any]) -> list[tuple[int, int]]:
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
-def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int, slow: Slow) -> None:
+def gemm(
+    p: Fused,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any] | None,
+    out: NDArray[Any],
+    threads: int,
+    slow: Slow,
+    promotion: Promotion | None = None,
+) -> None:
     """Write the fused product of codes `a` (M, K) and `b` (K, N) plus `c` into `out`, for `supported` parameters.
 
     `c` and `out` are f32 bits (f16 bits for half results), `out` may be `c`, and no `c` is +0. What is out of reach here
     (infinities, NaNs, overflow, bits below the smallest f32) is done by ``slow(p, a, b, c, out, threads)`` on views.
+    With a `promotion` (see `promotes`) the sums of its chunks of k start at zero and join the total that starts from `c`.
     """
     rows, depth = a.shape
     columns = b.shape[1]
@@ -211,8 +247,7 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
     pieces = max(-(-rows // CHUNK_ROWS), -(-PIECES_PER_THREAD * threads // panels) if threads > 1 else 1)
     chunk = max(-(-blocks // pieces), min(blocks, FEWEST_BLOCKS)) * chain.rows
     padded_rows = blocks * chain.rows
-    unit = max(8, chain.terms)
-    slab_depth = min(chain.depth, -(-depth // unit) * unit)
+    slab_depth = _slab_depth(chain, depth, promotion)
     held_rows = padded_rows + chain.rows  # the exponents of a block are read while the one before it is computed
     held = held_rows * -(-depth // slab_depth) * slab_depth
     storage = _Buffers(held * chain.value_bytes, held * 4, held // min(chain.terms, 8) * 4)
@@ -233,13 +268,14 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
     smallest_a[bad_rows] = NO_MAGNITUDE >> 8
 
     limits = _limits(p, chain, depth)
+    promoting, _scales = (NEVER, None) if promotion is None else _promoting(promotion, panels * chain.panel)
     redo = np.zeros((panels, rows), np.uint8)
     redo_columns = np.zeros(columns, np.uint8)
     buffers: dict[int, _Buffers] = {}
 
     def compute(start: int, stop: int, worker: int) -> None:
         if worker not in buffers:
-            buffers[worker] = _work(chain, chunk)
+            buffers[worker] = _work(chain, chunk, promotion is not None)
         work = Work(*buffers[worker].addresses)
         for index in range(start, stop):
             panel, first = index % panels, index // panels * chunk
@@ -248,6 +284,7 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
             run_piece(
                 chain,
                 Piece(first, last, column, columns, depth),
+                promoting,
                 packed,
                 smallest_a[first:last],
                 how_b,
@@ -261,11 +298,19 @@ def gemm(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
                 redo_columns[column : column + chain.panel],
             )
 
-    parallel_for(compute, panels * -(-padded_rows // chunk), threads)
+    parallel_for(compute if promotion is None else to_nearest(compute), panels * -(-padded_rows // chunk), threads)
 
     def again(first: int, last: int, start: int, stop: int) -> None:
         part, cols = slice(first, last), slice(start, stop)
-        slow(p, a[part], b[:, cols], None if c is None else c[part, cols], out[part, cols], threads)
+        before = None if c is None else c[part, cols]
+        if promotion is None:
+            slow(p, a[part], b[:, cols], before, out[part, cols], threads)
+            return
+
+        def multiply(k: int, end: int, partial: NDArray[Any]) -> None:
+            slow(p, a[part, k:end], b[k:end, cols], None, partial, threads)
+
+        by_chunks(multiply, depth, before, out[part, cols], promotion.part(slice(None), part, cols), threads)
 
     for first, last in _runs(bad_rows):
         again(first, last, 0, columns)

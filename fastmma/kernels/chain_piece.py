@@ -15,8 +15,9 @@ from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr
 from fastmma.kernels.chain_lanes import Chain
 from fastmma.kernels.chain_tile import INTEGERS, POINTERS, emit_slab
 from fastmma.kernels.emit import I64, POINTER
-from fastmma.kernels.operands import LINES, Matrix, load_codes
+from fastmma.kernels.operands import LINES, NOWHERE, Matrix, load_codes
 from fastmma.kernels.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, forget_extremes, pack_columns
+from fastmma.kernels.promotion import promoted
 from fastmma.kernels.simd import bitcast, convert, extract, highest_lane, inner, load, load_scalar, maximum, minimum, select, splat, store
 
 # the cache on disk notices an edit of one file only, so the key carries all of them
@@ -96,6 +97,21 @@ class Work(NamedTuple):
     scratch: int
     lowest: int
     worst: int
+    total: int
+
+
+class Promoting(NamedTuple):
+    """Every so many k (0: never) the sums join the totals and start at zero again; addresses and strides of the float32 scales."""
+
+    every: int
+    rule: int
+    scale_a: int
+    scale_b: int
+    chunk_a: int  # bytes from a chunk's scales to the next chunk's
+    chunk_b: int
+
+
+NEVER = Promoting(0, 0, 0, 0, 0, 0)
 
 
 class Piece(NamedTuple):
@@ -173,10 +189,44 @@ def _write_row(chain: Any, piece: Piece, row: int, out: Matrix, state: int) -> N
                     store(extract(bits, column), place + column * out.column_stride)
 
 
+@inner
+def _read_total(chain: Any, piece: Piece, c: Matrix, total: int, rows: int) -> None:
+    """The initial totals of f32, which may be any, +0 without c."""
+    for row in range(piece.last - piece.first):
+        for lane in range(0, chain.panel, LINES):
+            bits = splat(np.int32(0), LINES)
+            count = min(piece.columns - piece.column - lane, LINES)
+            if c.address != 0 and row < rows and count > 0:
+                place = c.address + (piece.first + row) * c.row_stride + (piece.column + lane) * c.column_stride
+                bits = load_codes(place, c.column_stride, c.itemsize, count)
+            store(bits, total + (row * chain.panel + lane) * 4)
+
+
+@inner
+def _promote(chain: Any, piece: Piece, how: Promoting, chunk: int, state: int, total: int, rows: int) -> None:
+    """The sums join the totals, and become zero; scales of B are there for whole panels, those of A for `rows` rows."""
+    b = how.scale_b + chunk * how.chunk_b + 4 * piece.column
+    a = how.scale_a + chunk * how.chunk_a + 4 * piece.first
+    for row in range(rows):
+        scale_a = np.float32(1)
+        if how.rule != 0:
+            scale_a = load_scalar(a + 4 * row, np.float32)
+        left = splat(scale_a, LINES)
+        right = left
+        for lane in range(0, chain.panel, LINES):
+            if how.rule != 0:
+                right = load(b + 4 * lane, np.float32, LINES)
+            place = (row * chain.panel + lane) * 4
+            partial = load(state + place, np.float32, LINES)
+            store(promoted(how.rule, partial, left, right, load(total + place, np.float32, LINES)), total + place)
+            store(splat(np.int32(0), LINES), state + place)
+
+
 @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 def run_piece(
     chain: Any,
     piece: Piece,
+    promoting: Promoting,
     packed: Panels,
     smallest_a: Any,
     how: Decoding,
@@ -189,10 +239,19 @@ def run_piece(
     redo: Any,
     redo_columns: Any,
 ) -> None:
-    """Compute a piece; mark rows (of the chunk) and columns (of the panel) that have to be done another way."""
+    """Compute a piece; mark rows (of the chunk) and columns (of the panel) that have to be done another way.
+
+    A slab of k must not reach beyond the next promotion; with promotions, c is where the totals start.
+    """
     slab = Panels(work.values, work.exponents, work.signs, chain.depth, 0, 0)
     blocks = (piece.last - piece.first) // chain.rows
-    _read_state(chain, piece, c, limits, work.state, redo)
+    result = work.state
+    if promoting.every == 0:
+        _read_state(chain, piece, c, limits, work.state, redo)
+    else:
+        result = work.total
+        _read_state(chain, piece, NOWHERE, limits, work.state, redo)
+        _read_total(chain, piece, c, work.total, redo.size)
     forget_extremes(work.extremes, chain.panel // LINES)
     for place in range(0, (piece.last - piece.first) * chain.panel, LINES):
         store(splat(np.uint8(255), LINES), work.lowest + place)
@@ -200,8 +259,8 @@ def run_piece(
         store(splat(np.int32(0), LINES), work.worst + 4 * place)
     whole = -(-piece.depth // chain.terms) * chain.terms
     bits_in_byte = min(chain.terms, 8)
-    for start in range(0, whole, chain.depth):
-        stop = min(start + chain.depth, whole)
+    for start in range(0, whole, packed.depth):
+        stop = min(start + packed.depth, whole)
         pack_columns(chain, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.arranged, work.extremes)
         place = start * packed.rows + piece.first * packed.depth
         block = chain.rows * packed.depth
@@ -225,6 +284,8 @@ def run_piece(
                 (stop - start) // chain.terms,
             ),
         )
+        if promoting.every != 0 and (stop % promoting.every == 0 or stop == whole):
+            _promote(chain, piece, promoting, start // promoting.every, work.state, work.total, redo.size)
     smallest_b = NO_MAGNITUDE
     for column in range(redo_columns.size):
         place = column // LINES * 2 * VECTOR_BYTES + column % LINES * 4
@@ -243,4 +304,4 @@ def run_piece(
             for column in range(redo_columns.size):
                 if load_scalar(work.lowest + row * chain.panel + column, np.uint8) < limits.lowest_byte:
                     redo[row] = 1
-        _write_row(chain, piece, row, out, work.state)
+        _write_row(chain, piece, row, out, result)

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+# how a partial sum joins the running f32 total, by IEEE operations in round to nearest; a kernel knows them by position
+PROMOTIONS = (
+    "add",  # total + partial
+    "fma",  # fma(scale_a * scale_b, partial, total)
+    "multiply-add",  # total + (scale_a * scale_b) * partial
+    "fma-each",  # fma(partial * scale_a, scale_b, total)
+    "multiply-add-each",  # total + (partial * scale_a) * scale_b
+)
 
 
 class Element(NamedTuple):
@@ -51,3 +62,21 @@ class Scaled(NamedTuple):
     step: int  # consecutive k whose terms are fused with the accumulator in one step
     align_bits: int
     emax_floor: int
+
+
+class Promotion(NamedTuple):
+    """Sums of `every` k are taken from zero by the tensor core, then join a running f32 total by the operation `rule` of `PROMOTIONS`.
+
+    `scale_a` (chunks, M) and `scale_b` (chunks, N) are float32, C-contiguous; a plain "add" has none.
+    """
+
+    every: int
+    rule: str = "add"
+    scale_a: NDArray[Any] | None = None
+    scale_b: NDArray[Any] | None = None
+
+    def part(self, chunks: slice, rows: slice, columns: slice) -> Promotion:
+        """That of a part of the product."""
+        if self.scale_a is None or self.scale_b is None:
+            return self
+        return self._replace(scale_a=self.scale_a[chunks, rows], scale_b=self.scale_b[chunks, columns])

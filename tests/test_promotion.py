@@ -1,0 +1,232 @@
+"""Promotion: partial sums of the tensor core join a running f32 total, with and without scales."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fastmma import reference
+from fastmma.engines import Batch
+from fastmma.inputs import codes
+from fastmma.isa.table import instruction
+from fastmma.k_loop import accumulate, split
+from fastmma.kernels.params import PROMOTIONS, Promotion
+from fastmma.plan import plan
+
+Codes = NDArray[Any]
+NAN = 0x7FFFFFFF
+WGMMA = "wgmma.mma_async.sync.aligned."
+MMA = "mma.sync.aligned."
+# the fast path in f32 and in f64 lanes, the exact kernels, sparse A
+FAST = [
+    (WGMMA + "m64n8k32.f32.e4m3.e5m2", "sm_90a"),
+    (WGMMA + "m64n8k16.f32.f16.f16", "sm_90a"),
+    (MMA + "m16n8k32.row.col.kind::f8f6f4.f32.e3m2.e2m1.f32", "sm_120a"),
+]
+CASES = [*FAST, (MMA + "m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_90a"), (MMA + "m16n8k8.row.col.f32.tf32.tf32.f32", "sm_80")]
+SCALES = np.array(
+    [0, 1 << 31, 1, 0x80000001, 0x7FFFFF, 0x800000, 0x3F800000, 0xBF800001, 0x3DCCCCCD, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00001],
+    np.uint32,
+)
+
+
+def rounded(value: Fraction) -> np.float32:
+    """The f32 nearest to an exact value, ties to even."""
+    if value == 0:
+        return np.float32(0)
+    magnitude = abs(value)
+    exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+    exponent -= magnitude < Fraction(2) ** exponent
+    quantum = Fraction(2) ** (max(exponent, -126) - 23)
+    steps = round(magnitude / quantum)  # Python rounds a tie to even
+    result = np.float32(np.inf) if steps * quantum >= 2**128 else np.float32(float(steps * quantum))
+    return -result if value < 0 else result
+
+
+def exactly(x: np.float32) -> Fraction:
+    return Fraction(float(x))
+
+
+def by_definition(rule: str, partial: np.float32, total: np.float32, a: np.float32, b: np.float32) -> np.float32:
+    """The formulas, every operation rounded once; for finite values."""
+    if rule == "add":
+        return rounded(exactly(total) + exactly(partial))
+    first, second, last = (a, b, partial) if rule in ("fma", "multiply-add") else (partial, a, b)
+    scaled = exactly(rounded(exactly(first) * exactly(second))) * exactly(last)
+    if rule.startswith("multiply-add"):
+        scaled = exactly(rounded(scaled))
+    return rounded(exactly(total) + scaled)
+
+
+def product(
+    opcode: str,
+    target: str,
+    a: Codes,
+    b: Codes,
+    c: Codes | None,
+    promotion: Promotion | None,
+    *,
+    split_k: int = 1,
+    threads: int = 2,
+    backend: str = "numba",
+) -> Codes:
+    d = np.empty((a.shape[0], b.shape[1]), np.uint32)
+    accumulate(plan(opcode, target, backend), Batch(a, b, c), d, promotion, split_k, threads)
+    return d
+
+
+def operands(opcode: str, shape: tuple[int, int, int], distribution: str, seed: int = 0) -> tuple[Codes, Codes, Codes]:
+    ins = instruction(opcode)
+    m, n, k = shape
+    rng = np.random.default_rng(seed)
+    drawn = ((ins.atype, (m, k)), (ins.btype, (k, n)), ("f32", (m, n)))
+    return tuple(codes(fmt, distribution, x * y, rng).reshape(x, y) for fmt, (x, y) in drawn)  # type: ignore[return-value]
+
+
+def scaling(rule: str, every: int, shape: tuple[int, int, int], special: bool, seed: int = 0) -> Promotion:
+    m, n, k = shape
+    if rule == "add":
+        return Promotion(every)
+    rng = np.random.default_rng(seed)
+    chunks = -(-k // every)
+    a, b = ((2 ** rng.uniform(-20, 20, (chunks, size))).astype(np.float32) for size in (m, n))
+    if special:
+        for scales in (a, b):
+            places = rng.random(scales.shape) < 0.3
+            scales.view(np.uint32)[places] = rng.choice(SCALES, places.sum())
+    return Promotion(every, rule, a, b)
+
+
+@contextmanager
+def upward() -> Iterator[None]:
+    library = ctypes.CDLL(None)
+    before = library.fegetround()
+    library.fesetround(0x800 if platform.machine().lower() in ("x86_64", "amd64") else 0x400000)
+    try:
+        yield
+    finally:
+        library.fesetround(before)
+
+
+@pytest.mark.parametrize("rule", PROMOTIONS)
+def test_the_reference_follows_the_formulas(rule: str) -> None:
+    rng = np.random.default_rng(1)
+    for exponents in ((-3, 3), (-40, 40), (-150, -30)):
+        values = (rng.standard_normal((4, 200)) * 2.0 ** rng.uniform(*exponents, (4, 200))).astype(np.float32)
+        for partial, total, a, b in values.T:
+            codes_of = [np.array([x], np.float32).view(np.uint32) for x in (partial, total, a, b)]
+            found = reference.promote(rule, codes_of[0][None], codes_of[1][None], codes_of[2], codes_of[3])
+            expected = by_definition(rule, partial, total, a, b)
+            assert found.view(np.float32)[0, 0] == expected, (rule, partial, total, a, b)
+
+
+def test_the_rules_differ() -> None:
+    rng = np.random.default_rng(2)
+    partial, total, a, b = (rng.standard_normal((30, 30)).astype(np.float32).view(np.uint32) for _ in range(4))
+    results = [reference.promote(rule, partial, total, a[0], b[0]).tobytes() for rule in PROMOTIONS]
+    assert len(set(results)) == len(PROMOTIONS)
+
+
+@pytest.mark.parametrize(
+    ("rule", "partial", "total", "a", "b", "expected"),
+    [
+        # 2**-80 * 2**-80 is below every f32, but not times 2**100 in between
+        ("fma", 2.0**100, 0.0, 2.0**-80, 2.0**-80, 0.0),
+        ("fma-each", 2.0**100, 0.0, 2.0**-80, 2.0**-80, 2.0**-60),
+        ("multiply-add", 3.0, 1.0, 2.0, 0.5, 4.0),
+        ("multiply-add-each", 2.0**100, 1.0, 2.0**60, 2.0**-60, np.inf),
+        ("fma", np.inf, -np.inf, 1.0, 1.0, np.nan),
+        ("fma", 0.0, 1.0, np.inf, 1.0, np.nan),
+        ("add", -1.0, 1.0, 0.0, 0.0, 0.0),
+    ],
+)
+def test_facts(rule: str, partial: float, total: float, a: float, b: float, expected: float) -> None:
+    """By hand; the partial sum comes from a product with one."""
+    opcode, target = WGMMA + "m64n8k8.f32.tf32.tf32", "sm_90a"
+    left, right, start = (np.array([[x]], np.float32).view(np.uint32) for x in (partial, 1.0, total))
+    scales = (None, None) if rule == "add" else (np.array([[a]], np.float32), np.array([[b]], np.float32))
+    for backend in ("numba", "reference"):
+        found = product(opcode, target, left, right, start, Promotion(8, rule, *scales), backend=backend)
+        wanted = np.float32(expected).view(np.uint32) if not np.isnan(expected) else NAN
+        assert found[0, 0] == wanted
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("rule", PROMOTIONS)
+@pytest.mark.parametrize(("opcode", "target"), CASES)
+def test_kernels_equal_the_reference(opcode: str, target: str, rule: str, special: bool) -> None:
+    ins = instruction(opcode)
+    every = 2 * ins.k
+    for index, distribution in enumerate(("mid", "special", "bits", "tiny", "big", "cancel")):
+        shape = (5, 7, 2 * every + 9)
+        a, b, c = operands(opcode, shape, distribution, index)
+        promotion = scaling(rule, every, shape, special, index)
+        for start in (None, c):
+            expected = product(opcode, target, a, b, start, promotion, backend="reference")
+            np.testing.assert_array_equal(product(opcode, target, a, b, start, promotion), expected)
+
+
+@pytest.mark.parametrize("every", [32, 96, 128, 320, 4096])
+@pytest.mark.parametrize(("opcode", "target"), FAST)
+def test_fast_and_exact_kernels_agree(opcode: str, target: str, every: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for index, (shape, distribution) in enumerate((((70, 67, 700), "mid"), ((9, 130, 1000), "finite edges"), ((40, 33, 333), "special"))):
+        a, b, c = operands(opcode, shape, distribution, index)
+        promotion = scaling("fma", every, shape, True, index)
+        found = [product(opcode, target, a, b, c, promotion, threads=threads) for threads in (1, 3)]
+        wide = a.repeat(2, axis=1)[:, ::2], np.asfortranarray(b), c.repeat(3, axis=1)[:, ::3]
+        found.append(product(opcode, target, *wide, promotion))
+        with upward():
+            found.append(product(opcode, target, a, b, c, promotion))
+        monkeypatch.setenv("FASTMMA_PORTABLE", "1")
+        expected = product(opcode, target, a, b, c, promotion)
+        monkeypatch.delenv("FASTMMA_PORTABLE")
+        for each in found:
+            np.testing.assert_array_equal(each, expected)
+
+
+def test_parts_are_cut_between_chunks_that_have_scales() -> None:
+    opcode, target = FAST[0]
+    shape, every = (6, 9, 500), 128
+    a, b, c = operands(opcode, shape, "mid")
+    promotion = scaling("fma", every, shape, False)
+    for parts, cuts in ((2, [0, 256, 500]), (3, [0, 256, 500]), (4, [0, 128, 256, 384, 500]), (9, [0, 128, 256, 384, 500])):
+        total = None
+        for start, stop in pairwise(cuts):
+            inside = promotion.part(slice(start // every, -(-stop // every)), slice(None), slice(None))
+            part = product(opcode, target, a[:, start:stop], b[start:stop], c if start == 0 else None, inside, backend="reference")
+            total = part if total is None else (total.view(np.float32) + part.view(np.float32)).view(np.uint32)
+        for backend in ("numba", "reference"):
+            np.testing.assert_array_equal(product(opcode, target, a, b, c, promotion, split_k=parts, backend=backend), total)
+
+
+@pytest.mark.parametrize(
+    ("depth", "parts", "unit", "expected"),
+    [
+        (0, 3, 32, [(0, 0)]),
+        (1, 3, 32, [(0, 1)]),
+        (300, 2, 32, [(0, 160), (160, 300)]),
+        (300, 2, 128, [(0, 256), (256, 300)]),
+        (64, 4, 32, [(0, 32), (32, 64)]),
+    ],
+)
+def test_split(depth: int, parts: int, unit: int, expected: list[tuple[int, int]]) -> None:
+    assert split(depth, parts, unit) == expected
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 64), (5, 0, 64), (4, 5, 0), (1, 1, 1)])
+def test_small_products(shape: tuple[int, int, int]) -> None:
+    opcode, target = FAST[0]
+    a, b, c = operands(opcode, shape, "mid")
+    promotion = scaling("fma", 32, shape, False)
+    for start in (None, c):
+        expected = product(opcode, target, a, b, start, promotion, backend="reference")
+        np.testing.assert_array_equal(product(opcode, target, a, b, start, promotion), expected)
