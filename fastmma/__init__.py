@@ -6,7 +6,7 @@
 64.0
 """
 
-from fastmma import sparse, warp, warpgroup
+from fastmma import scaling, sparse, warp, warpgroup
 from fastmma.errors import BackendError, FastmmaError, InstructionError, OperandError, OperandTypeError, OutOfMemoryError, TargetError
 from fastmma.formats import FORMATS, Format, decode, encode
 from fastmma.fragment import gather, scatter
@@ -19,6 +19,7 @@ from fastmma.layout import Layout
 from fastmma.matrix import mma
 from fastmma.numerics import Arithmetic, Evidence, arithmetic, fidelity
 from fastmma.placement import placement
+from fastmma.scaling import ScaledArray
 from fastmma.trace import trace
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ __all__ = [
     "OperandError",
     "OperandTypeError",
     "OutOfMemoryError",
+    "ScaledArray",
     "TargetError",
     "arithmetic",
     "decode",
@@ -51,6 +53,7 @@ __all__ = [
     "matmul",
     "mma",
     "placement",
+    "scaling",
     "scatter",
     "sparse",
     "trace",

@@ -1,0 +1,189 @@
+"""Compiled loops of quantisation: the largest magnitude of each block, and elements rounded to a narrow format.
+
+Arrays are C-contiguous (outer, row, column); a block spans `rows` by `columns` of the last two. Rounding is integer arithmetic on the bits
+of float32 or float64, so that LLVM vectorises it and no mode of the processor changes it; the loops come in those two widths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+CHUNK = 1024  # elements that are scaled, then rounded, while they are in the cache
+
+
+class Narrow(NamedTuple):
+    """A narrow format as the rounding sees it; an integer format is one whose every number is subnormal."""
+
+    mantissa_bits: int
+    lowest: int  # exponent field of float32 or float64 at the format's smallest normal number
+    max_code: int  # of the largest finite magnitude
+    nan_code: int
+    sign_shift: int  # where the sign bit goes
+    complement: int  # 1: negative codes are two's complements; 0: they have a sign bit
+
+
+class Rounding(NamedTuple):
+    """How what lies between two codes is rounded."""
+
+    nearest: int  # 1: to nearest, ties to even; 0: toward zero
+    stochastic: int  # 1: up with the probability of the discarded fraction, by the generator SplitMix64
+    seed: int
+
+
+class Piece(NamedTuple):
+    """Rows (or rows of blocks) and columns that one call works on."""
+
+    first: int
+    last: int
+    left: int
+    right: int
+
+
+def _compile(word: Any, width: int, mantissa: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    """The two loops for floats of `width` bits with `mantissa` mantissa bits, whose bits are `word`s."""
+    magnitude_mask = (1 << (width - 1)) - 1
+    infinity = ((1 << (width - 1 - mantissa)) - 1) << mantissa
+
+    @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+    def largest(bits: Any, block: tuple[int, int], piece: Piece, out: Any) -> None:
+        """Bits of the largest magnitude (of a NaN, if there is one) of each block; rows count blocks, columns elements."""
+        rows, columns = block
+        height = bits.shape[1]
+        bands = out.shape[1]
+        for index in range(piece.first, piece.last):
+            outer, band = index // bands, index % bands
+            found = out[outer, band]
+            found[piece.left // columns : -(-piece.right // columns)] = word(0)
+            for row in range(band * rows, min(band * rows + rows, height)):
+                line = bits[outer, row]
+                if columns == 1:
+                    for column in range(piece.left, piece.right):
+                        found[column] = max(found[column], word(line[column] & word(magnitude_mask)))
+                else:
+                    for start in range(piece.left, piece.right, columns):
+                        most = found[start // columns]
+                        for column in range(start, min(start + columns, piece.right)):
+                            most = max(most, word(line[column] & word(magnitude_mask)))
+                        found[start // columns] = most
+
+    @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+    def round_bits(bits: Any, narrow: Narrow, nearest: int, codes: Any) -> None:
+        """Codes of floats given as bits: nearest even or toward zero, too large ones saturate."""
+        lowest, carried = word(narrow.lowest), word(narrow.mantissa_bits)
+        least_shift, greatest_shift = word(mantissa - narrow.mantissa_bits), word(mantissa + 3)
+        max_code, nan_code, sign_shift = word(narrow.max_code), word(narrow.nan_code), word(narrow.sign_shift)
+        complement, has_sign_bit, rounds = word(narrow.complement), word(1 - narrow.complement), word(0 - nearest)
+        for i in range(len(codes)):
+            magnitude = word(bits[i] & word(magnitude_mask))
+            # subnormal floats have the exponent of the smallest normal ones, and no hidden bit
+            exponent = max(word(magnitude >> word(mantissa)), word(1))
+            significand = word(magnitude - word(word(exponent - word(1)) << word(mantissa)))
+            target = max(exponent, lowest)
+            shift = min(word(word(target - exponent) + least_shift), greatest_shift)
+            odd = word(word(significand >> shift) & word(1))
+            half = word(word(word(1) << word(shift - word(1))) - word(1))
+            steps = word(word(significand + word(word(half + odd) & rounds)) >> shift)
+            code = min(word(steps + word(word(target - lowest) << carried)), max_code)
+            negative = word(bits[i] >> word(width - 1))
+            code = word(word(code ^ word(word(0) - word(negative & complement))) + word(negative & complement))
+            code = word(code | word(word(negative & has_sign_bit) << sign_shift))
+            codes[i] = np.uint8(nan_code if magnitude > word(infinity) else code)
+
+    @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+    def round_stochastically(bits: Any, narrow: Narrow, seed: int, place: int, codes: Any) -> None:
+        """Codes of floats given as bits, of which the first is number `place` of its array."""
+        for i in range(len(codes)):
+            magnitude = np.uint64(bits[i] & word(magnitude_mask))
+            exponent: Any = max(np.int64(magnitude >> np.uint64(mantissa)), np.int64(1))
+            significand = magnitude - (np.uint64(exponent - 1) << np.uint64(mantissa))
+            target: Any = max(exponent, narrow.lowest)
+            shift = target - exponent + mantissa - narrow.mantissa_bits
+            # what is too small for 62 random bits loses its lowest bits
+            significand >>= np.uint64(min(max(shift - 62, 0), 63))
+            shift = min(shift, 62)
+            state = np.uint64(seed) + np.uint64(place + i + 1) * np.uint64(0x9E3779B97F4A7C15)
+            state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            state ^= state >> np.uint64(31)
+            steps = np.int64((significand + (state >> np.uint64(64 - shift))) >> np.uint64(shift))
+            code: Any = min(steps + ((target - narrow.lowest) << narrow.mantissa_bits), narrow.max_code)
+            if bits[i] >> word(width - 1):
+                code = -code if narrow.complement else code | (1 << narrow.sign_shift)
+            codes[i] = np.uint8(narrow.nan_code if magnitude > np.uint64(infinity) else code)
+
+    @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+    def elements(
+        x: Any,
+        factors: Any,
+        divide: int,
+        block: tuple[int, int],
+        narrow: Narrow,
+        rounding: Rounding,
+        piece: Piece,
+        scratch: Any,
+        codes: Any,
+    ) -> None:
+        """Codes of x times (or over) the factor of its block, rounded; rows count rows."""
+        rows, columns = block
+        height, width_of_x = x.shape[1:]
+        bits = scratch.view(word)
+        for index in range(piece.first, piece.last):
+            outer, row = index // height, index % height
+            line, factor = x[outer, row], factors[outer, row // rows]
+            for start in range(piece.left, piece.right, CHUNK):
+                stop = min(start + CHUNK, piece.right)
+                if columns == 1:
+                    if divide:
+                        for column in range(start, stop):
+                            scratch[column - start] = line[column] / factor[column]
+                    else:
+                        for column in range(start, stop):
+                            scratch[column - start] = line[column] * factor[column]
+                else:
+                    left = start
+                    while left < stop:
+                        right = min((left // columns + 1) * columns, stop)
+                        scale = factor[left // columns]
+                        if divide:
+                            for column in range(left, right):
+                                scratch[column - start] = line[column] / scale
+                        else:
+                            for column in range(left, right):
+                                scratch[column - start] = line[column] * scale
+                        left = right
+                if rounding.stochastic:
+                    place = index * width_of_x + start
+                    round_stochastically(bits, narrow, rounding.seed, place, codes[outer, row, start:stop])
+                else:
+                    round_bits(bits, narrow, rounding.nearest, codes[outer, row, start:stop])
+
+    return largest, elements
+
+
+_LOOPS = {np.dtype(np.float32): _compile(np.uint32, 32, 23), np.dtype(np.float64): _compile(np.uint64, 64, 52)}
+
+
+def largest(x: NDArray[Any], block: tuple[int, int], piece: Piece, out: NDArray[Any]) -> None:
+    """The largest magnitude of each block into `out` (outer, rows of blocks, columns of blocks); NaN where the block holds one."""
+    word = np.dtype(f"u{x.itemsize}")
+    _LOOPS[x.dtype][0](x.view(word), block, piece, out.view(word))
+
+
+def elements(
+    x: NDArray[Any],
+    factors: NDArray[Any],
+    divide: bool,
+    block: tuple[int, int],
+    narrow: Narrow,
+    rounding: Rounding,
+    piece: Piece,
+    codes: NDArray[np.uint8],
+) -> None:
+    """Codes of x times (or over) the factors of its blocks."""
+    scratch = np.empty(CHUNK, x.dtype)
+    _LOOPS[x.dtype][1](x, factors, int(divide), block, narrow, rounding, piece, scratch, codes)

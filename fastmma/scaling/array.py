@@ -1,0 +1,185 @@
+"""The block-scaled array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from fastmma.arrays import as_array, whole
+from fastmma.errors import OperandError, OperandTypeError
+from fastmma.formats import encode, format_of, from_codes
+from fastmma.scaling.schemes import Scheme, scheme_of
+
+_FLOATS = ("f16", "bf16", "f32", "f64")
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledArray:
+    """Elements of a narrow format and the scales of their blocks; a value is element * scale (* global_scale).
+
+    Attributes
+    ----------
+    elements : array (...)
+        One element each, in the dtype of the element format; never padded.
+    scales : array (...)
+        float8_e8m0fnu, float8_e4m3fn (not negative) or float32, one for each block: every extent is that of `elements` over the block's,
+        rounded up.
+    block : tuple of int
+        The extent of a block in each dimension.
+    axis : int
+        The dimension that a product contracts, not negative.
+    global_scale : float32, or None where the scheme has one level of scales
+    scheme : str
+        A name of `fastmma.scaling.SCHEMES`.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+        If shapes or dtypes do not fit the scheme or one another, or a scale is negative.
+
+    Examples
+    --------
+    >>> from fastmma.scaling import quantize
+    >>> q = quantize(np.ones((128, 64), np.float32), "nvfp4")
+    >>> q.shape, q.scales.shape, q.block, q.nbytes
+    ((128, 64), (128, 4), (1, 16), 4612)
+    >>> q[64:, 16:].shape, q.T.axis
+    ((64, 48), 0)
+    """
+
+    elements: NDArray[Any]
+    scales: NDArray[Any]
+    block: tuple[int, ...]
+    axis: int
+    global_scale: np.float32 | None
+    scheme: str
+
+    def __post_init__(self) -> None:
+        row = scheme_of(self.scheme)
+        elements, scales = as_array(self.elements, "elements"), as_array(self.scales, "scales")
+        for what, array, fmt in (("elements", elements, row.element_format), ("scales", scales, row.scale_format)):
+            if array.dtype != fmt.dtype:
+                raise OperandTypeError(f"{what} of {row.name} must have dtype {fmt.dtype} ({fmt}), not {array.dtype}")
+        if elements.ndim < row.dimensions:
+            raise OperandError(f"elements of {row.name} must have at least {row.dimensions} dimension(s), not the shape {elements.shape}")
+        axis = whole(self.axis)
+        if axis is None or not 0 <= axis < elements.ndim:
+            raise OperandError(f"axis must be an integer from 0 to {elements.ndim - 1}, not {self.axis!r}")
+        block = tuple(self.block)
+        if block not in row.blocks(elements.shape, axis):
+            usual = row.block(elements.shape, axis)
+            raise OperandError(f"block of {row.name} must be {usual} for shape {elements.shape} and axis {axis}, not {self.block}")
+        wanted = tuple(-(-extent // size) for extent, size in zip(elements.shape, block, strict=True))
+        if scales.shape != wanted:
+            raise OperandError(f"scales must have shape {wanted} for shape {elements.shape} in blocks {block}, not {scales.shape}")
+        if row.scale == "ue4m3" and (scales.view(np.uint8) >> 7).any():
+            raise OperandError(f"scales of {row.name} must not be negative: {row.scale} has no sign")
+        if row.two_level != (self.global_scale is not None):
+            needed = "a float32" if row.two_level else "None"
+            raise OperandError(f"global_scale of {row.name} must be {needed}, not {self.global_scale!r}")
+        for name, value in (("elements", elements), ("scales", scales), ("block", block), ("axis", axis), ("scheme", row.name)):
+            object.__setattr__(self, name, value)
+        if self.global_scale is not None:
+            object.__setattr__(self, "global_scale", np.float32(self.global_scale))
+
+    @property
+    def row(self) -> Scheme:
+        """The row of the scheme."""
+        return scheme_of(self.scheme)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the elements."""
+        return self.elements.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self.elements.ndim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the elements."""
+        return self.elements.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of packed elements (two e2m1 a byte, four 6-bit ones in three), of scales and of the global scale."""
+        packed = -(-self.elements.size * self.row.element_format.bits // 8)
+        return packed + self.scales.nbytes + (0 if self.global_scale is None else 4)
+
+    @property
+    def T(self) -> ScaledArray:  # noqa: N802
+        """The transposed array, a view: dimensions are reversed, and `axis` moves along."""
+        return replace(self, elements=self.elements.T, scales=self.scales.T, block=self.block[::-1], axis=self.ndim - 1 - self.axis)
+
+    def __len__(self) -> int:
+        return len(self.elements)
+
+    def __repr__(self) -> str:
+        overall = "" if self.global_scale is None else f", global_scale={self.global_scale!s}"
+        return f"ScaledArray({self.scheme}, shape={self.shape}, block={self.block}, axis={self.axis}{overall})"
+
+    def __getitem__(self, key: Any) -> ScaledArray:
+        """Cut out whole blocks: slices of step 1 that start and stop between blocks; where one block spans a dimension, anywhere.
+
+        Raises
+        ------
+        OperandError
+        """
+        keys = key if isinstance(key, tuple) else (key,)
+        if any(item is Ellipsis for item in keys):
+            at = next(i for i, item in enumerate(keys) if item is Ellipsis)
+            keys = (*keys[:at], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[at + 1 :])
+        if len(keys) > self.ndim or not all(isinstance(item, slice) for item in keys):
+            raise OperandError(f"a ScaledArray of {self.ndim} dimensions takes at most that many slices, not {key!r}")
+        keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
+        cuts, places = [], []
+        for d, (item, extent, size) in enumerate(zip(keys, self.shape, self.block, strict=True)):
+            start, stop, step = item.indices(extent)
+            if step != 1:
+                raise OperandError(f"slices of a ScaledArray must have step 1, not {item}")
+            stop = max(start, stop)
+            if self.scales.shape[d] != 1 and (start % size or (stop % size and stop != extent)):
+                allowed = f"start and stop at multiples of it, or end at {extent}"
+                raise OperandError(f"dimension {d} is in blocks of {size}: a slice must {allowed}, not be {start}:{stop}")
+            cuts.append(slice(start, stop))
+            places.append(slice(start // size, -(-stop // size) if stop > start else start // size))
+        elements = self.elements[tuple(cuts)]
+        scales = self.scales[tuple(places)]
+        spanned = [self.row.spans(d, self.axis) for d in range(self.ndim)]
+        block = tuple(max(1, extent) if spans else size for size, extent, spans in zip(self.block, elements.shape, spanned, strict=True))
+        return replace(self, elements=elements, scales=scales, block=block)
+
+    def dequantize(self, dtype: DTypeLike = np.float32) -> NDArray[Any]:
+        """The values element * scale (* global_scale), computed exactly and rounded once, to nearest even.
+
+        Parameters
+        ----------
+        dtype : float16, bfloat16, float32 or float64
+
+        Raises
+        ------
+        OperandTypeError
+            If it is another dtype.
+        """
+        try:
+            fmt = format_of(np.dtype(dtype))
+        except (TypeError, ValueError):
+            fmt = None
+        if fmt is None or fmt.name not in _FLOATS:
+            raise OperandTypeError(f"dtype must be float16, bfloat16, float32 or float64, not {dtype!r}")
+        # products of significands fit: 8 + 24 bits at most in float64, 2 + 4 before the only rounding in float32
+        working: Any = np.float32 if fmt.name == "f32" else np.float64
+        with np.errstate(all="ignore"):
+            scales: Any = self.scales.astype(working)
+            for d, (size, extent) in enumerate(zip(self.block, self.shape, strict=True)):
+                if scales.shape[d] != extent and scales.shape[d] != 1:
+                    scales = np.repeat(scales, size, axis=d)[(*[slice(None)] * d, slice(extent))]
+            values: NDArray[Any] = self.elements.astype(working) * scales
+            if self.global_scale is not None:
+                values = values * working(self.global_scale)
+        return values if fmt.name in ("f32", "f64") else from_codes(encode(values, fmt), fmt)

@@ -1,0 +1,170 @@
+"""Floats to block-scaled arrays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.arrays import as_array, whole
+from fastmma.errors import OperandError, OperandTypeError, reports_memory
+from fastmma.scaling.array import ScaledArray
+from fastmma.scaling.rounding import Block, block_maxima, round_blocks, rounding_of
+from fastmma.scaling.rules import Rule, Scaling, rule_of
+from fastmma.scaling.schemes import Scheme, last_other, scheme_of
+from fastmma.threads import thread_count
+
+# exact in the dtype that they are scaled in
+_WORKING = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float32, "float64": np.float64}
+
+
+@dataclass(frozen=True)
+class _View:
+    """An array as the kernels see it, C-contiguous (outer, rows, columns), and the way back."""
+
+    array: NDArray[Any]
+    block: Block
+    order: tuple[int, ...]  # dimensions of the array in the order of the view
+
+    def restore(self, found: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Something of the view's form in the array's order of dimensions; `shape` is the wanted one."""
+        ordered = found.reshape([shape[d] for d in self.order])
+        return ordered.transpose(np.argsort(self.order))
+
+
+def _view(x: NDArray[Any], scheme: Scheme, axis: int, *, keep_order: bool) -> _View:
+    """Bring the blocked dimensions to where the kernels look for them, with a copy only where memory lies otherwise."""
+    order = list(range(x.ndim))
+    other = last_other(x.ndim, axis)
+    flat = scheme.dimensions == 1
+    if not keep_order and x.flags.f_contiguous and not x.flags.c_contiguous:
+        order.reverse()
+    if not flat and {order[-1], order[-2]} != {axis, other}:
+        order = [d for d in order if d not in (axis, other)] + [axis, other]
+    array = np.ascontiguousarray(x.transpose(order))
+    along, _, rest = scheme.extents
+    place = order.index(axis)
+    if rest is None:
+        return _View(array.reshape(1, 1, -1), (1, array.size), tuple(order))
+    if not flat:
+        block = scheme.block(x.shape, axis)
+        return _View(array.reshape(-1, *array.shape[-2:]), (block[order[-2]], block[order[-1]]), tuple(order))
+    extent = x.shape[axis]
+    size = extent if along is None else along
+    inner = math.prod(array.shape[place + 1 :])
+    if inner == 1:
+        return _View(array.reshape(1, -1, extent), (1, size), tuple(order))
+    return _View(array.reshape(-1, extent, inner), (size, 1), tuple(order))
+
+
+@reports_memory
+def quantize(
+    x: Any,
+    scheme: str | Scheme,
+    *,
+    axis: int = -1,
+    rule: str | None = None,
+    rounding: str = "nearest",
+    seed: int | None = None,
+    pad: bool = True,
+    threads: int | None = None,
+) -> ScaledArray:
+    """Round an array of floats to a block-scaled format.
+
+    Parameters
+    ----------
+    x : array (..., k, ...), float16, bfloat16, float32 or float64
+        Of any strides; at least one dimension, two for blocks that have extents in two.
+    scheme : str
+        A name of `fastmma.scaling.SCHEMES`, for example ``"mxfp8_e4m3"``, ``"nvfp4"`` or ``"fp8_1x128"``.
+    axis : int
+        The dimension that a product contracts, along which blocks run. Blocks of two dimensions extend also in the last other dimension.
+    rule : str, optional
+        How scales follow from the largest magnitudes: see `fastmma.scaling.RULES`. The scheme's first rule by default.
+    rounding : {"nearest", "zero", "stochastic"}
+        Of elements: to nearest, ties to even; toward zero; or up with the probability of the discarded fraction.
+    seed : int, with ``"stochastic"`` only
+        Element i in C order takes the i-th output of the generator SplitMix64 with this seed, whatever the threads.
+    pad : bool
+        Whether the last block of a dimension may be shorter, as if zeros followed; if not, extents must be multiples of the block's.
+    threads : int, optional
+        All cores by default, or ``FASTMMA_NUM_THREADS``.
+
+    Returns
+    -------
+    ScaledArray
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+
+    Notes
+    -----
+    Elements beyond the largest finite one become that one, with their sign. NaNs become the format's NaN, 0 where it has none.
+
+    - *e8m0 scales.* A NaN in a block makes its scale NaN, an infinity too, but under ``"rceil"`` the latter makes it 2**127 (PTX:
+      ``cvt.rp.satfinite.ue8m0x2.f32``). Elements of a NaN scale are NaN, or 0. Exponents below -127 and above 127 become those: a block
+      of zeros has the scale 2**-127.
+    - *float32 scales.* A block of zeros has the scale 1 (``"deepgemm"``: 1e-4 / max). Infinities and NaNs of a block go through the rule's
+      operations into its scale; ``"te"`` then takes the scale 1, so that infinite elements saturate.
+    - *NVFP4.* The tensor of zeros has the global scale 1, a block of zeros the scale 0. A NaN makes the global scale NaN.
+
+    References
+    ----------
+    OCP Microscaling Formats (MX) Specification 1.0, 6.3; NVIDIA, Pretraining Large Language Models with NVFP4, appendix C; DeepSeek-V3
+    Technical Report, 3.3.2. The rules ``"deepgemm"``, ``"te"`` and ``"torchao"`` do the operations of DeepGEMM, TransformerEngine and
+    torchao 0.18.
+
+    Examples
+    --------
+    >>> x = np.linspace(-1, 1, 64, dtype=np.float32).reshape(2, 32)
+    >>> q = quantize(x, "mxfp4")
+    >>> q.scales.astype(np.float32).tolist(), q.elements[1, -4:].tolist()
+    ([[0.25], [0.25]], [4.0, 4.0, 4.0, 4.0])
+    >>> bool(abs(q.dequantize() - x).max() < 0.15)
+    True
+    """
+    row = scheme_of(scheme)
+    law = rule_of(rule, row)
+    mode = rounding_of(rounding, seed)
+    array = as_array(x, "x")
+    if array.dtype.name not in _WORKING:
+        raise OperandTypeError(f"x must have dtype {', '.join(_WORKING)}, not {array.dtype}: convert it first")
+    if array.ndim < row.dimensions:
+        raise OperandError(f"x must have at least {row.dimensions} dimension(s) for {row.name}, not the shape {array.shape}")
+    place = whole(axis)
+    if place is None or not -array.ndim <= place < array.ndim:
+        raise OperandError(f"axis must be an integer from {-array.ndim} to {array.ndim - 1} for the shape {array.shape}, not {axis!r}")
+    place %= array.ndim
+    block = row.block(array.shape, place)
+    if not pad and any(extent % size for extent, size in zip(array.shape, block, strict=True)):
+        raise OperandError(f"x of shape {array.shape} does not divide into blocks {block} of {row.name}: pass pad=True, or pad it")
+    count = thread_count(threads)
+    # a copy in native byte order, if any: x itself is never written to
+    working = array.astype(_WORKING[array.dtype.name], copy=False)
+    return _quantize(working, row, law, place, block, mode, count)
+
+
+def _quantize(x: NDArray[Any], scheme: Scheme, rule: Rule, axis: int, block: tuple[int, ...], rounding: Any, threads: int) -> ScaledArray:
+    """Quantise a float32 or float64 array; everything is checked."""
+    from fastmma.kernels.rounding import to_nearest
+
+    shape = tuple(-(-extent // size) for extent, size in zip(x.shape, block, strict=True))
+    fmt = scheme.element_format
+    if not x.size:
+        scaling = Scaling(np.empty(shape, scheme.scale_format.dtype), x, global_scale=np.float32(1) if scheme.two_level else None)
+        return ScaledArray(np.empty(x.shape, fmt.dtype), scaling.scales, block, axis, scaling.global_scale, scheme.name)
+    view = _view(x, scheme, axis, keep_order=bool(rounding.stochastic))
+
+    @to_nearest
+    def run() -> tuple[Scaling, NDArray[np.uint8]]:
+        with np.errstate(all="ignore"):
+            scaling = rule.compute(block_maxima(view.array, view.block, threads), fmt, threads)
+        return scaling, round_blocks(view.array, scaling.factors, scaling.divide, view.block, fmt, rounding, threads)
+
+    scaling, codes = run()
+    elements, scales = view.restore(codes, x.shape), view.restore(scaling.scales, shape)
+    return ScaledArray(elements.view(fmt.dtype), scales, block, axis, scaling.global_scale, scheme.name)

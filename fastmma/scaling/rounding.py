@@ -1,0 +1,109 @@
+"""Floats to codes of narrow formats, by the compiled loops, in pieces on threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.arrays import whole
+from fastmma.errors import OperandError
+from fastmma.formats import Format, encode
+from fastmma.threads import parallel_for
+
+ROUNDINGS = ("nearest", "zero", "stochastic")
+Block = tuple[int, int]
+_PIECE = 1 << 17  # elements of a piece of work; it does not change results
+_NARROWEST = 1 << 10  # columns of a piece of high blocks
+_LONGEST = 1 << 16  # columns of a block whose largest magnitude one piece looks for
+
+
+def rounding_of(name: object, seed: object) -> Any:
+    """The kernel's parameters of a rounding.
+
+    Raises
+    ------
+    OperandError
+        If there is no such rounding, or the seed is missing, superfluous or no integer of 64 bits.
+    """
+    from fastmma.kernels.quantize import Rounding
+
+    if name not in ROUNDINGS:
+        raise OperandError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {name!r}")
+    if name != "stochastic":
+        if seed is not None:
+            raise OperandError(f"seed is for rounding='stochastic' only, not for {name!r}")
+        return Rounding(int(name == "nearest"), 0, 0)
+    number = whole(seed)
+    if number is None or not 0 <= number < 1 << 64:
+        raise OperandError(f"rounding='stochastic' needs seed=, an integer from 0 to 2**64 - 1, not {seed!r}")
+    return Rounding(0, 1, number)
+
+
+def _narrow(fmt: Format, dtype: np.dtype[Any]) -> Any:
+    """A format as the kernel sees it, for floats of this dtype."""
+    from fastmma.kernels.quantize import Narrow
+
+    bias = np.finfo(dtype).maxexp - 1
+    if fmt.kind == "signed":
+        return Narrow(fmt.bits - 1, bias + fmt.bits - 1, int(fmt.max), 0, 0, 1)
+    max_code = int(encode(fmt.max, fmt))
+    nan_code = 0 if fmt.specials == "none" else int(encode(np.nan, fmt))
+    return Narrow(fmt.mantissa_bits, fmt.emin + bias, max_code, nan_code, fmt.bits - 1, 0)
+
+
+def _in_pieces(work: Callable[[Any], None], lines: int, height: int, columns: int, grain: int, threads: int) -> None:
+    """Call `work` on pieces of about `_PIECE` elements: lines of `height` rows, and columns cut at multiples of `grain`."""
+    from fastmma.kernels.quantize import Piece
+
+    wide = min(columns, -(-max(_PIECE // height, _NARROWEST) // grain) * grain)
+    tall = max(1, _PIECE // (wide * height))
+    across = -(-columns // wide)
+
+    def piece(start: int, stop: int, worker: int) -> None:
+        del stop, worker
+        first, left = start // across * tall, start % across * wide
+        work(Piece(first, min(first + tall, lines), left, min(left + wide, columns)))
+
+    parallel_for(piece, -(-lines // tall) * across, threads)
+
+
+def block_maxima(x: NDArray[Any], block: Block, threads: int) -> NDArray[Any]:
+    """The largest magnitude of each block of an array (outer, rows, columns) that is not empty; NaN where there is one."""
+    from fastmma.kernels.quantize import largest
+
+    outer, rows, columns = x.shape
+    # a long block is cut, so that threads share it
+    part = (block[0], min(block[1], _LONGEST))
+    bands = -(-rows // part[0])
+    out = np.empty((outer, bands, -(-columns // part[1])), x.dtype)
+    _in_pieces(lambda piece: largest(x, part, piece, out), outer * bands, min(part[0], rows), columns, part[1], threads)
+    return out if part == block else np.asarray(out.max(axis=2, keepdims=True))
+
+
+def round_blocks(
+    x: NDArray[Any], factors: NDArray[Any], divide: bool, block: Block, fmt: Format, rounding: Any, threads: int
+) -> NDArray[np.uint8]:
+    """Codes of an array (outer, rows, columns) times (or over) the factors of its blocks."""
+    from fastmma.kernels.quantize import elements
+
+    narrow = _narrow(fmt, x.dtype)
+    codes = np.empty(x.shape, np.uint8)
+    outer, rows, columns = x.shape
+
+    def work(piece: Any) -> None:
+        elements(x, factors, divide, block, narrow, rounding, piece, codes)
+
+    _in_pieces(work, outer * rows, 1, columns, 1, threads)
+    return codes
+
+
+def round_to(values: NDArray[Any], fmt: Format, threads: int) -> NDArray[np.uint8]:
+    """Codes of float32 or float64 values rounded to nearest even; what is too large saturates."""
+    flat = np.ascontiguousarray(values).reshape(1, 1, -1)
+    if not flat.size:
+        return np.empty(values.shape, np.uint8)
+    one = np.ones((1, 1, 1), flat.dtype)
+    return round_blocks(flat, one, False, (1, flat.size), fmt, rounding_of("nearest", None), threads).reshape(values.shape)
