@@ -14,6 +14,7 @@ from fastmma.cli.gemm import gemm
 from fastmma.cli.layout import layout
 from fastmma.cli.listing import list_instructions
 from fastmma.cli.show import show
+from fastmma.cli.study import study
 from fastmma.cli.trace import trace
 from fastmma.cli.verify import verify
 from fastmma.errors import FastmmaError
@@ -30,6 +31,7 @@ app.command("layout")(layout)
 app.command("trace")(trace)
 app.command("evidence")(evidence)
 app.command("gemm")(gemm)
+app.command("study")(study)
 app.command("verify")(verify)
 
 

@@ -1,0 +1,133 @@
+"""``fastmma study``: an accuracy study, to a table, a report and pictures."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fastmma.cli.inputs import parse_size
+from fastmma.cli.table import print_json, print_table
+from fastmma.errors import BackendError, OperandError
+from fastmma.study.grid import SAMPLE, Case, Grid
+from fastmma.study.pictures import save
+from fastmma.study.presets import PRESETS, preset_of
+from fastmma.study.records import CSV, JSON_LINES, Results
+from fastmma.study.report import case_of, grouped, markdown, summary
+from fastmma.study.runner import run
+
+REPORT = "report.md"
+_SHAPE = "256x256x4096"
+_PROGRESS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+
+
+def _grids(preset: str | None, own: dict[str, Any], sample: int, seeds: tuple[int, ...]) -> tuple[Grid, ...]:
+    """The preset's grids, or the one that the options describe."""
+    given = {name: value for name, value in own.items() if value}
+    if preset is not None:
+        if given:
+            raise OperandError(f"--preset has a grid of its own: leave out {', '.join('--' + name.replace('_', '-') for name in given)}")
+        return preset_of(preset).grids
+    if "format" not in given or "target" not in given:
+        raise OperandError(f"give --preset ({', '.join(PRESETS)}), or a grid: at least --format and --target")
+    every = tuple(each or None for each in given.get("promote_every", (0,)))
+    shapes = tuple(map(parse_size, given.get("shape", (_SHAPE,))))
+    distributions, parts = tuple(given.get("distribution", ("normal",))), tuple(given.get("split_k", (1,)))
+    return (Grid(tuple(given["format"]), tuple(given["target"]), shapes, distributions, every, parts, seeds, sample),)
+
+
+def _command(preset: str | None, own: dict[str, Any], seeds: tuple[int, ...], sample: int, inputs: list[str], output: Path) -> str:
+    """The command line that makes the report again."""
+    words = ["fastmma", "study", *(["--preset", preset] if preset else [])]
+    for name, values in {**own, "input": inputs, "seed": () if preset else seeds}.items():
+        for value in values or ():
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    words += [] if preset or sample == SAMPLE else ["--sample", str(sample)]
+    return shlex.join([*words, "--output", str(output)])
+
+
+def _write_report(results: Results, output: Path, title: str, command: str) -> list[str]:
+    """Write the report and the pictures; what there is to say about them."""
+    try:
+        try:
+            pictures, said = save(results, output), []
+        except BackendError as error:
+            pictures, said = [], [f"no pictures were drawn: {error}"]
+        (output / REPORT).write_text(markdown(results, title=title, command=command, pictures=pictures), encoding="utf-8")
+    except OSError as error:
+        raise OperandError(f"{output}: cannot write the report there: {error.strerror}") from None
+    names = [REPORT, CSV, JSON_LINES, *(file for _, file in pictures)]
+    return [f"{output}: {', '.join(names)}", *said]
+
+
+def _print(results: Results) -> None:
+    for source, records in grouped(results).items():
+        print_table(*summary(records), title=source)
+        typer.echo()
+
+
+def study(
+    preset: Annotated[str | None, typer.Option(help=f"A study with a name: {', '.join(PRESETS)}.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A folder for the report, the table and the pictures; a study goes on there.")] = None,
+    formats: Annotated[list[str] | None, typer.Option("--format", help="Element format or scaling scheme, or two as A,B.")] = None,
+    targets: Annotated[list[str] | None, typer.Option("--target", help="The GPU, or ieee-f32.")] = None,
+    shapes: Annotated[list[str] | None, typer.Option("--shape", metavar="MxNxK", help=f"By default {_SHAPE}.")] = None,
+    distributions: Annotated[
+        list[str] | None, typer.Option("--distribution", help="normal, uniform, positive, lognormal or outliers.")
+    ] = None,
+    promote_every: Annotated[list[int] | None, typer.Option(min=0, help="Of k; 0 for never.")] = None,
+    split_k: Annotated[list[int] | None, typer.Option(min=1, help="Parts of k accumulated separately.")] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="FILE[::NAME]", help="Weights (N, K), then activations (M, K): .npy, .npz or .safetensors."),
+    ] = None,
+    seeds: Annotated[list[int] | None, typer.Option("--seed", min=0, help="Of the random numbers.")] = None,
+    sample: Annotated[int, typer.Option(min=1, help="Rows of the product that are compared.")] = SAMPLE,
+    threads: Annotated[int | None, typer.Option(help="All cores by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The records as JSON.")] = False,
+) -> None:
+    """Measure what formats and accumulators cost, against exact products.
+
+    Every option of the grid may be given more than once; the study is every combination.
+    """
+    own = {
+        "format": formats,
+        "target": targets,
+        "shape": shapes,
+        "distribution": distributions,
+        "promote_every": promote_every,
+        "split_k": split_k,
+    }
+    given_seeds = tuple(seeds or (0,))
+    if preset is not None and (seeds or sample != SAMPLE):
+        raise OperandError("--preset has seeds and a sample of its own: leave out --seed and --sample")
+    grids = _grids(preset, own, sample, given_seeds)
+    console = Console(stderr=True)
+    with Progress(*_PROGRESS, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("checking", total=None)
+
+        def show(done: int, total: int, case: Case) -> None:
+            what = f"{case.format}, {case.accumulator}, {case.m} x {case.n} x {case.k}, {case.source}"
+            bar.update(task, completed=done, total=total, description=what)
+
+        try:
+            results = run(grids, output, tensors=inputs or (), threads=threads, progress=show)
+        except KeyboardInterrupt:
+            bar.stop()
+            there = f"what was computed is in {output / JSON_LINES}; the same command goes on from there" if output else "nothing was kept"
+            typer.echo(f"fastmma: interrupted; {there}", err=True)
+            raise typer.Exit(130) from None
+    said = []
+    if output is not None:
+        title = PRESETS[preset].question if preset else "Accuracy study"
+        said = _write_report(results, output, title, _command(preset, own, given_seeds, sample, inputs or [], output))
+    if as_json:
+        print_json([{**record, "accumulator": case_of(record).accumulator} for record in results])
+    elif output is None:
+        _print(results)
+    for line in said:
+        typer.echo(line, err=as_json)

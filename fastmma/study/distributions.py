@@ -1,0 +1,95 @@
+"""What the operands of a study are drawn from: one row a distribution, reproducible from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.errors import OperandError
+
+Matrix = NDArray[np.float32]
+_Draw = Callable[[np.random.Generator, tuple[int, int]], Matrix]
+_OUTLIER_SHARE = 0.01
+_OUTLIER_GAIN = 30.0
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How one operand (rows, K) is drawn.
+
+    Attributes
+    ----------
+    name : str
+    law : str
+        One line for reports.
+    draw : callable
+        ``draw(generator, shape)``; the last dimension is the one that is contracted, so that a column is a channel.
+    """
+
+    name: str
+    law: str
+    draw: _Draw
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
+    return rng.standard_normal(shape, dtype=np.float32)
+
+
+def _uniform(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
+    return np.float32(2) * rng.random(shape, dtype=np.float32) - np.float32(1)
+
+
+def _positive(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
+    return rng.random(shape, dtype=np.float32)
+
+
+def _lognormal(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
+    magnitude = np.exp(rng.standard_normal(shape, dtype=np.float32))
+    return np.where(rng.random(shape, dtype=np.float32) < 0.5, -magnitude, magnitude)
+
+
+def _outliers(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
+    values = rng.standard_normal(shape, dtype=np.float32)
+    # the same channels for both operands would need one more parameter; drawn apart, an outlier meets an ordinary value, as in a model
+    channels = rng.permutation(shape[1])[: max(1, round(_OUTLIER_SHARE * shape[1]))]
+    values[:, channels] *= np.float32(_OUTLIER_GAIN)
+    return values
+
+
+DISTRIBUTIONS: dict[str, Distribution] = {
+    row.name: row
+    for row in (
+        Distribution("normal", "N(0, 1)", _normal),
+        Distribution("uniform", "uniform in [-1, 1)", _uniform),
+        Distribution("positive", "uniform in [0, 1)", _positive),
+        Distribution("lognormal", "exp(N(0, 1)) with a random sign", _lognormal),
+        Distribution("outliers", f"N(0, 1), {_OUTLIER_SHARE:.0%} of the channels of K times {_OUTLIER_GAIN:.0f}", _outliers),
+    )
+}
+
+
+def distribution_of(name: Any) -> Distribution:
+    """The row of that name.
+
+    Raises
+    ------
+    OperandError
+        If there is none.
+
+    Examples
+    --------
+    >>> distribution_of("normal").law
+    'N(0, 1)'
+    """
+    if not isinstance(name, str) or name not in DISTRIBUTIONS:
+        raise OperandError(f"there is no distribution {name!r}; there are {', '.join(DISTRIBUTIONS)}")
+    return DISTRIBUTIONS[name]
+
+
+def generator(seed: int, operand: str) -> np.random.Generator:
+    """The random numbers of one operand: those of "b" do not depend on the size of "a"."""
+    return np.random.default_rng([seed, *operand.encode()])

@@ -1,0 +1,139 @@
+"""What a study covers: cases, each of which is one product under one configuration, and grids of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from itertools import product
+from typing import Any
+
+from fastmma.arrays import whole
+from fastmma.errors import OperandError
+from fastmma.study.distributions import distribution_of
+from fastmma.study.products import IEEE, check
+
+_EDITION = 1  # of what a record holds and how it is computed; a new one makes older records those of other cases
+SAMPLE = 256
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product: everything that decides its record.
+
+    Attributes
+    ----------
+    format : str
+        The format of both operands, or ``"A,B"``: an element format such as ``"e4m3"``, to which values are rounded (to nearest even,
+        beyond its range to the largest value), or a scaling scheme of `fastmma.scaling` such as ``"nvfp4"``.
+    target : str
+        The GPU; or ``"ieee-f32"``, where an f32 accumulator takes one product after the other in ascending k, every multiplication and
+        every addition being rounded to nearest even.
+    m, n, k : int
+        The operands are A (M, K) and weights B (N, K); the product is A times the transpose of B.
+    promote_every, split_k
+        The accumulation plan, as `fastmma.gemm` has it.
+    distribution : str
+        What those operands are drawn from that are not read from files.
+    weights, activations : str
+        Files that B and A come from, with the digest of their values, or empty.
+    seed : int
+    sample : int
+        Rows of the product that are compared with the exact ones, drawn at random from the seed; all if there are no more.
+    """
+
+    format: str
+    target: str
+    m: int
+    n: int
+    k: int
+    promote_every: int | None = None
+    split_k: int = 1
+    distribution: str = "normal"
+    weights: str = ""
+    activations: str = ""
+    seed: int = 0
+    sample: int = SAMPLE
+
+    def __post_init__(self) -> None:
+        least = {"m": 1, "n": 1, "k": 1, "split_k": 1, "seed": 0, "sample": 1}
+        if self.promote_every is not None:
+            least["promote_every"] = 1
+        for name, low in least.items():
+            value = whole(getattr(self, name))
+            if value is None or value < low:
+                raise OperandError(f"study: {name} must be an integer of at least {low}, not {getattr(self, name)!r}")
+        distribution_of(self.distribution)
+        check(self.format, self.target, self.promote_every, self.split_k)
+
+    @property
+    def key(self) -> str:
+        """A name of the whole configuration, by which a record is found again."""
+        text = json.dumps({"edition": _EDITION, **asdict(self)}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    @property
+    def accumulator(self) -> str:
+        """Target and accumulation plan in short."""
+        promoted = f", promoted every {self.promote_every}" if self.promote_every else ""
+        return self.target + promoted + (f", split-k {self.split_k}" if self.split_k > 1 else "")
+
+    @property
+    def source(self) -> str:
+        """Where the operands come from, in short."""
+        files = [f"{name} {value.rpartition(' ')[0]}" for name, value in (("B", self.weights), ("A", self.activations)) if value]
+        return ", ".join([*files, *([] if self.weights and self.activations else [self.distribution])])
+
+
+CASE_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Case))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cases: every combination of the choices.
+
+    Attributes
+    ----------
+    formats, targets : tuple of str
+    shapes : tuple of (M, N, K)
+        Where an operand comes from a file, its extents replace those given here.
+    distributions : tuple of str
+    promote_every : tuple of int or None
+    split_k : tuple of int
+    seeds : tuple of int
+    sample : int
+        As in `Case`, which says what each choice means.
+
+    Raises
+    ------
+    fastmma.FastmmaError
+        By `cases`, if a choice is unknown or a format does not run on a target.
+
+    Examples
+    --------
+    >>> grid = Grid(formats=("e4m3",), targets=("sm_90a", "ieee-f32"), shapes=((64, 64, 256),), promote_every=(None, 128))
+    >>> [case.accumulator for case in grid.cases()]
+    ['sm_90a', 'sm_90a, promoted every 128', 'ieee-f32']
+    """
+
+    formats: tuple[str, ...]
+    targets: tuple[str, ...]
+    shapes: tuple[tuple[int, int, int], ...]
+    distributions: tuple[str, ...] = ("normal",)
+    promote_every: tuple[int | None, ...] = (None,)
+    split_k: tuple[int, ...] = (1,)
+    seeds: tuple[int, ...] = (0,)
+    sample: int = SAMPLE
+
+    def cases(self) -> Iterator[Case]:
+        """The cases, those with the same operands next to each other; IEEE accumulation has no plan, so that it is one case."""
+        seen = set()
+        for distribution, seed, (m, n, k), fmt, target in product(self.distributions, self.seeds, self.shapes, self.formats, self.targets):
+            plans = ((None, 1),) if target == IEEE else product(self.promote_every, self.split_k)
+            for promote_every, split_k in plans:
+                options: dict[str, Any] = {"distribution": distribution, "seed": seed, "sample": self.sample}
+                case = Case(fmt, target, m, n, k, promote_every, split_k, **options)
+                if case not in seen:
+                    seen.add(case)
+                    yield case

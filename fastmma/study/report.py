@@ -1,0 +1,142 @@
+"""The records of a study as a report in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fastmma.study.distributions import DISTRIBUTIONS
+from fastmma.study.grid import CASE_FIELDS, Case
+from fastmma.study.records import Record
+
+_COLUMNS = {
+    "relative_error": "error",
+    "quantisation_error": "of which quantisation",
+    "accumulation_error": "accumulation",
+    "sqnr_db": "SQNR, dB",
+    "cosine": "cosine",
+    "max_ulp": "max ULP",
+    "mean_ulp": "mean ULP",
+    "max_error": "max error / rms",
+    "bias": "bias",
+    "shrinkage": "shrinkage",
+    "left_out": "not finite",
+}
+_BY_DEPTH = ("accumulation_error", "relative_error", "shrinkage")
+_LEGEND = """\
+With d the result, q the exact product of the rounded operands and x that of the original ones: *error* is ‖d - x‖ / ‖x‖ (Frobenius),
+*quantisation* ‖q - x‖ / ‖x‖, *accumulation* ‖d - q‖ / ‖x‖, *SQNR* -20 log₁₀ of the error, *cosine* that of d and x; *ULP* are |d - q| in
+units of the last place of f32 at q; *max error / rms* is the largest |d - q| over the root mean square of q; *bias* is the mean of d - q,
+and *shrinkage* that of (q - d) sign(q), over the mean of |q|: truncation shows as shrinkage above zero. *Not finite* results are left out.
+A dash stands for what is not defined: nothing to compare, or no error at all.
+"""
+
+
+def case_of(record: Record) -> Case:
+    """The configuration of a record."""
+    return Case(**{name: record[name] for name in CASE_FIELDS})
+
+
+def series(record: Record) -> str:
+    """What is compared between records of the same operands: the format and the accumulator."""
+    case = case_of(record)
+    return f"{case.format}, {case.accumulator}"
+
+
+def grouped(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Records by where their operands come from, in order of appearance."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(case_of(record).source, []).append(record)
+    return found
+
+
+def deepest(records: Sequence[Record]) -> list[Record]:
+    """Those with the largest K, those of one format next to each other."""
+    depth = max(record["k"] for record in records)
+    formats = list(dict.fromkeys(record["format"] for record in records))
+    return sorted((record for record in records if record["k"] == depth), key=lambda record: formats.index(record["format"]))
+
+
+def number(value: Any) -> str:
+    """A value for people.
+
+    Examples
+    --------
+    >>> number(0.0374123), number(None), number(65536), number(0.99998712)
+    ('0.0374', '-', '65536', '0.999987')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.6g}" if 0.99 < value < 1 else f"{value:.3g}"
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in (headings, ["---"] * len(headings), *rows))
+
+
+def summary(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of the table of all metrics, one row a record."""
+    headings = ["format", "accumulator", "M x N x K", *_COLUMNS.values()]
+    rows = []
+    for record in records:
+        case = case_of(record)
+        cells = [number(record[name]) for name in _COLUMNS]
+        rows.append([case.format, case.accumulator, f"{case.m} x {case.n} x {case.k}", *cells])
+    return headings, rows
+
+
+def _by_depth(records: Sequence[Record], metric: str) -> str:
+    depths = sorted({record["k"] for record in records})
+    cells: dict[str, dict[int, str]] = {}
+    for record in records:
+        cells.setdefault(series(record), {})[record["k"]] = number(record[metric])
+    rows = [[name, *(found.get(depth, "") for depth in depths)] for name, found in cells.items()]
+    return _table([_COLUMNS[metric], *(f"K = {depth}" for depth in depths)], rows)
+
+
+def _how_exact(records: Sequence[Record]) -> str:
+    exact = sum(record["exact"] for record in records)
+    cases = [case_of(record) for record in records]
+    sampled = sorted({case.sample for case in cases if case.sample < case.m})
+    bound = "K 2⁻⁵³ times the product of magnitudes"
+    rest = "" if exact == len(records) else f" in the others they are float64 products, whose error is below {bound};"
+    return (
+        f"{len(records)} cases. The products that they are compared with are exact, up to one rounding to float64, in "
+        f"{'all' if not rest else exact} of them;{rest} "
+        f"those of the original operands are exact to float64's precision. "
+        + (f"Of large products, {' or '.join(map(str, sampled))} random rows are compared. " if sampled else "")
+        + f"Seeds: {', '.join(str(seed) for seed in sorted({case.seed for case in cases}))}."
+    )
+
+
+def markdown(records: Sequence[Record], *, title: str, command: str = "", pictures: Sequence[tuple[str, str]] = ()) -> str:
+    """The report.
+
+    Parameters
+    ----------
+    records : sequence of dict
+        As `fastmma.study.run` returns them.
+    title : str
+    command : str
+        That makes the report again.
+    pictures : sequence of (str, str)
+        Titles and files of pictures, relative to the report.
+    """
+    parts = [f"# {title}\n"]
+    if command:
+        parts.append(f"```sh\n{command}\n```\n")
+    parts += [_how_exact(records) + "\n", *(f"![{name}]({file})\n" for name, file in pictures)]
+    for source, found in grouped(records).items():
+        law = f": {DISTRIBUTIONS[source].law}" if source in DISTRIBUTIONS else ""
+        parts.append(f"## {source}{law}\n")
+        parts.append(_table(*summary(deepest(found))))
+        if len({record["k"] for record in found}) > 1:
+            parts += [_by_depth(found, metric) for metric in _BY_DEPTH]
+    levels = sorted({f"{case_of(record).target} ({record['evidence']})" for record in records})
+    parts.append("## How to read this\n")
+    parts.append(_LEGEND)
+    parts.append(f"How well the arithmetic is known: {', '.join(levels)}.\n")
+    return "\n".join(parts)
