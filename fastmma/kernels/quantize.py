@@ -13,6 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from fastmma.kernels.rounding import to_nearest
+
 CHUNK = 1024  # elements that are scaled, then rounded, while they are in the cache
 
 
@@ -32,7 +34,7 @@ class Rounding(NamedTuple):
 
     nearest: int  # 1: to nearest, ties to even; 0: toward zero
     stochastic: int  # 1: up with the probability of the discarded fraction, by the generator SplitMix64
-    seed: int
+    seed: Any  # np.uint64
 
 
 class Piece(NamedTuple):
@@ -168,12 +170,14 @@ def _compile(word: Any, width: int, mantissa: int) -> tuple[Callable[..., None],
 _LOOPS = {np.dtype(np.float32): _compile(np.uint32, 32, 23), np.dtype(np.float64): _compile(np.uint64, 64, 52)}
 
 
+@to_nearest
 def largest(x: NDArray[Any], block: tuple[int, int], piece: Piece, out: NDArray[Any]) -> None:
     """The largest magnitude of each block into `out` (outer, rows of blocks, columns of blocks); NaN where the block holds one."""
     word = np.dtype(f"u{x.itemsize}")
     _LOOPS[x.dtype][0](x.view(word), block, piece, out.view(word))
 
 
+@to_nearest
 def elements(
     x: NDArray[Any],
     factors: NDArray[Any],

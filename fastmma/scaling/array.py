@@ -116,9 +116,6 @@ class ScaledArray:
         """The transposed array, a view: dimensions are reversed, and `axis` moves along."""
         return replace(self, elements=self.elements.T, scales=self.scales.T, block=self.block[::-1], axis=self.ndim - 1 - self.axis)
 
-    def __len__(self) -> int:
-        return len(self.elements)
-
     def __repr__(self) -> str:
         overall = "" if self.global_scale is None else f", global_scale={self.global_scale!s}"
         return f"ScaledArray({self.scheme}, shape={self.shape}, block={self.block}, axis={self.axis}{overall})"

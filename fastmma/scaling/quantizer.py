@@ -143,8 +143,8 @@ def quantize(
     if not pad and any(extent % size for extent, size in zip(array.shape, block, strict=True)):
         raise OperandError(f"x of shape {array.shape} does not divide into blocks {block} of {row.name}: pass pad=True, or pad it")
     count = thread_count(threads)
-    # a copy in native byte order, if any: x itself is never written to
-    working = array.astype(_WORKING[array.dtype.name], copy=False)
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
+        working = array.astype(_WORKING[array.dtype.name], copy=False)
     return _quantize(working, row, law, place, block, mode, count)
 
 

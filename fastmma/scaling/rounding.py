@@ -35,11 +35,11 @@ def rounding_of(name: object, seed: object) -> Any:
     if name != "stochastic":
         if seed is not None:
             raise OperandError(f"seed is for rounding='stochastic' only, not for {name!r}")
-        return Rounding(int(name == "nearest"), 0, 0)
+        return Rounding(int(name == "nearest"), 0, np.uint64(0))
     number = whole(seed)
     if number is None or not 0 <= number < 1 << 64:
         raise OperandError(f"rounding='stochastic' needs seed=, an integer from 0 to 2**64 - 1, not {seed!r}")
-    return Rounding(0, 1, number)
+    return Rounding(0, 1, np.uint64(number))
 
 
 def _narrow(fmt: Format, dtype: np.dtype[Any]) -> Any:

@@ -107,19 +107,25 @@ def _transformer_engine(amax: NDArray[Any], element: Format, threads: int) -> Sc
     return Scaling(_to_f32(one / factors, one), factors)
 
 
-def _two_level(floor: float) -> Callable[..., Scaling]:
-    """NVFP4 by its definition; scales of blocks are at least `floor`."""
+def _levels(amax: NDArray[Any], element: Format, floor: float, threads: int) -> tuple[np.float32, NDArray[np.uint8], NDArray[Any]]:
+    """The global scale of NVFP4 and the scales of blocks, those at least `floor`, as codes and as numbers."""
+    number = amax.dtype.type
+    whole = np.asarray(amax.max())
+    overall = np.float32(_to_f32(whole / number(element.max * _E4M3.max), whole))
+    wanted = amax / number(element.max) / number(overall)
+    return overall, *_block_scales(np.maximum(wanted, number(floor)), threads)
 
-    def compute(amax: NDArray[Any], element: Format, threads: int) -> Scaling:
-        number = amax.dtype.type
-        whole = np.asarray(amax.max())
-        overall = _to_f32(whole / number(element.max * _E4M3.max), whole)[()]
-        wanted = amax / number(element.max) / number(overall)
-        codes, scales = _block_scales(np.maximum(wanted, number(floor)), threads)
-        inverse = np.minimum(_reciprocal(np.asarray(number(overall))) / scales, number(_F32_MAX))
-        return Scaling(codes.view(_E4M3.dtype), np.where(scales == 0, number(0), inverse), global_scale=np.float32(overall))
 
-    return compute
+def _two_level(amax: NDArray[Any], element: Format, threads: int) -> Scaling:
+    overall, codes, scales = _levels(amax, element, 0.0, threads)
+    factors = np.maximum(scales * amax.dtype.type(overall), amax.dtype.type(_F32_MIN))
+    # where the scale is zero, so are the elements
+    return Scaling(codes.view(_E4M3.dtype), np.where(scales == 0, amax.dtype.type(np.inf), factors), divide=True, global_scale=overall)
+
+
+def _two_level_torchao(amax: NDArray[Any], element: Format, threads: int) -> Scaling:
+    overall, codes, scales = _levels(amax, element, 2.0**-6, threads)
+    return Scaling(codes.view(_E4M3.dtype), amax.dtype.type(1) / amax.dtype.type(overall) / scales, global_scale=overall)
 
 
 def _two_level_te(amax: NDArray[Any], element: Format, threads: int) -> Scaling:
@@ -165,10 +171,10 @@ _ROWS = (
     Rule(
         "amax",
         "ue4m3",
-        "global = amax of all / (max * 448); scale = amax / max / global; elements x * (1 / global / scale)",
-        _two_level(0.0),
+        "global = amax of all / (max * 448); scale = (amax / max) / global; elements x / (scale * global)",
+        _two_level,
     ),
-    Rule("torchao", "ue4m3", "as amax, scales at least 2**-6", _two_level(2.0**-6)),
+    Rule("torchao", "ue4m3", "scales as amax, but at least 2**-6; elements x * ((1 / global) / scale)", _two_level_torchao),
     Rule(
         "te",
         "ue4m3",
