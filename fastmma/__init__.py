@@ -7,6 +7,7 @@
 """
 
 from fastmma import scaling, sparse, warp, warpgroup
+from fastmma.accumulation import AccumulationPlan
 from fastmma.errors import BackendError, FastmmaError, InstructionError, OperandError, OperandTypeError, OutOfMemoryError, TargetError
 from fastmma.formats import FORMATS, Format, decode, encode
 from fastmma.fragment import gather, scatter
@@ -19,6 +20,8 @@ from fastmma.layout import Layout
 from fastmma.matrix import mma
 from fastmma.numerics import Arithmetic, Evidence, arithmetic, fidelity
 from fastmma.placement import placement
+from fastmma.scaled_matmul import scaled_matmul
+from fastmma.scaled_plan import scaled_plan
 from fastmma.scaling import ScaledArray
 from fastmma.trace import trace
 
@@ -27,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "FORMATS",
     "TARGETS",
+    "AccumulationPlan",
     "Arithmetic",
     "BackendError",
     "Evidence",
@@ -53,6 +57,8 @@ __all__ = [
     "matmul",
     "mma",
     "placement",
+    "scaled_matmul",
+    "scaled_plan",
     "scaling",
     "scatter",
     "sparse",

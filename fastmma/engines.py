@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma import reference, sparse
+from fastmma import reference, scaled_reference, sparse
 from fastmma.formats import Format, decode, encode, format_of
 from fastmma.isa.model import Instruction
 from fastmma.isa.sparsity import pattern_of
@@ -458,7 +458,7 @@ def _reference_promoted(job: Job, batch: Batch, d: Codes, promotion: Promotion, 
         partial = np.empty_like(d)
         _reference_gemm(job, cut(ins, batch, start, min(start + promotion.every, depth)), partial, threads)
         scales = (None if each is None else each[chunk].view(np.uint32) for each in (promotion.scale_a, promotion.scale_b))
-        total = reference.promote(promotion.rule, partial, total, *scales)
+        total = scaled_reference.promote(promotion.rule, partial, total, *scales)
     d[...] = total
 
 

@@ -30,7 +30,9 @@ _SCALE_FORMATS = {"float8_e8m0fnu": "ue8m0", "float8_e4m3fn": "ue4m3"}
 
 
 @cache
-def default_instruction(atype: str, btype: str, dtype: str | None, target: str, *, sparse: bool = False, stype: str = "") -> Instruction:
+def default_instruction(
+    atype: str, btype: str, dtype: str | None, target: str, *, sparse: bool = False, stype: str = "", chunk: int = 0
+) -> Instruction:
     """The instruction that a vendor library would use for these element formats.
 
     Parameters
@@ -44,6 +46,8 @@ def default_instruction(atype: str, btype: str, dtype: str | None, target: str, 
         Whether A is stored without its zeros.
     stype : str
         Format of the scales, or empty where there is no block scaling.
+    chunk : int
+        What the instruction's k must divide, or 0.
 
     Raises
     ------
@@ -64,6 +68,7 @@ def default_instruction(atype: str, btype: str, dtype: str | None, target: str, 
         and (dtype is None or ins.dtype == dtype)
         and bool(ins.sparse) == sparse
         and ins.stype == stype
+        and chunk % ins.k == 0
         and not ins.satfinite
         and ins.rounding in ("", "rn")
         and (ins.alayout, ins.blayout) == ("row", "col")
@@ -73,6 +78,7 @@ def default_instruction(atype: str, btype: str, dtype: str | None, target: str, 
             (f" with a {dtype} accumulator" if dtype else "")
             + (" and sparse A" if sparse else "")
             + (f" and {stype} scales" if stype else "")
+            + (f", whose k divides {chunk}" if chunk else "")
         )
         raise InstructionError(f"{target} has no instruction for {atype} times {btype}{more}")
     return min(

@@ -148,42 +148,6 @@ def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
     return ieee_add(product(a, b), c, fmt, mode)
 
 
-def multiply(x: Number, y: Number, fmt: Format) -> int:
-    """IEEE multiplication to nearest; NaN is canonical."""
-    exact = product(x, y)
-    if exact.special:
-        return _special_sum([exact], CANONICAL_NAN[fmt.name], fmt)
-    code = round_to(exact.significand, exact.last, fmt, "rn")
-    return code | 1 << (fmt.bits - 1) if code == 0 and exact.negative else code
-
-
-def _promoted(rule: str, partial: Number, total: Number, a: Number, b: Number) -> int:
-    """A partial sum joins a total, by f32 operations."""
-    f32 = format_of("f32")
-    match rule:
-        case "add":
-            return ieee_add(total, partial, f32)
-        case "fma":
-            return fma(number(multiply(a, b, f32), f32), partial, total, f32)
-        case "multiply-add":
-            scaled = multiply(number(multiply(a, b, f32), f32), partial, f32)
-        case "fma-each":
-            return fma(number(multiply(partial, a, f32), f32), b, total, f32)
-        case _:
-            scaled = multiply(number(multiply(partial, a, f32), f32), b, f32)
-    return ieee_add(total, number(scaled, f32), f32)
-
-
-def promote(rule: str, partial: Codes, total: Codes, scale_a: Codes | None, scale_b: Codes | None) -> Codes:
-    """Partial sums of a chunk of k join the totals: all are f32 codes, (m, n), (m, n), (m,) and (n,); `rule` as in `PROMOTIONS`."""
-    f32 = format_of("f32")
-    result = np.empty_like(total)
-    for i, j in np.ndindex(*total.shape):
-        scales = (number(0 if scale is None else int(scale[at]), f32) for scale, at in ((scale_a, i), (scale_b, j)))
-        result[i, j] = _promoted(rule, number(int(partial[i, j]), f32), number(int(total[i, j]), f32), *scales)
-    return result
-
-
 def _steps(terms: Sequence[Number], c: int, row: Arithmetic, fmt: Format) -> int:
     """Steps of `row.terms` terms each, c being a term of the first and each result one of the next."""
     for start in range(0, len(terms), row.terms):

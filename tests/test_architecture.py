@@ -23,7 +23,7 @@ LAYERS = (
     ("isa",),
     ("kernels",),
     ("numerics",),
-    ("reference", "fragment", "sparse", "scales", "scaling"),
+    ("reference", "scaled_reference", "fragment", "sparse", "scales", "scaling"),
     ("engines", "operands", "gpu"),
     ("plan",),
     ("k_loop", "shared_memory"),

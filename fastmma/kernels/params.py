@@ -16,6 +16,10 @@ PROMOTIONS = (
 )
 
 
+# what an epilogue does to the f32 sums, one IEEE operation each; a kernel knows them by position
+OPERATIONS = ("multiply", "add", "fma", "round to bf16", "round to f16", "convert from s32")
+
+
 class Element(NamedTuple):
     """How the bits of a multiplicand are read; a row of `fastmma.formats` in kernel form.
 
@@ -80,3 +84,11 @@ class Promotion(NamedTuple):
         if self.scale_a is None or self.scale_b is None:
             return self
         return self._replace(scale_a=self.scale_a[chunks, rows], scale_b=self.scale_b[chunks, columns])
+
+
+class Step(NamedTuple):
+    """An operation of `OPERATIONS` on sums (M, N), whose operands are f32 and as large (strides may be 0): sums * first + second."""
+
+    operation: str
+    first: NDArray[Any] | None = None
+    second: NDArray[Any] | None = None

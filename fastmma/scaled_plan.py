@@ -1,0 +1,244 @@
+"""Choosing how a scaled product is accumulated: the instruction, the promotion, and the order of the epilogue."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from fastmma.accumulation import OUTPUTS, PRESETS, AccumulationPlan, Preset
+from fastmma.arrays import whole
+from fastmma.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.formats import format_of
+from fastmma.gemm import default_instruction
+from fastmma.isa.model import Instruction
+from fastmma.isa.table import multiply
+from fastmma.isa.targets import TARGETS
+from fastmma.numerics import arithmetic
+from fastmma.plan import resolved_target
+from fastmma.scaling import ScaledArray, Scheme
+
+# formats that have all values of another one; e4m3 and e5m2 are not widened unless the instruction is named
+_HOLDS = {
+    "e2m1": ("e2m1", "e4m3", "f16"),
+    "e2m3": ("e2m3", "e4m3", "f16"),
+    "e3m2": ("e3m2", "e4m3", "f16"),
+    "e4m3": ("e4m3",),
+    "e5m2": ("e5m2",),
+    "s8": ("s8",),
+}
+_HOLDS_IF_NAMED = {**_HOLDS, "e4m3": ("e4m3", "f16"), "e5m2": ("e5m2", "f16")}
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What has to be multiplied: the schemes, and the k that share both scales (0: all)."""
+
+    a: Scheme
+    b: Scheme
+    block: int
+
+    @property
+    def stype(self) -> str:
+        """The format of the scales if an instruction could take them, else empty."""
+        same = self.a.scale == self.b.scale and self.a.extents[0] == self.b.extents[0]
+        return self.a.scale if same and self.a.scale in ("ue8m0", "ue4m3") else ""
+
+
+def scaled_plan(
+    a: Any,
+    b: Any,
+    *,
+    target: str = "sm_90a",
+    preset: str | None = None,
+    instruction: str | Instruction | None = None,
+    promote_every: int | None = None,
+    promotion: str | None = None,
+    split_k: int = 1,
+    epilogue: tuple[str, ...] | None = None,
+    out_dtype: Any = np.float32,
+) -> AccumulationPlan:
+    """The plan by which `fastmma.scaled_matmul` accumulates, without running it.
+
+    On targets with an instruction that takes the scales, that one is chosen. On others, scales that are shared by blocks of k are applied
+    at promotion, once for every block of k that shares both scales (which Hopper's fp8 needs anyway, as DeepGEMM does it), and scales of
+    whole rows, columns and tensors in the epilogue, without promotion. Elements of 4 and 6 bits are widened to e4m3 or f16, which have
+    all their values, where the target multiplies no others.
+
+    Parameters
+    ----------
+    a, b : ScaledArray (..., M, K) and (..., K, N)
+        Contracted along their last and their last but one dimension.
+    target : str
+    preset : str, optional
+        The choices of a library: one of `fastmma.accumulation.PRESETS`.
+    instruction : str or Instruction, optional
+    promote_every : int, optional
+        A multiple of the instruction's k; if the scales are applied at promotion, it must divide their blocks.
+    promotion, split_k, epilogue
+        As in `fastmma.AccumulationPlan`.
+    out_dtype : dtype or format
+        float32, bfloat16 or float16.
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError
+        All are `fastmma.FastmmaError`. If no instruction of the target fits, it names the targets that have one.
+
+    Examples
+    --------
+    >>> from fastmma.scaling import quantize
+    >>> x = np.ones((4, 64), np.float32)
+    >>> a, b = quantize(x, "nvfp4"), quantize(x, "nvfp4").T
+    >>> scaled_plan(a, b, target="sm_120a").scales
+    'instruction'
+    >>> hopper = scaled_plan(a, b, target="sm_90a")
+    >>> hopper.scales, hopper.promote_every, hopper.widened
+    ('promotion', 16, ('f16', 'f16'))
+    """
+    question = _question(a, b)
+    target = resolved_target(target, "numba")
+    chosen = _preset(preset, question)
+    every = promote_every if promote_every is not None else chosen.promote_every if chosen else None
+    if every is not None and (whole(every) is None or every < 1):
+        raise OperandError(f"promote_every must be an integer of at least 1, not {every!r}")
+    if whole(split_k) is None or split_k < 1:
+        raise OperandError(f"split_k must be an integer of at least 1, not {split_k!r}")
+    ins = _named(instruction, question) if instruction is not None else _found(question, target, every)
+    arithmetic(ins, target)
+    scales = "instruction" if ins.scale_vec_size else "promotion" if question.block else "epilogue"
+    if scales == "promotion":
+        every = question.block if every is None else every
+        if question.block % every:
+            raise OperandError(f"promote_every must divide the {question.block} k that share their scales, not be {every}")
+    default_rule = "fma" if scales == "promotion" else "add"
+    both = ("scale_ab",) if _whole_tensors(question) else ("scale_a", "scale_b")
+    steps = (*(both if scales == "epilogue" else ()), "alpha", "c", "bias", "round")
+    return AccumulationPlan(
+        target=target,
+        instruction=ins.opcode,
+        schemes=(question.a.name, question.b.name),
+        scales=scales,
+        promote_every=None if every is None else int(every),
+        promotion=promotion or (chosen.promotion if chosen else "") or default_rule,
+        split_k=int(split_k),
+        epilogue=tuple(epilogue) if epilogue is not None else chosen.epilogue if chosen else steps,
+        out=_out(out_dtype),
+        source=chosen.source if chosen else "",
+    )
+
+
+def _question(a: Any, b: Any) -> _Question:
+    for name, value in (("a", a), ("b", b)):
+        if not isinstance(value, ScaledArray):
+            raise OperandTypeError(
+                f"scaled_matmul: {name} must be a ScaledArray, not {type(value).__name__}; fastmma.scaling.quantize makes one"
+            )
+        if value.ndim < 2:
+            raise OperandError(f"scaled_matmul: {name} must have at least two dimensions, not the shape {value.shape}")
+    for name, value, axis, shape in (("a", a, a.ndim - 1, "(..., M, K)"), ("b", b, b.ndim - 2, "(..., K, N)")):
+        if value.axis != axis:
+            raise OperandError(
+                f"scaled_matmul: {name} of shape {shape} must be quantised along axis {axis}, not {value.axis}"
+                + (f"; pass {name}.T" if value.ndim == 2 else "")
+            )
+    if a.shape[-1] != b.shape[-2]:
+        raise OperandError(f"scaled_matmul: a must have shape (..., M, K) and b (..., K, N), not {a.shape} and {b.shape}")
+    blocks = [each.row.extents[0] or 0 for each in (a, b)]
+    return _Question(a.row, b.row, math.gcd(*blocks))
+
+
+def check_operands(a: Any, b: Any, plan: AccumulationPlan) -> None:
+    """Raise a FastmmaError unless a and b are operands of a scaled product, of the schemes that a plan is for."""
+    question = _question(a, b)
+    if (question.a.name, question.b.name) != plan.schemes:
+        expected, found = " x ".join(plan.schemes), f"{question.a.name} x {question.b.name}"
+        raise OperandError(f"scaled_matmul: the plan is for {expected}, not {found}")
+    if plan.scales == "promotion" and (plan.promote_every is None or question.block % plan.promote_every):
+        raise OperandError(f"scaled_matmul: promote_every of the plan must divide the {question.block} k that share their scales")
+
+
+def _whole_tensors(question: _Question) -> bool:
+    """Whether one scale serves all of a, and one all of b."""
+    return question.a.extents == question.b.extents == (None, None, None)
+
+
+def _preset(name: str | None, question: _Question) -> Preset | None:
+    if name is None:
+        return None
+    row = PRESETS.get(name) if isinstance(name, str) else None
+    if row is None:
+        raise OperandError(f"preset must be one of {', '.join(PRESETS)}, not {name!r}")
+    if question.a.name not in row.a or question.b.name not in row.b:
+        raise OperandError(
+            f"preset {name!r} is for a of {' or '.join(row.a)} and b of {' or '.join(row.b)}, not {question.a.name} and {question.b.name}"
+        )
+    return row
+
+
+def _out(dtype: Any) -> str:
+    try:
+        name = format_of(dtype).name
+    except InstructionError:
+        name = ""
+    if name not in OUTPUTS:
+        raise OperandTypeError(f"scaled_matmul: out_dtype must be float32, bfloat16 or float16, not {dtype!r}")
+    return name
+
+
+def _named(instruction: str | Instruction, question: _Question) -> Instruction:
+    """The instruction that the caller named, if it can do it."""
+    ins = multiply(instruction)
+    for name, fmt, scheme in (("a", ins.atype, question.a), ("b", ins.btype, question.b)):
+        if fmt not in _HOLDS_IF_NAMED[scheme.element]:
+            raise InstructionError(f"{ins}: {name} is {scheme.element}, which {fmt} does not hold exactly")
+    if ins.scale_vec_size and not _takes_scales(ins, question):
+        own = f"{ins.stype} scales for every {ins.k // ins.scale_vec_size} k"
+        raise InstructionError(f"{ins}: it takes {own}, not those of {question.a.name} and {question.b.name}")
+    if not ins.scale_vec_size and question.block % ins.k:
+        raise InstructionError(f"{ins}: k is {ins.k}, which does not divide the {question.block} k that share their scales")
+    return ins
+
+
+def _takes_scales(ins: Instruction, question: _Question) -> bool:
+    return ins.stype == question.stype and ins.k // ins.scale_vec_size == question.block
+
+
+def _found(question: _Question, target: str, every: int | None) -> Instruction:
+    """The instruction that a library would use."""
+    chunk = every or question.block
+    found = _best(question, target, chunk)
+    if found is not None:
+        return found
+    able = [name for name in TARGETS if _best(question, name, chunk) is not None]
+    what = f"{question.a.element} times {question.b.element}" + (f" whose k divides {chunk}" if chunk else "")
+    raise InstructionError(f"{target} has no instruction for {what}" + (f"; these have one: {', '.join(able)}" if able else ""))
+
+
+def _best(question: _Question, target: str, chunk: int) -> Instruction | None:
+    return _block_scaled(question, target) or _unscaled(question, target, chunk)
+
+
+def _block_scaled(question: _Question, target: str) -> Instruction | None:
+    """The instruction that takes the scales, if there is one."""
+    if not question.stype:
+        return None
+    try:
+        ins = default_instruction(question.a.element, question.b.element, "f32", target, stype=question.stype)
+    except InstructionError:
+        return None
+    return ins if _takes_scales(ins, question) else None
+
+
+def _unscaled(question: _Question, target: str, chunk: int) -> Instruction | None:
+    """The instruction for the elements, widened where that is needed; wgmma before the others, narrow formats before wide ones."""
+    found = []
+    for atype, btype in product(_HOLDS[question.a.element], _HOLDS[question.b.element]):
+        try:
+            found.append(default_instruction(atype, btype, None, target, chunk=chunk))
+        except InstructionError:
+            continue
+    return min(found, key=lambda ins: ins.op != "wgmma", default=None)
