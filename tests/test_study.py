@@ -24,7 +24,9 @@ import fastmma
 from fastmma import study
 from fastmma.cli import main
 from fastmma.formats import FORMATS
+from fastmma.scaling import SCHEMES
 from fastmma.study.distributions import generator
+from fastmma.study.encoding import encoded, operand_format
 from fastmma.study.exact import product, span
 from fastmma.study.metrics import ULP_EDGES, Metrics, ulp
 from fastmma.study.records import csv_text
@@ -312,6 +314,80 @@ def test_a_key_names_the_whole_configuration() -> None:
     ]
     keys = {case.key, *(replace(case, **other).key for other in others)}
     assert len(keys) == 1 + len(others) == 1 + len(case.__dataclass_fields__)
+
+
+# formats with scales
+
+SCALED = [*SCHEMES, "mxfp4:even", "nvfp4:stochastic", "nvfp4:zero"]
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_values_of_scaled_operands(name: str) -> None:
+    fmt = operand_format(name)
+    x = study.DISTRIBUTIONS["lognormal"].draw(generator(1, "a"), (37, 150))
+    operand = encoded(x, fmt, generator(1, "a rounding"), 2)
+    rows = np.array([0, 3, 30, 36])
+    values = operand.values(rows)
+    assert (values * operand.factor == operand.stored.dequantize(np.float64)[rows]).all()
+    # every value is a whole number of units of its last significant bit
+    nonzero = values[values != 0]
+    _, exponent = np.frexp(nonzero)
+    units = np.ldexp(nonzero, fmt.significand_bits - exponent)
+    assert nonzero.size
+    assert (units == np.rint(units)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "promote"),
+    [("nvfp4", "sm_120a", None), ("mxfp8_e4m3", "sm_120a", None), ("fp8_1x128,fp8_128x128", "sm_90a", None), ("int8_row", "sm_90a", None)],
+)
+def test_scaled_record_against_the_reference(name: str, target: str, promote: int | None) -> None:
+    case = study.Case(name, target, 4, 3, 260, promote_every=promote, seed=5)
+    (record,) = study.run(case)
+    schemes = name.split(",")
+    x = generator(5, "a").standard_normal((4, 260), dtype=np.float32)
+    y = generator(5, "b").standard_normal((3, 260), dtype=np.float32)
+    a, b = fastmma.scaling.quantize(x, schemes[0]), fastmma.scaling.quantize(y, schemes[-1])
+    d = fastmma.scaled_matmul(a, b.T, target=target, backend="reference")
+    original, rounded = exact_product(x, y.T), exact_product(a.dequantize(np.float64), b.dequantize(np.float64).T)
+    cells = [(i, j) for i in range(4) for j in range(3)]
+    norm = root(sum((original[i][j] ** 2 for i, j in cells), Fraction(0)))
+    quantisation = root(sum(((rounded[i][j] - original[i][j]) ** 2 for i, j in cells), Fraction(0))) / norm
+    accumulation = root(sum(((Fraction(float(d[i, j])) - rounded[i][j]) ** 2 for i, j in cells), Fraction(0))) / norm
+    assert record["exact"]
+    assert record["quantisation_error"] == pytest.approx(quantisation, rel=2e-9)
+    assert record["accumulation_error"] == pytest.approx(accumulation, rel=2e-9, abs=1e-15)
+    assert record["instruction"] == fastmma.scaled_plan(a, b.T, target=target).instruction
+
+
+def test_ieee_takes_dequantised_values() -> None:
+    tensor_core, ieee = study.run(study.Grid(("mxfp4",), ("sm_120a", study.IEEE), ((8, 8, 256),)))
+    assert tensor_core["accumulation_error"] == ieee["accumulation_error"] == 0.0
+    assert tensor_core["quantisation_error"] == ieee["quantisation_error"] > 0
+    assert ieee["instruction"] is None
+
+
+def test_stochastic_rounding_comes_from_the_seed() -> None:
+    cases = [study.Case("nvfp4:stochastic", "sm_120a", 8, 8, 64, seed=seed) for seed in (1, 1, 2)]
+    first, again, other = (study.run(case)[0] for case in cases)
+    assert first == again
+    assert first["mse_a"] != other["mse_a"]
+    assert first["mse_a"] != first["mse_b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nvfp5", "no format 'nvfp5' for studies; there are tf32, f16,"),
+        ("mxfp4:none", "mxfp4 has neither a rule nor a rounding 'none'; there are floor, ceil"),
+        ("e4m3:floor", "no format 'e4m3:floor'"),
+        ("nvfp4,e4m3", "one has scales and one has not"),
+        ("nvfp4,", "no format ''"),
+    ],
+)
+def test_bad_formats(name: str, message: str) -> None:
+    with pytest.raises(fastmma.FastmmaError, match=message):
+        study.Case(name, "sm_120a", 4, 4, 64)
 
 
 # distributions

@@ -2,21 +2,112 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.errors import InstructionError
-from fastmma.formats import FORMATS, Format, encode, format_of, from_codes
+from fastmma.errors import FastmmaError, InstructionError
+from fastmma.formats import FORMATS, Format, encode, from_codes
+from fastmma.scaling import SCHEMES, ScaledArray, Scheme, quantize
+from fastmma.scaling.rounding import ROUNDINGS
+from fastmma.scaling.schemes import scheme_of
 
 Values = NDArray[np.float64]
 _CHUNK = 1 << 20  # elements that are rounded at a time, where that takes float64 intermediates
-# what a study multiplies without scales: floats, of which f32 and f64 have no instruction that loses anything to speak of
+# what a study multiplies without scales: floats but f32 and f64, which no tensor core takes or which lose nothing to speak of
 UNSCALED: tuple[str, ...] = tuple(
     name for name, fmt in FORMATS.items() if fmt.kind == "float" and fmt.signed and name not in ("f64", "f32")
 )
+_ONE = np.float32(1)
+
+
+@dataclass(frozen=True)
+class OperandFormat:
+    """What an operand is rounded or quantised to.
+
+    Attributes
+    ----------
+    base : Format or Scheme
+    rule : str or None
+        How scales follow from magnitudes; the scheme's own if None.
+    rounding : str
+        Of elements.
+    """
+
+    base: Format | Scheme
+    rule: str | None = None
+    rounding: str = "nearest"
+
+    @property
+    def significand_bits(self) -> int:
+        """That every value fits into, the tensor's scale aside."""
+        if isinstance(self.base, Format):
+            return self.base.mantissa_bits + 1
+        element, scale = self.base.element_format, self.base.scale_format
+        own = element.mantissa_bits + 1 if element.kind == "float" else element.bits
+        return own + (scale.mantissa_bits + 1 if scale.mantissa_bits else 0)
+
+
+@cache
+def operand_format(text: str) -> OperandFormat:
+    """An element format, or a scaling scheme followed by a rule and a rounding where they are not the usual ones, with colons between.
+
+    Raises
+    ------
+    InstructionError
+        If there is no such format, or the scheme has no such rule.
+
+    Examples
+    --------
+    >>> operand_format("mxfp4:even").rule, operand_format("mxfp4:stochastic").rounding, operand_format("e4m3").significand_bits
+    ('even', 'stochastic', 4)
+    """
+    name, *options = text.split(":")
+    if name in UNSCALED and not options:
+        return OperandFormat(FORMATS[name])
+    try:
+        scheme = scheme_of(name)
+    except FastmmaError:
+        known = ", ".join([*UNSCALED, *SCHEMES])
+        raise InstructionError(f"there is no format {text!r} for studies; there are {known}") from None
+    found = OperandFormat(scheme)
+    for option in options:
+        if option in scheme.rules:
+            found = replace(found, rule=option)
+        elif option in ROUNDINGS:
+            found = replace(found, rounding=option)
+        else:
+            choices = ", ".join([*scheme.rules, *ROUNDINGS])
+            raise InstructionError(f"{scheme.name} has neither a rule nor a rounding {option!r}; there are {choices}")
+    return found
+
+
+def formats_of(name: Any) -> tuple[OperandFormat, OperandFormat]:
+    """``"e4m3"`` or ``"e4m3,e5m2"`` as the formats of A and B.
+
+    Raises
+    ------
+    InstructionError
+        If it names no format, more than two, or one with scales and one without.
+    """
+    names = name.split(",") if isinstance(name, str) else []
+    if len(names) not in (1, 2):
+        raise InstructionError(f"a format is one name, or those of A and B with a comma between them, not {name!r}")
+    a, b = operand_format(names[0]), operand_format(names[-1])
+    if type(a.base) is not type(b.base):
+        raise InstructionError(f"of A and B in {name!r}, one has scales and one has not: no product takes both")
+    return a, b
+
+
+def blank(fmt: OperandFormat) -> ScaledArray:
+    """One element of a scheme, for questions that depend on nothing else."""
+    scheme = fmt.base
+    assert isinstance(scheme, Scheme)
+    elements, scales = np.zeros((1, 1), scheme.element_format.dtype), np.ones((1, 1), scheme.scale_format.dtype)
+    return ScaledArray(elements, scales, scheme.block((1, 1), 1), 1, _ONE if scheme.two_level else None, scheme.name)
 
 
 @dataclass(frozen=True)
@@ -27,36 +118,34 @@ class Encoded:
     ----------
     stored : array or ScaledArray
         As a product takes it.
-    significand_bits : int
-        That its values fit into, the tensor's scale aside.
     factor : float
-        The tensor's scale, which belongs to the values but is left out of `values`; they would need many more bits with it.
+        The tensor's scale, which belongs to the values but is left out of `values`: they would need many more bits with it.
     """
 
     stored: Any
-    significand_bits: int
     factor: float = 1.0
 
-    def values(self, rows: NDArray[np.intp] | slice = slice(None)) -> Values:
-        """The exact values of some rows over `factor`."""
-        return np.asarray(self.stored[rows].astype(np.float64))
+    def values(self, rows: NDArray[np.intp]) -> Values:
+        """The exact values of some rows, over `factor`."""
+        if not isinstance(self.stored, ScaledArray):
+            return np.asarray(self.stored[rows].astype(np.float64))
+        block_rows, block_columns = self.stored.block
+        values = _decoded(self.stored.elements[rows])
+        scales = self.stored.scales[rows // block_rows].astype(np.float64)
+        whole = values.shape[1] // block_columns * block_columns
+        values[:, :whole].reshape(len(rows), -1, block_columns)[...] *= scales[:, : whole // block_columns, None]
+        values[:, whole:] *= scales[:, whole // block_columns :]
+        return values
 
 
-def formats_of(name: str) -> tuple[str, str]:
-    """``"e4m3"`` or ``"e4m3,e5m2"`` as the formats of A and B.
+@cache
+def _every_value(dtype: np.dtype[Any]) -> Values:
+    return np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
 
-    Raises
-    ------
-    InstructionError
-        If it names no format, or more than two.
-    """
-    names = tuple(name.split(",")) if isinstance(name, str) else ()
-    if len(names) not in (1, 2):
-        raise InstructionError(f"a format is one name, or those of A and B with a comma between them, not {name!r}")
-    for each in names:
-        if each not in UNSCALED:
-            raise InstructionError(f"there is no format {each!r} for studies; there are {', '.join(UNSCALED)}")
-    return names[0], names[-1]
+
+def _decoded(elements: NDArray[Any]) -> Values:
+    """Elements of one byte as float64: a look-up, which is many times faster than the conversion of those dtypes."""
+    return _every_value(elements.dtype)[np.ascontiguousarray(elements).view(np.uint8)]
 
 
 def _rounded(x: NDArray[Any], fmt: Format) -> NDArray[Any]:
@@ -71,7 +160,10 @@ def _rounded(x: NDArray[Any], fmt: Format) -> NDArray[Any]:
     return result
 
 
-def encoded(x: NDArray[Any], name: str) -> Encoded:
+def encoded(x: NDArray[Any], fmt: OperandFormat, rng: np.random.Generator, threads: int) -> Encoded:
     """Round or quantise a float32 or float64 matrix (rows, K) to a format."""
-    fmt = format_of(name)
-    return Encoded(_rounded(x, fmt), fmt.mantissa_bits + 1)
+    if isinstance(fmt.base, Format):
+        return Encoded(_rounded(x, fmt.base))
+    seed = int(rng.integers(1 << 63)) if fmt.rounding == "stochastic" else None
+    scaled = quantize(x, fmt.base, rule=fmt.rule, rounding=fmt.rounding, seed=seed, threads=threads)
+    return Encoded(scaled, 1.0 if scaled.global_scale is None else float(scaled.global_scale))

@@ -11,8 +11,9 @@ from typing import Any
 
 from fastmma.arrays import whole
 from fastmma.errors import OperandError
+from fastmma.isa.model import Instruction
 from fastmma.study.distributions import distribution_of
-from fastmma.study.products import IEEE, check
+from fastmma.study.products import IEEE, instruction_of
 
 _EDITION = 1  # of what a record holds and how it is computed; a new one makes older records those of other cases
 SAMPLE = 256
@@ -26,14 +27,15 @@ class Case:
     ----------
     format : str
         The format of both operands, or ``"A,B"``: an element format such as ``"e4m3"``, to which values are rounded (to nearest even,
-        beyond its range to the largest value), or a scaling scheme of `fastmma.scaling` such as ``"nvfp4"``.
+        beyond its range to the largest value), or a scaling scheme of `fastmma.scaling` such as ``"nvfp4"``, with a rule or a rounding
+        that is not its first after a colon, such as ``"mxfp4:even"`` or ``"nvfp4:stochastic"``.
     target : str
         The GPU; or ``"ieee-f32"``, where an f32 accumulator takes one product after the other in ascending k, every multiplication and
         every addition being rounded to nearest even.
     m, n, k : int
         The operands are A (M, K) and weights B (N, K); the product is A times the transpose of B.
     promote_every, split_k
-        The accumulation plan, as `fastmma.gemm` has it.
+        The accumulation plan, as `fastmma.gemm` and `fastmma.scaled_matmul` have it; what is not given, `fastmma.scaled_plan` chooses.
     distribution : str
         What those operands are drawn from that are not read from files.
     weights, activations : str
@@ -65,7 +67,12 @@ class Case:
             if value is None or value < low:
                 raise OperandError(f"study: {name} must be an integer of at least {low}, not {getattr(self, name)!r}")
         distribution_of(self.distribution)
-        check(self.format, self.target, self.promote_every, self.split_k)
+        _ = self.instruction  # there must be one
+
+    @property
+    def instruction(self) -> Instruction | None:
+        """What runs; None for IEEE f32."""
+        return instruction_of(self.format, self.target, self.promote_every, self.split_k)
 
     @property
     def key(self) -> str:

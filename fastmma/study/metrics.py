@@ -77,6 +77,9 @@ class Metrics:
     Results of which d, q or x is infinite or NaN are left out of all of these and counted in ``left_out``; those of them in which d and q
     are not the same infinity, or not both NaN, are counted in ``special_mismatches``. A metric is None when nothing was compared or when it
     would be infinite (a nonzero error over a product of zeros; the SQNR of no error); 0 / 0 counts as 0.
+
+    Products q are exact up to one rounding to float64 (two where tensors have scales) if the record says ``exact``; products x are float64
+    products, within ``K * 2**-53`` times the product of magnitudes.
     """
 
     output: Format

@@ -16,14 +16,23 @@ _WIDTH, _HEIGHT = 6.0, 4.2
 _COLOURS = 10
 
 
-def _panels(rows: int, columns: int) -> tuple[Any, Any]:
+def _panels(rows: int, columns: int, height: float = _HEIGHT) -> tuple[Any, Any]:
     """A figure with a grid of axes, outside pyplot's registry, and room for a legend on the right."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise BackendError("pictures need matplotlib: pip install 'fastmma[plots]'") from None
-    figure = Figure(figsize=(_WIDTH * columns + 2, _HEIGHT * rows), dpi=100, facecolor="white", layout="constrained")
+    figure = Figure(figsize=(_WIDTH * columns + 2, height * rows), dpi=100, facecolor="white", layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _panel_each(count: int, height: float = _HEIGHT) -> tuple[Any, Any]:
+    """A figure with that many axes, at most two next to each other."""
+    columns = min(count, 2)
+    figure, axes = _panels(-(-count // columns), columns, height)
+    for empty in axes.flat[count:]:
+        empty.set_axis_off()
+    return figure, axes
 
 
 def _style(names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -45,10 +54,10 @@ def _names(records: Sequence[Record]) -> list[str]:
 def error_against_depth(records: Sequence[Record]) -> Any:
     """Accumulation error and whole error against K, a line for each format and accumulator."""
     groups = grouped(records)
-    figure, axes = _panels(2, len(groups))
+    figure, axes = _panels(len(groups), 2)
     style = _style(_names(records))
-    for column, (source, found) in enumerate(groups.items()):
-        for row, metric in enumerate(("accumulation_error", "relative_error")):
+    for row, (source, found) in enumerate(groups.items()):
+        for column, metric in enumerate(("accumulation_error", "relative_error")):
             panel = axes[row, column]
             for name in _names(found):
                 points = sorted((record["k"], record[metric]) for record in found if series(record) == name and record[metric])
@@ -66,10 +75,9 @@ def sqnr(records: Sequence[Record]) -> Any:
     """The SQNR at the largest K, a bar for each format and accumulator."""
     groups = grouped(records)
     bars = max(len(deepest(found)) for found in groups.values())
-    figure, axes = _panels(1, len(groups))
-    figure.set_figheight(max(_HEIGHT, 0.25 * bars + 1))
+    figure, axes = _panel_each(len(groups), max(_HEIGHT, 0.25 * bars + 1))
     style = _style(_names(records))
-    for panel, (source, found) in zip(axes[0], groups.items(), strict=True):
+    for panel, (source, found) in zip(axes.flat, groups.items(), strict=False):
         shown = deepest(found)
         heights = [record["sqnr_db"] or 0.0 for record in shown]
         drawn = panel.barh(range(len(shown)), heights, color=[style[series(record)]["color"] for record in shown])
@@ -84,10 +92,10 @@ def sqnr(records: Sequence[Record]) -> Any:
 def ulp_histogram(records: Sequence[Record]) -> Any:
     """How many results at the largest K are how many ULP away from the exact product of the rounded operands."""
     groups = grouped(records)
-    figure, axes = _panels(1, len(groups))
+    figure, axes = _panel_each(len(groups))
     style = _style(_names(records))
     labels = [f"≤ {edge:g}" for edge in ULP_EDGES[:4]] + [f"≤ 2^{power}" for power in range(3, len(ULP_EDGES) - 1)] + ["more"]
-    for panel, (source, found) in zip(axes[0], groups.items(), strict=True):
+    for panel, (source, found) in zip(axes.flat, groups.items(), strict=False):
         for record in deepest(found):
             counts = record["ulp_histogram"] or [0] * len(labels)
             share = [count / max(record["compared"], 1) for count in counts]

@@ -30,6 +30,7 @@ def _depths(*depths: int) -> tuple[tuple[int, int, int], ...]:
 
 _GROWING = _depths(128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 _SIGNED_AND_NOT = ("normal", "positive")
+_LAWS = ("normal", "uniform", "lognormal", "outliers")
 
 PRESETS: dict[str, Preset] = {
     row.name: row
@@ -40,6 +41,20 @@ PRESETS: dict[str, Preset] = {
             (
                 Grid(("e4m3", "e5m2"), ("sm_89", "sm_90a"), _GROWING, _SIGNED_AND_NOT, promote_every=(None, 128)),
                 Grid(("e4m3", "e5m2"), ("sm_100a", "sm_120a", IEEE), _GROWING, _SIGNED_AND_NOT),
+            ),
+        ),
+        Preset(
+            "block-formats",
+            "What do narrow formats with and without scales cost, on data with and without outliers?",
+            (
+                Grid(
+                    ("bf16", "e4m3", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4", "mxfp4:rceil", "mxfp4:even"),
+                    ("sm_120a",),
+                    _depths(1024, 4096),
+                    _LAWS,
+                ),
+                Grid(("nvfp4", "nvfp4,nvfp4_16x16", "nvfp4:stochastic", "int8_row"), ("sm_120a",), _depths(1024, 4096), _LAWS),
+                Grid(("fp8_tensor", "fp8_row", "fp8_1x128,fp8_128x128"), ("sm_90a",), _depths(1024, 4096), _LAWS),
             ),
         ),
         Preset(

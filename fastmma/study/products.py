@@ -8,47 +8,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.errors import OperandError
-from fastmma.formats import format_of
+from fastmma.formats import Format, format_of
 from fastmma.gemm import default_instruction, gemm
 from fastmma.isa.model import Instruction
+from fastmma.isa.table import multiply
 from fastmma.numerics import arithmetic
-from fastmma.study.encoding import Encoded, formats_of
+from fastmma.scaled_matmul import scaled_matmul
+from fastmma.scaled_plan import scaled_plan
+from fastmma.study.encoding import Encoded, blank, formats_of
 
 IEEE = "ieee-f32"
+OUTPUT = format_of("f32")
 
 
-def _instruction(name: str, target: str) -> Instruction:
-    return default_instruction(*formats_of(name), "f32", target)
+def instruction_of(name: str, target: str, promote_every: int | None, split_k: int) -> Instruction | None:
+    """The instruction that multiplies the format on that target under that accumulation plan; none for IEEE f32.
 
-
-def check(name: str, target: str, promote_every: int | None, split_k: int) -> None:
-    """Raise a FastmmaError unless the format can be multiplied on that target under that accumulation plan."""
+    Raises
+    ------
+    InstructionError, TargetError, OperandError
+        If there is none, or its arithmetic is not known.
+    """
+    a, b = formats_of(name)
     if target == IEEE:
-        formats_of(name)
         if promote_every is not None or split_k != 1:
             raise OperandError(f"{IEEE} takes neither promote_every nor split_k: it is one sum in ascending k")
-        return
-    ins = _instruction(name, target)
+        return None
+    if not (isinstance(a.base, Format) and isinstance(b.base, Format)):
+        plan = scaled_plan(blank(a), blank(b).T, target=target, promote_every=promote_every, split_k=split_k)
+        return multiply(plan.instruction)
+    ins = default_instruction(a.base.name, b.base.name, OUTPUT.name, target)
     arithmetic(ins, target)
     if promote_every is not None and promote_every % ins.k:
         raise OperandError(f"{name} on {target}: promote_every must be a multiple of the instruction's k, {ins.k}, not {promote_every}")
+    return ins
 
 
-def evidence(name: str, target: str) -> str:
+def evidence(ins: Instruction | None, target: str) -> str:
     """How well the target's arithmetic is known."""
-    return "definition" if target == IEEE else arithmetic(_instruction(name, target), target).evidence.level
+    return "definition" if ins is None else arithmetic(ins, target).evidence.level
 
 
-def multiplied(name: str, target: str, promote_every: int | None, split_k: int, a: Encoded, b: Encoded, threads: int) -> NDArray[Any]:
+def multiplied(
+    ins: Instruction | None, target: str, promote_every: int | None, split_k: int, a: Encoded, b: Encoded, threads: int
+) -> NDArray[Any]:
     """A (M, K) times the transpose of B (N, K), with the bits of the target; float32 (M, N)."""
-    if target == IEEE:
+    if ins is None:
         from fastmma.kernels import sequential
 
-        left, right = ((each.values() * each.factor).astype(np.float32) for each in (a, b))
+        # values that f32 does not hold, such as those with f32 scales, are rounded to it first
+        left, right = ((each.values(np.arange(each.stored.shape[0])) * each.factor).astype(np.float32) for each in (a, b))
         return sequential.gemm(left, right.T, None, threads)
-    ins = _instruction(name, target)
-    options: dict[str, Any] = {"promote_every": promote_every, "split_k": split_k, "threads": threads}
-    return gemm(a.stored, b.stored.T, instruction=ins, target=target, **options)
-
-
-OUTPUT = format_of("f32")
+    options: dict[str, Any] = {"instruction": ins, "target": target, "threads": threads}
+    options |= {"promote_every": promote_every, "split_k": split_k}
+    product = gemm if isinstance(a.stored, np.ndarray) else scaled_matmul
+    return product(a.stored, b.stored.T, **options)

@@ -20,6 +20,8 @@ _COLUMNS = {
     "max_error": "max error / rms",
     "bias": "bias",
     "shrinkage": "shrinkage",
+    "mse_a": "MSE of A",
+    "mse_b": "MSE of B",
     "left_out": "not finite",
 }
 _BY_DEPTH = ("accumulation_error", "relative_error", "shrinkage")
@@ -27,7 +29,8 @@ _LEGEND = """\
 With d the result, q the exact product of the rounded operands and x that of the original ones: *error* is ‖d - x‖ / ‖x‖ (Frobenius),
 *quantisation* ‖q - x‖ / ‖x‖, *accumulation* ‖d - q‖ / ‖x‖, *SQNR* -20 log₁₀ of the error, *cosine* that of d and x; *ULP* are |d - q| in
 units of the last place of f32 at q; *max error / rms* is the largest |d - q| over the root mean square of q; *bias* is the mean of d - q,
-and *shrinkage* that of (q - d) sign(q), over the mean of |q|: truncation shows as shrinkage above zero. *Not finite* results are left out.
+and *shrinkage* that of (q - d) sign(q), over the mean of |q|: truncation shows as shrinkage above zero. *MSE* are the
+operands' own mean squared errors over their mean squares. *Not finite* results are left out.
 A dash stands for what is not defined: nothing to compare, or no error at all.
 """
 

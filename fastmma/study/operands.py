@@ -1,0 +1,148 @@
+"""The operands of a case: drawn or read, rounded, and their exact products, shared by cases that differ only in what multiplies them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.study.distributions import distribution_of, generator
+from fastmma.study.encoding import Encoded, encoded, formats_of
+from fastmma.study.exact import product
+from fastmma.study.grid import Case
+from fastmma.study.metrics import ratio
+from fastmma.study.products import IEEE
+from fastmma.threads import parallel_for
+
+Values = NDArray[np.float64]
+_CHUNK = 1 << 20  # elements of B that are in float64 at a time
+_DIGITS = 10
+
+
+class Originals(NamedTuple):
+    """The operands (rows, K) before they are rounded, the rows of the product that are compared, and those of the exact product."""
+
+    a: NDArray[Any]
+    b: NDArray[Any]
+    rows: NDArray[np.intp]
+    product: Values
+
+
+class Operands(NamedTuple):
+    """The operands as an instruction takes them, and the compared rows of their exact product.
+
+    Attributes
+    ----------
+    a, b : Encoded
+    product : float64 array (compared rows, N)
+    exact : bool
+        Whether it is exact up to one rounding to float64 (two where tensors have scales).
+    mse : (float or None, float or None)
+        Mean squared errors of the compared rows of A, and of B, over their mean squares.
+    """
+
+    a: Encoded
+    b: Encoded
+    product: Values
+    exact: bool
+    mse: tuple[float | None, float | None]
+
+
+def _chunks(x: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
+    step = max(1, _CHUNK // x.shape[1])
+    return (np.arange(start, min(start + step, len(x))) for start in range(0, len(x), step))
+
+
+class _Error:
+    """Mean squared error over mean square, of what is finite."""
+
+    def __init__(self) -> None:
+        self._errors = self._squares = 0.0
+
+    def add(self, values: Values, original: NDArray[Any]) -> None:
+        """Take in some rows."""
+        x = original.astype(np.float64).ravel()
+        error = values.ravel() - x
+        if not np.isfinite(error).all():
+            use = np.isfinite(error)
+            x, error = x[use], error[use]
+        self._errors += float(error @ error)
+        self._squares += float(x @ x)
+
+    def summary(self) -> float | None:
+        """With ten significant digits; None for errors of zeros."""
+        found = ratio(self._errors, self._squares)
+        return None if found is None else float(f"{found:.{_DIGITS}g}")
+
+
+class Workbench:
+    """Operands of the case at hand; those of the case before are kept as far as they are the same.
+
+    Parameters
+    ----------
+    tensors : dict of str to array
+        Those read from files, by the names that cases have for them.
+    threads : int
+    """
+
+    def __init__(self, tensors: dict[str, NDArray[Any]], threads: int) -> None:
+        self._tensors, self._threads = tensors, threads
+        self._originals: tuple[Case, Originals] | None = None
+        self._operands: tuple[Case, Operands] | None = None
+
+    def originals(self, case: Case) -> Originals:
+        """The matrices of a case as drawn or read."""
+        key = replace(case, format="f16", target=IEEE, promote_every=None, split_k=1)
+        if self._originals is None or self._originals[0] != key:
+            self._originals = self._operands = None  # two of them would not fit into memory where one does
+            self._originals = key, self._draw(case)
+        return self._originals[1]
+
+    def _draw(self, case: Case) -> Originals:
+        law, drawn = distribution_of(case.distribution), {}
+        sources = (("a", case.activations, case.m), ("b", case.weights, case.n))
+
+        def draw(start: int, stop: int, _worker: int) -> None:
+            for name, file, extent in sources[start:stop]:
+                drawn[name] = self._tensors[file] if file else law.draw(generator(case.seed, name), (extent, case.k))
+
+        parallel_for(draw, len(sources), self._threads)
+        a, b = drawn["a"], drawn["b"]
+        rows = np.arange(case.m)
+        if case.sample < case.m:
+            rows = np.sort(generator(case.seed, "rows").choice(case.m, case.sample, replace=False))
+        left = a[rows].astype(np.float64)
+        with np.errstate(all="ignore"):
+            parts = [left @ b[chunk].astype(np.float64).T for chunk in _chunks(b)]
+        return Originals(a, b, rows, np.concatenate(parts, axis=1))
+
+    def operands(self, case: Case) -> Operands:
+        """The matrices of a case as its formats hold them."""
+        key = replace(case, target=IEEE, promote_every=None, split_k=1)
+        source = self.originals(case)
+        if self._operands is None or self._operands[0] != key:
+            self._operands = None
+            self._operands = key, self._encode(case, source)
+        return self._operands[1]
+
+    def _encode(self, case: Case, source: Originals) -> Operands:
+        formats = formats_of(case.format)
+        a, b = (
+            encoded(x, fmt, generator(case.seed, f"{name} rounding"), self._threads)
+            for name, x, fmt in (("a", source.a, formats[0]), ("b", source.b, formats[1]))
+        )
+        bits = formats[0].significand_bits, formats[1].significand_bits
+        errors = _Error(), _Error()
+        left, parts, exact = a.values(source.rows), [], True
+        errors[0].add(left * a.factor, source.a[source.rows])
+        for chunk in _chunks(source.b):
+            right = b.values(chunk)
+            found = product(left, right.T, bits)
+            parts.append(found.values * (a.factor * b.factor))
+            exact &= found.exact
+            right *= b.factor
+            errors[1].add(right, source.b[chunk])
+        return Operands(a, b, np.concatenate(parts, axis=1), exact, (errors[0].summary(), errors[1].summary()))
