@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import ml_dtypes
 import numpy as np
 import pytest
+from reference import quantisation as exact
 
 import fastmma
 from fastmma.scaling import ScaledArray, quantize
@@ -70,6 +73,71 @@ def test_values_are_rounded_once() -> None:
     q = ScaledArray(np.array([[7]], np.int8), scale.reshape(1, 1), (1, 1), 1, None, "int8_row")
     assert q.dequantize(ml_dtypes.bfloat16)[0, 0] == 1 + 2**-7
     assert q.dequantize()[0, 0] == 257 / 256
+
+
+PRECISIONS = {
+    np.float16: exact.Float(10, -14, 65504.0),
+    ml_dtypes.bfloat16: exact.Float(7, -126, 255 * 2.0**120),
+    np.float32: exact.F32,
+    np.float64: exact.F64,
+}
+
+
+def any_codes(scheme: str, shape: tuple[int, ...], axis: int) -> ScaledArray:
+    """Every code of elements and scales but NaN, float32 scales of any magnitude."""
+    rng = np.random.default_rng(3)
+    form = quantize(ramp(*shape), scheme, axis=axis)
+    bits = form.row.element_format.bits
+    elements = rng.integers(0, 1 << bits, shape, dtype=np.uint8).view(form.dtype)
+    elements = np.where(np.isfinite(elements.astype(np.float32)), elements, np.array(1, form.dtype)).astype(form.dtype)
+    if form.scales.dtype == np.float32:
+        scales = rng.standard_normal(form.scales.shape).astype(np.float32) * np.exp2(rng.integers(-149, 128, form.scales.shape))
+        scales = np.abs(scales).astype(np.float32)
+    else:
+        scales = rng.integers(0, 127 if form.row.two_level else 255, form.scales.shape, dtype=np.uint8).view(form.scales.dtype)
+    overall = None if form.global_scale is None else np.float32(1.7e-3)
+    return ScaledArray(elements, scales, form.block, form.axis, overall, scheme)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "shape", "axis"),
+    [
+        ("mxfp8_e4m3", (9, 200), 1),
+        ("mxfp8_e5m2", (70, 33), 0),
+        ("mxfp6_e3m2", (3, 40, 5), 1),
+        ("mxfp6_e2m3", (70,), 0),
+        ("mxfp4", (9, 200), 1),
+        ("nvfp4", (9, 200), 1),
+        ("nvfp4_16x16", (2, 33, 50), 2),
+        ("fp8_row", (99, 7), 1),
+        ("fp8_row_e5m2", (7, 99), 0),
+        ("fp8_1x128", (9, 300), 1),
+        ("int8_row", (150, 11), 1),
+    ],
+)
+def test_values_are_exact_and_rounded_once(scheme: str, shape: tuple[int, ...], axis: int) -> None:
+    q = any_codes(scheme, shape, axis)
+    wide = q.scales.astype(np.float64)
+    for d, size in enumerate(q.block):
+        wide = np.repeat(wide, size, axis=d)[(*[slice(None)] * d, slice(shape[d]))]
+    pairs = zip(q.elements.astype(np.float64).reshape(-1).tolist(), wide.reshape(-1).tolist(), strict=True)
+    overall = Fraction(1 if q.global_scale is None else float(q.global_scale))
+    products = [(Fraction(e) * Fraction(s) * overall, e) for e, s in pairs]
+    for dtype, precision in PRECISIONS.items():
+        wanted = np.array([precision.round(p) if p else np.copysign(0.0, e) for p, e in products]).reshape(shape)
+        for array in (q, q.T):
+            values = array.dequantize(dtype)
+            assert values.dtype == dtype
+            same = values.astype(np.float64)
+            assert np.array_equal(same.view(np.uint64), (wanted if array is q else wanted.T).copy(order="K").view(np.uint64))
+
+
+def test_nan_scales_and_elements() -> None:
+    q = quantize(np.float32([np.nan, *[1] * 31, *[2] * 32]), "mxfp8")
+    for dtype in PRECISIONS:
+        values = q.dequantize(dtype).astype(np.float32)
+        assert np.isnan(values[:32]).all()
+        assert (values[32:] == 2).all()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Compiled loops of quantisation: the largest magnitude of each block, and elements rounded to a narrow format.
+"""Compiled loops of quantisation: the largest magnitude of each block, elements rounded to a narrow format, and their values again.
 
 Arrays are C-contiguous (outer, row, column); a block spans `rows` by `columns` of the last two. Rounding is integer arithmetic on the bits
 of float32 or float64, so that LLVM vectorises it and no mode of the processor changes it; the loops come in those two widths.
@@ -23,7 +23,7 @@ class Narrow(NamedTuple):
 
     mantissa_bits: int
     lowest: int  # exponent field of float32 or float64 at the format's smallest normal number
-    max_code: int  # of the largest finite magnitude
+    max_code: int  # of the largest finite magnitude, or of infinity
     nan_code: int
     sign_shift: int  # where the sign bit goes
     complement: int  # 1: negative codes are two's complements; 0: they have a sign bit
@@ -46,8 +46,8 @@ class Piece(NamedTuple):
     right: int
 
 
-def _compile(word: Any, width: int, mantissa: int) -> tuple[Callable[..., None], Callable[..., None]]:
-    """The two loops for floats of `width` bits with `mantissa` mantissa bits, whose bits are `word`s."""
+def _compile(word: Any, width: int, mantissa: int) -> tuple[Callable[..., None], ...]:
+    """The loops for floats of `width` bits with `mantissa` mantissa bits, whose bits are `word`s."""
     magnitude_mask = (1 << (width - 1)) - 1
     infinity = ((1 << (width - 1 - mantissa)) - 1) << mantissa
 
@@ -94,7 +94,7 @@ def _compile(word: Any, width: int, mantissa: int) -> tuple[Callable[..., None],
             negative = word(bits[i] >> word(width - 1))
             code = word(word(code ^ word(word(0) - word(negative & complement))) + word(negative & complement))
             code = word(code | word(word(negative & has_sign_bit) << sign_shift))
-            codes[i] = np.uint8(nan_code if magnitude > word(infinity) else code)
+            codes[i] = nan_code if magnitude > word(infinity) else code
 
     @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
     def round_stochastically(bits: Any, narrow: Narrow, seed: int, place: int, codes: Any) -> None:
@@ -116,7 +116,7 @@ def _compile(word: Any, width: int, mantissa: int) -> tuple[Callable[..., None],
             code: Any = min(steps + ((target - narrow.lowest) << narrow.mantissa_bits), narrow.max_code)
             if bits[i] >> word(width - 1):
                 code = -code if narrow.complement else code | (1 << narrow.sign_shift)
-            codes[i] = np.uint8(narrow.nan_code if magnitude > np.uint64(infinity) else code)
+            codes[i] = narrow.nan_code if magnitude > np.uint64(infinity) else code
 
     @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
     def elements(
@@ -164,7 +164,27 @@ def _compile(word: Any, width: int, mantissa: int) -> tuple[Callable[..., None],
                 else:
                     round_bits(bits, narrow, rounding.nearest, codes[outer, row, start:stop])
 
-    return largest, elements
+    @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+    def values(codes: Any, table: Any, scales: Any, overall: Any, block: tuple[int, int], piece: Piece, out: Any) -> None:
+        """Elements times the scale of their block, times that of the whole; rows count rows."""
+        rows, columns = block
+        height = codes.shape[1]
+        for index in range(piece.first, piece.last):
+            outer, row = index // height, index % height
+            line, scale, into = codes[outer, row], scales[outer, row // rows], out[outer, row]
+            if columns == 1:
+                for column in range(piece.left, piece.right):
+                    into[column] = table[line[column]] * scale[column] * overall
+            else:
+                left = piece.left
+                while left < piece.right:
+                    right = min((left // columns + 1) * columns, piece.right)
+                    factor = scale[left // columns]
+                    for column in range(left, right):
+                        into[column] = table[line[column]] * factor * overall
+                    left = right
+
+    return largest, elements, values
 
 
 _LOOPS = {np.dtype(np.float32): _compile(np.uint32, 32, 23), np.dtype(np.float64): _compile(np.uint64, 64, 52)}
@@ -186,8 +206,22 @@ def elements(
     narrow: Narrow,
     rounding: Rounding,
     piece: Piece,
-    codes: NDArray[np.uint8],
+    codes: NDArray[Any],
 ) -> None:
     """Codes of x times (or over) the factors of its blocks."""
     scratch = np.empty(CHUNK, x.dtype)
     _LOOPS[x.dtype][1](x, factors, int(divide), block, narrow, rounding, piece, scratch, codes)
+
+
+@to_nearest
+def values(
+    codes: NDArray[np.uint8],
+    table: NDArray[Any],
+    scales: NDArray[Any],
+    overall: float,
+    block: tuple[int, int],
+    piece: Piece,
+    out: NDArray[Any],
+) -> None:
+    """The numbers of `table` that codes stand for, times the scales of their blocks, times that of the whole."""
+    _LOOPS[out.dtype][2](codes, table, scales, out.dtype.type(overall), block, piece, out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from fastmma.arrays import as_array, whole
 from fastmma.errors import OperandError, OperandTypeError
-from fastmma.formats import encode, format_of, from_codes
+from fastmma.formats import all_codes, decode, format_of, from_codes
+from fastmma.scaling.rounding import block_values, round_to
 from fastmma.scaling.schemes import Scheme, scheme_of
+from fastmma.scaling.view import view_of
+from fastmma.threads import thread_count
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 
@@ -151,32 +155,47 @@ class ScaledArray:
         block = tuple(max(1, extent) if spans else size for size, extent, spans in zip(self.block, elements.shape, spanned, strict=True))
         return replace(self, elements=elements, scales=scales, block=block)
 
-    def dequantize(self, dtype: DTypeLike = np.float32) -> NDArray[Any]:
+    def dequantize(self, dtype: DTypeLike = np.float32, *, threads: int | None = None) -> NDArray[Any]:
         """The values element * scale (* global_scale), computed exactly and rounded once, to nearest even.
 
         Parameters
         ----------
         dtype : float16, bfloat16, float32 or float64
+        threads : int, optional
+            All cores by default, or ``FASTMMA_NUM_THREADS``.
 
         Raises
         ------
-        OperandTypeError
-            If it is another dtype.
+        OperandError, OperandTypeError
+            If it is another dtype, or a bad number of threads.
         """
+        from fastmma.kernels.rounding import to_nearest
+
         try:
             fmt = format_of(np.dtype(dtype))
         except (TypeError, ValueError):
             fmt = None
         if fmt is None or fmt.name not in _FLOATS:
             raise OperandTypeError(f"dtype must be float16, bfloat16, float32 or float64, not {dtype!r}")
+        count = thread_count(threads)
+        if not self.elements.size:
+            return np.empty(self.shape, fmt.dtype)
         # products of significands fit: 8 + 24 bits at most in float64, 2 + 4 before the only rounding in float32
-        working: Any = np.float32 if fmt.name == "f32" else np.float64
-        with np.errstate(all="ignore"):
-            scales: Any = self.scales.astype(working)
-            for d, (size, extent) in enumerate(zip(self.block, self.shape, strict=True)):
-                if scales.shape[d] != extent and scales.shape[d] != 1:
-                    scales = np.repeat(scales, size, axis=d)[(*[slice(None)] * d, slice(extent))]
-            values: NDArray[Any] = self.elements.astype(working) * scales
-            if self.global_scale is not None:
-                values = values * working(self.global_scale)
-        return values if fmt.name in ("f32", "f64") else from_codes(encode(values, fmt), fmt)
+        working = np.dtype(np.float32 if fmt.name == "f32" else np.float64)
+        view = view_of(self.elements.view(np.uint8), self.row, self.block, self.axis)
+        scales = view.arrange(self.scales).astype(working)
+        overall = 1.0 if self.global_scale is None else float(self.global_scale)
+        values = to_nearest(block_values)(view.array, _numbers(self.row.element, working), scales, overall, view.block, count)
+        if fmt.name not in ("f32", "f64"):
+            values = from_codes(round_to(values, fmt, count, saturate=False), fmt)
+        return view.restore(values, self.shape)
+
+
+@cache
+def _numbers(name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers of all bytes that hold a code of a format."""
+    fmt = format_of(name)
+    table = np.zeros(256, dtype)
+    numbers = all_codes(name).view(np.int8) if fmt.kind == "signed" else decode(all_codes(name), fmt)
+    table[: len(numbers)] = numbers
+    return table

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,52 +10,14 @@ from numpy.typing import NDArray
 from fastmma.arrays import as_array, whole
 from fastmma.errors import OperandError, OperandTypeError, reports_memory
 from fastmma.scaling.array import ScaledArray
-from fastmma.scaling.rounding import Block, block_maxima, round_blocks, rounding_of
+from fastmma.scaling.rounding import block_maxima, round_blocks, rounding_of
 from fastmma.scaling.rules import Rule, Scaling, rule_of
-from fastmma.scaling.schemes import Scheme, last_other, scheme_of
+from fastmma.scaling.schemes import Scheme, scheme_of
+from fastmma.scaling.view import view_of
 from fastmma.threads import thread_count
 
 # exact in the dtype that they are scaled in
 _WORKING = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float32, "float64": np.float64}
-
-
-@dataclass(frozen=True)
-class _View:
-    """An array as the kernels see it, C-contiguous (outer, rows, columns), and the way back."""
-
-    array: NDArray[Any]
-    block: Block
-    order: tuple[int, ...]  # dimensions of the array in the order of the view
-
-    def restore(self, found: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Something of the view's form in the array's order of dimensions; `shape` is the wanted one."""
-        ordered = found.reshape([shape[d] for d in self.order])
-        return ordered.transpose(np.argsort(self.order))
-
-
-def _view(x: NDArray[Any], scheme: Scheme, axis: int, *, keep_order: bool) -> _View:
-    """Bring the blocked dimensions to where the kernels look for them, with a copy only where memory lies otherwise."""
-    order = list(range(x.ndim))
-    other = last_other(x.ndim, axis)
-    flat = scheme.dimensions == 1
-    if not keep_order and x.flags.f_contiguous and not x.flags.c_contiguous:
-        order.reverse()
-    if not flat and {order[-1], order[-2]} != {axis, other}:
-        order = [d for d in order if d not in (axis, other)] + [axis, other]
-    array = np.ascontiguousarray(x.transpose(order))
-    along, _, rest = scheme.extents
-    place = order.index(axis)
-    if rest is None:
-        return _View(array.reshape(1, 1, -1), (1, array.size), tuple(order))
-    if not flat:
-        block = scheme.block(x.shape, axis)
-        return _View(array.reshape(-1, *array.shape[-2:]), (block[order[-2]], block[order[-1]]), tuple(order))
-    extent = x.shape[axis]
-    size = extent if along is None else along
-    inner = math.prod(array.shape[place + 1 :])
-    if inner == 1:
-        return _View(array.reshape(1, -1, extent), (1, size), tuple(order))
-    return _View(array.reshape(-1, extent, inner), (size, 1), tuple(order))
 
 
 @reports_memory
@@ -157,7 +117,8 @@ def _quantize(x: NDArray[Any], scheme: Scheme, rule: Rule, axis: int, block: tup
     if not x.size:
         scaling = Scaling(np.empty(shape, scheme.scale_format.dtype), x, global_scale=np.float32(1) if scheme.two_level else None)
         return ScaledArray(np.empty(x.shape, fmt.dtype), scaling.scales, block, axis, scaling.global_scale, scheme.name)
-    view = _view(x, scheme, axis, keep_order=bool(rounding.stochastic))
+    # random numbers are counted in C order
+    view = view_of(x, scheme, block, axis, any_order=not rounding.stochastic)
 
     @to_nearest
     def run() -> tuple[Scaling, NDArray[np.uint8]]:

@@ -42,14 +42,14 @@ def rounding_of(name: object, seed: object) -> Any:
     return Rounding(0, 1, np.uint64(number))
 
 
-def _narrow(fmt: Format, dtype: np.dtype[Any]) -> Any:
+def _narrow(fmt: Format, dtype: np.dtype[Any], saturate: bool) -> Any:
     """A format as the kernel sees it, for floats of this dtype."""
     from fastmma.kernels.quantize import Narrow
 
     bias = np.finfo(dtype).maxexp - 1
     if fmt.kind == "signed":
         return Narrow(fmt.bits - 1, bias + fmt.bits - 1, int(fmt.max), 0, 0, 1)
-    max_code = int(encode(fmt.max, fmt))
+    max_code = int(encode(fmt.max if saturate else np.inf, fmt))
     nan_code = 0 if fmt.specials == "none" else int(encode(np.nan, fmt))
     return Narrow(fmt.mantissa_bits, fmt.emin + bias, max_code, nan_code, fmt.bits - 1, 0)
 
@@ -84,13 +84,13 @@ def block_maxima(x: NDArray[Any], block: Block, threads: int) -> NDArray[Any]:
 
 
 def round_blocks(
-    x: NDArray[Any], factors: NDArray[Any], divide: bool, block: Block, fmt: Format, rounding: Any, threads: int
-) -> NDArray[np.uint8]:
-    """Codes of an array (outer, rows, columns) times (or over) the factors of its blocks."""
+    x: NDArray[Any], factors: NDArray[Any], divide: bool, block: Block, fmt: Format, rounding: Any, threads: int, saturate: bool = True
+) -> NDArray[Any]:
+    """Codes of an array (outer, rows, columns) times (or over) the factors of its blocks; what is too large saturates, or is infinite."""
     from fastmma.kernels.quantize import elements
 
-    narrow = _narrow(fmt, x.dtype)
-    codes = np.empty(x.shape, np.uint8)
+    narrow = _narrow(fmt, x.dtype, saturate)
+    codes = np.empty(x.shape, fmt.code_dtype)
     outer, rows, columns = x.shape
 
     def work(piece: Any) -> None:
@@ -100,10 +100,22 @@ def round_blocks(
     return codes
 
 
-def round_to(values: NDArray[Any], fmt: Format, threads: int) -> NDArray[np.uint8]:
-    """Codes of float32 or float64 values rounded to nearest even; what is too large saturates."""
+def round_to(values: NDArray[Any], fmt: Format, threads: int, saturate: bool = True) -> NDArray[Any]:
+    """Codes of float32 or float64 values rounded to nearest even; what is too large saturates, or is infinite."""
     flat = np.ascontiguousarray(values).reshape(1, 1, -1)
     if not flat.size:
-        return np.empty(values.shape, np.uint8)
+        return np.empty(values.shape, fmt.code_dtype)
     one = np.ones((1, 1, 1), flat.dtype)
-    return round_blocks(flat, one, False, (1, flat.size), fmt, rounding_of("nearest", None), threads).reshape(values.shape)
+    return round_blocks(flat, one, False, (1, flat.size), fmt, rounding_of("nearest", None), threads, saturate).reshape(values.shape)
+
+
+def block_values(
+    codes: NDArray[np.uint8], table: NDArray[Any], scales: NDArray[Any], overall: float, block: Block, threads: int
+) -> NDArray[Any]:
+    """What codes (outer, rows, columns) stand for times the scales of their blocks, in the dtype of `table`."""
+    from fastmma.kernels.quantize import values
+
+    out = np.empty(codes.shape, table.dtype)
+    outer, rows, columns = codes.shape
+    _in_pieces(lambda piece: values(codes, table, scales, overall, block, piece, out), outer * rows, 1, columns, 1, threads)
+    return out
