@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from bench.cases import CASES, sgemm, warps
+from bench.cases import CASES, quantisation, sgemm, warps
 from bench.machine import describe
 from bench.measure import interleaved
 from bench.process import first_product, peak_memory
 from bench.readme import fill
 from bench.results import table
+from fastmma.scaling import SCHEMES
 
 
 def _families(quick: bool, rounds: int) -> list[str]:
@@ -24,6 +25,17 @@ def _families(quick: bool, rounds: int) -> list[str]:
         macs = shape[0] * shape[1] * shape[2] / 1e9
         ratios = found["sgemm"] / found["one"], found["one"] / found["two"]
         lines.append(f"| {case.family} | {macs / found['one']:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
+    return lines
+
+
+def _quantisation(quick: bool, rounds: int) -> list[str]:
+    n = 256 if quick else 4096
+    lines = [f"| `quantize` of float32, {n} x {n}: M elements/s | last axis, 1 thread | 2 threads | first axis, 1 thread | 2 threads |"]
+    lines.append("| --- | --- | --- | --- | --- |")
+    for scheme in SCHEMES:
+        runs = {f"{axis} {threads}": partial(quantisation(scheme, axis, n), threads) for axis in (1, 0) for threads in (1, 2)}
+        speeds = " | ".join(f"{n * n / seconds / 1e6:.0f}" for seconds in interleaved(runs, rounds).values())
+        lines.append(f"| {scheme} | {speeds} |")
     return lines
 
 
@@ -50,11 +62,11 @@ def measure(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 7,
     readme: Annotated[bool, typer.Option("--readme", help="Put the tables into README.md.")] = False,
 ) -> None:
-    """Measure the families of instructions against NumPy's sgemm."""
+    """Measure the families of instructions against NumPy's sgemm, quantisation, and what else takes time."""
     results = "\n".join([*table("128x128x128" if quick else "1024x1024x1024"), "", f"On {describe()}.", ""])
     size = "small sizes" if quick else "M = N = K = 1536 unless said otherwise"
     lines = [f"{describe()}. {size}, packing included, medians of {rounds} interleaved rounds.", ""]
-    speed = "\n".join([*lines, *_families(quick, rounds), "", *_others(quick, rounds), ""])
+    speed = "\n".join([*lines, *_families(quick, rounds), "", *_quantisation(quick, rounds), "", *_others(quick, rounds), ""])
     typer.echo(f"{results}\n{speed}")
     if readme:
         fill("results", results)

@@ -89,3 +89,9 @@ def warps(count: int) -> Callable[[int], Any]:
     a, b = halves[..., :8].copy().view(np.uint32), halves[..., 8:].copy().view(np.uint32)
     c = np.zeros((count, 32, 4), np.uint32)
     return lambda threads: fastmma.warp.mma(WARP_OPCODE, a, b, c, target="sm_90a", threads=threads)
+
+
+def quantisation(scheme: str, axis: int, rows: int) -> Callable[[int], Any]:
+    """Quantising a float32 matrix of so many rows and columns."""
+    x = operand("tf32", (rows, rows), 2)
+    return lambda threads: fastmma.scaling.quantize(x, scheme, axis=axis, threads=threads)

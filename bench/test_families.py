@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench.cases import CASES, Case, sgemm, warps
+from bench.cases import CASES, Case, quantisation, sgemm, warps
+from fastmma.scaling import SCHEMES
 
 ROUNDS = 7
 
@@ -22,6 +23,13 @@ def test_product(benchmark: Any, quick: bool, case: Case, who: str) -> None:
     shape = case.quick if quick else case.shape
     run = sgemm(shape) if who == "sgemm" else case.run(shape)
     _measure(benchmark, case.family, run, 2 if who == "two threads" else 1)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("axis", [1, 0])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_quantize(benchmark: Any, quick: bool, scheme: str, axis: int, threads: int) -> None:
+    _measure(benchmark, f"quantize along axis {axis}", quantisation(scheme, axis, 256 if quick else 4096), threads)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
