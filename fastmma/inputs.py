@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.errors import OperandError
 from fastmma.formats import Format, format_of
+from fastmma.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def _edge_codes(fmt: Format, finite: bool) -> NDArray[np.uint64]:
     return np.concatenate([codes, codes | np.uint64(1 << (mantissa + exponent))])
 
 
-def codes(fmt: str | Format, distribution: str, count: int, generator: np.random.Generator) -> NDArray[Any]:
+def codes(fmt: str | Format, distribution: str, count: int, generator: np.random.Generator | Stream) -> NDArray[Any]:
     """Draw codes of a format.
 
     Parameters
@@ -90,7 +91,7 @@ def codes(fmt: str | Format, distribution: str, count: int, generator: np.random
     distribution : str
         One of those in `PAIRS` for floats, `INTEGER_PAIRS` for integers and bits.
     count : int
-    generator : numpy.random.Generator
+    generator : numpy.random.Generator or Stream
 
     Raises
     ------
@@ -120,7 +121,7 @@ def codes(fmt: str | Format, distribution: str, count: int, generator: np.random
     return (generator.choice(choice, count) << np.uint64(fmt.padding)).astype(fmt.code_dtype)
 
 
-def _in_range(fmt: Format, exponents: Exponents, count: int, generator: np.random.Generator) -> NDArray[np.uint64]:
+def _in_range(fmt: Format, exponents: Exponents, count: int, generator: np.random.Generator | Stream) -> NDArray[np.uint64]:
     first, last = exponents.range(fmt)
     field = generator.integers(first, last + 1, count, dtype=np.uint64)
     if exponents.edges:

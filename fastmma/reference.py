@@ -107,21 +107,41 @@ def product(a: Number, b: Number) -> Number:
     return Number(a.significand * b.significand, a.last + b.last, a.exponent + b.exponent, negative)
 
 
-def fused_step(terms: Sequence[Number], row: Arithmetic, fmt: Format) -> int:
-    """One fused dot-product-add: align, truncate, sum exactly, round once. Returns the code of the result."""
+@dataclass(frozen=True)
+class Step:
+    """What happened in one fused dot-product-add: the last term is the accumulator.
+
+    `aligned` are the terms as integers in units of ``2**last``, truncated toward zero; they and `last` are empty where a special decides.
+    """
+
+    terms: tuple[Number, ...]
+    code: int
+    aligned: tuple[int, ...] = ()
+    last: int = 0
+
+
+def fused_step(terms: Sequence[Number], row: Arithmetic, fmt: Format, watch: list[Step] | None = None) -> int:
+    """One fused dot-product-add: align, truncate, sum exactly, round once. Returns the code of the result; `watch` is given the step."""
+    step = _fused_step(tuple(terms), row, fmt)
+    if watch is not None:
+        watch.append(step)
+    return step.code
+
+
+def _fused_step(terms: tuple[Number, ...], row: Arithmetic, fmt: Format) -> Step:
     specials = [term for term in terms if term.special]
     if specials:
-        return _special_sum(specials, CANONICAL_NAN[fmt.name], fmt)
+        return Step(terms, _special_sum(specials, CANONICAL_NAN[fmt.name], fmt))
     emax = max([term.exponent for term in terms if term.significand], default=row.emax_floor)
     last = max(emax, row.emax_floor) - row.align_bits
-    total = 0
+    aligned = []
     for term in terms:
         shift = term.last - last
         magnitude = abs(term.significand) << shift if shift >= 0 else abs(term.significand) >> -shift
-        total += -magnitude if term.significand < 0 else magnitude
-    if fmt.name == "f16":
-        return round_to(total, last, fmt, "rn")
-    return round_to(total, last, fmt, "rz", keep=row.keep_bits)
+        aligned.append(-magnitude if term.significand < 0 else magnitude)
+    half = fmt.name == "f16"
+    code = round_to(sum(aligned), last, fmt, "rn" if half else "rz", keep=None if half else row.keep_bits)
+    return Step(terms, code, tuple(aligned), last)
 
 
 def ieee_add(x: Number, y: Number, fmt: Format, mode: str = "rn") -> int:
@@ -148,18 +168,18 @@ def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
     return ieee_add(product(a, b), c, fmt, mode)
 
 
-def _steps(terms: Sequence[Number], c: int, row: Arithmetic, fmt: Format) -> int:
+def _steps(terms: Sequence[Number], c: int, row: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
     """Steps of `row.terms` terms each, c being a term of the first and each result one of the next."""
     for start in range(0, len(terms), row.terms):
-        c = fused_step([*terms[start : start + row.terms], number(c, fmt)], row, fmt)
+        c = fused_step([*terms[start : start + row.terms], number(c, fmt)], row, fmt, watch)
     return c
 
 
-def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, row: Arithmetic, fmt: Format) -> int:
+def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, row: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
     """Two steps that start at zero, then one IEEE add of c; `ks` are the k of the terms."""
     total = 0
     for half in (0, 1):
-        total = _steps([term for k, term in zip(ks, terms, strict=True) if k // row.split % 2 == half], total, row, fmt)
+        total = _steps([term for k, term in zip(ks, terms, strict=True) if k // row.split % 2 == half], total, row, fmt, watch)
     return ieee_add(number(total, fmt), number(c, fmt), fmt)
 
 
@@ -263,6 +283,7 @@ def tile(
     metadata: Codes | None = None,
     scale_a: Codes | None = None,
     scale_b: Codes | None = None,
+    watch: list[Step] | None = None,
 ) -> Codes:
     """One execution of an instruction on one set of matrices of codes.
 
@@ -273,13 +294,14 @@ def tile(
         As `fastmma.numerics.arithmetic` returns it, so that `terms` is the number of products a step.
     metadata : (m, k / chunk) array of 4-bit words, for sparse A
     scale_a, scale_b : (m, scales) and (scales, n) arrays of codes, for block scaling
+    watch : list, optional
+        Is given every fused step, element by element of d.
 
     Returns
     -------
     (m, n) array of codes of d
     """
-    afmt, bfmt, cfmt, dfmt = (format_of(name) for name in (ins.atype, ins.btype, ins.ctype, ins.dtype))
-    sums = format_of(ins.accumulator)
+    afmt, bfmt, dfmt = (format_of(name) for name in (ins.atype, ins.btype, ins.dtype))
     lines, columns = _decoded(a, afmt, row), _decoded(b.T, bfmt, row)
     stored = _columns_of_stored(ins, metadata)
     scales_a, scales_b = (
@@ -291,23 +313,38 @@ def tile(
         ks = stored[min(i, len(stored) - 1)]
         for j, whole_column in enumerate(columns):
             column = [whole_column[k] for k in ks] if metadata is not None else whole_column
-            code = int(c[i, j])
-            match row.method:
-                case "fused" | "grouped":
-                    start = code if cfmt is sums else _convert(code, cfmt, sums)
-                    terms = [product(x, y) for x, y in zip(line, column, strict=True)]
-                    if row.group > 1:
-                        terms = _grouped(terms, row.group)
-                    if scales_a is not None and scales_b is not None:
-                        terms = _scaled(terms, scales_a[i], scales_b[j])
-                    total = _lowered(terms, ks, start, row, sums) if row.split else _steps(terms, start, row, sums)
-                    d[i, j] = total if dfmt is sums else _convert(total, sums, dfmt)
-                case "f32-fma" | "f32-fma-pairs":
-                    d[i, j] = _f32_dot(line, column, code, row.method == "f32-fma-pairs", cfmt, dfmt)
-                case "f64-fma":
-                    d[i, j] = _f64_dot(line, column, code, ins.rounding)
-                case "integer":
-                    d[i, j] = _integer_dot(line, column, code, ins.satfinite)
-                case "bit":
-                    d[i, j] = _bit_dot(line, column, code, ins.bit_op)
+            scales = None if scales_a is None or scales_b is None else (scales_a[i], scales_b[j])
+            d[i, j] = _element(ins, row, line, column, int(c[i, j]), ks, scales, watch)
     return d
+
+
+def _element(
+    ins: Instruction,
+    row: Arithmetic,
+    line: list[Any],
+    column: list[Any],
+    c: int,
+    ks: Sequence[int],
+    scales: tuple[list[Number], list[Number]] | None,
+    watch: list[Step] | None,
+) -> int:
+    """The code of one element of d: decoded elements of a row of A and of B's column that meet it, and the k where they do."""
+    cfmt, dfmt, sums = (format_of(name) for name in (ins.ctype, ins.dtype, ins.accumulator))
+    match row.method:
+        case "fused" | "grouped":
+            start = c if cfmt is sums else _convert(c, cfmt, sums)
+            terms = [product(x, y) for x, y in zip(line, column, strict=True)]
+            if row.group > 1:
+                terms = _grouped(terms, row.group)
+            if scales is not None:
+                terms = _scaled(terms, *scales)
+            total = _lowered(terms, ks, start, row, sums, watch) if row.split else _steps(terms, start, row, sums, watch)
+            return total if dfmt is sums else _convert(total, sums, dfmt)
+        case "f32-fma" | "f32-fma-pairs":
+            return _f32_dot(line, column, c, row.method == "f32-fma-pairs", cfmt, dfmt)
+        case "f64-fma":
+            return _f64_dot(line, column, c, ins.rounding)
+        case "integer":
+            return _integer_dot(line, column, c, ins.satfinite)
+        case "bit":
+            return _bit_dot(line, column, c, ins.bit_op)

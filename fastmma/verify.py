@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma import inputs, warp, warpgroup
-from fastmma.errors import FastmmaError
+from fastmma.explain import explain
 from fastmma.formats import format_of
-from fastmma.fragment import scatter, stored_dtype
 from fastmma.gpu import device
-from fastmma.gpu.engine import immediates
-from fastmma.isa.descriptor import Descriptor
-from fastmma.isa.model import Instruction, Operand
-from fastmma.isa.sparsity import pattern_of, selectors
-from fastmma.isa.table import multiplications, multiply
-
-GOLDEN = Path(__file__).parent / "golden"
-Registers = dict[str, NDArray[Any]]
+from fastmma.isa.model import Instruction
+from fastmma.isa.movement import Movement
+from fastmma.isa.table import instructions
+from fastmma.recordings import GOLDEN, Recorded, checksums, load, manifest
+from fastmma.trials import Trial, draw, elements, labels_of, variants
 
 
 @dataclass
 class Outcome:
-    """What a comparison found for one opcode (and selector)."""
+    """What was compared for one opcode with one set of arguments.
+
+    Attributes
+    ----------
+    opcode : str
+    arguments : dict of str to int
+        Selectors and other immediates.
+    warps : int
+        Executions compared: of warps, or of warpgroups.
+    elements : int
+        Elements of the results.
+    wrong : int
+        Registers (bytes of memory, for stores) that differ.
+    worst : str
+        One difference in full.
+    """
 
     opcode: str
-    selector: int = 0
+    arguments: dict[str, int] = field(default_factory=dict)
     warps: int = 0
     elements: int = 0
     wrong: int = 0
@@ -64,56 +72,87 @@ class Report:
         return sum(outcome.wrong for outcome in self.outcomes)
 
 
-def _describe(got: NDArray[Any], expected: NDArray[Any], ins: Instruction, where: str) -> str:
-    """The first difference: warp, lane, register, and the bits of both."""
-    index = tuple(int(each) for each in np.argwhere(got != expected)[0])
-    width = got.dtype.itemsize * 2
-    return (
-        f"{where}: warp {index[0]}, lane {index[-2]}, register {index[-1]} of d ({ins.dtype}): "
-        f"emulated 0x{int(got[index]):0{width}x}, recorded 0x{int(expected[index]):0{width}x}"
-    )
+def _farthest(got: NDArray[Any], expected: NDArray[Any], ins: Instruction | Movement) -> tuple[int, ...]:
+    """Where the results differ most: by their values where both are finite numbers, else anywhere."""
+    places = np.argwhere(got != expected)
+    fmt = None if isinstance(ins, Movement) else format_of(ins.dtype)
+    if fmt is not None and fmt.kind == "float" and fmt.bits == got.dtype.itemsize * 8:
+        with np.errstate(all="ignore"):
+            apart = np.abs(got.view(fmt.dtype).astype(np.float64) - expected.view(fmt.dtype).astype(np.float64))
+        distance = np.nan_to_num(apart[tuple(places.T)], nan=0.0)
+        return tuple(int(each) for each in places[int(np.argmax(distance))])
+    return tuple(int(each) for each in places[0])
 
 
-def _compare(outcome: Outcome, ins: Instruction, got: NDArray[Any], expected: NDArray[Any], where: str) -> None:
+def describe(trial: Trial, got: NDArray[Any], expected: NDArray[Any], target: str) -> str:
+    """The worst difference between two results of a trial: lane, register, the bits of both, and how the emulator adds the element up."""
+    ins = trial.instruction
+    where = _farthest(got, expected, ins)
+    width = 2 * got.dtype.itemsize
+    label = trial.labels[where[0]] if where[0] < len(trial.labels) else ""
+    place = f"lane {where[1]}, register {where[-1]}" if len(where) == 3 else f"byte or lane {where[-1]}"
+    lines = [
+        f"{ins} {trial.arguments or ''}, execution {where[0]} ({label}), {place}: "
+        f"emulated 0x{int(got[where]):0{width}x}, real 0x{int(expected[where]):0{width}x}"
+    ]
+    if isinstance(ins, Instruction):
+        layout = ins.operands["d"].layout
+        wrong = int(got[where]) ^ int(expected[where])
+        per_register = layout.register_bits // layout.bits
+        element = where[-1] * per_register + ((wrong & -wrong).bit_length() - 1) // layout.bits
+        row, col = int(layout.rows[where[1], element]), int(layout.cols[where[1], element])
+        tile = 0 if layout.tiles == 1 else int(layout.tile[where[1], element])
+        lines.append(explain(trial, target, where[0], row, col, tile))
+    return "\n".join(lines)
+
+
+def compare(outcome: Outcome, trial: Trial, got: NDArray[Any], expected: NDArray[Any], target: str) -> None:
+    """Count one trial's results in an outcome."""
     wrong = int((got != expected).sum())
     outcome.warps += len(got)
-    outcome.elements += got.size * got.dtype.itemsize * 8 // format_of(ins.dtype).bits
+    outcome.elements += elements(trial.instruction, got)
     outcome.wrong += wrong
     if wrong and not outcome.worst:
-        outcome.worst = _describe(got, expected, ins, where)
+        outcome.worst = describe(trial, got, expected, target)
 
 
-@cache
-def _archive(path: Path) -> Registers:
-    with np.load(path) as archive:
-        return dict(archive)
+def _compare_checksums(outcome: Outcome, trial: Trial, got: NDArray[Any], expected: NDArray[np.uint32]) -> None:
+    differ = checksums(got) != expected
+    outcome.warps += len(got)
+    outcome.elements += elements(trial.instruction, got)
+    outcome.wrong += int(differ.sum())
+    if differ.any() and not outcome.worst:
+        execution, register = (int(each) for each in np.argwhere(differ)[0])
+        outcome.worst = f"{trial.opcode} {trial.arguments}, execution {execution}: checksum of register {register} over all lanes"
 
 
-def golden_files(target: str = "sm_90a") -> dict[str, Any]:
-    """The manifest of the recordings of a target.
-
-    Raises
-    ------
-    FastmmaError
-        If there are none.
-    """
-    path = GOLDEN / target / "manifest.json"
-    if not path.is_file():
-        known = sorted(each.parent.name for each in GOLDEN.glob("*/manifest.json"))
-        raise FastmmaError(f"there are no recordings of {target}; there are some of {', '.join(known)}")
-    manifest: dict[str, Any] = json.loads(path.read_text())
-    return manifest
+def check(recorded: Recorded, outcome: Outcome, target: str, backend: str = "numba") -> None:
+    """Execute a recorded trial and compare it with what was recorded."""
+    got = recorded.trial.run(target, backend)
+    if recorded.result is not None:
+        compare(outcome, recorded.trial, got, recorded.result, target)
+    elif recorded.checksums is not None:
+        _compare_checksums(outcome, recorded.trial, got, recorded.checksums)
 
 
-def replay(target: str = "sm_90a", *, backend: str = "numba", progress: Callable[[int, int], None] | None = None) -> Report:
-    """Replay the recorded registers of every ``mma``, ``mma.sp`` and ``wmma.mma`` opcode on the emulator.
+def replay(
+    target: str = "sm_90a", *, folder: Path = GOLDEN, backend: str = "numba", progress: Callable[[int, int], None] | None = None
+) -> Report:
+    """Replay what a GPU was recorded to compute, for every opcode that is legal on it.
 
     Parameters
     ----------
     target : str
+    folder : Path
+        Where the folder of the target lies: by default the recordings that ship with the package.
     backend : {"numba", "reference", "cupy"}
     progress : callable, optional
-        Called with the number of opcodes done and their total.
+        Called with the number of trials done and their total.
+
+    Raises
+    ------
+    FastmmaError
+        If there are no recordings of the target, or their files are damaged.
 
     Examples
     --------
@@ -121,85 +160,27 @@ def replay(target: str = "sm_90a", *, backend: str = "numba", progress: Callable
     >>> report.wrong  # doctest: +SKIP
     0
     """
-    manifest = golden_files(target)
-    report = Report(target, f"{manifest['gpu']}, driver {manifest['driver']}")
-    todo = [
-        (file, key)
-        for file in (*manifest["files"], *manifest["cases"])
-        for key in dict.fromkeys(name.rpartition("|")[0] for name in _archive(GOLDEN / target / file))
-        if key.startswith(("mma.", "wmma.mma."))
-    ]
+    about = manifest(target, folder)
+    report = Report(target, f"{about['gpu']}, driver {about['driver']}")
+    total = sum(len(entry["trials"]) for entry in about["files"].values())
+    outcomes: dict[tuple[str, str], Outcome] = {}
     start = time.perf_counter()
-    for done, (file, key) in enumerate(todo):
-        archive = _archive(GOLDEN / target / file)
-        opcode, _, selector = key.partition("|")
-        recorded = {name: archive[f"{key}|{name}"] for name in "abcde" if f"{key}|{name}" in archive}
-        ins = multiply(opcode)
-        extra: dict[str, Any] = {"metadata": recorded["e"], "selector": int(selector)} if ins.sparse else {}
-        outcome = Outcome(opcode, int(selector or 0))
-        got = warp.mma(ins, recorded["a"], recorded["b"], recorded["c"], target=target, backend=backend, **extra)
-        _compare(outcome, ins, got, recorded["d"], file)
-        report.outcomes.append(outcome)
+    for done, recorded in enumerate(load(target, folder)):
+        trial = recorded.trial
+        outcome = outcomes.setdefault((trial.opcode, str(trial.arguments)), Outcome(trial.opcode, trial.arguments))
+        check(recorded, outcome, target, backend)
         if progress is not None:
-            progress(done + 1, len(todo))
+            progress(done + 1, total)
+    report.outcomes = list(outcomes.values())
     report.seconds = time.perf_counter() - start
     return report
 
 
-def _registers(operand: Operand, kind: str, distribution: str, warps: int, generator: np.random.Generator) -> NDArray[Any]:
-    layout = operand.layout
-    drawn = inputs.codes(operand.format, distribution, warps * layout.tiles * layout.shape[0] * layout.shape[1], generator)
-    matrices = drawn.astype(stored_dtype(operand)).reshape(warps, *((layout.tiles,) if layout.tiles > 1 else ()), *layout.shape)
-    return scatter(matrices, operand, kind=kind)
-
-
-def _metadata(ins: Instruction, warps: int, generator: np.random.Generator) -> NDArray[np.uint32]:
-    rule = pattern_of(ins)
-    words = np.array([word for word, _ in rule.words[: rule.ordered if ins.ordered_metadata else None]], dtype=np.uint32)
-    drawn = generator.choice(words, (warps, ins.lanes, 8)) << (4 * np.arange(8, dtype=np.uint32))
-    return np.asarray(np.bitwise_or.reduce(drawn, axis=-1), dtype=np.uint32)
-
-
-def _pairs(ins: Instruction) -> tuple[tuple[str, str], ...]:
-    return inputs.PAIRS if format_of(ins.atype).kind == "float" else inputs.INTEGER_PAIRS
-
-
-def _warp_trial(
-    ins: Instruction, selector: int, pair: tuple[str, str], warps: int, generator: np.random.Generator
-) -> Iterator[NDArray[Any]]:
-    """The registers of d, emulated and real."""
-    operands = ins.operands
-    a, b, c = (_registers(operands[name], ins.kind, pair[name == "c"], warps, generator) for name in "abc")
-    extra: dict[str, Any] = {"metadata": _metadata(ins, warps, generator), "selector": selector} if ins.sparse else {}
-    for target, backend in ((device.native_target(), "numba"), ("native", "cupy")):
-        yield warp.mma(ins, a, b, c, target=target, backend=backend, **extra)
-
-
-def _warpgroup_trial(
-    ins: Instruction, selector: int, pair: tuple[str, str], groups: int, generator: np.random.Generator
-) -> Iterator[NDArray[Any]]:
-    operands, bits = ins.operands, format_of(ins.btype).bits
-    a, d = (_registers(operands[name], "", pair[name == "d"], groups, generator) for name in "ad")
-    size = ins.n * ins.k * bits // 8
-    drawn = inputs.codes(ins.btype, pair[0], groups * ins.n * ins.k, generator)
-    memory = np.packbits(drawn.astype(np.uint8), bitorder="little") if bits < 8 else drawn.view(np.uint8)
-    units = ins.k * bits // 128
-    b = Descriptor(0, leading=128, stride=128 * units)
-    extra: dict[str, Any] = {"metadata": _metadata(ins, groups, generator), "selector": selector} if ins.sparse else {}
-    signs = tuple(int(each) for each in generator.choice([1, -1], 2)) if len(immediates(ins)) > 1 else (1, 1)
-    for target, backend in ((device.native_target(), "numba"), ("native", "cupy")):
-        yield warpgroup.mma(
-            ins,
-            d,
-            a,
-            b,
-            target=target,
-            memory=memory.reshape(groups, size),
-            backend=backend,
-            imm_scale_a=signs[0],
-            imm_scale_b=signs[1],
-            **extra,
-        )
+def _count(ins: Instruction | Movement, warps: int) -> int:
+    """Executions a trial: fewer of those that have more lanes and columns."""
+    if isinstance(ins, Movement) or ins.op != "wgmma":
+        return warps
+    return max(1, warps * 8 // (ins.lanes * max(1, ins.n // 32)))
 
 
 def compare_with_gpu(
@@ -223,21 +204,16 @@ def compare_with_gpu(
         If there is no GPU.
     """
     target = device.native_target()
-    report = Report(target, "the GPU in this machine")
-    todo = [(ins, selector) for ins in multiplications(target) for selector in (selectors(ins) if ins.sparse else (0,))]
-    outcomes = {(ins.opcode, selector): Outcome(ins.opcode, selector) for ins, selector in todo}
-    report.outcomes = list(outcomes.values())
+    report = Report(target, f"{device.name()} in this machine")
+    todo = [(ins, chosen) for ins in instructions(target) for chosen in variants(ins)]
+    report.outcomes = [Outcome(str(ins), chosen) for ins, chosen in todo]
     start, sweep = time.perf_counter(), 0
     while sweep == 0 or time.perf_counter() - start < 60 * minutes:
-        for index, (ins, selector) in enumerate(todo):
-            pairs = _pairs(ins)
-            pair = pairs[(sweep + index) % len(pairs)]
-            generator = np.random.default_rng((seed, sweep, index))
-            trial = _warpgroup_trial if ins.op == "wgmma" else _warp_trial
-            count = max(1, warps * 8 // (ins.lanes * max(1, ins.n // 32))) if ins.op == "wgmma" else warps
-            emulated, real = trial(ins, selector, pair, count, generator)
-            where = f"multiplicands {pair[0]}, accumulators {pair[1]}, sweep {sweep}, seed {seed}"
-            _compare(outcomes[ins.opcode, selector], ins, emulated, real, where)
+        for index, (ins, chosen) in enumerate(todo):
+            labels = labels_of(ins)
+            trial = draw(ins, (labels[(sweep + index) % len(labels)],), _count(ins, warps), seed, sweep, **chosen)
+            emulated, real = (trial.run(*where) for where in ((target, "numba"), ("native", "cupy")))
+            compare(report.outcomes[index], trial, emulated, real, target)
             if progress is not None:
                 progress(time.perf_counter() - start, report)
         sweep += 1

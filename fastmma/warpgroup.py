@@ -24,7 +24,7 @@ from fastmma.threads import thread_count
 __all__ = ["Descriptor", "mma"]
 
 
-def _memory_operand(
+def matrix_in_memory(
     memory: NDArray[np.uint8], descriptor: Descriptor, outer: int, k: int, fmt: Format, mn_major: bool, what: str
 ) -> NDArray[Any]:
     """Codes (..., outer, k) of an operand in shared memory."""
@@ -180,10 +180,10 @@ def mma(
         raise OperandTypeError(f"{ins}: memory must be an array (..., bytes) of dtype uint8, not {shared.dtype} of shape {shared.shape}")
     operands = ins.operands
     if in_memory:
-        acodes = _memory_operand(shared, _descriptor(a, f"{ins}: a"), ins.m, ins.stored_k, afmt, bool(imm_trans_a), f"{ins}: a")
+        acodes = matrix_in_memory(shared, _descriptor(a, f"{ins}: a"), ins.m, ins.stored_k, afmt, bool(imm_trans_a), f"{ins}: a")
     else:
         acodes = gather(check_registers(a, operands["a"], f"{ins}: a"), operands["a"], threads=threads)
-    bcodes = _memory_operand(shared, _descriptor(b, f"{ins}: b"), ins.n, ins.k, bfmt, bool(imm_trans_b), f"{ins}: b").swapaxes(-1, -2)
+    bcodes = matrix_in_memory(shared, _descriptor(b, f"{ins}: b"), ins.n, ins.k, bfmt, bool(imm_trans_b), f"{ins}: b").swapaxes(-1, -2)
     before = check_registers(d, operands["d"], f"{ins}: d")
     if not _flag(scale_d, (1, 0), f"{ins}: scale_d"):
         before = np.zeros_like(before)

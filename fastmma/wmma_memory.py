@@ -64,7 +64,7 @@ def wmma_load(opcode: str | Movement, memory: Any, *, stride: int | None = None,
     target : str
         PTX leaves the fragments unspecified: they are those of this target's silicon (measured on sm_90).
     backend : {"numba", "reference", "cupy"}
-        ``"cupy"`` executes the opcode on the GPU in the machine, with at most 48 KiB of memory; the others move bytes here.
+        ``"cupy"`` executes the opcode on the GPU in the machine, from global memory; the others move bytes here.
 
     Returns
     -------

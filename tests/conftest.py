@@ -30,6 +30,21 @@ os.environ.pop("FASTMMA_STRICT", None)
 os.environ.pop("FASTMMA_NUM_THREADS", None)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gpu", action="store_true", help="run the tests that need an NVIDIA GPU and CuPy, and fail where there is none")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU and CuPy; run with --gpu")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--gpu"):
+        for item in items:
+            if "gpu" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU and CuPy: run with --gpu"))
+
+
 @pytest.fixture(scope="session")
 def hw_vectors() -> Path:
     """The folder of recordings from eight GPUs, named by ``FASTMMA_HW_VECTORS``."""

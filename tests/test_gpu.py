@@ -18,10 +18,10 @@ from fastmma.gpu.engine import immediates
 from fastmma.gpu.ptx import Selectors, loop_kernel, movement_kernel, ptx_version, warpgroup_kernel
 from fastmma.isa.model import Instruction
 from fastmma.isa.movement import Movement
+from fastmma.trials import draw
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 with_ptxas = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")
-with_gpu = pytest.mark.skipif(not device.available(), reason="there is no NVIDIA GPU with CuPy")
 without_gpu = pytest.mark.skipif(device.available(), reason="there is an NVIDIA GPU with CuPy")
 
 
@@ -111,25 +111,16 @@ def test_movements_know_the_backends(name: str) -> None:
     np.testing.assert_array_equal(MOVEMENTS[name]("reference"), MOVEMENTS[name]("numba"))
 
 
-def test_recordings_that_ship_with_the_package_are_replayed() -> None:
-    report = verify.replay()
-    opcodes = {outcome.opcode for outcome in report.outcomes}
-    assert {ins.opcode for ins in fastmma.instructions("sm_90a", op="mma")} <= opcodes
-    assert report.elements > 200_000
-    assert [outcome.worst for outcome in report.outcomes if outcome.wrong] == []
-
-
 @pytest.mark.parametrize("opcode", ["mma.sync.aligned.m8n8k4.row.row.f16.f16.f16.f16", F16])
 def test_batches_that_keep_several_threads_busy_have_the_same_bits(opcode: str) -> None:
     ins = fastmma.instruction(opcode)
     assert isinstance(ins, Instruction)
-    generator = np.random.default_rng(0)
-    a, b, c = (verify._registers(ins.operands[name], "", "mid", 3000, generator) for name in "abc")
-    many = fastmma.warp.mma(ins, a, b, c, target="sm_90a", threads=6)
-    np.testing.assert_array_equal(many, fastmma.warp.mma(ins, a, b, c, target="sm_90a", threads=1))
+    operands = draw(ins, ("mid/mid",), 3000, 0).operands
+    many = fastmma.warp.mma(ins, **operands, target="sm_90a", threads=6)
+    np.testing.assert_array_equal(many, fastmma.warp.mma(ins, **operands, target="sm_90a", threads=1))
 
 
-@with_gpu
+@pytest.mark.gpu
 def test_silicon_agrees_with_the_emulator() -> None:
     report = verify.compare_with_gpu(0.0, warps=64)
     assert [outcome.worst for outcome in report.outcomes if outcome.wrong] == []

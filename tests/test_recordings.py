@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from reference.recordings import GOLDEN, GPUS, MANIFEST, OPCODES, DotProducts, dot_products, golden, register_file
+from reference.recordings import GPUS, DotProducts, dot_products, register_file
 
 import fastmma
 from fastmma.formats import from_codes
 
-MMA = [opcode for opcode in OPCODES if opcode.startswith("mma")]
-WGMMA = [opcode for opcode in OPCODES if opcode.startswith("wgmma")]
 Registers = dict[str, NDArray[Any]]
 
 
@@ -30,64 +27,19 @@ def words_to_codes(words: NDArray[np.uint32], bits: int) -> NDArray[Any]:
     return words.view(f"u{bits // 8}")
 
 
-def warp_result(opcode: str, recorded: Registers, backend: str) -> NDArray[Any]:
-    return fastmma.warp.mma(opcode, recorded["a"], recorded["b"], recorded["c"], target="sm_90a", backend=backend)
+def warp_result(opcode: str, recorded: Registers) -> NDArray[Any]:
+    return fastmma.warp.mma(opcode, recorded["a"], recorded["b"], recorded["c"], target="sm_90a")
 
 
-def wgmma_result(opcode: str, recorded: Registers, backend: str) -> tuple[NDArray[Any], NDArray[Any]]:
+def wgmma_result(opcode: str, recorded: Registers) -> tuple[NDArray[Any], NDArray[Any]]:
     """Codes of d as computed and as recorded; b is the matrix n x k, k contiguous."""
     ins = fastmma.instruction(opcode)
     a, c, d = (fastmma.gather(recorded[name], ins.operands[name]) for name in "acd")
     bits = fastmma.FORMATS[ins.btype].bits
     b = words_to_codes(np.ascontiguousarray(recorded["b"]), bits)[..., : ins.k].swapaxes(-1, -2)
     inputs = elements(a, ins.atype), elements(b, ins.btype), elements(c, ins.ctype)
-    result = fastmma.mma(ins, *inputs, target="sm_90a", backend=backend)
+    result = fastmma.mma(ins, *inputs, target="sm_90a")
     return result.view(d.dtype), d
-
-
-def sample_of(recorded: Registers, index: int) -> Registers:
-    """Every fifth distribution, a different fifth for every index."""
-    start = index % min(5, len(recorded["d"]))
-    return {name: array[start::5] for name, array in recorded.items()}
-
-
-@pytest.mark.parametrize("name", MANIFEST["files"])
-def test_golden_files_are_those_of_the_manifest(name: str) -> None:
-    assert hashlib.sha256((GOLDEN / name).read_bytes()).hexdigest() == MANIFEST["files"][name]["sha256"]
-    for opcode, distributions in MANIFEST["files"][name]["opcodes"].items():
-        assert {len(array) for array in golden(opcode).values()} == {len(distributions)}
-
-
-def test_golden_vectors_cover_every_dense_opcode() -> None:
-    dense = {ins.opcode for ins in fastmma.instructions("sm_90a", op="mma") if not ins.sparse}
-    assert dense == set(MMA)
-    arithmetics = {(ins.types, ins.k, ins.bit_op) for ins in fastmma.instructions("sm_90a", op="wgmma") if not ins.sparse}
-    recorded = {(ins.types, ins.k, ins.bit_op) for ins in map(fastmma.instruction, WGMMA)}
-    assert arithmetics == recorded
-
-
-@pytest.mark.parametrize("opcode", MMA)
-def test_golden_mma(opcode: str) -> None:
-    recorded = golden(opcode)
-    np.testing.assert_array_equal(warp_result(opcode, recorded, "numba"), recorded["d"])
-
-
-@pytest.mark.parametrize("opcode", WGMMA)
-def test_golden_wgmma(opcode: str) -> None:
-    result, expected = wgmma_result(opcode, golden(opcode), "numba")
-    np.testing.assert_array_equal(result, expected)
-
-
-@pytest.mark.parametrize(("index", "opcode"), list(enumerate(MMA)))
-def test_golden_mma_by_the_reference(index: int, opcode: str) -> None:
-    recorded = sample_of(golden(opcode), index)
-    np.testing.assert_array_equal(warp_result(opcode, recorded, "reference"), recorded["d"])
-
-
-@pytest.mark.parametrize(("index", "opcode"), list(enumerate(WGMMA)))
-def test_golden_wgmma_by_the_reference(index: int, opcode: str) -> None:
-    result, expected = wgmma_result(opcode, sample_of(golden(opcode), index), "reference")
-    np.testing.assert_array_equal(result, expected)
 
 
 def replay(recorded: DotProducts) -> NDArray[Any]:
@@ -130,9 +82,9 @@ def test_recorded_registers(hw_vectors: Path) -> None:
         if ins.dtype == "f64":
             recorded = {name: np.ascontiguousarray(array).view(np.uint64) for name, array in recorded.items()}
         if ins.op == "wgmma":
-            result, expected = wgmma_result(opcode, recorded, "numba")
+            result, expected = wgmma_result(opcode, recorded)
         else:
-            result, expected = warp_result(opcode, recorded, "numba"), recorded["d"]
+            result, expected = warp_result(opcode, recorded), recorded["d"]
         np.testing.assert_array_equal(result, expected, err_msg=f"{opcode}, {distribution}")
         seen.add(opcode)
     assert len(seen) == 126 + 21

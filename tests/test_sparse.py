@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference import sparsity as facts
-from reference.cases import Case, cases, contents, digests
-from reference.recordings import GOLDEN
 
 import fastmma
 from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, sparse
@@ -29,7 +26,6 @@ SPARSE = [ins for ins in fastmma.instructions() if not isinstance(ins, fastmma.M
 WARP = [ins for ins in SPARSE if ins.op == "mma" and not ins.scale_vec_size]
 # wgmma's N changes nothing here
 METADATA = [ins for ins in SPARSE if ins.op == "mma" or ins.n == 8]
-GOLDEN_CASES = cases("mma_sp.npz")
 
 
 def finite_values(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -277,45 +273,6 @@ def test_errors_of_metadata() -> None:
     for bad in (opcode.replace(".sp", ""), "ldmatrix.sync.aligned.m8n8.x1.b16"):
         with pytest.raises(InstructionError):
             sparse.pack_metadata(bad, words)
-
-
-def test_golden_files_of_cases_are_those_of_the_manifest() -> None:
-    for file, digest in digests().items():
-        assert hashlib.sha256((GOLDEN / file).read_bytes()).hexdigest() == digest
-    for case in GOLDEN_CASES.values():
-        assert set(case.arrays()) == set("abcde")
-        assert {len(array) for array in case.arrays().values()} == {len(case.distributions)}
-    assert len(contents("mma_sp.npz")) == 5 * len(GOLDEN_CASES)
-
-
-def test_golden_vectors_cover_every_sparse_opcode_and_selector() -> None:
-    expected = {(ins.opcode, selector) for ins in WARP if "sm_90a" in ins.targets for selector in selectors(ins)}
-    assert {(case.opcode, case.arguments["selector"]) for case in GOLDEN_CASES.values()} == expected
-
-
-def replay(case: Case, recorded: dict[str, NDArray[Any]], backend: str) -> NDArray[Any]:
-    return fastmma.warp.mma(
-        case.opcode,
-        *(recorded[name] for name in "abc"),
-        metadata=recorded["e"],
-        selector=case.arguments["selector"],
-        target="sm_90a",
-        backend=backend,
-    )
-
-
-@pytest.mark.parametrize("name", GOLDEN_CASES)
-def test_golden_mma_sp(name: str) -> None:
-    case = GOLDEN_CASES[name]
-    recorded = case.arrays()
-    np.testing.assert_array_equal(replay(case, recorded, "numba"), recorded["d"])
-
-
-@pytest.mark.parametrize(("index", "name"), list(enumerate(GOLDEN_CASES)))
-def test_golden_mma_sp_by_the_reference(index: int, name: str) -> None:
-    case = GOLDEN_CASES[name]
-    recorded = case.sample(index)
-    np.testing.assert_array_equal(replay(case, recorded, "reference"), recorded["d"])
 
 
 def test_recorded_registers(hw_vectors: Path) -> None:

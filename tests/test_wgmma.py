@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference import sparsity
-from reference.cases import Case, cases
 from reference.descriptor import UNITS, byte_offset
 
 import fastmma
@@ -17,54 +16,10 @@ from fastmma import FORMATS, FastmmaError, InstructionError, OperandError, Opera
 from fastmma.formats import from_codes
 from fastmma.warpgroup import Descriptor
 
-CASES = cases("wgmma_memory.npz")
 WGMMA = [ins for ins in fastmma.instructions(op="wgmma") if isinstance(ins, fastmma.Instruction)]
 # one of each arithmetic; n is drawn
 ARITHMETICS = list({(ins.types, ins.k, ins.sparse, ins.satfinite): ins for ins in WGMMA if ins.n == 8}.values())
 OPCODE = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
-
-
-def replay(case: Case, recorded: dict[str, NDArray[Any]], backend: str) -> NDArray[Any]:
-    arguments = dict(case.arguments)
-    a, b = arguments.pop("a", None), int(arguments.pop("b"), 16)
-    return warpgroup.mma(
-        case.opcode,
-        recorded["c"],
-        recorded["a"] if a is None else int(a, 16),
-        b,
-        memory=recorded["memory"],
-        metadata=recorded.get("e"),
-        backend=backend,
-        **arguments,
-    )
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_golden_wgmma(name: str) -> None:
-    case = CASES[name]
-    recorded = case.arrays()
-    assert {len(array) for array in recorded.values()} == {len(case.distributions)}
-    np.testing.assert_array_equal(replay(case, recorded, "numba"), recorded["d"])
-
-
-@pytest.mark.parametrize(("index", "name"), list(enumerate(CASES)))
-def test_golden_wgmma_by_the_reference(index: int, name: str) -> None:
-    recorded = CASES[name].sample(index)
-    np.testing.assert_array_equal(replay(CASES[name], recorded, "reference"), recorded["d"])
-
-
-def test_golden_vectors_cover_swizzles_transposes_and_sparsity() -> None:
-    described = set()
-    for case in CASES.values():
-        ins = fastmma.instruction(case.opcode)
-        for operand in "ab":
-            if operand in case.arguments:
-                swizzle = Descriptor.decode(int(case.arguments[operand], 16)).swizzle
-                described.add((operand, swizzle, case.arguments.get(f"imm_trans_{operand}", 0), bool(ins.sparse)))
-    assert described >= set(itertools.product("ab", UNITS, (0, 1), (False,)))
-    assert {(name, trans) for name, swizzle, trans, is_sparse in described if is_sparse and swizzle == 128} >= {("a", 0), ("b", 0)}
-    recorded = {(ins.dtype, ins.k) for ins in map(fastmma.instruction, {case.opcode for case in CASES.values()}) if ins.sparse}
-    assert recorded == {(ins.dtype, ins.k) for ins in WGMMA if ins.sparse}
 
 
 def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[Any]:

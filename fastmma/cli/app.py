@@ -16,7 +16,7 @@ from fastmma.cli.listing import list_instructions
 from fastmma.cli.show import show
 from fastmma.cli.study import study
 from fastmma.cli.trace import trace
-from fastmma.cli.verify import verify
+from fastmma.cli.verify import record, verify
 from fastmma.errors import FastmmaError
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ app.command("evidence")(evidence)
 app.command("gemm")(gemm)
 app.command("study")(study)
 app.command("verify")(verify)
+app.command("record")(record)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,34 +1,46 @@
-"""``fastmma verify``: the emulator against recordings, or against the GPU in the machine."""
+"""``fastmma verify`` and ``fastmma record``: the emulator against recordings, or against the GPU in the machine; and making recordings."""
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from fastmma.cli.table import print_json, print_markdown, print_table
-from fastmma.isa.model import Instruction
-from fastmma.isa.table import multiply
+from fastmma.isa.movement import Movement
+from fastmma.isa.table import instruction
+from fastmma.record import record as write
+from fastmma.recordings import GOLDEN
 from fastmma.verify import Report, compare_with_gpu, replay
 
-HEADINGS = ("instructions", "types", "opcodes and selectors", "elements compared", "registers wrong")
+HEADINGS = ("instructions", "results", "opcodes and selectors", "warps or warpgroups", "elements compared", "registers wrong")
 
 
-def _family(ins: Instruction) -> tuple[str, str]:
-    return ins.op + (".sp" if ins.sparse else ""), f"{ins.dtype} from {ins.atype}"
+def _family(opcode: str) -> tuple[str, str]:
+    ins = instruction(opcode)
+    if isinstance(ins, Movement):
+        return ins.op, f"{ins.bits}-bit elements"
+    return ins.op + (".sp" if ins.sparse else ""), ins.dtype
 
 
 def _rows(report: Report) -> list[list[str]]:
-    families: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    families: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for outcome in report.outcomes:
-        total = families[_family(multiply(outcome.opcode))]
-        for place, value in enumerate((1, outcome.elements, outcome.wrong)):
+        total = families[_family(outcome.opcode)]
+        for place, value in enumerate((1, outcome.warps, outcome.elements, outcome.wrong)):
             total[place] += value
-    return [[*family, f"{count}", f"{elements:,}", f"{wrong:,}"] for family, (count, elements, wrong) in families.items()]
+    return [[*family, *(f"{value:,}" for value in total)] for family, total in families.items()]
+
+
+def _bar(label: str) -> tuple[Progress, TaskID]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty())
+    return bar, bar.add_task(label, total=None)
 
 
 def verify(
@@ -37,6 +49,7 @@ def verify(
     warps: Annotated[int, typer.Option(min=1, help="With --gpu: warps a trial.")] = 512,
     seed: Annotated[int, typer.Option(min=0, help="With --gpu.")] = 0,
     target: Annotated[str, typer.Option(help="Without --gpu: whose recordings.")] = "sm_90a",
+    folder: Annotated[Path | None, typer.Option(help="Without --gpu: where `fastmma record` wrote, instead of what ships.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, opcode by opcode.")] = False,
 ) -> None:
@@ -44,19 +57,18 @@ def verify(
 
     The exit status is 1 if any bit differs.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+    bar, task = _bar("seconds" if gpu else "trials")
+    with bar:
         if gpu:
-            task = bar.add_task("seconds", total=int(60 * minutes))
+            total = int(60 * minutes)
             report = compare_with_gpu(
                 minutes,
                 warps=warps,
                 seed=seed,
-                progress=lambda seconds, _: bar.update(task, completed=min(int(seconds), int(60 * minutes))),
+                progress=lambda seconds, _: bar.update(task, completed=min(int(seconds), total), total=total),
             )
         else:
-            task = bar.add_task("opcodes", total=None)
-            report = replay(target, progress=lambda done, total: bar.update(task, completed=done, total=total))
+            report = replay(target, folder=folder or GOLDEN, progress=lambda done, total: bar.update(task, completed=done, total=total))
     if as_json:
         outcomes = [outcome.as_dict() for outcome in report.outcomes]
         print_json({"target": report.target, "reference": report.reference, "seconds": report.seconds, "outcomes": outcomes})
@@ -69,6 +81,18 @@ def verify(
         )
         for outcome in report.outcomes:
             if outcome.wrong:
-                typer.echo(f"{outcome.opcode}, selector {outcome.selector}: {outcome.wrong} wrong; {outcome.worst}")
+                typer.echo(f"{outcome.wrong:,} wrong of {outcome.elements:,}, among them\n{outcome.worst}")
     if report.wrong:
         raise typer.Exit(1)
+
+
+def record(
+    folder: Annotated[Path, typer.Argument(help="Where to make a folder named after the target.")],
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+) -> None:
+    """Record what the GPU in this machine computes, for every opcode that is legal on it; `fastmma verify --folder` replays it anywhere."""
+    bar, task = _bar("trials")
+    with bar:
+        manifest = write(folder, seed=seed, progress=lambda done, total: bar.update(task, completed=done, total=total))
+    size = sum(path.stat().st_size for path in manifest.parent.iterdir())
+    typer.echo(f"{manifest}: {size:,} bytes")

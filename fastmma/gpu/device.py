@@ -61,6 +61,12 @@ def native_target() -> str:
     return variants[0]
 
 
+def name() -> str:
+    """The name of the GPU in the machine."""
+    found: str = _cupy().cuda.runtime.getDeviceProperties(_cupy().cuda.Device().id)["name"].decode()
+    return found
+
+
 def executable_targets() -> tuple[str, ...]:
     """The targets that the GPU in the machine executes: its own architecture in every variant."""
     native = architecture(native_target())

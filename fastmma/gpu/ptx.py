@@ -286,15 +286,18 @@ MOVEMENT_PARAMETERS = ("memory_in", "memory", "addresses", "registers")
 
 
 def movement_kernel(move: Movement, target: str, *, memory_bytes: int, stride: int | None = None) -> str:
-    """A kernel in which each warp executes a movement once, on shared memory that is copied in before and out after.
+    """A kernel in which each warp executes a movement once.
 
-    Memory images are (warps, memory_bytes) uint8, addresses (warps, 32) uint32 offsets, registers (warps, 32, registers).
+    Memory images are (warps, memory_bytes) uint8, addresses (warps, 32) uint32 offsets, registers (warps, 32, registers). Images are copied
+    to shared memory before and back after; those of wmma stay in global memory, where PTX's alignment suffices: from shared memory, silicon
+    loads multiplicands in rows of 16 bytes.
 
     Raises
     ------
     TargetError, OperandError
     """
-    if memory_bytes % 128 or not 0 < memory_bytes <= MOVEMENT_BYTES:
+    in_global = move.op.startswith("wmma")
+    if memory_bytes % 128 or memory_bytes <= 0 or (memory_bytes > MOVEMENT_BYTES and not in_global):
         raise OperandError(f"memory_bytes must be a positive multiple of 128 up to {MOVEMENT_BYTES}, not {memory_bytes}")
     registers = _Registers(move.layout.register_bits == 64)
     names = registers.take(move.registers)
@@ -302,42 +305,51 @@ def movement_kernel(move: Movement, target: str, *, memory_bytes: int, stride: i
     lines = _header(move, target, ", ".join(f".param .u64 p_{name}" for name in MOVEMENT_PARAMETERS))
     reads = move.op in ("stmatrix", "wmma.store", "movmatrix")
     lines += [
-        f".shared .align 128 .b8 image[{memory_bytes}];",
+        *(() if in_global else (f".shared .align 128 .b8 image[{memory_bytes}];",)),
         f".reg .{registers.type} %{registers.letter}<{registers.count}>;",
-        ".reg .b64 %p_<4>, %at, %lane, %lanes, %warp;",
+        ".reg .b64 %p_<4>, %at, %lane, %lanes, %warp, %whole;",
         ".reg .b32 %t, %to, %word, %base, %address;",
         ".reg .pred %copy;",
         "mov.u32 %t, %tid.x; cvt.u64.u32 %lane, %t; mov.u64 %lanes, 32; mov.u32 %t, %ctaid.x; cvt.u64.u32 %warp, %t;",
         *(f"ld.param.u64 %p_{i}, [p_{name}];" for i, name in enumerate(MOVEMENT_PARAMETERS)),
-        "mov.u32 %base, image;",
-        *_copy("IN", "%p_0", memory_bytes, "ld.global.b32 %word, [%at]; st.shared.b32 [%to], %word;"),
-        "bar.sync 0;",
-        "mad.lo.u64 %at, %warp, %lanes, %lane; mad.lo.u64 %at, %at, 4, %p_2;",
-        "ld.global.b32 %address, [%at]; add.u32 %address, %address, %base;",
+        *([f"mad.lo.u64 %whole, %warp, {memory_bytes}, %p_1;"] if in_global else _to_shared(memory_bytes)),
         *_fragment_address("%at", "%p_3", "%warp", move.registers, registers.size),
         *(registers.load(names, "%at") if reads else ()),
     ]
-    space = "shared"
     opcode = move.opcode
     if move.op == "movmatrix":
         lines.append(f"{opcode} {result[0]}, {names[0]};")
     else:
         words = opcode.split(".")
         last = -2 if "b8x16" in words else -1  # an expanding type is two words
-        text = ".".join([*words[:last], space, *words[last:]])
-        where = "[%base]" if move.op.startswith("wmma") else "[%address]"
+        text = ".".join([*words[:last], "global" if in_global else "shared", *words[last:]])
+        where = "[%whole]" if in_global else "[%address]"
         tail = f", {stride}" if stride is not None else ""
         operands = f"{where}, {_vector(names)}" if reads else f"{_vector(names)}, {where}"
         lines.append(f"{text} {operands}{tail};")
     lines += [
         *_fragment_address("%at", "%p_3", "%warp", move.registers, registers.size),
         *registers.store(result, "%at"),
-        "bar.sync 0;",
-        *_copy("OUT", "%p_1", memory_bytes, "ld.shared.b32 %word, [%to]; st.global.b32 [%at], %word;"),
+        *(
+            ()
+            if in_global
+            else ["bar.sync 0;", *_copy("OUT", "%p_1", memory_bytes, "ld.shared.b32 %word, [%to]; st.global.b32 [%at], %word;")]
+        ),
         "ret;",
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _to_shared(size: int) -> list[str]:
+    """Copy the warp's image to shared memory, and add this lane's address to where it lies."""
+    return [
+        "mov.u32 %base, image;",
+        *_copy("IN", "%p_0", size, "ld.global.b32 %word, [%at]; st.shared.b32 [%to], %word;"),
+        "bar.sync 0;",
+        "mad.lo.u64 %at, %warp, %lanes, %lane; mad.lo.u64 %at, %at, 4, %p_2;",
+        "ld.global.b32 %address, [%at]; add.u32 %address, %address, %base;",
+    ]
 
 
 def _copy(label: str, pointer: str, size: int, body: str) -> list[str]:

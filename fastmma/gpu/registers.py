@@ -92,15 +92,14 @@ def move(
         If the opcode is illegal on the target.
     """
     size = memory.shape[1]
-    if size > MOVEMENT_BYTES:
-        raise OperandError(f"{movement}: on the GPU memory must have at most {MOVEMENT_BYTES} bytes, not {size}")
+    if size > MOVEMENT_BYTES and not movement.op.startswith("wmma"):
+        raise OperandError(f"{movement}: on the GPU shared memory must have at most {MOVEMENT_BYTES} bytes, not {size}")
     if target not in movement.targets:
         raise TargetError(f"{movement}: illegal on {target}; it needs one of {', '.join(movement.targets)}")
     if len(memory) == 0 or size == 0:
         return memory.copy(), registers.copy()
     images = np.pad(memory, ((0, 0), (0, -size % 128)))
     text = movement_kernel(movement, target, memory_bytes=images.shape[1], stride=stride)
-    after = device.empty(images.shape, np.uint8)
-    held = device.to_device(registers)
+    after, held = device.to_device(images), device.to_device(registers)
     device.launch(text, (len(images), 1), 32, (device.to_device(images), after, device.to_device(addresses.astype(np.uint32)), held))
     return device.to_host(after)[:, :size], device.to_host(held)

@@ -1,8 +1,7 @@
-"""Reading recordings: the golden vectors of the package and the files of FASTMMA_HW_VECTORS."""
+"""Reading recordings: the files of FASTMMA_HW_VECTORS."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,24 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-import fastmma
-
-GOLDEN = Path(fastmma.__file__).parent / "golden" / "sm_90a"
-MANIFEST: dict[str, Any] = json.loads((GOLDEN / "manifest.json").read_text())
-OPCODES = {opcode: (file, names) for file, entry in MANIFEST["files"].items() for opcode, names in entry["opcodes"].items()}
-OPERANDS = tuple("abcd")
-
 
 @cache
 def _file(path: Path) -> dict[str, NDArray[Any]]:
     with np.load(path) as archive:
         return dict(archive)
-
-
-def golden(opcode: str) -> dict[str, NDArray[Any]]:
-    """The recorded registers of one opcode: "a", "b", "c" and "d"."""
-    arrays = _file(GOLDEN / OPCODES[opcode][0])
-    return {name: arrays[f"{opcode}|{name}"] for name in OPERANDS}
 
 
 class DotProducts(NamedTuple):
