@@ -48,6 +48,25 @@ class Case:
         return lambda threads: fastmma.gemm(a, b, instruction=ins, target=self.target, threads=threads, out=out)
 
 
+@dataclass(frozen=True)
+class ScaledCase:
+    """A product of block-scaled arrays on a target; quantising them is not part of it."""
+
+    family: str
+    schemes: tuple[str, str]
+    target: str
+    shape: Shape = (1536, 1536, 1536)
+    quick: Shape = (128, 128, 128)
+
+    def run(self, shape: Shape) -> Callable[[int], Any]:
+        """A function of the number of threads that computes the product once."""
+        m, n, k = shape
+        a = fastmma.scaling.quantize(operand("tf32", (m, k), 0), self.schemes[0])
+        b = fastmma.scaling.quantize(operand("tf32", (n, k), 1), self.schemes[1]).T
+        plan = fastmma.scaled_plan(a, b, target=self.target)
+        return lambda threads: fastmma.scaled_matmul(a, b, plan=plan, threads=threads)
+
+
 CASES = (
     Case("f16, sm_90a", "f16", "sm_90a"),
     Case("bf16, sm_90a", "bf16", "sm_90a"),
@@ -58,6 +77,8 @@ CASES = (
     Case("s8, sm_90a", "s8", "sm_90a"),
     Case("b1, sm_90a, K = 8192", "b1", "sm_90a", (1536, 1536, 8192), (128, 128, 512)),
     Case("f16, sm_90a, M = 16 (mostly packing B)", "f16", "sm_90a", (16, 4096, 4096), (16, 256, 256)),
+    ScaledCase("fp8 1x128 x 128x128, sm_90a, promoted", ("fp8_1x128", "fp8_128x128"), "sm_90a"),
+    ScaledCase("NVFP4, sm_120a", ("nvfp4", "nvfp4"), "sm_120a"),
 )
 
 _DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn}

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from fastmma.arrays import whole
 from fastmma.errors import InstructionError, OperandError
+from fastmma.isa.model import Instruction
 from fastmma.isa.table import multiply
 from fastmma.kernels.params import PROMOTIONS
 from fastmma.numerics import arithmetic
 from fastmma.scaling.schemes import scheme_of
 
 OUTPUTS = ("f32", "bf16", "f16")
+# formats that have all values of another one
+HOLDERS = {
+    "e2m1": ("e2m1", "e4m3", "f16"),
+    "e2m3": ("e2m3", "e4m3", "f16"),
+    "e3m2": ("e3m2", "e4m3", "f16"),
+    "e4m3": ("e4m3", "f16"),
+    "e5m2": ("e5m2", "f16"),
+    "s8": ("s8",),
+}
 ROUND = "round"
 # what steps of an epilogue do; "x" is an f32 sum
 MULTIPLIERS = {
@@ -106,11 +118,13 @@ class AccumulationPlan:
             raise OperandError(f"scales must be applied in one of {', '.join(_PLACES)}, not {self.scales!r}")
         if self.out not in OUTPUTS:
             raise OperandError(f"the result must be one of {', '.join(OUTPUTS)}, not {self.out!r}")
+        if whole(self.split_k) is None or self.split_k < 1:
+            raise OperandError(f"split_k must be an integer of at least 1, not {self.split_k!r}")
         check_epilogue(self.epilogue, self.scales)
+        arithmetic(ins, self.target)
+        self._check_operands(ins)
         if ins.ctype != ins.dtype or ins.dtype not in ("f32", "s32") or ins.sparse:
             raise InstructionError(f"{ins}: a scaled product needs a dense instruction that accumulates in f32 or s32")
-        if (self.scales == "instruction") != bool(ins.scale_vec_size):
-            raise InstructionError(f"{ins}: an instruction with block scaling takes the scales, and no other does")
         if (self.scales == "promotion") == (self.promotion == "add"):
             raise OperandError(f"promotion {self.promotion!r} does not go with scales that are applied in the {self.scales}")
         if self.promote_every is None:
@@ -118,8 +132,27 @@ class AccumulationPlan:
                 raise OperandError("scales that are applied at promotion need promote_every")
         elif ins.dtype != "f32":
             raise OperandError(f"{ins}: sums in {ins.dtype} are exact; leave promote_every out")
-        elif self.promote_every < 1 or self.promote_every % ins.k:
-            raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {self.promote_every}")
+        elif whole(self.promote_every) is None or self.promote_every < 1 or self.promote_every % ins.k:
+            raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {self.promote_every!r}")
+        elif self.scales == "promotion" and self.block % self.promote_every:
+            raise OperandError(f"promote_every must divide the {self.block} k that share their scales, not be {self.promote_every}")
+
+    def _check_operands(self, ins: Instruction) -> None:
+        """Raise InstructionError unless the instruction multiplies the elements exactly, and takes their scales if it takes any."""
+        rows = [scheme_of(name) for name in self.schemes]
+        for name, fmt, row in zip("ab", (ins.atype, ins.btype), rows, strict=True):
+            if fmt not in HOLDERS[row.element]:
+                raise InstructionError(f"{ins}: {name} is {row.element}, whose values {fmt} does not have")
+        if (self.scales == "instruction") != bool(ins.scale_vec_size):
+            raise InstructionError(f"{ins}: an instruction with block scaling takes the scales, and no other does")
+        if ins.scale_vec_size and any((row.scale, row.extents[0]) != (ins.stype, ins.k // ins.scale_vec_size) for row in rows):
+            own = f"{ins.stype} scales for every {ins.k // ins.scale_vec_size} k"
+            raise InstructionError(f"{ins}: it takes {own}, not those of {' and '.join(self.schemes)}")
+
+    @property
+    def block(self) -> int:
+        """How many k share both scales; 0 if all do."""
+        return math.gcd(*(scheme_of(name).extents[0] or 0 for name in self.schemes))
 
     @property
     def widened(self) -> tuple[str, str]:
@@ -162,6 +195,8 @@ class AccumulationPlan:
 
 def check_epilogue(steps: tuple[str, ...], scales: str) -> None:
     """Raise OperandError unless these are steps of an epilogue in some order, each operand once, with the scales if they belong there."""
+    if not isinstance(steps, tuple) or not all(isinstance(step, str) for step in steps):
+        raise OperandError(f"an epilogue must be a tuple of names of steps, not {steps!r}")
     operands = [part for step in steps for part in step.split("+")]
     for step in steps:
         factor, plus, addend = step.partition("+")
@@ -182,7 +217,7 @@ def check_epilogue(steps: tuple[str, ...], scales: str) -> None:
 
 @dataclass(frozen=True)
 class Preset:
-    """What a library chooses, for some schemes of a and of b; empty or None where it chooses as `fastmma.scaled_plan` does."""
+    """What a library chooses, for some schemes of a and of b, on some targets or any; empty or None: as `fastmma.scaled_plan` does."""
 
     a: tuple[str, ...]
     b: tuple[str, ...]
@@ -190,6 +225,7 @@ class Preset:
     source: str
     promote_every: int | None = None
     promotion: str = ""
+    targets: tuple[str, ...] = ()
 
 
 _FP8_LINES = ("fp8_1x128", "fp8_1x128_e5m2")
@@ -203,6 +239,7 @@ PRESETS: dict[str, Preset] = {
         "DeepGEMM sm90_fp8_gemm_1d2d and 1d1d: scale_a * scale_b is one multiplication, scaling and adding one FFMA",
         promote_every=128,
         promotion="fma",
+        targets=("sm_90a",),
     ),
     "transformer-engine": Preset(
         _NVFP4, _NVFP4, ("alpha", "bias", "round"), "TransformerEngine: the global scales are part of cuBLAS's f32 alpha"

@@ -12,7 +12,7 @@ from fastmma import scaled_reference
 from fastmma.accumulation import MULTIPLIERS, ROUND, AccumulationPlan
 from fastmma.arrays import as_array
 from fastmma.engines import Batch
-from fastmma.errors import OperandError, OperandTypeError, reports_memory
+from fastmma.errors import FastmmaError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import decode, encode, format_of, from_codes, to_codes
 from fastmma.isa.model import Instruction
 from fastmma.k_loop import accumulate
@@ -191,17 +191,17 @@ def _leading(a: ScaledArray, b: ScaledArray) -> tuple[int, ...]:
 def _alpha(run: _Run, alpha: Any, a: ScaledArray, b: ScaledArray) -> Codes | None:
     """``(alpha * global_scale_a) * global_scale_b`` as f32 codes (1, 1), or None if there is nothing to multiply by."""
     try:
-        value = np.asarray(alpha, np.float64)
-    except (TypeError, ValueError):
-        value = np.zeros(2)
+        value = encode(alpha, "f32")
+    except FastmmaError:
+        value = np.zeros(2, np.uint32)
     if value.ndim:
         raise OperandTypeError(f"scaled_matmul: alpha must be a real number, not {alpha!r}")
     factors = [np.float32(each.global_scale) for each in (a, b) if each.global_scale is not None]
-    if not factors and value == 1:
+    if not factors and value == 0x3F800000:
         return None
     _check_step(run, "alpha")
     steps = [Step("multiply", np.full((1, 1), factor)) for factor in factors]
-    return run.apply(encode(value, "f32").reshape(1, 1).copy(), steps)
+    return run.apply(value.reshape(1, 1).copy(), steps)
 
 
 def _check_step(run: _Run, name: str) -> None:

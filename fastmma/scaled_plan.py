@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.accumulation import OUTPUTS, PRESETS, AccumulationPlan, Preset
+from fastmma.accumulation import HOLDERS, OUTPUTS, PRESETS, AccumulationPlan, Preset
 from fastmma.arrays import whole
 from fastmma.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.formats import format_of
@@ -17,20 +17,11 @@ from fastmma.gemm import default_instruction
 from fastmma.isa.model import Instruction
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import TARGETS
-from fastmma.numerics import arithmetic
 from fastmma.plan import resolved_target
 from fastmma.scaling import ScaledArray, Scheme
 
-# formats that have all values of another one; e4m3 and e5m2 are not widened unless the instruction is named
-_HOLDS = {
-    "e2m1": ("e2m1", "e4m3", "f16"),
-    "e2m3": ("e2m3", "e4m3", "f16"),
-    "e3m2": ("e3m2", "e4m3", "f16"),
-    "e4m3": ("e4m3",),
-    "e5m2": ("e5m2",),
-    "s8": ("s8",),
-}
-_HOLDS_IF_NAMED = {**_HOLDS, "e4m3": ("e4m3", "f16"), "e5m2": ("e5m2", "f16")}
+# elements of these formats are widened without being asked: no target multiplies them as they are but those of block scaling
+_WIDENED = ("e2m1", "e2m3", "e3m2")
 
 
 @dataclass(frozen=True)
@@ -101,19 +92,14 @@ def scaled_plan(
     """
     question = _question(a, b)
     target = resolved_target(target, "numba")
-    chosen = _preset(preset, question)
+    chosen = _preset(preset, question, target)
     every = promote_every if promote_every is not None else chosen.promote_every if chosen else None
     if every is not None and (whole(every) is None or every < 1):
         raise OperandError(f"promote_every must be an integer of at least 1, not {every!r}")
-    if whole(split_k) is None or split_k < 1:
-        raise OperandError(f"split_k must be an integer of at least 1, not {split_k!r}")
-    ins = _named(instruction, question) if instruction is not None else _found(question, target, every)
-    arithmetic(ins, target)
+    ins = multiply(instruction) if instruction is not None else _found(question, target, every)
     scales = "instruction" if ins.scale_vec_size else "promotion" if question.block else "epilogue"
-    if scales == "promotion":
-        every = question.block if every is None else every
-        if question.block % every:
-            raise OperandError(f"promote_every must divide the {question.block} k that share their scales, not be {every}")
+    if scales == "promotion" and every is None:
+        every = question.block
     default_rule = "fma" if scales == "promotion" else "add"
     both = ("scale_ab",) if _whole_tensors(question) else ("scale_a", "scale_b")
     steps = (*(both if scales == "epilogue" else ()), "alpha", "c", "bias", "round")
@@ -122,10 +108,10 @@ def scaled_plan(
         instruction=ins.opcode,
         schemes=(question.a.name, question.b.name),
         scales=scales,
-        promote_every=None if every is None else int(every),
+        promote_every=every,
         promotion=promotion or (chosen.promotion if chosen else "") or default_rule,
-        split_k=int(split_k),
-        epilogue=tuple(epilogue) if epilogue is not None else chosen.epilogue if chosen else steps,
+        split_k=split_k,
+        epilogue=epilogue if epilogue is not None else chosen.epilogue if chosen else steps,
         out=_out(out_dtype),
         source=chosen.source if chosen else "",
     )
@@ -157,8 +143,6 @@ def check_operands(a: Any, b: Any, plan: AccumulationPlan) -> None:
     if (question.a.name, question.b.name) != plan.schemes:
         expected, found = " x ".join(plan.schemes), f"{question.a.name} x {question.b.name}"
         raise OperandError(f"scaled_matmul: the plan is for {expected}, not {found}")
-    if plan.scales == "promotion" and (plan.promote_every is None or question.block % plan.promote_every):
-        raise OperandError(f"scaled_matmul: promote_every of the plan must divide the {question.block} k that share their scales")
 
 
 def _whole_tensors(question: _Question) -> bool:
@@ -166,7 +150,7 @@ def _whole_tensors(question: _Question) -> bool:
     return question.a.extents == question.b.extents == (None, None, None)
 
 
-def _preset(name: str | None, question: _Question) -> Preset | None:
+def _preset(name: str | None, question: _Question, target: str) -> Preset | None:
     if name is None:
         return None
     row = PRESETS.get(name) if isinstance(name, str) else None
@@ -176,6 +160,8 @@ def _preset(name: str | None, question: _Question) -> Preset | None:
         raise OperandError(
             f"preset {name!r} is for a of {' or '.join(row.a)} and b of {' or '.join(row.b)}, not {question.a.name} and {question.b.name}"
         )
+    if row.targets and target not in row.targets:
+        raise OperandError(f"preset {name!r} is for {' and '.join(row.targets)}, not {target}")
     return row
 
 
@@ -187,24 +173,6 @@ def _out(dtype: Any) -> str:
     if name not in OUTPUTS:
         raise OperandTypeError(f"scaled_matmul: out_dtype must be float32, bfloat16 or float16, not {dtype!r}")
     return name
-
-
-def _named(instruction: str | Instruction, question: _Question) -> Instruction:
-    """The instruction that the caller named, if it can do it."""
-    ins = multiply(instruction)
-    for name, fmt, scheme in (("a", ins.atype, question.a), ("b", ins.btype, question.b)):
-        if fmt not in _HOLDS_IF_NAMED[scheme.element]:
-            raise InstructionError(f"{ins}: {name} is {scheme.element}, which {fmt} does not hold exactly")
-    if ins.scale_vec_size and not _takes_scales(ins, question):
-        own = f"{ins.stype} scales for every {ins.k // ins.scale_vec_size} k"
-        raise InstructionError(f"{ins}: it takes {own}, not those of {question.a.name} and {question.b.name}")
-    if not ins.scale_vec_size and question.block % ins.k:
-        raise InstructionError(f"{ins}: k is {ins.k}, which does not divide the {question.block} k that share their scales")
-    return ins
-
-
-def _takes_scales(ins: Instruction, question: _Question) -> bool:
-    return ins.stype == question.stype and ins.k // ins.scale_vec_size == question.block
 
 
 def _found(question: _Question, target: str, every: int | None) -> Instruction:
@@ -230,13 +198,14 @@ def _block_scaled(question: _Question, target: str) -> Instruction | None:
         ins = default_instruction(question.a.element, question.b.element, "f32", target, stype=question.stype)
     except InstructionError:
         return None
-    return ins if _takes_scales(ins, question) else None
+    return ins if ins.k // ins.scale_vec_size == question.block else None
 
 
 def _unscaled(question: _Question, target: str, chunk: int) -> Instruction | None:
     """The instruction for the elements, widened where that is needed; wgmma before the others, narrow formats before wide ones."""
     found = []
-    for atype, btype in product(_HOLDS[question.a.element], _HOLDS[question.b.element]):
+    formats = (HOLDERS[fmt] if fmt in _WIDENED else (fmt,) for fmt in (question.a.element, question.b.element))
+    for atype, btype in product(*formats):
         try:
             found.append(default_instruction(atype, btype, None, target, chunk=chunk))
         except InstructionError:

@@ -18,7 +18,17 @@ from reference.ieee import fused, nearest, plus, times
 from reference.products import bits
 
 import fastmma
-from fastmma import FastmmaError, InstructionError, OperandError, OperandTypeError, ScaledArray, gemm, scaled_matmul, scaled_plan
+from fastmma import (
+    FastmmaError,
+    InstructionError,
+    OperandError,
+    OperandTypeError,
+    ScaledArray,
+    TargetError,
+    gemm,
+    scaled_matmul,
+    scaled_plan,
+)
 from fastmma.accumulation import PRESETS
 from fastmma.formats import FORMATS, from_codes
 from fastmma.inputs import PAIRS, codes
@@ -379,6 +389,17 @@ def test_presets_run_for_the_schemes_that_they_name(name: str) -> None:
         ({"epilogue": ("gelu", "round")}, OperandError, "not 'gelu'"),
         ({"epilogue": ("scale_a", "round")}, OperandError, "no scales, which are applied earlier"),
         ({"instruction": "wgmma.mma_async.sync.aligned.m64n8k32.f16.e4m3.e4m3"}, InstructionError, "accumulates in f32 or s32"),
+        ({"instruction": "wgmma.mma_async.sync.aligned.m64n8k32.f32.e5m2.e4m3"}, InstructionError, "a is e4m3, whose values e5m2"),
+        ({"instruction": "nothing"}, InstructionError, "'nothing' is no legal opcode"),
+        ({"target": "sm_80"}, TargetError, "sm_80"),
+        ({"target": 80}, TargetError, "80"),
+        ({"schemes": ("fp8_1x128", "fp4")}, OperandError, "scheme must be one of"),
+        ({"split_k": 0}, OperandError, "split_k must be an integer of at least 1, not 0"),
+        ({"split_k": 2.0}, OperandError, "split_k must be an integer"),
+        ({"promote_every": 32.0}, OperandError, "promote_every must be"),
+        ({"promote_every": 256}, OperandError, "must divide the 128 k that share their scales, not be 256"),
+        ({"epilogue": "round"}, OperandError, "must be a tuple of names"),
+        ({"epilogue": (1, 2)}, OperandError, "must be a tuple of names"),
     ],
 )
 def test_parts_of_a_plan_that_do_not_go_together(changes: dict[str, Any], error: type[FastmmaError], message: str) -> None:
@@ -401,6 +422,12 @@ def test_parts_of_a_plan_that_do_not_go_together(changes: dict[str, Any], error:
         ("fp8_row", "fp8_row", {"target": "sm_91"}, FastmmaError, "sm_91"),
         ("fp8_row", "fp8_row", {"backend": "magic"}, FastmmaError, "no backend 'magic'"),
         ("fp8_row", "fp8_row", {"preset": "deepgemm"}, OperandError, "preset 'deepgemm' is for a of fp8_1x128"),
+        ("fp8_1x128", "fp8_1x128", {"preset": "deepgemm", "target": "sm_120a"}, OperandError, "is for sm_90a, not sm_120a"),
+        ("fp8_row", "fp8_row", {"preset": 5}, OperandError, "preset must be one of deepgemm"),
+        ("fp8_row", "fp8_row", {"promotion": ["fma"]}, OperandError, "promotion must be one of"),
+        ("fp8_row", "fp8_row", {"epilogue": ["round"]}, OperandError, "must be a tuple of names"),
+        ("fp8_row", "fp8_row", {"alpha": 1j}, OperandTypeError, "alpha must be a real number"),
+        ("fp8_row", "fp8_row", {"alpha": "2"}, OperandTypeError, "alpha must be a real number"),
         ("fp8_row", "fp8_row", {"preset": "cublas"}, OperandError, "preset must be one of deepgemm"),
         ("fp8_1x128", "fp8_1x128", {"promote_every": 256}, OperandError, "must divide the 128 k that share their scales, not be 256"),
         ("fp8_1x128", "fp8_1x128", {"promote_every": 24}, InstructionError, "sm_90a has no instruction.*k divides 24$"),
@@ -421,7 +448,10 @@ def test_parts_of_a_plan_that_do_not_go_together(changes: dict[str, Any], error:
         (
             "mxfp4",
             "mxfp4",
-            {"instruction": "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"},
+            {
+                "target": "sm_120a",
+                "instruction": "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3",
+            },
             InstructionError,
             "it takes ue4m3 scales for every 16 k, not those of mxfp4 and mxfp4",
         ),
@@ -429,8 +459,8 @@ def test_parts_of_a_plan_that_do_not_go_together(changes: dict[str, Any], error:
             "nvfp4",
             "nvfp4",
             {"instruction": "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3"},
-            InstructionError,
-            "does not divide the 16",
+            OperandError,
+            "multiple of the instruction's k, 32, not 16",
         ),
         ("fp8_row", "fp8_row", {"instruction": "wgmma.mma_async.sync.aligned.m64n8k32.f32.e5m2.e4m3"}, InstructionError, "a is e4m3"),
     ],
