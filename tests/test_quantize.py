@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import itertools
 import math
 import platform
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from reference import quantisation as exact
 
 import fastmma
-from fastmma.scaling import RULES, SCHEMES, ScaledArray, quantize
+from fastmma.scaling import RULES, SCHEMES, ScaledArray, pack_e2m1, quantize
 
 # scheme: element, extents of a block along the axis, across it and elsewhere (0: the whole), rules; typed from the specifications
 MX = ("floor", "ceil", "rceil", "even")
@@ -272,6 +273,47 @@ def test_nvfp4_worked_out_by_hand() -> None:
         assert q.elements[0, [0, 16, 17, 18]].astype(np.float32).tolist() == [6, 6, -2, 4]
     assert quantize(np.zeros((2, 16), np.float32), "nvfp4").global_scale == 1
     assert quantize(np.float32([[3]]), "nvfp4").global_scale == np.float32(3) / np.float32(2688)
+
+
+# codes of scales, and the start of the sha256 of the elements' codes (e2m1 packed, low nibble first), by torchao 0.18.0 on torch 2.13.0:
+# to_mx(x, element, 32, rule), and nvfp4_quantize(x, 16, amax / (448 * 6))
+TORCHAO = {
+    ("mxfp8_e4m3", "floor"): ("7d7d7d7e7e7e7d7e", "5e1615076beb0114"),
+    ("mxfp8_e4m3", "ceil"): ("7e7e7e7f7f7f7e7f", "db2ea0895fc358bc"),
+    ("mxfp8_e4m3", "rceil"): ("7e7d7e7e7f7e7e7e", "4abaf3e56d3e1284"),
+    ("mxfp8_e4m3", "even"): ("7d7d7d7e7f7e7d7e", "111a9d792c3f8f32"),
+    ("mxfp8_e5m2", "floor"): ("7676767777777677", "752b2d0e3474c6ef"),
+    ("mxfp8_e5m2", "ceil"): ("7777777878787778", "a9dff1a501d567d2"),
+    ("mxfp8_e5m2", "rceil"): ("7776777778777777", "3a82ce11767d98b2"),
+    ("mxfp8_e5m2", "even"): ("7776777778777777", "3a82ce11767d98b2"),
+    ("mxfp6_e3m2", "floor"): ("8181818282828182", "7a960c49b8788aa8"),
+    ("mxfp6_e3m2", "ceil"): ("8282828383838283", "8233491b9ac7fdcb"),
+    ("mxfp6_e3m2", "rceil"): ("8281828283828282", "4269923d5ccbc9ed"),
+    ("mxfp6_e3m2", "even"): ("8281828283828282", "4269923d5ccbc9ed"),
+    ("mxfp6_e2m3", "floor"): ("8383838484848384", "d9ad2ae30eedc72d"),
+    ("mxfp6_e2m3", "ceil"): ("8484848585858485", "04d529a7932df450"),
+    ("mxfp6_e2m3", "rceil"): ("8483848485848484", "28d4f545a69e5c67"),
+    ("mxfp6_e2m3", "even"): ("8383838485848384", "03f6f9129cbf6248"),
+    ("mxfp4", "floor"): ("8383838484848384", "c422ec2b7204dd32"),
+    ("mxfp4", "ceil"): ("8484848585858485", "753b64a187d10f4c"),
+    ("mxfp4", "rceil"): ("8484848585848484", "e76ea3cfecc82fdf"),
+    ("mxfp4", "even"): ("8483848485848484", "a21e9d79378be03f"),
+    ("nvfp4", "torchao"): ("757571737670757c7e7679707476747a", "33151bfbab70dd1c"),
+}
+
+
+def of_splitmix() -> NDArray[np.float32]:
+    """24 bits times 2**-30 to 2**-15, of the outputs of SplitMix64 with the seed 2026."""
+    words = [exact.splitmix64(2026, index) for index in range(256)]
+    return np.array([((word >> 40) - (1 << 23)) * 2.0 ** ((word & 15) - 30) for word in words], np.float32).reshape(4, 64)
+
+
+@pytest.mark.parametrize(("scheme", "rule"), TORCHAO)
+def test_what_torchao_gave(scheme: str, rule: str) -> None:
+    q = quantize(of_splitmix(), scheme, rule=rule)
+    elements = pack_e2m1(q.elements) if EXPECTED[scheme][0] == "e2m1" else q.elements.view(np.uint8)
+    digest = hashlib.sha256(elements.tobytes()).hexdigest()[:16]
+    assert (q.scales.view(np.uint8).tobytes().hex(), digest) == TORCHAO[scheme, rule]
 
 
 def test_float_scales_worked_out_by_hand() -> None:

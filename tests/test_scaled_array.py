@@ -181,7 +181,14 @@ def test_slices_that_are_refused(key: object) -> None:
         ({"axis": 2}, fastmma.OperandError, "axis must be"),
         ({"axis": -1}, fastmma.OperandError, "axis must be"),
         ({"axis": True}, fastmma.OperandError, "axis must be"),
+        ({"block": 16}, fastmma.OperandError, r"block of nvfp4 must be \(1, 16\) .* not 16"),
+        ({"block": (16, 1)}, fastmma.OperandError, "block of nvfp4 must be"),
+        ({"block": ([1], [16])}, fastmma.OperandError, "block of nvfp4 must be"),
         ({"global_scale": None}, fastmma.OperandError, "global_scale of nvfp4 must be a float32"),
+        ({"global_scale": -1.0}, fastmma.OperandError, "global_scale of nvfp4 must be a float32 that is not negative, not -1.0"),
+        ({"global_scale": "1"}, fastmma.OperandError, "global_scale of nvfp4 must be a float32"),
+        ({"global_scale": np.ones(1, np.float32)}, fastmma.OperandError, "global_scale of nvfp4 must be a float32"),
+        ({"elements": np.zeros(40, E2M1)}, fastmma.OperandError, "axis must be an integer from 0 to 0"),
         ({"scheme": "nvfp5"}, fastmma.OperandError, "scheme must be one of mxfp8_e4m3"),
     ],
 )
@@ -190,6 +197,15 @@ def test_construction_checks(change: dict[str, object], error: type[Exception], 
     given = {name: getattr(q, name) for name in ("elements", "scales", "block", "axis", "global_scale", "scheme")}
     with pytest.raises(error, match=says):
         ScaledArray(**(given | change))
+
+
+def test_schemes_of_one_level_have_no_global_scale() -> None:
+    q = quantize(ramp(4, 32), "mxfp4")
+    with pytest.raises(fastmma.OperandError, match=r"global_scale of mxfp4 must be None, not 1\.0"):
+        ScaledArray(q.elements, q.scales, q.block, q.axis, 1.0, "mxfp4")
+    q = quantize(ramp(4, 32), "nvfp4_16x16")
+    with pytest.raises(fastmma.OperandError, match="at least 2 dimension"):
+        ScaledArray(q.elements[0], q.scales[0], (16,), 0, q.global_scale, "nvfp4_16x16")
 
 
 @pytest.mark.parametrize("dtype", [np.int32, "complex64", object, "no such dtype", E4M3])

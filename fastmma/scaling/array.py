@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -72,22 +74,23 @@ class ScaledArray:
         axis = whole(self.axis)
         if axis is None or not 0 <= axis < elements.ndim:
             raise OperandError(f"axis must be an integer from 0 to {elements.ndim - 1}, not {self.axis!r}")
-        block = tuple(self.block)
-        if block not in row.blocks(elements.shape, axis):
-            usual = row.block(elements.shape, axis)
+        usual = row.block(elements.shape, axis)
+        given = tuple(self.block) if isinstance(self.block, Iterable) else ()
+        block = next((each for each in row.blocks(elements.shape, axis) if each == given), None)
+        if block is None:
             raise OperandError(f"block of {row.name} must be {usual} for shape {elements.shape} and axis {axis}, not {self.block}")
         wanted = tuple(-(-extent // size) for extent, size in zip(elements.shape, block, strict=True))
         if scales.shape != wanted:
             raise OperandError(f"scales must have shape {wanted} for shape {elements.shape} in blocks {block}, not {scales.shape}")
         if row.scale == "ue4m3" and (scales.view(np.uint8) >> 7).any():
             raise OperandError(f"scales of {row.name} must not be negative: {row.scale} has no sign")
-        if row.two_level != (self.global_scale is not None):
-            needed = "a float32" if row.two_level else "None"
+        overall = _float32(self.global_scale) if row.two_level else None
+        if (overall is None) != (self.global_scale is None) or row.two_level == (overall is None):
+            needed = "a float32 that is not negative" if row.two_level else "None"
             raise OperandError(f"global_scale of {row.name} must be {needed}, not {self.global_scale!r}")
-        for name, value in (("elements", elements), ("scales", scales), ("block", block), ("axis", axis), ("scheme", row.name)):
+        fields = {"elements": elements, "scales": scales, "block": block, "axis": axis, "global_scale": overall, "scheme": row.name}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
-        if self.global_scale is not None:
-            object.__setattr__(self, "global_scale", np.float32(self.global_scale))
 
     @property
     def row(self) -> Scheme:
@@ -189,6 +192,13 @@ class ScaledArray:
         if fmt.name not in ("f32", "f64"):
             values = from_codes(round_to(values, fmt, count, saturate=False), fmt)
         return view.restore(values, self.shape)
+
+
+def _float32(value: Any) -> np.float32 | None:
+    """A number as float32; None for negative ones and for what is no number."""
+    if not isinstance(value, Real | np.floating) or isinstance(value, bool) or value < 0:
+        return None
+    return np.float32(value)
 
 
 @cache

@@ -63,7 +63,8 @@ def quantize(
 
     Notes
     -----
-    Elements beyond the largest finite one become that one, with their sign. NaNs become the format's NaN, 0 where it has none.
+    Elements beyond the largest finite one become that one, with their sign. NaNs become the format's positive quiet NaN (torch writes 0x7f
+    in e5m2 for 0x7e), 0 where it has none.
 
     - *e8m0 scales.* A NaN in a block makes its scale NaN, an infinity too, but under ``"rceil"`` the latter makes it 2**127 (PTX:
       ``cvt.rp.satfinite.ue8m0x2.f32``). Elements of a NaN scale are NaN, or 0. Exponents below -127 and above 127 become those: a block

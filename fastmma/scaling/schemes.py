@@ -76,10 +76,10 @@ class Scheme:
         chosen = (along if d == axis else across if d == other else rest for d in range(len(shape)))
         return tuple(max(1, extent) if size is None else size for size, extent in zip(chosen, shape, strict=True))
 
-    def blocks(self, shape: tuple[int, ...], axis: int) -> set[tuple[int, ...]]:
+    def blocks(self, shape: tuple[int, ...], axis: int) -> list[tuple[int, ...]]:
         """Every form that a block may have: transposing an array of three dimensions moves the dimension across."""
         others = [d for d in range(len(shape)) if d != axis] or [-1]
-        return {self.block(shape, axis, other) for other in others}
+        return [self.block(shape, axis, other) for other in others]
 
     def spans(self, dimension: int, axis: int) -> bool:
         """Whether one block spans a dimension, whatever its extent."""
@@ -117,7 +117,7 @@ ALIASES = {"mxfp8": "mxfp8_e4m3", "mxfp6": "mxfp6_e3m2"}
 
 
 def scheme_of(name: object) -> Scheme:
-    """The row of a name or an alias.
+    """The row of a name or an alias, or the row itself.
 
     Raises
     ------
@@ -129,9 +129,8 @@ def scheme_of(name: object) -> Scheme:
     >>> scheme_of("mxfp8").name
     'mxfp8_e4m3'
     """
-    if isinstance(name, Scheme):
-        return name
-    row = SCHEMES.get(ALIASES.get(name, name)) if isinstance(name, str) else None
-    if row is None:
+    key = name.name if isinstance(name, Scheme) else name
+    row = SCHEMES.get(ALIASES.get(key, key)) if isinstance(key, str) else None
+    if row is None or (isinstance(name, Scheme) and name != row):
         raise OperandError(f"scheme must be one of {', '.join([*SCHEMES, *ALIASES])}, not {name!r}")
     return row
