@@ -124,6 +124,11 @@ def scaled_matmul(
     InstructionError, TargetError, OperandError, OperandTypeError, BackendError
         All are `fastmma.FastmmaError`.
 
+    Notes
+    -----
+    TransformerEngine does not multiply two global scales but computes alpha from the largest magnitudes of both tensors, as ``amax_a *
+    amax_b * factor`` with the f32 nearest to ``1 / (6 * 6 * 448 * 448)``: for its very bits give that as alpha, with global scales of 1.
+
     Examples
     --------
     DeepSeek's fp8: activations in blocks of 1 x 128, weights of 128 x 128, promoted every 128 k.

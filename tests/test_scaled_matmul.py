@@ -123,6 +123,41 @@ def test_equals_the_reference_on_adversarial_operands(left: str, right: str, tar
         both(a, b, target=target)
 
 
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        ("sm_75", ["int8_row"]),
+        ("sm_80", ["int8_row", "mxfp4", "nvfp4", "mxfp6_e2m3"]),
+        ("sm_89", ["fp8_row_e5m2", "fp8_1x128", "mxfp8_e4m3", "nvfp4"]),
+        ("sm_90", ["fp8_tensor", "fp8_128x128", "mxfp6_e3m2", "nvfp4_16x16"]),
+        ("sm_100a", ["fp8_row", "fp8_1x128_e5m2", "mxfp8_e5m2", "mxfp4"]),
+        ("sm_121f", ["nvfp4", "mxfp8_e4m3"]),
+    ],
+)
+def test_other_targets(target: str, names: list[str]) -> None:
+    for name in names:
+        for distribution in ("mid", "special"):
+            both(adversarial(name, (4, 150), 1, distribution, 1), adversarial(name, (150, 3), 0, distribution, 2), target=target)
+
+
+@pytest.mark.parametrize("options", [{"promote_every": 64}, {"split_k": 3}, {"promote_every": 128, "split_k": 2}])
+@pytest.mark.parametrize("name", ["nvfp4", "mxfp8_e4m3", "fp8_row", "fp8_tensor"])
+def test_promotion_and_split_k_where_the_scales_are_elsewhere(name: str, options: dict[str, int]) -> None:
+    for distribution in ("mid", "special", "bits"):
+        a, b = adversarial(name, (4, 300), 1, distribution, 3), adversarial(name, (300, 5), 0, distribution, 4)
+        both(a, b, target="sm_120a", **options)
+
+
+@pytest.mark.parametrize("name", ["fp8_1x128", "mxfp4", "nvfp4", "fp8_row"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_portable_kernels(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(11)
+    a, b = quantize(rng.standard_normal((33, 290)), name), quantize(rng.standard_normal((70, 290)), name).T
+    expected = scaled_matmul(a, b, target=target)
+    monkeypatch.setenv("FASTMMA_PORTABLE", "1")
+    np.testing.assert_array_equal(bits(scaled_matmul(a, b, target=target)), bits(expected))
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("left", "right"), SAME + MIXED)
 @pytest.mark.parametrize("shape", [(0, 3, 40), (3, 0, 40), (2, 3, 0), (1, 1, 1), (3, 2, 31), (2, 5, 257)])
