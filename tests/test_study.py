@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -234,6 +235,20 @@ def test_formats(fmt: str) -> None:
     assert record["accumulation_error"] < 1e-6
 
 
+@pytest.mark.parametrize("name", ["f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_of_unscaled_operands(name: str, dtype: type) -> None:
+    fmt = FORMATS[name]
+    edges = [0.0, -0.0, fmt.min_subnormal / 2, fmt.min_subnormal * 1.5, fmt.max, fmt.max * 1.5, -fmt.max * 1.0001, 1 + 1e-7, np.inf]
+    x = np.array([[value for value in edges if abs(value) < float(np.finfo(dtype).max) or np.isinf(value)]]).astype(dtype)
+    codes = fastmma.encode(x, fmt, saturate=True)
+    values = fastmma.decode(codes, fmt)
+    expected = np.where(np.isinf(x), np.inf if fmt.specials == "ieee" else fmt.max, values)
+    found = encoded(x, operand_format(name), generator(0, "a"), 1).values(np.arange(1))
+    assert found.tolist() == expected.tolist()
+    assert (np.signbit(found) == np.signbit(expected)).all()
+
+
 def test_the_sample_is_a_part_of_the_whole_product() -> None:
     whole, part = study.run([study.Case("e4m3", "sm_90a", 300, 3, 64, sample=300), study.Case("e4m3", "sm_90a", 300, 3, 64, sample=20)])
     assert (whole["compared"], part["compared"]) == (900, 60)
@@ -275,6 +290,8 @@ def test_pandas_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"target": "sm_1"}, "sm_1"),
         ({"target": "sm_80"}, "sm_80 has no instruction for e4m3"),
         ({"distribution": "cauchy"}, "no distribution 'cauchy'"),
+        ({"format": ["e4m3"]}, "format must be a string"),
+        ({"target": None}, "target must be a string"),
         ({"k": 0}, "k must be an integer of at least 1"),
         ({"m": 2.5}, "m must be an integer"),
         ({"sample": 0}, "sample must be"),
@@ -294,6 +311,10 @@ def test_bad_studies() -> None:
         study.run(replace(SMALL, targets=()))
     with pytest.raises(fastmma.FastmmaError, match="Grids and Cases"):
         study.run(["e4m3"])  # type: ignore[list-item]
+    with pytest.raises(fastmma.FastmmaError, match="formats must be a tuple of choices, not 'e4m3'"):
+        replace(SMALL, formats="e4m3")
+    with pytest.raises(fastmma.FastmmaError, match=r"a shape must be \(M, N, K\), not \(4, 4\)"):
+        replace(SMALL, shapes=((4, 4),))
 
 
 def test_a_key_names_the_whole_configuration() -> None:
@@ -475,6 +496,24 @@ def test_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(fastmma.FastmmaError, match="cannot write results there"):
         study.run(SMALL, tmp_path / "file")
+
+
+def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = study.run(SMALL)
+    synced: list[int] = []
+
+    def sync(file: int) -> None:
+        synced.append(file)
+        if len(synced) == 3:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", sync)
+    with pytest.raises(fastmma.FastmmaError, match="cannot write results there: No space left"):
+        study.run(SMALL, tmp_path)
+    monkeypatch.undo()
+    check_files(tmp_path, whole[:3])
+    assert study.run(SMALL, tmp_path) == whole
+    check_files(tmp_path, whole)
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
@@ -662,6 +701,21 @@ def test_tensors_in_a_study(tmp_path: Path) -> None:
         study.run(grid, tensors=[*files, files[0]])
 
 
+def test_tensors_with_specials(tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).standard_normal((6, 64)).astype(np.float32)
+    weights[2, 5], weights[4, 6] = np.nan, np.inf
+    np.save(tmp_path / "w.npy", weights)
+    grid = study.Grid(("bf16", "mxfp8_e4m3"), ("sm_120a",), ((8, 8, 8),))
+    plain, scaled = study.run(grid, tensors=[tmp_path / "w.npy"])
+    # a NaN of B makes a column of the product NaN; the infinity is one in the original product, whatever a format makes of it
+    assert (plain["compared"], plain["left_out"], plain["special_mismatches"]) == (32, 16, 0)
+    assert (scaled["compared"], scaled["left_out"], scaled["special_mismatches"]) == (32, 16, 0)
+    assert not plain["exact"]
+    assert plain["relative_error"] < 0.01 < scaled["relative_error"] < 0.1
+    with pytest.raises(fastmma.FastmmaError, match="holds NaN, and e2m1 has none"):
+        study.run(replace(grid, formats=("e2m1",)), tensors=[tmp_path / "w.npy"])
+
+
 # reports, pictures and the command
 
 
@@ -690,6 +744,20 @@ def test_presets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert all(f"| {record['format']} | {record['target']}" in report for record in records)
     for file in ("report.md", "results.csv", "results.jsonl"):
         assert file in said
+
+
+def test_the_report_names_the_command_that_makes_it_again(tmp_path: Path) -> None:
+    np.save(tmp_path / "w.npy", np.ones((3, 64), np.float32))
+    options = ["--format", "e4m3", "--format", "e4m3,e5m2", "--target", "sm_90a", "--shape", "4x3x64", "--distribution", "uniform"]
+    options += ["--promote-every", "0", "--promote-every", "32", "--split-k", "2", "--input", f"{tmp_path}/w.npy", "--seed", "7"]
+    assert main(["study", *options, "--sample", "2", "--output", str(tmp_path / "first")]) == 0
+    command = (tmp_path / "first" / "report.md").read_text().split("```")[1].removeprefix("sh\n")
+    words = shlex.split(command)
+    assert words[:2] == ["fastmma", "study"]
+    words[words.index("--output") + 1] = str(tmp_path / "again")
+    assert main(words[1:]) == 0
+    assert len(lines(tmp_path / "first")) == 4
+    check_files(tmp_path / "again", lines(tmp_path / "first"))
 
 
 def test_pictures(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.errors import FastmmaError, InstructionError
+from fastmma.errors import FastmmaError, InstructionError, OperandError
 from fastmma.formats import FORMATS, Format, encode, from_codes
 from fastmma.scaling import SCHEMES, ScaledArray, Scheme, quantize
 from fastmma.scaling.rounding import ROUNDINGS
@@ -149,15 +149,27 @@ def _decoded(elements: NDArray[Any]) -> Values:
 
 
 def _rounded(x: NDArray[Any], fmt: Format) -> NDArray[Any]:
-    """Elements, rounded to nearest even and beyond the range to the largest value."""
+    """Elements, rounded to nearest even, finite ones beyond the range to the largest value, infinite ones too where there is no infinity.
+
+    Raises
+    ------
+    OperandError
+        If there is a NaN, and the format has none.
+    """
+    if fmt.specials == "none" and np.isnan(x).any():
+        raise OperandError(f"the operand holds NaN, and {fmt} has none: choose a format that has, or replace it")
     if x.dtype == np.float32 and not fmt.padding:
         # one conversion rounds once; what it makes of values beyond the range is the format's, so they are clamped first
-        return np.asarray(np.clip(x, -fmt.max, fmt.max, dtype=np.float32).astype(fmt.dtype))
-    result = np.empty(x.shape, fmt.dtype)
-    step = max(1, _CHUNK // max(x.shape[1], 1))
-    for start in range(0, len(x), step):
-        result[start : start + step] = from_codes(encode(x[start : start + step], fmt, saturate=True), fmt)
-    return result
+        result = np.clip(x, -fmt.max, fmt.max, dtype=np.float32).astype(fmt.dtype)
+    else:
+        result = np.empty(x.shape, fmt.dtype)
+        step = max(1, _CHUNK // max(x.shape[1], 1))
+        for start in range(0, len(x), step):
+            result[start : start + step] = from_codes(encode(x[start : start + step], fmt, saturate=True), fmt)
+    if fmt.specials == "ieee" and not np.isfinite(x).all():
+        infinite = np.isinf(x)
+        result[infinite] = x[infinite].astype(fmt.dtype)
+    return np.asarray(result)
 
 
 def encoded(x: NDArray[Any], fmt: OperandFormat, rng: np.random.Generator, threads: int) -> Encoded:

@@ -27,8 +27,8 @@ class Case:
     ----------
     format : str
         The format of both operands, or ``"A,B"``: an element format such as ``"e4m3"``, to which values are rounded (to nearest even,
-        beyond its range to the largest value), or a scaling scheme of `fastmma.scaling` such as ``"nvfp4"``, with a rule or a rounding
-        that is not its first after a colon, such as ``"mxfp4:even"`` or ``"nvfp4:stochastic"``.
+        finite ones beyond its range to the largest value), or a scaling scheme of `fastmma.scaling` such as ``"nvfp4"``, with a rule or
+        a rounding that is not its first after a colon, such as ``"mxfp4:even"`` or ``"nvfp4:stochastic"``.
     target : str
         The GPU; or ``"ieee-f32"``, where an f32 accumulator takes one product after the other in ascending k, every multiplication and
         every addition being rounded to nearest even.
@@ -66,8 +66,11 @@ class Case:
             value = whole(getattr(self, name))
             if value is None or value < low:
                 raise OperandError(f"study: {name} must be an integer of at least {low}, not {getattr(self, name)!r}")
+        for name in ("format", "target", "weights", "activations"):
+            if not isinstance(getattr(self, name), str):
+                raise OperandError(f"study: {name} must be a string, not {getattr(self, name)!r}")
         distribution_of(self.distribution)
-        _ = self.instruction  # there must be one
+        _ = self.instruction  # raises where there is none
 
     @property
     def instruction(self) -> Instruction | None:
@@ -132,6 +135,16 @@ class Grid:
     split_k: tuple[int, ...] = (1,)
     seeds: tuple[int, ...] = (0,)
     sample: int = SAMPLE
+
+    def __post_init__(self) -> None:
+        for name in ("formats", "targets", "shapes", "distributions", "promote_every", "split_k", "seeds"):
+            value = getattr(self, name)
+            if not isinstance(value, tuple | list):
+                raise OperandError(f"study: {name} must be a tuple of choices, not {value!r}")
+            object.__setattr__(self, name, tuple(value))
+        for shape in self.shapes:
+            if not isinstance(shape, tuple | list) or len(shape) != 3:
+                raise OperandError(f"study: a shape must be (M, N, K), not {shape!r}")
 
     def cases(self) -> Iterator[Case]:
         """The cases, those with the same operands next to each other; IEEE accumulation has no plan, so that it is one case."""

@@ -65,7 +65,8 @@ class _Error:
     def add(self, values: Values, original: NDArray[Any]) -> None:
         """Take in some rows."""
         x = original.astype(np.float64).ravel()
-        error = values.ravel() - x
+        with np.errstate(invalid="ignore"):  # infinity less infinity
+            error = values.ravel() - x
         if not np.isfinite(error).all():
             use = np.isfinite(error)
             x, error = x[use], error[use]

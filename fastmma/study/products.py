@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ IEEE = "ieee-f32"
 OUTPUT = format_of("f32")
 
 
+@cache
 def instruction_of(name: str, target: str, promote_every: int | None, split_k: int) -> Instruction | None:
     """The instruction that multiplies the format on that target under that accumulation plan; none for IEEE f32.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -95,6 +97,13 @@ def _lock(file: IO[bytes], folder: Path) -> None:
         raise OperandError(f"{folder}: another study is writing its results there; wait for it, or choose another folder") from None
 
 
+def _write(file: IO[bytes], text: str) -> None:
+    """All of a text, at once: a disk takes a part of it only when it is full."""
+    data = text.encode()
+    if file.write(data) < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 class Store:
     """The results in a folder, open for more.
 
@@ -125,6 +134,9 @@ class Store:
             self._records = {record["case"]: record for record in found}
             _replace(self.folder / CSV, csv_text(self._records.values(), self._columns))
             self._table = (self.folder / CSV).open("ab", buffering=0)
+        except OSError as error:
+            self._lines.close()
+            raise OperandError(f"{self.folder}: cannot write results there: {error.strerror}") from None
         except BaseException:
             self._lines.close()
             raise
@@ -134,6 +146,9 @@ class Store:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._table.close()
+        if kind is not None:  # it may have come between the two files
+            with contextlib.suppress(OSError):
+                _replace(self.folder / CSV, csv_text(_parsed(self.folder / JSON_LINES)[0], self._columns))
         self._lines.close()
 
     def get(self, case: str) -> Record | None:
@@ -141,8 +156,17 @@ class Store:
         return self._records.get(case)
 
     def add(self, record: Record) -> None:
-        """Write one record through to the disk."""
-        self._lines.write(_line(record).encode())
-        os.fsync(self._lines.fileno())
-        self._records[record["case"]] = record
-        self._table.write(csv_text([record], self._columns, header=False).encode())
+        """Write one record through to the disk.
+
+        Raises
+        ------
+        OperandError
+            If the disk does not take it; what was written before stays whole.
+        """
+        try:
+            _write(self._lines, _line(record))
+            os.fsync(self._lines.fileno())
+            self._records[record["case"]] = record
+            _write(self._table, csv_text([record], self._columns, header=False))
+        except OSError as error:
+            raise OperandError(f"{self.folder}: cannot write results there: {error.strerror}") from None

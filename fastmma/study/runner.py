@@ -90,7 +90,8 @@ def run(
         Operands from files (see `fastmma.study.read`): the weights (N, K), as a linear layer stores them, and then perhaps the
         activations (M, K). What is not given is drawn from the distributions.
     threads : int, optional
-        All cores by default, or ``FASTMMA_NUM_THREADS``. Results do not depend on it.
+        Of the emulated products; all cores by default, or ``FASTMMA_NUM_THREADS``. Results do not depend on it. The exact products are
+        NumPy's, with the threads of its BLAS.
     progress : callable, optional
         Called with the number of finished cases, that of all cases, and the case that begins.
 
@@ -104,7 +105,8 @@ def run(
     Raises
     ------
     InstructionError, TargetError, OperandError, OperandTypeError
-        All are `fastmma.FastmmaError`, and raised before the first case is computed.
+        All are `fastmma.FastmmaError`, and raised before the first case is computed, but for tensors with a NaN that a format has not
+        and for a disk that fills up.
 
     Notes
     -----

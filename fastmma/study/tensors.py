@@ -136,7 +136,7 @@ def _matrix(source: str, array: Any) -> NDArray[Any]:
         raise OperandError(f"{source} must be a matrix with elements, (rows, K); its shape is {array.shape}")
     dtype = np.float64 if array.dtype.itemsize > 4 else np.float32
     with np.errstate(over="ignore"):  # extended precision beyond float64 is infinite
-        return np.ascontiguousarray(array.reshape(-1, array.shape[-1]), dtype=dtype)
+        return np.array(array.reshape(-1, array.shape[-1]), dtype=dtype, order="C")  # a copy: the file may change while a study runs
 
 
 def read(source: str | Path) -> Tensor:
