@@ -77,7 +77,7 @@ class AccumulationPlan:
     out : {"f32", "bf16", "f16"}
         The format of the result.
     source : str
-        Whose choices these are, if a preset's.
+        Whose choices these are, if they are a preset's, unchanged.
 
     Raises
     ------

@@ -20,7 +20,7 @@ from fastmma.isa.targets import TARGETS
 from fastmma.plan import resolved_target
 from fastmma.scaling import ScaledArray, Scheme
 
-# elements of these formats are widened without being asked: no target multiplies them as they are but those of block scaling
+# elements of these formats are widened without being asked where the target has no instruction for them
 _WIDENED = ("e2m1", "e2m3", "e3m2")
 
 
@@ -100,6 +100,7 @@ def scaled_plan(
     scales = "instruction" if ins.scale_vec_size else "promotion" if question.block else "epilogue"
     if scales == "promotion" and every is None:
         every = question.block
+    changed = any(each is not None for each in (promote_every, promotion, epilogue))
     default_rule = "fma" if scales == "promotion" else "add"
     both = ("scale_ab",) if _whole_tensors(question) else ("scale_a", "scale_b")
     steps = (*(both if scales == "epilogue" else ()), "alpha", "c", "bias", "round")
@@ -113,7 +114,7 @@ def scaled_plan(
         split_k=split_k,
         epilogue=epilogue if epilogue is not None else chosen.epilogue if chosen else steps,
         out=_out(out_dtype),
-        source=chosen.source if chosen else "",
+        source=chosen.source if chosen and not changed else "",
     )
 
 

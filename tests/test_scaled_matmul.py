@@ -403,6 +403,7 @@ def test_presets_run_for_the_schemes_that_they_name(name: str) -> None:
         for right in row.b:
             a, b = operands(left, right)
             assert scaled_plan(a, b, preset=name).source == row.source
+            assert not scaled_plan(a, b, preset=name, epilogue=("alpha", "round")).source
             both(a[:2], b[:, :2], preset=name)
 
 
