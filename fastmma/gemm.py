@@ -187,7 +187,9 @@ def gemm(
         Where to put the result; it may be `c`.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``. The result does not depend on it.
-    backend : {"numba", "reference", "cupy"}
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        Compiled for the CPU; exact Python integers; the tensor cores of the GPU in the machine; or the emulator, for any target, on any
+        NVIDIA GPU. The last two need CuPy.
 
     Returns
     -------

@@ -50,7 +50,8 @@ def mma(
         float8_e8m0fnu, or float8_e4m3fn (not negative) for ue4m3.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
-    backend : {"numba", "reference", "cupy"}
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        As for `fastmma.gemm`.
 
     Returns
     -------

@@ -71,7 +71,7 @@ def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any, *, backend: st
         Leading dimensions (warps) broadcast with those of `addresses`.
     addresses : integer array (..., 32)
         Byte offsets of rows, one a lane, multiples of 16. Those of lanes that the instruction does not read are ignored.
-    backend : {"numba", "reference", "cupy"}
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
         ``"cupy"`` executes the opcode on the GPU in the machine, with at most 48 KiB of memory; the others move bytes here.
 
     Returns
@@ -127,7 +127,7 @@ def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any
     addresses : integer array (..., 32)
         As for `ldmatrix`. Where rows overlap, those of higher lanes win.
     registers : uint32 array (..., 32, registers)
-    backend : {"numba", "reference", "cupy"}
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
         As for `ldmatrix`.
 
     Returns
@@ -183,7 +183,7 @@ def movmatrix(opcode: str | Movement, registers: Any, *, backend: str = "numba")
     opcode : str
         ``"movmatrix.sync.aligned.m8n8.trans.b16"``.
     registers : uint32 array (..., 32)
-    backend : {"numba", "reference", "cupy"}
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
         As for `ldmatrix`.
 
     Returns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,15 +12,27 @@ from fastmma.isa.model import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics import Arithmetic, arithmetic
 
-BACKENDS = ("numba", "reference", "cupy")
+
+def _silicon(_method: str) -> Engine:
+    from fastmma.gpu.engine import ENGINE
+
+    return ENGINE
 
 
-def _engine(backend: str, method: str) -> Engine:
-    if backend == "cupy":
-        from fastmma.gpu.engine import ENGINE
+def _emulator(_method: str) -> Engine:
+    from fastmma.gpu.emulator import ENGINE
 
-        return ENGINE
-    return (NUMBA if backend == "numba" else REFERENCE)[method]
+    return ENGINE
+
+
+# what executes a method of the numerics table; the GPU's modules are imported when they are asked for
+_ENGINES: dict[str, Callable[[str], Engine]] = {
+    "numba": NUMBA.__getitem__,
+    "reference": REFERENCE.__getitem__,
+    "cupy": _silicon,
+    "cupy-emulate": _emulator,
+}
+BACKENDS = tuple(_ENGINES)
 
 
 def check_backend(backend: str) -> None:
@@ -55,7 +68,7 @@ class Plan:
 
 @cache
 def _plan(ins: Instruction, target: str, row: Arithmetic, backend: str) -> Plan:
-    return Plan(ins, target, backend, Job(ins, row), _engine(backend, row.method))
+    return Plan(ins, target, backend, Job(ins, row), _ENGINES[backend](row.method))
 
 
 def plan(ins: str | Instruction, target: str, backend: str = "numba") -> Plan:

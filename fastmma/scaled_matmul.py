@@ -113,7 +113,7 @@ def scaled_matmul(
         Where to put the result.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``. The result does not depend on it.
-    backend : {"numba", "reference", "cupy"}
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
 
     Returns
     -------

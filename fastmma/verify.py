@@ -145,7 +145,7 @@ def replay(
     target : str
     folder : Path
         Where the folder of the target lies: by default the recordings that ship with the package.
-    backend : {"numba", "reference", "cupy"}
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
     progress : callable, optional
         Called with the number of trials done and their total.
 

@@ -25,8 +25,8 @@ from fastmma.wmma_memory import wmma_load, wmma_store
 
 __all__ = ["ldmatrix", "mma", "movmatrix", "stmatrix", "wmma_load", "wmma_store"]
 
-# warps handled at a time: their matrices stay in the cache between unpacking, computing and packing
-_GRAIN = 512
+# warps handled at a time: their matrices stay in the cache between unpacking, computing and packing, or make a transfer to the GPU worth it
+_GRAINS = {"numba": 512, "cupy-emulate": 1 << 15}
 _LANES = 32
 
 
@@ -70,7 +70,8 @@ def mma(
         Their selectors; other values than those in PTX's table are errors.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
-    backend : {"numba", "reference", "cupy"}
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        As for `fastmma.gemm`.
 
     Returns
     -------
@@ -127,7 +128,7 @@ def mma(
         todo.engine.tiles(todo.job, batch, matrices["d"], 1)
         pack_range(codes["d"], d, ins.kind, result[start:stop])
 
-    parallel_for(work, count, thread_count(threads), _GRAIN if backend == "numba" else 1)
+    parallel_for(work, count, thread_count(threads), _GRAINS.get(backend, 1))
     return result.reshape(*lead, d.layout.lanes, d.registers)
 
 

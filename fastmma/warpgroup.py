@@ -139,7 +139,8 @@ def mma(
     imm_trans_a, imm_trans_b : {0, 1}
         16-bit operands in shared memory: 1 if m (or n) is contiguous, not k.
     threads : int, optional
-    backend : {"numba", "reference", "cupy"}
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        As for `fastmma.gemm`.
 
     Returns
     -------

@@ -63,7 +63,7 @@ def wmma_load(opcode: str | Movement, memory: Any, *, stride: int | None = None,
         fragment's size and 16 bytes.
     target : str
         PTX leaves the fragments unspecified: they are those of this target's silicon (measured on sm_90).
-    backend : {"numba", "reference", "cupy"}
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
         ``"cupy"`` executes the opcode on the GPU in the machine, from global memory; the others move bytes here.
 
     Returns
@@ -124,7 +124,7 @@ def wmma_store(
     stride : int, optional
         As for `wmma_load`.
     target : str
-    backend : {"numba", "reference", "cupy"}
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
         As for `wmma_load`.
 
     Returns

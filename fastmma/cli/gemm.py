@@ -27,7 +27,7 @@ from fastmma.numerics import arithmetic
 from fastmma.threads import thread_count
 
 # multiply-adds between two movements of the progress bar, by backend, and the least rows and columns that keep packing cheap
-_WORK = {"numba": 1 << 33, "reference": 1 << 16}
+_WORK = {"numba": 1 << 33, "reference": 1 << 16, "cupy-emulate": 1 << 40}
 _LEAST = {"numba": 256, "reference": 16}
 _COMPARED_ROWS = 256
 
@@ -148,7 +148,9 @@ def gemm(
     threads: Annotated[int | None, typer.Option(help="All cores by default.")] = None,
     promote_every: Annotated[int | None, typer.Option(help="Add partial sums of that many k outside the tensor core.")] = None,
     split_k: Annotated[int, typer.Option(help="Parts of k accumulated separately.")] = 1,
-    backend: Annotated[str, typer.Option(help="numba or reference.")] = "numba",
+    backend: Annotated[
+        str, typer.Option(help="numba, reference, cupy (the real tensor cores) or cupy-emulate (the emulator on any GPU).")
+    ] = "numba",
     output: Annotated[Path | None, typer.Option(help="Write D to this .npy file.")] = None,
     compare: Annotated[bool, typer.Option(help="Report the error, and the difference from IEEE f32.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,

@@ -12,6 +12,9 @@ from fastmma.errors import BackendError, TargetError
 from fastmma.gpu.ptx import ENTRY
 from fastmma.isa.targets import TARGETS, architecture
 
+# a block has that much shared memory without asking for more
+_STATIC_SHARED_BYTES = 48 * 1024
+
 
 @cache
 def _cupy() -> Any:
@@ -25,13 +28,13 @@ def _cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise BackendError(f"backend 'cupy' needs CuPy, which cannot be imported here ({error}); install fastmma[gpu]") from None
+        raise BackendError(f"the GPU backends need CuPy, which cannot be imported here ({error}); install fastmma[gpu]") from None
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise BackendError(f"backend 'cupy' needs an NVIDIA GPU, and there is none ({error})") from None
+        raise BackendError(f"the GPU backends need an NVIDIA GPU, and there is none ({error})") from None
     if count == 0:
-        raise BackendError("backend 'cupy' needs an NVIDIA GPU, and there is none")
+        raise BackendError("the GPU backends need an NVIDIA GPU, and there is none")
     return cupy
 
 
@@ -105,6 +108,14 @@ def to_host(array: Any) -> NDArray[Any]:
     return host
 
 
+def copy_to_host(array: Any, out: NDArray[Any]) -> None:
+    """Elements to an array in main memory of the same shape; at once where it is contiguous and of the same dtype."""
+    if out.flags.c_contiguous and out.dtype == array.dtype:
+        array.get(out=out)
+    else:
+        out[...] = to_host(array)
+
+
 def is_device_array(array: Any) -> bool:
     """Whether an array is CuPy's, without importing CuPy."""
     return type(array).__module__.split(".")[0] == "cupy"
@@ -128,9 +139,36 @@ def function(text: str) -> Any:
     return module.get_function(ENTRY)
 
 
+def _passed(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Kernel arguments: integers as 64-bit ones, None as a null pointer."""
+    return tuple(np.uint64(0 if each is None else each) if not is_device_array(each) else each for each in arguments)
+
+
 def launch(text: str, grid: tuple[int, int], threads: int, arguments: tuple[Any, ...]) -> None:
     """Run a kernel and wait for it. Integers are passed as 64-bit ones; None as a null pointer."""
+    function(text)((*grid, 1), (threads, 1, 1), _passed(arguments))
+    _cupy().cuda.Device().synchronize()
+
+
+@cache
+def _compiled(text: str, entry: str, shared_bytes: int) -> Any:
+    """A kernel of some CUDA C++ text, compiled for the GPU by NVRTC."""
     cupy = _cupy()
-    passed = tuple(np.uint64(0 if each is None else each) if not is_device_array(each) else each for each in arguments)
-    function(text)((*grid, 1), (threads, 1, 1), passed)
-    cupy.cuda.Device().synchronize()
+    try:
+        kernel = cupy.RawModule(code=text, options=("--std=c++17",)).get_function(entry)
+    except cupy.cuda.compiler.CompileException as error:
+        raise BackendError(f"NVRTC does not compile the emulator for this GPU: {error}") from None
+    if shared_bytes > _STATIC_SHARED_BYTES:
+        kernel.max_dynamic_shared_size_bytes = shared_bytes
+    return kernel
+
+
+def run(text: str, entry: str, blocks: int, threads: int, arguments: tuple[Any, ...], shared_bytes: int = 0) -> None:
+    """Run a kernel of some CUDA C++ text, without waiting for it. Integers are passed as 64-bit ones; None as a null pointer.
+
+    Raises
+    ------
+    BackendError
+        If it does not compile.
+    """
+    _compiled(text, entry, shared_bytes)((blocks,), (threads,), _passed(arguments), shared_mem=shared_bytes)

@@ -1,0 +1,108 @@
+// Operands decoded once and for all: a panel of LINES lines is, for each stage of DEPTH k, a block of words in the order
+// in which the tile kernel reads them. Lines with infinities or NaNs are marked; here these count as zeros.
+
+#if GROUP == 1
+// words of a stage, for each line: values, pairs of exponents, signs, and the exponents of the steps' scales
+#define EXPONENTS DEPTH
+#define SIGNS (EXPONENTS + DEPTH / 2)
+#define SCALES (SIGNS + DEPTH / 32)
+#define STAGE_WORDS (SCALES + (SCALE_BLOCK ? DEPTH / STEP : 0))
+#else
+// words of a stage, for each line: four doubled elements each, then the terms' scales: values and exponents
+#define SCALES (DEPTH / 4)
+#define SCALE_EXPONENTS (SCALES + DEPTH / GROUP)
+#define STAGE_WORDS (SCALE_EXPONENTS + DEPTH / GROUP)
+#endif
+
+#if GROUP == 1
+template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 line, int64 start, int scale_shift, uint32* words)
+{
+    bool marked = false, present;
+    for (int block = 0; block < DEPTH; block += 32) {
+        uint32 signs = 0, exponents = 0;
+        for (int position = block; position < block + 32; position++) {
+            const int64 k = start + position - position % PERIOD + place_of(position % PERIOD);
+            Entry entry = entry_at(lines, line, k, present);
+            if (entry.special) {
+                marked = true;
+                entry = lines.table[0];
+            }
+            words[position * LINES] = (uint32)entry.value_high;
+            signs |= (uint32)(entry.value_high < 0) << (position % 32);
+            exponents = exponents >> 16 | (uint32)entry.exponent << 16;
+            if (position % 2)
+                words[(EXPONENTS + position / 2) * LINES] = exponents;
+        }
+        words[(SIGNS + block / 32) * LINES] = signs;
+    }
+#if SCALE_BLOCK
+    for (int step = 0; step < DEPTH / STEP; step++) {
+        const int64 k = start + step * STEP;
+        const Entry scale = k < lines.depth ? scale_at(lines, line, k) : lines.scale_table[0];
+        marked = marked || scale.special;
+        words[(SCALES + step) * LINES] = (uint32)(scale.special ? 0 : scale.exponent);
+    }
+#endif
+    return marked;
+}
+#else
+template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 line, int64 start, int scale_shift, uint32* words)
+{
+    bool marked = false, present;
+    for (int word = 0; word < DEPTH / 4; word++) {
+        uint32 elements = 0;
+        for (int byte = 0; byte < 4; byte++) {
+            const Entry entry = entry_at(lines, line, start + 4 * word + byte, present);
+            const int doubled = entry.significand == 0 ? 0 : entry.significand * (1 << entry.exponent);
+            elements |= (uint32)(doubled & 0xFF) << 8 * byte;
+        }
+        words[word * LINES] = elements;
+    }
+    for (int term = 0; term < DEPTH / GROUP; term++) {
+        const int64 k = start + term * GROUP;
+        Entry scale = k < lines.depth ? scale_at(lines, line, k) : lines.scale_table[0];
+        marked = marked || scale.special;
+        if (scale.special)
+            scale = lines.scale_table[0];
+        words[(SCALES + term) * LINES] = (uint32)(scale.value_high + scale_shift * (1 << 20));
+        words[(SCALE_EXPONENTS + term) * LINES] = (uint32)scale.exponent;
+    }
+    return marked;
+}
+#endif
+
+// Every line of every stage; lines past the end are zeros.
+template <typename Operand>
+INNER void pack(Operand lines, int64 index, int64 count, int64 stages, int scale_shift, uint32* panels, uint8* marks)
+{
+    const int64 padded = (count + LINES - 1) / LINES * LINES, line = index % padded, stage = index / padded;
+    if (stage >= stages)
+        return;
+    if (line >= count)
+        lines.depth = 0;
+    uint32* words = panels + (line / LINES * stages + stage) * STAGE_WORDS * LINES + line % LINES;
+    if (pack_stage(lines, line, stage * DEPTH, scale_shift, words))
+        marks[line] = 1;
+}
+
+KERNEL(THREADS, 1) pack_rows(
+    const A_CODE* codes, const uint8* metadata, const uint8* scales, const Entry* table, const Entry* scale_table,
+    const signed char* places, uint32* panels, uint8* marks, int64 rows, int64 depth, int64 stored, int64 stages)
+{
+    EACH_THREAD {
+        const int64 blocks = SCALE_BLOCK ? (depth + SCALE_BLOCK - 1) / (SCALE_BLOCK + !SCALE_BLOCK) : 0;
+        const Rows lines = {codes, stored, 1, metadata, places, scales, blocks, 1, table, scale_table, depth};
+        // groups of doubled elements need their sums divided by the fractions' unit
+        pack(lines, BLOCK * THREADS + thread, rows, stages, -(A_FRACTION + B_FRACTION), panels, marks);
+    }
+}
+
+KERNEL(THREADS, 1) pack_columns(
+    const B_CODE* codes, const uint8* scales, const Entry* table, const Entry* scale_table,
+    uint32* panels, uint8* marks, int64 columns, int64 depth, int64 stages)
+{
+    EACH_THREAD {
+        const Columns lines = {codes, 1, columns, 0, 0, scales, 1, columns, table, scale_table, depth};
+        pack(lines, BLOCK * THREADS + thread, columns, stages, 0, panels, marks);
+    }
+}

@@ -1,0 +1,252 @@
+// A whole product: a block of threads computes LINES by LINES results, a thread SIDE by SIDE of them.
+//
+// The sum of a step is a double that starts at 1.5 * 2**52 units, the unit being that of the last bit that alignment leaves. Added under
+// rounding toward zero to this positive number, a term is rounded down. B is a little larger than it is, so that every negative term
+// loses exactly one unit by that, whether it is a whole number of units or not; these units are counted beforehand.
+
+#define TILE 16  // threads along each side of a block
+#define LITTLE 0x10  // the low word of B's doubles: a part in 2**48
+#define SIDE (LINES / TILE)  // 4, a vector of words
+#define PANEL_WORDS (STAGE_WORDS * LINES)
+
+typedef double Sums[SIDE][SIDE];
+
+struct State {
+    Sums sums;  // the accumulators; during a step the sums that are under way
+#if SPLIT
+    Sums addends;
+#endif
+};
+
+INNER void load(const uint32* words, int place, uint32 (&values)[SIDE])
+{
+    const uint4 four = *(const uint4*)(words + SIDE * place);
+    values[0] = four.x, values[1] = four.y, values[2] = four.z, values[3] = four.w;
+}
+
+INNER bool is_special(double value) { return (high_word(value) & 0x7FF00000) == 0x7FF00000; }
+INNER double power_of_two(int exponent) { return from_words((1023 + exponent) << 20, 0); }
+INNER double with_sign_of(double magnitude, double value)
+{
+    return from_words(high_word(magnitude) | (high_word(value) & (int)0x80000000), low_word(magnitude));
+}
+INNER double without_sign(double value) { return from_words(high_word(value) & 0x7FFFFFFF, low_word(value)); }
+
+INNER int exponent_of(double sum)
+{
+    const int field = high_word(sum) >> 20 & 0x7FF;
+    return field == 0 ? NO_EXPONENT : larger(field - 1023, HALF ? -14 : -126);
+}
+
+// A finite sum in the result's format: f16 to nearest even, f32 toward zero with KEEP_BITS of fraction; a zero is +0.
+INNER double rounded_sum(double sum)
+{
+    const int high = high_word(sum), field = high >> 20 & 0x7FF;
+    if (HALF) {
+        const double large = from_words((larger(field, 1023 - 14) + 42) << 20 | 0x80000, 0);
+        const double nearest = add_nearest(add_nearest(sum, large), -large);
+        return without_sign(nearest) >= 65536.0 ? with_sign_of(double_of(0x7FF0000000000000ull), sum) : nearest;
+    }
+    if (field >= 1023 - 126 && field <= 1023 + 127) {
+        const uint64 mask = ~(uint64)0 << (52 - KEEP_BITS);
+        return from_words(high & (int)(mask >> 32), low_word(sum) & (int)mask);
+    }
+    if (field > 1023 + 127)
+        return with_sign_of(double_of(0x7FF0000000000000ull), sum);
+    const double large = power_of_two(52 - 126 - KEEP_BITS);
+    const double magnitude = add_nearest(add_toward_zero(without_sign(sum), large), -large);
+    return magnitude == 0.0 ? 0.0 : with_sign_of(magnitude, sum);
+}
+
+// What the sum of a step starts with: its accumulator, and the units that `negatives` terms are going to lose. `shift` is the exponent
+// of the scales, which terms are without.
+INNER double begun(double accumulator, int emax, int shift, int negatives)
+{
+    if (is_special(accumulator))
+        return accumulator;
+    const double start = from_words((1023 + 52 - ALIGN_BITS + emax - shift) << 20 | 0x80000, negatives + (high_word(accumulator) < 0));
+    const double scaled = SCALE_BLOCK && GROUP == 1 ? multiply_nearest(accumulator, power_of_two(-shift)) : accumulator;
+    return fma_toward_zero(scaled, 1.0 + 1.0 / (1ull << 40), start);
+}
+
+INNER double ended(double sum, int shift)
+{
+    if (is_special(sum))
+        return sum;
+    const double total = add_nearest(sum, -from_words((high_word(sum) & 0x7FF00000) | 0x80000, 0));
+    return rounded_sum(SCALE_BLOCK && GROUP == 1 ? multiply_nearest(total, power_of_two(shift)) : total);
+}
+
+#if SPLIT
+INNER double ieee_sum_of(double x, double y)
+{
+    const double total = add_nearest(x, y);
+    return HALF ? (is_special(total) ? total : rounded_sum(total)) : widened(narrowed(total));
+}
+#endif
+
+#if GROUP == 1
+INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int column, int step)
+{
+    uint32 highest[SIDE][SIDE], x[SIDE], y[SIDE];
+    uint32 x_scale[SIDE] = {}, y_scale[SIDE] = {};
+    const uint32 none = (uint32)(uint16)(2 * NO_EXPONENT) * 0x10001u;
+    UNROLL for (int i = 0; i < SIDE; i++)
+        UNROLL for (int j = 0; j < SIDE; j++)
+            highest[i][j] = none;
+    UNROLL_BY_8 for (int pair = step * STEP / 2; pair < (step + 1) * STEP / 2; pair++) {
+        load(a + (EXPONENTS + pair) * LINES, row, x);
+        load(b + (EXPONENTS + pair) * LINES, column, y);
+        UNROLL for (int i = 0; i < SIDE; i++)
+            UNROLL for (int j = 0; j < SIDE; j++)
+                highest[i][j] = add_max_pair(x[i], y[j], highest[i][j]);
+    }
+    if (SCALE_BLOCK) {
+        load(a + (SCALES + step) * LINES, row, x_scale);
+        load(b + (SCALES + step) * LINES, column, y_scale);
+    }
+    int negatives[SIDE][SIDE] = {};
+    UNROLL for (int word = step * STEP / 32; word < (step * STEP + STEP + 31) / 32; word++) {
+        const uint32 mask = STEP < 32 ? ((1u << STEP % 32) - 1) << step * STEP % 32 : ~0u;
+        load(a + (SIGNS + word) * LINES, row, x);
+        load(b + (SIGNS + word) * LINES, column, y);
+        UNROLL for (int i = 0; i < SIDE; i++)
+            UNROLL for (int j = 0; j < SIDE; j++)
+                negatives[i][j] += ones((x[i] ^ y[j]) & mask);
+    }
+    UNROLL for (int i = 0; i < SIDE; i++)
+        UNROLL for (int j = 0; j < SIDE; j++) {
+            const int shift = (int)(x_scale[i] + y_scale[j]);
+            const int products = larger((int)(short)highest[i][j], (int)highest[i][j] >> 16) + shift;
+            const int emax = larger(larger(products, exponent_of(sums[i][j])), EMAX_FLOOR);
+            sums[i][j] = begun(sums[i][j], emax, shift, negatives[i][j]);
+        }
+    UNROLL_BY_8 for (int k = step * STEP; k < (step + 1) * STEP; k++) {
+        load(a + k * LINES, row, x);
+        load(b + k * LINES, column, y);
+        UNROLL for (int i = 0; i < SIDE; i++)
+            UNROLL for (int j = 0; j < SIDE; j++)
+                sums[i][j] = fma_toward_zero(from_words((int)x[i], 0), from_words((int)y[j], LITTLE), sums[i][j]);
+    }
+    UNROLL for (int i = 0; i < SIDE; i++)
+        UNROLL for (int j = 0; j < SIDE; j++)
+            sums[i][j] = ended(sums[i][j], (int)(x_scale[i] + y_scale[j]));
+}
+#else
+INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int column, int step)
+{
+    const int terms = STEP / GROUP, words = GROUP / 4;
+    int dots[STEP / GROUP][SIDE][SIDE] = {};
+    uint32 x[SIDE], y[SIDE];
+    UNROLL for (int term = 0; term < terms; term++)
+        UNROLL for (int word = 0; word < words; word++) {
+            load(a + ((step * terms + term) * words + word) * LINES, row, x);
+            load(b + ((step * terms + term) * words + word) * LINES, column, y);
+            UNROLL for (int i = 0; i < SIDE; i++)
+                UNROLL for (int j = 0; j < SIDE; j++)
+                    dots[term][i][j] = dot_of_bytes(x[i], y[j], dots[term][i][j]);
+        }
+    int emax[SIDE][SIDE], negatives[SIDE][SIDE] = {};
+    UNROLL for (int i = 0; i < SIDE; i++)
+        UNROLL for (int j = 0; j < SIDE; j++)
+            emax[i][j] = larger(exponent_of(sums[i][j]), EMAX_FLOOR);
+    UNROLL for (int term = 0; term < terms; term++) {
+        load(a + (SCALE_EXPONENTS + step * terms + term) * LINES, row, x);
+        load(b + (SCALE_EXPONENTS + step * terms + term) * LINES, column, y);
+        UNROLL for (int i = 0; i < SIDE; i++)
+            UNROLL for (int j = 0; j < SIDE; j++) {
+                emax[i][j] = larger(emax[i][j], dots[term][i][j] ? (int)(x[i] + y[j]) : NO_EXPONENT);
+                negatives[i][j] += (int)((uint32)dots[term][i][j] >> 31);
+            }
+    }
+    UNROLL for (int i = 0; i < SIDE; i++)
+        UNROLL for (int j = 0; j < SIDE; j++)
+            sums[i][j] = begun(sums[i][j], emax[i][j], 0, negatives[i][j]);
+    UNROLL for (int term = 0; term < terms; term++) {
+        load(a + (SCALES + step * terms + term) * LINES, row, x);
+        load(b + (SCALES + step * terms + term) * LINES, column, y);
+        UNROLL for (int i = 0; i < SIDE; i++)
+            UNROLL for (int j = 0; j < SIDE; j++) {
+                const double scale = multiply_nearest(from_words((int)x[i], 0), from_words((int)y[j], LITTLE));
+                // 2**52 + 2**31 and an integer, as bits
+                const double biased = from_words(0x43300000, dots[term][i][j] ^ (int)0x80000000);
+                sums[i][j] = fma_toward_zero(add_nearest(biased, -4503601774854144.0), scale, sums[i][j]);
+            }
+    }
+    UNROLL for (int i = 0; i < SIDE; i++)
+        UNROLL for (int j = 0; j < SIDE; j++)
+            sums[i][j] = ended(sums[i][j], 0);
+}
+#endif
+
+// All steps of a stage; where the form is lowered, each period starts at zero and ends in an addition.
+INNER void advance_stage(State& state, const uint32* a, const uint32* b, int row, int column)
+{
+    for (int step = 0; step < DEPTH / STEP; step++) {
+#if SPLIT
+        if (step % (PERIOD / STEP) == 0)
+            UNROLL for (int i = 0; i < SIDE; i++)
+                UNROLL for (int j = 0; j < SIDE; j++) {
+                    state.addends[i][j] = state.sums[i][j];
+                    state.sums[i][j] = 0.0;
+                }
+#endif
+        advance(state.sums, a, b, row, column, step);
+#if SPLIT
+        if ((step + 1) % (PERIOD / STEP) == 0)
+            UNROLL for (int i = 0; i < SIDE; i++)
+                UNROLL for (int j = 0; j < SIDE; j++)
+                    state.sums[i][j] = ieee_sum_of(state.sums[i][j], state.addends[i][j]);
+#endif
+    }
+}
+
+INNER double sum_of(uint32 code)
+{
+    const double value = widened(float_of(converted(code, HALF, false)));
+    return value == 0.0 ? 0.0 : value;
+}
+
+INNER uint32 code_of(double sum)
+{
+    const bool nan = is_special(sum) && (bits_of(sum) << 12) != 0;
+    return nan ? canonical_nan(HALF) : converted(bits_of(narrowed(sum)), false, HALF);
+}
+
+KERNEL(THREADS, BLOCKS_PER_PROCESSOR) multiply(
+    const uint32* a, const uint32* b, const C_CODE* c, D_CODE* d, int64 rows, int64 columns, int64 stages)
+{
+    SHARED_WORDS(words, 2 * PANEL_WORDS);
+    State states[STATES];
+    const int64 panels = (columns + LINES - 1) / LINES;
+    const int64 first_row = BLOCK / panels * LINES, first_column = BLOCK % panels * LINES;
+    a += BLOCK / panels * stages * PANEL_WORDS;
+    b += BLOCK % panels * stages * PANEL_WORDS;
+    EACH_THREAD {
+        UNROLL for (int i = 0; i < SIDE; i++)
+            UNROLL for (int j = 0; j < SIDE; j++) {
+                const int64 row = first_row + SIDE * (thread / TILE) + i, column = first_column + SIDE * (thread % TILE) + j;
+                const bool given = c && row < rows && column < columns;
+                OWN(states).sums[i][j] = given ? sum_of(c[row * columns + column]) : 0.0;
+            }
+    }
+    for (int64 stage = 0; stage < stages; stage++) {
+        EACH_THREAD {
+            for (int word = 4 * thread; word < PANEL_WORDS; word += 4 * THREADS) {
+                *(uint4*)(words + word) = *(const uint4*)(a + stage * PANEL_WORDS + word);
+                *(uint4*)(words + PANEL_WORDS + word) = *(const uint4*)(b + stage * PANEL_WORDS + word);
+            }
+        }
+        BARRIER;
+        EACH_THREAD advance_stage(OWN(states), words, words + PANEL_WORDS, thread / TILE, thread % TILE);
+        BARRIER;
+    }
+    EACH_THREAD {
+        UNROLL for (int i = 0; i < SIDE; i++)
+            UNROLL for (int j = 0; j < SIDE; j++) {
+                const int64 row = first_row + SIDE * (thread / TILE) + i, column = first_column + SIDE * (thread % TILE) + j;
+                if (row < rows && column < columns)
+                    d[row * columns + column] = (D_CODE)code_of(OWN(states).sums[i][j]);
+            }
+    }
+}

@@ -1,0 +1,200 @@
+"""The CUDA emulator: as plain C++ wherever there is a compiler, and on a GPU, the bits are those of the CPU emulator."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from plain_machine import COMPILER, PlainMachine
+
+import fastmma
+from fastmma import inputs, verify
+from fastmma.engines import Batch, Engine
+from fastmma.errors import BackendError, OperandError
+from fastmma.formats import encode, format_of
+from fastmma.gpu import device
+from fastmma.gpu.cuda_source import has_tile_kernel, parameters, source, tile_of
+from fastmma.gpu.decode_table import NO_EXPONENT, decode_table
+from fastmma.gpu.emulator import ENGINE, Emulator
+from fastmma.isa.model import Instruction
+from fastmma.isa.sparsity import pattern_of
+from fastmma.isa.table import multiplications
+from fastmma.plan import Plan, plan
+
+TARGETS = ("sm_70", "sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+E4M3 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
+MXF8 = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0"
+NVF4 = "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
+SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+# macros that say how elements are read; all others say how they are multiplied
+_READING = ("A_CODE", "B_CODE", "A_PADDING", "B_PADDING", "A_FRACTION", "B_FRACTION")
+
+with_gpu = pytest.mark.skipif(not device.available(), reason="there is no NVIDIA GPU with CuPy")
+without_gpu = pytest.mark.skipif(device.available(), reason="there is an NVIDIA GPU with CuPy")
+with_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
+
+
+@pytest.fixture(scope="session", params=["plain C++", "GPU"])
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    if request.param == "GPU":
+        if not device.available():
+            pytest.skip("there is no NVIDIA GPU with CuPy")
+        return ENGINE
+    if COMPILER is None:
+        pytest.skip("there is no C++ compiler")
+    return Emulator(PlainMachine(tmp_path_factory.mktemp("plain"))).engine
+
+
+@cache
+def samples() -> list[Plan]:
+    """An instruction for every way of multiplying, and for every pair of formats."""
+    seen: set[object] = set()
+    found = []
+    for target in TARGETS:
+        for ins in multiplications(target):
+            each = plan(ins, target)
+            way = frozenset((name, value) for name, value in parameters(each.job).items() if name not in _READING)
+            formats = ins.atype, ins.btype
+            if way not in seen or formats not in seen:
+                found.append(each)
+            seen |= {way, formats}
+    return found
+
+
+def operands(ins: Instruction, lead: tuple[int, ...], size: tuple[int, int, int], pair: tuple[str, str], seed: int) -> Batch:
+    """Codes drawn from a pair of distributions of `fastmma.inputs`; any metadata words, any scales or moderate ones."""
+    m, n, k = size
+    generator = np.random.default_rng(seed)
+
+    def draw(fmt: str, distribution: str, *shape: int) -> NDArray[Any]:
+        return inputs.codes(fmt, distribution, int(np.prod((*lead, *shape))), generator).reshape(*lead, *shape)
+
+    a, b = draw(ins.atype, pair[0], m, k * ins.stored_k // ins.k), draw(ins.btype, pair[0], k, n)
+    c = draw(ins.ctype, pair[1], m, n)
+    metadata = scale_a = scale_b = None
+    if ins.sparse:
+        rule = pattern_of(ins)
+        words = np.array([word for word, _ in rule.words[: rule.ordered if ins.ordered_metadata else None]], np.uint8)
+        metadata = generator.choice(words, (*lead, m, k // rule.chunk))
+    if ins.scale_vec_size:
+        blocks = -(-k * ins.scale_vec_size // ins.k)
+        low, high = (0, 256 if ins.stype == "ue8m0" else 128) if seed % 3 == 0 else (100, 127)
+        scale_a, scale_b = (generator.integers(low, high, (*lead, *shape)).astype(np.uint8) for shape in ((m, blocks), (blocks, n)))
+    return Batch(a, b, c, metadata, scale_a, scale_b)
+
+
+def assert_same(engine: Engine, todo: Plan, batch: Batch, what: str) -> None:
+    """`what` ("tiles" or "gemm") of both engines."""
+    assert batch.c is not None
+    dtype = format_of(todo.instruction.dtype).code_dtype
+    expected, got = np.empty(batch.c.shape, dtype), np.empty(batch.c.shape, dtype)
+    getattr(todo.engine, what)(todo.job, batch, expected, 1)
+    getattr(engine, what)(todo.job, batch, got, 1)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("todo", samples(), ids=lambda todo: f"{todo.instruction}-{todo.target}")
+def test_every_way_of_multiplying_has_the_bits_of_the_cpu(engine: Engine, todo: Plan) -> None:
+    ins = todo.instruction
+    columns = min(ins.n, 16)
+    for seed, pair in enumerate(inputs.PAIRS if format_of(ins.atype).kind == "float" else inputs.INTEGER_PAIRS):
+        assert_same(engine, todo, operands(ins, (2,), (ins.m, columns, ins.k), pair, seed), "tiles")
+        if ins.ctype == ins.dtype:
+            assert_same(engine, todo, operands(ins, (), (19, 23, ins.k + ins.k // 2), pair, seed), "gemm")
+
+
+@pytest.mark.parametrize(("opcode", "target"), [(F16, "sm_80"), (E4M3, "sm_90a"), (MXF8, "sm_120a"), (NVF4, "sm_120a"), (SPARSE, "sm_90a")])
+@pytest.mark.parametrize("size", [(1, 1, 0), (1, 1, 32), (131, 67, 160), (64, 200, 32), (257, 3, 480)])
+def test_sizes_around_blocks(engine: Engine, opcode: str, target: str, size: tuple[int, int, int]) -> None:
+    todo = plan(opcode, target)
+    assert_same(engine, todo, operands(todo.instruction, (), size, ("mid", "mid"), 1), "gemm")
+
+
+@pytest.mark.parametrize(("opcode", "target"), [(F16, "sm_90a"), (E4M3, "sm_90a"), (MXF8, "sm_120a"), (SPARSE, "sm_80")])
+def test_single_specials_among_finite_elements(engine: Engine, opcode: str, target: str) -> None:
+    todo = plan(opcode, target)
+    batch = operands(todo.instruction, (), (70, 70, 64), ("mid", "mid"), 1)
+    nan = encode(np.nan, todo.instruction.atype)
+    batch.a[5, 7] = nan
+    batch.a[66, 0] = batch.b[3, 68] = nan if todo.instruction.atype == "e4m3" else encode(-np.inf, todo.instruction.atype)
+    assert batch.c is not None
+    batch.c[11, 13], batch.c[12, 14], batch.c[13, 15] = encode([np.inf, -np.inf, np.nan], "f32")
+    assert_same(engine, todo, batch, "gemm")
+
+
+def test_no_c_is_zero_and_strided_results_are_written(engine: Engine) -> None:
+    todo = plan(F16, "sm_90a")
+    batch = operands(todo.instruction, (), (9, 10, 16), ("mid", "zero"), 1)._replace(c=None)
+    memory = np.zeros((20, 10), np.uint32)
+    expected = np.empty((9, 10), np.uint32)
+    engine.gemm(todo.job, batch, memory[1:19:2], 1)
+    todo.engine.gemm(todo.job, batch, expected, 1)
+    np.testing.assert_array_equal(memory[1:19:2], expected)
+    assert not memory[::2].any()
+
+
+def test_decode_tables_hold_what_the_formats_define() -> None:
+    # columns: exponent, significand, special
+    e4m3 = decode_table("e4m3")[:, 1:]
+    assert e4m3[[0x00, 0x01, 0x38, 0xB9, 0x7E, 0x7F]].tolist() == [
+        [NO_EXPONENT, 0, 0],
+        [-6, 1, 0],
+        [0, 8, 0],
+        [0, -9, 0],
+        [8, 14, 0],
+        [NO_EXPONENT, 0, 2],
+    ]
+    # as f16, which has ten fraction bits, 2**-9 is a normal number
+    assert decode_table("e4m3", "f16")[0x01, 1:].tolist() == [-9, 1024, 0]
+    f16 = decode_table("f16")[:, 1:]
+    assert f16[[0x7C00, 0xFC00, 0x7C01, 0x0001]].tolist() == [[NO_EXPONENT, 0, 1], [NO_EXPONENT, 0, 1], [NO_EXPONENT, 0, 2], [-14, 1, 0]]
+    assert decode_table("ue8m0")[[0, 127, 254, 255], 1:].tolist() == [[-127, 1, 0], [0, 1, 0], [127, 1, 0], [NO_EXPONENT, 0, 2]]
+    assert decode_table("s4")[[0x7, 0x8, 0xF8], 2].tolist() == [7, -8, -8]
+    assert len(decode_table("tf32")) == 1 << 19
+
+
+@with_nvcc
+@pytest.mark.parametrize(("opcode", "target"), [(F16, "sm_80"), (E4M3, "sm_90a"), (MXF8, "sm_120a"), (NVF4, "sm_120a"), (SPARSE, "sm_90a")])
+@pytest.mark.parametrize("machine", ["sm_75", "sm_90"])
+def test_nvcc_compiles_kernels_that_fit_the_machine(opcode: str, target: str, machine: str, tmp_path: Path) -> None:
+    job = plan(opcode, target).job
+    assert has_tile_kernel(job)
+    assert tile_of(job).shared_bytes <= 64 * 1024
+    for main in ("element", "tile"):
+        path = tmp_path / f"{main}.cu"
+        path.write_text(source(job, main))
+        command = ["nvcc", "-std=c++17", f"-arch={machine}", "-cubin", "-o", str(tmp_path / "out"), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@without_gpu
+def test_without_a_gpu_the_backend_says_so_after_checking_operands() -> None:
+    a = np.ones((4, 4), ml_dtypes.float8_e4m3fn)
+    with pytest.raises(BackendError, match=r"CuPy|GPU"):
+        fastmma.gemm(a, a, target="sm_120a", backend="cupy-emulate")
+    with pytest.raises(OperandError, match="shape"):
+        fastmma.gemm(a, a[:3], target="sm_120a", backend="cupy-emulate")
+
+
+@with_gpu
+def test_recordings_are_replayed_on_the_gpu() -> None:
+    report = verify.replay(backend="cupy-emulate")
+    assert [outcome.worst for outcome in report.outcomes if outcome.wrong] == []
+
+
+@with_gpu
+def test_public_calls_take_the_backend() -> None:
+    generator = np.random.default_rng(0)
+    a, b = (generator.standard_normal(shape).astype(ml_dtypes.float8_e4m3fn) for shape in ((2, 70, 100), (100, 40)))
+    for call in (fastmma.matmul, lambda x, y, **options: fastmma.gemm(x[0], y, promote_every=64, split_k=2, **options)):
+        expected = call(a, b, target="sm_120a")
+        np.testing.assert_array_equal(call(a, b, target="sm_120a", backend="cupy-emulate"), expected)
