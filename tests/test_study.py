@@ -532,30 +532,44 @@ def test_csv_of_awkward_values() -> None:
 
 
 LONG = ["study", "--format", "e4m3", "--format", "f16", "--target", "sm_90a", "--target", "ieee-f32"]
-LONG += [word for k in range(32, 320, 32) for word in ("--shape", f"16x16x{k}")]
+LONG += [word for k in range(32, 160, 32) for word in ("--shape", f"16x16x{k}")]
+# the command, which stands still when its fourth record is being written
+STOPPING = """
+import os, signal, sys, time
+from fastmma.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sync, calls = os.fsync, []
+def fsync(file):
+    calls.append(file)
+    time.sleep(600 if len(calls) == 4 else 0)
+    sync(file)
+os.fsync = fsync
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_study_goes_on_where_it_was(kill: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kill", ["SIGKILL", "SIGINT"])
+def test_a_killed_study_goes_on_where_it_was(kill: str, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert main([*LONG, "--output", str(whole)]) == 0
-    command = [sys.executable, "-m", "fastmma", *LONG, "--output", str(broken)]
+    expected = lines(whole)
+    command = [sys.executable, "-c", STOPPING, *LONG, "--output", str(broken)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     file = broken / "results.jsonl"
-    while process.poll() is None and not (file.exists() and file.read_bytes().count(b"\n") >= 3):
-        time.sleep(0.002)
-    process.send_signal(kill)
+    while process.poll() is None and not (file.exists() and file.read_bytes().count(b"\n") == 4):
+        time.sleep(0.01)
+    process.send_signal(signal.Signals[kill])
     _, said = process.communicate(timeout=60)
-    done = lines(broken)
-    assert 3 <= len(done) < len(lines(whole)), "the study was over before it was killed"
-    assert done == lines(whole)[: len(done)]
-    if kill == signal.SIGINT:
+    assert lines(broken) == expected[:4]
+    if kill == "SIGINT":
         assert process.returncode == 130
         assert said == f"fastmma: interrupted; what was computed is in {file}; the same command goes on from there\n"
+        check_files(broken, expected[:4])
     assert main([*LONG, "--output", str(broken)]) == 0
-    check_files(broken, lines(whole))
-    assert (broken / "results.csv").read_bytes() == (whole / "results.csv").read_bytes()
+    check_files(broken, expected)
+    for name in ("results.jsonl", "results.csv"):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes()
 
 
 # files of tensors
@@ -820,6 +834,14 @@ def test_command_refuses_bad_input(arguments: list[str], message: str, capsys: p
     assert printed.out == ""
     assert message in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_a_report_keeps_sizes_and_seeds_apart() -> None:
+    grid = study.Grid(("e4m3",), ("sm_90a",), ((3, 4, 32), (5, 4, 32), (5, 4, 64)), seeds=(1, 2))
+    text = markdown(study.run(grid), title="A title")
+    headings = [line for line in text.splitlines() if line.startswith("## normal")]
+    assert headings == [f"## normal, {m} x 4, seed {seed}: N(0, 1)" for seed in (1, 2) for m in (3, 5)]
+    assert text.count("| e4m3 | sm_90a |") == 4
 
 
 def test_report_of_undefined_metrics() -> None:

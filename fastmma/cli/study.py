@@ -73,7 +73,9 @@ def _print(results: Results) -> None:
 def study(
     preset: Annotated[str | None, typer.Option(help=f"A study with a name: {', '.join(PRESETS)}.")] = None,
     output: Annotated[Path | None, typer.Option(help="A folder for the report, the table and the pictures; a study goes on there.")] = None,
-    formats: Annotated[list[str] | None, typer.Option("--format", help="Element format or scaling scheme, or two as A,B.")] = None,
+    formats: Annotated[
+        list[str] | None, typer.Option("--format", help="Such as e4m3, nvfp4 or mxfp4:even (a rule); or two, as A,B.")
+    ] = None,
     targets: Annotated[list[str] | None, typer.Option("--target", help="The GPU, or ieee-f32.")] = None,
     shapes: Annotated[list[str] | None, typer.Option("--shape", metavar="MxNxK", help=f"By default {_SHAPE}.")] = None,
     distributions: Annotated[

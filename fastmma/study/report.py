@@ -46,11 +46,14 @@ def series(record: Record) -> str:
     return f"{case.format}, {case.accumulator}"
 
 
-def grouped(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Records by where their operands come from, in order of appearance."""
+def grouped(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Records by where their operands come from, in order of appearance; also by M x N and by seed, if there are several."""
+    sizes, seeds = {(record["m"], record["n"]) for record in records}, {record["seed"] for record in records}
     found: dict[str, list[Record]] = {}
     for record in records:
-        found.setdefault(case_of(record).source, []).append(record)
+        size = f", {record['m']} x {record['n']}" if len(sizes) > 1 else ""
+        seed = f", seed {record['seed']}" if len(seeds) > 1 else ""
+        found.setdefault(case_of(record).source + size + seed, []).append(record)
     return found
 
 
@@ -133,7 +136,8 @@ def markdown(records: Sequence[Record], *, title: str, command: str = "", pictur
         parts.append(f"```sh\n{command}\n```\n")
     parts += [_how_exact(records) + "\n", *(f"![{name}]({file})\n" for name, file in pictures)]
     for source, found in grouped(records).items():
-        law = f": {DISTRIBUTIONS[source].law}" if source in DISTRIBUTIONS else ""
+        drawn = not (found[0]["weights"] and found[0]["activations"])
+        law = f": {DISTRIBUTIONS[found[0]['distribution']].law}" if drawn else ""
         parts.append(f"## {source}{law}\n")
         parts.append(_table(*summary(deepest(found))))
         if len({record["k"] for record in found}) > 1:
