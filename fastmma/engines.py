@@ -138,7 +138,7 @@ def _order(job: Job) -> NDArray[np.int32] | None:
 
 
 @cache
-def _widening(source: str, wide: str) -> Codes:
+def widening(source: str, wide: str) -> Codes:
     """Table from every code of a format to the wider format's code of the same value."""
     fmt = format_of(source)
     return encode(decode(np.arange(1 << fmt.bits), fmt), wide)
@@ -148,7 +148,7 @@ def _widened(job: Job, batch: Batch) -> Batch:
     ins, wide = job.instruction, job.arithmetic.widened
     if not wide:
         return batch
-    return batch._replace(a=_widening(ins.atype, wide)[batch.a], b=_widening(ins.btype, wide)[batch.b])
+    return batch._replace(a=widening(ins.atype, wide)[batch.a], b=widening(ins.btype, wide)[batch.b])
 
 
 def _specials(codes: Codes, fmt: Format) -> NDArray[np.bool_]:

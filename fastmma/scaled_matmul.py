@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastmma import scaled_reference
 from fastmma.accumulation import MULTIPLIERS, ROUND, AccumulationPlan
 from fastmma.arrays import as_array
-from fastmma.engines import Batch
+from fastmma.engines import Batch, widening
 from fastmma.errors import FastmmaError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import decode, encode, format_of, from_codes, to_codes
 from fastmma.isa.model import Instruction
@@ -235,14 +235,8 @@ def _matrix(array: ScaledArray, run: _Run, side: int, index: tuple[int, ...]) ->
     scales = array.scales[tuple(i // size for i, size in zip(at, array.block, strict=False))]
     codes, wide = to_codes(array.elements[at], array.row.element), run.plan.widened[side]
     if wide:
-        codes = _widening(array.row.element, wide)[codes]
+        codes = widening(array.row.element, wide)[codes]
     return _Matrix(codes, scales, (array.block[-2], array.block[-1]))
-
-
-def _widening(source: str, wide: str) -> Codes:
-    """Table from every code of a format to the wider format's code of the same value."""
-    fmt = format_of(source)
-    return encode(decode(np.arange(1 << fmt.bits), fmt), wide)
 
 
 def _spread(scales: Codes, block: int, extent: int, axis: int) -> Codes:
