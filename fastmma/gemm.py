@@ -22,6 +22,7 @@ from fastmma.kernels.params import Promotion
 from fastmma.numerics import arithmetic
 from fastmma.operands import as_elements, check_output, codes_of, elements_of, extra_operands
 from fastmma.plan import plan, resolved_target
+from fastmma.presets import gemm_preset
 from fastmma.threads import thread_count
 
 # what a vendor library reaches for first: wgmma where there is one, and the deepest k
@@ -149,6 +150,7 @@ def gemm(
     scale_b: Any = None,
     promote_every: int | None = None,
     split_k: int = 1,
+    preset: str | None = None,
     cast: bool = False,
     out: NDArray[Any] | None = None,
     threads: int | None = None,
@@ -181,6 +183,9 @@ def gemm(
     split_k : int
         Cut K into that many parts of equal length (rounded up to the instruction's k), accumulate each from zero (the first from `c`), then
         add them in ascending order by IEEE adds.
+    preset : str, optional
+        Accumulate as a library does: one of `fastmma.presets.GEMM_PRESETS`, for example ``"cublas"``. It sets `promote_every` and where
+        `split_k` cuts; how many parts the library's heuristics choose is still to be given.
     cast : bool
         Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
     out : ndarray (M, N), optional
@@ -210,8 +215,10 @@ def gemm(
     target = resolved_target(target, backend)
     chosen = _choose(instruction, a, b, c, out, target, metadata, scale_a if scale_a is not None else scale_b)
     todo = plan(chosen, target, backend)
-    acodes = codes_of(a, chosen.atype, f"{chosen}: a", cast=cast)
-    bcodes = codes_of(b, chosen.btype, f"{chosen}: b", cast=cast)
+    row = None if preset is None else gemm_preset(preset, chosen, target)
+    rounded = cast or (row is not None and row.cast)
+    acodes = codes_of(a, chosen.atype, f"{chosen}: a", cast=rounded)
+    bcodes = codes_of(b, chosen.btype, f"{chosen}: b", cast=rounded)
     if acodes.ndim != 2 or bcodes.ndim != 2 or acodes.shape[1] * chosen.k != bcodes.shape[0] * chosen.stored_k:
         inner = "K / 2" if chosen.sparse else "K"
         raise OperandError(f"{chosen}: gemm needs a of shape (M, {inner}) and b of shape (K, N), not {acodes.shape} and {bcodes.shape}")
@@ -237,7 +244,12 @@ def gemm(
     direct = out is not None and not overlaps and not aliased
     dcodes = out.view(dfmt.code_dtype) if out is not None and direct else np.empty(shape, dtype=dfmt.code_dtype)
     parts = _whole(split_k, "split_k", 1)
-    accumulate(todo, Batch(acodes, bcodes, ccodes, **extra), dcodes, _promotion(chosen, promote_every), parts, count)
+    unit = chosen.k
+    if row is not None:
+        if promote_every not in (None, row.promote_every):
+            raise OperandError(f"preset {preset!r} sets promote_every to {row.promote_every}; leave it out")
+        promote_every, unit = row.promote_every, row.split_unit
+    accumulate(todo, Batch(acodes, bcodes, ccodes, **extra), dcodes, _promotion(chosen, promote_every), parts, count, unit)
     if out is None:
         return elements_of(dcodes, chosen.dtype)
     if not direct:
@@ -268,6 +280,7 @@ def matmul(
     target: str = "sm_90a",
     promote_every: int | None = None,
     split_k: int = 1,
+    preset: str | None = None,
     cast: bool = False,
     out: NDArray[Any] | None = None,
     threads: int | None = None,
@@ -327,6 +340,7 @@ def matmul(
             target=target,
             promote_every=promote_every,
             split_k=split_k,
+            preset=preset,
             cast=cast,
             out=result[index],
             threads=threads,

@@ -28,14 +28,16 @@ def split(depth: int, parts: int, unit: int) -> list[tuple[int, int]]:
     return [(start, min(start + length, depth)) for start in range(0, max(depth, 1), length)]
 
 
-def accumulate(todo: Plan, batch: Batch, d: Codes, promotion: Promotion | None, split_k: int, threads: int) -> None:
+def accumulate(
+    todo: Plan, batch: Batch, d: Codes, promotion: Promotion | None, split_k: int, threads: int, split_unit: int | None = None
+) -> None:
     """Write the product to `d`: each part of k from zero (the first from c), the parts added in ascending order by IEEE adds.
 
-    Parts are cut at multiples of the instruction's k, or of the chunks between promotions where these have scales.
+    Parts are cut at multiples of `split_unit`, by default the instruction's k, or of the chunks between promotions where these have scales.
     """
     ins, depth = todo.instruction, batch.b.shape[0]
     scaled = promotion is not None and promotion.scale_a is not None
-    parts = split(depth, split_k, promotion.every if promotion is not None and scaled else ins.k)
+    parts = split(depth, split_k, promotion.every if promotion is not None and scaled else split_unit or ins.k)
     if len(parts) == 1:
         _part(todo, batch, d, promotion, threads)
         return

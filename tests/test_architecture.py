@@ -26,7 +26,7 @@ LAYERS = (
     ("reference", "scaled_reference", "fragment", "sparse", "scales", "scaling"),
     ("engines", "operands", "gpu"),
     ("plan",),
-    ("k_loop", "shared_memory"),
+    ("k_loop", "presets", "shared_memory"),
     ("warp", "warpgroup", "matrix", "movement", "wmma_memory", "gemm"),
 )
 TOOLS = len(LAYERS)
