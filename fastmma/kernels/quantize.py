@@ -1,12 +1,12 @@
 """Compiled loops of quantisation: the largest magnitude of each block, elements rounded to a narrow format, and their values again.
 
 Arrays are C-contiguous (outer, row, column); a block spans `rows` by `columns` of the last two. Rounding is integer arithmetic on the bits
-of float32 or float64, so that LLVM vectorises it and no mode of the processor changes it; the loops come in those two widths.
+of float32 or float64, so that LLVM vectorises it and no mode of the processor changes it; every operation is cast back to their width,
+because Numba widens integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,155 +46,174 @@ class Piece(NamedTuple):
     right: int
 
 
-def _compile(word: Any, width: int, mantissa: int) -> tuple[Callable[..., None], ...]:
-    """The loops for floats of `width` bits with `mantissa` mantissa bits, whose bits are `word`s."""
-    magnitude_mask = (1 << (width - 1)) - 1
-    infinity = ((1 << (width - 1 - mantissa)) - 1) << mantissa
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _mantissa(bits: Any) -> int:
+    """Mantissa bits of the floats whose bits these are, float32 or float64."""
+    return 23 if bits.itemsize == 4 else 52
 
-    @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-    def largest(bits: Any, block: tuple[int, int], piece: Piece, out: Any) -> None:
-        """Bits of the largest magnitude (of a NaN, if there is one) of each block; rows count blocks, columns elements."""
-        rows, columns = block
-        height = bits.shape[1]
-        bands = out.shape[1]
-        for index in range(piece.first, piece.last):
-            outer, band = index // bands, index % bands
-            found = out[outer, band]
-            found[piece.left // columns : -(-piece.right // columns)] = word(0)
-            for row in range(band * rows, min(band * rows + rows, height)):
-                line = bits[outer, row]
-                if columns == 1:
-                    for column in range(piece.left, piece.right):
-                        found[column] = max(found[column], word(line[column] & word(magnitude_mask)))
-                else:
-                    for start in range(piece.left, piece.right, columns):
-                        most = found[start // columns]
-                        for column in range(start, min(start + columns, piece.right)):
-                            most = max(most, word(line[column] & word(magnitude_mask)))
-                        found[start // columns] = most
 
-    @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-    def round_bits(bits: Any, narrow: Narrow, nearest: int, codes: Any) -> None:
-        """Codes of floats given as bits: nearest even or toward zero, too large ones saturate."""
-        lowest, carried = word(narrow.lowest), word(narrow.mantissa_bits)
-        least_shift, greatest_shift = word(mantissa - narrow.mantissa_bits), word(mantissa + 3)
-        max_code, nan_code, sign_shift = word(narrow.max_code), word(narrow.nan_code), word(narrow.sign_shift)
-        complement, has_sign_bit, rounds = word(narrow.complement), word(1 - narrow.complement), word(0 - nearest)
-        for i in range(len(codes)):
-            magnitude = word(bits[i] & word(magnitude_mask))
-            # subnormal floats have the exponent of the smallest normal ones, and no hidden bit
-            exponent = max(word(magnitude >> word(mantissa)), word(1))
-            significand = word(magnitude - word(word(exponent - word(1)) << word(mantissa)))
-            target = max(exponent, lowest)
-            shift = min(word(word(target - exponent) + least_shift), greatest_shift)
-            odd = word(word(significand >> shift) & word(1))
-            half = word(word(word(1) << word(shift - word(1))) - word(1))
-            steps = word(word(significand + word(word(half + odd) & rounds)) >> shift)
-            code = min(word(steps + word(word(target - lowest) << carried)), max_code)
-            negative = word(bits[i] >> word(width - 1))
-            code = word(word(code ^ word(word(0) - word(negative & complement))) + word(negative & complement))
-            code = word(code | word(word(negative & has_sign_bit) << sign_shift))
-            codes[i] = nan_code if magnitude > word(infinity) else code
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _below(power: int) -> int:
+    return (1 << power) - 1
 
-    @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-    def round_stochastically(bits: Any, narrow: Narrow, seed: int, place: int, codes: Any) -> None:
-        """Codes of floats given as bits, of which the first is number `place` of its array."""
-        for i in range(len(codes)):
-            magnitude = np.uint64(bits[i] & word(magnitude_mask))
-            exponent: Any = max(np.int64(magnitude >> np.uint64(mantissa)), np.int64(1))
-            significand = magnitude - (np.uint64(exponent - 1) << np.uint64(mantissa))
-            target: Any = max(exponent, narrow.lowest)
-            shift = target - exponent + mantissa - narrow.mantissa_bits
-            # what is too small for 62 random bits loses its lowest bits
-            significand >>= np.uint64(min(max(shift - 62, 0), 63))
-            shift = min(shift, 62)
-            state = np.uint64(seed) + np.uint64(place + i + 1) * np.uint64(0x9E3779B97F4A7C15)
-            state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            state ^= state >> np.uint64(31)
-            steps = np.int64((significand + (state >> np.uint64(64 - shift))) >> np.uint64(shift))
-            code: Any = min(steps + ((target - narrow.lowest) << narrow.mantissa_bits), narrow.max_code)
-            if bits[i] >> word(width - 1):
-                code = -code if narrow.complement else code | (1 << narrow.sign_shift)
-            codes[i] = narrow.nan_code if magnitude > np.uint64(infinity) else code
 
-    @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-    def elements(
-        x: Any,
-        factors: Any,
-        divide: int,
-        block: tuple[int, int],
-        narrow: Narrow,
-        rounding: Rounding,
-        piece: Piece,
-        scratch: Any,
-        codes: Any,
-    ) -> None:
-        """Codes of x times (or over) the factor of its block, rounded; rows count rows."""
-        rows, columns = block
-        height, width_of_x = x.shape[1:]
-        bits = scratch.view(word)
-        for index in range(piece.first, piece.last):
-            outer, row = index // height, index % height
-            line, factor = x[outer, row], factors[outer, row // rows]
-            for start in range(piece.left, piece.right, CHUNK):
-                stop = min(start + CHUNK, piece.right)
-                if columns == 1:
-                    if divide:
-                        for column in range(start, stop):
-                            scratch[column - start] = line[column] / factor[column]
-                    else:
-                        for column in range(start, stop):
-                            scratch[column - start] = line[column] * factor[column]
-                else:
-                    left = start
-                    while left < stop:
-                        right = min((left // columns + 1) * columns, stop)
-                        scale = factor[left // columns]
-                        if divide:
-                            for column in range(left, right):
-                                scratch[column - start] = line[column] / scale
-                        else:
-                            for column in range(left, right):
-                                scratch[column - start] = line[column] * scale
-                        left = right
-                if rounding.stochastic:
-                    place = index * width_of_x + start
-                    round_stochastically(bits, narrow, rounding.seed, place, codes[outer, row, start:stop])
-                else:
-                    round_bits(bits, narrow, rounding.nearest, codes[outer, row, start:stop])
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _infinity(bits: Any) -> int:
+    """The bits of infinity."""
+    mantissa = _mantissa(bits)
+    bits_of_infinity: int = _below(8 * bits.itemsize - 1 - mantissa) << mantissa
+    return bits_of_infinity
 
-    @njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
-    def values(codes: Any, table: Any, scales: Any, overall: Any, block: tuple[int, int], piece: Piece, out: Any) -> None:
-        """Elements times the scale of their block, times that of the whole; rows count rows."""
-        rows, columns = block
-        height = codes.shape[1]
-        for index in range(piece.first, piece.last):
-            outer, row = index // height, index % height
-            line, scale, into = codes[outer, row], scales[outer, row // rows], out[outer, row]
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _largest(bits: Any, block: tuple[int, int], piece: Piece, out: Any) -> None:
+    """Bits of the largest magnitude (of a NaN, if there is one) of each block; rows count blocks, columns elements."""
+    word = bits.dtype.type
+    magnitude_mask = word(_infinity(bits) | _below(_mantissa(bits)))
+    rows, columns = block
+    height, bands = bits.shape[1], out.shape[1]
+    for index in range(piece.first, piece.last):
+        outer, band = index // bands, index % bands
+        found = out[outer, band]
+        found[piece.left // columns : -(-piece.right // columns)] = word(0)
+        for row in range(band * rows, min(band * rows + rows, height)):
+            line = bits[outer, row]
             if columns == 1:
                 for column in range(piece.left, piece.right):
-                    into[column] = table[line[column]] * scale[column] * overall
+                    found[column] = max(found[column], word(line[column] & magnitude_mask))
             else:
-                left = piece.left
-                while left < piece.right:
-                    right = min((left // columns + 1) * columns, piece.right)
-                    factor = scale[left // columns]
-                    for column in range(left, right):
-                        into[column] = table[line[column]] * factor * overall
+                for start in range(piece.left, piece.right, columns):
+                    most = found[start // columns]
+                    for column in range(start, min(start + columns, piece.right)):
+                        most = max(most, word(line[column] & magnitude_mask))
+                    found[start // columns] = most
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _round(bits: Any, narrow: Narrow, nearest: int, codes: Any) -> None:
+    """Codes of floats given as bits: nearest even or toward zero, too large ones saturate."""
+    word, mantissa = bits.dtype.type, _mantissa(bits)
+    infinity = word(_infinity(bits))
+    magnitude_mask, sign = word(infinity | word(_below(mantissa))), word(8 * bits.itemsize - 1)
+    lowest, carried = word(narrow.lowest), word(narrow.mantissa_bits)
+    least_shift, greatest_shift = word(mantissa - narrow.mantissa_bits), word(mantissa + 3)
+    max_code, nan_code, sign_shift = word(narrow.max_code), word(narrow.nan_code), word(narrow.sign_shift)
+    complement, has_sign_bit, rounds = word(narrow.complement), word(1 - narrow.complement), word(0 - nearest)
+    for i in range(len(codes)):
+        magnitude = word(bits[i] & magnitude_mask)
+        # subnormal floats have the exponent of the smallest normal ones, and no hidden bit
+        exponent = max(word(magnitude >> word(mantissa)), word(1))
+        significand = word(magnitude - word(word(exponent - word(1)) << word(mantissa)))
+        target = max(exponent, lowest)
+        shift = min(word(word(target - exponent) + least_shift), greatest_shift)
+        odd = word(word(significand >> shift) & word(1))
+        half = word(word(word(1) << word(shift - word(1))) - word(1))
+        steps = word(word(significand + word(word(half + odd) & rounds)) >> shift)
+        code = min(word(steps + word(word(target - lowest) << carried)), max_code)
+        negative = word(bits[i] >> sign)
+        code = word(word(code ^ word(word(0) - word(negative & complement))) + word(negative & complement))
+        code = word(code | word(word(negative & has_sign_bit) << sign_shift))
+        codes[i] = nan_code if magnitude > infinity else code
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _round_stochastically(bits: Any, narrow: Narrow, seed: int, place: int, codes: Any) -> None:
+    """Codes of floats given as bits, of which the first is number `place` of its array."""
+    mantissa, infinity = _mantissa(bits), np.uint64(_infinity(bits))
+    magnitude_mask, sign = infinity | np.uint64(_below(mantissa)), np.uint64(8 * bits.itemsize - 1)
+    for i in range(len(codes)):
+        magnitude = np.uint64(bits[i]) & magnitude_mask
+        exponent: Any = max(np.int64(magnitude >> np.uint64(mantissa)), np.int64(1))
+        significand = magnitude - (np.uint64(exponent - 1) << np.uint64(mantissa))
+        target: Any = max(exponent, narrow.lowest)
+        shift = target - exponent + mantissa - narrow.mantissa_bits
+        # what is too small for 62 random bits loses its lowest bits
+        significand >>= np.uint64(min(max(shift - 62, 0), 63))
+        shift = min(shift, 62)
+        state = np.uint64(seed) + np.uint64(place + i + 1) * np.uint64(0x9E3779B97F4A7C15)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        state ^= state >> np.uint64(31)
+        steps = np.int64((significand + (state >> np.uint64(64 - shift))) >> np.uint64(shift))
+        code: Any = min(steps + ((target - narrow.lowest) << narrow.mantissa_bits), narrow.max_code)
+        if np.uint64(bits[i]) >> sign:
+            code = -code if narrow.complement else code | (1 << narrow.sign_shift)
+        codes[i] = narrow.nan_code if magnitude > infinity else code
+
+
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _elements(
+    x: Any,
+    factors: Any,
+    divide: int,
+    block: tuple[int, int],
+    narrow: Narrow,
+    rounding: Rounding,
+    piece: Piece,
+    scratch: Any,
+    bits: Any,
+    codes: Any,
+) -> None:
+    """Codes of x times (or over) the factor of its block, rounded; rows count rows; `bits` are those of `scratch`."""
+    rows, columns = block
+    height, width_of_x = x.shape[1:]
+    for index in range(piece.first, piece.last):
+        outer, row = index // height, index % height
+        line, factor = x[outer, row], factors[outer, row // rows]
+        for start in range(piece.left, piece.right, CHUNK):
+            stop = min(start + CHUNK, piece.right)
+            if columns == 1:
+                if divide:
+                    for column in range(start, stop):
+                        scratch[column - start] = line[column] / factor[column]
+                else:
+                    for column in range(start, stop):
+                        scratch[column - start] = line[column] * factor[column]
+            else:
+                left = start
+                while left < stop:
+                    right = min((left // columns + 1) * columns, stop)
+                    scale = factor[left // columns]
+                    if divide:
+                        for column in range(left, right):
+                            scratch[column - start] = line[column] / scale
+                    else:
+                        for column in range(left, right):
+                            scratch[column - start] = line[column] * scale
                     left = right
+            if rounding.stochastic:
+                place = index * width_of_x + start
+                _round_stochastically(bits, narrow, rounding.seed, place, codes[outer, row, start:stop])
+            else:
+                _round(bits, narrow, rounding.nearest, codes[outer, row, start:stop])
 
-    return largest, elements, values
 
-
-_LOOPS = {np.dtype(np.float32): _compile(np.uint32, 32, 23), np.dtype(np.float64): _compile(np.uint64, 64, 52)}
+@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+def _values(codes: Any, table: Any, scales: Any, overall: Any, block: tuple[int, int], piece: Piece, out: Any) -> None:
+    """Elements times the scale of their block, times that of the whole; rows count rows."""
+    rows, columns = block
+    height = codes.shape[1]
+    for index in range(piece.first, piece.last):
+        outer, row = index // height, index % height
+        line, scale, into = codes[outer, row], scales[outer, row // rows], out[outer, row]
+        if columns == 1:
+            for column in range(piece.left, piece.right):
+                into[column] = table[line[column]] * scale[column] * overall
+        else:
+            left = piece.left
+            while left < piece.right:
+                right = min((left // columns + 1) * columns, piece.right)
+                factor = scale[left // columns]
+                for column in range(left, right):
+                    into[column] = table[line[column]] * factor * overall
+                left = right
 
 
 @to_nearest
 def largest(x: NDArray[Any], block: tuple[int, int], piece: Piece, out: NDArray[Any]) -> None:
     """The largest magnitude of each block into `out` (outer, rows of blocks, columns of blocks); NaN where the block holds one."""
     word = np.dtype(f"u{x.itemsize}")
-    _LOOPS[x.dtype][0](x.view(word), block, piece, out.view(word))
+    _largest(x.view(word), block, piece, out.view(word))
 
 
 @to_nearest
@@ -210,7 +229,8 @@ def elements(
 ) -> None:
     """Codes of x times (or over) the factors of its blocks."""
     scratch = np.empty(CHUNK, x.dtype)
-    _LOOPS[x.dtype][1](x, factors, int(divide), block, narrow, rounding, piece, scratch, codes)
+    bits = scratch.view(np.dtype(f"u{x.itemsize}"))
+    _elements(x, factors, int(divide), block, narrow, rounding, piece, scratch, bits, codes)
 
 
 @to_nearest
@@ -224,4 +244,4 @@ def values(
     out: NDArray[Any],
 ) -> None:
     """The numbers of `table` that codes stand for, times the scales of their blocks, times that of the whole."""
-    _LOOPS[out.dtype][2](codes, table, scales, out.dtype.type(overall), block, piece, out)
+    _values(codes, table, scales, out.dtype.type(overall), block, piece, out)
