@@ -432,6 +432,8 @@ BAD = [
     ({"rule": "round"}, fastmma.OperandError, "rule of mxfp4 must be one of floor, ceil, rceil, even, not 'round'"),
     ({"rule": "amax"}, fastmma.OperandError, "rule of mxfp4 must be one of"),
     ({"rule": ["floor"]}, fastmma.OperandError, "rule of mxfp4 must be one of"),
+    ({"rule": GOOD}, fastmma.OperandError, "rule of mxfp4 must be one of"),
+    ({"rounding": GOOD}, fastmma.OperandError, "rounding must be one of"),
     ({"rounding": "rn"}, fastmma.OperandError, "rounding must be one of nearest, zero, stochastic, not 'rn'"),
     ({"rounding": "stochastic"}, fastmma.OperandError, "needs seed=, an integer"),
     ({"rounding": "stochastic", "seed": -1}, fastmma.OperandError, "needs seed=, an integer"),

@@ -182,6 +182,7 @@ def test_slices_that_are_refused(key: object) -> None:
         ({"axis": -1}, fastmma.OperandError, "axis must be"),
         ({"axis": True}, fastmma.OperandError, "axis must be"),
         ({"block": 16}, fastmma.OperandError, r"block of nvfp4 must be \(1, 16\) .* not 16"),
+        ({"block": np.ones((2, 2))}, fastmma.OperandError, "block of nvfp4 must be"),
         ({"block": (16, 1)}, fastmma.OperandError, "block of nvfp4 must be"),
         ({"block": ([1], [16])}, fastmma.OperandError, "block of nvfp4 must be"),
         ({"global_scale": None}, fastmma.OperandError, "global_scale of nvfp4 must be a float32"),

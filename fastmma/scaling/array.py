@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Real
@@ -75,7 +74,7 @@ class ScaledArray:
         if axis is None or not 0 <= axis < elements.ndim:
             raise OperandError(f"axis must be an integer from 0 to {elements.ndim - 1}, not {self.axis!r}")
         usual = row.block(elements.shape, axis)
-        given = tuple(self.block) if isinstance(self.block, Iterable) else ()
+        given = tuple(map(whole, self.block)) if isinstance(self.block, tuple | list) else ()
         block = next((each for each in row.blocks(elements.shape, axis) if each == given), None)
         if block is None:
             raise OperandError(f"block of {row.name} must be {usual} for shape {elements.shape} and axis {axis}, not {self.block}")
@@ -172,8 +171,6 @@ class ScaledArray:
         OperandError, OperandTypeError
             If it is another dtype, or a bad number of threads.
         """
-        from fastmma.kernels.rounding import to_nearest
-
         try:
             fmt = format_of(np.dtype(dtype))
         except (TypeError, ValueError):
@@ -188,7 +185,7 @@ class ScaledArray:
         view = view_of(self.elements.view(np.uint8), self.row, self.block, self.axis)
         scales = view.arrange(self.scales).astype(working)
         overall = 1.0 if self.global_scale is None else float(self.global_scale)
-        values = to_nearest(block_values)(view.array, _numbers(self.row.element, working), scales, overall, view.block, count)
+        values = block_values(view.array, _numbers(self.row.element, working), scales, overall, view.block, count)
         if fmt.name not in ("f32", "f64"):
             values = from_codes(round_to(values, fmt, count, saturate=False), fmt)
         return view.restore(values, self.shape)

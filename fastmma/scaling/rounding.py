@@ -30,7 +30,7 @@ def rounding_of(name: object, seed: object) -> Any:
     """
     from fastmma.kernels.quantize import Rounding
 
-    if name not in ROUNDINGS:
+    if not isinstance(name, str) or name not in ROUNDINGS:
         raise OperandError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {name!r}")
     if name != "stochastic":
         if seed is not None:

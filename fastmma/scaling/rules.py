@@ -196,6 +196,6 @@ def rule_of(name: object, scheme: Scheme) -> Rule:
     """
     if name is None:
         name = scheme.rule
-    if name not in scheme.rules:
+    if not isinstance(name, str) or name not in scheme.rules:
         raise OperandError(f"rule of {scheme.name} must be one of {', '.join(scheme.rules)}, not {name!r}")
-    return RULES[scheme.scale, str(name)]
+    return RULES[scheme.scale, name]
