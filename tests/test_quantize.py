@@ -275,9 +275,10 @@ def test_nvfp4_worked_out_by_hand() -> None:
     assert quantize(np.float32([[3]]), "nvfp4").global_scale == np.float32(3) / np.float32(2688)
 
 
-# codes of scales, and the start of the sha256 of the elements' codes (e2m1 packed, low nibble first), by torchao 0.18.0 on torch 2.13.0:
-# to_mx(x, element, 32, rule), and nvfp4_quantize(x, 16, amax / (448 * 6))
-TORCHAO = {
+# scales, and the start of the sha256 of the elements' codes (e2m1 packed, low nibble first), by libraries on torch 2.13.0 (CPU).
+# torchao 0.18.0: to_mx(x, element, 32, rule), and nvfp4_quantize(x, 16, amax / (448 * 6)). "te": the steps of TransformerEngine's
+# quantization_nvfp4.py (1a4d3b0). "deepgemm": those of DeepGEMM's per_token_cast_to_fp8 and per_block_cast_to_fp8 (38939a4)
+RECORDED = {
     ("mxfp8_e4m3", "floor"): ("7d7d7d7e7e7e7d7e", "5e1615076beb0114"),
     ("mxfp8_e4m3", "ceil"): ("7e7e7e7f7f7f7e7f", "db2ea0895fc358bc"),
     ("mxfp8_e4m3", "rceil"): ("7e7d7e7e7f7e7e7e", "4abaf3e56d3e1284"),
@@ -299,6 +300,10 @@ TORCHAO = {
     ("mxfp4", "rceil"): ("8484848585848484", "e76ea3cfecc82fdf"),
     ("mxfp4", "even"): ("8483848485848484", "a21e9d79378be03f"),
     ("nvfp4", "torchao"): ("757571737670757c7e7679707476747a", "33151bfbab70dd1c"),
+    ("nvfp4", "te"): ("757571737670757c7e7679707476747a", "33151bfbab70dd1c"),
+    ("nvfp4_16x16", "te"): ("7e", "b5d5992d414211f1"),
+    ("fp8_1x128", "deepgemm"): ("6239f83ebedd0e3f", "a6e76de04d6dfdf6"),
+    ("fp8_128x128", "deepgemm"): ("bedd0e3f", "a18cbb0acafc4fd2"),
 }
 
 
@@ -308,12 +313,29 @@ def of_splitmix() -> NDArray[np.float32]:
     return np.array([((word >> 40) - (1 << 23)) * 2.0 ** ((word & 15) - 30) for word in words], np.float32).reshape(4, 64)
 
 
-@pytest.mark.parametrize(("scheme", "rule"), TORCHAO)
-def test_what_torchao_gave(scheme: str, rule: str) -> None:
-    q = quantize(of_splitmix(), scheme, rule=rule)
+# the start of the sha256 of the values, zeros without sign, by the steps of microxcaling's _quantize_mx (3b429a8), round="even"
+MICROXCALING = {
+    "mxfp8_e4m3": "0870aa4ad3768f00",
+    "mxfp8_e5m2": "9b0841439603fc7c",
+    "mxfp6_e3m2": "c8b5873d71f6e56b",
+    "mxfp6_e2m3": "8a3e6f546bff7532",
+    "mxfp4": "8d4dd787e6b51807",
+}
+COLUMNS = {"nvfp4_16x16": 16, "fp8_1x128": 128, "fp8_128x128": 128}
+
+
+@pytest.mark.parametrize(("scheme", "rule"), RECORDED)
+def test_what_libraries_gave(scheme: str, rule: str) -> None:
+    q = quantize(of_splitmix().reshape(-1, COLUMNS.get(scheme, 64)), scheme, rule=rule)
     elements = pack_e2m1(q.elements) if EXPECTED[scheme][0] == "e2m1" else q.elements.view(np.uint8)
     digest = hashlib.sha256(elements.tobytes()).hexdigest()[:16]
-    assert (q.scales.view(np.uint8).tobytes().hex(), digest) == TORCHAO[scheme, rule]
+    assert (q.scales.tobytes().hex(), digest) == RECORDED[scheme, rule]
+
+
+@pytest.mark.parametrize("scheme", MICROXCALING)
+def test_what_microxcaling_gave(scheme: str) -> None:
+    values = quantize(of_splitmix(), scheme).dequantize() + np.float32(0)
+    assert hashlib.sha256(values.tobytes()).hexdigest()[:16] == MICROXCALING[scheme]
 
 
 def test_float_scales_worked_out_by_hand() -> None:
