@@ -11,7 +11,7 @@ INNER D_CODE result_of(const Operands& operands, C_CODE c)
             const int x = entry_at(operands.a, operands.row, k, present).significand;
             total += product(x, entry_at(operands.b, operands.column, k, present).significand);
         }
-        total = SATFINITE ? larger(total < 2147483647 ? total : 2147483647, -2147483647LL - 1) : (int64)(int)total;
+        total = SATFINITE ? larger(smaller(total, (int64)2147483647), (int64)-2147483648LL) : (int64)(int)total;
     }
     return (D_CODE)(uint32)total;
 }

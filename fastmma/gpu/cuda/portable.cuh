@@ -147,3 +147,4 @@ INNER int dot_of_bytes(uint32 x, uint32 y, int z)
 #endif
 
 template <typename T> INNER T larger(T x, T y) { return x > y ? x : y; }
+template <typename T> INNER T smaller(T x, T y) { return x < y ? x : y; }

@@ -5,9 +5,11 @@
 // loses exactly one unit by that, whether it is a whole number of units or not; these units are counted beforehand.
 
 #define TILE 16  // threads along each side of a block
+#define HIGHEST_EXPONENT 300  // no finite term has a higher one: two scales of 2**127, two elements of 2**15
 #define LITTLE 0x10  // the low word of B's doubles: a part in 2**48
 #define SIDE (LINES / TILE)  // 4, a vector of words
 #define PANEL_WORDS (STAGE_WORDS * LINES)
+#define EACH_RESULT UNROLL for (int i = 0; i < SIDE; i++) UNROLL for (int j = 0; j < SIDE; j++)
 
 typedef double Sums[SIDE][SIDE];
 
@@ -38,50 +40,75 @@ INNER int exponent_of(double sum)
     return field == 0 ? NO_EXPONENT : larger(field - 1023, HALF ? -14 : -126);
 }
 
-// A finite sum in the result's format: f16 to nearest even, f32 toward zero with KEEP_BITS of fraction; a zero is +0.
-INNER double rounded_sum(double sum)
+INNER double infinity_like(double value) { return with_sign_of(double_of(0x7FF0000000000000ull), value); }
+
+INNER double nearest_half(double sum)
 {
-    const int high = high_word(sum), field = high >> 20 & 0x7FF;
-    if (HALF) {
-        const double large = from_words((larger(field, 1023 - 14) + 42) << 20 | 0x80000, 0);
-        const double nearest = add_nearest(add_nearest(sum, large), -large);
-        return without_sign(nearest) >= 65536.0 ? with_sign_of(double_of(0x7FF0000000000000ull), sum) : nearest;
-    }
-    if (field >= 1023 - 126 && field <= 1023 + 127) {
-        const uint64 mask = ~(uint64)0 << (52 - KEEP_BITS);
-        return from_words(high & (int)(mask >> 32), low_word(sum) & (int)mask);
-    }
-    if (field > 1023 + 127)
-        return with_sign_of(double_of(0x7FF0000000000000ull), sum);
+    const int field = high_word(sum) >> 20 & 0x7FF;
+    const double large = from_words((larger(field, 1023 - 14) + 42) << 20 | 0x80000, 0);
+    const double nearest = add_nearest(add_nearest(sum, large), -large);
+    return without_sign(nearest) < 65536.0 ? nearest : is_special(sum) ? sum : infinity_like(sum);
+}
+
+// Whether a sum is +0 or in the range of normal f32, where rounding toward zero only clears bits.
+INNER bool only_clears_bits(double sum)
+{
+    const uint32 magnitude = (uint32)high_word(sum) << 1;
+    return magnitude == 0 || magnitude - (897u << 21) < 254u << 21;
+}
+
+INNER double with_bits_cleared(double sum)
+{
+    const uint64 mask = ~(uint64)0 << (52 - KEEP_BITS);
+    return from_words(high_word(sum) & (int)(mask >> 32), low_word(sum) & (int)mask);
+}
+
+// Any sum toward zero to f32 with KEEP_BITS of fraction; a zero is +0.
+INNER double toward_zero(double sum)
+{
+    if (only_clears_bits(sum) || is_special(sum))
+        return is_special(sum) ? sum : with_bits_cleared(sum);
+    if ((high_word(sum) >> 20 & 0x7FF) > 1023 + 127)
+        return infinity_like(sum);
     const double large = power_of_two(52 - 126 - KEEP_BITS);
     const double magnitude = add_nearest(add_toward_zero(without_sign(sum), large), -large);
     return magnitude == 0.0 ? 0.0 : with_sign_of(magnitude, sum);
 }
 
 // What the sum of a step starts with: its accumulator, and the units that `negatives` terms are going to lose. `shift` is the exponent
-// of the scales, which terms are without.
+// of the scales, which terms are without. An infinite or NaN accumulator stays what it is; its emax only has to give a finite start.
 INNER double begun(double accumulator, int emax, int shift, int negatives)
 {
-    if (is_special(accumulator))
-        return accumulator;
-    const double start = from_words((1023 + 52 - ALIGN_BITS + emax - shift) << 20 | 0x80000, negatives + (high_word(accumulator) < 0));
+    const int field = 1023 + 52 - ALIGN_BITS - shift + smaller(emax, HIGHEST_EXPONENT);
+    const double start = from_words(field << 20 | 0x80000, negatives + (high_word(accumulator) < 0));
     const double scaled = SCALE_BLOCK && GROUP == 1 ? multiply_nearest(accumulator, power_of_two(-shift)) : accumulator;
     return fma_toward_zero(scaled, 1.0 + 1.0 / (1ull << 40), start);
 }
 
-INNER double ended(double sum, int shift)
+// Sums that are complete to the result's format; all together, so that what is unusual takes one branch.
+INNER void end(Sums& sums, const uint32 (&x_scale)[SIDE], const uint32 (&y_scale)[SIDE])
 {
-    if (is_special(sum))
-        return sum;
-    const double total = add_nearest(sum, -from_words((high_word(sum) & 0x7FF00000) | 0x80000, 0));
-    return rounded_sum(SCALE_BLOCK && GROUP == 1 ? multiply_nearest(total, power_of_two(shift)) : total);
+    bool usual = true;
+    EACH_RESULT {
+        // finite also where the sum is not
+        const uint32 start = smaller((uint32)high_word(sums[i][j]) & 0x7FF00000u, 0x7FE00000u) | 0x80000u;
+        const double total = add_nearest(sums[i][j], -from_words((int)start, 0));
+        sums[i][j] = SCALE_BLOCK && GROUP == 1 ? multiply_nearest(total, power_of_two((int)(x_scale[i] + y_scale[j]))) : total;
+        usual = usual && only_clears_bits(sums[i][j]);
+    }
+    if (HALF)
+        EACH_RESULT sums[i][j] = nearest_half(sums[i][j]);
+    else if (usual)
+        EACH_RESULT sums[i][j] = with_bits_cleared(sums[i][j]);
+    else
+        EACH_RESULT sums[i][j] = toward_zero(sums[i][j]);
 }
 
 #if SPLIT
 INNER double ieee_sum_of(double x, double y)
 {
     const double total = add_nearest(x, y);
-    return HALF ? (is_special(total) ? total : rounded_sum(total)) : widened(narrowed(total));
+    return HALF ? nearest_half(total) : widened(narrowed(total));
 }
 #endif
 
@@ -91,15 +118,11 @@ INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int co
     uint32 highest[SIDE][SIDE], x[SIDE], y[SIDE];
     uint32 x_scale[SIDE] = {}, y_scale[SIDE] = {};
     const uint32 none = (uint32)(uint16)(2 * NO_EXPONENT) * 0x10001u;
-    UNROLL for (int i = 0; i < SIDE; i++)
-        UNROLL for (int j = 0; j < SIDE; j++)
-            highest[i][j] = none;
+    EACH_RESULT highest[i][j] = none;
     UNROLL_BY_8 for (int pair = step * STEP / 2; pair < (step + 1) * STEP / 2; pair++) {
         load(a + (EXPONENTS + pair) * LINES, row, x);
         load(b + (EXPONENTS + pair) * LINES, column, y);
-        UNROLL for (int i = 0; i < SIDE; i++)
-            UNROLL for (int j = 0; j < SIDE; j++)
-                highest[i][j] = add_max_pair(x[i], y[j], highest[i][j]);
+        EACH_RESULT highest[i][j] = add_max_pair(x[i], y[j], highest[i][j]);
     }
     if (SCALE_BLOCK) {
         load(a + (SCALES + step) * LINES, row, x_scale);
@@ -110,27 +133,20 @@ INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int co
         const uint32 mask = STEP < 32 ? ((1u << STEP % 32) - 1) << step * STEP % 32 : ~0u;
         load(a + (SIGNS + word) * LINES, row, x);
         load(b + (SIGNS + word) * LINES, column, y);
-        UNROLL for (int i = 0; i < SIDE; i++)
-            UNROLL for (int j = 0; j < SIDE; j++)
-                negatives[i][j] += ones((x[i] ^ y[j]) & mask);
+        EACH_RESULT negatives[i][j] += ones((x[i] ^ y[j]) & mask);
     }
-    UNROLL for (int i = 0; i < SIDE; i++)
-        UNROLL for (int j = 0; j < SIDE; j++) {
-            const int shift = (int)(x_scale[i] + y_scale[j]);
-            const int products = larger((int)(short)highest[i][j], (int)highest[i][j] >> 16) + shift;
-            const int emax = larger(larger(products, exponent_of(sums[i][j])), EMAX_FLOOR);
-            sums[i][j] = begun(sums[i][j], emax, shift, negatives[i][j]);
-        }
+    EACH_RESULT {
+        const int shift = (int)(x_scale[i] + y_scale[j]);
+        const int products = larger((int)(short)highest[i][j], (int)highest[i][j] >> 16) + shift;
+        const int emax = larger(larger(products, exponent_of(sums[i][j])), EMAX_FLOOR);
+        sums[i][j] = begun(sums[i][j], emax, shift, negatives[i][j]);
+    }
     UNROLL_BY_8 for (int k = step * STEP; k < (step + 1) * STEP; k++) {
         load(a + k * LINES, row, x);
         load(b + k * LINES, column, y);
-        UNROLL for (int i = 0; i < SIDE; i++)
-            UNROLL for (int j = 0; j < SIDE; j++)
-                sums[i][j] = fma_toward_zero(from_words((int)x[i], 0), from_words((int)y[j], LITTLE), sums[i][j]);
+        EACH_RESULT sums[i][j] = fma_toward_zero(from_words((int)x[i], 0), from_words((int)y[j], LITTLE), sums[i][j]);
     }
-    UNROLL for (int i = 0; i < SIDE; i++)
-        UNROLL for (int j = 0; j < SIDE; j++)
-            sums[i][j] = ended(sums[i][j], (int)(x_scale[i] + y_scale[j]));
+    end(sums, x_scale, y_scale);
 }
 #else
 INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int column, int step)
@@ -142,40 +158,30 @@ INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int co
         UNROLL for (int word = 0; word < words; word++) {
             load(a + ((step * terms + term) * words + word) * LINES, row, x);
             load(b + ((step * terms + term) * words + word) * LINES, column, y);
-            UNROLL for (int i = 0; i < SIDE; i++)
-                UNROLL for (int j = 0; j < SIDE; j++)
-                    dots[term][i][j] = dot_of_bytes(x[i], y[j], dots[term][i][j]);
+            EACH_RESULT dots[term][i][j] = dot_of_bytes(x[i], y[j], dots[term][i][j]);
         }
     int emax[SIDE][SIDE], negatives[SIDE][SIDE] = {};
-    UNROLL for (int i = 0; i < SIDE; i++)
-        UNROLL for (int j = 0; j < SIDE; j++)
-            emax[i][j] = larger(exponent_of(sums[i][j]), EMAX_FLOOR);
+    EACH_RESULT emax[i][j] = larger(exponent_of(sums[i][j]), EMAX_FLOOR);
     UNROLL for (int term = 0; term < terms; term++) {
         load(a + (SCALE_EXPONENTS + step * terms + term) * LINES, row, x);
         load(b + (SCALE_EXPONENTS + step * terms + term) * LINES, column, y);
-        UNROLL for (int i = 0; i < SIDE; i++)
-            UNROLL for (int j = 0; j < SIDE; j++) {
-                emax[i][j] = larger(emax[i][j], dots[term][i][j] ? (int)(x[i] + y[j]) : NO_EXPONENT);
-                negatives[i][j] += (int)((uint32)dots[term][i][j] >> 31);
-            }
+        EACH_RESULT {
+            emax[i][j] = larger(emax[i][j], dots[term][i][j] ? (int)(x[i] + y[j]) : NO_EXPONENT);
+            negatives[i][j] += (int)((uint32)dots[term][i][j] >> 31);
+        }
     }
-    UNROLL for (int i = 0; i < SIDE; i++)
-        UNROLL for (int j = 0; j < SIDE; j++)
-            sums[i][j] = begun(sums[i][j], emax[i][j], 0, negatives[i][j]);
+    EACH_RESULT sums[i][j] = begun(sums[i][j], emax[i][j], 0, negatives[i][j]);
     UNROLL for (int term = 0; term < terms; term++) {
         load(a + (SCALES + step * terms + term) * LINES, row, x);
         load(b + (SCALES + step * terms + term) * LINES, column, y);
-        UNROLL for (int i = 0; i < SIDE; i++)
-            UNROLL for (int j = 0; j < SIDE; j++) {
-                const double scale = multiply_nearest(from_words((int)x[i], 0), from_words((int)y[j], LITTLE));
-                // 2**52 + 2**31 and an integer, as bits
-                const double biased = from_words(0x43300000, dots[term][i][j] ^ (int)0x80000000);
-                sums[i][j] = fma_toward_zero(add_nearest(biased, -4503601774854144.0), scale, sums[i][j]);
-            }
+        EACH_RESULT {
+            const double scale = multiply_nearest(from_words((int)x[i], 0), from_words((int)y[j], LITTLE));
+            // 2**52 + 2**31 and an integer, as bits
+            const double biased = from_words(0x43300000, dots[term][i][j] ^ (int)0x80000000);
+            sums[i][j] = fma_toward_zero(add_nearest(biased, -4503601774854144.0), scale, sums[i][j]);
+        }
     }
-    UNROLL for (int i = 0; i < SIDE; i++)
-        UNROLL for (int j = 0; j < SIDE; j++)
-            sums[i][j] = ended(sums[i][j], 0);
+    end(sums, x, y);
 }
 #endif
 
@@ -185,18 +191,15 @@ INNER void advance_stage(State& state, const uint32* a, const uint32* b, int row
     for (int step = 0; step < DEPTH / STEP; step++) {
 #if SPLIT
         if (step % (PERIOD / STEP) == 0)
-            UNROLL for (int i = 0; i < SIDE; i++)
-                UNROLL for (int j = 0; j < SIDE; j++) {
-                    state.addends[i][j] = state.sums[i][j];
-                    state.sums[i][j] = 0.0;
-                }
+            EACH_RESULT {
+                state.addends[i][j] = state.sums[i][j];
+                state.sums[i][j] = 0.0;
+            }
 #endif
         advance(state.sums, a, b, row, column, step);
 #if SPLIT
         if ((step + 1) % (PERIOD / STEP) == 0)
-            UNROLL for (int i = 0; i < SIDE; i++)
-                UNROLL for (int j = 0; j < SIDE; j++)
-                    state.sums[i][j] = ieee_sum_of(state.sums[i][j], state.addends[i][j]);
+            EACH_RESULT state.sums[i][j] = ieee_sum_of(state.sums[i][j], state.addends[i][j]);
 #endif
     }
 }
@@ -223,12 +226,11 @@ KERNEL(THREADS, BLOCKS_PER_PROCESSOR) multiply(
     a += BLOCK / panels * stages * PANEL_WORDS;
     b += BLOCK % panels * stages * PANEL_WORDS;
     EACH_THREAD {
-        UNROLL for (int i = 0; i < SIDE; i++)
-            UNROLL for (int j = 0; j < SIDE; j++) {
-                const int64 row = first_row + SIDE * (thread / TILE) + i, column = first_column + SIDE * (thread % TILE) + j;
-                const bool given = c && row < rows && column < columns;
-                OWN(states).sums[i][j] = given ? sum_of(c[row * columns + column]) : 0.0;
-            }
+        EACH_RESULT {
+            const int64 row = first_row + SIDE * (thread / TILE) + i, column = first_column + SIDE * (thread % TILE) + j;
+            const bool given = c && row < rows && column < columns;
+            OWN(states).sums[i][j] = given ? sum_of(c[row * columns + column]) : 0.0;
+        }
     }
     for (int64 stage = 0; stage < stages; stage++) {
         EACH_THREAD {
@@ -242,11 +244,10 @@ KERNEL(THREADS, BLOCKS_PER_PROCESSOR) multiply(
         BARRIER;
     }
     EACH_THREAD {
-        UNROLL for (int i = 0; i < SIDE; i++)
-            UNROLL for (int j = 0; j < SIDE; j++) {
-                const int64 row = first_row + SIDE * (thread / TILE) + i, column = first_column + SIDE * (thread % TILE) + j;
-                if (row < rows && column < columns)
-                    d[row * columns + column] = (D_CODE)code_of(OWN(states).sums[i][j]);
-            }
+        EACH_RESULT {
+            const int64 row = first_row + SIDE * (thread / TILE) + i, column = first_column + SIDE * (thread % TILE) + j;
+            if (row < rows && column < columns)
+                d[row * columns + column] = (D_CODE)code_of(OWN(states).sums[i][j]);
+        }
     }
 }
