@@ -20,6 +20,7 @@ from fastmma.isa.model import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.kernels.params import Element, Fused, Promotion, Scaled
 from fastmma.numerics import Arithmetic
+from fastmma.rounding import to_nearest
 from fastmma.threads import parallel_for
 
 Codes = NDArray[Any]
@@ -263,6 +264,7 @@ def _fused_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
         d[...] = _halved(sums)
 
 
+@to_nearest
 def _halved(codes: Codes) -> Codes:
     """f32 codes rounded to f16, NaN canonical."""
     with np.errstate(over="ignore", invalid="ignore"):

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastmma.arrays import as_array
 from fastmma.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.rounding import to_nearest
 
 Rounding = Literal["rn", "rz"]
 Specials = Literal["ieee", "nan", "none", "nan-only-ff"]
@@ -222,6 +223,7 @@ def _round_to_grid(magnitude: NDArray[np.float64], fmt: Format, rounding: Roundi
         return np.asarray(np.ldexp(np.ldexp(steps, half), quantum - half), dtype=np.float64)
 
 
+@to_nearest
 def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", saturate: bool = False) -> NDArray[Any]:
     """Round values to a format and return the codes.
 

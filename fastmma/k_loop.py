@@ -12,6 +12,7 @@ from fastmma.formats import format_of
 from fastmma.kernels.params import Promotion
 from fastmma.plan import Plan
 from fastmma.reference import CANONICAL_NAN
+from fastmma.rounding import to_nearest
 
 Codes = NDArray[Any]
 
@@ -70,14 +71,9 @@ def _part(todo: Plan, batch: Batch, d: Codes, promotion: Promotion | None, threa
         d[...] = 0 if total is None else total
 
 
+@to_nearest
 def _ieee_sum(x: Codes, y: Codes, dtype: str) -> Codes:
     """Elementwise IEEE addition of codes to nearest (wrapping for s32), NaN canonical."""
-    from fastmma.kernels.rounding import to_nearest
-
-    return to_nearest(_sum)(x, y, dtype)
-
-
-def _sum(x: Codes, y: Codes, dtype: str) -> Codes:
     fmt = format_of(dtype)
     with np.errstate(all="ignore"):
         total = np.asarray(x.view(fmt.dtype) + y.view(fmt.dtype))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from fastmma.errors import OperandError
+from fastmma.rounding import start_nearest
 
 _MAX_THREADS = 1024
 _lock = threading.Lock()
@@ -57,7 +58,7 @@ def _executor(size: int) -> ThreadPoolExecutor:
     with _lock:
         if _pool is None or _pool_size < size:
             # an older, smaller pool lets its running work finish and goes away by itself
-            _pool, _pool_size = ThreadPoolExecutor(size, thread_name_prefix="fastmma"), size
+            _pool, _pool_size = ThreadPoolExecutor(size, "fastmma", start_nearest), size
         return _pool
 
 

@@ -16,7 +16,7 @@ import fastmma
 ROOT = Path(fastmma.__file__).parent
 # from the bottom; a module may import from its own layer and from those below it. What is named nowhere is a tool, above the public calls
 LAYERS = (
-    ("errors",),
+    ("errors", "rounding"),
     ("arrays", "threads"),
     ("formats",),
     ("layout", "layout_drawing", "layout_export", "layout_formula", "layout_view", "plots"),

@@ -17,7 +17,7 @@ from fastmma.kernels.operands import NOWHERE, matrix
 from fastmma.kernels.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, pack_rows
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
 from fastmma.kernels.promotion import by_chunks
-from fastmma.kernels.rounding import to_nearest
+from fastmma.rounding import to_nearest
 from fastmma.threads import parallel_for
 
 Slow = Callable[..., None]

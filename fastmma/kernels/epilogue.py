@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fastmma.kernels.accumulators import MAGNITUDE, NAN, SIGN, half_narrowed, half_rounded
 from fastmma.kernels.operands import LINES, NOWHERE, Matrix, load_codes, matrix
 from fastmma.kernels.params import OPERATIONS, Step
-from fastmma.kernels.rounding import to_nearest
 from fastmma.kernels.simd import bitcast, convert, extract, fma, inner, load_scalar, select, splat, store
+from fastmma.rounding import to_nearest
 from fastmma.threads import parallel_for
 
 _MULTIPLY, _ADD, _FMA, _BF16, _F16, _FROM_S32 = range(len(OPERATIONS))

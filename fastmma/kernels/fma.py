@@ -13,7 +13,6 @@ from fastmma.kernels.accumulators import INFINITY, MAGNITUDE, NAN, SIGN, half_ro
 from fastmma.kernels.directed_fma import directed_fma
 from fastmma.kernels.operands import LANES, LINES, NOWHERE, Lines, Matrix, ScratchMemory, batch_matrix, matrix, matrix_part, pack_lines
 from fastmma.kernels.params import Element
-from fastmma.kernels.rounding import to_nearest
 from fastmma.kernels.simd import (
     any_lane,
     bitcast,
@@ -30,6 +29,7 @@ from fastmma.kernels.simd import (
     store,
     zeros,
 )
+from fastmma.rounding import to_nearest
 from fastmma.threads import parallel_for
 
 _F16 = Element(exponent_bits=5, mantissa_bits=10, bias=15, shift=0, specials=1)

@@ -27,7 +27,6 @@ from fastmma.kernels.operands import (
     pack_lines,
 )
 from fastmma.kernels.params import Fused
-from fastmma.kernels.rounding import to_nearest
 from fastmma.kernels.simd import (
     convert,
     inner,
@@ -44,6 +43,7 @@ from fastmma.kernels.simd import (
     zeros,
 )
 from fastmma.kernels.step import accumulator_exponent, ieee_sum, narrow_step_end, wide_step_end
+from fastmma.rounding import to_nearest
 from fastmma.threads import parallel_for
 
 PAIRS = LINES // 2  # of rows in a block

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fastmma.kernels.operands import LINES, load_codes
 from fastmma.kernels.params import PROMOTIONS, Promotion
-from fastmma.kernels.rounding import to_nearest
 from fastmma.kernels.simd import bitcast, extract, fma, inner, load_scalar, select, splat, store
+from fastmma.rounding import to_nearest
 from fastmma.threads import parallel_for
 
 _NAN = 0x7FFFFFFF

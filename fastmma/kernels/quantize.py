@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fastmma.kernels.rounding import to_nearest
+from fastmma.rounding import to_nearest
 
 CHUNK = 1024  # elements that are scaled, then rounded, while they are in the cache
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fastmma.kernels import grouped, scaled_chain
 from fastmma.kernels import scaled_portable as portable
 from fastmma.kernels.params import Scaled
-from fastmma.kernels.rounding import to_nearest
 from fastmma.kernels.scaled_lines import Operands
+from fastmma.rounding import to_nearest
 from fastmma.threads import parallel_for
 
 Codes = NDArray[Any]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastmma.arrays import as_array, whole
 from fastmma.errors import OperandError, OperandTypeError, reports_memory
+from fastmma.rounding import to_nearest
 from fastmma.scaling.array import ScaledArray
 from fastmma.scaling.rounding import block_maxima, round_blocks, rounding_of
 from fastmma.scaling.rules import Rule, Scaling, rule_of
@@ -111,8 +112,6 @@ def quantize(
 
 def _quantize(x: NDArray[Any], scheme: Scheme, rule: Rule, axis: int, block: tuple[int, ...], rounding: Any, threads: int) -> ScaledArray:
     """Quantise a float32 or float64 array; everything is checked."""
-    from fastmma.kernels.rounding import to_nearest
-
     shape = tuple(-(-extent // size) for extent, size in zip(x.shape, block, strict=True))
     fmt = scheme.element_format
     if not x.size:

@@ -1,4 +1,4 @@
-"""Kernels round to nearest, whatever mode the caller's thread is in."""
+"""Results are those of round to nearest, whatever mode the caller's thread is in."""
 
 from __future__ import annotations
 
@@ -22,8 +22,15 @@ def _environment() -> ctypes.CDLL | None:
         return None
 
 
+def start_nearest() -> None:
+    """Put this thread into round to nearest: a new thread inherits the mode of the one that started it."""
+    library = _environment()
+    if library is not None:
+        library.fesetround(_NEAREST)
+
+
 def to_nearest(function: Callable[P, R]) -> Callable[P, R]:
-    """Run `function` in round to nearest, and leave the mode as the caller had it; threads started inside inherit it."""
+    """Run `function` in round to nearest, and leave the mode as the caller had it."""
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
