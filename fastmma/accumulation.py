@@ -228,26 +228,44 @@ class Preset:
     targets: tuple[str, ...] = ()
 
 
+_FP8_TENSORS = ("fp8_tensor", "fp8_tensor_e5m2")
+_FP8_ROWS = ("fp8_row", "fp8_row_e5m2")
 _FP8_LINES = ("fp8_1x128", "fp8_1x128_e5m2")
 _FP8_BLOCKS = ("fp8_128x128", "fp8_128x128_e5m2")
 _NVFP4 = ("nvfp4", "nvfp4_16x16")
-PRESETS: dict[str, Preset] = {
-    "deepgemm": Preset(
-        _FP8_LINES,
-        (*_FP8_LINES, *_FP8_BLOCKS),
-        ("c", "round"),
-        "DeepGEMM sm90_fp8_gemm_1d2d and 1d1d: scale_a * scale_b is one multiplication, scaling and adding one FFMA",
-        promote_every=128,
-        promotion="fma",
-        targets=("sm_90a",),
+_HOPPER = ("sm_90a",)
+_CUBLAS = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
+PRESETS: dict[str, tuple[Preset, ...]] = {
+    "cublas": (
+        Preset(_FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER),
+        Preset(_FP8_ROWS, _FP8_ROWS, ("scale_b", "scale_a", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER),
+        Preset(_FP8_LINES, _FP8_BLOCKS, ("round",), _CUBLAS, 128, "fma", _HOPPER),
+        Preset(_FP8_LINES, _FP8_LINES, ("round",), _CUBLAS, 128, "fma-each", _HOPPER),
     ),
-    "transformer-engine": Preset(
-        _NVFP4, _NVFP4, ("alpha", "bias", "round"), "TransformerEngine: the global scales are part of cuBLAS's f32 alpha"
+    "cublas-fast-accum": (
+        Preset(_FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "round"), f"{_CUBLAS}; use_fast_accum=True", targets=_HOPPER),
+        Preset(_FP8_ROWS, _FP8_ROWS, ("scale_b", "scale_a", "round"), f"{_CUBLAS}; use_fast_accum=True", targets=_HOPPER),
     ),
-    "torchao": Preset(
-        _NVFP4,
-        _NVFP4,
-        ("round", "alpha", "bias"),
-        "torchao nvfp4_tensor.py: the global scales multiply the rounded result, in its dtype",
+    "deepgemm": (
+        Preset(
+            _FP8_LINES,
+            (*_FP8_LINES, *_FP8_BLOCKS),
+            ("c", "round"),
+            "DeepGEMM sm90_fp8_gemm_1d2d and 1d1d: scale_a * scale_b is one multiplication, scaling and adding one FFMA",
+            128,
+            "fma",
+            _HOPPER,
+        ),
+    ),
+    "transformer-engine": (
+        Preset(_NVFP4, _NVFP4, ("alpha", "bias", "round"), "TransformerEngine: the global scales are part of cuBLAS's f32 alpha"),
+    ),
+    "torchao": (
+        Preset(
+            _NVFP4,
+            _NVFP4,
+            ("round", "alpha", "bias"),
+            "torchao nvfp4_tensor.py: the global scales multiply the rounded result, in its dtype",
+        ),
     ),
 }

@@ -154,13 +154,14 @@ def _whole_tensors(question: _Question) -> bool:
 def _preset(name: str | None, question: _Question, target: str) -> Preset | None:
     if name is None:
         return None
-    row = PRESETS.get(name) if isinstance(name, str) else None
-    if row is None:
+    rows = PRESETS.get(name) if isinstance(name, str) else None
+    if rows is None:
         raise OperandError(f"preset must be one of {', '.join(PRESETS)}, not {name!r}")
-    if question.a.name not in row.a or question.b.name not in row.b:
-        raise OperandError(
-            f"preset {name!r} is for a of {' or '.join(row.a)} and b of {' or '.join(row.b)}, not {question.a.name} and {question.b.name}"
-        )
+    fitting = [row for row in rows if question.a.name in row.a and question.b.name in row.b]
+    if not fitting:
+        known = "; ".join(f"a of {' or '.join(row.a)} and b of {' or '.join(row.b)}" for row in rows)
+        raise OperandError(f"preset {name!r} is for {known}, not {question.a.name} and {question.b.name}")
+    row = fitting[0]
     if row.targets and target not in row.targets:
         raise OperandError(f"preset {name!r} is for {' and '.join(row.targets)}, not {target}")
     return row

@@ -8,7 +8,20 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from reference.cublas import CASES, PATH, TF32, Case, kept_rows, operands, torch_product
+from reference.cublas import (
+    BLOCKS,
+    CASES,
+    PATH,
+    SCALED_CASES,
+    TF32,
+    Case,
+    ScaledCase,
+    kept_rows,
+    operands,
+    scaled_operands,
+    torch_product,
+    torch_scaled_product,
+)
 
 import fastmma
 from fastmma.presets import GEMM_PRESETS
@@ -35,6 +48,30 @@ def test_recorded_products(case: Case) -> None:
 def test_products_of_the_library_in_this_machine(case: Case) -> None:
     pytest.importorskip("torch")
     np.testing.assert_array_equal(product(case), torch_product(case).view(np.uint32))
+
+
+def scaled_product(case: ScaledCase) -> NDArray[np.uint32]:
+    a, b, scale_a, scale_b = scaled_operands(case)
+    made = []
+    for elements, scales, scheme in ((a, scale_a, case.a), (b, scale_b, case.b)):
+        block = tuple(each or extent for each, extent in zip(BLOCKS[scheme], elements.shape, strict=True))
+        made.append(fastmma.ScaledArray(elements, scales, block, 1, None, scheme))
+    preset = "cublas-fast-accum" if case.fast else "cublas"
+    return fastmma.scaled_matmul(made[0], made[1].T, target="sm_90a", preset=preset).view(np.uint32)
+
+
+@pytest.mark.parametrize("case", SCALED_CASES, ids=lambda case: case.name)
+def test_recorded_products_with_scales(case: ScaledCase) -> None:
+    with np.load(PATH) as archive:
+        recorded = archive[case.name]
+    np.testing.assert_array_equal(scaled_product(case)[kept_rows(case)], recorded.view(np.uint32))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", SCALED_CASES, ids=lambda case: case.name)
+def test_scaled_products_of_the_library_in_this_machine(case: ScaledCase) -> None:
+    pytest.importorskip("torch")
+    np.testing.assert_array_equal(scaled_product(case), torch_scaled_product(case).view(np.uint32))
 
 
 def test_split_k_cuts_where_the_library_does() -> None:

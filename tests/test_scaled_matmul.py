@@ -29,7 +29,7 @@ from fastmma import (
     scaled_matmul,
     scaled_plan,
 )
-from fastmma.accumulation import PRESETS
+from fastmma.accumulation import PRESETS, Preset
 from fastmma.formats import FORMATS, from_codes
 from fastmma.inputs import PAIRS, codes
 from fastmma.scaling import SCHEMES, quantize
@@ -396,9 +396,8 @@ def test_a_plan_is_what_runs() -> None:
         scaled_matmul(a, b, plan="deepgemm")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_presets_run_for_the_schemes_that_they_name(name: str) -> None:
-    row = PRESETS[name]
+@pytest.mark.parametrize(("name", "row"), [(name, row) for name, rows in PRESETS.items() for row in rows])
+def test_presets_run_for_the_schemes_that_they_name(name: str, row: Preset) -> None:
     for left in row.a:
         for right in row.b:
             a, b = operands(left, right)

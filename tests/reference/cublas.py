@@ -96,8 +96,9 @@ class ScaledCase(NamedTuple):
 
 SCALED_CASES = (
     *(ScaledCase(scheme, scheme, 256, 256, 1024, fast) for scheme in ("fp8_tensor", "fp8_row") for fast in (False, True)),
-    ScaledCase("fp8_1x128", "fp8_128x128", 256, 512, 1024),
-    ScaledCase("fp8_1x128", "fp8_1x128", 256, 512, 1024),
+    *(ScaledCase("fp8_row", "fp8_row", *shape) for shape in ((64, 2048, 512), (2048, 64, 512), (1024, 1024, 512), (16, 256, 4096))),
+    *(ScaledCase("fp8_1x128", "fp8_128x128", *shape) for shape in ((256, 512, 1024), (1024, 128, 512), (64, 2048, 1024))),
+    *(ScaledCase("fp8_1x128", "fp8_1x128", *shape) for shape in ((256, 512, 1024), (1024, 128, 512), (64, 2048, 1024))),
 )
 # rows and columns that share a scale; 0 is all of them
 BLOCKS = {"fp8_tensor": (0, 0), "fp8_row": (1, 0), "fp8_1x128": (1, 128), "fp8_128x128": (128, 128)}
