@@ -13,7 +13,6 @@ from numpy.typing import DTypeLike, NDArray
 from fastmma.arrays import as_array, whole
 from fastmma.errors import OperandError, OperandTypeError
 from fastmma.formats import all_codes, decode, format_of, from_codes
-from fastmma.rounding import to_nearest
 from fastmma.scaling.rounding import block_values, round_to
 from fastmma.scaling.schemes import Scheme, scheme_of
 from fastmma.scaling.view import view_of
