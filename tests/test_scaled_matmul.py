@@ -464,7 +464,7 @@ def test_parts_of_a_plan_that_do_not_go_together(changes: dict[str, Any], error:
         ("fp8_row", "fp8_row", {"epilogue": ["round"]}, OperandError, "must be a tuple of names"),
         ("fp8_row", "fp8_row", {"alpha": 1j}, OperandTypeError, "alpha must be a real number"),
         ("fp8_row", "fp8_row", {"alpha": "2"}, OperandTypeError, "alpha must be a real number"),
-        ("fp8_row", "fp8_row", {"preset": "cublas"}, OperandError, "preset must be one of cublas"),
+        ("fp8_row", "fp8_row", {"preset": "mkl"}, OperandError, "preset must be one of cublas"),
         ("fp8_1x128", "fp8_1x128", {"promote_every": 256}, OperandError, "must divide the 128 k that share their scales, not be 256"),
         ("fp8_1x128", "fp8_1x128", {"promote_every": 24}, InstructionError, "sm_90a has no instruction.*k divides 24$"),
         ("fp8_1x128", "fp8_1x128", {"promote_every": 0}, OperandError, "at least 1, not 0"),
