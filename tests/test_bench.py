@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+from plain_machine import COMPILER
+
+ROOT = Path(__file__).parents[1]
+EMULATOR = """
+import sys
+from pathlib import Path
+from bench.emulator import Emulator, table
+from plain_machine import PlainMachine
+print("\\n".join(table(Emulator(PlainMachine(Path(sys.argv[1]))), "numba", 40, 1)))
+"""
 
 
 def test_quick() -> None:
@@ -17,3 +30,13 @@ def test_published_facts() -> None:
     command = [sys.executable, "-m", "bench.published", "--quick"]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
     assert "NVFP4, blocks of 16 x 16 | 12.4e-3" in done.stdout
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+def test_the_emulator_on_a_machine_without_a_gpu(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", EMULATOR, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    rows = [line.split("|")[1:4] for line in done.stdout.splitlines()[2:]]
+    assert "NVFP4, sm_120a" in rows[0][0]
+    assert all(float(call) > 0 and float(kernels) > 0 for _, call, kernels in rows)

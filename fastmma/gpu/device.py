@@ -151,11 +151,17 @@ def launch(text: str, grid: tuple[int, int], threads: int, arguments: tuple[Any,
 
 
 @cache
+def _module(text: str) -> Any:
+    """CUDA C++ text as a module, which NVRTC compiles when the first kernel is asked for."""
+    return _cupy().RawModule(code=text, options=("--std=c++17",))
+
+
+@cache
 def _compiled(text: str, entry: str, shared_bytes: int) -> Any:
     """A kernel of some CUDA C++ text, compiled for the GPU by NVRTC."""
     cupy = _cupy()
     try:
-        kernel = cupy.RawModule(code=text, options=("--std=c++17",)).get_function(entry)
+        kernel = _module(text).get_function(entry)
     except cupy.cuda.compiler.CompileException as error:
         raise BackendError(f"NVRTC does not compile the emulator for this GPU: {error}") from None
     if shared_bytes > _STATIC_SHARED_BYTES:

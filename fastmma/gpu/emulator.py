@@ -39,7 +39,7 @@ class Emulator:
     """An engine on a machine."""
 
     def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+        self.machine = machine
         self.engine = Engine(self._tiles, self._gemm, promoted_by_chunks(self._gemm))
 
     def _tiles(self, job: Job, batch: Batch, d: Codes, _threads: int) -> None:
@@ -47,14 +47,14 @@ class Emulator:
         for start in range(0, len(d), grain):
             part = self.sent(job, batch.each(lambda codes: codes[start : start + grain]))  # noqa: B023
             shape = part.a.shape[0], *d.shape[1:]
-            self._machine.copy_to_host(self._elements(job, part, shape), d[start : start + grain])
+            self.machine.copy_to_host(self._elements(job, part, shape), d[start : start + grain])
 
     def _gemm(self, job: Job, batch: Batch, d: Codes, _threads: int) -> None:
         part = self.sent(job, batch)
         if d.size == 0 or batch.b.shape[0] == 0:
             d[...] = 0 if batch.c is None else batch.c
         else:
-            self._machine.copy_to_host(self.product(job, part, d.shape), d)
+            self.machine.copy_to_host(self.product(job, part, d.shape), d)
 
     def sent(self, job: Job, batch: Batch) -> Batch:
         """Operands of a call on the machine, as codes of their formats' widths."""
@@ -65,7 +65,7 @@ class Emulator:
             if codes is None:
                 return None
             dtype = format_of(names[name]).code_dtype if name in names else np.uint8
-            return self._machine.to_device(codes.astype(dtype, copy=False))
+            return self.machine.to_device(codes.astype(dtype, copy=False))
 
         return Batch(*(send(name, codes) for name, codes in batch._asdict().items()))
 
@@ -73,7 +73,7 @@ class Emulator:
         """The result (M, N) of a product of at least one k, in the machine's memory, where the operands are."""
         if not has_tile_kernel(job):
             return self._elements(job, batch, (1, *shape)).reshape(shape)
-        tile, machine = tile_of(job), self._machine
+        tile, machine = tile_of(job), self.machine
         rows, columns, depth = *shape, batch.b.shape[0]
         stages = -(-depth // tile.depth)
         text = source(job, "tile")
@@ -95,7 +95,7 @@ class Emulator:
 
     def _tables(self, job: Job) -> tuple[Any, ...]:
         """Decoding tables of A, B and scales, and the places that metadata words name."""
-        ins, send = job.instruction, self._machine.to_device
+        ins, send = job.instruction, self.machine.to_device
         tabled = format_of(ins.atype).bits <= 32
         widened = job.arithmetic.widened
         return (
@@ -107,7 +107,7 @@ class Emulator:
 
     def _elements(self, job: Job, batch: Batch, shape: tuple[int, ...]) -> Any:
         """Results (tiles, rows, columns), each by a thread."""
-        result = self._machine.empty(shape, format_of(job.instruction.dtype).code_dtype)
+        result = self.machine.empty(shape, format_of(job.instruction.dtype).code_dtype)
         self._compute_elements(job, batch, shape, result, self._tables(job), (None, None))
         return result
 
@@ -119,7 +119,7 @@ class Emulator:
         count = shape[0] * shape[1] * shape[2]
         if count:
             arguments = (*operands, *tables, *marks, *shape, batch.b.shape[-2], batch.a.shape[-1])
-            self._machine.run(source(job, "element"), "element", -(-count // THREADS), THREADS, arguments)
+            self.machine.run(source(job, "element"), "element", -(-count // THREADS), THREADS, arguments)
 
 
 ENGINE = Emulator(device).engine

@@ -1,0 +1,108 @@
+"""``python -m bench.emulator``: the emulator as CUDA kernels on the GPU in the machine, in multiply-adds a second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+import fastmma
+from bench.measure import interleaved
+from fastmma import inputs
+from fastmma.engines import Batch
+from fastmma.formats import from_codes
+from fastmma.gemm import default_instruction
+from fastmma.gpu import device
+from fastmma.gpu.emulator import Emulator
+from fastmma.isa.model import Instruction
+from fastmma.plan import plan
+
+_DRAWN = 1 << 16  # codes that operands repeat
+
+
+@dataclass(frozen=True)
+class Case:
+    """Square matrices of a format, with scales where `stype` names their format."""
+
+    family: str
+    atype: str
+    target: str
+    stype: str = ""
+
+    @property
+    def instruction(self) -> Instruction:
+        """What `fastmma.gemm` takes for these formats."""
+        return default_instruction(self.atype, self.atype, None, self.target, stype=self.stype)
+
+
+CASES = (
+    Case("NVFP4, sm_120a", "e2m1", "sm_120a", "ue4m3"),
+    Case("MXFP4, sm_120a", "e2m1", "sm_120a", "ue8m0"),
+    Case("MXFP8, sm_120a", "e4m3", "sm_120a", "ue8m0"),
+    Case("e4m3, sm_120a", "e4m3", "sm_120a"),
+    Case("e4m3, sm_90a (wgmma)", "e4m3", "sm_90a"),
+    Case("f16, sm_90a", "f16", "sm_90a"),
+    Case("f16, sm_80", "f16", "sm_80"),
+    Case("tf32, sm_90a", "tf32", "sm_90a"),
+    Case("s8, sm_90a", "s8", "sm_90a"),
+    Case("f64, sm_90a", "f64", "sm_90a"),
+)
+_SCALE_CODES = {"ue8m0": (110, 140), "ue4m3": (20, 100)}
+
+
+def operands(ins: Instruction, n: int) -> Batch:
+    """Codes of moderate finite numbers."""
+    generator = np.random.default_rng(0)
+    distribution = "bits" if ins.dtype == "s32" else "mid"
+
+    def draw(fmt: str) -> NDArray[Any]:
+        return np.resize(inputs.codes(fmt, distribution, _DRAWN, generator), (n, n))
+
+    a, b = draw(ins.atype), draw(ins.btype)
+    if not ins.scale_vec_size:
+        return Batch(a, b, None)
+    scales = generator.integers(*_SCALE_CODES[ins.stype], (n, -(-n * ins.scale_vec_size // ins.k)), dtype=np.uint8)
+    return Batch(a, b, None, None, scales, np.ascontiguousarray(scales.T))
+
+
+def speeds(case: Case, emulator: Emulator, backend: str, n: int, rounds: int) -> tuple[float, float]:
+    """Multiply-adds a second of `fastmma.gemm` from and to NumPy arrays, and of the kernels on arrays that lie on the machine."""
+    ins = case.instruction
+    job, batch = plan(ins, case.target).job, operands(ins, n)
+    sent = emulator.sent(job, batch)
+    scales = {name: from_codes(codes, ins.stype) for name in ("scale_a", "scale_b") if (codes := getattr(batch, name)) is not None}
+    a, b = from_codes(batch.a, ins.atype), from_codes(batch.b, ins.btype)
+    corner = np.empty((1, 1), ins.operands["d"].format.code_dtype)
+    found = interleaved(
+        {
+            "call": lambda: fastmma.gemm(a, b, instruction=ins, target=case.target, backend=backend, **scales),
+            # reading one result waits for all
+            "kernels": lambda: emulator.machine.copy_to_host(emulator.product(job, sent, (n, n))[:1, :1], corner),
+        },
+        rounds,
+    )
+    return n**3 / found["call"], n**3 / found["kernels"]
+
+
+def table(emulator: Emulator, backend: str, n: int, rounds: int) -> list[str]:
+    """The lines of a Markdown table, one a case."""
+    lines = ["| product | multiply-adds/s, NumPy arrays | arrays on the GPU |", "| --- | --- | --- |"]
+    for case in CASES:
+        call, kernels = speeds(case, emulator, backend, n, rounds)
+        lines.append(f"| {case.family} | {call:.2e} | {kernels:.2e} |")
+    return lines
+
+
+def measure(
+    size: Annotated[int, typer.Option(min=1, help="Rows, columns and k of the matrices.")] = 8192,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 5,
+) -> None:
+    """Measure ``backend="cupy-emulate"``."""
+    typer.echo("\n".join(table(Emulator(device), "cupy-emulate", size, rounds)))
+
+
+if __name__ == "__main__":
+    typer.run(measure)
