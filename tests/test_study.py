@@ -256,6 +256,13 @@ def test_the_sample_is_a_part_of_the_whole_product() -> None:
     assert part["mse_b"] == whole["mse_b"]
 
 
+def test_the_sample_of_a_wide_product() -> None:
+    records = study.run([study.Case("f16", "sm_90a", 40, 50, 64, sample=sample) for sample in (50, 45, 8)])
+    assert [record["compared"] for record in records] == [2000, 40 * 45, 64]
+    assert records[2]["max_ulp"] <= records[1]["max_ulp"] <= records[0]["max_ulp"]
+    assert records[2]["relative_error"] == pytest.approx(records[0]["relative_error"], rel=0.2)
+
+
 def test_results_do_not_depend_on_threads_or_on_neighbours() -> None:
     together = study.run(SMALL, threads=2)
     alone = [study.run(case, threads=1)[0] for case in SMALL.cases()]

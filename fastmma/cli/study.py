@@ -88,7 +88,7 @@ def study(
         typer.Option("--input", metavar="FILE[::NAME]", help="Weights (N, K), then activations (M, K): .npy, .npz or .safetensors."),
     ] = None,
     seeds: Annotated[list[int] | None, typer.Option("--seed", min=0, help="Of the random numbers.")] = None,
-    sample: Annotated[int, typer.Option(min=1, help="Rows of the product that are compared.")] = SAMPLE,
+    sample: Annotated[int, typer.Option(min=1, help="Rows and columns of the product that are compared.")] = SAMPLE,
     threads: Annotated[int | None, typer.Option(help="All cores by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The records as JSON.")] = False,
 ) -> None:

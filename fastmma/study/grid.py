@@ -16,7 +16,7 @@ from fastmma.study.distributions import distribution_of
 from fastmma.study.products import IEEE, instruction_of
 
 _EDITION = 1  # of what a record holds and how it is computed; a new one makes older records those of other cases
-SAMPLE = 256
+SAMPLE = 512
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Case:
         Files that B and A come from, with the digest of their values, or empty.
     seed : int
     sample : int
-        Rows of the product that are compared with the exact ones, drawn at random from the seed; all if there are no more.
+        Rows and columns of the product that are compared with the exact one, at most that many of each, drawn at random from the seed.
     """
 
     format: str

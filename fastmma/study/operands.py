@@ -23,25 +23,34 @@ _DIGITS = 10
 
 
 class Originals(NamedTuple):
-    """The operands (rows, K) before they are rounded, the rows of the product that are compared, and those of the exact product."""
+    """The operands (rows, K) before they are rounded, what is compared of their product, and the float64 product there.
+
+    Attributes
+    ----------
+    a, b : float32 or float64 array (M, K), (N, K)
+    rows, columns : integer arrays
+        Of the product: what is compared lies where they cross.
+    product : float64 array (rows, columns)
+    """
 
     a: NDArray[Any]
     b: NDArray[Any]
     rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
     product: Values
 
 
 class Operands(NamedTuple):
-    """The operands as an instruction takes them, and the compared rows of their exact product.
+    """The operands as an instruction takes them, and what is compared of their exact product.
 
     Attributes
     ----------
     a, b : Encoded
-    product : float64 array (compared rows, N)
+    product : float64 array (rows, columns)
     exact : bool
         Whether it is exact up to one rounding to float64 (two where tensors have scales).
     mse : (float or None, float or None)
-        Mean squared errors of the compared rows of A, and of B, over their mean squares.
+        Mean squared errors of those rows of A, and of B, over their mean squares.
     """
 
     a: Encoded
@@ -51,9 +60,14 @@ class Operands(NamedTuple):
     mse: tuple[float | None, float | None]
 
 
-def _chunks(x: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
-    step = max(1, _CHUNK // x.shape[1])
-    return (np.arange(start, min(start + step, len(x))) for start in range(0, len(x), step))
+def _chunks(rows: NDArray[np.intp], depth: int) -> Iterator[NDArray[np.intp]]:
+    step = max(1, _CHUNK // depth)
+    return (rows[start : start + step] for start in range(0, len(rows), step))
+
+
+def _sample(extent: int, most: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """All indices in ascending order, or as many of them as there may be."""
+    return np.arange(extent) if extent <= most else np.sort(rng.choice(extent, most, replace=False))
 
 
 class _Error:
@@ -112,13 +126,11 @@ class Workbench:
 
         parallel_for(draw, len(sources), self._threads)
         a, b = drawn["a"], drawn["b"]
-        rows = np.arange(case.m)
-        if case.sample < case.m:
-            rows = np.sort(generator(case.seed, "rows").choice(case.m, case.sample, replace=False))
+        rows, columns = (_sample(extent, case.sample, generator(case.seed, f"{name} rows")) for name, _, extent in sources)
         left = a[rows].astype(np.float64)
         with np.errstate(all="ignore"):
-            parts = [left @ b[chunk].astype(np.float64).T for chunk in _chunks(b)]
-        return Originals(a, b, rows, np.concatenate(parts, axis=1))
+            parts = [left @ b[chunk].astype(np.float64).T for chunk in _chunks(columns, case.k)]
+        return Originals(a, b, rows, columns, np.concatenate(parts, axis=1))
 
     def operands(self, case: Case) -> Operands:
         """The matrices of a case as its formats hold them."""
@@ -139,7 +151,7 @@ class Workbench:
         errors = _Error(), _Error()
         left, parts, exact = a.values(source.rows), [], True
         errors[0].add(left * a.factor, source.a[source.rows])
-        for chunk in _chunks(source.b):
+        for chunk in _chunks(source.columns, case.k):
             right = b.values(chunk)
             found = product(left, right.T, bits)
             parts.append(found.values * (a.factor * b.factor))

@@ -106,14 +106,14 @@ def _by_depth(records: Sequence[Record], metric: str) -> str:
 def _how_exact(records: Sequence[Record]) -> str:
     exact = sum(record["exact"] for record in records)
     cases = [case_of(record) for record in records]
-    sampled = sorted({case.sample for case in cases if case.sample < case.m})
+    sampled = sorted({case.sample for case in cases if case.sample < max(case.m, case.n)})
     bound = "K 2⁻⁵³ times the product of magnitudes"
     rest = "" if exact == len(records) else f" in the others they are float64 products, whose error is below {bound};"
     return (
         f"{len(records)} cases. The products that they are compared with are exact, up to one rounding to float64, in "
         f"{'all' if not rest else exact} of them;{rest} "
         f"those of the original operands are exact to float64's precision. "
-        + (f"Of large products, {' or '.join(map(str, sampled))} random rows are compared. " if sampled else "")
+        + (f"Of large products, {' or '.join(map(str, sampled))} random rows and columns are compared. " if sampled else "")
         + f"Seeds: {', '.join(str(seed) for seed in sorted({case.seed for case in cases}))}."
     )
 

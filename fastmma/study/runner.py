@@ -33,7 +33,7 @@ def _measure(case: Case, bench: Workbench, threads: int) -> Record:
     metrics = Metrics(OUTPUT)
     for start in range(0, len(source.rows), _BLOCK):
         block = slice(start, start + _BLOCK)
-        metrics.add(result[source.rows[block]].astype(np.float64), operands.product[block], source.product[block])
+        metrics.add(result[np.ix_(source.rows[block], source.columns)].astype(np.float64), operands.product[block], source.product[block])
     record: Record = {"case": case.key, **asdict(case), "instruction": ins and ins.opcode, "evidence": evidence(ins, case.target)}
     record |= {"exact": operands.exact, "mse_a": operands.mse[0], "mse_b": operands.mse[1], **metrics.summary()}
     return {name: record[name] for name in COLUMNS}
@@ -110,7 +110,7 @@ def run(
 
     Notes
     -----
-    The whole product is emulated; the rows that are compared with exact products are a sample (`Case.sample`). Metrics keep ten digits.
+    The whole product is emulated; what is compared with exact products is a sample (`Case.sample`). Metrics keep ten digits.
 
     Examples
     --------
