@@ -828,7 +828,10 @@ def test_command_with_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["--preset", "none"], "no preset 'none'"),
         (["--preset", "promotion", "--format", "e4m3"], "leave out --format"),
         (["--preset", "promotion", "--seed", "1"], "leave out --seed"),
-        (["--format", "e4m3", "--target", "sm_90a", "--shape", "4x4"], "4x4"),
+        (
+            ["--format", "e4m3", "--target", "sm_90a", "--shape", "4x4"],
+            "--shape takes a size such as 1024x1024x1024 (M x N x K), not '4x4'",
+        ),
         (["--format", "e4m3", "--target", "sm_70"], "sm_70 has no instruction"),
         (["--format", "e4m3", "--target", "sm_90a", "--input", "none.npy"], "none.npy: there is no such file"),
         (["--format", "e4m3", "--target", "sm_90a", "--output", "/dev/null/x"], "cannot write results there"),

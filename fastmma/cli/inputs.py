@@ -123,8 +123,8 @@ def as_elements(array: NDArray[Any], fmt: Format, what: str) -> NDArray[Any]:
     return result
 
 
-def parse_size(text: str) -> tuple[int, int, int]:
-    """``"MxNxK"`` as three numbers.
+def parse_size(text: str, option: str = "--random") -> tuple[int, int, int]:
+    """``"MxNxK"`` as three numbers; `option` is where it was given.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def parse_size(text: str) -> tuple[int, int, int]:
     """
     matched = _SIZE.fullmatch(text)
     if matched is None:
-        raise OperandError(f"--random takes a size such as 1024x1024x1024 (M x N x K), not {text!r}")
+        raise OperandError(f"{option} takes a size such as 1024x1024x1024 (M x N x K), not {text!r}")
     m, n, k = map(int, matched.groups())
     return m, n, k
 

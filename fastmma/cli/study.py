@@ -35,7 +35,7 @@ def _grids(preset: str | None, own: dict[str, Any], sample: int, seeds: tuple[in
     if "format" not in given or "target" not in given:
         raise OperandError(f"give --preset ({', '.join(PRESETS)}), or a grid: at least --format and --target")
     every = tuple(each or None for each in given.get("promote_every", (0,)))
-    shapes = tuple(map(parse_size, given.get("shape", (_SHAPE,))))
+    shapes = tuple(parse_size(text, "--shape") for text in given.get("shape", (_SHAPE,)))
     distributions, parts = tuple(given.get("distribution", ("normal",))), tuple(given.get("split_k", (1,)))
     return (Grid(tuple(given["format"]), tuple(given["target"]), shapes, distributions, every, parts, seeds, sample),)
 
