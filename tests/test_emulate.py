@@ -43,11 +43,9 @@ without_gpu = pytest.mark.skipif(device.available(), reason="there is an NVIDIA 
 with_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
 
 
-@pytest.fixture(scope="session", params=["plain C++", "GPU"])
+@pytest.fixture(scope="session", params=["plain C++", pytest.param("GPU", marks=pytest.mark.gpu)])
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     if request.param == "GPU":
-        if not device.available():
-            pytest.skip("there is no NVIDIA GPU with CuPy")
         return ENGINE
     if COMPILER is None:
         pytest.skip("there is no C++ compiler")
