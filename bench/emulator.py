@@ -13,7 +13,7 @@ import fastmma
 from bench.measure import interleaved
 from fastmma import inputs
 from fastmma.engines import Batch
-from fastmma.formats import from_codes
+from fastmma.formats import encode, format_of, from_codes
 from fastmma.gemm import default_instruction
 from fastmma.gpu import device
 from fastmma.gpu.emulator import Emulator
@@ -54,12 +54,13 @@ _SCALE_CODES = {"ue8m0": (110, 140), "ue4m3": (20, 100)}
 
 
 def operands(ins: Instruction, n: int) -> Batch:
-    """Codes of moderate finite numbers."""
+    """Codes of random integers, or of normally distributed numbers: an infinity or a NaN would send its lines through the slow kernel."""
     generator = np.random.default_rng(0)
-    distribution = "bits" if ins.dtype == "s32" else "mid"
 
     def draw(fmt: str) -> NDArray[Any]:
-        return np.resize(inputs.codes(fmt, distribution, _DRAWN, generator), (n, n))
+        floats = format_of(fmt).kind == "float"
+        drawn = encode(generator.standard_normal(_DRAWN), fmt, saturate=True) if floats else inputs.codes(fmt, "bits", _DRAWN, generator)
+        return np.resize(drawn, (n, n))
 
     a, b = draw(ins.atype), draw(ins.btype)
     if not ins.scale_vec_size:
