@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 import fastmma
-from fastmma import verify
+from fastmma import inputs, verify
 from fastmma.formats import encode, from_codes
 from fastmma.gpu import device
 from fastmma.isa.movement import Movement
+from fastmma.isa.sparsity import pattern_of
+from fastmma.stream import Stream
 from fastmma.trials import draw, variants
 
 pytestmark = pytest.mark.gpu
@@ -156,3 +159,71 @@ def test_all_backends_take_cupy_arrays_and_give_them_back() -> None:
     d = fastmma.gemm(codes, codes, instruction=opcode, target="native", backend="cupy")
     expected = fastmma.gemm(*[from_codes(cupy.asnumpy(codes), "e4m3")] * 2, instruction=opcode, target=TARGET)
     np.testing.assert_array_equal(cupy.asnumpy(d).view(np.uint32), expected.view(np.uint32))
+
+
+GEMMS = [
+    *("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e5m2"),
+    *("wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.u8", "wgmma.mma_async.sp.sync.aligned.m64n24k32.f32.bf16.bf16"),
+    *("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
+    *("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rz"),
+    *("mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e5m2.f16", "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc"),
+    *("mma.sync.aligned.m16n8k64.row.col.s32.s4.u4.s32.satfinite", "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"),
+    *("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.u8.s8.s32", "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32"),
+]
+SIZES = [(1, 1, 1), (33, 70, 100), (16, 8, 512), (129, 65, 300)]
+
+
+def same_on_both(call: Any, *operands: Any, **options: Any) -> None:
+    real = call(*operands, target="native", backend="cupy", **options)
+    emulated = call(*operands, target=TARGET, **options)
+    np.testing.assert_array_equal(np.ascontiguousarray(real).view(np.uint8), np.ascontiguousarray(emulated).view(np.uint8))
+
+
+def matrices(ins: fastmma.Instruction, lead: tuple[int, ...], m: int, n: int, k: int) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    """a (stored), b and c of moderate numbers, and the metadata if A is sparse."""
+    stream = Stream("matrices", str(ins), *lead, m, n, k)
+    multiplicands, accumulators = ("mid", "cancel") if fastmma.FORMATS[ins.atype].kind == "float" else ("bits", "bits")
+    stored = k * ins.stored_k // ins.k
+    rows = ((ins.atype, multiplicands, m, stored), (ins.btype, multiplicands, k, n), (ins.ctype, accumulators, m, n))
+    found = []
+    for fmt, name, *shape in rows:
+        drawn = inputs.codes(fmt, name, math.prod((*lead, *shape)), stream)
+        found.append(from_codes(drawn.reshape(*lead, *shape), fmt))
+    if not ins.sparse:
+        return found, {}
+    rule = pattern_of(ins)
+    words = np.array([word for word, _ in rule.words[: rule.ordered]], np.uint8)
+    return found, {"metadata": stream.choice(words, (*lead, m, k // rule.chunk))}
+
+
+@pytest.mark.parametrize("opcode", GEMMS)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_products_of_any_size(opcode: str, size: tuple[int, int, int]) -> None:
+    ins = fastmma.instruction(opcode)
+    assert isinstance(ins, fastmma.Instruction)
+    chunk = pattern_of(ins).chunk if ins.sparse else 1
+    (a, b, c), options = matrices(ins, (), size[0], size[1], -(-size[2] // chunk) * chunk)
+    options["instruction"] = ins
+    same_on_both(fastmma.gemm, a, b, c, **options)
+    same_on_both(fastmma.gemm, a, b, **options, split_k=2)
+    if ins.dtype == "f32":
+        same_on_both(fastmma.gemm, a, b, **options, promote_every=2 * ins.k)
+    if not ins.sparse:
+        same_on_both(fastmma.matmul, np.stack([a, a]), b, **options)
+
+
+SCHEMES = [("fp8_1x128", "fp8_128x128"), ("fp8_row", "fp8_row"), ("mxfp8", "mxfp8"), ("int8_row", "int8_row")]
+
+
+@pytest.mark.parametrize("schemes", SCHEMES, ids=str)
+def test_scaled_products(schemes: tuple[str, str]) -> None:
+    drawn = np.random.default_rng(0).standard_normal((2, 100, 300)).astype(np.float32)
+    a, b = (fastmma.scaling.quantize(each, scheme) for each, scheme in zip(drawn, schemes, strict=True))
+    same_on_both(fastmma.scaled_matmul, a, b.T)
+
+
+@pytest.mark.parametrize("ins", [ins for ins in MULTIPLIES if ins.op != "wgmma" or ins.n in (8, 64, 256)][::7], ids=str)
+def test_tiles(ins: fastmma.Instruction) -> None:
+    """Matrix level, a number of tiles that fills no warp where a warp holds several."""
+    found, options = matrices(ins, (5,), ins.m, ins.n, ins.k)
+    same_on_both(fastmma.mma, ins, *found, **options)
