@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl, unbox
 
 from fastmma.kernels.chain_lanes import Chain
 from fastmma.kernels.chain_tile import INTEGERS, POINTERS, emit_slab
+from fastmma.kernels.compilation import compiled
 from fastmma.kernels.emit import I64, POINTER
 from fastmma.kernels.operands import LINES, NOWHERE, Matrix, load_codes
 from fastmma.kernels.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, forget_extremes, pack_columns
@@ -222,7 +223,7 @@ def _promote(chain: Any, piece: Piece, how: Promoting, chunk: int, state: int, t
             store(splat(np.int32(0), LINES), state + place)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def run_piece(
     chain: Any,
     piece: Piece,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from fastmma.kernels.accumulators import MAGNITUDE, NAN, SIGN, half_narrowed, half_rounded
+from fastmma.kernels.compilation import compiled
 from fastmma.kernels.operands import LINES, NOWHERE, Matrix, load_codes, matrix
 from fastmma.kernels.params import OPERATIONS, Step
 from fastmma.kernels.simd import bitcast, convert, extract, fma, inner, load_scalar, select, splat, store
@@ -46,7 +46,7 @@ def _store_lanes(lanes: Any, address: int, stride: int, itemsize: int, count: in
             store(extract(lanes, lane), address + lane * stride)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _apply(operation: int, sums: Matrix, first: Matrix, second: Matrix, start: int, stop: int, columns: int) -> None:
     """One step on rows start to stop, in place; NaN is canonical."""
     for row in range(start, stop):
@@ -71,7 +71,7 @@ def _apply(operation: int, sums: Matrix, first: Matrix, second: Matrix, start: i
             _store_lanes(select(x != x, NAN, result), place, 4, 4, count)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _narrow(half: bool, sums: Matrix, out: Matrix, start: int, stop: int, columns: int) -> None:
     """f32 sums that bf16 or f16 has, as its codes."""
     for row in range(start, stop):

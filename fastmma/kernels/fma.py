@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from fastmma.kernels.accumulators import INFINITY, MAGNITUDE, NAN, SIGN, half_rounded, load_rows, store_rows
+from fastmma.kernels.compilation import compiled
 from fastmma.kernels.directed_fma import directed_fma
 from fastmma.kernels.operands import LANES, LINES, NOWHERE, Lines, Matrix, ScratchMemory, batch_matrix, matrix, matrix_part, pack_lines
 from fastmma.kernels.params import Element
@@ -136,7 +136,7 @@ def _f64_block(product: _Product, row: int, column: int) -> None:
     _f64_row(product, total3, row + 3, column)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _f64_run(rounding: int, batch: _Product, first: int, last: int, first_column: int, last_column: int) -> None:
     """Some columns of products `first` to `last`."""
     for index in range(first, last):
@@ -222,7 +222,7 @@ def _f32_rows(product: _Product, pairs: bool, a_values: int, b_values: int, row:
     store_rows(select((bits & MAGNITUDE) > INFINITY, NAN, bits), matrix_part(product.out, 0, column), row, rows, columns)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _f32_run(
     element: Element, batch: _Product, pairs: bool, first: int, last: int, first_column: int, last_column: int, scratch: int
 ) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fastmma.kernels.compilation import compiled
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+
+@compiled
 def gather_words(source: NDArray[Any], table: NDArray[np.int32], result: NDArray[Any]) -> None:
     """``result[i, j] = source[i, table[j]]``; rows are contiguous."""
     for i in range(source.shape[0]):
@@ -17,7 +18,7 @@ def gather_words(source: NDArray[Any], table: NDArray[np.int32], result: NDArray
             result[i, j] = source[i, table[j]]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def scatter_words(source: NDArray[Any], table: NDArray[np.int32], result: NDArray[Any]) -> None:
     """``result[i, table[j]] = source[i, j]``: the inverse of `gather_words`."""
     for i in range(source.shape[0]):
@@ -25,7 +26,7 @@ def scatter_words(source: NDArray[Any], table: NDArray[np.int32], result: NDArra
             result[i, table[j]] = source[i, j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def expand_bits(words: NDArray[np.uint32], bits: int, codes: NDArray[np.uint8]) -> None:
     """Unpack elements of 1 or 4 bits, lowest first, into a byte each."""
     per_word = 32 // bits
@@ -36,7 +37,7 @@ def expand_bits(words: NDArray[np.uint32], bits: int, codes: NDArray[np.uint8]) 
             codes[i * per_word + element] = (word >> np.uint32(element * bits)) & mask
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def pack_bits(codes: NDArray[np.uint8], bits: int, words: NDArray[np.uint32]) -> None:
     """Pack elements of 1 or 4 bits, a byte each, lowest first: the inverse of `expand_bits`."""
     per_word = 32 // bits

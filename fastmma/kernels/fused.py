@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from fastmma.kernels.accumulators import load_rows, store_rows
+from fastmma.kernels.compilation import compiled
 from fastmma.kernels.operands import (
     LANES,
     LINES,
@@ -220,7 +220,7 @@ def _tile(batch: Problem, index: int) -> Problem:
     )
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _run(
     batch: Problem, packed: Packed, dtype: Any, first: int, last: int, first_block: int, last_block: int, first_panel: int, last_panel: int
 ) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fastmma.kernels.compilation import compiled
 from fastmma.kernels.group_tile import EXCESS, TERMS, run_slab
 
 BIAS_A = 12  # makes bytes of A positive
@@ -31,7 +31,7 @@ class Slab(NamedTuple):
     state: NDArray[np.float32]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _twice(code: int) -> int:
     """Twice the value of an e2m1 code."""
     magnitude = code & 7
@@ -39,7 +39,7 @@ def _twice(code: int) -> int:
     return -value if code & 8 else value
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def pack_rows(a: Any, scale_codes: Any, alive: Any, block: int, group: int, first: int, last: int, elements: Any) -> None:
     """Pack rows first to last of A (C-contiguous codes); zeros past its rows and columns, and where a scale is zero."""
     for row in range(first, last):
@@ -54,7 +54,7 @@ def pack_rows(a: Any, scale_codes: Any, alive: Any, block: int, group: int, firs
                     line[k] = np.uint8(_twice(np.int32(source[k])) + BIAS_A)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _load_columns(b: Any, turned: bool, k: int, column: int, codes: Any) -> None:
     """Codes of 4 rows of B from k on; zeros past its edges."""
     depth, columns = (b.shape[1], b.shape[0]) if turned else b.shape
@@ -71,7 +71,7 @@ def _load_columns(b: Any, turned: bool, k: int, column: int, codes: Any) -> None
                 codes[i, j] = source[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _pack_columns(
     tile: Any, b: Any, turned: bool, scale_codes: Any, scales: Any, block: int, column: int, first: int, last: int, factor: float, slab: Any
 ) -> None:
@@ -113,7 +113,7 @@ def _pack_columns(
             slab.starts[term, j] = np.int32(-(2**31) - BIAS_A * sums[j])
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def run_piece(
     tile: Any,
     rows: Any,

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from fastmma.kernels.compilation import compiled
 from fastmma.kernels.operands import LINES, Lines, Matrix, arrange_codes
 from fastmma.kernels.simd import (
     bitcast,
@@ -112,7 +113,7 @@ def _exponent_bytes(magnitude: Any, how: Decoding) -> Any:
     return select(magnitude == 0, 0, minimum(maximum(byte, 0), 255))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def pack_rows(
     how: Decoding,
     source: Matrix,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fastmma.kernels.compilation import compiled
 from fastmma.kernels.operands import LINES, load_codes
 from fastmma.kernels.params import PROMOTIONS, Promotion
 from fastmma.kernels.simd import bitcast, extract, fma, inner, load_scalar, select, splat, store
@@ -48,7 +48,7 @@ def promoted(rule: int, partial: Any, scale_a: Any, scale_b: Any, total: Any) ->
     return bitcast(select(result != result, _NAN, bitcast(result, np.int32)), np.float32)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _run(rule: int, sums: _Sums, first: int, last: int) -> None:
     """Rows first to last."""
     for row in range(first, last):

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fastmma.kernels.compilation import compiled
 from fastmma.rounding import to_nearest
 
 CHUNK = 1024  # elements that are scaled, then rounded, while they are in the cache
@@ -46,18 +46,18 @@ class Piece(NamedTuple):
     right: int
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _mantissa(bits: Any) -> int:
     """Mantissa bits of the floats whose bits these are, float32 or float64."""
     return 23 if bits.itemsize == 4 else 52
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _below(power: int) -> int:
     return (1 << power) - 1
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _infinity(bits: Any) -> int:
     """The bits of infinity."""
     mantissa = _mantissa(bits)
@@ -65,7 +65,7 @@ def _infinity(bits: Any) -> int:
     return bits_of_infinity
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _largest(bits: Any, block: tuple[int, int], piece: Piece, out: Any) -> None:
     """Bits of the largest magnitude (of a NaN, if there is one) of each block; rows count blocks, columns elements."""
     word = bits.dtype.type
@@ -89,7 +89,7 @@ def _largest(bits: Any, block: tuple[int, int], piece: Piece, out: Any) -> None:
                     found[start // columns] = most
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _round(bits: Any, narrow: Narrow, nearest: int, codes: Any) -> None:
     """Codes of floats given as bits: nearest even or toward zero, too large ones saturate."""
     word, mantissa = bits.dtype.type, _mantissa(bits)
@@ -116,7 +116,7 @@ def _round(bits: Any, narrow: Narrow, nearest: int, codes: Any) -> None:
         codes[i] = nan_code if magnitude > infinity else code
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _round_stochastically(bits: Any, narrow: Narrow, seed: int, place: int, codes: Any) -> None:
     """Codes of floats given as bits, of which the first is number `place` of its array."""
     mantissa, infinity = _mantissa(bits), np.uint64(_infinity(bits))
@@ -141,7 +141,7 @@ def _round_stochastically(bits: Any, narrow: Narrow, seed: int, place: int, code
         codes[i] = narrow.nan_code if magnitude > infinity else code
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _elements(
     x: Any,
     factors: Any,
@@ -188,7 +188,7 @@ def _elements(
                 _round(bits, narrow, rounding.nearest, codes[outer, row, start:stop])
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _values(codes: Any, table: Any, scales: Any, overall: Any, block: tuple[int, int], piece: Piece, out: Any) -> None:
     """Elements times the scale of their block, times that of the whole; rows count rows."""
     rows, columns = block

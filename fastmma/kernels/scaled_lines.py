@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fastmma.kernels.compilation import compiled
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled_portable import NAN, ZERO_EXPONENT, scale_tables
 from fastmma.threads import parallel_for
@@ -84,7 +84,7 @@ def fixed_right(b: Codes, scale_b: Codes) -> tuple[Codes, Codes, bool]:
     return fixed(b.T if turned else b), fixed(scale_b), turned
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _note(magnitude: int, exponent: int, alive: bool, line: int, special: int, extremes: Any) -> None:
     """Count a block's largest magnitude and its scale in."""
     if magnitude >= special:
@@ -94,7 +94,7 @@ def _note(magnitude: int, exponent: int, alive: bool, line: int, special: int, e
         extremes[1, line] = max(extremes[1, line], exponent)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any) -> None:
     """Lines first to last, which are rows of `codes` and of `scale_codes`."""
     for line in range(first, last):
@@ -106,7 +106,7 @@ def _along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, 
             _note(largest, scales.exponents[code], scales.alive[code] != 0, line, special, extremes)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _across(
     codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any
 ) -> None:
@@ -142,7 +142,7 @@ def extremes(element: Element, scale: Element, codes: Codes, scale_codes: Codes,
     return Extremes(found[0], found[1], found[2].astype(np.bool_), nan)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def write(state: Any, out: Any) -> None:
     """Copy the first rows and columns of a piece to where they belong."""
     for row in range(out.shape[0]):

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from fastmma.kernels.chain_piece import _run_slab
+from fastmma.kernels.compilation import compiled
 
 
 class Elements(NamedTuple):
@@ -49,7 +49,7 @@ class Slab(NamedTuple):
     lowest: NDArray[np.uint8]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def pack_rows(a: Any, scale_codes: Any, elements: Elements, scales: Scales, block: int, first: int, last: int, packed: Packed) -> None:
     """Pack rows first to last of A (C-contiguous codes), zeros past its edges."""
     slabs, _blocks, units, height, unit = packed.values.shape
@@ -77,7 +77,7 @@ def pack_rows(a: Any, scale_codes: Any, elements: Elements, scales: Scales, bloc
                 signs[place] *= np.uint32(0x01010101)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _pack_columns(
     chain: Any, b: Any, turned: bool, scale_codes: Any, elements: Elements, scales: Scales, block: int, column: int, start: int, slab: Slab
 ) -> None:
@@ -123,7 +123,7 @@ def _pack_columns(
                     exponents[j] = 255
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def run_piece(
     chain: Any,
     packed: Packed,

@@ -11,9 +11,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fastmma.kernels.compilation import compiled
 from fastmma.kernels.params import Element, Scaled
 
 ZERO_EXPONENT = -8192  # of a zero: below every floor, and two of them still fit 16 bits
@@ -84,7 +84,7 @@ class Work(NamedTuple):
     highest: NDArray[np.int16]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _work(width: int) -> Work:
     floats = np.empty((4, width), np.float64)
     singles = np.empty((1 + TERMS, width), np.float32)
@@ -93,7 +93,7 @@ def _work(width: int) -> Work:
     return Work(floats[0], floats[1], floats[2], floats[3], singles[0], singles[1:], integers[0], integers[1], integers[2], highest)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _align(p: Scaled, work: Work) -> None:
     """Let emax, which the products have, count the accumulators too; powers of two that scale to units of the last bit, and back."""
     sums, emax = work.sums, work.emax
@@ -106,7 +106,7 @@ def _align(p: Scaled, work: Work) -> None:
         inverse_bits[j] = (FLOAT64_BIAS - p.align_bits + emax[j]) << FLOAT64_FRACTION
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _finish(work: Work) -> None:
     """Add the truncated accumulators to the totals of truncated terms; round toward zero to float32."""
     sums, totals, factor, inverse = work.sums, work.totals, work.factor, work.inverse
@@ -123,7 +123,7 @@ def _finish(work: Work) -> None:
         sums[j] = totals[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _narrow_products(a: Any, b: Any, work: Work) -> None:
     """Sums of truncated products of finite elements, scaled in float32."""
     scale, part, totals = work.scale, work.part, work.totals
@@ -139,7 +139,7 @@ def _narrow_products(a: Any, b: Any, work: Work) -> None:
             totals[j] += part[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _wide_products(a: Any, b: Any, work: Work) -> None:
     """The same with infinities and NaNs."""
     scale, totals = work.scale, work.totals
@@ -148,7 +148,7 @@ def _wide_products(a: Any, b: Any, work: Work) -> None:
             totals[j] += np.trunc(np.float64(a[k]) * np.float64(b[k, j]) * np.float64(scale[j]))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _multiply_products(p: Scaled, a: Lines, b: Lines, special: bool, work: Work) -> None:
     """All steps of a row by a panel whose terms are products; `a` and `b` without the leading dimensions."""
     emax, shift, highest, totals = work.emax, work.shift, work.highest, work.totals
@@ -179,7 +179,7 @@ def _multiply_products(p: Scaled, a: Lines, b: Lines, special: bool, work: Work)
         _finish(work)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _multiply_groups(p: Scaled, a: Lines, b: Lines, work: Work) -> None:
     """All steps of a row by a panel whose terms are exact sums of groups."""
     emax, totals, factor = work.emax, work.totals, work.factor
@@ -209,7 +209,7 @@ def _multiply_groups(p: Scaled, a: Lines, b: Lines, work: Work) -> None:
         _finish(work)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _widen(bits: Any, sums: Any) -> None:
     """float32 bits to float64, by integers: a caller's mode may flush float32 subnormals."""
     sum_bits = sums.view(np.int64)
@@ -223,7 +223,7 @@ def _widen(bits: Any, sums: Any) -> None:
         sum_bits[j] |= np.int64(bits[j] & SIGN_32) << 32
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _narrow(sums: Any, bits: Any) -> None:
     """float64 that float32 has to its bits; a zero is +0, a NaN canonical."""
     sum_bits = sums.view(np.int64)
@@ -241,7 +241,7 @@ def _narrow(sums: Any, bits: Any) -> None:
             bits[j] = sign | ((magnitude - REBIAS) >> FIELDS_64_TO_32)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def multiply(p: Scaled, a: Lines, b: Lines, special: bool, state: Any, tiles: Any, panels: Any, rows: Any) -> None:
     """Ranges of tiles, panels and rows; `state` (tile, panel, row, column) holds c and gets d, as float32 bits."""
     work = _work(state.shape[3])
@@ -259,7 +259,7 @@ def multiply(p: Scaled, a: Lines, b: Lines, special: bool, state: Any, tiles: An
                 _narrow(work.sums, bits)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _looked_up(table: Any, codes: Any) -> Any:
     found = np.empty(codes.shape, table.dtype)
     entries, places = found.ravel(), codes.ravel()

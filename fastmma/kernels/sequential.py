@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.kernels.compilation import compiled
 from fastmma.threads import parallel_for
 
 _ROWS = 16
@@ -15,7 +15,7 @@ _COLUMNS = 256
 _DEPTH = 256  # a block of b of this depth stays in the second-level cache
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _row_range(a: Any, b: Any, out: Any, start: int, stop: int) -> None:
     depth, columns = b.shape
     for j0 in range(0, columns, _COLUMNS):

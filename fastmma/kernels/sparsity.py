@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fastmma.kernels.compilation import compiled
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+
+@compiled
 def expand(stored: NDArray[Any], words: NDArray[np.uint8], places: NDArray[np.int8], chunk: int, dense: NDArray[Any]) -> None:
     """`stored` (rows, k / 2) and 4-bit `words` (rows, k / chunk) to `dense` (rows, k); ``places[word]`` are the places in a chunk."""
     per_chunk = places.shape[1]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from fastmma.kernels.compilation import compiled
 from fastmma.kernels.word_dot import copy_byte, load_word, multiply, row_biases, store_word, word_of_run, words_of_lines
 from fastmma.kernels.word_tile import Tile
 
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     segments: int  # in all
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _pack_edge(tile: Tile, operand: Operand, line: int, k: int, count: int, scratch: int) -> int:
     """The word of fewer elements than a word holds, or of a line that has no full vector of neighbours."""
     address = operand.address + line * operand.line_stride + k * operand.k_stride
@@ -59,7 +59,7 @@ def _pack_edge(tile: Tile, operand: Operand, line: int, k: int, count: int, scra
     return word
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _pack(
     tile: Tile,
     operand: Operand,
@@ -114,7 +114,7 @@ def _pack(
             store_word(_pack_edge(tile, operand, line, k_first, rest, scratch), place + 4 * width * full)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def pack_rows(tile: Tile, plan: Plan, operand: Operand, lines: int, target: int, starts: int, scratch: int) -> None:
     """Pack rows of A into zeroed panels, and the numbers with which their segments start."""
     _pack(tile, operand, plan.k, 0, plan.words, 0, lines, tile.rows, plan.words, target, scratch)
@@ -132,14 +132,14 @@ def pack_rows(tile: Tile, plan: Plan, operand: Operand, lines: int, target: int,
                 )
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def _copy(source: int, source_stride: int, target: int, target_stride: int, rows: int, columns: int) -> None:
     for i in range(rows):
         for j in range(columns):
             store_word(load_word(source + i * source_stride + 4 * j), target + i * target_stride + 4 * j)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def multiply_block(
     tile: Tile,
     plan: Plan,
@@ -195,7 +195,7 @@ def multiply_block(
                 _copy(corner, 4 * tile.columns, target, out.row_stride, height, width)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+@compiled
 def multiply_batch(
     tile: Tile,
     plan: Plan,
