@@ -9,6 +9,7 @@ import math
 import platform
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -20,6 +21,7 @@ from reference import quantisation as exact
 
 import fastmma
 from fastmma.scaling import RULES, SCHEMES, ScaledArray, pack_e2m1, quantize
+from fastmma.scaling.rounding import ROUNDINGS
 
 # scheme: element, extents of a block along the axis, across it and elsewhere (0: the whole), rules; typed from the specifications
 MX = ("floor", "ceil", "rceil", "even")
@@ -446,9 +448,47 @@ def test_byte_order_and_lists() -> None:
         assert np.array_equal(quantize(form, "mxfp4").elements.view(np.uint8), quantize(x, "mxfp4").elements.view(np.uint8))
 
 
+SPELLINGS = [
+    ({"scheme": "mxfp8"}, {"scheme": "mxfp8_e4m3"}),
+    ({"scheme": "MXFP8-E5M2"}, {"scheme": "mxfp8_e5m2"}),
+    ({"scheme": "mxfp6"}, {"scheme": "mxfp6_e3m2"}),
+    ({"scheme": "mxfp4_e2m1"}, {"scheme": "mxfp4"}),
+    ({"scheme": "NVFP4"}, {"scheme": "nvfp4"}),
+    ({"scheme": "fp8_per_tensor"}, {"scheme": "fp8_tensor"}),
+    ({"scheme": "fp8-rowwise"}, {"scheme": "fp8_row"}),
+    ({"scheme": "fp8_blockwise_1x128"}, {"scheme": "fp8_1x128"}),
+    ({"scheme": "int8"}, {"scheme": "int8_row"}),
+    ({"scheme": SCHEMES["mxfp4"]}, {"scheme": "mxfp4"}),
+    ({"scheme": "mxfp4", "rule": "RCEIL"}, {"scheme": "mxfp4", "rule": "rceil"}),
+    ({"scheme": "mxfp4", "rule": "ocp"}, {"scheme": "mxfp4", "rule": "floor"}),
+    ({"scheme": "nvfp4", "rule": "transformer-engine"}, {"scheme": "nvfp4", "rule": "te"}),
+    ({"scheme": "fp8_row", "rule": "transformer_engine"}, {"scheme": "fp8_row", "rule": "te"}),
+    ({"scheme": "mxfp4", "rounding": "nearest-even"}, {"scheme": "mxfp4", "rounding": "nearest"}),
+    ({"scheme": "mxfp4", "rounding": "toward zero"}, {"scheme": "mxfp4", "rounding": "zero"}),
+    ({"scheme": "mxfp4", "rounding": "RZ", "seed": 5}, {"scheme": "mxfp4", "rounding": "zero"}),
+    ({"scheme": "mxfp4", "rounding": "Stochastic", "seed": 5}, {"scheme": "mxfp4", "rounding": "stochastic", "seed": 5}),
+]
+
+
+@pytest.mark.parametrize(("spelling", "name"), SPELLINGS)
+def test_spellings(spelling: dict[str, Any], name: dict[str, Any]) -> None:
+    x = adversarial((5, 64), np.float32, "normal")
+    found, wanted = quantize(x, **spelling), quantize(x, **name)
+    assert found.scheme == wanted.scheme == name["scheme"]
+    assert np.array_equal(found.elements.view(np.uint8), wanted.elements.view(np.uint8))
+    assert np.array_equal(found.scales.view(np.uint8), wanted.scales.view(np.uint8))
+
+
+def test_no_name_means_two_things() -> None:
+    rules = [[RULES[scheme.scale, name] for name in scheme.rules] for scheme in SCHEMES.values()]
+    for rows in (SCHEMES.values(), ROUNDINGS.values(), *rules):
+        names = [text for row in rows for text in (row.name, *row.aliases)]
+        assert len(set(names)) == len(names)
+
+
 GOOD = np.ones((4, 64), np.float32)
 BAD = [
-    ({"scheme": "mxfp5"}, fastmma.OperandError, "scheme must be one of mxfp8_e4m3, .*, mxfp6, not 'mxfp5'"),
+    ({"scheme": "mxfp5"}, fastmma.OperandError, "scheme must be one of mxfp8_e4m3, .*, int8_row, not 'mxfp5'"),
     ({"scheme": None}, fastmma.OperandError, "scheme must be one of"),
     ({"scheme": ["mxfp4"]}, fastmma.OperandError, "scheme must be one of"),
     ({"rule": "round"}, fastmma.OperandError, "rule of mxfp4 must be one of floor, ceil, rceil, even, not 'round'"),
@@ -456,12 +496,12 @@ BAD = [
     ({"rule": ["floor"]}, fastmma.OperandError, "rule of mxfp4 must be one of"),
     ({"rule": GOOD}, fastmma.OperandError, "rule of mxfp4 must be one of"),
     ({"rounding": GOOD}, fastmma.OperandError, "rounding must be one of"),
-    ({"rounding": "rn"}, fastmma.OperandError, "rounding must be one of nearest, zero, stochastic, not 'rn'"),
+    ({"rounding": "up"}, fastmma.OperandError, "rounding must be one of nearest, zero, stochastic, not 'up'"),
     ({"rounding": "stochastic"}, fastmma.OperandError, "needs seed=, an integer"),
     ({"rounding": "stochastic", "seed": -1}, fastmma.OperandError, "needs seed=, an integer"),
     ({"rounding": "stochastic", "seed": 2**64}, fastmma.OperandError, "needs seed=, an integer"),
     ({"rounding": "stochastic", "seed": 1.5}, fastmma.OperandError, "needs seed=, an integer"),
-    ({"seed": 1}, fastmma.OperandError, "seed is for rounding='stochastic' only"),
+    ({"seed": "1"}, fastmma.OperandError, "seed must be an integer"),
     ({"axis": 2}, fastmma.OperandError, r"axis must be an integer from -2 to 1 .* not 2"),
     ({"axis": -3}, fastmma.OperandError, "axis must be"),
     ({"axis": None}, fastmma.OperandError, "axis must be"),

@@ -10,7 +10,7 @@ import pytest
 from reference import quantisation as exact
 
 import fastmma
-from fastmma.scaling import ScaledArray, quantize
+from fastmma.scaling import SCHEMES, ScaledArray, quantize
 
 E8M0, E4M3, E2M1 = ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn, ml_dtypes.float4_e2m1fn
 # scheme, shape, axis: block, shape of scales, bytes of packed elements and of scales, counted by hand
@@ -158,13 +158,67 @@ def test_slices(key: object, shape: tuple[int, ...], scales: tuple[int, ...]) ->
     assert np.array_equal(cut.dequantize(), q.dequantize()[key])
 
 
+@pytest.mark.parametrize(
+    ("scheme", "axis", "key"),
+    [
+        ("mxfp4", 2, np.s_[1]),
+        ("mxfp4", 2, np.s_[-1, 3:5, 32:64]),
+        ("mxfp8_e5m2", 0, np.s_[..., -2]),
+        ("nvfp4", 1, np.s_[0, :16, 1]),
+        ("nvfp4_16x16", 2, np.s_[2, 16:]),
+        ("fp8_tensor", 2, np.s_[1, 7]),
+        ("fp8_row", 1, np.s_[:, 2:9, 4]),
+    ],
+)
+def test_integers_drop_a_dimension(scheme: str, axis: int, key: object) -> None:
+    q = quantize(ramp(33, 40, 70), scheme, axis=axis)
+    assert np.array_equal(q[key].dequantize(), q.dequantize()[key])
+
+
+def test_iteration_goes_along_the_first_dimension() -> None:
+    q = nvfp4()
+    assert [row.scales.astype(float).tolist() for row in q] == q.scales.astype(float).tolist()
+    with pytest.raises(fastmma.OperandError, match="dimension 0 is in blocks of 16: take a slice"):
+        list(q[0])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_scheme_follows_from_the_parts(scheme: str) -> None:
+    q = quantize(ramp(160, 320), scheme)
+    assert ScaledArray(q.elements, q.scales, q.block, global_scale=q.global_scale).scheme == scheme
+
+
+def test_parts_of_no_scheme() -> None:
+    elements, scales = np.zeros((2, 64), E2M1), np.ones((2, 2), E8M0)
+    assert ScaledArray(elements, scales, (1, 32)).scheme == "mxfp4"
+    for block, overall in (((1, 16), None), ((1, 32), np.float32(1))):
+        with pytest.raises(fastmma.OperandError, match="no scheme has elements of float4_e2m1fn and scales of float8_e8m0fnu in blocks"):
+            ScaledArray(elements, scales, block, 1, overall)
+
+
 def test_slices_of_one_block_cut_anywhere() -> None:
     q = quantize(ramp(5, 9), "fp8_tensor")
     assert np.array_equal(q[1:4, 2:7].dequantize(), q.dequantize()[1:4, 2:7])
     assert q[1:4, 2:7].block == (3, 5)
 
 
-@pytest.mark.parametrize("key", [np.s_[:, 8:], np.s_[:, :17], np.s_[0], np.s_[::2], np.s_[:, :, :], np.s_[:, [0]], np.s_[None]])
+@pytest.mark.parametrize(
+    "key",
+    [
+        np.s_[:, 8:],
+        np.s_[:, :17],
+        np.s_[:, 0],
+        np.s_[2],
+        np.s_[-3],
+        np.s_[::2],
+        np.s_[::0],
+        np.s_["a":],
+        np.s_[:, :, :],
+        np.s_[:, [0]],
+        np.s_[None],
+        np.s_[True],
+    ],
+)
 def test_slices_that_are_refused(key: object) -> None:
     with pytest.raises(fastmma.OperandError, match="slice"):
         nvfp4()[key]
@@ -179,7 +233,7 @@ def test_slices_that_are_refused(key: object) -> None:
         ({"scales": -np.ones((2, 3), E4M3)}, fastmma.OperandError, "must not be negative"),
         ({"block": (1, 32)}, fastmma.OperandError, r"block of nvfp4 must be \(1, 16\)"),
         ({"axis": 2}, fastmma.OperandError, "axis must be"),
-        ({"axis": -1}, fastmma.OperandError, "axis must be"),
+        ({"axis": -3}, fastmma.OperandError, "axis must be an integer from -2 to 1, not -3"),
         ({"axis": True}, fastmma.OperandError, "axis must be"),
         ({"block": 16}, fastmma.OperandError, r"block of nvfp4 must be \(1, 16\) .* not 16"),
         ({"block": np.ones((2, 2))}, fastmma.OperandError, "block of nvfp4 must be"),
@@ -189,7 +243,7 @@ def test_slices_that_are_refused(key: object) -> None:
         ({"global_scale": -1.0}, fastmma.OperandError, "global_scale of nvfp4 must be a float32 that is not negative, not -1.0"),
         ({"global_scale": "1"}, fastmma.OperandError, "global_scale of nvfp4 must be a float32"),
         ({"global_scale": np.ones(1, np.float32)}, fastmma.OperandError, "global_scale of nvfp4 must be a float32"),
-        ({"elements": np.zeros(40, E2M1)}, fastmma.OperandError, "axis must be an integer from 0 to 0"),
+        ({"elements": np.zeros(40, E2M1)}, fastmma.OperandError, "axis must be an integer from -1 to 0"),
         ({"scheme": "nvfp5"}, fastmma.OperandError, "scheme must be one of mxfp8_e4m3"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
 import os
@@ -480,6 +481,15 @@ def test_a_folder_holds_more_than_one_study(tmp_path: Path) -> None:
     check_files(tmp_path, [*first, *second])
 
 
+def test_a_record_without_all_columns_is_computed_again(tmp_path: Path) -> None:
+    results = study.run(SMALL, tmp_path)
+    file = tmp_path / "results.jsonl"
+    first, rest = file.read_bytes().split(b"\n", 1)
+    file.write_bytes(json.dumps({name: value for name, value in json.loads(first).items() if name != "cosine"}).encode() + b"\n" + rest)
+    assert study.run(SMALL, tmp_path) == results
+    assert lines(tmp_path)[1:] == [*results[1:], results[0]]
+
+
 def test_a_line_cut_off_is_computed_again(tmp_path: Path) -> None:
     results = study.run(SMALL, tmp_path)
     file = tmp_path / "results.jsonl"
@@ -686,14 +696,17 @@ def test_arrays_that_are_no_matrices(name: str, array: NDArray[Any], message: st
         study.read(tmp_path / name)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="named pipes are those of POSIX")
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(b"PK\x03\x04 and no more")
     (tmp_path / "folder.npy").mkdir()
+    os.mkfifo(tmp_path / "pipe.npy")
     for name, message in (
         ("x.npz", "no readable"),
         ("none.npy", "no such file"),
         ("x.pt", r"end in \.npy, \.npz, \.safetensors"),
         ("folder.npy", "folder"),
+        ("pipe.npy", "is a pipe"),
     ):
         with pytest.raises(fastmma.FastmmaError, match=message):
             study.read(tmp_path / name)
@@ -735,6 +748,18 @@ def test_tensors_with_specials(tmp_path: Path) -> None:
     assert plain["relative_error"] < 0.01 < scaled["relative_error"] < 0.1
     with pytest.raises(fastmma.FastmmaError, match="holds NaN, and e2m1 has none"):
         study.run(replace(grid, formats=("e2m1",)), tensors=[tmp_path / "w.npy"])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", SCHEMES)
+def test_specials_in_scaled_tensors(name: str, value: float) -> None:
+    """Results are finite where the exact product is, or are counted; nothing warns."""
+    values = np.ones((3, 256), np.float32)
+    values[1, 5] = value
+    for target in ("sm_120a", study.IEEE):
+        (record,) = study.run(study.Case(name, target, 4, 3, 256), tensors=[study.Tensor("w", "0", values)])
+        assert record["compared"] + record["left_out"] == 12
+        assert record["left_out"] >= 4
 
 
 # reports, pictures and the command
@@ -790,6 +815,27 @@ def test_pictures(tmp_path: Path) -> None:
     for name in ("error_against_k.png", "sqnr.png", "ulp_histogram.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
         assert f"({name})" in report
+
+
+def test_many_lines_fit_into_the_pictures() -> None:
+    pytest.importorskip("matplotlib")
+    from fastmma.study import pictures
+
+    (record,) = study.run(study.Case("e4m3", "sm_90a", 4, 4, 64))
+    records = [record | {"promote_every": 32 * i, "distribution": law} for i in range(1, 41) for law in ("normal", "uniform")]
+    names = {f"e4m3, sm_90a, promoted every {32 * i}" for i in range(1, 41)}
+    lines, bars, histogram = (draw(records) for _, draw in pictures.PICTURES.values())
+    for figure in (lines, bars, histogram):
+        figure.draw_without_rendering()
+    columns = [(lines, lines.legends[0].get_texts())]
+    columns += [(figure, axes.get_yticklabels()) for figure in (bars, histogram) for axes in figure.axes]
+    for figure, texts in columns:
+        assert {text.get_text() for text in texts} == names
+        extents = sorted((text.get_window_extent() for text in texts), key=lambda extent: extent.y0)
+        assert all(0 <= extent.x0 < extent.x1 <= figure.bbox.width for extent in extents)
+        assert extents[0].y0 >= 0
+        assert extents[-1].y1 <= figure.bbox.height
+        assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(extents))
 
 
 def test_no_pictures_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

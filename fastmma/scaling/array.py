@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Real
@@ -14,7 +15,7 @@ from fastmma.arrays import as_array, whole
 from fastmma.errors import OperandError, OperandTypeError
 from fastmma.formats import all_codes, decode, format_of, from_codes
 from fastmma.scaling.rounding import block_values, round_to
-from fastmma.scaling.schemes import Scheme, scheme_of
+from fastmma.scaling.schemes import SCHEMES, Scheme, scheme_of
 from fastmma.scaling.view import view_of
 from fastmma.threads import thread_count
 
@@ -35,10 +36,10 @@ class ScaledArray:
     block : tuple of int
         The extent of a block in each dimension.
     axis : int
-        The dimension that a product contracts, not negative.
+        The dimension that a product contracts; negative ones are counted from the last when the array is made.
     global_scale : float32, or None where the scheme has one level of scales
     scheme : str
-        A name of `fastmma.scaling.SCHEMES`.
+        A name of `fastmma.scaling.SCHEMES`. If it is not given, the first with such elements, scales and blocks.
 
     Raises
     ------
@@ -58,25 +59,22 @@ class ScaledArray:
     elements: NDArray[Any]
     scales: NDArray[Any]
     block: tuple[int, ...]
-    axis: int
-    global_scale: np.float32 | None
-    scheme: str
+    axis: int = -1
+    global_scale: np.float32 | None = None
+    scheme: str = ""
 
     def __post_init__(self) -> None:
-        row = scheme_of(self.scheme)
         elements, scales = as_array(self.elements, "elements"), as_array(self.scales, "scales")
+        row = self._scheme(elements, scales) if isinstance(self.scheme, str) and not self.scheme else scheme_of(self.scheme)
         for what, array, fmt in (("elements", elements, row.element_format), ("scales", scales, row.scale_format)):
             if array.dtype != fmt.dtype:
                 raise OperandTypeError(f"{what} of {row.name} must have dtype {fmt.dtype} ({fmt}), not {array.dtype}")
         if elements.ndim < row.dimensions:
             raise OperandError(f"elements of {row.name} must have at least {row.dimensions} dimension(s), not the shape {elements.shape}")
-        axis = whole(self.axis)
-        if axis is None or not 0 <= axis < elements.ndim:
-            raise OperandError(f"axis must be an integer from 0 to {elements.ndim - 1}, not {self.axis!r}")
-        usual = row.block(elements.shape, axis)
-        given = tuple(map(whole, self.block)) if isinstance(self.block, tuple | list) else ()
-        block = next((each for each in row.blocks(elements.shape, axis) if each == given), None)
+        axis = self._axis(elements.ndim)
+        block = self._block(row, elements.shape, axis)
         if block is None:
+            usual = row.block(elements.shape, axis)
             raise OperandError(f"block of {row.name} must be {usual} for shape {elements.shape} and axis {axis}, not {self.block}")
         wanted = tuple(-(-extent // size) for extent, size in zip(elements.shape, block, strict=True))
         if scales.shape != wanted:
@@ -90,6 +88,28 @@ class ScaledArray:
         fields = {"elements": elements, "scales": scales, "block": block, "axis": axis, "global_scale": overall, "scheme": row.name}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
+
+    def _axis(self, ndim: int) -> int:
+        axis = whole(self.axis)
+        if axis is None or not -ndim <= axis < ndim:
+            raise OperandError(f"axis must be an integer from {-ndim} to {ndim - 1}, not {self.axis!r}")
+        return axis % ndim
+
+    def _block(self, row: Scheme, shape: tuple[int, ...], axis: int) -> tuple[int, ...] | None:
+        """The block that was given, if it is one of the scheme's."""
+        given = tuple(map(whole, self.block)) if isinstance(self.block, tuple | list) else ()
+        return next((each for each in row.blocks(shape, axis) if each == given), None)
+
+    def _scheme(self, elements: NDArray[Any], scales: NDArray[Any]) -> Scheme:
+        """The first scheme that fits."""
+        for row in SCHEMES.values():
+            dtypes = row.element_format.dtype, row.scale_format.dtype
+            fits = (elements.dtype, scales.dtype) == dtypes and row.two_level == (self.global_scale is not None)
+            if fits and elements.ndim >= row.dimensions and self._block(row, elements.shape, self._axis(elements.ndim)) is not None:
+                return row
+        levels = "a global scale" if self.global_scale is not None else "no global scale"
+        what = f"elements of {elements.dtype} and scales of {scales.dtype} in blocks {self.block}, with {levels}"
+        raise OperandError(f"no scheme has {what}, for shape {elements.shape} and axis {self.axis}; name one: {', '.join(SCHEMES)}")
 
     @property
     def row(self) -> Scheme:
@@ -129,6 +149,8 @@ class ScaledArray:
     def __getitem__(self, key: Any) -> ScaledArray:
         """Cut out whole blocks: slices of step 1 that start and stop between blocks; where one block spans a dimension, anywhere.
 
+        An integer drops a dimension other than `axis` in which blocks are one element high or span the whole.
+
         Raises
         ------
         OperandError
@@ -137,15 +159,13 @@ class ScaledArray:
         if any(item is Ellipsis for item in keys):
             at = next(i for i, item in enumerate(keys) if item is Ellipsis)
             keys = (*keys[:at], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[at + 1 :])
-        if len(keys) > self.ndim or not all(isinstance(item, slice) for item in keys):
-            raise OperandError(f"a ScaledArray of {self.ndim} dimensions takes at most that many slices, not {key!r}")
+        if len(keys) > self.ndim or not all(isinstance(item, slice) or whole(item) is not None for item in keys):
+            raise OperandError(f"a ScaledArray of {self.ndim} dimensions takes at most that many slices or integers, not {key!r}")
         keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
         cuts, places = [], []
+        dropped = tuple(d for d, item in enumerate(keys) if not isinstance(item, slice))
         for d, (item, extent, size) in enumerate(zip(keys, self.shape, self.block, strict=True)):
-            start, stop, step = item.indices(extent)
-            if step != 1:
-                raise OperandError(f"slices of a ScaledArray must have step 1, not {item}")
-            stop = max(start, stop)
+            start, stop = self._place(d, item) if d in dropped else _bounds(item, extent)
             if self.scales.shape[d] != 1 and (start % size or (stop % size and stop != extent)):
                 allowed = f"start and stop at multiples of it, or end at {extent}"
                 raise OperandError(f"dimension {d} is in blocks of {size}: a slice must {allowed}, not be {start}:{stop}")
@@ -155,7 +175,28 @@ class ScaledArray:
         scales = self.scales[tuple(places)]
         spanned = [self.row.spans(d, self.axis) for d in range(self.ndim)]
         block = tuple(max(1, extent) if spans else size for size, extent, spans in zip(self.block, elements.shape, spanned, strict=True))
-        return replace(self, elements=elements, scales=scales, block=block)
+        return replace(
+            self,
+            elements=elements.squeeze(dropped),
+            scales=scales.squeeze(dropped),
+            block=tuple(size for d, size in enumerate(block) if d not in dropped),
+            axis=self.axis - sum(d < self.axis for d in dropped),
+        )
+
+    def __iter__(self) -> Iterator[ScaledArray]:
+        """The parts along the first dimension."""
+        return (self[i] for i in range(self.shape[0]))
+
+    def _place(self, dimension: int, index: Any) -> tuple[int, int]:
+        """Start and stop of an integer index."""
+        extent, place = self.shape[dimension], whole(index)
+        if dimension == self.axis or (self.block[dimension] != 1 and not self.row.spans(dimension, self.axis)):
+            raise OperandError(
+                f"dimension {dimension} is in blocks of {self.block[dimension]}: take a slice of it, not the index {index!r}"
+            )
+        if place is None or not -extent <= place < extent:
+            raise OperandError(f"index {index!r} is out of range: dimension {dimension} has the extent {extent}; a slice may be empty")
+        return place % extent, place % extent + 1
 
     def dequantize(self, dtype: DTypeLike = np.float32, *, threads: int | None = None) -> NDArray[Any]:
         """The values element * scale (* global_scale), computed exactly and rounded once, to nearest even.
@@ -183,7 +224,7 @@ class ScaledArray:
         # products of significands fit: 8 + 24 bits at most in float64, 2 + 4 before the only rounding in float32
         working = np.dtype(np.float32 if fmt.name == "f32" else np.float64)
         view = view_of(self.elements.view(np.uint8), self.row, self.block, self.axis)
-        scales = view.arrange(self.scales).astype(working)
+        scales = _widened(view.arrange(self.scales), self.row.scale, working)
         overall = 1.0 if self.global_scale is None else float(self.global_scale)
         values = block_values(view.array, _numbers(self.row.element, working), scales, overall, view.block, count)
         if fmt.name not in ("f32", "f64"):
@@ -196,6 +237,22 @@ def _float32(value: Any) -> np.float32 | None:
     if not isinstance(value, Real | np.floating) or isinstance(value, bool) or value < 0:
         return None
     return np.float32(value)
+
+
+def _bounds(item: slice, extent: int) -> tuple[int, int]:
+    """Start and stop of a slice."""
+    try:
+        start, stop, step = item.indices(extent)
+    except (TypeError, ValueError) as error:
+        raise OperandError(f"{item} is no slice: {error}") from None
+    if step != 1:
+        raise OperandError(f"slices of a ScaledArray must have step 1, not {item}")
+    return start, max(start, stop)
+
+
+def _widened(scales: NDArray[Any], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Scales as floats: those of one byte by a look-up, which is many times faster than the conversion of their dtypes."""
+    return scales.astype(dtype) if scales.dtype.itemsize > 1 else _numbers(name, dtype)[scales.view(np.uint8)]
 
 
 @cache

@@ -40,14 +40,15 @@ def quantize(
     x : array (..., k, ...), float16, bfloat16, float32 or float64
         Of any strides; at least one dimension, two for blocks that have extents in two.
     scheme : str
-        A name of `fastmma.scaling.SCHEMES`, for example ``"mxfp8_e4m3"``, ``"nvfp4"`` or ``"fp8_1x128"``.
+        A name or an alias of `fastmma.scaling.SCHEMES`, for example ``"mxfp8_e4m3"``, ``"nvfp4"`` or ``"fp8_1x128"``. In this name and
+        the next two, case does not matter, nor a hyphen for an underscore; aliases are columns of the tables.
     axis : int
         The dimension that a product contracts, along which blocks run. Blocks of two dimensions extend also in the last other dimension.
     rule : str, optional
         How scales follow from the largest magnitudes: see `fastmma.scaling.RULES`. The scheme's first rule by default.
     rounding : {"nearest", "zero", "stochastic"}
         Of elements: to nearest, ties to even; toward zero; or up with the probability of the discarded fraction.
-    seed : int, with ``"stochastic"`` only
+    seed : int, which ``"stochastic"`` needs and the others do without
         Element i in C order takes the i-th output of the generator SplitMix64 with this seed, whatever the threads.
     pad : bool
         Whether the last block of a dimension may be shorter, as if zeros followed; if not, extents must be multiples of the block's.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,28 @@ from numpy.typing import NDArray
 from fastmma.arrays import whole
 from fastmma.errors import OperandError
 from fastmma.formats import Format, encode
+from fastmma.scaling.names import found
 from fastmma.threads import parallel_for
 
-ROUNDINGS = ("nearest", "zero", "stochastic")
+
+@dataclass(frozen=True)
+class ElementRounding:
+    """How elements are rounded: a name, what it is called elsewhere, and the kernel's two switches."""
+
+    name: str
+    aliases: tuple[str, ...]
+    nearest: int
+    stochastic: int
+
+
+ROUNDINGS: dict[str, ElementRounding] = {
+    row.name: row
+    for row in (
+        ElementRounding("nearest", ("nearest_even", "ties_to_even", "rne", "rn"), 1, 0),
+        ElementRounding("zero", ("toward_zero", "towards_zero", "truncate", "rtz", "rz"), 0, 0),
+        ElementRounding("stochastic", ("sr",), 0, 1),
+    )
+}
 Block = tuple[int, int]
 _PIECE = 1 << 17  # elements of a piece of work; it does not change results
 _NARROWEST = 1 << 10  # columns of a piece of high blocks
@@ -26,20 +46,18 @@ def rounding_of(name: object, seed: object) -> Any:
     Raises
     ------
     OperandError
-        If there is no such rounding, or the seed is missing, superfluous or no integer of 64 bits.
+        If there is no such rounding, or the seed is missing where it is needed, or no integer of 64 bits.
     """
     from fastmma.kernels.quantize import Rounding
 
-    if not isinstance(name, str) or name not in ROUNDINGS:
+    row = found(name, ROUNDINGS.values())
+    if row is None:
         raise OperandError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {name!r}")
-    if name != "stochastic":
-        if seed is not None:
-            raise OperandError(f"seed is for rounding='stochastic' only, not for {name!r}")
-        return Rounding(int(name == "nearest"), 0, np.uint64(0))
-    number = whole(seed)
+    number = 0 if seed is None and not row.stochastic else whole(seed)
     if number is None or not 0 <= number < 1 << 64:
-        raise OperandError(f"rounding='stochastic' needs seed=, an integer from 0 to 2**64 - 1, not {seed!r}")
-    return Rounding(0, 1, np.uint64(number))
+        needs = f"rounding={row.name!r} needs seed=," if row.stochastic else "seed must be"
+        raise OperandError(f"{needs} an integer from 0 to 2**64 - 1, not {seed!r}")
+    return Rounding(row.nearest, row.stochastic, np.uint64(number))
 
 
 def _narrow(fmt: Format, dtype: np.dtype[Any], saturate: bool) -> Any:

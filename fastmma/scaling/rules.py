@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastmma.errors import OperandError
 from fastmma.formats import Format, all_codes, decode, format_of
+from fastmma.scaling.names import found
 from fastmma.scaling.rounding import round_to
 from fastmma.scaling.schemes import Scheme
 
@@ -44,12 +45,15 @@ class Rule:
         The rule in one line; `max` is the largest element, 2**emax the largest power of two among elements.
     compute : callable
         ``compute(amax, element, threads)``.
+    aliases : tuple of str
+        Names that it has elsewhere.
     """
 
     name: str
     scale: str
     meaning: str
     compute: Callable[[NDArray[Any], Format, int], Scaling]
+    aliases: tuple[str, ...] = ()
 
 
 def _powers(threshold: Callable[[Format], float], *, strictly: bool = False, infinite: int | None = None) -> Callable[..., Scaling]:
@@ -150,8 +154,9 @@ def _significand(value: float) -> float:
     return float(2 * np.frexp(value)[0])
 
 
+_TE = ("transformer_engine",)
 _ROWS = (
-    Rule("floor", "ue8m0", "2**(floor(log2(amax)) - emax)  (OCP MX 1.0)", _powers(lambda _: 2.0)),
+    Rule("floor", "ue8m0", "2**(floor(log2(amax)) - emax)  (OCP MX 1.0)", _powers(lambda _: 2.0), ("ocp",)),
     Rule("ceil", "ue8m0", "2**(ceil(log2(amax)) - emax)", _powers(lambda _: 1.0, strictly=True)),
     Rule(
         "rceil",
@@ -166,8 +171,8 @@ _ROWS = (
         _powers(lambda element: 2.0 - 2.0 ** -(element.mantissa_bits + 1)),
     ),
     Rule("amax", "f32", "scale = amax / max; elements x / scale", _amax),
-    Rule("deepgemm", "f32", "scale = at least 1e-4 of amax / max; elements x * (1 / scale)", _deepgemm),
-    Rule("te", "f32", "elements x * (max / amax); scale = 1 / (max / amax)  (TransformerEngine)", _transformer_engine),
+    Rule("deepgemm", "f32", "scale = at least 1e-4 of amax / max; elements x * (1 / scale)", _deepgemm, ("deepseek",)),
+    Rule("te", "f32", "elements x * (max / amax); scale = 1 / (max / amax)  (TransformerEngine)", _transformer_engine, _TE),
     Rule(
         "amax",
         "ue4m3",
@@ -180,10 +185,16 @@ _ROWS = (
         "ue4m3",
         "encode = max * 448 / amax of all; scale = amax * (encode * (1 / max)); elements x * (1 / (scale * (1 / encode)))",
         _two_level_te,
+        _TE,
     ),
 )
 
 RULES: dict[tuple[str, str], Rule] = {(row.scale, row.name): row for row in _ROWS}
+
+
+def known_rule(name: object, scheme: Scheme) -> Rule | None:
+    """The rule of a scheme that goes by a name, if there is one."""
+    return found(name, (RULES[scheme.scale, each] for each in scheme.rules))
 
 
 def rule_of(name: object, scheme: Scheme) -> Rule:
@@ -194,8 +205,7 @@ def rule_of(name: object, scheme: Scheme) -> Rule:
     OperandError
         If the scheme has no such rule.
     """
-    if name is None:
-        name = scheme.rule
-    if not isinstance(name, str) or name not in scheme.rules:
+    row = known_rule(scheme.rule if name is None else name, scheme)
+    if row is None:
         raise OperandError(f"rule of {scheme.name} must be one of {', '.join(scheme.rules)}, not {name!r}")
-    return RULES[scheme.scale, name]
+    return row

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from fastmma.errors import OperandError
 from fastmma.formats import Format, format_of
+from fastmma.scaling.names import found
 
 _MX = ("floor", "ceil", "rceil", "even")
 _FLOAT = ("amax", "deepgemm", "te")
@@ -33,6 +34,8 @@ class Scheme:
         Whether a float32 scale of the whole tensor multiplies the blocks' scales.
     source : str
         Where the format is defined.
+    aliases : tuple of str
+        Names that it has elsewhere.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Scheme:
     rules: tuple[str, ...]
     two_level: bool = False
     source: str = ""
+    aliases: tuple[str, ...] = ()
 
     @cached_property
     def element_format(self) -> Format:
@@ -92,28 +96,36 @@ def last_other(ndim: int, axis: int) -> int:
 
 
 _OCP = "OCP Microscaling Formats (MX) 1.0"
+_NVIDIA = "NVIDIA, Pretraining LLMs with NVFP4"
 _DEEPSEEK = "DeepSeek-V3 Technical Report, 3.3.2"
 _ROWS = (
-    Scheme("mxfp8_e4m3", "e4m3", "ue8m0", (32, 1, 1), _MX, source=_OCP),
+    Scheme("mxfp8_e4m3", "e4m3", "ue8m0", (32, 1, 1), _MX, source=_OCP, aliases=("mxfp8",)),
     Scheme("mxfp8_e5m2", "e5m2", "ue8m0", (32, 1, 1), _MX, source=_OCP),
-    Scheme("mxfp6_e3m2", "e3m2", "ue8m0", (32, 1, 1), _MX, source=_OCP),
+    Scheme("mxfp6_e3m2", "e3m2", "ue8m0", (32, 1, 1), _MX, source=_OCP, aliases=("mxfp6",)),
     Scheme("mxfp6_e2m3", "e2m3", "ue8m0", (32, 1, 1), _MX, source=_OCP),
-    Scheme("mxfp4", "e2m1", "ue8m0", (32, 1, 1), _MX, source=_OCP),
-    Scheme("nvfp4", "e2m1", "ue4m3", (16, 1, 1), _NVFP4, two_level=True, source="NVIDIA, Pretraining LLMs with NVFP4, appendix C"),
-    Scheme("nvfp4_16x16", "e2m1", "ue4m3", (16, 16, 1), _NVFP4, two_level=True, source="NVIDIA, Pretraining LLMs with NVFP4, 4.3"),
-    Scheme("fp8_tensor", "e4m3", "f32", _TENSOR, _FLOAT, source="cuBLASLt SCALAR_32F"),
-    Scheme("fp8_tensor_e5m2", "e5m2", "f32", _TENSOR, _FLOAT, source="cuBLASLt SCALAR_32F"),
-    Scheme("fp8_row", "e4m3", "f32", _ROW, _FLOAT, source="cuBLASLt OUTER_VEC_32F"),
-    Scheme("fp8_row_e5m2", "e5m2", "f32", _ROW, _FLOAT, source="cuBLASLt OUTER_VEC_32F"),
-    Scheme("fp8_1x128", "e4m3", "f32", (128, 1, 1), _FLOAT, source=_DEEPSEEK),
+    Scheme("mxfp4", "e2m1", "ue8m0", (32, 1, 1), _MX, source=_OCP, aliases=("mxfp4_e2m1",)),
+    Scheme("nvfp4", "e2m1", "ue4m3", (16, 1, 1), _NVFP4, two_level=True, source=f"{_NVIDIA}, appendix C", aliases=("nvfp4_1x16",)),
+    Scheme("nvfp4_16x16", "e2m1", "ue4m3", (16, 16, 1), _NVFP4, two_level=True, source=f"{_NVIDIA}, 4.3", aliases=("nvfp4_2d",)),
+    Scheme(
+        "fp8_tensor",
+        "e4m3",
+        "f32",
+        _TENSOR,
+        _FLOAT,
+        source="cuBLASLt SCALAR_32F",
+        aliases=("fp8_per_tensor", "fp8_tensorwise", "fp8_tensor_e4m3"),
+    ),
+    Scheme("fp8_tensor_e5m2", "e5m2", "f32", _TENSOR, _FLOAT, source="cuBLASLt SCALAR_32F", aliases=("fp8_per_tensor_e5m2",)),
+    Scheme("fp8_row", "e4m3", "f32", _ROW, _FLOAT, source="cuBLASLt OUTER_VEC_32F", aliases=("fp8_per_row", "fp8_rowwise", "fp8_row_e4m3")),
+    Scheme("fp8_row_e5m2", "e5m2", "f32", _ROW, _FLOAT, source="cuBLASLt OUTER_VEC_32F", aliases=("fp8_per_row_e5m2",)),
+    Scheme("fp8_1x128", "e4m3", "f32", (128, 1, 1), _FLOAT, source=_DEEPSEEK, aliases=("fp8_1x128_e4m3", "fp8_blockwise_1x128")),
     Scheme("fp8_1x128_e5m2", "e5m2", "f32", (128, 1, 1), _FLOAT, source=_DEEPSEEK),
-    Scheme("fp8_128x128", "e4m3", "f32", (128, 128, 1), _FLOAT, source=_DEEPSEEK),
+    Scheme("fp8_128x128", "e4m3", "f32", (128, 128, 1), _FLOAT, source=_DEEPSEEK, aliases=("fp8_128x128_e4m3", "fp8_blockwise_128x128")),
     Scheme("fp8_128x128_e5m2", "e5m2", "f32", (128, 128, 1), _FLOAT, source=_DEEPSEEK),
-    Scheme("int8_row", "s8", "f32", _ROW, ("amax",), source="symmetric, [-127, 127]"),
+    Scheme("int8_row", "s8", "f32", _ROW, ("amax",), source="symmetric, [-127, 127]", aliases=("int8", "int8_per_row", "int8_rowwise")),
 )
 
 SCHEMES: dict[str, Scheme] = {row.name: row for row in _ROWS}
-ALIASES = {"mxfp8": "mxfp8_e4m3", "mxfp6": "mxfp6_e3m2"}
 
 
 def scheme_of(name: object) -> Scheme:
@@ -126,11 +138,10 @@ def scheme_of(name: object) -> Scheme:
 
     Examples
     --------
-    >>> scheme_of("mxfp8").name
-    'mxfp8_e4m3'
+    >>> scheme_of("mxfp8").name, scheme_of("INT8").name
+    ('mxfp8_e4m3', 'int8_row')
     """
-    key = name.name if isinstance(name, Scheme) else name
-    row = SCHEMES.get(ALIASES.get(key, key)) if isinstance(key, str) else None
+    row = found(name.name if isinstance(name, Scheme) else name, _ROWS)
     if row is None or (isinstance(name, Scheme) and name != row):
-        raise OperandError(f"scheme must be one of {', '.join([*SCHEMES, *ALIASES])}, not {name!r}")
+        raise OperandError(f"scheme must be one of {', '.join(SCHEMES)}, not {name!r}")
     return row

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from fastmma.errors import FastmmaError, InstructionError, OperandError
 from fastmma.formats import FORMATS, Format, encode, from_codes
 from fastmma.scaling import SCHEMES, ScaledArray, Scheme, quantize
+from fastmma.scaling.names import found as named
 from fastmma.scaling.rounding import ROUNDINGS
+from fastmma.scaling.rules import known_rule
 from fastmma.scaling.schemes import scheme_of
 
 Values = NDArray[np.float64]
@@ -75,10 +77,11 @@ def operand_format(text: str) -> OperandFormat:
         raise InstructionError(f"there is no format {text!r} for studies; there are {known}") from None
     found = OperandFormat(scheme)
     for option in options:
-        if option in scheme.rules:
-            found = replace(found, rule=option)
-        elif option in ROUNDINGS:
-            found = replace(found, rounding=option)
+        rule, rounding = known_rule(option, scheme), named(option, ROUNDINGS.values())
+        if rule is not None:
+            found = replace(found, rule=rule.name)
+        elif rounding is not None:
+            found = replace(found, rounding=rounding.name)
         else:
             choices = ", ".join([*scheme.rules, *ROUNDINGS])
             raise InstructionError(f"{scheme.name} has neither a rule nor a rounding {option!r}; there are {choices}")
@@ -133,8 +136,9 @@ class Encoded:
         values = _decoded(self.stored.elements[rows])
         scales = self.stored.scales[rows // block_rows].astype(np.float64)
         whole = values.shape[1] // block_columns * block_columns
-        values[:, :whole].reshape(len(rows), -1, block_columns)[...] *= scales[:, : whole // block_columns, None]
-        values[:, whole:] *= scales[:, whole // block_columns :]
+        with np.errstate(invalid="ignore"):  # a zero of an infinite scale
+            values[:, :whole].reshape(len(rows), -1, block_columns)[...] *= scales[:, : whole // block_columns, None]
+            values[:, whole:] *= scales[:, whole // block_columns :]
         return values
 
 

@@ -150,12 +150,14 @@ class Workbench:
         bits = formats[0].significand_bits, formats[1].significand_bits
         errors = _Error(), _Error()
         left, parts, exact = a.values(source.rows), [], True
-        errors[0].add(left * a.factor, source.a[source.rows])
+        with np.errstate(invalid="ignore"):
+            errors[0].add(left * a.factor, source.a[source.rows])
         for chunk in _chunks(source.columns, case.k):
             right = b.values(chunk)
             found = product(left, right.T, bits)
-            parts.append(found.values * (a.factor * b.factor))
+            with np.errstate(invalid="ignore"):  # infinities and NaN of the tensors
+                parts.append(found.values * (a.factor * b.factor))
+                right *= b.factor
             exact &= found.exact
-            right *= b.factor
             errors[1].add(right, source.b[chunk])
         return Operands(a, b, np.concatenate(parts, axis=1), exact, (errors[0].summary(), errors[1].summary()))

@@ -12,7 +12,10 @@ from fastmma.study.records import Record
 from fastmma.study.report import deepest, grouped, series
 
 _STYLES = ("-", "--", ":", "-.")
+_MARKERS = "os^Dvx"
 _WIDTH, _HEIGHT = 6.0, 4.2
+_LINE = 0.17  # inches of a line of a legend
+_BAR = 0.25  # and of a row with a name
 _COLOURS = 10
 
 
@@ -36,7 +39,11 @@ def _panel_each(count: int, height: float = _HEIGHT) -> tuple[Any, Any]:
 
 
 def _style(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    return {name: {"color": f"C{i % _COLOURS}", "linestyle": _STYLES[i // _COLOURS % len(_STYLES)]} for i, name in enumerate(names)}
+    """A look for each name: lines that coincide are told apart by their markers."""
+    looks = ((f"C{i % _COLOURS}", _STYLES[i // _COLOURS % len(_STYLES)], _MARKERS[i % len(_MARKERS)]) for i in range(len(names)))
+    return {
+        name: {"color": colour, "linestyle": style, "marker": marker} for name, (colour, style, marker) in zip(names, looks, strict=True)
+    }
 
 
 def _legend(figure: Any, axes: Any) -> None:
@@ -44,7 +51,7 @@ def _legend(figure: Any, axes: Any) -> None:
     for each in axes.flat:
         handles, labels = each.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    figure.legend(entries.values(), entries.keys(), loc="outside right upper", fontsize=7, frameon=False)
+    figure.legend(entries.values(), entries.keys(), loc="outside right upper", fontsize=7, frameon=False, handlelength=4)
 
 
 def _names(records: Sequence[Record]) -> list[str]:
@@ -54,14 +61,14 @@ def _names(records: Sequence[Record]) -> list[str]:
 def error_against_depth(records: Sequence[Record]) -> Any:
     """Accumulation error and whole error against K, a line for each format and accumulator."""
     groups = grouped(records)
-    figure, axes = _panels(len(groups), 2)
     style = _style(_names(records))
+    figure, axes = _panels(len(groups), 2, max(_HEIGHT, (_LINE * len(style) + 0.2) / len(groups)))
     for row, (source, found) in enumerate(groups.items()):
         for column, metric in enumerate(("accumulation_error", "relative_error")):
             panel = axes[row, column]
             for name in _names(found):
                 points = sorted((record["k"], record[metric]) for record in found if series(record) == name and record[metric])
-                panel.plot(*zip(*points, strict=True) if points else ((), ()), marker=".", label=name, **style[name])
+                panel.plot(*zip(*points, strict=True) if points else ((), ()), label=name, markersize=5, fillstyle="none", **style[name])
             panel.set(title=source, xlabel="K", ylabel=metric.replace("_", " "))
             panel.set_xscale("log", base=2)
             if any(record[metric] for record in found):
@@ -75,7 +82,7 @@ def sqnr(records: Sequence[Record]) -> Any:
     """The SQNR at the largest K, a bar for each format and accumulator."""
     groups = grouped(records)
     bars = max(len(deepest(found)) for found in groups.values())
-    figure, axes = _panel_each(len(groups), max(_HEIGHT, 0.25 * bars + 1))
+    figure, axes = _panel_each(len(groups), max(_HEIGHT, _BAR * bars + 1))
     style = _style(_names(records))
     for panel, (source, found) in zip(axes.flat, groups.items(), strict=False):
         shown = deepest(found)
@@ -90,19 +97,25 @@ def sqnr(records: Sequence[Record]) -> Any:
 
 
 def ulp_histogram(records: Sequence[Record]) -> Any:
-    """How many results at the largest K are how many ULP away from the exact product of the rounded operands."""
+    """How many results at the largest K are how many ULP away from the exact product of the rounded operands: a histogram a row."""
     groups = grouped(records)
-    figure, axes = _panel_each(len(groups))
+    rows = max(len(deepest(found)) for found in groups.values())
+    figure, axes = _panel_each(len(groups), max(_HEIGHT, 1.5 * _BAR * rows + 1.2))
     style = _style(_names(records))
     labels = [f"≤ {edge:g}" for edge in ULP_EDGES[:4]] + [f"≤ 2^{power}" for power in range(3, len(ULP_EDGES) - 1)] + ["more"]
     for panel, (source, found) in zip(axes.flat, groups.items(), strict=False):
-        for record in deepest(found):
-            counts = record["ulp_histogram"] or [0] * len(labels)
-            share = [count / max(record["compared"], 1) for count in counts]
-            panel.step(range(len(share)), share, where="mid", label=series(record), **style[series(record)])
+        shown = deepest(found)
+        for row, record in enumerate(shown):
+            shares = [count / max(record["compared"], 1) for count in record["ulp_histogram"] or [0] * len(labels)]
+            # rows go down, so that bars are negative; the highest of a row nearly reaches the row above
+            heights = [-0.9 * share / (max(shares) or 1) for share in shares]
+            panel.bar(range(len(labels)), heights, width=1, bottom=row + 0.5, color=style[series(record)]["color"])
+            panel.axhline(row + 0.5, color="0.8", linewidth=0.5)
+        panel.set_yticks(range(len(shown)), [series(record) for record in shown], fontsize=7)
+        panel.set_ylim(len(shown) - 0.5, -0.5)
+        panel.set_xlim(-0.5, len(labels) - 0.5)
         panel.set_xticks(range(len(labels)), labels, rotation=90, fontsize=7)
-        panel.set(title=f"{source}, K = {deepest(found)[0]['k']}", xlabel="ULP of f32", ylabel="share of the results")
-    _legend(figure, axes)
+        panel.set(title=f"{source}, K = {shown[0]['k']}", xlabel="ULP of f32; every row has its own scale")
     return figure
 
 

@@ -59,7 +59,8 @@ def multiplied(
         from fastmma.kernels import sequential
 
         # values that f32 does not hold, such as those with f32 scales, are rounded to it first
-        left, right = ((each.values(np.arange(each.stored.shape[0])) * each.factor).astype(np.float32) for each in (a, b))
+        with np.errstate(invalid="ignore", over="ignore"):  # infinities and NaN of the tensors
+            left, right = ((each.values(np.arange(each.stored.shape[0])) * each.factor).astype(np.float32) for each in (a, b))
         return sequential.gemm(left, right.T, None, threads)
     options: dict[str, Any] = {"instruction": ins, "target": target, "threads": threads}
     options |= {"promote_every": promote_every, "split_k": split_k}

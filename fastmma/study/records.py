@@ -152,8 +152,9 @@ class Store:
         self._lines.close()
 
     def get(self, case: str) -> Record | None:
-        """The record of a case, if it was computed."""
-        return self._records.get(case)
+        """The record of a case, if it was computed, and whole."""
+        record = self._records.get(case)
+        return record if record is not None and record.keys() >= set(self._columns) else None
 
     def add(self, record: Record) -> None:
         """Write one record through to the disk.

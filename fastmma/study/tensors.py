@@ -99,6 +99,8 @@ def _all(path: Path) -> dict[str, Any]:
     reader = _READERS.get(path.suffix)
     if reader is None:
         raise _fail(path, f"files of tensors end in {', '.join(_READERS)}")
+    if path.is_fifo():
+        raise _fail(path, "is a pipe; write it to a file first")
     try:
         return reader(path)
     except FileNotFoundError:
