@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastmma
-from fastmma import FORMATS, Instruction
+from fastmma import FORMATS, Instruction, ScaledArray, scaled_matmul
 from fastmma.formats import from_codes
 
 Codes = NDArray[Any]
@@ -22,6 +22,13 @@ def elements(codes: Codes, fmt: str) -> NDArray[Any]:
 def bits(array: NDArray[Any]) -> Codes:
     """The bits of an array of results."""
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+def both(a: ScaledArray, b: ScaledArray, **options: Any) -> NDArray[Any]:
+    """The scaled product, after the reference has given the same bits."""
+    found = scaled_matmul(a, b, **options)
+    np.testing.assert_array_equal(bits(found), bits(scaled_matmul(a, b, backend="reference", **options)))
+    return found
 
 
 def special_codes(fmt: str) -> Codes:
