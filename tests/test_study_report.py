@@ -91,6 +91,27 @@ def test_many_lines_fit_into_the_pictures() -> None:
         assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(extents))
 
 
+def test_names_of_files_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither markup of a terminal nor formulas of matplotlib; and a long one is cut to its panel."""
+    pytest.importorskip("matplotlib")
+    from fastmma.study import pictures
+
+    folder = tmp_path / "[" / "red]"
+    folder.mkdir(parents=True)
+    file = folder / ("x" * 80 + "$\\frac$.npy")
+    np.save(file, np.ones((4, 64), np.float32))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    command = ["study", "--format", "e4m3", "--target", "sm_90a", "--shape", "4x4x64", "--input", str(file), "--output", str(tmp_path)]
+    assert main(command) == 0
+    figure = pictures.sqnr(lines(tmp_path))
+    figure.draw_without_rendering()
+    title = figure.axes[0].title
+    assert title.get_text().startswith("…xxx")
+    assert title.get_text().endswith("x$\\frac$.npy, normal, K = 64")
+    extent = title.get_window_extent()
+    assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
+
+
 def test_no_pictures_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for module in ("matplotlib", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, module, None)

@@ -22,7 +22,7 @@ from fastmma.study.runner import run
 
 REPORT = "report.md"
 _SHAPE = "256x256x4096"
-_PROGRESS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+_PROGRESS = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
 def _grids(preset: str | None, own: dict[str, Any], sample: int, seeds: tuple[int, ...]) -> tuple[Grid, ...]:

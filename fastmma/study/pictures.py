@@ -17,6 +17,7 @@ _WIDTH, _HEIGHT = 6.0, 4.2
 _LINE = 0.17  # inches of a line of a legend
 _BAR = 0.25  # and of a row with a name
 _COLOURS = 10
+_LONGEST = 70  # characters of a title
 
 
 def _panels(rows: int, columns: int, height: float = _HEIGHT) -> tuple[Any, Any]:
@@ -54,6 +55,11 @@ def _legend(figure: Any, axes: Any) -> None:
     figure.legend(entries.values(), entries.keys(), loc="outside right upper", fontsize=7, frameon=False, handlelength=4)
 
 
+def _title(panel: Any, text: str) -> None:
+    """A title that stays within its panel; names of files are no formulas."""
+    panel.set_title(text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}", fontsize=10, parse_math=False)
+
+
 def _names(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(map(series, records)))
 
@@ -69,7 +75,8 @@ def error_against_depth(records: Sequence[Record]) -> Any:
             for name in _names(found):
                 points = sorted((record["k"], record[metric]) for record in found if series(record) == name and record[metric])
                 panel.plot(*zip(*points, strict=True) if points else ((), ()), label=name, markersize=5, fillstyle="none", **style[name])
-            panel.set(title=source, xlabel="K", ylabel=metric.replace("_", " "))
+            _title(panel, source)
+            panel.set(xlabel="K", ylabel=metric.replace("_", " "))
             panel.set_xscale("log", base=2)
             if any(record[metric] for record in found):
                 panel.set_yscale("log")
@@ -92,7 +99,8 @@ def sqnr(records: Sequence[Record]) -> Any:
         panel.set_yticks(range(len(shown)), [series(record) for record in shown], fontsize=7)
         panel.set_ylim(len(shown) - 0.5, -0.5)
         panel.margins(x=0.1)
-        panel.set(title=f"{source}, K = {shown[0]['k']}", xlabel="SQNR, dB")
+        _title(panel, f"{source}, K = {shown[0]['k']}")
+        panel.set_xlabel("SQNR, dB")
     return figure
 
 
@@ -115,7 +123,8 @@ def ulp_histogram(records: Sequence[Record]) -> Any:
         panel.set_ylim(len(shown) - 0.5, -0.5)
         panel.set_xlim(-0.5, len(labels) - 0.5)
         panel.set_xticks(range(len(labels)), labels, rotation=90, fontsize=7)
-        panel.set(title=f"{source}, K = {shown[0]['k']}", xlabel="ULP of f32; every row has its own scale")
+        _title(panel, f"{source}, K = {shown[0]['k']}")
+        panel.set_xlabel("ULP of f32; every row has its own scale")
     return figure
 
 
