@@ -125,7 +125,13 @@ def test_metrics_of_zeros() -> None:
     assert right["cosine"] is None
     wrong = summary([1.0, 0.0], [0.0, 0.0], [0.0, 0.0])
     assert (wrong["relative_error"], wrong["bias"], wrong["max_error"]) == (None, None, None)
-    assert wrong["max_ulp"] == pytest.approx(2.0**149, rel=1e-9)
+    assert (right["max_ulp"], right["mean_ulp"], wrong["max_ulp"], wrong["mean_ulp"]) == (0.0, 0.0, None, None)
+
+
+def test_a_sum_that_cancels_does_not_decide_the_ulps() -> None:
+    found = summary([2.0**-20, 1.0 + 2.0**-23], [0.0, 1.0], [0.0, 1.0])
+    assert (found["max_ulp"], found["mean_ulp"]) == (1.0, 1.0)
+    assert (found["ulp_histogram"][ULP_EDGES.index(1.0)], found["ulp_histogram"][-1]) == (1, 1)
 
 
 def test_specials_are_left_out_and_counted() -> None:

@@ -66,8 +66,8 @@ class Metrics:
     ``accumulation_error``   ‖d - q‖ / ‖x‖: what the tensor core's sums cost
     ``sqnr_db``              -20 log₁₀ of ``relative_error``
     ``cosine``               ⟨d, x⟩ / (‖d‖ ‖x‖)
-    ``max_ulp, mean_ulp``    of |d - q| in units of the output format's last place at q
-    ``ulp_histogram``        how many results lie up to 0.5, 1, 2, 4, ... 2**23 ULP, and beyond
+    ``max_ulp, mean_ulp``    of |d - q| in units of the output format's last place at q, over q ≠ 0: one sum that cancels would decide both
+    ``ulp_histogram``        how many results lie up to 0.5, 1, 2, 4, ... 2**23 ULP, and beyond, those with q = 0 too
     ``max_relative``         the largest |d - q| / |q| over q ≠ 0; where sums cancel it is large whatever the arithmetic
     ``max_error``            the largest |d - q| over the root mean square of q
     ``bias``                 mean of d - q over the mean of |q|
@@ -100,6 +100,7 @@ class Metrics:
     _signed: float = 0.0
     _shrunk: float = 0.0
     _magnitude: float = 0.0
+    _nonzero: int = 0
     _histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(ULP_EDGES) + 1, dtype=np.int64))
 
     def add(self, result: Values, dequantised: Values, original: Values) -> None:
@@ -124,10 +125,11 @@ class Metrics:
         self._magnitude += float(magnitude.sum())
         absolute = np.abs(error)
         ulps = absolute / ulp(q, self.output)
-        self._ulps += float(ulps.sum())
-        self._max_ulp = max(self._max_ulp, float(ulps.max(initial=0.0)))
-        self._max_error = max(self._max_error, float(absolute.max(initial=0.0)))
         nonzero = magnitude > 0
+        self._nonzero += int(np.count_nonzero(nonzero))
+        self._ulps += float(ulps[nonzero].sum())
+        self._max_ulp = max(self._max_ulp, float(ulps[nonzero].max(initial=0.0)))
+        self._max_error = max(self._max_error, float(absolute.max(initial=0.0)))
         self._max_relative = max(self._max_relative, float((absolute[nonzero] / magnitude[nonzero]).max(initial=0.0)))
         self._histogram += np.bincount(np.searchsorted(ULP_EDGES, ulps), minlength=len(self._histogram))
 
@@ -145,8 +147,8 @@ class Metrics:
             "accumulation_error": ratio(math.sqrt(self._accumulation), norm),
             "sqnr_db": decibels(relative),
             "cosine": self._dx / math.sqrt(self._d2 * self._x2) if self._d2 and self._x2 else None,
-            "max_ulp": self._max_ulp,
-            "mean_ulp": self._ulps / self.compared,
+            "max_ulp": self._max_ulp if self._nonzero else ratio(self._max_error, 0.0),
+            "mean_ulp": ratio(self._ulps if self._nonzero else self._max_error, self._nonzero),
             "ulp_histogram": self._histogram.tolist(),
             "max_relative": self._max_relative,
             "max_error": ratio(self._max_error, math.sqrt(self._q2 / self.compared)),

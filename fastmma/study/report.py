@@ -28,8 +28,8 @@ _BY_DEPTH = ("accumulation_error", "relative_error", "shrinkage")
 _LEGEND = """\
 With d the result, q the exact product of the rounded operands and x that of the original ones: *error* is ‖d - x‖ / ‖x‖ (Frobenius),
 *quantisation* ‖q - x‖ / ‖x‖, *accumulation* ‖d - q‖ / ‖x‖, *SQNR* -20 log₁₀ of the error, *cosine* that of d and x; *ULP* are |d - q| in
-units of the last place of f32 at q; *max error / rms* is the largest |d - q| over the root mean square of q; *bias* is the mean of d - q,
-and *shrinkage* that of (q - d) sign(q), over the mean of |q|: truncation shows as shrinkage above zero. *MSE* are the
+units of the last place of f32 at q, q = 0 aside; *max error / rms* is the largest |d - q| over the root mean square of q; *bias* is the
+mean of d - q, and *shrinkage* that of (q - d) sign(q), over the mean of |q|: truncation shows as shrinkage above zero. *MSE* are the
 operands' own mean squared errors over their mean squares. *Not finite* results are left out.
 A dash stands for what is not defined: nothing to compare, or no error at all.
 """
