@@ -154,3 +154,16 @@ def test_bad_input(change: dict[str, object], error: type[Exception], says: str)
     call: dict[str, object] = {"x": GOOD, "scheme": "mxfp4"} | change
     with pytest.raises(error, match=says):
         quantize(call.pop("x"), call.pop("scheme"), **call)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ">f4", ">f8"])
+def test_conversion_in_pieces(dtype: Any) -> None:
+    """Half precision and foreign byte orders are converted first, by threads: whatever lies in memory how."""
+    x = adversarial((3, 700, 130), np.float32, "normal").astype(dtype)
+    wanted = quantize(x.astype(np.float64 if dtype == ">f8" else np.float32), "mxfp4")
+    gaps = np.zeros((3, 700, 260), dtype)[..., ::2]
+    gaps[...] = x
+    turned = np.ascontiguousarray(x.transpose(1, 2, 0)).transpose(2, 0, 1)
+    for form in (x, np.asfortranarray(x), gaps, turned, x[::-1].copy()[::-1]):
+        for threads in (1, 3):
+            assert identical(quantize(form, "mxfp4", threads=threads), wanted)

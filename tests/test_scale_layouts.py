@@ -103,6 +103,9 @@ def test_what_cannot_be_packed() -> None:
         pack_e2m1(np.zeros((2, 4), np.uint8))
     with pytest.raises(fastmma.OperandTypeError, match="packed must have dtype uint8"):
         unpack_e2m1(np.zeros((2, 4), np.int8))
+    for call, scalar in ((pack_e2m1, np.zeros((), E2M1)), (unpack_e2m1, np.uint8(3))):
+        with pytest.raises(fastmma.OperandError, match="at least one dimension"):
+            call(scalar)
     for axis in (2, -3, None, 0.0):
         with pytest.raises(fastmma.OperandError, match="axis must be an integer from -2 to 1"):
             pack_e2m1(np.zeros((2, 4), E2M1), axis)

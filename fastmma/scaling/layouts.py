@@ -145,6 +145,8 @@ def unpack_e2m1(packed: Any, axis: int = -1) -> NDArray[Any]:
 
 def _axis(axis: Any, array: NDArray[Any]) -> int:
     place = whole(axis)
+    if not array.ndim:
+        raise OperandError("what is packed or unpacked must have at least one dimension, not the shape ()")
     if place is None or not -array.ndim <= place < array.ndim:
         raise OperandError(f"axis must be an integer from {-array.ndim} to {array.ndim - 1} for the shape {array.shape}, not {axis!r}")
     return place

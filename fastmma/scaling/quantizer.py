@@ -15,8 +15,9 @@ from fastmma.scaling.rounding import block_maxima, round_blocks, rounding_of
 from fastmma.scaling.rules import Rule, Scaling, rule_of
 from fastmma.scaling.schemes import Scheme, scheme_of
 from fastmma.scaling.view import view_of
-from fastmma.threads import thread_count
+from fastmma.threads import parallel_for, thread_count
 
+_PIECE = 1 << 17  # elements that a thread converts at a time
 # exact in the dtype that they are scaled in
 _WORKING = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float32, "float64": np.float64}
 
@@ -106,9 +107,24 @@ def quantize(
     if not pad and any(extent % size for extent, size in zip(array.shape, block, strict=True)):
         raise OperandError(f"x of shape {array.shape} does not divide into blocks {block} of {row.name}: pass pad=True, or pad it")
     count = thread_count(threads)
-    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
-        working = array.astype(_WORKING[array.dtype.name], copy=False)
-    return _quantize(working, row, law, place, block, mode, count)
+    return _quantize(_widened(array, np.dtype(_WORKING[array.dtype.name]), count), row, law, place, block, mode, count)
+
+
+def _widened(array: NDArray[Any], dtype: np.dtype[Any], threads: int) -> NDArray[Any]:
+    """The array in the dtype that it is scaled in: itself, or a copy that threads share the work of where its memory has no gaps."""
+    if array.dtype == dtype:
+        return array
+    out = np.empty_like(array, dtype)
+    dense = array.flags.forc and out.flags.c_contiguous == array.flags.c_contiguous
+    target, source = (each.ravel("A") if dense else each for each in (out, array))
+
+    def convert(start: int, stop: int, worker: int) -> None:
+        del worker
+        with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
+            target[start:stop] = source[start:stop]
+
+    parallel_for(convert, len(target), threads, _PIECE if dense else max(1, len(target)))
+    return out
 
 
 def _quantize(x: NDArray[Any], scheme: Scheme, rule: Rule, axis: int, block: tuple[int, ...], rounding: Any, threads: int) -> ScaledArray:
