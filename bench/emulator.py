@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import fastmma
 from bench.measure import interleaved
 from fastmma import inputs
-from fastmma.engines import Batch
+from fastmma.batch import Batch
 from fastmma.formats import encode, format_of, from_codes
 from fastmma.gemm import default_instruction
 from fastmma.gpu import device

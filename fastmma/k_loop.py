@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.engines import Batch, cut
+from fastmma.batch import Batch, cut
 from fastmma.formats import format_of
 from fastmma.kernels.params import Promotion
 from fastmma.plan import Plan

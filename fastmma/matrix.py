@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.engines import Batch
+from fastmma.batch import Batch
 from fastmma.errors import reports_memory
 from fastmma.formats import format_of
 from fastmma.gpu.arrays import accepts_cupy

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from fastmma.engines import NUMBA, REFERENCE, Engine, Job
+from fastmma.batch import Job
+from fastmma.engines import NUMBA, Engine
 from fastmma.errors import BackendError
 from fastmma.isa.model import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics import Arithmetic, arithmetic
+from fastmma.reference_engine import REFERENCE
 
 
 def _silicon(_method: str) -> Engine:
@@ -28,7 +30,7 @@ def _emulator(_method: str) -> Engine:
 # what executes a method of the numerics table; the GPU's modules are imported when they are asked for
 _ENGINES: dict[str, Callable[[str], Engine]] = {
     "numba": NUMBA.__getitem__,
-    "reference": REFERENCE.__getitem__,
+    "reference": lambda _method: REFERENCE,
     "cupy": _silicon,
     "cupy-emulate": _emulator,
 }

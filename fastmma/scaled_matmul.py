@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from fastmma import scaled_reference
 from fastmma.accumulation import MULTIPLIERS, ROUND, AccumulationPlan
 from fastmma.arrays import as_array
-from fastmma.engines import Batch, widening
+from fastmma.batch import Batch
+from fastmma.engines import widening
 from fastmma.errors import FastmmaError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import decode, encode, format_of, from_codes, to_codes
 from fastmma.isa.model import Instruction

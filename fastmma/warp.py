@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.engines import Batch
+from fastmma.batch import Batch
 from fastmma.errors import InstructionError, OperandError, reports_memory
 from fastmma.fragment import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
 from fastmma.gpu.arrays import accepts_cupy

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.arrays import as_array, whole
-from fastmma.engines import Batch
+from fastmma.batch import Batch
 from fastmma.errors import InstructionError, OperandError, OperandTypeError, reports_memory
 from fastmma.formats import Format, format_of
 from fastmma.fragment import check_registers, gather, register_dtype, scatter

@@ -24,7 +24,7 @@ LAYERS = (
     ("kernels",),
     ("numerics",),
     ("reference", "scaled_reference", "fragment", "sparse", "scales", "scaling"),
-    ("engines", "operands", "gpu"),
+    ("batch", "kernel_parameters", "sparse_engines", "engines", "reference_engine", "operands", "gpu"),
     ("plan",),
     ("k_loop", "presets", "shared_memory"),
     ("warp", "warpgroup", "matrix", "movement", "wmma_memory", "gemm"),

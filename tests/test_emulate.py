@@ -18,7 +18,8 @@ from plain_machine import COMPILER, PlainMachine
 import fastmma
 from fastmma import inputs, verify
 from fastmma import plan as plan_module
-from fastmma.engines import Batch, Engine
+from fastmma.batch import Batch
+from fastmma.engines import Engine
 from fastmma.errors import BackendError, OperandError
 from fastmma.formats import encode, format_of
 from fastmma.gpu import device

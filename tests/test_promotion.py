@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from reference.ieee import fused, plus, times
 
 from fastmma import scaled_reference
-from fastmma.engines import Batch
+from fastmma.batch import Batch
 from fastmma.inputs import codes
 from fastmma.isa.table import instruction
 from fastmma.k_loop import accumulate, split

@@ -14,8 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from fastmma import reference
-from fastmma.engines import Job, scaled_parameters
+from fastmma.batch import Job
 from fastmma.isa.table import instruction
+from fastmma.kernel_parameters import scaled_parameters
 from fastmma.kernels import cpu, grouped, scaled
 from fastmma.kernels.params import Scaled
 from fastmma.numerics import arithmetic

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from fastmma.engines import Job, fused_parameters, scaled_parameters
+from fastmma.batch import Job
 from fastmma.formats import Format, format_of
 from fastmma.isa.sparsity import pattern_of
+from fastmma.kernel_parameters import fused_parameters, scaled_parameters
 
 FOLDER = Path(__file__).parent / "cuda"
 THREADS = 256  # a block

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.engines import Batch, Engine, Job, promoted_by_chunks
+from fastmma.batch import Batch, Job
+from fastmma.engines import Engine, promoted_by_chunks
 from fastmma.formats import format_of
 from fastmma.gpu import device
 from fastmma.gpu.cuda_source import LINES, THREADS, has_tile_kernel, source, tile_of

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.engines import Batch, Engine, Job, promoted_by_chunks, whole_k
+from fastmma.batch import Batch, Job, whole_k
+from fastmma.engines import Engine, promoted_by_chunks
 from fastmma.formats import format_of
 from fastmma.fragment import gather, scatter, stored_dtype
 from fastmma.gpu import device
