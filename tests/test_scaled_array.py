@@ -62,6 +62,8 @@ def test_values() -> None:
     assert values[1, [0, 6, 16, 23, 32, 39]].tolist() == [56, 672, 2**-12, -3 * 2**-10, 0, 0]
     assert np.array_equal(q.dequantize(np.float64), values.astype(np.float64))
     assert q.dequantize(np.float16).dtype == np.float16
+    for name, dtype in (("float64", np.float64), ("f32", np.float32), ("bf16", ml_dtypes.bfloat16), ("bfloat16", ml_dtypes.bfloat16)):
+        assert q.dequantize(name).dtype == dtype
     assert q.dequantize(ml_dtypes.bfloat16)[1, 6] == 672
 
 
@@ -263,7 +265,7 @@ def test_schemes_of_one_level_have_no_global_scale() -> None:
         ScaledArray(q.elements[0], q.scales[0], (16,), 0, q.global_scale, "nvfp4_16x16")
 
 
-@pytest.mark.parametrize("dtype", [np.int32, "complex64", object, "no such dtype", E4M3])
+@pytest.mark.parametrize("dtype", [np.int32, "complex64", object, "no such dtype", E4M3, "e4m3", "tf32", None, 5, {"x": 1}])
 def test_dequantize_to_floats_only(dtype: object) -> None:
     with pytest.raises(fastmma.OperandTypeError, match="dtype must be float16"):
         nvfp4().dequantize(dtype)

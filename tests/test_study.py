@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from reference.studies import SMALL, exact_product, root
+from reference.studies import SMALL, check_files, exact_product, root
 
 import fastmma
 from fastmma import study
@@ -161,10 +162,36 @@ def test_bad_studies() -> None:
         study.run(replace(SMALL, targets=()))
     with pytest.raises(fastmma.FastmmaError, match="Grids and Cases"):
         study.run(["e4m3"])  # type: ignore[list-item]
+    for nothing in (None, 5):
+        with pytest.raises(fastmma.OperandTypeError, match="Grids and Cases"):
+            study.run(nothing)  # type: ignore[arg-type]
+    with pytest.raises(fastmma.OperandError, match="no preset 'fp8'; there are fp8-accumulators, block-formats, promotion"):
+        study.run("fp8")
+    case = study.Case("e4m3", "sm_90a", 4, 4, 64)
+    for tensor in (None, 5, np.ones((4, 64), np.float32)):
+        with pytest.raises(fastmma.OperandTypeError, match=r"a tensor is named as FILE or FILE::NAME, not by"):
+            study.run(case, tensors=[tensor])  # type: ignore[list-item]
+    with pytest.raises(fastmma.OperandTypeError, match="output must be the path of a folder, not int"):
+        study.run(case, 5)  # type: ignore[arg-type]
+    with pytest.raises(fastmma.OperandError, match="cannot write results there: embedded null byte"):
+        study.run(case, "a\0b")
     with pytest.raises(fastmma.FastmmaError, match="formats must be a tuple of choices, not 'e4m3'"):
         replace(SMALL, formats="e4m3")
     with pytest.raises(fastmma.FastmmaError, match=r"a shape must be \(M, N, K\), not \(4, 4\)"):
         replace(SMALL, shapes=((4, 4),))
+
+
+def test_a_preset_is_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    preset = study.Preset("small", "How small?", (SMALL,))
+    monkeypatch.setitem(study.PRESETS, "small", preset)
+    assert study.run("small") == study.run(preset) == study.run(SMALL)
+
+
+def test_integers_of_numpy(tmp_path: Path) -> None:
+    grid = study.Grid(("e4m3",), ("sm_90a",), ((np.int64(4), 4, np.uint8(64)),), promote_every=(np.int32(32),), seeds=tuple(np.arange(2)))
+    found = study.run(grid, tmp_path)
+    assert found == study.run(study.Grid(("e4m3",), ("sm_90a",), ((4, 4, 64),), promote_every=(32,), seeds=(0, 1)))
+    check_files(tmp_path, found)
 
 
 def test_a_key_names_the_whole_configuration() -> None:

@@ -156,6 +156,7 @@ def test_tensors_in_a_study(tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", weights[:, :32])
     with pytest.raises(fastmma.FastmmaError, match="different K"):
         study.run(grid, tensors=[files[0], tmp_path / "y.npy"])
+    assert study.run(grid, tensors=files[0]) == study.run(grid, tensors=[study.read(files[0])])
     with pytest.raises(fastmma.FastmmaError, match="at most two"):
         study.run(grid, tensors=[*files, files[0]])
 

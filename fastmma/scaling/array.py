@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from fastmma.arrays import as_array, whole
 from fastmma.errors import OperandError, OperandTypeError
@@ -198,12 +198,13 @@ class ScaledArray:
             raise OperandError(f"index {index!r} is out of range: dimension {dimension} has the extent {extent}; a slice may be empty")
         return place % extent, place % extent + 1
 
-    def dequantize(self, dtype: DTypeLike = np.float32, *, threads: int | None = None) -> NDArray[Any]:
+    def dequantize(self, dtype: Any = np.float32, *, threads: int | None = None) -> NDArray[Any]:
         """The values element * scale (* global_scale), computed exactly and rounded once, to nearest even.
 
         Parameters
         ----------
         dtype : float16, bfloat16, float32 or float64
+            A dtype, or the name of one or of a format (``"bf16"``).
         threads : int, optional
             All cores by default, or ``FASTMMA_NUM_THREADS``.
 
@@ -213,7 +214,7 @@ class ScaledArray:
             If it is another dtype, or a bad number of threads.
         """
         try:
-            fmt = format_of(np.dtype(dtype))
+            fmt = format_of(dtype)
         except (TypeError, ValueError):
             fmt = None
         if fmt is None or fmt.name not in _FLOATS:

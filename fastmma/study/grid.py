@@ -66,6 +66,7 @@ class Case:
             value = whole(getattr(self, name))
             if value is None or value < low:
                 raise OperandError(f"study: {name} must be an integer of at least {low}, not {getattr(self, name)!r}")
+            object.__setattr__(self, name, value)  # NumPy's integers are none of JSON's
         for name in ("format", "target", "weights", "activations"):
             if not isinstance(getattr(self, name), str):
                 raise OperandError(f"study: {name} must be a string, not {getattr(self, name)!r}")

@@ -121,12 +121,12 @@ class Store:
     """
 
     def __init__(self, folder: Path, columns: Iterable[str]) -> None:
-        self.folder, self._columns = Path(folder), list(columns)
+        self.folder, self._columns = folder, list(columns)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lines = (self.folder / JSON_LINES).open("ab", buffering=0)
-        except OSError as error:
-            raise OperandError(f"{self.folder}: cannot write results there: {error.strerror}") from None
+        except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+            raise OperandError(f"{self.folder}: cannot write results there: {getattr(error, 'strerror', error)}") from None
         try:
             _lock(self._lines, self.folder)
             found, size = _parsed(self.folder / JSON_LINES)

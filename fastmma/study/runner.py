@@ -13,12 +13,14 @@ from fastmma.errors import OperandError, OperandTypeError, reports_memory
 from fastmma.study.grid import CASE_FIELDS, Case, Grid
 from fastmma.study.metrics import METRICS, Metrics
 from fastmma.study.operands import Workbench
+from fastmma.study.presets import Preset, preset_of
 from fastmma.study.products import OUTPUT, evidence, multiplied
 from fastmma.study.records import Record, Results, Store
 from fastmma.study.tensors import Tensor, read
 from fastmma.threads import thread_count
 
 COLUMNS: tuple[str, ...] = ("case", *CASE_FIELDS, "instruction", "evidence", "exact", "mse_a", "mse_b", *METRICS)
+Study = Grid | Case | Preset | str | Iterable[Grid | Case]
 Progress = Callable[[int, int, Case], None]
 _BLOCK = 64  # rows of the product that are compared at a time
 
@@ -39,7 +41,28 @@ def _measure(case: Case, bench: Workbench, threads: int) -> Record:
     return {name: record[name] for name in COLUMNS}
 
 
-def cases_of(study: Grid | Case | Iterable[Grid | Case], *tensors: Tensor) -> list[Case]:
+def _parts(study: Any) -> Iterable[Any]:
+    if isinstance(study, str):
+        return preset_of(study).grids
+    if isinstance(study, Preset):
+        return study.grids
+    return study if isinstance(study, Iterable) else (study,)
+
+
+def _folder(output: Any) -> Path:
+    try:
+        return Path(output)
+    except TypeError:
+        raise OperandTypeError(f"output must be the path of a folder, not {type(output).__name__}") from None
+
+
+def _loaded(tensors: Any) -> list[Tensor]:
+    """The tensors, read where they are files; one need not be in a list."""
+    several = isinstance(tensors, Iterable) and not isinstance(tensors, Tensor | str | Path)
+    return [each if isinstance(each, Tensor) else read(each) for each in (tensors if several else (tensors,))]
+
+
+def cases_of(study: Study, *tensors: Tensor) -> list[Case]:
     """The cases of a study, with operands from files: weights first, then activations.
 
     Raises
@@ -55,11 +78,10 @@ def cases_of(study: Grid | Case | Iterable[Grid | Case], *tensors: Tensor) -> li
     if len({tensor.values.shape[1] for tensor in tensors}) > 1:
         shapes = " and ".join(f"{tensor.source} {tensor.values.shape}" for tensor in tensors)
         raise OperandError(f"{shapes} have different K, their last dimension")
-    parts = [study] if isinstance(study, Grid | Case) else list(study)
     cases: dict[Case, None] = {}
-    for part in parts:
+    for part in _parts(study):
         if not isinstance(part, Grid | Case):
-            raise OperandTypeError(f"a study consists of Grids and Cases, not {type(part).__name__}")
+            raise OperandTypeError(f"a study consists of Grids and Cases, or is a preset, not {type(part).__name__}")
         for case in part.cases() if isinstance(part, Grid) else [part]:
             if not tensors and (case.weights or case.activations):
                 raise OperandError("the tensors of a case with files must be given with it")
@@ -71,10 +93,10 @@ def cases_of(study: Grid | Case | Iterable[Grid | Case], *tensors: Tensor) -> li
 
 @reports_memory
 def run(
-    study: Grid | Case | Iterable[Grid | Case],
+    study: Study,
     output: str | Path | None = None,
     *,
-    tensors: Sequence[Tensor | str | Path] = (),
+    tensors: Tensor | str | Path | Sequence[Tensor | str | Path] = (),
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Results:
@@ -82,11 +104,11 @@ def run(
 
     Parameters
     ----------
-    study : Grid or Case, or several
+    study : Grid or Case, or several, or a preset or its name
     output : folder, optional
         Where ``results.jsonl`` and ``results.csv`` grow by one record as soon as it is computed. Cases whose records are there already
         are not computed again, so that a study that was stopped, however it was stopped, goes on where it was.
-    tensors : sequence of Tensor, str or Path
+    tensors : Tensor, str or Path, or two of them
         Operands from files (see `fastmma.study.read`): the weights (N, K), as a linear layer stores them, and then perhaps the
         activations (M, K). What is not given is drawn from the distributions.
     threads : int, optional
@@ -122,16 +144,17 @@ def run(
     True
     """
     count = thread_count(threads)
-    loaded = [each if isinstance(each, Tensor) else read(each) for each in tensors]
+    loaded = _loaded(tensors)
     cases = cases_of(study, *loaded)
+    folder = None if output is None else _folder(output)
     bench, results = Workbench({_label(tensor): tensor.values for tensor in loaded}, count), Results()
-    if output is None:
+    if folder is None:
         for done, case in enumerate(cases):
             if progress is not None:
                 progress(done, len(cases), case)
             results.append(_measure(case, bench, count))
         return results
-    with Store(Path(output), COLUMNS) as store:
+    with Store(folder, COLUMNS) as store:
         for done, case in enumerate(cases):
             if progress is not None:
                 progress(done, len(cases), case)

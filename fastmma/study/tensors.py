@@ -164,6 +164,8 @@ def read(source: str | Path) -> Tensor:
     >>> tensor.values.shape, tensor.values.dtype
     ((2, 3), dtype('float32'))
     """
+    if not isinstance(source, str | Path):
+        raise OperandTypeError(f"a tensor is named as FILE or FILE{_SEPARATOR}NAME, not by {type(source).__name__}; arrays make a Tensor")
     file, _, name = str(source).partition(_SEPARATOR)
     values = _matrix(str(source), _choose(Path(file), name, _all(Path(file))))
     digest = hashlib.sha256(f"{values.shape} {values.dtype}".encode())
