@@ -104,31 +104,39 @@ def codes(fmt: str | Format, distribution: str, count: int, generator: np.random
     [0, 8]
     """
     fmt = format_of(fmt)
-    random = generator.integers(0, 1 << 63, count, dtype=np.uint64) << np.uint64(1) | generator.integers(0, 2, count, dtype=np.uint64)
     if distribution == "bits" or fmt.kind == "bit":
-        return (random >> np.uint64(64 - fmt.bits)).astype(fmt.code_dtype)
+        drawn = generator.integers(0, 1 << 63, count, dtype=np.uint64)
+        if fmt.bits == 64:
+            return np.asarray(drawn << np.uint64(1) | generator.integers(0, 2, count, dtype=np.uint64))
+        if isinstance(generator, Stream):
+            generator.skip(count)
+        return (drawn >> np.uint64(63 - fmt.bits)).astype(fmt.code_dtype)
+    if isinstance(generator, Stream):
+        generator.skip(2 * count)  # every distribution begins after as many numbers as the bits take
     if fmt.kind != "float":
         half = 1 << (fmt.bits - 1)
-        choice = np.array([0, 1, half - 1, half, 2 * half - 1], dtype=np.uint64)
+        choice = np.array([0, 1, half - 1, half, 2 * half - 1], dtype=fmt.code_dtype)
     elif distribution == "zero":
-        choice = np.array([0, 1 << (fmt.exponent_bits + fmt.mantissa_bits)], dtype=np.uint64)
+        choice = np.array([0, 1 << (fmt.exponent_bits + fmt.mantissa_bits)], dtype=fmt.code_dtype)
     elif distribution in ("special", "finite edges"):
-        choice = _edge_codes(fmt, finite=distribution == "finite edges")
+        choice = _edge_codes(fmt, finite=distribution == "finite edges").astype(fmt.code_dtype)
     elif distribution in _RANGES:
-        return (_in_range(fmt, _RANGES[distribution], count, generator) << np.uint64(fmt.padding)).astype(fmt.code_dtype)
+        return _in_range(fmt, _RANGES[distribution], count, generator)
     else:
         raise OperandError(f"there is no distribution {distribution!r} of {fmt}")
-    return (generator.choice(choice, count) << np.uint64(fmt.padding)).astype(fmt.code_dtype)
+    return np.asarray(generator.choice(choice << fmt.code_dtype.type(fmt.padding), count))
 
 
-def _in_range(fmt: Format, exponents: Exponents, count: int, generator: np.random.Generator | Stream) -> NDArray[np.uint64]:
+def _in_range(fmt: Format, exponents: Exponents, count: int, generator: np.random.Generator | Stream) -> NDArray[Any]:
     first, last = exponents.range(fmt)
-    field = generator.integers(first, last + 1, count, dtype=np.uint64)
+    dtype = fmt.code_dtype.type
+    found = generator.integers(first, last + 1, count, dtype=dtype)
+    found <<= dtype(fmt.mantissa_bits)
     if exponents.edges:
         ones = (1 << fmt.mantissa_bits) - 1
-        edges = np.array([0, 1, ones, ones + 1 >> 1], dtype=np.uint64) & np.uint64(ones)
-        mantissa = generator.choice(edges, count)
+        found |= generator.choice(np.array([0, 1, ones, ones + 1 >> 1], dtype=dtype) & dtype(ones), count)
     else:
-        mantissa = generator.integers(0, 1 << fmt.mantissa_bits, count, dtype=np.uint64)
-    sign = generator.integers(0, 2, count, dtype=np.uint64)
-    return np.asarray((sign << np.uint64(fmt.exponent_bits) | field) << np.uint64(fmt.mantissa_bits) | mantissa)
+        found |= generator.integers(0, 1 << fmt.mantissa_bits, count, dtype=dtype)
+    found |= generator.integers(0, 2, count, dtype=dtype) << dtype(fmt.exponent_bits + fmt.mantissa_bits)
+    found <<= dtype(fmt.padding)
+    return np.asarray(found)

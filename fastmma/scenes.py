@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,23 @@ def _ladder(rows: int, columns: int, reach: tuple[int, int], stream: Stream, cou
     return down, across
 
 
-def _values(exponents: Codes, fmt: Format, edges: bool, stream: Stream) -> NDArray[np.float64]:
-    """Numbers with these exponents, as far as the format has them, of both signs."""
-    size = exponents.shape
-    fraction = 0 if edges else stream.integers(0, 1 << min(fmt.mantissa_bits, 30), size) / (1 << min(fmt.mantissa_bits, 30))
-    sign = 1 - 2 * stream.integers(0, 2, size)
-    reached = np.clip(exponents, _lowest(fmt), fmt.emax - (fmt.specials == "nan"))
-    return np.asarray(sign * np.ldexp(1.0 + fraction, reached))
+@cache
+def _magnitudes(name: str) -> Codes:
+    """Codes of the numbers ``(1 + fraction) * 2**exponent``, for every exponent from the smallest subnormal's and every fraction."""
+    fmt = format_of(name)
+    exponents = np.arange(_lowest(fmt), fmt.emax + (fmt.specials != "nan"))
+    fractions = np.arange(1 << fmt.mantissa_bits) / (1 << fmt.mantissa_bits)
+    return encode(np.ldexp(1.0 + fractions, exponents[:, None]), fmt, saturate=True).ravel()
+
+
+def _codes(exponents: Codes, present: NDArray[np.bool_], fmt: Format, edges: bool, stream: Stream) -> Codes:
+    """Numbers with these exponents, as far as the format has them, of both signs; zeros of both signs where none is present."""
+    size, table = exponents.shape, _magnitudes(fmt.name)
+    index = np.clip(exponents - np.int32(_lowest(fmt)), 0, (len(table) >> fmt.mantissa_bits) - 1) << np.int32(fmt.mantissa_bits)
+    if not edges:
+        index |= stream.integers(0, 1 << fmt.mantissa_bits, size, np.int32)
+    sign = stream.integers(0, 2, size, fmt.code_dtype) << fmt.code_dtype.type(fmt.exponent_bits + fmt.mantissa_bits + fmt.padding)
+    return np.asarray(table[index] * present | sign)
 
 
 def _distance(kind: str, fraction_bits: int, stream: Stream, count: int) -> NDArray[np.int64]:
@@ -120,9 +131,10 @@ def matrices(ins: Instruction, name: str, count: int, stream: Stream) -> dict[st
     # the share of a: half of the exponent, within its range
     share = np.clip(large // 2, _lowest(afmt) // 2, afmt.emax - 1)
     kinds = stream.choice(np.array([_NOTHING, _LARGE, _SMALL, _DUST, _SMALL]), (count, ins.k // chunk))
-    ea, eb = np.zeros((count, ins.m, ins.k // chunk), np.int64), np.zeros((count, ins.k // chunk, ins.n), np.int64)
-    ea += share[:, None, None]
-    eb += (large - share)[:, None, None]
+    ea = np.empty((count, ins.m, ins.k // chunk), np.int32)
+    eb = np.empty((count, ins.k // chunk, ins.n), np.int32)
+    ea[...] = share[:, None, None]
+    eb[...] = (large - share)[:, None, None]
     fraction_bits = format_of(ins.accumulator).mantissa_bits
     for kind, rule in ((_SMALL, scene.small), (_DUST, scene.dust)):
         distance = _distance(rule, fraction_bits, stream, count)
@@ -131,13 +143,12 @@ def matrices(ins: Instruction, name: str, count: int, stream: Stream) -> dict[st
             reach = tuple(max(1, fmt.emax - _lowest(fmt) - 2) for fmt in (afmt, bfmt))
             down, across = _ladder(ins.m, ins.n, (reach[0], reach[1]), stream, count)
         chosen = kinds == kind
-        ea -= np.where(chosen[:, None, :], down[:, :, None], 0)
-        eb -= np.where(chosen[:, :, None], across[:, None, :], 0)
+        ea -= chosen[:, None, :] * down.astype(np.int32)[:, :, None]
+        eb -= chosen[:, :, None] * across.astype(np.int32)[:, None, :]
     present = kinds != _NOTHING
-    a = _values(np.repeat(ea, stored, axis=2), afmt, scene.edges, stream) * np.repeat(present, stored, axis=1)[:, None, :]
-    b = _values(np.repeat(eb, chunk, axis=1), bfmt, scene.edges, stream) * np.repeat(present, chunk, axis=1)[:, :, None]
+    a_present, b_present = np.repeat(present, stored, axis=1)[:, None, :], np.repeat(present, chunk, axis=1)[:, :, None]
     return {
-        "a": encode(a, afmt, saturate=True),
-        "b": encode(b, bfmt, saturate=True),
+        "a": _codes(np.repeat(ea, stored, axis=2), a_present, afmt, scene.edges, stream),
+        "b": _codes(np.repeat(eb, chunk, axis=1), b_present, bfmt, scene.edges, stream),
         "c": _accumulators(scene, cfmt, large, (ins.m, ins.n), stream),
     }

@@ -171,7 +171,7 @@ def _scale_registers(ins: Instruction, operand: str, count: int, arguments: dict
 
 
 def _joined(parts: Sequence[dict[str, Registers]]) -> dict[str, Registers]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _extra(ins: Instruction, count: int, arguments: dict[str, int], stream: Stream) -> dict[str, Registers]:

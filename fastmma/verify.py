@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from fastmma.isa.model import Instruction
 from fastmma.isa.movement import Movement
 from fastmma.isa.table import instructions
 from fastmma.recordings import GOLDEN, Recorded, checksums, load, manifest
+from fastmma.rounding import start_nearest
 from fastmma.trials import Trial, draw, elements, labels_of, variants
 
 
@@ -183,6 +187,23 @@ def _count(ins: Instruction | Movement, warps: int) -> int:
     return max(1, warps * 8 // (ins.lanes * max(1, ins.n // 32)))
 
 
+def _fresh(todo: Sequence[tuple[Instruction | Movement, dict[str, int]]], warps: int, seed: int) -> Generator[Trial]:
+    """Trials of all that is to be tried, in sweep after sweep; the next is drawn while one is used."""
+
+    def drawn(sweep: int, index: int) -> Trial:
+        ins, chosen = todo[index]
+        labels = labels_of(ins)
+        return draw(ins, (labels[(sweep + index) % len(labels)],), _count(ins, warps), seed, sweep, **chosen)
+
+    places = ((sweep, index) for sweep in itertools.count() for index in range(len(todo)))
+    with ThreadPoolExecutor(1, "fastmma-draw", start_nearest) as pool:
+        coming = pool.submit(drawn, *next(places))
+        while True:
+            trial = coming.result()
+            coming = pool.submit(drawn, *next(places))
+            yield trial
+
+
 def compare_with_gpu(
     minutes: float = 1.0, *, warps: int = 4096, seed: int = 0, progress: Callable[[float, Report], None] | None = None
 ) -> Report:
@@ -208,14 +229,14 @@ def compare_with_gpu(
     todo = [(ins, chosen) for ins in instructions(target) for chosen in variants(ins)]
     report.outcomes = [Outcome(str(ins), chosen) for ins, chosen in todo]
     start, sweep = time.perf_counter(), 0
-    while sweep == 0 or time.perf_counter() - start < 60 * minutes:
-        for index, (ins, chosen) in enumerate(todo):
-            labels = labels_of(ins)
-            trial = draw(ins, (labels[(sweep + index) % len(labels)],), _count(ins, warps), seed, sweep, **chosen)
-            emulated, real = (trial.run(*where) for where in ((target, "numba"), ("native", "cupy")))
-            compare(report.outcomes[index], trial, emulated, real, target)
-            if progress is not None:
-                progress(time.perf_counter() - start, report)
-        sweep += 1
+    with closing(_fresh(todo, warps, seed)) as trials:
+        while sweep == 0 or time.perf_counter() - start < 60 * minutes:
+            for outcome in report.outcomes:
+                trial = next(trials)
+                emulated, real = (trial.run(*where) for where in ((target, "numba"), ("native", "cupy")))
+                compare(outcome, trial, emulated, real, target)
+                if progress is not None:
+                    progress(time.perf_counter() - start, report)
+            sweep += 1
     report.seconds = time.perf_counter() - start
     return report
