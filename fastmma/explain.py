@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma import reference
+from fastmma.errors import InstructionError
 from fastmma.formats import decode, format_of
 from fastmma.fragment import gather
 from fastmma.isa.descriptor import Descriptor
@@ -26,7 +27,7 @@ def operands_of_tile(trial: Trial, execution: int, tile: int) -> dict[str, Codes
     """The matrices of one execution, as codes: a, b and c, and metadata and scales where there are any."""
     ins = trial.instruction
     if not isinstance(ins, Instruction):
-        raise TypeError(f"{ins} multiplies nothing")
+        raise InstructionError(f"{ins} multiplies nothing")
     found: dict[str, Codes] = {}
     for name in "abc":
         source = "d" if ins.op == "wgmma" and name == "c" else name
@@ -97,11 +98,26 @@ def explain(trial: Trial, target: str, execution: int, row: int, col: int, tile:
     -------
     str
         Several lines: the codes and values of a, b and c, then each fused step with its terms as integers after alignment.
+
+    Raises
+    ------
+    InstructionError
+        If the opcode multiplies nothing.
+    TargetError
+        If what the target computes is not known.
+
+    Examples
+    --------
+    >>> from fastmma.isa.table import instruction
+    >>> from fastmma.trials import draw
+    >>> trial = draw(instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"), ("tie",), 1, 0)
+    >>> print(explain(trial, "sm_90a", 0, 3, 5).splitlines()[0])
+    d[3][5] of mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 on sm_90a: fused: L = 16, F = 25, emax >= -133, keep 23
     """
     ins = trial.instruction
     given = operands_of_tile(trial, execution, tile)
     if not isinstance(ins, Instruction):
-        raise TypeError(f"{ins} multiplies nothing")
+        raise InstructionError(f"{ins} multiplies nothing")
     rule = arithmetic(ins, target, strict=False)
     a, b, c = given["a"][row : row + 1], given["b"][:, col : col + 1], given["c"][row : row + 1, col : col + 1]
     extra = {name: codes[row : row + 1] for name, codes in given.items() if name in ("metadata", "scale_a")}
@@ -110,8 +126,9 @@ def explain(trial: Trial, target: str, execution: int, row: int, col: int, tile:
     code = int(reference.tile(ins, rule, a, b, c, watch=steps, **extra)[0, 0])
     lines = [f"d[{row}][{col}] of {ins} on {target}: {rule.family}"]
     for name, codes, fmt in (("a", a, ins.atype), ("b", b, ins.btype), ("c", c, ins.ctype)):
-        values = np.asarray(decode(codes.ravel(), fmt)).astype(float if format_of(fmt).kind == "float" else object)
-        lines.append(f"{name} ({fmt}): " + " ".join(f"{_hex(int(x), fmt)}={y:g}" for x, y in zip(codes.ravel(), values, strict=True)))
+        shown = "g" if format_of(fmt).kind == "float" else "d"
+        pairs = zip(codes.ravel().tolist(), np.asarray(decode(codes.ravel(), fmt)).tolist(), strict=True)
+        lines.append(f"{name} ({fmt}): " + " ".join(f"{_hex(code, fmt)}={value:{shown}}" for code, value in pairs))
     for name, codes in extra.items():
         lines.append(f"{name}: " + " ".join(f"0x{int(each):x}" for each in codes.ravel()))
     return "\n".join([*lines, *_steps(steps, rule, ins.accumulator), f"d ({ins.dtype}): {_hex(code, ins.dtype)}"])

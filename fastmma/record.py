@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from fastmma.errors import FastmmaError
 from fastmma.formats import format_of
 from fastmma.gpu import device
 from fastmma.isa.descriptor import Descriptor
@@ -125,8 +126,10 @@ def gpu_and_driver() -> tuple[str, str]:
     if command is None:
         return device.name(), "unknown"
     query = [command, "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    first = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    gpu, _, driver = first.partition(", ")
+    said = subprocess.run(query, capture_output=True, text=True, check=False)
+    if said.returncode or not said.stdout.strip():
+        return device.name(), "unknown"
+    gpu, _, driver = said.stdout.splitlines()[0].partition(", ")
     return gpu, driver
 
 
@@ -150,12 +153,18 @@ def record(folder: Path, *, seed: int = 0, progress: Callable[[int, int], None] 
     ------
     BackendError
         If there is no GPU.
+    FastmmaError
+        If the folder cannot be made.
 
     Examples
     --------
     >>> record(Path("golden"))  # doctest: +SKIP
     """
     target = device.native_target()
+    try:
+        (folder / target).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FastmmaError(f"no folder can be made for the recordings: {error}") from None
     gpu, driver = gpu_and_driver()
     todo = list(requests(target, seed))
     files: dict[str, list[Recorded]] = {}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from fastmma.errors import FastmmaError
 from fastmma.isa.table import instruction
-from fastmma.trials import Trial, draw
+from fastmma.trials import Trial, draw, labels_of, takes
 
 GOLDEN = Path(__file__).parent / "golden"
 MANIFEST = "manifest.json"
@@ -41,30 +43,83 @@ def checksums(result: NDArray[Any]) -> NDArray[np.uint32]:
     return np.array([[zlib.crc32(register.tobytes()) for register in execution] for execution in lines], np.uint32)
 
 
+def _refuse(path: Path, problem: str) -> FastmmaError:
+    return FastmmaError(f"{path}: {problem}; install fastmma again, or record again")
+
+
+# what the manifest says of the whole, of each file and of each trial
+_TOP = {"gpu": str, "driver": str, "target": str, "seed": int, "files": dict}
+_FILE = {"sha256": str, "trials": dict}
+_TRIAL = {"opcode": str, "arguments": dict, "labels": list}
+
+
+def _checked(path: Path, where: str, row: Any, types: Mapping[str, type]) -> dict[str, Any]:
+    """The row of a manifest, which must have entries of these types."""
+    if not isinstance(row, dict):
+        raise _refuse(path, f"{where} must be an object, not {row!r:.40}")
+    for name, kind in types.items():
+        if name not in row:
+            raise _refuse(path, f"{where} has no {name!r}")
+        if type(row[name]) is not kind:
+            raise _refuse(path, f"{name!r} of {where} must be of type {kind.__name__}, not {row[name]!r:.40}")
+    return row
+
+
+def _checked_trial(path: Path, where: str, row: Any) -> None:
+    _checked(path, where, row, _TRIAL)
+    try:
+        known = labels_of(instruction(row["opcode"]))
+    except FastmmaError as error:
+        raise _refuse(path, f"{where}: {error}") from None
+    unknown = [label for label in row["labels"] if label not in known]
+    if unknown or not row["labels"]:
+        raise _refuse(path, f"labels of {where} must be of {', '.join(known)}, not {unknown!r}")
+    wrong = {name: value for name, value in row["arguments"].items() if type(value) is not int}
+    if wrong:
+        raise _refuse(path, f"arguments of {where} must be integers, not {wrong!r}")
+
+
 def manifest(target: str, folder: Path = GOLDEN) -> dict[str, Any]:
     """The manifest of the recordings of a target.
 
     Raises
     ------
     FastmmaError
-        If there are none.
+        If there is none, or it is damaged.
     """
-    path = folder / target / MANIFEST
+    path = folder / str(target) / MANIFEST
     if not path.is_file():
         known = sorted(each.parent.name for each in folder.glob(f"*/{MANIFEST}"))
-        raise FastmmaError(f"there are no recordings of {target} in {folder}; there are some of {', '.join(known) or 'no GPU'}")
-    found: dict[str, Any] = json.loads(path.read_text())
+        raise FastmmaError(
+            f"there are no recordings of {target} in {folder}; there are some of {', '.join(known) or 'no GPU'}. "
+            "Name the folder that `fastmma record` was given, in which each target has a folder"
+        )
+    try:
+        found = _checked(path, "the manifest", json.loads(path.read_bytes()), _TOP)
+    except (OSError, ValueError, RecursionError) as error:
+        raise _refuse(path, f"no manifest can be read from it ({error})") from None
+    for name, entry in found["files"].items():
+        if Path(name).name != name:
+            raise _refuse(path, f"{name!r} is no name of a file beside it")
+        for key, row in _checked(path, name, entry, _FILE)["trials"].items():
+            _checked_trial(path, f"trial {key} of {name}", row)
     return found
 
 
 @cache
-def _archive(path: Path) -> dict[str, dict[str, NDArray[Any]]]:
-    """The arrays of a file by trial and name."""
+def _archive(path: Path, sha256: str) -> dict[str, dict[str, NDArray[Any]]]:
+    """The arrays of a file with this checksum, by trial and name."""
+    content = path.read_bytes() if path.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise _refuse(path, f"this is not the file that {MANIFEST} describes")
     found: dict[str, dict[str, NDArray[Any]]] = {}
-    with np.load(path, allow_pickle=False) as archive:
-        for name, array in archive.items():
-            key, _, part = name.rpartition("|")
-            found.setdefault(key, {})[part] = array
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            for name, array in archive.items():
+                key, _, part = name.rpartition("|")
+                found.setdefault(key, {})[part] = array
+    except (ValueError, OSError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+        raise _refuse(path, f"no arrays can be read from it ({error})") from None
     return found
 
 
@@ -81,15 +136,19 @@ def load(target: str, folder: Path = GOLDEN, files: Sequence[str] | None = None)
         if files is not None and name not in files:
             continue
         path = folder / target / name
-        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
-            raise FastmmaError(f"{path} is not the file that {MANIFEST} describes; install fastmma again, or record again")
+        recorded = _archive(path, entry["sha256"])
         for key, row in entry["trials"].items():
-            arrays = dict(_archive(path)[key])
+            arrays = dict(recorded.get(key, {}))
             result, sums = arrays.pop("result", None), arrays.pop("checksums", None)
+            if (result is None) == (sums is None):
+                raise _refuse(path, f"trial {key} must have either a result or checksums")
             if arrays:
                 trial = Trial(row["opcode"], arrays, row["arguments"], tuple(row["labels"]))
             else:
                 trial = draw(instruction(row["opcode"]), row["labels"], 1, about["seed"], **row["arguments"])
+            if not takes(trial):
+                given = ", ".join([*trial.operands, *trial.arguments])
+                raise _refuse(path, f"trial {key}: {trial.opcode} is not called with {given}")
             yield Recorded(trial, result, sums, drawn=not arrays)
 
 

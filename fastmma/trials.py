@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -57,47 +59,37 @@ class Trial:
     def run(self, target: str, backend: str) -> Registers:
         """What the opcode gives: registers of d, registers loaded, or memory stored to."""
         ins = self.instruction
-        return _CALLS[ins.op](ins, self.operands, self.arguments, target, backend)
+        call = _CALLS[ins.op]
+        # a descriptor of A is an argument, its registers are an operand; both are the parameter a
+        given: dict[str, Any] = {**self.operands, **self.arguments}
+        where = {"target": target} if "target" in inspect.signature(call).parameters else {}
+        return call(ins, **given, **where, backend=backend)
 
 
-_Call = Callable[[Any, dict[str, Registers], dict[str, int], str, str], Registers]
-
-
-def _mma(ins: Instruction, operands: dict[str, Registers], arguments: dict[str, int], target: str, backend: str) -> Registers:
-    given: dict[str, Any] = {**operands, **arguments}
-    return warp.mma(ins, **given, target=target, backend=backend)
-
-
-def _wgmma(ins: Instruction, operands: dict[str, Registers], arguments: dict[str, int], target: str, backend: str) -> Registers:
-    # a descriptor of A is an argument, its registers are an operand; both are the parameter a
-    given: dict[str, Any] = {**operands, **arguments}
-    return warpgroup.mma(ins, **given, target=target, backend=backend)
-
-
-def _move(call: Callable[..., Registers]) -> _Call:
-    def run(move: Movement, operands: dict[str, Registers], _: dict[str, int], _target: str, backend: str) -> Registers:
-        return call(move, **operands, backend=backend)
-
-    return run
-
-
-def _wmma_move(call: Callable[..., Registers]) -> _Call:
-    def run(move: Movement, operands: dict[str, Registers], arguments: dict[str, int], target: str, backend: str) -> Registers:
-        return call(move, **operands, **arguments, target=target, backend=backend)
-
-    return run
-
-
-_CALLS: dict[str, _Call] = {
-    "mma": _mma,
-    "wmma": _mma,
-    "wgmma": _wgmma,
-    "ldmatrix": _move(warp.ldmatrix),
-    "stmatrix": _move(warp.stmatrix),
-    "movmatrix": _move(warp.movmatrix),
-    "wmma.load": _wmma_move(warp.wmma_load),
-    "wmma.store": _wmma_move(warp.wmma_store),
+_CALLS: dict[str, Callable[..., Registers]] = {
+    "mma": warp.mma,
+    "wmma": warp.mma,
+    "wgmma": warpgroup.mma,
+    "ldmatrix": warp.ldmatrix,
+    "stmatrix": warp.stmatrix,
+    "movmatrix": warp.movmatrix,
+    "wmma.load": warp.wmma_load,
+    "wmma.store": warp.wmma_store,
 }
+
+
+@cache
+def _parameters(op: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of what a call can be given, and of what it must be, beside the opcode and where it runs."""
+    _, *rest = inspect.signature(_CALLS[op]).parameters.values()
+    names = [each for each in rest if each.name not in ("target", "backend", "threads")]
+    return frozenset(each.name for each in names), frozenset(each.name for each in names if each.default is each.empty)
+
+
+def takes(trial: Trial) -> bool:
+    """Whether the opcode's call can be given the operands and arguments of a trial."""
+    possible, needed = _parameters(trial.instruction.op)
+    return needed <= {*trial.operands, *trial.arguments} <= possible
 
 
 def labels_of(ins: Instruction | Movement) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.errors import FastmmaError, OperandError
 from fastmma.explain import explain
 from fastmma.formats import format_of
 from fastmma.gpu import device
@@ -94,9 +96,9 @@ def describe(trial: Trial, got: NDArray[Any], expected: NDArray[Any], target: st
     where = _farthest(got, expected, ins)
     width = 2 * got.dtype.itemsize
     label = trial.labels[where[0]] if where[0] < len(trial.labels) else ""
-    place = f"lane {where[1]}, register {where[-1]}" if len(where) == 3 else f"byte or lane {where[-1]}"
+    place = f"lane {where[1]}, register {where[2]}" if len(where) == 3 else f"{'byte' if got.dtype == np.uint8 else 'lane'} {where[1]}"
     lines = [
-        f"{ins} {trial.arguments or ''}, execution {where[0]} ({label}), {place}: "
+        f"{ins}{f' {trial.arguments}' if trial.arguments else ''}, execution {where[0]} ({label}), {place}: "
         f"emulated 0x{int(got[where]):0{width}x}, real 0x{int(expected[where]):0{width}x}"
     ]
     if isinstance(ins, Instruction):
@@ -132,11 +134,16 @@ def _compare_checksums(outcome: Outcome, trial: Trial, got: NDArray[Any], expect
 
 def check(recorded: Recorded, outcome: Outcome, target: str, backend: str = "numba") -> None:
     """Execute a recorded trial and compare it with what was recorded."""
-    got = recorded.trial.run(target, backend)
-    if recorded.result is not None:
-        compare(outcome, recorded.trial, got, recorded.result, target)
-    elif recorded.checksums is not None:
-        _compare_checksums(outcome, recorded.trial, got, recorded.checksums)
+    trial, result, sums = recorded.trial, recorded.result, recorded.checksums
+    got = trial.run(target, backend)
+    if result is not None and (result.shape, result.dtype) == (got.shape, got.dtype):
+        compare(outcome, trial, got, result, target)
+    elif sums is not None and sums.shape == (len(got), got.shape[-1]):
+        _compare_checksums(outcome, trial, got, sums)
+    else:
+        held = result if result is not None else sums
+        what = "nothing" if held is None else f"{held.dtype} {held.shape}"
+        raise FastmmaError(f"{trial.opcode} gives {got.dtype} {got.shape}, but its recording holds {what}; record again")
 
 
 def replay(
@@ -221,9 +228,18 @@ def compare_with_gpu(
 
     Raises
     ------
+    OperandError
+        If the minutes are no finite number from 0, or there is less than a warp.
     BackendError
         If there is no GPU.
+
+    Examples
+    --------
+    >>> compare_with_gpu(2.5).wrong  # doctest: +SKIP
+    0
     """
+    if not (math.isfinite(minutes) and minutes >= 0 and warps >= 1):
+        raise OperandError(f"minutes must be a finite number from 0 and warps at least 1, not {minutes} and {warps}")
     target = device.native_target()
     report = Report(target, f"{device.name()} in this machine")
     todo = [(ins, chosen) for ins in instructions(target) for chosen in variants(ins)]

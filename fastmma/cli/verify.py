@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -45,10 +46,12 @@ def _bar(label: str) -> tuple[Progress, TaskID]:
 
 def verify(
     gpu: Annotated[bool, typer.Option("--gpu", help="Compare with the GPU in this machine on fresh inputs.")] = False,
-    minutes: Annotated[float, typer.Option(help="With --gpu: at least one round of everything, then more until the time is over.")] = 1.0,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="With --gpu: at least one round of everything, then more until the time is over.")
+    ] = 1.0,
     warps: Annotated[int, typer.Option(min=1, help="With --gpu: warps a trial.")] = 512,
     seed: Annotated[int, typer.Option(min=0, help="With --gpu.")] = 0,
-    target: Annotated[str, typer.Option(help="Without --gpu: whose recordings.")] = "sm_90a",
+    target: Annotated[str | None, typer.Option(help="Without --gpu: whose recordings, by default sm_90a.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Without --gpu: where `fastmma record` wrote, instead of what ships.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, opcode by opcode.")] = False,
@@ -57,10 +60,12 @@ def verify(
 
     The exit status is 1 if any bit differs.
     """
+    if gpu and (target is not None or folder is not None):
+        raise typer.BadParameter("--target and --folder choose recordings; with --gpu the target is that of the GPU in this machine")
     bar, task = _bar("seconds" if gpu else "trials")
     with bar:
         if gpu:
-            total = int(60 * minutes)
+            total = math.ceil(60 * minutes) if math.isfinite(minutes) else 0
             report = compare_with_gpu(
                 minutes,
                 warps=warps,
@@ -68,7 +73,11 @@ def verify(
                 progress=lambda seconds, _: bar.update(task, completed=min(int(seconds), total), total=total),
             )
         else:
-            report = replay(target, folder=folder or GOLDEN, progress=lambda done, total: bar.update(task, completed=done, total=total))
+            report = replay(
+                target or "sm_90a",
+                folder=folder or GOLDEN,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
     if as_json:
         outcomes = [outcome.as_dict() for outcome in report.outcomes]
         print_json({"target": report.target, "reference": report.reference, "seconds": report.seconds, "outcomes": outcomes})
