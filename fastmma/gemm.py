@@ -212,7 +212,7 @@ def gemm(
     >>> gemm(a, a.T, target="sm_90a").tolist()[0]
     [25.0, 25.0, 25.0]
     """
-    target = resolved_target(target, backend)
+    target = resolved_target(target)
     chosen = _choose(instruction, a, b, c, out, target, metadata, scale_a if scale_a is not None else scale_b)
     todo = plan(chosen, target, backend)
     row = None if preset is None else gemm_preset(preset, chosen, target)
@@ -312,7 +312,7 @@ def matmul(
     x, y = as_array(a, "matmul: a"), as_array(b, "matmul: b")
     if x.ndim == 0 or y.ndim == 0:
         raise OperandError("matmul: operands must have at least one dimension; multiply by a scalar instead")
-    target = resolved_target(target, backend)
+    target = resolved_target(target)
     chosen = _choose(instruction, x, y, None, out, target)
     x, y = as_elements(a, chosen.atype, "matmul: a"), as_elements(b, chosen.btype, "matmul: b")
     left = x[None, :] if x.ndim == 1 else x

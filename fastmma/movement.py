@@ -43,7 +43,7 @@ def _addresses(addresses: Any, move: Movement, size: int) -> NDArray[np.int64]:
 
 def _all_lanes(places: NDArray[np.int64]) -> NDArray[np.int64]:
     """Addresses (..., matrices, lines) as those of 32 lanes, zero where the instruction reads none."""
-    flat = places.reshape(*places.shape[:-2], -1)
+    flat = places.reshape(*places.shape[:-2], math.prod(places.shape[-2:]))
     return np.concatenate([flat, np.zeros((*flat.shape[:-1], LANES - flat.shape[-1]), np.int64)], axis=-1)
 
 

@@ -15,22 +15,22 @@ from fastmma.numerics import Arithmetic, arithmetic
 from fastmma.reference_engine import REFERENCE
 
 
-def _silicon(_method: str) -> Engine:
-    from fastmma.gpu.engine import ENGINE
+def _silicon(_method: str, target: str) -> Engine:
+    from fastmma.gpu.engine import engine_of
 
-    return ENGINE
+    return engine_of(target)
 
 
-def _emulator(_method: str) -> Engine:
+def _emulator(_method: str, _target: str) -> Engine:
     from fastmma.gpu.emulator import ENGINE
 
     return ENGINE
 
 
 # what executes a method of the numerics table; the GPU's modules are imported when they are asked for
-_ENGINES: dict[str, Callable[[str], Engine]] = {
-    "numba": NUMBA.__getitem__,
-    "reference": lambda _method: REFERENCE,
+_ENGINES: dict[str, Callable[[str, str], Engine]] = {
+    "numba": lambda method, _target: NUMBA[method],
+    "reference": lambda _method, _target: REFERENCE,
     "cupy": _silicon,
     "cupy-emulate": _emulator,
 }
@@ -43,12 +43,12 @@ def check_backend(backend: str) -> None:
         raise BackendError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
 
 
-def resolved_target(target: str, backend: str) -> str:
-    """The target; ``"native"`` is that of the GPU in the machine, and the backend "cupy" takes no other."""
-    if backend == "cupy" or (isinstance(target, str) and target == "native"):
-        from fastmma.gpu.device import resolve_target
+def resolved_target(target: str) -> str:
+    """The target; ``"native"`` is that of the GPU in the machine. Whether that executes another is asked when the operands are checked."""
+    if isinstance(target, str) and target == "native":
+        from fastmma.gpu.device import native_target
 
-        return resolve_target(target)
+        return native_target()
     return target
 
 
@@ -70,7 +70,7 @@ class Plan:
 
 @cache
 def _plan(ins: Instruction, target: str, row: Arithmetic, backend: str) -> Plan:
-    return Plan(ins, target, backend, Job(ins, row), _ENGINES[backend](row.method))
+    return Plan(ins, target, backend, Job(ins, row), _ENGINES[backend](row.method, target))
 
 
 def plan(ins: str | Instruction, target: str, backend: str = "numba") -> Plan:
@@ -90,5 +90,5 @@ def plan(ins: str | Instruction, target: str, backend: str = "numba") -> Plan:
     """
     check_backend(backend)
     ins = multiply(ins)
-    target = resolved_target(target, backend)
+    target = resolved_target(target)
     return _plan(ins, target, arithmetic(ins, target), backend)

@@ -91,7 +91,7 @@ def scaled_plan(
     ('promotion', 16, ('f16', 'f16'))
     """
     question = _question(a, b)
-    target = resolved_target(target, "numba")
+    target = resolved_target(target)
     chosen = _preset(preset, question, target)
     every = promote_every if promote_every is not None else chosen.promote_every if chosen else None
     if every is not None and (whole(every) is None or every < 1):

@@ -50,7 +50,7 @@ def gpu_target(backend: str) -> str | None:
     BackendError, TargetError
     """
     check_backend(backend)
-    return resolved_target("native", backend) if backend == "cupy" else None
+    return resolved_target("native") if backend == "cupy" else None
 
 
 def move_on_gpu(

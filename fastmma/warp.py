@@ -104,7 +104,7 @@ def mma(
     operands = ins.operands
     given = {name: check_registers(value, operands[name], f"{ins}: {name}") for name, value in (("a", a), ("b", b), ("c", c))}
     extra = _extra_operands(ins, metadata, selector, scale_a, scale_b, (byte_id_a, thread_id_a), (byte_id_b, thread_id_b))
-    lead = broadcast(ins, {**given, **extra})
+    lead, workers = broadcast(ins, {**given, **extra}), thread_count(threads)
     if backend == "cupy":
         raw = {"metadata": metadata, "scale_a": scale_a, "scale_b": scale_b}
         selectors = Selectors(selector, byte_id_a, thread_id_a, byte_id_b, thread_id_b)
@@ -128,7 +128,7 @@ def mma(
         todo.engine.tiles(todo.job, batch, matrices["d"], 1)
         pack_range(codes["d"], d, ins.kind, result[start:stop])
 
-    parallel_for(work, count, thread_count(threads), _GRAINS.get(backend, 1))
+    parallel_for(work, count, workers, _GRAINS.get(backend, 1))
     return result.reshape(*lead, d.layout.lanes, d.registers)
 
 

@@ -171,11 +171,11 @@ def mma(
         raise InstructionError(f"{ins}: warpgroup.mma takes wgmma.mma_async opcodes only")
     afmt, bfmt = format_of(ins.atype), format_of(ins.btype)
     check_extra(ins, metadata=metadata)
-    for value, name in ((imm_scale_a, "imm_scale_a"), (imm_scale_b, "imm_scale_b")):
-        _flag(value, (1, -1) if afmt.kind == "float" else (1,), f"{ins}: {name}")
+    signs = (1, -1) if afmt.kind == "float" else (1,)
+    imm_scale_a, imm_scale_b = (_flag(value, signs, f"{ins}: imm_scale_{name}") for name, value in (("a", imm_scale_a), ("b", imm_scale_b)))
     in_memory = isinstance(a, Descriptor | int | np.integer)
-    _flag(imm_trans_a, (0, 1) if in_memory and afmt.bits == 16 else (0,), f"{ins}: imm_trans_a")
-    _flag(imm_trans_b, (0, 1) if bfmt.bits == 16 else (0,), f"{ins}: imm_trans_b")
+    imm_trans_a = _flag(imm_trans_a, (0, 1) if in_memory and afmt.bits == 16 else (0,), f"{ins}: imm_trans_a")
+    imm_trans_b = _flag(imm_trans_b, (0, 1) if bfmt.bits == 16 else (0,), f"{ins}: imm_trans_b")
     shared = as_array(memory, f"{ins}: memory")
     if shared.dtype != np.uint8 or shared.ndim < 1:
         raise OperandTypeError(f"{ins}: memory must be an array (..., bytes) of dtype uint8, not {shared.dtype} of shape {shared.shape}")
@@ -186,7 +186,8 @@ def mma(
         acodes = gather(check_registers(a, operands["a"], f"{ins}: a"), operands["a"], threads=threads)
     bcodes = matrix_in_memory(shared, _descriptor(b, f"{ins}: b"), ins.n, ins.k, bfmt, bool(imm_trans_b), f"{ins}: b").swapaxes(-1, -2)
     before = check_registers(d, operands["d"], f"{ins}: d")
-    if not _flag(scale_d, (1, 0), f"{ins}: scale_d"):
+    scale_d = _flag(scale_d, (1, 0), f"{ins}: scale_d")
+    if not scale_d:
         before = np.zeros_like(before)
     given = {
         "a": _negated(acodes, afmt, imm_scale_a),

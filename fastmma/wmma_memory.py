@@ -86,7 +86,7 @@ def wmma_load(opcode: str | Movement, memory: Any, *, stride: int | None = None,
     """
     move = movement(opcode, "wmma.load")
     check_backend(backend)
-    target = resolved_target(target, backend)
+    target = resolved_target(target)
     fragment_evidence(move, target)
     array = np.ascontiguousarray(memory_bytes(memory, str(move)))
     elements = _stride(move, stride, array.shape[-1])
@@ -148,7 +148,7 @@ def wmma_store(
     """
     move = movement(opcode, "wmma.store")
     check_backend(backend)
-    target = resolved_target(target, backend)
+    target = resolved_target(target)
     fragment_evidence(move, target)
     array = memory_bytes(memory, str(move))
     dtype = np.dtype(f"u{move.layout.register_bits // 8}")

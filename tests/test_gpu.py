@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from fastmma.errors import BackendError, OperandError, TargetError
 from fastmma.gpu import device
 from fastmma.gpu.engine import immediates
 from fastmma.gpu.ptx import Selectors, loop_kernel, movement_kernel, ptx_version, warpgroup_kernel
+from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.model import Instruction
 from fastmma.isa.movement import Movement
 from fastmma.trials import draw
@@ -95,6 +97,81 @@ MOVEMENTS: dict[str, Callable[[str], object]] = {
         "wmma.store.d.sync.aligned.row.m16n16k16.f32", MEMORY, np.zeros((32, 8), np.uint32), target="sm_90a", backend=backend
     ),
 }
+
+
+HALVES, WORDS, WGMMA = np.ones((16, 16), np.float16), np.zeros((32, 4), np.uint32), "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+TILE, WARPGROUP = Descriptor(0, leading=128, stride=256), np.zeros((128, 4), np.uint32)
+BAD_CALLS: dict[str, Callable[[str], object]] = {
+    "shape": lambda backend: fastmma.gemm(HALVES, HALVES[:3], target="sm_90a", backend=backend),
+    "dtype": lambda backend: fastmma.gemm(HALVES.astype(np.uint32), HALVES, target="sm_90a", backend=backend),
+    "out": lambda backend: fastmma.gemm(HALVES, HALVES, out=np.zeros(3, np.float32), target="sm_90a", backend=backend),
+    "split": lambda backend: fastmma.gemm(HALVES, HALVES, split_k=0, target="sm_90a", backend=backend),
+    "preset": lambda backend: fastmma.gemm(HALVES, HALVES, preset="none", target="sm_90a", backend=backend),
+    "matmul": lambda backend: fastmma.matmul(HALVES, HALVES[0, 0], target="sm_90a", backend=backend),
+    "tile": lambda backend: fastmma.mma(F16, HALVES, HALVES, HALVES, target="sm_90a", backend=backend),
+    "registers": lambda backend: fastmma.warp.mma(F16, WORDS, WORDS, WORDS, target="sm_90a", backend=backend),
+    "threads": lambda backend: fastmma.warp.mma(F16, WORDS, WORDS[:, :2], WORDS, target="sm_90a", threads=0, backend=backend),
+    "illegal": lambda backend: fastmma.warp.mma(F16, WORDS, WORDS[:, :2], WORDS, target="sm_75", backend=backend),
+    "unknown": lambda backend: fastmma.gemm(HALVES, HALVES, target="sm_91", backend=backend),
+    "memory": lambda backend: fastmma.warpgroup.mma(WGMMA, WARPGROUP, WARPGROUP, TILE, memory=MEMORY[:9], backend=backend),
+    "sign": lambda backend: fastmma.warpgroup.mma(WGMMA, WARPGROUP, WARPGROUP, TILE, memory=MEMORY, imm_scale_a=2, backend=backend),
+    "load": lambda backend: fastmma.warp.wmma_load(
+        "wmma.load.a.sync.aligned.row.m16n16k16.f16", MEMORY[:9], target="sm_90a", backend=backend
+    ),
+    "address": lambda backend: fastmma.warp.ldmatrix("ldmatrix.sync.aligned.m8n8.x1.b16", MEMORY, ADDRESSES + 1, backend=backend),
+}
+
+
+@pytest.mark.parametrize("backend", ["reference", "cupy", "cupy-emulate"])
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_bad_calls_are_the_errors_of_the_cpu(name: str, backend: str) -> None:
+    with pytest.raises(fastmma.FastmmaError) as on_cpu:
+        BAD_CALLS[name]("numba")
+    with pytest.raises(type(on_cpu.value)) as elsewhere:
+        BAD_CALLS[name](backend)
+    assert str(elsewhere.value) == str(on_cpu.value)
+
+
+def test_another_gpu_says_what_it_executes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "native_target", lambda: "sm_90a")
+    calls: list[Callable[[], object]] = [
+        lambda: fastmma.gemm(HALVES, HALVES, target="sm_80", backend="cupy"),
+        lambda: fastmma.mma(F16, HALVES, HALVES[:, :8], WORDS[:16, :1].repeat(8, 1).view(np.float32), target="sm_80", backend="cupy"),
+        lambda: fastmma.warp.mma(F16, WORDS, WORDS[:, :2], WORDS, target="sm_80", backend="cupy"),
+    ]
+    for call in calls:
+        with pytest.raises(TargetError, match="the GPU here executes sm_90, sm_90a, not sm_80"):
+            call()
+
+
+def test_shared_memory_of_a_block_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "native_target", lambda: "sm_90a")
+    large = np.zeros(48 * 1024 + 16, np.uint8)
+    with pytest.raises(OperandError, match="at most 49152 bytes, not 49168"):
+        fastmma.warpgroup.mma(WGMMA, WARPGROUP, WARPGROUP, TILE, memory=large, backend="cupy")
+    with pytest.raises(OperandError, match="at most 49152 bytes, not 49168"):
+        fastmma.warp.ldmatrix("ldmatrix.sync.aligned.m8n8.x1.b16", large, ADDRESSES, backend="cupy")
+
+
+def test_empty_batches_launch_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "native_target", lambda: "sm_90a")
+    none = [array[None][:0] for array in (WARPGROUP, WORDS, MEMORY, ADDRESSES, LANES)]
+    results = [
+        fastmma.warpgroup.mma(WGMMA, none[0], none[0], TILE, memory=MEMORY, backend="cupy"),
+        fastmma.warp.mma(F16, none[1], none[1][..., :2], none[1], target="sm_90a", backend="cupy"),
+        fastmma.warp.ldmatrix("ldmatrix.sync.aligned.m8n8.x1.b16", none[2], none[3], backend="cupy"),
+        fastmma.warp.movmatrix("movmatrix.sync.aligned.m8n8.trans.b16", none[4][..., 0], backend="cupy"),
+    ]
+    assert [result.shape for result in results] == [(0, 128, 4), (0, 32, 4), (0, 32, 1), (0, 32)]
+
+
+def test_device_memory_has_the_byte_order_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "_cupy", lambda: SimpleNamespace(asarray=lambda host: host))
+    words = np.arange(12, dtype=">u4").reshape(3, 4)[:, ::2]
+    sent = device.to_device(words)
+    assert sent.dtype.isnative
+    assert sent.flags.c_contiguous
+    np.testing.assert_array_equal(sent, words)
 
 
 @without_gpu

@@ -76,25 +76,21 @@ def executable_targets() -> tuple[str, ...]:
     return tuple(target for target in TARGETS if architecture(target) == native)
 
 
-def resolve_target(target: str) -> str:
-    """``"native"`` becomes the GPU's own target; another must be one that the GPU executes.
+def check_target(target: str) -> None:
+    """Ask for a GPU that executes the target.
 
     Raises
     ------
     BackendError, TargetError
         If there is no GPU, or it is not the named one: code for an older architecture would run, but with this GPU's arithmetic.
     """
-    if target == "native":
-        return native_target()
-    architecture(target)
     if target not in executable_targets():
         raise TargetError(f"the GPU here executes {', '.join(executable_targets())}, not {target}")
-    return target
 
 
 def to_device(array: NDArray[Any]) -> Any:
-    """A copy in GPU memory, contiguous."""
-    return _cupy().asarray(np.ascontiguousarray(array))
+    """A copy in GPU memory, contiguous and in the machine's byte order."""
+    return _cupy().asarray(np.ascontiguousarray(array, array.dtype.newbyteorder("=")))
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:

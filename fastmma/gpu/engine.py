@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -112,9 +113,9 @@ def _prepared(job: Job, batch: Batch) -> dict[str, Codes]:
     return found
 
 
-def _tiles(job: Job, batch: Batch, d: Codes, _threads: int) -> None:
+def _tiles(target: str, job: Job, batch: Batch, d: Codes, _threads: int) -> None:
     ins = job.instruction
-    target = device.native_target()
+    device.check_target(target)
     per_tile = 8 * (ins.m * ins.k + ins.k * ins.n + 2 * ins.m * ins.n)
     grain = max(ins.tiles, _BYTES // per_tile // ins.tiles * ins.tiles)
     for start in range(0, len(d), grain):
@@ -138,10 +139,11 @@ def _flat(blocks: Codes) -> Codes:
     return np.ascontiguousarray(blocks).reshape(-1, *blocks.shape[2:])
 
 
-def _gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:
+def _gemm(target: str, job: Job, batch: Batch, d: Codes, threads: int) -> None:
     ins = job.instruction
+    device.check_target(target)
     if ins.tiles > 1:
-        _gemm_by_tiles(job, batch, d, threads)
+        _gemm_by_tiles(target, job, batch, d, threads)
         return
     if d.size == 0 or batch.b.shape[0] == 0:
         d[...] = 0 if batch.c is None else batch.c
@@ -163,9 +165,7 @@ def _gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:
         for name in ("a", "metadata", "scale_a"):
             if name in part:
                 part[name] = part[name][start * steps : stop * steps]
-        after = _launch(
-            job, device.native_target(), part, c[start * columns : stop * columns], (columns, stop - start), steps, (0, 1, 1, 0)
-        )
+        after = _launch(job, target, part, c[start * columns : stop * columns], (columns, stop - start), steps, (0, 1, 1, 0))
         blocks = gather(after, ins.operands["d"], kind=ins.kind).reshape(stop - start, columns, ins.m, ins.n)
         joined = blocks.swapaxes(1, 2).reshape((stop - start) * ins.m, columns * ins.n)
         lines = slice(start * ins.m, min(stop * ins.m, d.shape[0]))
@@ -179,7 +179,7 @@ def _metadata_blocks(words: Codes, ins: Instruction, rows: int) -> Codes:
     return _flat(_blocks(filled, ins.m, ins.k // rule.chunk))
 
 
-def _gemm_by_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
+def _gemm_by_tiles(target: str, job: Job, batch: Batch, d: Codes, threads: int) -> None:
     """m8n8k4 with f16 does four products a warp: a step of k at a time, all blocks as a batch."""
     ins, whole = job.instruction, whole_k(job, batch)
     d[...] = 0 if whole.c is None else whole.c
@@ -189,9 +189,13 @@ def _gemm_by_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
         b = _blocks(whole.b[k : k + ins.k], ins.k, ins.n)[0]
         c = _flat(_blocks(d, ins.m, ins.n))
         after = np.empty_like(c)
-        _tiles(job, Batch(np.repeat(a, columns, axis=0), np.tile(b, (rows, 1, 1)), c), after, threads)
+        _tiles(target, job, Batch(np.repeat(a, columns, axis=0), np.tile(b, (rows, 1, 1)), c), after, threads)
         joined = after.reshape(rows, columns, ins.m, ins.n).swapaxes(1, 2).reshape(rows * ins.m, columns * ins.n)
         d[...] = joined[: d.shape[0], : d.shape[1]]
 
 
-ENGINE = Engine(_tiles, _gemm, promoted_by_chunks(_gemm))
+@cache
+def engine_of(target: str) -> Engine:
+    """The GPU in the machine where it is the target; if not, its calls raise a BackendError or a TargetError."""
+    gemm = partial(_gemm, target)
+    return Engine(partial(_tiles, target), gemm, promoted_by_chunks(gemm))

@@ -17,6 +17,12 @@ Registers = NDArray[Any]
 _WARPS = 1 << 18
 
 
+def _fits(ins: Instruction | Movement, memory: NDArray[np.uint8]) -> None:
+    """Refuse memory (warps, bytes) that a block cannot have."""
+    if memory.shape[1] > MOVEMENT_BYTES:
+        raise OperandError(f"{ins}: on the GPU shared memory must have at most {MOVEMENT_BYTES} bytes, not {memory.shape[1]}")
+
+
 def multiply(
     ins: Instruction,
     target: str,
@@ -30,6 +36,7 @@ def multiply(
 
     `extra` holds the metadata and scale registers (warps, 32) that the opcode takes.
     """
+    device.check_target(target)
     text = loop_kernel(ins, target, selectors)
     d = np.empty((len(a), ins.lanes, ins.operands["d"].registers), dtype=c.dtype)
     for start in range(0, len(a), _WARPS):
@@ -56,7 +63,19 @@ def multiply_warpgroup(
     scale_d: int,
     immediates: tuple[int, ...],
 ) -> Registers:
-    """Execute a ``wgmma`` once; `a` is registers (warpgroups, 128, registers) or a descriptor, memory (warpgroups, bytes)."""
+    """Execute a ``wgmma`` once; `a` is registers (warpgroups, 128, registers) or a descriptor, memory (warpgroups, bytes).
+
+    Raises
+    ------
+    OperandError
+        If the memory does not fit into the shared memory of a block.
+    BackendError, TargetError
+        If there is no GPU of this target.
+    """
+    _fits(ins, memory)
+    device.check_target(target)
+    if len(d) == 0:
+        return d.copy()
     images = np.pad(memory, ((0, 0), (0, -memory.shape[1] % 512)))
     in_memory = isinstance(a, int)
     text = warpgroup_kernel(ins, target, image_bytes=images.shape[1], a_in_memory=in_memory, selector=selector, immediates=immediates)
@@ -89,13 +108,14 @@ def move(
     OperandError
         If the memory does not fit into the shared memory of a block.
     TargetError
-        If the opcode is illegal on the target.
+        If the opcode is illegal on the target, or the GPU is another.
     """
     size = memory.shape[1]
-    if size > MOVEMENT_BYTES and not movement.op.startswith("wmma"):
-        raise OperandError(f"{movement}: on the GPU shared memory must have at most {MOVEMENT_BYTES} bytes, not {size}")
+    if not movement.op.startswith("wmma"):
+        _fits(movement, memory)
     if target not in movement.targets:
         raise TargetError(f"{movement}: illegal on {target}; it needs one of {', '.join(movement.targets)}")
+    device.check_target(target)
     if len(memory) == 0 or size == 0:
         return memory.copy(), registers.copy()
     images = np.pad(memory, ((0, 0), (0, -size % 128)))
