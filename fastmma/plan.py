@@ -11,6 +11,7 @@ from fastmma.engines import NUMBA, Engine
 from fastmma.errors import BackendError
 from fastmma.isa.model import Instruction
 from fastmma.isa.table import multiply
+from fastmma.isa.targets import architecture
 from fastmma.numerics import Arithmetic, arithmetic
 from fastmma.reference_engine import REFERENCE
 
@@ -44,11 +45,20 @@ def check_backend(backend: str) -> None:
 
 
 def resolved_target(target: str) -> str:
-    """The target; ``"native"`` is that of the GPU in the machine. Whether that executes another is asked when the operands are checked."""
+    """The target; ``"native"`` is that of the GPU in the machine. Whether that executes another is asked when the operands are checked.
+
+    Raises
+    ------
+    TargetError
+        If there is no such target.
+    BackendError
+        If there is no GPU to name its own.
+    """
     if isinstance(target, str) and target == "native":
         from fastmma.gpu.device import native_target
 
         return native_target()
+    architecture(target)
     return target
 
 

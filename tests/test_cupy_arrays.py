@@ -55,6 +55,16 @@ def test_gemm_and_matmul_return_the_kind_that_they_were_given() -> None:
         assert bits(result) == bits(function(*operands, target="sm_90a"))
 
 
+def test_shapes_stay_also_without_dimensions() -> None:
+    ones = np.ones(16, np.float16)
+    result = fastmma.matmul(Stand(ones), Stand(ones), target="sm_90a")
+    assert (result.host.shape, float(result.host)) == ((), 16.0)
+    strided = np.ones((32, 32), np.float16)[::2, ::2]
+    assert fastmma.gemm(Stand(strided), Stand(strided.T), target="sm_90a").host.tolist() == np.full((16, 16), 16.0).tolist()
+    empty = fastmma.gemm(Stand(strided[:0]), Stand(strided[:, :0]), target="sm_90a")
+    assert empty.host.shape == (0, 0)
+
+
 def test_out_is_written_in_place() -> None:
     a = np.ones((16, 16), np.float16)
     out = Stand(np.zeros((16, 16), np.float32))
@@ -93,11 +103,27 @@ def test_narrow_elements_are_their_codes() -> None:
         ((Stand(np.ones((4, 4), np.float16)), np.ones((4, 4), np.float16)), "a is a CuPy array and b a NumPy array"),
         ((Stand(np.ones((4, 4), np.float16)), Stand(np.ones((5, 4), np.float16))), r"not \(4, 4\) and \(5, 4\)"),
         ((Stand(np.ones((4, 4), np.complex64)),) * 2, "complex64"),
+        ((Stand(np.ones(4, np.float16)),) * 2, r"shape \(M, K\)"),
+        ((Stand(np.ones((), np.float16)),) * 2, r"shape \(M, K\)"),
     ],
 )
 def test_bad_device_arrays_are_the_errors_of_the_cpu(operands: tuple[Any, Any], message: str) -> None:
     with pytest.raises(fastmma.FastmmaError, match=message):
         fastmma.gemm(*operands, target="sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (np.zeros((4, 4), np.float32), "a is a CuPy array and out a NumPy array"),
+        (Stand(np.zeros((4, 5), np.float32)), r"out must have shape \(4, 4\), not \(4, 5\)"),
+        (Stand(np.zeros((4, 4), np.uint32)), "not uint32"),
+    ],
+)
+def test_bad_out_is_an_error(out: Any, message: str) -> None:
+    ones = Stand(np.ones((4, 4), np.float16))
+    with pytest.raises(fastmma.FastmmaError, match=message):
+        fastmma.gemm(ones, ones, out=out, target="sm_90a")
 
 
 def test_codes_beyond_a_format_are_errors() -> None:

@@ -90,7 +90,7 @@ def check_target(target: str) -> None:
 
 def to_device(array: NDArray[Any]) -> Any:
     """A copy in GPU memory, contiguous and in the machine's byte order."""
-    return _cupy().asarray(np.ascontiguousarray(array, array.dtype.newbyteorder("=")))
+    return _cupy().asarray(np.asarray(array, array.dtype.newbyteorder("="), order="C"))
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
