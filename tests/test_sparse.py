@@ -1,8 +1,7 @@
-"""Sparse A: compressing, metadata in registers, replays of an H200, zeros that must not multiply, gemm."""
+"""Sparse A: metadata in registers, replays of an H200, zeros that must not multiply, gemm."""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -11,179 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference import sparsity as facts
+from reference.sparse_operands import METADATA, SPARSE, bits, elements, random_words
 
 import fastmma
 from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, sparse
-from fastmma.formats import decode, format_of, from_codes, to_codes
+from fastmma.formats import from_codes, to_codes
 from fastmma.isa.sparsity import selectors
 
-DTYPES = [
-    *(np.float16, ml_dtypes.bfloat16, np.float32, np.int8, np.uint8, ml_dtypes.int4, ml_dtypes.uint4),
-    *(ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn, ml_dtypes.float4_e2m1fn),
-]
-PATTERNS = tuple(facts.GRANULARITIES)
-SPARSE = [ins for ins in fastmma.instructions() if not isinstance(ins, fastmma.Movement) and ins.sparse]
 WARP = [ins for ins in SPARSE if ins.op == "mma" and not ins.scale_vec_size]
-# wgmma's N changes nothing here
-METADATA = [ins for ins in SPARSE if ins.op == "mma" or ins.n == 8]
-
-
-def finite_values(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Any elements but zeros, infinities and NaNs."""
-    fmt = format_of(dtype)
-    codes = np.arange(1 << min(fmt.bits, 16)).astype(fmt.code_dtype)
-    if fmt.bits == 32:
-        codes = rng.integers(1, 0x7F800000, 5000, dtype=np.uint32) & np.uint32(0xFFFFE000) | np.uint32(0x800000)
-    values = decode(codes, fmt).astype(np.float64)
-    usable = codes[np.isfinite(values) & (values != 0)]
-    return from_codes(rng.choice(usable, shape), fmt)
-
-
-def random_words(rng: np.random.Generator, name: str, shape: tuple[int, ...], *, ordered: bool) -> NDArray[np.uint8]:
-    return rng.choice(np.array(facts.words(name, ordered=ordered), np.uint8), shape)
-
-
-def default_pattern(dtype: Any) -> str:
-    return {32: "1:2", 4: "4:8"}.get(format_of(dtype).bits, "2:4")
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
-def test_compress_and_decompress(dtype: Any, name: str) -> None:
-    rng = np.random.default_rng(1)
-    rule = facts.GRANULARITIES[name]
-    stored = finite_values(rng, dtype, (3, 5, 4 * rule.stored))
-    words = random_words(rng, name, (3, 5, 4), ordered=True)
-    dense = sparse.decompress(stored, words, pattern=name)
-    assert dense.dtype == stored.dtype
-    fmt = format_of(dtype)
-    for row, codes, metadata in zip(
-        to_codes(dense, fmt).reshape(15, -1), to_codes(stored, fmt).reshape(15, -1), words.reshape(15, -1), strict=True
-    ):
-        assert list(row) == facts.dense_row(codes, metadata, name, 0)
-    for prune in (False, True):
-        again, metadata = sparse.compress(dense, pattern=name, prune=prune)
-        np.testing.assert_array_equal(metadata, words)
-        np.testing.assert_array_equal(to_codes(again, fmt), to_codes(stored, fmt))
-    if name == default_pattern(dtype):
-        np.testing.assert_array_equal(sparse.compress(dense)[1], words)
-        np.testing.assert_array_equal(to_codes(sparse.decompress(stored, words), fmt), to_codes(dense, fmt))
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-def test_unordered_words_decompress_too(name: str) -> None:
-    rng = np.random.default_rng(2)
-    rule = facts.GRANULARITIES[name]
-    stored = rng.integers(-100, 100, (4, 8 * rule.stored)).astype(np.float16)
-    words = random_words(rng, name, (4, 8), ordered=False)
-    expected = [facts.dense_row(row, metadata, name, 0) for row, metadata in zip(stored, words, strict=True)]
-    np.testing.assert_array_equal(sparse.decompress(stored, words, pattern=name), expected)
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-@pytest.mark.parametrize("zeros", range(9))
-def test_sparser_than_needed(name: str, zeros: int) -> None:
-    """Every subset of a chunk with few enough elements compresses, and decompresses to itself."""
-    rule = facts.GRANULARITIES[name]
-    if zeros >= rule.chunk:
-        pytest.skip("more zeros than elements")
-    chunks = np.array([[(number >> place) & 1 for place in range(rule.chunk)] for number in range(1 << rule.chunk)], np.int8)
-    fits = [
-        any({i for i, x in enumerate(chunk) if x} <= set(facts.places(word, name)) for word in facts.words(name, ordered=True))
-        for chunk in chunks
-    ]
-    chosen = chunks[(chunks == 0).sum(axis=1) == zeros], np.array(fits)[(chunks == 0).sum(axis=1) == zeros]
-    for chunk, fit in zip(*chosen, strict=True):
-        if fit:
-            stored, words = sparse.compress(chunk, pattern=name)
-            assert int(words[0]) in facts.words(name, ordered=True)
-            np.testing.assert_array_equal(sparse.decompress(stored, words, pattern=name), chunk)
-        else:
-            with pytest.raises(OperandError, match=f"not {name} sparse"):
-                sparse.compress(chunk, pattern=name)
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
-def test_prune_keeps_the_largest(dtype: Any, name: str) -> None:
-    rng = np.random.default_rng(3)
-    rule = facts.GRANULARITIES[name]
-    dense = finite_values(rng, dtype, (20, 3 * rule.chunk))
-    stored, words = sparse.compress(dense, pattern=name, prune=True)
-    magnitudes = np.abs(decode(to_codes(dense, format_of(dtype)), format_of(dtype)).astype(np.float64))
-    for chunk, word in zip(magnitudes.reshape(-1, rule.chunk), words.ravel(), strict=True):
-        kept = tuple(dict.fromkeys(place // rule.unit for place in facts.places(int(word), name)))
-        assert kept in facts.kept_units(list(chunk), name)
-    pruned = sparse.decompress(stored, words, pattern=name)
-    same = to_codes(pruned, format_of(dtype)) == to_codes(dense, format_of(dtype))
-    assert (same | (to_codes(pruned, format_of(dtype)) == 0)).all()
-    assert same.sum() >= dense.size // 2
-
-
-def test_prune_takes_the_first_of_equals_and_keeps_what_is_no_number() -> None:
-    assert sparse.compress(np.ones((1, 4), np.float16), prune=True)[1].tolist() == [[0b0100]]
-    inf, nan = np.inf, np.nan
-    stored, words = sparse.compress(np.array([[1, nan, 2, inf], [65504, -inf, 1, 3]], np.float16), prune=True)
-    assert words.tolist() == [[0b1101], [0b0100]]
-    assert np.isnan(stored[0, 0])
-    assert stored[1].tolist() == [65504, -inf]
-
-
-def test_negative_zeros_are_zeros() -> None:
-    stored, words = sparse.compress(np.array([[-0.0, 1, -0.0, 2]], np.float16))
-    assert stored.tolist() == [[1, 2]]
-    assert words.tolist() == [[0b1101]]
-
-
-def test_empty_matrices_compress() -> None:
-    for shape, prune in itertools.product(((0, 8), (3, 0), (2, 0, 16)), (False, True)):
-        stored, words = sparse.compress(np.zeros(shape, np.float16), prune=prune)
-        assert stored.shape == (*shape[:-1], shape[-1] // 2)
-        assert words.shape == (*shape[:-1], shape[-1] // 4)
-        assert sparse.decompress(stored, words).shape == shape
-
-
-def test_results_are_new_arrays() -> None:
-    dense = np.array([[0, 5, 0, 7]], np.float16)
-    stored, words = sparse.compress(dense)
-    stored[:], words[:] = 0, 4
-    assert dense.tolist() == [[0, 5, 0, 7]]
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 5, 6, 7, 9, 63])
-def test_tails_are_errors(k: int) -> None:
-    with pytest.raises(OperandError, match="multiple of 4 for 2:4"):
-        sparse.compress(np.zeros((2, k), np.float16))
-    with pytest.raises(OperandError, match="multiple of 8 for 4:8"):
-        sparse.compress(np.zeros((2, k), ml_dtypes.int4))
-
-
-def test_errors_of_compress() -> None:
-    dense = np.zeros((2, 3, 8), np.float16)
-    dense[1, 2, 5:8] = 1
-    with pytest.raises(OperandError, match=r"a is not 2:4 sparse: row \(1, 2\), columns 4 to 7; prune=True"):
-        sparse.compress(dense)
-    with pytest.raises(OperandError, match="no sparsity pattern '3:4'; there are"):
-        sparse.compress(dense, pattern="3:4")
-    with pytest.raises(OperandError):
-        sparse.compress(np.float16(1))
-    for bad in (["a", "b"], object(), [[1, 2], [3]], np.zeros(4, "U3"), np.zeros(4, complex)):
-        with pytest.raises(fastmma.FastmmaError):
-            sparse.compress(bad)
-
-
-def test_errors_of_decompress() -> None:
-    stored = np.ones((2, 4), np.float16)
-    with pytest.raises(OperandError, match=r"metadata must have shape \(2, 2\), not \(2, 3\)"):
-        sparse.decompress(stored, np.full((2, 3), 4))
-    with pytest.raises(OperandTypeError, match="metadata must be an array of integers, not float64"):
-        sparse.decompress(stored, np.full((2, 2), 4.0))
-    for word in (*facts.INVALID_WORDS, 16, -1, 255, 1 << 40):
-        with pytest.raises(OperandError, match=rf"metadata: {word} at \(1, 0\) is no 2:4 index; valid are 0b0100, "):
-            sparse.decompress(stored, [[4, 4], [word, 4]])
-    for word in set(range(16)) - set(facts.TF32_WORDS):
-        with pytest.raises(OperandError, match=rf"metadata: {word} at \(0, 1\) is no 1:2 index; valid are 0b0100, 0b1110"):
-            sparse.decompress(np.ones((1, 2), np.float32), [[4, word]])
 
 
 @pytest.mark.parametrize("ins", METADATA, ids=str)
@@ -291,18 +125,6 @@ def test_recorded_registers(hw_vectors: Path) -> None:
     assert registers == 74_752
 
 
-def elements(rng: np.random.Generator, name: str, shape: tuple[int, ...], *, special: bool = False) -> NDArray[Any]:
-    """Any elements, or at least a few infinities and NaNs where the format has them."""
-    fmt = FORMATS[name]
-    values = finite_values(rng, fmt.dtype, shape)
-    if special and fmt.kind == "float" and fmt.specials != "none":
-        codes = to_codes(values, fmt).copy()
-        top = (1 << fmt.bits - 1) - 1
-        codes[rng.random(shape) < 0.2] = top if fmt.specials != "ieee" else rng.choice([top, top >> fmt.mantissa_bits << fmt.mantissa_bits])
-        values = from_codes(codes, fmt)
-    return values
-
-
 def accumulator(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
     if name == "s32":
         return rng.integers(-1000, 1000, shape, dtype=np.int32)
@@ -325,10 +147,6 @@ def selected(ins: fastmma.Instruction, metadata: NDArray[np.uint8]) -> NDArray[n
     name = facts.pattern(ins)
     ones = [True] * (metadata.shape[1] * facts.GRANULARITIES[name].stored)
     return np.array([facts.dense_row(ones, [int(word) for word in row], name, False) for row in metadata])
-
-
-def bits(array: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
 FLOATS = [ins for ins in METADATA if FORMATS[ins.btype].specials in ("ieee", "nan") and ins.btype[0] in "fbte" and not ins.scale_vec_size]

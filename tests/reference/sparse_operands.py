@@ -1,0 +1,49 @@
+"""Sparse instructions, and operands and metadata for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fastmma
+from fastmma import FORMATS
+from fastmma.formats import decode, format_of, from_codes, to_codes
+from reference import sparsity as facts
+
+PATTERNS = tuple(facts.GRANULARITIES)
+SPARSE = [ins for ins in fastmma.instructions() if not isinstance(ins, fastmma.Movement) and ins.sparse]
+# wgmma's N changes nothing here
+METADATA = [ins for ins in SPARSE if ins.op == "mma" or ins.n == 8]
+
+
+def finite_values(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Any elements but zeros, infinities and NaNs."""
+    fmt = format_of(dtype)
+    codes = np.arange(1 << min(fmt.bits, 16)).astype(fmt.code_dtype)
+    if fmt.bits == 32:
+        codes = rng.integers(1, 0x7F800000, 5000, dtype=np.uint32) & np.uint32(0xFFFFE000) | np.uint32(0x800000)
+    values = decode(codes, fmt).astype(np.float64)
+    usable = codes[np.isfinite(values) & (values != 0)]
+    return from_codes(rng.choice(usable, shape), fmt)
+
+
+def random_words(rng: np.random.Generator, name: str, shape: tuple[int, ...], *, ordered: bool) -> NDArray[np.uint8]:
+    return rng.choice(np.array(facts.words(name, ordered=ordered), np.uint8), shape)
+
+
+def elements(rng: np.random.Generator, name: str, shape: tuple[int, ...], *, special: bool = False) -> NDArray[Any]:
+    """Any elements, or at least a few infinities and NaNs where the format has them."""
+    fmt = FORMATS[name]
+    values = finite_values(rng, fmt.dtype, shape)
+    if special and fmt.kind == "float" and fmt.specials != "none":
+        codes = to_codes(values, fmt).copy()
+        top = (1 << fmt.bits - 1) - 1
+        codes[rng.random(shape) < 0.2] = top if fmt.specials != "ieee" else rng.choice([top, top >> fmt.mantissa_bits << fmt.mantissa_bits])
+        values = from_codes(codes, fmt)
+    return values
+
+
+def bits(array: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
