@@ -12,7 +12,7 @@ from fastmma.batch import Batch
 from fastmma.errors import InstructionError, OperandError, reports_memory
 from fastmma.fragment import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
 from fastmma.gpu.arrays import accepts_cupy
-from fastmma.gpu.ptx import Selectors
+from fastmma.gpu.multiplication_ptx import Selectors
 from fastmma.isa.model import Instruction, Operand
 from fastmma.movement import ldmatrix, movmatrix, stmatrix
 from fastmma.numerics import fragment_evidence

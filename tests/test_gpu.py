@@ -16,7 +16,9 @@ from fastmma import verify
 from fastmma.errors import BackendError, OperandError, TargetError
 from fastmma.gpu import device
 from fastmma.gpu.engine import immediates
-from fastmma.gpu.ptx import Selectors, loop_kernel, movement_kernel, ptx_version, warpgroup_kernel
+from fastmma.gpu.movement_ptx import movement_kernel
+from fastmma.gpu.multiplication_ptx import Selectors, loop_kernel, warpgroup_kernel
+from fastmma.gpu.ptx import ptx_version
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.model import Instruction
 from fastmma.isa.movement import Movement

@@ -13,7 +13,7 @@ from fastmma.engines import Engine, promoted_by_chunks
 from fastmma.formats import format_of
 from fastmma.fragment import gather, scatter, stored_dtype
 from fastmma.gpu import device
-from fastmma.gpu.ptx import loop_kernel, warpgroup_kernel
+from fastmma.gpu.multiplication_ptx import loop_kernel, warpgroup_kernel
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.model import Instruction, Operand
 from fastmma.isa.sparsity import pattern_of

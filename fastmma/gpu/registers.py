@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from fastmma.errors import OperandError, TargetError
 from fastmma.gpu import device
-from fastmma.gpu.ptx import MOVEMENT_BYTES, Selectors, loop_kernel, movement_kernel, warpgroup_kernel
+from fastmma.gpu.movement_ptx import MOVEMENT_BYTES, movement_kernel
+from fastmma.gpu.multiplication_ptx import Selectors, loop_kernel, warpgroup_kernel
 from fastmma.isa.model import Instruction
 from fastmma.isa.movement import Movement
 
