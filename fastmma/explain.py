@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma import reference
+from fastmma import reference, sparse
 from fastmma.errors import InstructionError
 from fastmma.formats import decode, format_of
 from fastmma.fragment import gather
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.model import Instruction
+from fastmma.isa.sparsity import pattern_of
 from fastmma.numerics import Arithmetic, arithmetic
-from fastmma.reference import Number, Step
+from fastmma.reference import Number, Step, number
 from fastmma.scales import unpack_scales
 from fastmma.sparse import unpack_metadata
 from fastmma.trials import Trial
@@ -81,6 +82,26 @@ def _steps(steps: list[Step], row: Arithmetic, accumulator: str) -> list[str]:
     return lines
 
 
+def _fma_terms(ins: Instruction, a: Codes, b: Codes, c: Codes) -> list[str]:
+    """What each fused multiply-add of a chain gives."""
+    fmt, total, lines = format_of(ins.dtype), int(c[0, 0]), []
+    for k, (x, y) in enumerate(zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)):
+        total = reference.fma(number(x, fmt), number(y, fmt), number(total, fmt), fmt, ins.rounding)
+        lines.append(f"  fma {k} -> {_hex(total, ins.dtype)}")
+    return lines
+
+
+def _integer_terms(ins: Instruction, a: Codes, b: Codes, c: Codes) -> list[str]:
+    """The products, and their sum with c before it is cut to 32 bits."""
+    x, y, start = (np.asarray(decode(codes, fmt)).ravel().tolist() for codes, fmt in ((a, ins.atype), (b, ins.btype), (c, ins.ctype)))
+    products = [left * right for left, right in zip(x, y, strict=True)]
+    return [f"products: {' '.join(map(str, products))}", f"sum {sum(products, start[0])}"]
+
+
+# how the methods that fuse nothing add up
+_UNFUSED = {"f64-fma": _fma_terms, "integer": _integer_terms}
+
+
 def explain(trial: Trial, target: str, execution: int, row: int, col: int, tile: int = 0) -> str:
     """What feeds one element of d, and how the emulator adds it up.
 
@@ -97,7 +118,8 @@ def explain(trial: Trial, target: str, execution: int, row: int, col: int, tile:
     Returns
     -------
     str
-        Several lines: the codes and values of a, b and c, then each fused step with its terms as integers after alignment.
+        Several lines: the codes and values of a, b and c, then each fused step with its terms as integers after alignment; of integers the
+        products, and of a chain of fma its results.
 
     Raises
     ------
@@ -131,4 +153,7 @@ def explain(trial: Trial, target: str, execution: int, row: int, col: int, tile:
         lines.append(f"{name} ({fmt}): " + " ".join(f"{_hex(code, fmt)}={value:{shown}}" for code, value in pairs))
     for name, codes in extra.items():
         lines.append(f"{name}: " + " ".join(f"0x{int(each):x}" for each in codes.ravel()))
+    if rule.method in _UNFUSED:
+        dense = sparse.expand(a, extra["metadata"], pattern_of(ins)) if ins.sparse else a
+        lines += _UNFUSED[rule.method](ins, dense, b, c)
     return "\n".join([*lines, *_steps(steps, rule, ins.accumulator), f"d ({ins.dtype}): {_hex(code, ins.dtype)}"])

@@ -103,6 +103,33 @@ def test_integers_are_explained_digit_by_digit() -> None:
     assert "c (s32): 0x87654321=-2023406815" in explain(Trial(str(ins), {"a": a, "b": b, "c": c}), TARGET, 0, 0, 0)
 
 
+UNFUSED = [
+    multiplication(TARGET, "mma.sync.aligned.m16n8k4.row.col.f64"),
+    multiplication(TARGET, "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64.rm"),
+    multiplication(TARGET, "mma.sync.aligned.m16n8k32.row.col.s32.s4.u4"),
+    multiplication(TARGET, "mma.sp.sync.aligned.m16n8k32.row.col.s32.s8.u8"),
+    multiplication(TARGET, "wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.u8.s8"),
+]
+
+
+@pytest.mark.parametrize(("target", "ins"), UNFUSED, ids=str)
+def test_what_is_not_fused_is_explained_term_by_term(target: str, ins: Instruction) -> None:
+    trial = draw(ins, (labels_of(ins)[0],), 1, 2, **variants(ins)[-1])
+    lines = explain(trial, target, 0, 3, 5).splitlines()
+    code = int(lines[-1].split("0x")[1], 16)
+    if ins.dtype == "f64":
+        assert sum(line.startswith("  fma ") for line in lines) == ins.k
+        assert int(lines[-2].split("0x")[1], 16) == code
+    else:
+        products, total = (line.split()[1:] for line in lines[-3:-1])
+        assert len(products) == ins.k
+        start = np.array(int(next(line for line in lines if line.startswith("c ")).split("0x")[1].split("=")[0], 16), np.uint32).view(
+            np.int32
+        )
+        assert sum(map(int, products), int(start)) == int(total[0])
+        assert int(total[0]) & 0xFFFFFFFF == code
+
+
 def test_movements_are_shown_by_byte_and_lane() -> None:
     trial = draw(STORE, ("bits",), 2, 1)
     got = trial.run(TARGET, "numba")
