@@ -140,7 +140,7 @@ def mma(
         16-bit operands in shared memory: 1 if m (or n) is contiguous, not k.
     threads : int, optional
     backend : {"numba", "reference", "cupy", "cupy-emulate"}
-        As for `fastmma.gemm`.
+        As for `fastmma.gemm`; ``"cupy"`` takes at most 48 KiB of memory.
 
     Returns
     -------
