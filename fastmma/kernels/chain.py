@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastmma.kernels import cpu
 from fastmma.kernels.chain_lanes import HALF_LOWEST, Chain
-from fastmma.kernels.chain_piece import NEVER, Limits, Piece, Promoting, Work, run_piece
+from fastmma.kernels.chain_piece import Limits, Piece, Promoting, Work, run_piece
 from fastmma.kernels.operands import NOWHERE, matrix
 from fastmma.kernels.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, pack_rows
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
@@ -268,7 +268,7 @@ def gemm(
     smallest_a[bad_rows] = NO_MAGNITUDE >> 8
 
     limits = _limits(p, chain, depth)
-    promoting, _scales = (NEVER, None) if promotion is None else _promoting(promotion, panels * chain.panel)
+    promoting, _scales = (None, None) if promotion is None else _promoting(promotion, panels * chain.panel)
     redo = np.zeros((panels, rows), np.uint8)
     redo_columns = np.zeros(columns, np.uint8)
     buffers: dict[int, _Buffers] = {}

@@ -102,7 +102,7 @@ class Work(NamedTuple):
 
 
 class Promoting(NamedTuple):
-    """Every so many k (0: never) the sums join the totals and start at zero again; addresses and strides of the float32 scales."""
+    """Every so many k the sums join the totals and start at zero again; addresses and strides of the float32 scales."""
 
     every: int
     rule: int
@@ -110,9 +110,6 @@ class Promoting(NamedTuple):
     scale_b: int
     chunk_a: int  # bytes from a chunk's scales to the next chunk's
     chunk_b: int
-
-
-NEVER = Promoting(0, 0, 0, 0, 0, 0)
 
 
 class Piece(NamedTuple):
@@ -227,7 +224,7 @@ def _promote(chain: Any, piece: Piece, how: Promoting, chunk: int, state: int, t
 def run_piece(
     chain: Any,
     piece: Piece,
-    promoting: Promoting,
+    promoting: Promoting | None,
     packed: Panels,
     smallest_a: Any,
     how: Decoding,
@@ -242,12 +239,13 @@ def run_piece(
 ) -> None:
     """Compute a piece; mark rows (of the chunk) and columns (of the panel) that have to be done another way.
 
-    A slab of k must not reach beyond the next promotion; with promotions, c is where the totals start.
+    A slab of k must not reach beyond the next promotion; with promotions, c is where the totals start. Without, None leaves
+    their code out of what is compiled.
     """
     slab = Panels(work.values, work.exponents, work.signs, chain.depth, 0, 0)
     blocks = (piece.last - piece.first) // chain.rows
     result = work.state
-    if promoting.every == 0:
+    if promoting is None:
         _read_state(chain, piece, c, limits, work.state, redo)
     else:
         result = work.total
@@ -285,8 +283,9 @@ def run_piece(
                 (stop - start) // chain.terms,
             ),
         )
-        if promoting.every != 0 and (stop % promoting.every == 0 or stop == whole):
-            _promote(chain, piece, promoting, start // promoting.every, work.state, work.total, redo.size)
+        if promoting is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
+            if stop % promoting.every == 0 or stop == whole:
+                _promote(chain, piece, promoting, start // promoting.every, work.state, work.total, redo.size)
     smallest_b = NO_MAGNITUDE
     for column in range(redo_columns.size):
         place = column // LINES * 2 * VECTOR_BYTES + column % LINES * 4
