@@ -185,7 +185,7 @@ def gemm(
         add them in ascending order by IEEE adds.
     preset : str, optional
         Accumulate as a library does: one of `fastmma.presets.GEMM_PRESETS`, for example ``"cublas"``. It sets `promote_every` and where
-        `split_k` cuts; how many parts the library's heuristics choose is still to be given.
+        `split_k` cuts; how many parts the library's heuristics choose is still to be given. It takes no `c`, which libraries add otherwise.
     cast : bool
         Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
     out : ndarray (M, N), optional
@@ -248,6 +248,10 @@ def gemm(
     if row is not None:
         if promote_every not in (None, row.promote_every):
             raise OperandError(f"preset {preset!r} sets promote_every to {row.promote_every}; leave it out")
+        if c is not None:
+            raise OperandError(
+                f"preset {preset!r} is known without c, which gemm starts from; leave it out, and add it as the library does"
+            )
         promote_every, unit = row.promote_every, row.split_unit
     accumulate(todo, Batch(acodes, bcodes, ccodes, **extra), dcodes, _promotion(chosen, promote_every), parts, count, unit)
     if out is None:

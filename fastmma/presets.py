@@ -25,6 +25,8 @@ class GemmPreset:
         float32 multiplicands are rounded to the format first, to nearest even.
     source : str
         The evidence.
+    ops : tuple of str
+        The library's instructions: other ones of the same formats may give other bits.
     """
 
     atypes: tuple[str, ...]
@@ -33,6 +35,7 @@ class GemmPreset:
     source: str
     promote_every: int | None = None
     cast: bool = False
+    ops: tuple[str, ...] = ("wgmma",)
 
 
 _HOPPER = ("sm_90a",)
@@ -54,7 +57,7 @@ def gemm_preset(name: str, ins: Instruction, target: str) -> GemmPreset:
     Raises
     ------
     OperandError
-        If there is no such preset, or it says nothing about these formats on this target.
+        If there is no such preset, or it says nothing about this instruction on this target.
 
     Examples
     --------
@@ -66,7 +69,8 @@ def gemm_preset(name: str, ins: Instruction, target: str) -> GemmPreset:
     if rows is None:
         raise OperandError(f"there is no preset {name!r}; there are {', '.join(GEMM_PRESETS)}")
     for row in rows:
-        if target in row.targets and {ins.atype, ins.btype} <= set(row.atypes) and ins.dtype == "f32" and not ins.sparse:
+        formats = {ins.atype, ins.btype} <= set(row.atypes) and ins.dtype == "f32" and not ins.sparse
+        if formats and ins.op in row.ops and target in row.targets:
             return row
-    known = "; ".join(f"{', '.join(row.atypes)} on {', '.join(row.targets)}" for row in rows)
+    known = "; ".join(f"{', '.join(row.atypes)} by {', '.join(row.ops)} on {', '.join(row.targets)}" for row in rows)
     raise OperandError(f"preset {name!r} is known for {known} with f32 accumulators, not for {ins} on {target}")

@@ -100,7 +100,7 @@ def scaled_plan(
     scales = "instruction" if ins.scale_vec_size else "promotion" if question.block else "epilogue"
     if scales == "promotion" and every is None:
         every = question.block
-    changed = any(each is not None for each in (promote_every, promotion, epilogue))
+    changed = split_k != 1 or any(each is not None for each in (instruction, promote_every, promotion, epilogue))
     default_rule = "fma" if scales == "promotion" else "add"
     both = ("scale_ab",) if _whole_tensors(question) else ("scale_a", "scale_b")
     steps = (*(both if scales == "epilogue" else ()), "alpha", "c", "bias", "round")

@@ -90,10 +90,16 @@ def test_presets_refuse_what_they_do_not_know() -> None:
         fastmma.gemm(E4M3, E4M3.T, preset="mkl")
     with pytest.raises(fastmma.OperandError, match="there is no preset 3"):
         fastmma.gemm(E4M3, E4M3.T, preset=3)  # type: ignore[arg-type]
-    with pytest.raises(fastmma.OperandError, match=r"e4m3, e5m2 on sm_90a with f32 accumulators, not for mma\.sync.* on sm_89"):
+    with pytest.raises(fastmma.OperandError, match=r"e4m3, e5m2 by wgmma on sm_90a with f32 accumulators, not for mma\.sync.* on sm_89"):
         fastmma.gemm(E4M3, E4M3.T, preset="cublas-fast-accum", target="sm_89")
     with pytest.raises(fastmma.OperandError, match="sets promote_every to 128; leave it out"):
         fastmma.gemm(E4M3, E4M3.T, preset="cublas", promote_every=64)
+    f16 = np.ones((4, 32), np.float16)
+    opcode = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
+    with pytest.raises(fastmma.OperandError, match=r"f16, bf16 by wgmma on sm_90a.*not for mma\.sync\.aligned\.m16n8k8"):
+        fastmma.gemm(f16, f16.T, instruction=opcode, preset="cublas")
+    with pytest.raises(fastmma.OperandError, match="known without c"):
+        fastmma.gemm(f16, f16.T, np.ones((4, 4), np.float32), preset="cublas")
     assert all(row.source and row.split_unit for rows in GEMM_PRESETS.values() for row in rows)
 
 

@@ -68,6 +68,8 @@ def test_presets_run_for_the_schemes_that_they_name(name: str, row: Preset) -> N
             a, b = operands(left, right)
             assert scaled_plan(a, b, preset=name).source == row.source
             assert not scaled_plan(a, b, preset=name, epilogue=other).source
+            assert not scaled_plan(a, b, preset=name, split_k=2).source
+            assert not scaled_plan(a, b, preset=name, instruction=scaled_plan(a, b, preset=name).instruction).source
             both(a[:2], b[:, :2], preset=name)
 
 
