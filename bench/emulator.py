@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 import fastmma
 from bench.measure import interleaved
-from fastmma import inputs
-from fastmma.batch import Batch
-from fastmma.formats import encode, format_of, from_codes
-from fastmma.gemm import default_instruction
-from fastmma.gpu import device
-from fastmma.gpu.emulator import Emulator
-from fastmma.isa.model import Instruction
-from fastmma.plan import plan
+from fastmma.backends.call import Batch
+from fastmma.backends.gpu import device
+from fastmma.backends.gpu.emulator import Emulator
+from fastmma.backends.resolve import plan
+from fastmma.isa.formats import encode, format_of, from_codes
+from fastmma.isa.instruction import Instruction
+from fastmma.products.gemm import default_instruction
+from fastmma.verification import inputs
 
 _DRAWN = 1 << 16  # codes that operands repeat
 

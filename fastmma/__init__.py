@@ -6,26 +6,32 @@
 64.0
 """
 
-from fastmma import scaling, sparse, warp, warpgroup
-from fastmma.accumulation import AccumulationPlan
-from fastmma.errors import BackendError, FastmmaError, InstructionError, OperandError, OperandTypeError, OutOfMemoryError, TargetError
-from fastmma.formats import FORMATS, Format, decode, encode
-from fastmma.fragment import gather, scatter
-from fastmma.gemm import gemm, matmul
-from fastmma.isa.model import Instruction, Operand
-from fastmma.isa.movement import Movement
+import sys as _sys
+
+from fastmma import scaling
+from fastmma.execution import warp, warpgroup
+from fastmma.execution.tiles import mma
+from fastmma.host.errors import BackendError, FastmmaError, InstructionError, OperandError, OperandTypeError, OutOfMemoryError, TargetError
+from fastmma.isa.formats import FORMATS, Format, decode, encode
+from fastmma.isa.instruction import Instruction, Movement, Operand
+from fastmma.isa.layout import Layout
 from fastmma.isa.table import instruction, instructions
 from fastmma.isa.targets import TARGETS
-from fastmma.layout import Layout
-from fastmma.matrix import mma
-from fastmma.numerics import Arithmetic, Evidence, arithmetic, fidelity
-from fastmma.placement import placement
-from fastmma.scaled_matmul import scaled_matmul
-from fastmma.scaled_plan import scaled_plan
+from fastmma.numerics.rows import Arithmetic, Evidence, arithmetic, fidelity
+from fastmma.operands import sparse
+from fastmma.operands.placement import placement
+from fastmma.operands.registers import gather, scatter
+from fastmma.operands.trace import trace
+from fastmma.products.gemm import gemm, matmul
+from fastmma.products.plan import AccumulationPlan
+from fastmma.products.scaled import scaled_matmul
+from fastmma.products.scaled_choice import scaled_plan
 from fastmma.scaling import ScaledArray
-from fastmma.trace import trace
 
 __version__ = "0.1.0"
+
+# `import fastmma.warp` works as `import os.path` does
+_sys.modules.update({f"{__name__}.{module.__name__.rpartition('.')[2]}": module for module in (sparse, warp, warpgroup)})
 
 __all__ = [
     "FORMATS",

@@ -14,23 +14,17 @@ import pytest
 import fastmma
 
 ROOT = Path(fastmma.__file__).parent
-# from the bottom; a module may import from its own layer and from those below it. What is named nowhere is a tool, above the public calls
-LAYERS = (
-    ("errors", "rounding"),
-    ("arrays", "threads"),
-    ("formats",),
-    ("layout", "layout_drawing", "layout_export", "layout_formula", "layout_view", "plots"),
-    ("isa",),
-    ("kernels",),
-    ("numerics",),
-    ("reference", "scaled_reference", "fragment", "sparse", "scales", "scaling"),
-    ("batch", "kernel_parameters", "sparse_engines", "engines", "reference_engine", "operands", "gpu"),
-    ("plan",),
-    ("k_loop", "presets", "shared_memory"),
-    ("warp", "warpgroup", "matrix", "movement", "wmma_memory", "gemm"),
+# from the bottom; a module imports from its own room and from the floors below, also inside functions
+FLOORS = (
+    ("host",),
+    ("isa", "kernels"),
+    ("numerics", "operands", "scaling"),
+    ("backends",),
+    ("products", "execution"),
+    ("study", "verification"),
+    ("",),  # the package itself: the public names
+    ("cli", "__main__"),
 )
-TOOLS = len(LAYERS)
-PUBLIC = TOOLS + 1  # the package itself and its commands
 
 
 def module_name(path: Path) -> str:
@@ -41,11 +35,8 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
-def layer(module: str) -> int:
-    top = module.partition(".")[0]
-    if top in ("", "__main__", "cli"):
-        return PUBLIC
-    return next((index for index, names in enumerate(LAYERS) if top in names), TOOLS)
+def floor(module: str) -> int:
+    return next(index for index, rooms in enumerate(FLOORS) if module.partition(".")[0] in rooms)
 
 
 def imported(path: Path, *, at_import: bool) -> set[str]:
@@ -83,22 +74,38 @@ def own(names: set[str]) -> set[str]:
     return found
 
 
+def graph(*, rooms: bool = False) -> dict[str, set[str]]:
+    """What every module (or room) imports, inside functions too."""
+    found: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        for other in own(imported(path, at_import=False)) - {module}:
+            ends = (module.partition(".")[0], other.partition(".")[0]) if rooms else (module, other)
+            if ends[0] != ends[1]:
+                found.setdefault(ends[0], set()).add(ends[1])
+    return found
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_go_down(module: str) -> None:
     for other in own(imported(MODULES[module], at_import=False)):
-        assert layer(other) <= layer(module), f"{module} imports {other}, which is above it"
+        assert floor(other) <= floor(module), f"{module} imports {other}, which is above it"
 
 
-def test_no_import_cycles() -> None:
-    graph = {module: own(imported(path, at_import=True)) - {module} for module, path in MODULES.items()}
-    TopologicalSorter(graph).prepare()
+@pytest.mark.parametrize("rooms", [False, True])
+def test_no_import_circles(rooms: bool) -> None:
+    TopologicalSorter(graph(rooms=rooms)).prepare()
+
+
+def test_the_house_has_these_rooms() -> None:
+    rooms = {path.name for path in ROOT.iterdir() if path.name not in ("__init__.py", "__main__.py", "py.typed", "__pycache__")}
+    assert rooms == {room for rooms in FLOORS for room in rooms} - {"", "__main__"}
 
 
 def test_rows_hold_no_code_of_the_kernels() -> None:
     for module, path in MODULES.items():
-        if layer(module) < layer("kernels"):
+        if module.partition(".")[0] in ("host", "isa"):
             used = {name.partition(".")[0] for name in imported(path, at_import=False)}
-            assert not used & {"numba", "llvmlite", "typer", "rich"}, module
+            assert not used & {"numba", "llvmlite", "typer", "rich", "fastmma.kernels"}, module
 
 
 def test_numba_is_imported_by_kernels_only() -> None:
@@ -107,7 +114,7 @@ def test_numba_is_imported_by_kernels_only() -> None:
             used = {name.partition(".")[0] for name in imported(path, at_import=True)}
             assert not used & {"numba", "llvmlite"}, module
             kernels = {name for name in own(imported(path, at_import=True)) if name.startswith("kernels.")}
-            assert kernels <= {"kernels.params", "kernels.cpu"}, module
+            assert kernels <= {"kernels.params"}, module
 
 
 def test_optional_packages_are_imported_where_they_are_used() -> None:

@@ -23,7 +23,7 @@ from fastmma import (
     matmul,
     mma,
 )
-from fastmma.operands import codes_of
+from fastmma.operands.check import codes_of
 
 MMA = "mma.sync.aligned."
 F16 = MMA + "m16n8k16.row.col.f32.f16.f16.f32"

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastmma.kernels import chain, cpu, fused
+from fastmma.kernels.fused import portable, x86
+from fastmma.kernels.llvm import cpu
 from fastmma.kernels.params import Element, Fused
 
 Codes = NDArray[Any]
@@ -173,20 +174,20 @@ def product(p: Fused, a: Codes, b: Codes, c: Codes | None, threads: int = 1, out
     def slow(q: Fused, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> None:
         nonlocal redone
         redone += out.size
-        fused.gemm(q, a, b, c, out, threads)
+        portable.gemm(q, a, b, c, out, threads)
 
     if out is None:
         out = np.full((a.shape[0], b.shape[1]), 0xABCD, result_dtype(p))
-    if chain.supported(p):
-        chain.gemm(p, a, b, c, out, threads, slow)
+    if x86.supported(p):
+        x86.gemm(p, a, b, c, out, threads, slow)
     else:
-        fused.gemm(p, a, b, c, out, threads)
+        portable.gemm(p, a, b, c, out, threads)
     return out, redone
 
 
-def portable(p: Fused, a: Codes, b: Codes, c: Codes | None) -> Codes:
+def portably(p: Fused, a: Codes, b: Codes, c: Codes | None) -> Codes:
     out = np.empty((a.shape[0], b.shape[1]), result_dtype(p))
-    fused.gemm(p, a, b, c, out, 1)
+    portable.gemm(p, a, b, c, out, 1)
     return out
 
 
@@ -214,7 +215,7 @@ def test_against_the_portable_path(setting: str) -> None:
         for kind in ("near", "any"):
             a, b = operand(rng, p.a, (rows, depth), kind), operand(rng, p.b, (depth, columns), kind)
             c = accumulator(rng, p, (rows, columns), "near")
-            expected = portable(p, a, b, c)
+            expected = portably(p, a, b, c)
             np.testing.assert_array_equal(product(p, a, b, c)[0], expected)
             np.testing.assert_array_equal(product(p, a, b, c, threads=2)[0], expected)
 
@@ -225,7 +226,7 @@ def test_finite_moderate_operands_never_need_the_portable_path() -> None:
         a, b = operand(rng, p.a, (20, 100), "near"), operand(rng, p.b, (100, 30), "near")
         out, redone = product(p, a, b, None)
         assert redone == 0, setting
-        np.testing.assert_array_equal(out, portable(p, a, b, None))
+        np.testing.assert_array_equal(out, portably(p, a, b, None))
 
 
 @pytest.mark.parametrize("setting", ["f16 sm_90", "bf16 sm_90", "e4m3 wgmma", "f16 sm_90 to f16"])
@@ -239,22 +240,22 @@ def test_a_special_value_costs_its_row_or_column(setting: str) -> None:
     special = a.copy()
     special[17, 5] = largest
     out, redone = product(p, special, b, c)
-    np.testing.assert_array_equal(out, portable(p, special, b, c))
+    np.testing.assert_array_equal(out, portably(p, special, b, c))
     assert redone <= columns
     special = b.copy()
     special[3, 99] = largest
     out, redone = product(p, a, special, c)
-    np.testing.assert_array_equal(out, portable(p, a, special, c))
+    np.testing.assert_array_equal(out, portably(p, a, special, c))
     assert redone <= rows
     c = np.zeros((rows, columns), result_dtype(p))
     c[8, 140] = 0x7C01 if p.half else 0x7F800001
     c[9, 2] = 0xFC00 if p.half else 0xFF800000
     out, redone = product(p, a, b, c)
-    np.testing.assert_array_equal(out, portable(p, a, b, c))
+    np.testing.assert_array_equal(out, portably(p, a, b, c))
     assert redone <= 2 * columns
     a[40:42, 3] = largest
     b[[7, 9], [0, 149]] = largest
-    np.testing.assert_array_equal(product(p, a, b, c, threads=2)[0], portable(p, a, b, c))
+    np.testing.assert_array_equal(product(p, a, b, c, threads=2)[0], portably(p, a, b, c))
 
 
 def test_overflow_to_infinity() -> None:
@@ -263,11 +264,11 @@ def test_overflow_to_infinity() -> None:
         p = SETTINGS[setting]
         a, b = operand(rng, p.a, (12, 70), "large"), operand(rng, p.b, (70, 40), "large")
         a[3], b[:, 5] = operand(rng, p.a, (1, 70), "near"), operand(rng, p.b, (1, 70), "near")
-        np.testing.assert_array_equal(product(p, a, b, None)[0], portable(p, a, b, None), setting)
+        np.testing.assert_array_equal(product(p, a, b, None)[0], portably(p, a, b, None), setting)
     for p in (SETTINGS[setting] for setting in SETTINGS if not SETTINGS[setting].half):
         a, b = operand(rng, p.a, (12, 70), "near"), operand(rng, p.b, (70, 40), "near")
         c = np.full((12, 40), 0x7F7FFFFF, np.uint32)
-        np.testing.assert_array_equal(product(p, a, b, c)[0], portable(p, a, b, c))
+        np.testing.assert_array_equal(product(p, a, b, c)[0], portably(p, a, b, c))
 
 
 @pytest.mark.parametrize("setting", WIDE)
@@ -286,7 +287,7 @@ def test_products_below_the_smallest_f32(setting: str) -> None:
         c = accumulator(rng, p, (9, 70), "any")
         c_small = (c & np.uint32(0x80FFFFFF)) if c is not None else None
         for start in (None, c_small):
-            np.testing.assert_array_equal(product(p, a, b, start)[0], portable(p, a, b, start))
+            np.testing.assert_array_equal(product(p, a, b, start)[0], portably(p, a, b, start))
 
 
 def test_layouts() -> None:
@@ -295,7 +296,7 @@ def test_layouts() -> None:
         p = SETTINGS[setting]
         a, b, c = operand(rng, p.a, (33, 75), "near"), operand(rng, p.b, (75, 41), "near"), accumulator(rng, p, (33, 41), "near")
         assert c is not None
-        expected = portable(p, a, b, c)
+        expected = portably(p, a, b, c)
         a.flags.writeable = b.flags.writeable = c.flags.writeable = False
         spread = np.zeros((66, 225), a.dtype)
         spread[::2, ::3] = a
@@ -341,7 +342,7 @@ def test_the_rounding_mode_is_the_callers() -> None:
     rng = np.random.default_rng(9)
     p = SETTINGS["f16 sm_90"]
     a, b = operand(rng, p.a, (20, 50), "near"), operand(rng, p.b, (50, 70), "near")
-    expected = portable(p, a, b, None)
+    expected = portably(p, a, b, None)
     one, three = np.ones(64), np.full(64, 3.0)
     nearest = (one / three).tobytes()
     upward = 0x800 if platform.machine().lower() in ("x86_64", "amd64") else 0x400000
@@ -363,9 +364,9 @@ def test_the_rounding_mode_is_the_callers() -> None:
         raise RuntimeError("as told")
 
     a[3, 3] = 0x7C00
-    if chain.supported(p):
+    if x86.supported(p):
         with pytest.raises(RuntimeError, match="as told"):
-            chain.gemm(p, a, b, None, out, 2, failing)
+            x86.gemm(p, a, b, None, out, 2, failing)
     assert _libm().fegetround() == before
     assert (one / three).tobytes() == nearest
 
@@ -375,15 +376,15 @@ def test_what_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FASTMMA_PORTABLE", raising=False)
     able = x86 and {"avx2", "fma", "f16c"} <= cpu.features()
     for setting, p in SETTINGS.items():
-        assert chain.supported(p) == able, setting
-        assert not chain.supported(p._replace(restart=1))
-        assert not chain.supported(p._replace(terms=3))
-        assert not chain.supported(p._replace(align_bits=35))
-        assert not chain.supported(p._replace(emax_floor=0))
-    assert not chain.supported(SETTINGS["e4m3 wgmma"]._replace(keep_bits=23))
-    assert not chain.supported(SETTINGS["f16 sm_90"]._replace(align_bits=13, keep_bits=13))
+        assert x86.supported(p) == able, setting
+        assert not x86.supported(p._replace(restart=1))
+        assert not x86.supported(p._replace(terms=3))
+        assert not x86.supported(p._replace(align_bits=35))
+        assert not x86.supported(p._replace(emax_floor=0))
+    assert not x86.supported(SETTINGS["e4m3 wgmma"]._replace(keep_bits=23))
+    assert not x86.supported(SETTINGS["f16 sm_90"]._replace(align_bits=13, keep_bits=13))
     monkeypatch.setenv("FASTMMA_PORTABLE", "1")
-    assert not any(chain.supported(p) for p in SETTINGS.values())
+    assert not any(x86.supported(p) for p in SETTINGS.values())
 
 
 def test_narrower_vectors() -> None:
@@ -408,4 +409,4 @@ for setting in ("f16 sm_90", "e4m3 wgmma"):
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, cwd=Path(__file__).parent
     )
-    assert done.stdout.split() == [str(chain.supported(SETTINGS["f16 sm_90"]))] * 2
+    assert done.stdout.split() == [str(x86.supported(SETTINGS["f16 sm_90"]))] * 2

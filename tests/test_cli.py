@@ -19,7 +19,7 @@ from fastmma.cli import main
 from fastmma.cli.gemm import _blocks
 from fastmma.cli.inputs import as_elements, generate
 from fastmma.cli.listing import summary
-from fastmma.formats import format_of
+from fastmma.isa.formats import format_of
 
 OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 

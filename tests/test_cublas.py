@@ -24,7 +24,7 @@ from reference.cublas import (
 )
 
 import fastmma
-from fastmma.presets import GEMM_PRESETS
+from fastmma.products.presets import GEMM_PRESETS
 
 E4M3 = np.ones((4, 256), ml_dtypes.float8_e4m3fn)
 

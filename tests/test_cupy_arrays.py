@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fastmma
-from fastmma.gpu import device
+from fastmma.backends.gpu import device
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 E4M3 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reference.descriptor import UNITS, byte_offset
 
 from fastmma import OperandError
-from fastmma.warpgroup import Descriptor
+from fastmma.execution.warpgroup import Descriptor
 
 FIELD = st.integers(0, (1 << 14) - 1).map(lambda value: value << 4)
 SWIZZLE = st.sampled_from([0, 32, 64, 128])

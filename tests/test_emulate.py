@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 from plain_machine import COMPILER, PlainMachine
 
 import fastmma
-from fastmma import inputs, verify
-from fastmma import plan as plan_module
-from fastmma.batch import Batch
-from fastmma.engines import Engine
-from fastmma.errors import BackendError, OperandError
-from fastmma.formats import encode, format_of
-from fastmma.gpu import device
-from fastmma.gpu.cuda_source import has_tile_kernel, parameters, source, tile_of
-from fastmma.gpu.decode_table import NO_EXPONENT, decode_table
-from fastmma.gpu.emulator import ENGINE, Emulator
-from fastmma.isa.model import Instruction
+from fastmma.backends import resolve as plan_module
+from fastmma.backends.call import Batch
+from fastmma.backends.compiled import Engine
+from fastmma.backends.gpu import device
+from fastmma.backends.gpu.cuda_source import has_tile_kernel, parameters, source, tile_of
+from fastmma.backends.gpu.decode_table import NO_EXPONENT, decode_table
+from fastmma.backends.gpu.emulator import ENGINE, Emulator
+from fastmma.backends.resolve import Plan, plan
+from fastmma.host.errors import BackendError, OperandError
+from fastmma.isa.formats import encode, format_of
+from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiplications
-from fastmma.plan import Plan, plan
+from fastmma.verification import inputs, replay
 
 TARGETS = ("sm_70", "sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -188,14 +188,14 @@ def test_without_a_gpu_the_backend_says_so_after_checking_operands() -> None:
 @pytest.fixture
 def backend(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The backend by its name, on either machine."""
-    monkeypatch.setattr("fastmma.gpu.emulator.ENGINE", engine)
+    monkeypatch.setattr("fastmma.backends.gpu.emulator.ENGINE", engine)
     plan_module._plan.cache_clear()
     yield "cupy-emulate"
     plan_module._plan.cache_clear()
 
 
 def test_recordings_of_silicon_are_replayed(backend: str) -> None:
-    report = verify.replay(backend=backend)
+    report = replay.replay(backend=backend)
     assert report.elements > 1_000_000
     assert [outcome.worst for outcome in report.outcomes if outcome.wrong] == []
 

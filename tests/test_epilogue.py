@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from reference.ieee import fused, nearest, plus, times
 
-from fastmma import scaled_reference
-from fastmma.inputs import codes
-from fastmma.kernels import epilogue
 from fastmma.kernels.params import OPERATIONS, Step
+from fastmma.kernels.sums import epilogue
+from fastmma.numerics import reference_sums
+from fastmma.verification.inputs import codes
 
 Codes = NDArray[Any]
 NAN = 0x7FFFFFFF
@@ -39,7 +39,7 @@ def test_kernels_equal_the_reference(operation: str, distribution: str) -> None:
             steps = [Step(operation, first, second)]
             found = sums.copy()
             epilogue.apply(found, steps, 2)
-            np.testing.assert_array_equal(found, scaled_reference.apply(sums, steps))
+            np.testing.assert_array_equal(found, reference_sums.apply(sums, steps))
 
 
 @pytest.mark.parametrize("exponents", [(-3, 3), (-40, 40), (-150, -30)])
@@ -49,11 +49,11 @@ def test_the_reference_by_definition(exponents: tuple[int, int]) -> None:
     x, first, second = values
     formulas = {"multiply": lambda x, y, _: times(x, y), "add": lambda x, y, _: plus(x, y), "fma": fused}
     for operation, formula in formulas.items():
-        found = scaled_reference.apply(x.view(np.uint32), [Step(operation, first, second)]).view(np.float32)
+        found = reference_sums.apply(x.view(np.uint32), [Step(operation, first, second)]).view(np.float32)
         for at in np.ndindex(20, 20):
             assert found[at] == formula(*(float(each[at]) for each in values))
     for fmt in ("bf16", "f16"):
-        found = scaled_reference.apply(x.view(np.uint32), [Step(f"round to {fmt}")]).view(np.float32)
+        found = reference_sums.apply(x.view(np.uint32), [Step(f"round to {fmt}")]).view(np.float32)
         for at in np.ndindex(20, 20):
             assert found[at] == nearest(float(x[at]), fmt)
 
@@ -80,7 +80,7 @@ def test_the_reference_by_definition(exponents: tuple[int, int]) -> None:
 )
 def test_facts(operation: str, code: int, expected: int) -> None:
     sums = np.full((2, 9), code, np.uint32)
-    assert (scaled_reference.apply(sums, [Step(operation)]) == expected).all()
+    assert (reference_sums.apply(sums, [Step(operation)]) == expected).all()
     epilogue.apply(sums, [Step(operation)], 1)
     assert (sums == expected).all()
 
@@ -97,7 +97,7 @@ def test_narrowing(fmt: str, dtype: Any) -> None:
     expected = np.where((every & 0x7FFF) > infinity, 0x7FFF, every).reshape(256, 256)
     # bits of a NaN are whatever the rounding left: it is canonical there
     np.testing.assert_array_equal(out[~np.isnan(wide.view(np.float32))], expected[~np.isnan(wide.view(np.float32))])
-    np.testing.assert_array_equal(scaled_reference.narrow(wide, fmt), expected)
+    np.testing.assert_array_equal(reference_sums.narrow(wide, fmt), expected)
     canonical = np.full((1, 1), NAN, np.uint32)
     epilogue.narrow(canonical, out[:1, :1], fmt == "f16", 1)
     assert out[0, 0] == 0x7FFF

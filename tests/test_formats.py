@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fastmma import FORMATS, FastmmaError, InstructionError, OperandError, OperandTypeError, decode, encode
-from fastmma.formats import all_codes, format_of, from_codes, to_codes
+from fastmma.isa.formats import all_codes, format_of, from_codes, to_codes
 
 DTYPES = {
     "f64": np.float64,

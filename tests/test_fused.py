@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from reference.fused import F16, FORMATS, accumulator, codes, f16, lowered_order, operand, reference
 
-from fastmma.kernels.fused import gemm, tiles
+from fastmma.kernels.fused.portable import gemm, tiles
 from fastmma.kernels.params import Fused
 
 KINDS = ("bits", "normal", "spread", "tiny", "large", "exact", "rare", "extreme")

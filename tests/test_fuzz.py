@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import fastmma
-from fastmma import FORMATS, TARGETS, FastmmaError, Instruction, Movement, gemm, instruction, scales, sparse, warp, warpgroup
-from fastmma.formats import from_codes
-from fastmma.fragment import register_dtype
+from fastmma import FORMATS, TARGETS, FastmmaError, Instruction, Movement, gemm, instruction, sparse, warp, warpgroup
+from fastmma.isa.formats import from_codes
 from fastmma.isa.scales import scale_selectors
 from fastmma.isa.sparsity import metadata_layout, pattern_of, selectors
+from fastmma.operands import scales
+from fastmma.operands.registers import register_dtype
 
 SEEDS = range(20)
 OPCODES, REGISTERS, MATRICES, PRODUCTS, MOVES, DESCRIPTORS = 250, 80, 60, 30, 50, 30  # mutations a seed: 500

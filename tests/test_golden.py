@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 import fastmma
-from fastmma import recordings, scenes, verify
-from fastmma.formats import decode
 from fastmma.isa.descriptor import Descriptor
-from fastmma.isa.model import Instruction
-from fastmma.isa.movement import Movement
+from fastmma.isa.formats import decode
+from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.sparsity import selectors
-from fastmma.recordings import GOLDEN, Recorded
-from fastmma.stream import Stream
-from fastmma.trials import Trial, labels_of, variants
+from fastmma.verification import recordings, replay, scenes
+from fastmma.verification.recordings import GOLDEN, Recorded
+from fastmma.verification.stream import Stream
+from fastmma.verification.trials import Trial, labels_of, variants
 
 TARGET = "sm_90a"
 FILES = tuple(recordings.manifest(TARGET)["files"])
@@ -27,8 +26,8 @@ F16 = fastmma.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 
 
 def difference(recorded: Recorded, backend: str) -> str:
-    outcome = verify.Outcome(recorded.trial.opcode, recorded.trial.arguments)
-    verify.check(recorded, outcome, TARGET, backend)
+    outcome = replay.Outcome(recorded.trial.opcode, recorded.trial.arguments)
+    replay.check(recorded, outcome, TARGET, backend)
     assert outcome.elements
     return outcome.worst
 

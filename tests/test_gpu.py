@@ -12,17 +12,16 @@ import numpy as np
 import pytest
 
 import fastmma
-from fastmma import verify
-from fastmma.errors import BackendError, OperandError, TargetError
-from fastmma.gpu import device
-from fastmma.gpu.engine import immediates
-from fastmma.gpu.movement_ptx import movement_kernel
-from fastmma.gpu.multiplication_ptx import Selectors, loop_kernel, warpgroup_kernel
-from fastmma.gpu.ptx import ptx_version
+from fastmma.backends.gpu import device
+from fastmma.backends.gpu.movement_ptx import movement_kernel
+from fastmma.backends.gpu.multiplication_ptx import Selectors, loop_kernel, warpgroup_kernel
+from fastmma.backends.gpu.ptx import ptx_version
+from fastmma.backends.gpu.silicon import immediates
+from fastmma.host.errors import BackendError, OperandError, TargetError
 from fastmma.isa.descriptor import Descriptor
-from fastmma.isa.model import Instruction
-from fastmma.isa.movement import Movement
-from fastmma.trials import draw
+from fastmma.isa.instruction import Instruction, Movement
+from fastmma.verification import replay
+from fastmma.verification.trials import draw
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 with_ptxas = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")
@@ -201,5 +200,5 @@ def test_batches_that_keep_several_threads_busy_have_the_same_bits(opcode: str) 
 
 @pytest.mark.gpu
 def test_silicon_agrees_with_the_emulator() -> None:
-    report = verify.compare_with_gpu(0.0, warps=64)
+    report = replay.compare_with_gpu(0.0, warps=64)
     assert [outcome.worst for outcome in report.outcomes if outcome.wrong] == []

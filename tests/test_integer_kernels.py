@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastmma.kernels import bit, cpu, integer, word_gemm
+from fastmma.kernels.integer import b1, int8, words
+from fastmma.kernels.llvm import cpu
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 SHAPES = [
@@ -39,7 +40,7 @@ PATHS = {"host": None, "portable": "", "avx2": "avx2", "avx512bw": "avx512bw"}
 def force(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the kernels take the path."""
     monkeypatch.setenv("FASTMMA_PORTABLE", "1" if path == "portable" else "0")
-    monkeypatch.setattr(word_gemm, "_THREADED_WORDS", 0)  # small problems use threads too
+    monkeypatch.setattr(words, "_THREADED_WORDS", 0)  # small problems use threads too
     if PATHS[path] is not None:
         monkeypatch.setattr(cpu, "features", lambda: frozenset({PATHS[path]}))
 
@@ -97,9 +98,9 @@ def accumulators(seed: int, shape: tuple[int, ...]) -> NDArray[np.int32]:
 
 
 def run(a: Any, b: Any, c: Any, period: int | None = None, threads: int = 1) -> NDArray[np.int32]:
-    """`integer.gemm` into an array that was full of other numbers."""
+    """`int8.gemm` into an array that was full of other numbers."""
     out = np.full((a.shape[0], b.shape[1]), 0x5A5A5A5A, np.int32)
-    integer.gemm(a, b, c, out, period is not None, period or 32, threads)
+    int8.gemm(a, b, c, out, period is not None, period or 32, threads)
     return out
 
 
@@ -201,9 +202,9 @@ def test_any_strides(layout: str, shape: tuple[int, int, int]) -> None:
         for array in (*operands, *ones, starts):
             array.flags.writeable = False
         out = place(np.zeros((m, n), np.int32))
-        integer.gemm(*operands, starts, out, True, 32, 2)
+        int8.gemm(*operands, starts, out, True, 32, 2)
         np.testing.assert_array_equal(out, expected(a, b, c, 32))
-        bit.gemm(*ones, starts, out, "xor", 2)
+        b1.gemm(*ones, starts, out, "xor", 2)
         np.testing.assert_array_equal(out, expected_bits(one_a, one_b, c, "xor"))
 
 
@@ -212,7 +213,7 @@ def test_only_the_result_is_written() -> None:
     large = np.full((40, 90), 1234, np.int32)
     out = large[3:22, 5:75]
     a, b = numbers(1, (19, 50), np.int8), numbers(2, (50, 70), np.int8)
-    integer.gemm(a, b, None, out, False, 32, 2)
+    int8.gemm(a, b, None, out, False, 32, 2)
     np.testing.assert_array_equal(out, expected(a, b, None))
     out[...] = 1234
     assert (large == 1234).all()
@@ -226,7 +227,7 @@ def test_c_may_share_memory_with_the_result(overlap: str) -> None:
     out = memory[:70]
     c = {"same": out, "transposed": out.T, "reversed": out[::-1], "shifted": memory[1:]}[overlap]
     wanted = expected(a, b, c)
-    integer.gemm(a, b, c, out, False, 32, 2)
+    int8.gemm(a, b, c, out, False, 32, 2)
     np.testing.assert_array_equal(out, wanted)
 
 
@@ -238,10 +239,10 @@ def test_empty(shape: tuple[int, int, int]) -> None:
     for start in (c, None):
         for saturate in (False, True):
             out = np.full((m, n), 7, np.int32)
-            integer.gemm(a, b, start, out, saturate, 32, 2)
+            int8.gemm(a, b, start, out, saturate, 32, 2)
             np.testing.assert_array_equal(out, expected(a, b, start))
         out = np.full((m, n), 7, np.int32)
-        bit.gemm(a, b, start, out, "xor", 2)
+        b1.gemm(a, b, start, out, "xor", 2)
         np.testing.assert_array_equal(out, expected(a, b, start))
 
 
@@ -275,7 +276,7 @@ def test_batches(types: tuple[Any, Any], saturate: bool) -> None:
         a, b = numbers(seed, (count, m, k), types[0]), numbers(seed + 1, (count, k, n), types[1])
         for c in (accumulators(seed, (count, m, n)), None):
             out = np.full((count, m, n), 77, np.int32)
-            integer.tiles(a, b, c, out, saturate, 1 + seed % 2)
+            int8.tiles(a, b, c, out, saturate, 1 + seed % 2)
             np.testing.assert_array_equal(out, expected(a, b, c, k if saturate else None))
 
 
@@ -284,10 +285,10 @@ def test_long_batches() -> None:
     a, b, c = numbers(1, (5001, 8, 16), np.int8), numbers(2, (5001, 16, 8), np.int8), accumulators(3, (5001, 8, 8))
     for threads in (1, 2):
         out = np.zeros_like(c)
-        integer.tiles(a, b, c, out, True, threads)
+        int8.tiles(a, b, c, out, True, threads)
         np.testing.assert_array_equal(out, expected(a, b, c, 16))
     in_place = c.copy()
-    integer.tiles(a, b, in_place, in_place, True, 2)
+    int8.tiles(a, b, in_place, in_place, True, 2)
     np.testing.assert_array_equal(in_place, out)
 
 
@@ -299,9 +300,9 @@ def test_empty_batches(count: int, shape: tuple[int, int, int]) -> None:
     a, b, c = bits(1, (count, m, k)), bits(2, (count, k, n)), accumulators(3, (count, m, n))
     for start in (c, None):
         out = np.full((count, m, n), 7, np.int32)
-        integer.tiles(a, b, start, out, True, 2)
+        int8.tiles(a, b, start, out, True, 2)
         np.testing.assert_array_equal(out, expected(a, b, start, 16))
-        bit.tiles(a, b, start, out, "and", 2)
+        b1.tiles(a, b, start, out, "and", 2)
         np.testing.assert_array_equal(out, expected_bits(a, b, start, "and"))
 
 
@@ -316,7 +317,7 @@ def test_bits(operation: str, threads: int, transposed: bool) -> None:
             a, b = np.asfortranarray(a), np.asfortranarray(b)
         for start in (c, None):
             out = np.full((m, n), 77, np.int32)
-            bit.gemm(a, b, start, out, operation, threads)
+            b1.gemm(a, b, start, out, operation, threads)
             np.testing.assert_array_equal(out, expected_bits(a, b, start, operation))
 
 
@@ -327,7 +328,7 @@ def test_padding_counts_nothing(operation: str, k: int) -> None:
     for x, y in itertools.product((0, 1, 255), repeat=2):
         a, b = np.full((4, k), x, np.uint8), np.full((k, 130), y, np.uint8)
         out = np.full((4, 130), 77, np.int32)
-        bit.gemm(a, b, None, out, operation, 1)
+        b1.gemm(a, b, None, out, operation, 1)
         one = (x > 0) != (y > 0) if operation == "xor" else x > 0 and y > 0
         assert (out == k * one).all()
 
@@ -338,7 +339,7 @@ def test_bytes_that_are_not_zero_are_ones(order: Any) -> None:
     a = np.random.default_rng(0).choice(np.array([0, 0, 1, 2, 128, 255], np.uint8), (33, 260))
     b = np.random.default_rng(1).choice(np.array([0, 0, 1, 2, 128, 255], np.uint8), (260, 131))
     out = np.zeros((33, 131), np.int32)
-    bit.gemm(np.array(a, order=order), np.array(b, order=order), None, out, "and", 1)
+    b1.gemm(np.array(a, order=order), np.array(b, order=order), None, out, "and", 1)
     np.testing.assert_array_equal(out, expected_bits(a, b, None, "and"))
 
 
@@ -350,7 +351,7 @@ def test_bit_batches(operation: str) -> None:
         a, b, c = bits(seed, (count, m, k), bool), bits(seed + 1, (count, k, n), bool), accumulators(seed, (count, m, n))
         for start in (c, None):
             out = np.full((count, m, n), 77, np.int32)
-            bit.tiles(a, b, start, out, operation, 2)
+            b1.tiles(a, b, start, out, operation, 2)
             np.testing.assert_array_equal(out, expected_bits(a, b, start, operation))
 
 
@@ -362,7 +363,7 @@ def test_tiles_of_other_instruction_sets(forced: str, monkeypatch: pytest.Monkey
         np.testing.assert_array_equal(run(a, b, c), expected(a, b, c))
         np.testing.assert_array_equal(run(a, b, c, 32), expected(a, b, c, 32))
     one_a, one_b, out = bits(1, (37, 203)), bits(2, (203, 131)), np.zeros((37, 131), np.int32)
-    bit.gemm(one_a, one_b, c, out, "xor", 1)
+    b1.gemm(one_a, one_b, c, out, "xor", 1)
     np.testing.assert_array_equal(out, expected_bits(one_a, one_b, c, "xor"))
 
 

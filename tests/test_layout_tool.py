@@ -17,17 +17,16 @@ import pytest
 import fastmma
 from fastmma import warp
 from fastmma.cli import main
-from fastmma.isa.model import Instruction
-from fastmma.isa.movement import Movement
+from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.scales import scale_lanes, scale_selectors
 from fastmma.isa.sparsity import selectors
 from fastmma.isa.table import multiplications, multiply
-from fastmma.layout_drawing import draw, lane_colour
-from fastmma.layout_view import Placement
-from fastmma.placement import operand_names, placement
-from fastmma.scales import pack_scales
-from fastmma.sparse import pack_metadata
-from fastmma.trace import trace
+from fastmma.operands.pictures.drawing import draw, lane_colour
+from fastmma.operands.pictures.view import Placement
+from fastmma.operands.placement import operand_names, placement
+from fastmma.operands.scales import pack_scales
+from fastmma.operands.sparse import pack_metadata
+from fastmma.operands.trace import trace
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 QUADS = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32"
@@ -107,9 +106,8 @@ def test_formulas_read_as_in_ptx() -> None:
         "row": "groupID + ((i & 0x2) * 4)",
         "col": "(threadID_in_group * 2) + (i & 0x1) + ((i >> 2) * 8)",
     }
-    assert held.layout.formula() == held.formulas()
     with pytest.raises(fastmma.FastmmaError, match="dialect"):
-        held.layout.formula("fortran")
+        held.formulas("fortran")
 
 
 def test_lookups_agree() -> None:
@@ -283,9 +281,9 @@ def test_svg_is_well_formed_and_names_every_lane(opcode: str, name: str) -> None
 
 
 def test_notebooks_show_a_layout() -> None:
-    layout = multiply(F16).operands["c"].layout
-    ET.fromstring(layout._repr_svg_())
-    assert ">v3<" in layout._repr_svg_()
+    held = placement(F16, "c")
+    ET.fromstring(held._repr_svg_())
+    assert ">c3<" in held._repr_svg_()
 
 
 def test_lanes_have_colours_of_their_own_on_which_text_is_readable() -> None:
@@ -301,7 +299,7 @@ def test_png(tmp_path: Path) -> None:
     file = tmp_path / "a.png"
     assert main(["layout", F16, "--lane", "5", "--output", str(file)]) == 0
     assert file.read_bytes().startswith(b"\x89PNG")
-    assert multiply(F16).operands["c"].layout.plot().get_size_inches()[0] > 2
+    assert placement(F16, "c").plot().get_size_inches()[0] > 2
 
 
 @pytest.mark.parametrize("name", ["a.svg", "a.csv", "a.md", "a.adoc", "a.json", "a.txt"])

@@ -11,7 +11,7 @@ from reference.fragments import CONTAINER_BITS, computation, fragments, wgmma_a,
 
 import fastmma
 from fastmma import FORMATS, Instruction, Layout, Operand, OperandError, OperandTypeError, gather, instruction, scatter
-from fastmma.layout import Mode
+from fastmma.isa.layout import Mode
 
 DENSE = [ins for ins in fastmma.instructions(op="mma") if not ins.sparse]
 WGMMA = list(fastmma.instructions(op="wgmma"))

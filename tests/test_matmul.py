@@ -12,7 +12,7 @@ from reference.products import bits, elements
 
 import fastmma
 from fastmma import InstructionError, OperandError, gemm, instruction, matmul
-from fastmma.gemm import default_instruction
+from fastmma.products.gemm import default_instruction
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

@@ -11,7 +11,7 @@ from reference.silicon import lowered, step
 
 import fastmma
 from fastmma import TARGETS, Evidence, Instruction, TargetError, arithmetic, fidelity, instruction, mma
-from fastmma.numerics import ROWS
+from fastmma.numerics.rows import ROWS
 
 DENSE = [ins for ins in (*fastmma.instructions(op="mma"), *fastmma.instructions(op="wgmma")) if not ins.sparse and not ins.scale_vec_size]
 BACKENDS = ("numba", "reference")

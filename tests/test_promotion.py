@@ -14,13 +14,13 @@ import pytest
 from numpy.typing import NDArray
 from reference.ieee import fused, plus, times
 
-from fastmma import scaled_reference
-from fastmma.batch import Batch
-from fastmma.inputs import codes
+from fastmma.backends.call import Batch
+from fastmma.backends.resolve import plan
 from fastmma.isa.table import instruction
-from fastmma.k_loop import accumulate, split
 from fastmma.kernels.params import PROMOTIONS, Promotion
-from fastmma.plan import plan
+from fastmma.numerics import reference_sums
+from fastmma.products.loop import accumulate, split
+from fastmma.verification.inputs import codes
 
 Codes = NDArray[Any]
 NAN = 0x7FFFFFFF
@@ -110,7 +110,7 @@ def test_the_reference_follows_the_formulas(rule: str) -> None:
         values = (rng.standard_normal((4, 200)) * 2.0 ** rng.uniform(*exponents, (4, 200))).astype(np.float32)
         for partial, total, a, b in values.T:
             codes_of = [np.array([x], np.float32).view(np.uint32) for x in (partial, total, a, b)]
-            found = scaled_reference.promote(rule, codes_of[0][None], codes_of[1][None], codes_of[2], codes_of[3])
+            found = reference_sums.promote(rule, codes_of[0][None], codes_of[1][None], codes_of[2], codes_of[3])
             expected = by_definition(rule, *(float(x) for x in (partial, total, a, b)))
             assert found.view(np.float32)[0, 0] == expected, (rule, partial, total, a, b)
 
@@ -118,7 +118,7 @@ def test_the_reference_follows_the_formulas(rule: str) -> None:
 def test_the_rules_differ() -> None:
     rng = np.random.default_rng(2)
     partial, total, a, b = (rng.standard_normal((30, 30)).astype(np.float32).view(np.uint32) for _ in range(4))
-    results = [scaled_reference.promote(rule, partial, total, a[0], b[0]).tobytes() for rule in PROMOTIONS]
+    results = [reference_sums.promote(rule, partial, total, a[0], b[0]).tobytes() for rule in PROMOTIONS]
     assert len(set(results)) == len(PROMOTIONS)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fastmma.rounding import _environment
+from fastmma.host.float_mode import _environment
 
 ROOT = Path(__file__).parents[1]
 # FE_DOWNWARD, FE_UPWARD and FE_TOWARDZERO of x86 (and of Arm, in another order)
@@ -20,7 +20,7 @@ MODES = {"x86_64": (0x400, 0x800, 0xC00), "aarch64": (0x800000, 0x400000, 0xC000
 SCRIPT = """
 import ctypes, hashlib, json, sys
 import ml_dtypes, numpy as np, fastmma
-from fastmma.trials import draw
+from fastmma.verification.trials import draw
 libm, mode, threads = ctypes.CDLL(None), int(sys.argv[1]), int(sys.argv[2])
 rng = np.random.default_rng(0)
 x, y = rng.standard_normal((70, 200)), rng.standard_normal((200, 90))

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastmma import reference
-from fastmma.batch import Job
+from fastmma.backends.call import Job
+from fastmma.backends.parameters import scaled_parameters
 from fastmma.isa.table import instruction
-from fastmma.kernel_parameters import scaled_parameters
-from fastmma.kernels import cpu, grouped, scaled
+from fastmma.kernels.llvm import cpu
 from fastmma.kernels.params import Scaled
-from fastmma.numerics import arithmetic
+from fastmma.kernels.scaled import dispatch, groups
+from fastmma.numerics import reference
+from fastmma.numerics.rows import arithmetic
 
 Codes = NDArray[Any]
 _F4 = "f32.e2m1.e2m1.f32"
@@ -149,7 +150,7 @@ def operands(rng: np.random.Generator, name: str, m: int, n: int, k: int, mix: t
 
 def check(name: str, a: Codes, b: Codes, c: Codes | None, scale_a: Codes, scale_b: Codes, threads: int = 1) -> None:
     out = np.full((len(a), b.shape[1]), 0xABCDEF, np.uint32)
-    scaled.gemm(parameters(name), a, b, c, out, scale_a, scale_b, threads)
+    dispatch.gemm(parameters(name), a, b, c, out, scale_a, scale_b, threads)
     np.testing.assert_array_equal(out, expected(name, a, b, c, scale_a, scale_b))
 
 
@@ -169,7 +170,7 @@ def test_tiles_are_exact(name: str, mix: tuple[str, str, str]) -> None:
     batch = [operands(rng, name, 3, 5, p.step, mix) for _ in range(2)]
     a, b, c, scale_a, scale_b = (np.stack(each) for each in zip(*batch, strict=True))
     out = np.empty_like(c)
-    scaled.tiles(p, a, b, c, out, scale_a, scale_b, 1)
+    dispatch.tiles(p, a, b, c, out, scale_a, scale_b, 1)
     for index, tile in enumerate(batch):
         np.testing.assert_array_equal(out[index], expected(name, *tile))
 
@@ -184,21 +185,21 @@ def test_many_tiles(name: str, threads: int) -> None:
     a, b = elements(rng, name, "a", (count, 16, k), "finite"), elements(rng, name, "b", (count, 8, k), "finite").transpose(0, 2, 1)
     scale_a, scale_b = scales(rng, name, (count, 16, k // p.block), "wide"), scales(rng, name, (count, k // p.block, 8), "wide")
     out = np.empty((count, 16, 8), np.uint32)
-    scaled.tiles(p, a, b, None, out, scale_a, scale_b, threads)
+    dispatch.tiles(p, a, b, None, out, scale_a, scale_b, threads)
     for index in (0, 255, 256, 299):
         one = slice(index, index + 1)
         np.testing.assert_array_equal(out[index, :1], expected(name, a[index, :1], b[index], None, scale_a[one][0, :1], scale_b[index]))
 
 
 @pytest.mark.parametrize(
-    "features", [row.features for row in grouped._TILES if row.features <= cpu.features()], ids=lambda row: " ".join(sorted(row))
+    "features", [row.features for row in groups._TILES if row.features <= cpu.features()], ids=lambda row: " ".join(sorted(row))
 )
 @pytest.mark.parametrize("mix", [MIXES[0], MIXES[2], MIXES[3], MIXES[7]], ids=" ".join)
 @pytest.mark.parametrize("name", ["nvf4 sparse"])
 def test_instruction_sets(name: str, mix: tuple[str, str, str], features: frozenset[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Register tiles that a lesser CPU would take."""
-    row = next(row for row in grouped._TILES if row.features == features)
-    monkeypatch.setattr(grouped, "_row", lambda _features: row)
+    row = next(row for row in groups._TILES if row.features == features)
+    monkeypatch.setattr(groups, "_row", lambda _features: row)
     rng = np.random.default_rng(len(features))
     check(name, *operands(rng, name, 5, 35, 2 * parameters(name).step, mix))
 
@@ -218,7 +219,7 @@ def test_nothing(name: str, size: tuple[int, int, int]) -> None:
     """Without k, d is c."""
     a, b, c, scale_a, scale_b = operands(np.random.default_rng(0), name, *size, ("finite", "near", "any"))
     for start in (c, None):
-        for call, leading in ((scaled.gemm, ()), (scaled.tiles, (None,))):
+        for call, leading in ((dispatch.gemm, ()), (dispatch.tiles, (None,))):
             out = np.full(c.shape, 7, np.uint32)
             each = [None if x is None else x[leading] if leading else x for x in (a, b, start, out, scale_a, scale_b)]
             call(parameters(name), *each, 1)
@@ -245,7 +246,7 @@ def test_layouts(name: str, layout: str) -> None:
     for each in strided:
         each.flags.writeable = False
     out = change(c).copy(order="K") if layout == "fortran" else change(c)
-    scaled.gemm(parameters(name), *strided[:2], out, out, *strided[2:], 2)
+    dispatch.gemm(parameters(name), *strided[:2], out, out, *strided[2:], 2)
     np.testing.assert_array_equal(out, want)
     for before, after in zip((a, b, scale_a, scale_b), strided, strict=True):
         np.testing.assert_array_equal(before, after)
@@ -261,7 +262,7 @@ def test_threads_and_paths_agree(name: str, mix: tuple[str, str, str], monkeypat
     for portable, threads in (("1", 2), ("0", 1), ("0", 2)):
         monkeypatch.setenv("FASTMMA_PORTABLE", portable)
         out = np.empty_like(c)
-        scaled.gemm(parameters(name), a, b, c, out, scale_a, scale_b, threads)
+        dispatch.gemm(parameters(name), a, b, c, out, scale_a, scale_b, threads)
         results.append(out)
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
@@ -300,7 +301,7 @@ def test_a_nan_scale_makes_nan(name: str, where: str) -> None:
         each[operand][(2, place) if operand == 3 else (place, 2)] = nan
         check(name, *each)
         out = np.empty_like(each[2])
-        scaled.gemm(p, each[0], each[1], each[2], out, each[3], each[4], 1)
+        dispatch.gemm(p, each[0], each[1], each[2], out, each[3], each[4], 1)
         assert (out[2] if operand == 3 else out[:, 2]).tolist() == [0x7FFFFFFF] * (9 if operand == 3 else 6)
 
 
@@ -347,6 +348,6 @@ def test_the_callers_rounding_mode(name: str, mix: tuple[str, str, str], roundin
     mode = rounding_up.fegetround()
     each = operands(np.random.default_rng(7), name, 5, 33, 2 * parameters(name).step, mix)
     out = np.empty_like(each[2])
-    scaled.gemm(parameters(name), *each[:3], out, *each[3:], 1)
+    dispatch.gemm(parameters(name), *each[:3], out, *each[3:], 1)
     assert rounding_up.fegetround() == mode != 0
     np.testing.assert_array_equal(out, expected(name, *each))

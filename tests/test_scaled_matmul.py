@@ -24,9 +24,9 @@ from fastmma import (
     scaled_matmul,
     scaled_plan,
 )
-from fastmma.formats import FORMATS, from_codes
-from fastmma.inputs import PAIRS, codes
+from fastmma.isa.formats import FORMATS, from_codes
 from fastmma.scaling import SCHEMES, quantize
+from fastmma.verification.inputs import PAIRS, codes
 
 # by hand: format of the elements, of the scales, and k that share a scale (0: all)
 KINDS = {

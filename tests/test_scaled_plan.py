@@ -19,7 +19,7 @@ from fastmma import (
     scaled_matmul,
     scaled_plan,
 )
-from fastmma.accumulation import PRESETS, Preset
+from fastmma.products.plan import PRESETS, Preset
 from fastmma.scaling import quantize
 
 

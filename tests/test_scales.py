@@ -13,9 +13,10 @@ from reference import scales as facts
 from reference import sparsity
 
 import fastmma
-from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, scales, sparse, warp
-from fastmma.formats import from_codes
+from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, sparse, warp
+from fastmma.isa.formats import from_codes
 from fastmma.isa.scales import scale_selectors
+from fastmma.operands import scales
 
 SCALED = [ins for ins in fastmma.instructions(op="mma") if isinstance(ins, fastmma.Instruction) and ins.scale_vec_size]
 FORMS = list({(ins.scale_vec_size, ins.stype, bool(ins.sparse)): ins for ins in SCALED}.values())

@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 import fastmma
-from fastmma import inputs, verify
-from fastmma.formats import encode, from_codes
-from fastmma.gpu import device
-from fastmma.isa.movement import Movement
+from fastmma.backends.gpu import device
+from fastmma.isa.formats import encode, from_codes
+from fastmma.isa.instruction import Movement
 from fastmma.isa.sparsity import pattern_of
-from fastmma.stream import Stream
-from fastmma.trials import draw, variants
+from fastmma.verification import inputs, replay
+from fastmma.verification.stream import Stream
+from fastmma.verification.trials import draw, variants
 
 pytestmark = pytest.mark.gpu
 TARGET = "sm_90a"
@@ -106,8 +106,8 @@ def test_nans_zeros_and_roundings_of_f64(ins: fastmma.Instruction) -> None:
 
 def agree(ins: fastmma.Instruction, labels: tuple[str, ...], **arguments: int) -> None:
     trial = draw(ins, labels, 256, 11, **arguments)
-    outcome = verify.Outcome(trial.opcode, arguments)
-    verify.compare(outcome, trial, trial.run(TARGET, "numba"), trial.run("native", "cupy"), TARGET)
+    outcome = replay.Outcome(trial.opcode, arguments)
+    replay.compare(outcome, trial, trial.run(TARGET, "numba"), trial.run("native", "cupy"), TARGET)
     assert outcome.worst == ""
 
 

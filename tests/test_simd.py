@@ -10,7 +10,7 @@ import pytest
 from numba import njit
 from numpy.typing import NDArray
 
-from fastmma.kernels import simd
+from fastmma.kernels.llvm import simd
 
 LANES = 16
 INTEGERS = (np.int16, np.int32, np.uint32, np.int64)

@@ -15,7 +15,7 @@ from reference.studies import SMALL, check_files, exact_product, root
 
 import fastmma
 from fastmma import study
-from fastmma.formats import FORMATS
+from fastmma.isa.formats import FORMATS
 from fastmma.scaling import SCHEMES
 from fastmma.study.distributions import generator
 from fastmma.study.encoding import encoded, operand_format

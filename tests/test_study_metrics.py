@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from reference.studies import exact_product
 
-from fastmma.formats import FORMATS
+from fastmma.isa.formats import FORMATS
 from fastmma.study.exact import product, span
 from fastmma.study.metrics import ULP_EDGES, Metrics, ulp
 

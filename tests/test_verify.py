@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import fastmma
-from fastmma import recordings, verify
+from fastmma.backends.gpu import device
 from fastmma.cli import main
-from fastmma.errors import BackendError, FastmmaError, InstructionError, OperandError
-from fastmma.explain import explain
-from fastmma.gpu import device
-from fastmma.isa.model import Instruction
-from fastmma.recordings import GOLDEN, Recorded
-from fastmma.trials import Trial, draw, labels_of, variants
+from fastmma.host.errors import BackendError, FastmmaError, InstructionError, OperandError
+from fastmma.isa.instruction import Instruction
+from fastmma.verification import recordings, replay
+from fastmma.verification.explain import explain
+from fastmma.verification.recordings import GOLDEN, Recorded
+from fastmma.verification.trials import Trial, draw, labels_of, variants
 
 TARGET = "sm_90a"
 F16 = fastmma.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
@@ -40,19 +40,19 @@ def saved(folder: Path, change: int = 0) -> Path:
 def test_recordings_come_back_as_they_were_saved(tmp_path: Path) -> None:
     path = saved(tmp_path)
     assert json.loads(path.read_text())["files"]["kept.npz"]["trials"]["0"]["labels"] == ["mid/mid", "tie"]
-    report = verify.replay(TARGET, folder=tmp_path)
+    report = replay.replay(TARGET, folder=tmp_path)
     assert (report.wrong, report.elements) == (0, 3 * 128)
 
 
 def test_recordings_made_again_are_read_again(tmp_path: Path) -> None:
     for change, wrong in ((0, 0), (1, 2), (0, 0)):
         saved(tmp_path, change)
-        assert verify.replay(TARGET, folder=tmp_path).wrong == wrong
+        assert replay.replay(TARGET, folder=tmp_path).wrong == wrong
 
 
 def test_a_difference_is_shown_in_full(tmp_path: Path) -> None:
     saved(tmp_path, 1)
-    report = verify.replay(TARGET, folder=tmp_path)
+    report = replay.replay(TARGET, folder=tmp_path)
     assert [outcome.wrong for outcome in report.outcomes] == [2]
     lines = report.outcomes[0].worst.splitlines()
     assert f"{F16}, execution 1 (tie), lane 5, register 2" in lines[0]
@@ -91,7 +91,7 @@ def test_explanations_end_in_the_bits_of_the_emulator(target: str, ins: Instruct
         got = trial.run(target, "numba")
         real = got.copy()
         real[1, 7, 0] ^= 1
-        text = verify.describe(trial, got, real, target)
+        text = replay.describe(trial, got, real, target)
         shown = int(text.splitlines()[-1].split("0x")[1], 16)
         assert shown == int(got[1, 7, 0]) & ((1 << ins.operands["d"].format.bits) - 1)
 
@@ -135,12 +135,12 @@ def test_movements_are_shown_by_byte_and_lane() -> None:
     got = trial.run(TARGET, "numba")
     real = got.copy()
     real[1, 77] ^= 4
-    assert ", byte 77: emulated 0x" in verify.describe(trial, got, real, TARGET)
+    assert ", byte 77: emulated 0x" in replay.describe(trial, got, real, TARGET)
     with pytest.raises(InstructionError, match="multiplies nothing"):
         explain(trial, TARGET, 0, 0, 0)
     move = draw(fastmma.instruction("movmatrix.sync.aligned.m8n8.trans.b16"), ("bits",), 1, 1)
     zeros = np.zeros((1, 32), np.uint32)
-    assert ", lane 31: emulated 0x00000000, real 0x00000001" in verify.describe(move, zeros, zeros + (np.arange(32) == 31), TARGET)
+    assert ", lane 31: emulated 0x00000000, real 0x00000001" in replay.describe(move, zeros, zeros + (np.arange(32) == 31), TARGET)
 
 
 def test_damaged_files_are_noticed(tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ def test_damaged_files_are_noticed(tmp_path: Path) -> None:
         list(recordings.load(TARGET, tmp_path))
     path.unlink()
     with pytest.raises(FastmmaError, match="record again"):
-        verify.replay(TARGET, folder=tmp_path)
+        replay.replay(TARGET, folder=tmp_path)
     with pytest.raises(FastmmaError, match="there are no recordings of sm_80"):
-        verify.replay("sm_80", folder=tmp_path)
+        replay.replay("sm_80", folder=tmp_path)
 
 
 Change = Callable[[dict[str, Any]], Any]
@@ -191,7 +191,7 @@ def test_damaged_manifests_say_what_is_wrong(damage: str, tmp_path: Path, capsys
     path = saved(tmp_path)
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
     with pytest.raises(FastmmaError, match=message):
-        verify.replay(TARGET, folder=tmp_path)
+        replay.replay(TARGET, folder=tmp_path)
     assert main(["verify", "--folder", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("fastmma: ")
 
@@ -200,7 +200,7 @@ def test_damaged_manifests_say_what_is_wrong(damage: str, tmp_path: Path, capsys
 def test_what_is_no_manifest_says_so(content: bytes, tmp_path: Path) -> None:
     saved(tmp_path).write_bytes(content)
     with pytest.raises(FastmmaError, match="no manifest can be read"):
-        verify.replay(TARGET, folder=tmp_path)
+        replay.replay(TARGET, folder=tmp_path)
 
 
 def test_results_of_other_shapes_are_damage(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_results_of_other_shapes_are_damage(tmp_path: Path) -> None:
     for wrong in (Recorded(trial, result[:1]), Recorded(trial, result.view(np.int32)), Recorded(trial, None, np.zeros((2, 3), np.uint32))):
         recordings.save(tmp_path / TARGET, {"a.npz": [wrong]}, {"gpu": "", "driver": "", "target": TARGET, "seed": 3})
         with pytest.raises(FastmmaError, match="its recording holds"):
-            verify.replay(TARGET, folder=tmp_path)
+            replay.replay(TARGET, folder=tmp_path)
 
 
 def test_the_exit_status_is_1_where_a_bit_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,13 +241,13 @@ def _stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trial, "run", stand_in)
     monkeypatch.setattr(device, "native_target", lambda: TARGET)
     monkeypatch.setattr(device, "name", lambda: "a stand-in")
-    monkeypatch.setattr(verify, "instructions", lambda _target: chosen)
+    monkeypatch.setattr(replay, "instructions", lambda _target: chosen)
 
 
 @pytest.mark.usefixtures("_stand_in")
 def test_a_sweep_compares_every_opcode_with_the_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     reported: list[int] = []
-    report = verify.compare_with_gpu(0.0, warps=16, seed=5, progress=lambda _seconds, so_far: reported.append(so_far.elements))
+    report = replay.compare_with_gpu(0.0, warps=16, seed=5, progress=lambda _seconds, so_far: reported.append(so_far.elements))
     assert reported == sorted(reported)
     assert len(reported) == len(report.outcomes) == 2 + len(variants(EXPLAINED[7][1]))
     assert [outcome.wrong for outcome in report.outcomes] == [0, 1] + [0] * (len(report.outcomes) - 2)
@@ -260,7 +260,7 @@ def test_a_sweep_compares_every_opcode_with_the_gpu(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("options", [{"minutes": float("nan")}, {"minutes": float("inf")}, {"minutes": -1.0}, {"warps": 0}])
 def test_sweeps_without_an_end_or_a_warp_are_errors(options: dict[str, Any]) -> None:
     with pytest.raises(OperandError, match="minutes must be a finite number"):
-        verify.compare_with_gpu(**options)
+        replay.compare_with_gpu(**options)
 
 
 @pytest.mark.parametrize(
@@ -285,4 +285,4 @@ def test_without_a_gpu_nothing_is_recorded(tmp_path: Path, capsys: pytest.Captur
         assert "need" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(BackendError):
-        verify.compare_with_gpu(0.0)
+        replay.compare_with_gpu(0.0)

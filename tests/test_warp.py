@@ -11,7 +11,7 @@ from reference.products import bits, elements, random_codes
 
 import fastmma
 from fastmma import Instruction, InstructionError, OperandError, OperandTypeError, instruction
-from fastmma.warp import mma
+from fastmma.execution.warp import mma
 
 MMA = "mma.sync.aligned."
 F16 = MMA + "m16n8k16.row.col.f32.f16.f16.f32"

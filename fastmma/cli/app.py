@@ -17,7 +17,7 @@ from fastmma.cli.show import show
 from fastmma.cli.study import study
 from fastmma.cli.trace import trace
 from fastmma.cli.verify import record, verify
-from fastmma.errors import FastmmaError
+from fastmma.host.errors import FastmmaError
 
 app = typer.Typer(
     name="fastmma",

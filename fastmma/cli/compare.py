@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.formats import decode, format_of, to_codes
-from fastmma.isa.model import Instruction
+from fastmma.isa.formats import decode, format_of, to_codes
+from fastmma.isa.instruction import Instruction
 
 Values = NDArray[np.float64]
 IEEE_RULE = "f32, ascending k, each product and each sum rounded to nearest even"
@@ -68,11 +68,11 @@ class Comparison:
             return product if c is None else product + c
 
     def _ieee(self, a: Values, c: Values | None) -> Values:
-        from fastmma.kernels import sequential
+        from fastmma.kernels.fma import ieee_f32
 
         assert self._f32_b is not None
         start = None if c is None else c.astype(np.float32)
-        total = sequential.gemm(a.astype(np.float32), self._f32_b, start, self.threads)
+        total = ieee_f32.gemm(a.astype(np.float32), self._f32_b, start, self.threads)
         with np.errstate(over="ignore"):
             return total.astype(format_of(self.instruction.dtype).dtype).astype(np.float64)
 

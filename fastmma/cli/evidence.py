@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from fastmma.cli.table import print_json, print_markdown, print_table
-from fastmma.errors import TargetError
-from fastmma.isa.model import Instruction
+from fastmma.host.errors import TargetError
+from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
 from fastmma.isa.targets import TARGETS, architecture
-from fastmma.numerics import arithmetic
+from fastmma.numerics.rows import arithmetic
 
 LEVELS = ("measured", "recorded", "reported", "unknown")
 HEADINGS = ("instructions", *LEVELS)

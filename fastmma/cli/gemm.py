@@ -17,14 +17,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from fastmma.cli.compare import Comparison
 from fastmma.cli.inputs import as_elements, formats_of, generate, parse_size, read
 from fastmma.cli.table import print_json
-from fastmma.errors import InstructionError, OperandError, OperandTypeError
-from fastmma.formats import format_of
-from fastmma.gemm import default_instruction
-from fastmma.gemm import gemm as multiply
-from fastmma.isa.model import Instruction
+from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.threads import thread_count
+from fastmma.isa.formats import format_of
+from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply as find_instruction
-from fastmma.numerics import arithmetic
-from fastmma.threads import thread_count
+from fastmma.numerics.rows import arithmetic
+from fastmma.products.gemm import default_instruction
+from fastmma.products.gemm import gemm as multiply
 
 # multiply-adds between two movements of the progress bar, by backend, and the least rows and columns that keep packing cheap
 _WORK = {"numba": 1 << 33, "reference": 1 << 16, "cupy-emulate": 1 << 40}

@@ -13,9 +13,9 @@ from numpy.lib.format import MAGIC_PREFIX
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fastmma.errors import OperandError, OperandTypeError
-from fastmma.formats import Format, encode, format_of, from_codes
-from fastmma.operands import codes_of, elements_of
+from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.isa.formats import Format, encode, format_of, from_codes
+from fastmma.operands.check import codes_of, elements_of
 
 Arrays = dict[str, NDArray[Any]]
 _NAMES = ("a", "b", "c")

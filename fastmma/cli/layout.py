@@ -10,10 +10,11 @@ from rich.text import Text
 
 from fastmma.cli.output import TABLES, chosen_format, grids_text, print_lines, text_table, write, write_drawing
 from fastmma.isa.table import instruction
-from fastmma.layout_drawing import draw
-from fastmma.layout_export import cell_table, described, grid_table, json_text
-from fastmma.layout_view import Cell, Grid, Placement
-from fastmma.placement import operand_names, placement
+from fastmma.operands.pictures.drawing import draw
+from fastmma.operands.pictures.grid import Cell, Grid
+from fastmma.operands.pictures.text import cell_table, described, grid_table, json_text
+from fastmma.operands.pictures.view import Placement
+from fastmma.operands.placement import operand_names, placement
 
 EXAMPLES = """
 Examples:

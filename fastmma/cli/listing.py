@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 
 from fastmma.cli.table import print_json, print_markdown, print_table, spans
-from fastmma.errors import InstructionError
-from fastmma.formats import FORMATS
-from fastmma.isa.model import Instruction
-from fastmma.isa.movement import Movement
+from fastmma.host.errors import InstructionError
+from fastmma.isa.formats import FORMATS
+from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
 from fastmma.isa.targets import TARGETS
 

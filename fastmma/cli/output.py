@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fastmma.layout_drawing import lane_colour
-from fastmma.layout_export import Table, asciidoc, csv_text, grid_table, markdown
-from fastmma.layout_view import Grid
+from fastmma.operands.pictures.drawing import lane_colour
+from fastmma.operands.pictures.grid import Grid
+from fastmma.operands.pictures.text import Table, asciidoc, csv_text, grid_table, markdown
 
 if TYPE_CHECKING:
-    from fastmma.layout_drawing import Drawing
+    from fastmma.operands.pictures.drawing import Drawing
 
 TABLES = {"csv": csv_text, "markdown": markdown, "asciidoc": asciidoc}
 FORMATS = ("text", *TABLES, "json", "svg", "png")
@@ -53,7 +53,7 @@ def write_drawing(drawing: Drawing, chosen: str, output: Path | None) -> None:
     if chosen == "svg" or output is None:
         write(drawing.svg(), output)
         return
-    from fastmma.plots import save_png
+    from fastmma.operands.pictures.figure import save_png
 
     try:
         save_png(drawing, output)

@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from fastmma.cli.table import print_json, print_table
-from fastmma.errors import TargetError
-from fastmma.isa.model import Instruction
-from fastmma.isa.movement import Movement
+from fastmma.host.errors import TargetError
+from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instruction
-from fastmma.numerics import Evidence, arithmetic, fragment_evidence
-from fastmma.placement import operand_names, placement
+from fastmma.numerics.rows import Evidence, arithmetic, fragment_evidence
+from fastmma.operands.placement import operand_names, placement
 
 _SPECIFIED = Evidence("measured", "PTX says where each bit goes")
 

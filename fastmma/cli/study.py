@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.table import print_json, print_table
-from fastmma.errors import BackendError, OperandError
+from fastmma.host.errors import BackendError, OperandError
 from fastmma.study.grid import SAMPLE, Case, Grid
 from fastmma.study.pictures import save
 from fastmma.study.presets import PRESETS, preset_of

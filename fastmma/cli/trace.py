@@ -12,11 +12,11 @@ from rich.text import Text
 from fastmma.cli.layout import element
 from fastmma.cli.output import TABLES, chosen_format, print_lines, text_table, write, write_drawing
 from fastmma.isa.table import multiply
-from fastmma.layout_drawing import draw
-from fastmma.layout_export import cell_table, json_text
-from fastmma.layout_view import Cell
-from fastmma.trace import Trace, placements
-from fastmma.trace import trace as trace_output
+from fastmma.operands.pictures.drawing import draw
+from fastmma.operands.pictures.grid import Cell
+from fastmma.operands.pictures.text import cell_table, json_text
+from fastmma.operands.trace import Trace, placements
+from fastmma.operands.trace import trace as trace_output
 
 EXAMPLES = """
 Examples:

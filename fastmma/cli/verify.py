@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from fastmma.cli.table import print_json, print_markdown, print_table
-from fastmma.isa.movement import Movement
+from fastmma.isa.instruction import Movement
 from fastmma.isa.table import instruction
-from fastmma.record import record as write
-from fastmma.recordings import GOLDEN
-from fastmma.verify import Report, compare_with_gpu, replay
+from fastmma.verification.record import record as write
+from fastmma.verification.recordings import GOLDEN
+from fastmma.verification.replay import Report, compare_with_gpu, replay
 
 HEADINGS = ("instructions", "results", "opcodes and selectors", "warps or warpgroups", "elements compared", "registers wrong")
 

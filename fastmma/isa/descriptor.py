@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.errors import OperandError
+from fastmma.host.errors import OperandError
 
 _CORE_LINES = 8
 _UNIT = 16  # bytes of a line of a core matrix

@@ -7,13 +7,59 @@ All `mma` fragments but those of m8n8k4 with f16 follow one rule. A lane is thre
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from fastmma.formats import format_of
-from fastmma.layout import Layout, Mode
+from fastmma.isa.formats import format_of
+from fastmma.isa.layout import Layout, Mode
 
-if TYPE_CHECKING:
-    from fastmma.isa.model import Instruction
+
+class Multiplication(Protocol):
+    """What a rule asks of an instruction."""
+
+    @property
+    def m(self) -> int:
+        """Rows of a."""
+
+    @property
+    def n(self) -> int:
+        """Columns of b."""
+
+    @property
+    def k(self) -> int:
+        """Rows of b."""
+
+    @property
+    def stored_k(self) -> int:
+        """Columns of a as it is stored."""
+
+    @property
+    def kind(self) -> str:
+        """PTX's ``.kind::``."""
+
+    @property
+    def atype(self) -> str:
+        """Format of a."""
+
+    @property
+    def btype(self) -> str:
+        """Format of b."""
+
+    @property
+    def ctype(self) -> str:
+        """Format of c."""
+
+    @property
+    def dtype(self) -> str:
+        """Format of d."""
+
+    @property
+    def alayout(self) -> str:
+        """Layout of a."""
+
+    @property
+    def blayout(self) -> str:
+        """Layout of b."""
+
 
 # bits of the container of narrow float elements in the kinds that pad them ("Multiply-and-Accumulate Instruction: mma")
 _PADDED_KINDS = {"f8f6f4": 8, "mxf8f6f4": 8}
@@ -73,7 +119,7 @@ _M8N8K4_C = {
 }
 
 
-def _m8n8k4(ins: Instruction) -> dict[str, Layout]:
+def quad_fragments(ins: Multiplication) -> dict[str, Layout]:
     """Matrix Fragments for mma.m8n8k4 with .f16 floating point type."""
     return {
         "a": Layout((8, 4), *_M8N8K4_A[ins.alayout], bits=16, tiles=4),
@@ -126,21 +172,24 @@ def wmma_layouts(shape: tuple[int, int, int], atype: str, accumulators: dict[str
     return found
 
 
-def layouts(ins: Instruction) -> dict[str, Layout]:
-    """The layouts of an instruction's operands, by operand name.
+def wmma_fragments(ins: Multiplication) -> dict[str, Layout]:
+    """The layouts of all operands of a wmma."""
+    return wmma_layouts((ins.m, ins.n, ins.k), ins.atype, {"c": ins.ctype, "d": ins.dtype})
 
-    An operand that an instruction takes only from shared memory (B of wgmma) has none.
-    """
-    if ins.op == "wmma":
-        return wmma_layouts((ins.m, ins.n, ins.k), ins.atype, {"c": ins.ctype, "d": ins.dtype})
-    if ins.shape == "m8n8k4" and ins.atype == "f16":
-        return _m8n8k4(ins)
-    a_bits, b_bits = container_bits(ins.atype, ins.kind), container_bits(ins.btype, ins.kind)
-    a_lane, a_element = multiplicand(ins.m, ins.stored_k, a_bits)
-    found = {"a": Layout((ins.m, ins.stored_k), a_lane, a_element, a_bits)}
-    if ins.op == "mma":
-        b_lane, b_element = multiplicand(ins.n, ins.k, b_bits)
-        found["b"] = Layout((ins.k, ins.n), _transpose(b_lane), _transpose(b_element), b_bits)
+
+def warpgroup_fragments(ins: Multiplication) -> dict[str, Layout]:
+    """The layouts of A, C and D; B is taken from shared memory and has none."""
+    bits = container_bits(ins.atype, ins.kind)
+    lane, element = multiplicand(ins.m, ins.stored_k, bits)
+    found = {"a": Layout((ins.m, ins.stored_k), lane, element, bits)}
     for name, fmt in (("c", ins.ctype), ("d", ins.dtype)):
         found[name] = accumulator(ins.m, ins.n, format_of(fmt).bits)
     return found
+
+
+def warp_fragments(ins: Multiplication) -> dict[str, Layout]:
+    """The layouts of A, B, C and D of all ``mma`` but m8n8k4 with f16: A as a warpgroup holds it, B as A of the transposed product."""
+    found = warpgroup_fragments(ins)
+    bits = container_bits(ins.btype, ins.kind)
+    lane, element = multiplicand(ins.n, ins.k, bits)
+    return {"a": found["a"], "b": Layout((ins.k, ins.n), _transpose(lane), _transpose(element), bits), "c": found["c"], "d": found["d"]}

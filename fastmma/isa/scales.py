@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.isa.model import Instruction
+from fastmma.isa.instruction import Instruction
 
 
 class ScaleSelectors(NamedTuple):

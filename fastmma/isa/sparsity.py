@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.isa.fragments import container_bits
-from fastmma.isa.model import Instruction
-from fastmma.layout import Layout, Mode
+from fastmma.isa.instruction import Instruction
+from fastmma.isa.layout import Layout, Mode
 
 
 @dataclass(frozen=True)

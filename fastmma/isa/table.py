@@ -8,12 +8,12 @@ from difflib import SequenceMatcher
 from functools import cache
 from typing import Any, NamedTuple
 
-from fastmma.errors import InstructionError
-from fastmma.formats import FORMATS
-from fastmma.isa import block_scale, mma, mma_sp, wgmma, wmma
-from fastmma.isa.family import PART_PTX, Family
-from fastmma.isa.model import Instruction
-from fastmma.isa.movement import MOVEMENTS, Movement
+from fastmma.host.errors import InstructionError
+from fastmma.isa.formats import FORMATS
+from fastmma.isa.instruction import Instruction, Movement
+from fastmma.isa.rows import block_scale, mma, mma_sp, wgmma, wmma
+from fastmma.isa.rows.family import PART_PTX, Family, sizes
+from fastmma.isa.rows.moves import MOVEMENTS
 from fastmma.isa.targets import architecture
 
 FAMILIES: tuple[Family, ...] = (*mma.FAMILIES, *mma_sp.FAMILIES, *block_scale.FAMILIES, *wmma.FAMILIES, *wgmma.FAMILIES)
@@ -58,10 +58,7 @@ def _spelling(text: str) -> _Spelling:
 
 
 def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
-    matched = _SHAPE.fullmatch(chosen["shape"])
-    if matched is None:
-        raise ValueError(f"{chosen['shape']!r} is no shape")
-    m, n, k = map(int, matched.groups())
+    m, n, k = sizes(chosen["shape"])
     types = chosen["types"].split(".")
     dtype, atype, btype = types[:3]
     return Instruction(
@@ -83,6 +80,7 @@ def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
         targets=family.targets,
         ptx=max(family.ptx, *(version for part, version in PART_PTX.items() if part in chosen["opcode"])),
         heading=family.heading,
+        fragments=family.fragments,
         lanes=family.lanes,
         sparse=next((token for token in ("sp::ordered_metadata", "sp") if f".{token}." in chosen["opcode"]), ""),
         scale_vec_size=family.scale_vec_size,

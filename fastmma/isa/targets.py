@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastmma.errors import TargetError
+from fastmma.host.errors import TargetError
 
 # base architectures in ascending order, each with the suffixes of its variants
 _VARIANTS = {

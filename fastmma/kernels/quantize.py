@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.compilation import compiled
-from fastmma.rounding import to_nearest
+from fastmma.host.float_mode import to_nearest
+from fastmma.kernels.llvm.compilation import compiled
 
 CHUNK = 1024  # elements that are scaled, then rounded, while they are in the cache
 

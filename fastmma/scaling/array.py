@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.arrays import as_array, whole
-from fastmma.errors import OperandError, OperandTypeError
-from fastmma.formats import all_codes, decode, format_of, from_codes
+from fastmma.host.arrays import as_array, whole
+from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.threads import thread_count
+from fastmma.isa.formats import all_codes, decode, format_of, from_codes
 from fastmma.scaling.rounding import block_values, round_to
 from fastmma.scaling.schemes import SCHEMES, Scheme, scheme_of
 from fastmma.scaling.view import view_of
-from fastmma.threads import thread_count
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.arrays import as_array, whole
-from fastmma.errors import OperandError, OperandTypeError
-from fastmma.formats import format_of, from_codes, to_codes
+from fastmma.host.arrays import as_array, whole
+from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.isa.formats import format_of, from_codes, to_codes
 
 _ROWS, _COLUMNS = 128, 4  # of a tile of scales
 _GROUP = 32  # rows whose scales stand one line of the tile apart

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.arrays import as_array, whole
-from fastmma.errors import OperandError, OperandTypeError, reports_memory
-from fastmma.rounding import to_nearest
+from fastmma.host.arrays import as_array, whole
+from fastmma.host.errors import OperandError, OperandTypeError, reports_memory
+from fastmma.host.float_mode import to_nearest
+from fastmma.host.threads import parallel_for, thread_count
 from fastmma.scaling.array import ScaledArray
 from fastmma.scaling.rounding import block_maxima, round_blocks, rounding_of
 from fastmma.scaling.rules import Rule, Scaling, rule_of
 from fastmma.scaling.schemes import Scheme, scheme_of
 from fastmma.scaling.view import view_of
-from fastmma.threads import parallel_for, thread_count
 
 _PIECE = 1 << 17  # elements that a thread converts at a time
 # exact in the dtype that they are scaled in

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.arrays import whole
-from fastmma.errors import OperandError
-from fastmma.formats import Format, encode
+from fastmma.host.arrays import whole
+from fastmma.host.errors import OperandError
+from fastmma.host.threads import parallel_for
+from fastmma.isa.formats import Format, encode
 from fastmma.scaling.names import found
-from fastmma.threads import parallel_for
 
 
 @dataclass(frozen=True)

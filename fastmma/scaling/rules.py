@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.errors import OperandError
-from fastmma.formats import Format, all_codes, decode, format_of
+from fastmma.host.errors import OperandError
+from fastmma.isa.formats import Format, all_codes, decode, format_of
 from fastmma.scaling.names import found
 from fastmma.scaling.rounding import round_to
 from fastmma.scaling.schemes import Scheme

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from fastmma.errors import OperandError
-from fastmma.formats import Format, format_of
+from fastmma.host.errors import OperandError
+from fastmma.isa.formats import Format, format_of
 from fastmma.scaling.names import found
 
 _MX = ("floor", "ceil", "rceil", "even")

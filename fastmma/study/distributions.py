@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.errors import OperandError
+from fastmma.host.errors import OperandError
 
 Matrix = NDArray[np.float32]
 _Draw = Callable[[np.random.Generator, tuple[int, int]], Matrix]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.errors import FastmmaError, InstructionError, OperandError
-from fastmma.formats import FORMATS, Format, encode, from_codes
+from fastmma.host.errors import FastmmaError, InstructionError, OperandError
+from fastmma.isa.formats import FORMATS, Format, encode, from_codes
 from fastmma.scaling import SCHEMES, ScaledArray, Scheme, quantize
 from fastmma.scaling.names import found as named
 from fastmma.scaling.rounding import ROUNDINGS

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, fields
 from itertools import product
 from typing import Any
 
-from fastmma.arrays import whole
-from fastmma.errors import OperandError
-from fastmma.isa.model import Instruction
+from fastmma.host.arrays import whole
+from fastmma.host.errors import OperandError
+from fastmma.isa.instruction import Instruction
 from fastmma.study.distributions import distribution_of
 from fastmma.study.products import IEEE, instruction_of
 

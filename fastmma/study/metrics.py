@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.formats import Format
+from fastmma.isa.formats import Format
 
 Values = NDArray[np.float64]
 Metric = float | int | list[int] | None
@@ -22,7 +22,7 @@ def ulp(values: Values, fmt: Format) -> Values:
 
     Examples
     --------
-    >>> from fastmma.formats import FORMATS
+    >>> from fastmma.isa.formats import FORMATS
     >>> ulp(np.array([1.0, -3.0, 0.0]), FORMATS["f16"]).tolist()
     [0.0009765625, 0.001953125, 5.960464477539063e-08]
     """

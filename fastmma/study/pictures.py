@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastmma.errors import BackendError
+from fastmma.host.errors import BackendError
 from fastmma.study.metrics import ULP_EDGES
 from fastmma.study.records import Record
 from fastmma.study.report import deepest, grouped, series

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastmma.errors import OperandError
+from fastmma.host.errors import OperandError
 from fastmma.study.grid import Grid
 from fastmma.study.products import IEEE
 

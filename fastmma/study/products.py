@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.errors import OperandError
-from fastmma.formats import Format, format_of
-from fastmma.gemm import default_instruction, gemm
-from fastmma.isa.model import Instruction
+from fastmma.host.errors import OperandError
+from fastmma.isa.formats import Format, format_of
+from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
-from fastmma.numerics import arithmetic
-from fastmma.scaled_matmul import scaled_matmul
-from fastmma.scaled_plan import scaled_plan
+from fastmma.numerics.rows import arithmetic
+from fastmma.products.gemm import default_instruction, gemm
+from fastmma.products.scaled import scaled_matmul
+from fastmma.products.scaled_choice import scaled_plan
 from fastmma.study.encoding import Encoded, blank, formats_of
 
 IEEE = "ieee-f32"
@@ -56,12 +56,12 @@ def multiplied(
 ) -> NDArray[Any]:
     """A (M, K) times the transpose of B (N, K), with the bits of the target; float32 (M, N)."""
     if ins is None:
-        from fastmma.kernels import sequential
+        from fastmma.kernels.fma import ieee_f32
 
         # values that f32 does not hold, such as those with f32 scales, are rounded to it first
         with np.errstate(invalid="ignore", over="ignore"):  # infinities and NaN of the tensors
             left, right = ((each.values(np.arange(each.stored.shape[0])) * each.factor).astype(np.float32) for each in (a, b))
-        return sequential.gemm(left, right.T, None, threads)
+        return ieee_f32.gemm(left, right.T, None, threads)
     options: dict[str, Any] = {"instruction": ins, "target": target, "threads": threads}
     options |= {"promote_every": promote_every, "split_k": split_k}
     product = gemm if isinstance(a.stored, np.ndarray) else scaled_matmul

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from fastmma.errors import BackendError, OperandError
+from fastmma.host.errors import BackendError, OperandError
 
 Record = dict[str, Any]
 JSON_LINES, CSV = "results.jsonl", "results.csv"

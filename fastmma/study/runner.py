@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.errors import OperandError, OperandTypeError, reports_memory
+from fastmma.host.errors import OperandError, OperandTypeError, reports_memory
+from fastmma.host.threads import thread_count
 from fastmma.study.grid import CASE_FIELDS, Case, Grid
 from fastmma.study.metrics import METRICS, Metrics
-from fastmma.study.operands import Workbench
 from fastmma.study.presets import Preset, preset_of
 from fastmma.study.products import OUTPUT, evidence, multiplied
 from fastmma.study.records import Record, Results, Store
 from fastmma.study.tensors import Tensor, read
-from fastmma.threads import thread_count
+from fastmma.study.workbench import Workbench
 
 COLUMNS: tuple[str, ...] = ("case", *CASE_FIELDS, "instruction", "evidence", "exact", "mse_a", "mse_b", *METRICS)
 Study = Grid | Case | Preset | str | Iterable[Grid | Case]

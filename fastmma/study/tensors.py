@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.errors import FastmmaError, OperandError, OperandTypeError
+from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 
 _SEPARATOR = "::"
 _LONGEST_HEADER = 100_000_000  # as the format's own reader has it

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.stream import Stream
+from fastmma.verification.stream import Stream
 
 PATH = Path(__file__).parent / "cublas.npz"
 ROWS = 8  # of each result that are kept

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import fastmma
 from fastmma import FORMATS, Instruction, ScaledArray, scaled_matmul
-from fastmma.formats import from_codes
+from fastmma.isa.formats import from_codes
 
 Codes = NDArray[Any]
 

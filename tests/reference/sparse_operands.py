@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import fastmma
 from fastmma import FORMATS
-from fastmma.formats import decode, format_of, from_codes, to_codes
+from fastmma.isa.formats import decode, format_of, from_codes, to_codes
 from reference import sparsity as facts
 
 PATTERNS = tuple(facts.GRANULARITIES)

@@ -1,0 +1,1 @@
+"""Who computes a call: compiled kernels, exact integers, a real GPU, the emulator on a GPU."""

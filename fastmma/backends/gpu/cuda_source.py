@@ -1,0 +1,150 @@
+"""CUDA C++ of the emulator: the files in ``cuda/`` after the parameters of an instruction's row, so that one source serves all rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from fastmma.backends.call import Job
+from fastmma.backends.parameters import fused_parameters, scaled_parameters
+from fastmma.isa.formats import Format, format_of
+from fastmma.isa.sparsity import pattern_of
+
+FOLDER = Path(__file__).parent / "cuda"
+THREADS = 256  # a block
+LINES = 64  # rows and columns of a block of the tile kernel
+# no term is that small: a lower floor changes nothing, and powers of two down from it are in the range of float64
+_LOWEST_FLOOR = -300
+_MAIN_FILES = {"element": ("element.cu",), "tile": ("panels.cuh", "tile.cu")}
+_METHOD_FILES = {
+    "fused": "fused.cuh",
+    "grouped": "fused.cuh",
+    "f32-fma": "f32_chain.cuh",
+    "f32-fma-pairs": "f32_chain.cuh",
+    "f64-fma": "f64_chain.cuh",
+    "integer": "integer.cuh",
+    "bit": "integer.cuh",
+}
+_FMA = {"": "fma_nearest", "rn": "fma_nearest", "rz": "fma_toward_zero", "rm": "fma_down", "rp": "fma_up"}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A block of the tile kernel: `LINES` rows by as many columns, and how much of k it takes at a time."""
+
+    depth: int
+    stage_words: int  # of one line
+    blocks: int  # a multiprocessor should hold: as many as leave a thread the registers that it needs
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        return 4 * self.stage_words * 2 * LINES
+
+
+def _code(fmt: Format) -> str:
+    return f"uint{8 * fmt.code_dtype.itemsize}"
+
+
+@cache
+def parameters(job: Job) -> dict[str, str | int]:
+    """The macros that the source takes: derived from the instruction and its numerics row."""
+    ins, row = job.instruction, job.arithmetic
+    afmt, bfmt, cfmt, dfmt = (format_of(name) for name in (ins.atype, ins.btype, ins.ctype, ins.dtype))
+    wide = [format_of(row.widened or fmt.name) for fmt in (afmt, bfmt)]
+    pattern = pattern_of(ins) if ins.sparse else None
+    found: dict[str, str | int] = {
+        "THREADS": THREADS,
+        "A_CODE": _code(afmt),
+        "B_CODE": _code(bfmt),
+        "C_CODE": _code(cfmt),
+        "D_CODE": _code(dfmt),
+        "A_PADDING": afmt.padding,
+        "B_PADDING": bfmt.padding,
+        "A_FRACTION": wide[0].mantissa_bits,
+        "B_FRACTION": wide[1].mantissa_bits,
+        "SCALE_FRACTION": format_of(ins.stype).mantissa_bits if ins.stype else 0,
+        "SCALE_BLOCK": ins.k // ins.scale_vec_size if ins.scale_vec_size else 0,
+        "HALF": int(ins.accumulator == "f16"),
+        "C_HALF": int(ins.ctype == "f16"),
+        "D_HALF": int(ins.dtype == "f16"),
+        "SPARSE": int(pattern is not None),
+        "CHUNK": pattern.chunk if pattern else 1,
+        "CHUNK_STORED": pattern.stored if pattern else 1,
+        "PERIOD": ins.k,
+        "SPLIT": row.split,
+        "PAIRS": int(row.method == "f32-fma-pairs"),
+        "SATFINITE": int(ins.satfinite),
+        "BIT_XOR": int(ins.bit_op == "xor"),
+        "FMA": _FMA[ins.rounding],
+    }
+    if has_tile_kernel(job):
+        found |= _steps(job)
+    return found
+
+
+def has_tile_kernel(job: Job) -> bool:
+    """Whether products of this method have a kernel of their own, and not only that of single results."""
+    return job.arithmetic.method in ("fused", "grouped")
+
+
+def _steps(job: Job) -> dict[str, str | int]:
+    """How k is cut into steps, counted along the dense k."""
+    row = job.arithmetic
+    if job.instruction.scale_vec_size:
+        scaled = scaled_parameters(job)
+        step, group = scaled.step, scaled.group
+    else:
+        step, group = fused_parameters(job).terms, 1
+    return {
+        "STEP": step,
+        "GROUP": group,
+        "PERIOD": 2 * step if row.split else step,
+        "ALIGN_BITS": row.align_bits,
+        "EMAX_FLOOR": max(row.emax_floor, _LOWEST_FLOOR),
+        "KEEP_BITS": row.keep_bits,
+    }
+
+
+@cache
+def tile_of(job: Job) -> Tile:
+    """The tile for a fused or grouped row."""
+    values = parameters(job)
+    step, group, period = (int(values[name]) for name in ("STEP", "GROUP", "PERIOD"))
+    depth = max(32, period)
+    if group > 1:
+        return Tile(depth, depth // 4 + 2 * depth // group, blocks=2)
+    words = depth + depth // 2 + depth // 32 + (depth // step if values["SCALE_BLOCK"] else 0)
+    return Tile(depth, words, blocks=3)
+
+
+@cache
+def _text(name: str) -> str:
+    return (FOLDER / name).read_text()
+
+
+@cache
+def source(job: Job, main: str) -> str:
+    """The CUDA C++ of a job's kernels.
+
+    Parameters
+    ----------
+    job : Job
+    main : {"element", "tile"}
+        ``"element"``: kernel ``element``, a thread a result, for every method. ``"tile"``: kernels ``pack_rows``, ``pack_columns`` and
+        ``multiply``, for `has_tile_kernel`.
+    """
+    values = dict(parameters(job))
+    if main == "tile":
+        tile = tile_of(job)
+        values |= {
+            "LINES": LINES,
+            "DEPTH": tile.depth,
+            "BLOCKS_PER_PROCESSOR": tile.blocks,
+        }
+    macros = "".join(f"#define {name} {value}\n" for name, value in values.items())
+    files = [_text("portable.cuh"), _text("operands.cuh"), _text("floats.cuh")]
+    if main == "element":
+        files.append(_text(_METHOD_FILES[job.arithmetic.method]))
+    return "\n".join([macros, *files, *map(_text, _MAIN_FILES[main])])

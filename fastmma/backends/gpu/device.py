@@ -1,0 +1,176 @@
+"""The GPU in the machine, through CuPy: what it can execute, modules and launches. CuPy is imported only when asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.backends.gpu.ptx import ENTRY
+from fastmma.host.errors import BackendError, TargetError
+from fastmma.isa.targets import TARGETS, architecture
+
+# a block has that much shared memory without asking for more
+_STATIC_SHARED_BYTES = 48 * 1024
+
+
+@cache
+def _cupy() -> Any:
+    """The cupy module, with a usable device.
+
+    Raises
+    ------
+    BackendError
+        If CuPy is not installed or there is no GPU.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise BackendError(f"the GPU backends need CuPy, which cannot be imported here ({error}); install fastmma[gpu]") from None
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise BackendError(f"the GPU backends need an NVIDIA GPU, and there is none ({error})") from None
+    if count == 0:
+        raise BackendError("the GPU backends need an NVIDIA GPU, and there is none")
+    return cupy
+
+
+def available() -> bool:
+    """Whether there is a GPU that CuPy can use."""
+    try:
+        _cupy()
+    except BackendError:
+        return False
+    return True
+
+
+@cache
+def native_target() -> str:
+    """The most specific target of the GPU in the machine, for example ``"sm_90a"``.
+
+    Raises
+    ------
+    BackendError
+        If there is no GPU, or its architecture is not in the table.
+    """
+    capability = _cupy().cuda.Device().compute_capability
+    base = f"sm_{capability}"
+    variants = [target for target in (f"{base}a", base) if target in TARGETS]
+    if not variants:
+        raise BackendError(f"the GPU is of architecture {base}, which is not in the table")
+    return variants[0]
+
+
+def name() -> str:
+    """The name of the GPU in the machine."""
+    found: str = _cupy().cuda.runtime.getDeviceProperties(_cupy().cuda.Device().id)["name"].decode()
+    return found
+
+
+def executable_targets() -> tuple[str, ...]:
+    """The targets that the GPU in the machine executes: its own architecture in every variant."""
+    native = architecture(native_target())
+    return tuple(target for target in TARGETS if architecture(target) == native)
+
+
+def check_target(target: str) -> None:
+    """Ask for a GPU that executes the target.
+
+    Raises
+    ------
+    BackendError, TargetError
+        If there is no GPU, or it is not the named one: code for an older architecture would run, but with this GPU's arithmetic.
+    """
+    if target not in executable_targets():
+        raise TargetError(f"the GPU here executes {', '.join(executable_targets())}, not {target}")
+
+
+def to_device(array: NDArray[Any]) -> Any:
+    """A copy in GPU memory, contiguous and in the machine's byte order."""
+    return _cupy().asarray(np.asarray(array, array.dtype.newbyteorder("="), order="C"))
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Uninitialised GPU memory."""
+    return _cupy().empty(shape, dtype=dtype)
+
+
+def to_host(array: Any) -> NDArray[Any]:
+    """A copy in main memory."""
+    host: NDArray[Any] = _cupy().asnumpy(array)
+    return host
+
+
+def copy_to_host(array: Any, out: NDArray[Any]) -> None:
+    """Elements to an array in main memory of the same shape; at once where it is contiguous and of the same dtype."""
+    if out.flags.c_contiguous and out.dtype == array.dtype:
+        array.get(out=out)
+    else:
+        out[...] = to_host(array)
+
+
+def is_device_array(array: Any) -> bool:
+    """Whether an array is CuPy's, without importing CuPy."""
+    return type(array).__module__.split(".")[0] == "cupy"
+
+
+@cache
+def function(text: str) -> Any:
+    """The kernel of some PTX text, assembled by the driver and loaded.
+
+    Raises
+    ------
+    BackendError
+        If the driver refuses it.
+    """
+    cupy = _cupy()
+    module = cupy.cuda.function.Module()
+    try:
+        module.load(text.encode())
+    except cupy.cuda.driver.CUDADriverError as error:
+        raise BackendError(f"the driver does not take the PTX: {error}") from None
+    return module.get_function(ENTRY)
+
+
+def _passed(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Kernel arguments: integers as 64-bit ones, None as a null pointer."""
+    return tuple(np.uint64(0 if each is None else each) if not is_device_array(each) else each for each in arguments)
+
+
+def launch(text: str, grid: tuple[int, int], threads: int, arguments: tuple[Any, ...]) -> None:
+    """Run a kernel and wait for it. Integers are passed as 64-bit ones; None as a null pointer."""
+    function(text)((*grid, 1), (threads, 1, 1), _passed(arguments))
+    _cupy().cuda.Device().synchronize()
+
+
+@cache
+def _module(text: str) -> Any:
+    """CUDA C++ text as a module, which NVRTC compiles when the first kernel is asked for."""
+    return _cupy().RawModule(code=text, options=("--std=c++17",))
+
+
+@cache
+def _compiled(text: str, entry: str, shared_bytes: int) -> Any:
+    """A kernel of some CUDA C++ text, compiled for the GPU by NVRTC."""
+    cupy = _cupy()
+    try:
+        kernel = _module(text).get_function(entry)
+    except cupy.cuda.compiler.CompileException as error:
+        raise BackendError(f"NVRTC does not compile the emulator for this GPU: {error}") from None
+    if shared_bytes > _STATIC_SHARED_BYTES:
+        kernel.max_dynamic_shared_size_bytes = shared_bytes
+    return kernel
+
+
+def run(text: str, entry: str, blocks: int, threads: int, arguments: tuple[Any, ...], shared_bytes: int = 0) -> None:
+    """Run a kernel of some CUDA C++ text, without waiting for it. Integers are passed as 64-bit ones; None as a null pointer.
+
+    Raises
+    ------
+    BackendError
+        If it does not compile.
+    """
+    _compiled(text, entry, shared_bytes)((blocks,), (threads,), _passed(arguments), shared_mem=shared_bytes)

@@ -1,0 +1,67 @@
+"""Parameters of the compiled kernels, derived from an instruction and the row of the numerics table."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.backends.call import Job
+from fastmma.isa.formats import Format, format_of
+from fastmma.kernels.params import Element, Fused, Scaled
+
+_SPECIALS = {"none": 0, "ieee": 1, "nan": 2, "nan-only-ff": 3}
+
+
+def _element(fmt: Format) -> Element:
+    return Element(fmt.exponent_bits, fmt.mantissa_bits, fmt.bias, fmt.padding, _SPECIALS[fmt.specials])
+
+
+def _dense_terms(job: Job) -> int:
+    """Products a step, counted along the dense k: the kernels see sparse A with its zeros."""
+    return job.arithmetic.terms * (2 if job.instruction.sparse else 1)
+
+
+@cache
+def fused_parameters(job: Job) -> Fused:
+    """The kernel's parameters for a fused arithmetic."""
+    ins, row = job.instruction, job.arithmetic
+    a, b = (format_of(row.widened or name) for name in (ins.atype, ins.btype))
+    return Fused(
+        a=_element(a),
+        b=_element(b),
+        terms=_dense_terms(job),
+        align_bits=row.align_bits,
+        emax_floor=row.emax_floor,
+        keep_bits=row.keep_bits,
+        half=int(ins.accumulator == "f16"),
+        restart=2 if row.split else 0,
+    )
+
+
+@cache
+def scaled_parameters(job: Job) -> Scaled:
+    """The kernel's parameters for block scaling."""
+    ins, row = job.instruction, job.arithmetic
+    sparsity = 2 if ins.sparse else 1
+    return Scaled(
+        a=_element(format_of(ins.atype)),
+        b=_element(format_of(ins.btype)),
+        scale=_element(format_of(ins.stype)),
+        block=ins.k // ins.scale_vec_size,
+        group=row.group * sparsity if row.group > 1 else 1,
+        step=row.terms * row.group * sparsity,
+        align_bits=row.align_bits,
+        emax_floor=row.emax_floor,
+    )
+
+
+@cache
+def product_order(job: Job) -> NDArray[np.int32] | None:
+    """Positions of one instruction's products in the order of its steps, where that is not ascending."""
+    split = job.arithmetic.split
+    if not split:
+        return None
+    k = np.arange(job.instruction.k, dtype=np.int32)
+    return np.concatenate([k[k // split % 2 == half] for half in (0, 1)])

@@ -1,0 +1,1 @@
+"""One instruction at a time, on matrices or registers."""

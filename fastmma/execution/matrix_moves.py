@@ -1,0 +1,215 @@
+"""Moving matrices between shared memory and registers: ldmatrix, stmatrix and movmatrix.
+
+Memory is an array of bytes, and addresses are byte offsets into it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.backends.gpu.arrays import accepts_cupy
+from fastmma.execution.shared_memory import LANES, gpu_target, leading_dimensions, memory_bytes, move_on_gpu, register_words
+from fastmma.host.arrays import as_array
+from fastmma.host.errors import OperandError, OperandTypeError, reports_memory
+from fastmma.isa.instruction import Movement
+from fastmma.isa.table import movement
+
+_LINE_BYTES = 16  # what one address of ldmatrix and stmatrix stands for
+# the formats that expand put 4-bit elements where mma reads them: into the central bits of the byte
+_EXPANDED_SHIFT = {6: 0, 4: 2}
+
+
+def _addresses(addresses: Any, move: Movement, size: int) -> NDArray[np.int64]:
+    """Addresses (..., matrices, lines), checked."""
+    array = as_array(addresses, f"{move}: addresses")
+    if array.dtype.kind not in "ui":
+        raise OperandTypeError(f"{move}: addresses must be integers, not {array.dtype}")
+    if array.ndim < 1 or array.shape[-1] != LANES:
+        raise OperandError(f"{move}: addresses must have shape (..., {LANES}), not {array.shape}")
+    used = array[..., : move.num * move.lines]
+    for problem, wrong in (
+        (f"is not a multiple of {_LINE_BYTES}", used % _LINE_BYTES != 0),
+        (f"is outside the memory of {size} bytes", (used < 0) | (used > size - _LINE_BYTES)),
+    ):
+        if wrong.any():
+            where = tuple(int(index) for index in np.argwhere(wrong)[0])
+            raise OperandError(f"{move}: the address of lane {where[-1]}, {int(used[where])}, {problem}")
+    return used.astype(np.int64).reshape(*array.shape[:-1], move.num, move.lines)
+
+
+def _all_lanes(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Addresses (..., matrices, lines) as those of 32 lanes, zero where the instruction reads none."""
+    flat = places.reshape(*places.shape[:-2], math.prod(places.shape[-2:]))
+    return np.concatenate([flat, np.zeros((*flat.shape[:-1], LANES - flat.shape[-1]), np.int64)], axis=-1)
+
+
+def _lines_to_elements(lines: NDArray[np.uint8], move: Movement) -> NDArray[Any]:
+    """Lines of 16 bytes to elements as wide as their containers."""
+    if move.source_bits == move.bits:
+        elements: NDArray[Any] = lines.view(f"u{move.bits // 8}")
+        return elements
+    bits = np.unpackbits(lines, axis=-1, bitorder="little")[..., : 16 * move.source_bits]
+    places = 1 << np.arange(move.source_bits)
+    values = np.asarray((bits.reshape(*lines.shape[:-1], 16, move.source_bits) * places).sum(axis=-1))
+    return (values << _EXPANDED_SHIFT[move.source_bits]).astype(np.uint8)
+
+
+@reports_memory
+@accepts_cupy
+def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any, *, backend: str = "numba") -> NDArray[np.uint32]:
+    """Load matrices from shared memory into the registers of whole warps.
+
+    Parameters
+    ----------
+    opcode : str
+        For example ``"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"``.
+    memory : uint8 array (..., bytes)
+        Leading dimensions (warps) broadcast with those of `addresses`.
+    addresses : integer array (..., 32)
+        Byte offsets of rows, one a lane, multiples of 16. Those of lanes that the instruction does not read are ignored.
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        ``"cupy"`` executes the opcode on the GPU in the machine, with at most 48 KiB of memory; the others move bytes here.
+
+    Returns
+    -------
+    uint32 array (..., 32, registers)
+
+    Raises
+    ------
+    InstructionError, OperandError, OperandTypeError, BackendError, TargetError
+        A misaligned address or one outside the memory names its lane.
+
+    Notes
+    -----
+    PTX: Warp-level matrix load instruction: ldmatrix.
+
+    Examples
+    --------
+    >>> memory = np.arange(128, dtype=np.uint8)
+    >>> registers = ldmatrix("ldmatrix.sync.aligned.m8n8.x1.b16", memory, np.arange(32) % 8 * 16)
+    >>> hex(registers[5, 0])
+    '0x17161514'
+    """
+    move = movement(opcode, "ldmatrix")
+    array = memory_bytes(memory, str(move))
+    places = _addresses(addresses, move, array.shape[-1])
+    lead = leading_dimensions(str(move), memory=array.shape[:-1], addresses=places.shape[:-2])
+    if (target := gpu_target(backend)) is not None:
+        empty = np.zeros((LANES, move.registers), np.uint32)
+        return move_on_gpu(move, target, lead, array, _all_lanes(places), empty)[1]
+    count = math.prod(lead)
+    flat = np.broadcast_to(array, (*lead, array.shape[-1])).reshape(count, array.shape[-1])
+    wanted = np.broadcast_to(places, (*lead, *places.shape[-2:])).reshape(count, move.num, move.lines)
+    lines = flat[np.arange(count)[:, None, None, None], wanted[..., None] + np.arange(_LINE_BYTES)]
+    elements = _lines_to_elements(lines, move)
+    if move.trans:
+        elements = elements.swapaxes(-1, -2)
+    held = elements[..., move.layout.rows, move.layout.cols]  # (warps, matrices, lanes, elements)
+    registers = np.ascontiguousarray(held).view(np.uint32).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(registers).reshape(*lead, LANES, move.registers)
+
+
+@reports_memory
+@accepts_cupy
+def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any, *, backend: str = "numba") -> NDArray[np.uint8]:
+    """Store matrices from the registers of whole warps to shared memory.
+
+    Parameters
+    ----------
+    opcode : str
+        For example ``"stmatrix.sync.aligned.m8n8.x2.shared.b16"``.
+    memory : uint8 array (..., bytes)
+        What is there before; it is not modified.
+    addresses : integer array (..., 32)
+        As for `ldmatrix`. Where rows overlap, those of higher lanes win.
+    registers : uint32 array (..., 32, registers)
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        As for `ldmatrix`.
+
+    Returns
+    -------
+    uint8 array (..., bytes)
+        The memory afterwards, with the broadcast leading dimensions.
+
+    Raises
+    ------
+    InstructionError, OperandError, OperandTypeError, BackendError, TargetError
+
+    Notes
+    -----
+    PTX: Warp-level matrix store instruction: stmatrix.
+
+    Examples
+    --------
+    >>> registers = np.arange(32, dtype=np.uint32).reshape(32, 1)
+    >>> memory = stmatrix("stmatrix.sync.aligned.m8n8.x1.b16", np.zeros(128, np.uint8), np.arange(32) % 8 * 16, registers)
+    >>> memory.view(np.uint32)[:8].tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    move = movement(opcode, "stmatrix")
+    array = memory_bytes(memory, str(move))
+    places = _addresses(addresses, move, array.shape[-1])
+    given = register_words(registers, np.dtype(np.uint32), (LANES, move.registers), str(move))
+    lead = leading_dimensions(str(move), memory=array.shape[:-1], addresses=places.shape[:-2], registers=given.shape[:-2])
+    if (target := gpu_target(backend)) is not None:
+        return move_on_gpu(move, target, lead, array, _all_lanes(places), given)[0]
+    count = math.prod(lead)
+    result = np.array(np.broadcast_to(array, (*lead, array.shape[-1]))).reshape(count, array.shape[-1])
+    per_matrix = move.registers // move.num
+    held = np.broadcast_to(given, (*lead, *given.shape[-2:])).reshape(count, LANES, move.num, per_matrix)
+    elements = np.ascontiguousarray(held.transpose(0, 2, 1, 3)).view(f"u{move.bits // 8}")
+    matrices = np.empty((count, move.num, *move.layout.shape), dtype=elements.dtype)
+    matrices[..., move.layout.rows, move.layout.cols] = elements
+    lines = np.ascontiguousarray(matrices.swapaxes(-1, -2) if move.trans else matrices).view(np.uint8)
+    wanted = np.broadcast_to(places, (*lead, *places.shape[-2:])).reshape(count, move.num, move.lines)
+    warps = np.arange(count)[:, None]
+    for matrix in range(move.num):
+        for line in range(move.lines):
+            result[warps, wanted[:, matrix, line, None] + np.arange(_LINE_BYTES)] = lines[:, matrix, line]
+    return result.reshape(*lead, array.shape[-1])
+
+
+@reports_memory
+@accepts_cupy
+def movmatrix(opcode: str | Movement, registers: Any, *, backend: str = "numba") -> NDArray[np.uint32]:
+    """Transpose an 8 x 8 matrix of 16-bit elements across the registers of whole warps.
+
+    Parameters
+    ----------
+    opcode : str
+        ``"movmatrix.sync.aligned.m8n8.trans.b16"``.
+    registers : uint32 array (..., 32)
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        As for `ldmatrix`.
+
+    Returns
+    -------
+    uint32 array (..., 32)
+
+    Raises
+    ------
+    InstructionError, OperandError, OperandTypeError, BackendError, TargetError
+
+    Notes
+    -----
+    PTX: Warp-level matrix transpose instruction: movmatrix.
+
+    Examples
+    --------
+    >>> once = movmatrix("movmatrix.sync.aligned.m8n8.trans.b16", np.arange(32, dtype=np.uint32))
+    >>> movmatrix("movmatrix.sync.aligned.m8n8.trans.b16", once).tolist() == list(range(32))
+    True
+    """
+    move = movement(opcode, "movmatrix")
+    given = np.ascontiguousarray(register_words(registers, np.dtype(np.uint32), (LANES,), str(move)))
+    if (target := gpu_target(backend)) is not None:
+        nothing, nowhere = np.zeros(_LINE_BYTES, np.uint8), np.zeros(LANES, np.int64)
+        return move_on_gpu(move, target, given.shape[:-1], nothing, nowhere, given[..., None])[1][..., 0]
+    layout = move.layout
+    matrices = np.empty((*given.shape[:-1], *layout.shape), dtype=np.uint16)
+    matrices[..., layout.rows, layout.cols] = given[..., None].view(np.uint16)
+    return np.ascontiguousarray(matrices.swapaxes(-1, -2)[..., layout.rows, layout.cols]).view(np.uint32)[..., 0]

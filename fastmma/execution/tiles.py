@@ -1,0 +1,88 @@
+"""Matrix level: one instruction on any number of tiles, without registers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.backends.call import Batch
+from fastmma.backends.gpu.arrays import accepts_cupy
+from fastmma.backends.resolve import plan
+from fastmma.host.errors import reports_memory
+from fastmma.host.threads import thread_count
+from fastmma.isa.formats import format_of
+from fastmma.isa.instruction import Instruction
+from fastmma.operands.check import broadcast, elements_of, extra_operands, flatten, tile_codes
+
+
+@reports_memory
+@accepts_cupy
+def mma(
+    ins: str | Instruction,
+    a: Any,
+    b: Any,
+    c: Any,
+    *,
+    target: str,
+    metadata: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    threads: int | None = None,
+    backend: str = "numba",
+) -> NDArray[Any]:
+    """Execute an instruction once on every tile of a batch.
+
+    Parameters
+    ----------
+    ins : str or Instruction
+        An ``mma.sync``, ``mma.sp`` or ``wgmma.mma_async`` opcode.
+    a, b, c : arrays (..., m, k), (..., k, n) and (..., m, n)
+        Elements in the NumPy or ml_dtypes dtype of the operand's format (tf32 is float32, b1 is bool). Sparse A is stored, (..., m, k / 2).
+        Leading dimensions broadcast.
+    target : str
+        For example ``"sm_90a"``.
+    metadata : integer array (..., m, k / chunk), sparse instructions only
+        The 4-bit words that `fastmma.sparse.compress` returns.
+    scale_a, scale_b : arrays (..., m, scale_vec_size) and (..., scale_vec_size, n), block-scaled instructions only
+        float8_e8m0fnu, or float8_e4m3fn (not negative) for ue4m3.
+    threads : int, optional
+        All cores by default, or ``FASTMMA_NUM_THREADS``.
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        As for `fastmma.gemm`.
+
+    Returns
+    -------
+    array (..., m, n) of d, in the dtype of its format
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError, BackendError
+        All are `fastmma.FastmmaError`.
+
+    Notes
+    -----
+    PTX: Multiply-and-Accumulate Instruction: mma; Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async. Rounding and order of
+    accumulation are the target's: see `fastmma.fidelity`.
+
+    Examples
+    --------
+    >>> opcode = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    >>> a, b = np.ones((100, 16, 16), np.float16), np.ones((16, 8), np.float16)
+    >>> mma(opcode, a, b, np.zeros((16, 8), np.float32), target="sm_90a").shape
+    (100, 16, 8)
+    """
+    todo = plan(ins, target, backend)
+    ins = todo.instruction
+    given = {
+        "a": tile_codes(a, "a", ins.atype, (ins.m, ins.stored_k), ins),
+        "b": tile_codes(b, "b", ins.btype, (ins.k, ins.n), ins),
+        "c": tile_codes(c, "c", ins.ctype, (ins.m, ins.n), ins),
+        **extra_operands(ins, metadata, scale_a, scale_b, ins.m, ins.n, ins.k),
+    }
+    lead = broadcast(ins, given)
+    d = np.empty((math.prod(lead), ins.m, ins.n), dtype=format_of(ins.dtype).code_dtype)
+    todo.engine.tiles(todo.job, Batch(**{name: flatten(array, lead) for name, array in given.items()}), d, thread_count(threads))
+    return elements_of(d.reshape(*lead, ins.m, ins.n), ins.dtype)

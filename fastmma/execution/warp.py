@@ -1,0 +1,173 @@
+"""Register level: whole warps, exactly as PTX sees them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.backends.call import Batch
+from fastmma.backends.gpu.arrays import accepts_cupy
+from fastmma.backends.gpu.multiplication_ptx import Selectors
+from fastmma.backends.resolve import Plan, plan
+from fastmma.execution.matrix_moves import ldmatrix, movmatrix, stmatrix
+from fastmma.execution.wmma_moves import wmma_load, wmma_store
+from fastmma.host.errors import InstructionError, OperandError, reports_memory
+from fastmma.host.threads import parallel_for, thread_count
+from fastmma.isa.instruction import Instruction, Operand
+from fastmma.numerics.rows import fragment_evidence
+from fastmma.operands.check import broadcast, check_extra, flatten
+from fastmma.operands.registers import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
+from fastmma.operands.scales import unpack_scales
+from fastmma.operands.sparse import unpack_metadata
+
+__all__ = ["ldmatrix", "mma", "movmatrix", "stmatrix", "wmma_load", "wmma_store"]
+
+# warps handled at a time: their matrices stay in the cache between unpacking, computing and packing, or make a transfer to the GPU worth it
+_GRAINS = {"numba": 512, "cupy-emulate": 1 << 15}
+_LANES = 32
+
+
+@reports_memory
+@accepts_cupy
+def mma(
+    ins: str | Instruction,
+    a: Any,
+    b: Any,
+    c: Any,
+    *,
+    target: str,
+    metadata: Any = None,
+    selector: int = 0,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    byte_id_a: int = 0,
+    thread_id_a: int = 0,
+    byte_id_b: int = 0,
+    thread_id_b: int = 0,
+    threads: int | None = None,
+    backend: str = "numba",
+) -> NDArray[Any]:
+    """Execute an ``mma`` on the registers of any number of warps.
+
+    Parameters
+    ----------
+    ins : str or Instruction
+        An ``mma.sync``, ``mma.sp`` or ``wmma.mma`` opcode. The registers of wmma are those of the target's silicon (measured on sm_90).
+    a, b, c : array (..., 32, registers) of uint32, uint64 for f64
+        ``fastmma.instruction(ins).operands[name].registers`` registers a lane; the leading dimensions (warps) broadcast.
+    target : str
+        For example ``"sm_90a"``.
+    metadata : uint32 array (..., 32), sparse instructions only
+        Operand e. Invalid indices are errors, also unsorted ones under ``sp::ordered_metadata``.
+    selector : int
+        Operand f, the sparsity selector.
+    scale_a, scale_b : uint32 array (..., 32), block-scaled instructions only
+        Operands scale-a-data and scale-b-data.
+    byte_id_a, thread_id_a, byte_id_b, thread_id_b : int
+        Their selectors; other values than those in PTX's table are errors.
+    threads : int, optional
+        All cores by default, or ``FASTMMA_NUM_THREADS``.
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        As for `fastmma.gemm`.
+
+    Returns
+    -------
+    array (..., 32, registers) of d
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError, BackendError
+        All are `fastmma.FastmmaError`.
+
+    Notes
+    -----
+    PTX: Multiply-and-Accumulate Instruction: mma; mma.sp / mma.sp::ordered_metadata; Block Scaling. Rounding and order of accumulation are
+    the target's: see `fastmma.fidelity`.
+
+    Examples
+    --------
+    >>> opcode = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    >>> ones = lambda count: np.full((32, count), 0x3C003C00, dtype=np.uint32)  # two f16 ones a register
+    >>> d = mma(opcode, ones(4), ones(2), np.zeros((32, 4), dtype=np.uint32), target="sm_90a")
+    >>> d.view(np.float32)[0].tolist()
+    [16.0, 16.0, 16.0, 16.0]
+    """
+    todo = plan(ins, target, backend)
+    ins = todo.instruction
+    if ins.op not in ("mma", "wmma"):
+        raise InstructionError(f"{ins}: warp.mma takes mma and wmma.mma opcodes only")
+    if ins.op == "wmma":
+        fragment_evidence(ins, todo.target)
+    operands = ins.operands
+    given = {name: check_registers(value, operands[name], f"{ins}: {name}") for name, value in (("a", a), ("b", b), ("c", c))}
+    extra = _extra_operands(ins, metadata, selector, scale_a, scale_b, (byte_id_a, thread_id_a), (byte_id_b, thread_id_b))
+    lead, workers = broadcast(ins, {**given, **extra}), thread_count(threads)
+    if backend == "cupy":
+        raw = {"metadata": metadata, "scale_a": scale_a, "scale_b": scale_b}
+        selectors = Selectors(selector, byte_id_a, thread_id_a, byte_id_b, thread_id_b)
+        return _on_gpu(todo, given, {name: np.asarray(raw[name]) for name in extra}, lead, selectors)
+    flat = {name: flatten(array, lead) for name, array in given.items()}
+    flat_extra = {name: flatten(array, lead) for name, array in extra.items()}
+    d = operands["d"]
+    count = math.prod(lead)
+    result = np.empty((count, d.layout.lanes * d.registers), dtype=register_dtype(d))
+    scratch: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}
+
+    def work(start: int, stop: int, worker: int) -> None:
+        key = worker, stop - start
+        if key not in scratch:
+            scratch[key] = {name: _storage(operand, stop - start) for name, operand in operands.items()}
+        codes = scratch[key]
+        for name, registers in flat.items():
+            unpack_range(registers[start:stop].reshape(stop - start, -1), operands[name], ins.kind, codes[name])
+        matrices = {name: _tiles(codes[name], operands[name]) for name in "abcd"}
+        batch = Batch(matrices["a"], matrices["b"], matrices["c"], **{name: array[start:stop] for name, array in flat_extra.items()})
+        todo.engine.tiles(todo.job, batch, matrices["d"], 1)
+        pack_range(codes["d"], d, ins.kind, result[start:stop])
+
+    parallel_for(work, count, workers, _GRAINS.get(backend, 1))
+    return result.reshape(*lead, d.layout.lanes, d.registers)
+
+
+def _on_gpu(
+    todo: Plan, given: dict[str, NDArray[Any]], extra: dict[str, NDArray[Any]], lead: tuple[int, ...], selectors: Selectors
+) -> NDArray[Any]:
+    """The same registers, as they are, through the real opcode."""
+    from fastmma.backends.gpu import raw
+
+    a, b, c = (flatten(given[name], lead) for name in "abc")
+    more = {name: np.ascontiguousarray(np.broadcast_to(array, (*lead, _LANES))).reshape(-1, _LANES) for name, array in extra.items()}
+    d = raw.multiply(todo.instruction, todo.target, a, b, c, more, selectors)
+    return d.reshape(*lead, *d.shape[-2:])
+
+
+def _extra_operands(
+    ins: Instruction, metadata: Any, selector: Any, scale_a: Any, scale_b: Any, ids_a: tuple[Any, Any], ids_b: tuple[Any, Any]
+) -> dict[str, NDArray[Any]]:
+    """Metadata words and scales out of their registers, as an engine takes them."""
+    extra: dict[str, NDArray[Any]] = {}
+    check_extra(ins, metadata=metadata, scale_a=scale_a, scale_b=scale_b)
+    if ins.sparse:
+        extra["metadata"] = unpack_metadata(ins, metadata, selector=selector)
+    elif selector:
+        raise OperandError(f"{ins}: selector must be 0 where A is dense, not {selector!r}")
+    if ins.scale_vec_size:
+        extra["scale_a"] = unpack_scales(ins, scale_a, "a", *ids_a)
+        extra["scale_b"] = unpack_scales(ins, scale_b, "b", *ids_b).swapaxes(-1, -2)
+    elif any((*ids_a, *ids_b)):
+        raise OperandError(f"{ins}: there is no block scaling, so byte and thread ids must be 0")
+    return extra
+
+
+def _storage(operand: Operand, warps: int) -> NDArray[Any]:
+    layout = operand.layout
+    return np.empty((warps, layout.tiles * layout.shape[0] * layout.shape[1]), dtype=stored_dtype(operand))
+
+
+def _tiles(codes: NDArray[Any], operand: Operand) -> NDArray[Any]:
+    """Stored codes as a batch (tiles, rows, columns)."""
+    rows, columns = operand.shape
+    return as_matrices(codes, operand).reshape(-1, rows, columns)

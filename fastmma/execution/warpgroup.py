@@ -1,0 +1,209 @@
+"""wgmma at register and shared-memory level: warpgroups of 128 threads, matrix descriptors, swizzles."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.backends.call import Batch
+from fastmma.backends.gpu.arrays import accepts_cupy
+from fastmma.backends.resolve import Plan, plan
+from fastmma.host.arrays import as_array, whole
+from fastmma.host.errors import InstructionError, OperandError, OperandTypeError, reports_memory
+from fastmma.host.threads import thread_count
+from fastmma.isa.descriptor import Descriptor
+from fastmma.isa.formats import Format, format_of
+from fastmma.isa.instruction import Instruction
+from fastmma.operands.check import broadcast, check_extra, flatten
+from fastmma.operands.registers import check_registers, gather, register_dtype, scatter
+from fastmma.operands.sparse import unpack_metadata
+
+__all__ = ["Descriptor", "mma"]
+
+
+def matrix_in_memory(
+    memory: NDArray[np.uint8], descriptor: Descriptor, outer: int, k: int, fmt: Format, mn_major: bool, what: str
+) -> NDArray[Any]:
+    """Codes (..., outer, k) of an operand in shared memory."""
+    places = descriptor.offsets(outer, k, fmt.bits, mn_major=mn_major)
+    width = max(1, fmt.bits // 8)
+    size = memory.shape[-1]
+    if places.max() + width > size:
+        raise OperandError(f"{what}: the descriptor reaches byte {int(places.max()) + width - 1} of a memory of {size} bytes")
+    if fmt.bits < 8:
+        return (memory[..., places] >> (np.arange(k) % 8).astype(np.uint8)) & np.uint8(1)
+    raw = np.ascontiguousarray(memory[..., places[..., None] + np.arange(width)])
+    return np.asarray(raw.view(fmt.code_dtype)[..., 0])
+
+
+def _flag(value: Any, allowed: tuple[int, ...], what: str) -> int:
+    found = int(value) if isinstance(value, bool) else whole(value)
+    if found is None or found not in allowed:
+        raise OperandError(f"{what} must be {' or '.join(map(str, allowed))}, not {value!r}")
+    return found
+
+
+def _descriptor(value: Any, what: str) -> Descriptor:
+    if isinstance(value, Descriptor):
+        return value
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= int(value) < 1 << 64:
+        return Descriptor.decode(int(value))
+    raise OperandTypeError(f"{what} must be a matrix descriptor (a Descriptor or its 64 bits), not {type(value).__name__}")
+
+
+def _negated(codes: NDArray[Any], fmt: Format, scale: int) -> NDArray[Any]:
+    return codes if scale == 1 else codes ^ codes.dtype.type(1 << (fmt.bits - 1))
+
+
+def _on_gpu(
+    todo: Plan,
+    a: Any,
+    b: Any,
+    d: Any,
+    metadata: Any,
+    memory: NDArray[np.uint8],
+    lead: tuple[int, ...],
+    selector: int,
+    scale_d: int,
+    immediates: tuple[int, ...],
+) -> NDArray[Any]:
+    """The same registers, memory and descriptors, as they are, through the real opcode."""
+    from fastmma.backends.gpu import raw
+
+    def flat(array: Any, keep: int) -> NDArray[Any]:
+        given = np.asarray(array)
+        tail = given.shape[given.ndim - keep :]
+        return np.ascontiguousarray(np.broadcast_to(given, lead + tail)).reshape(-1, *tail)
+
+    in_memory = isinstance(a, Descriptor | int | np.integer)
+    result = raw.multiply_warpgroup(
+        todo.instruction,
+        todo.target,
+        _descriptor(a, "a").encode() if in_memory else flat(a, 2),
+        _descriptor(b, "b").encode(),
+        flat(d, 2),
+        flat(memory, 1),
+        None if metadata is None else flat(metadata, 1),
+        selector=selector,
+        scale_d=scale_d,
+        immediates=immediates,
+    )
+    return result.reshape(*lead, *result.shape[-2:])
+
+
+@reports_memory
+@accepts_cupy
+def mma(
+    ins: str | Instruction,
+    d: Any,
+    a: Any,
+    b: Descriptor | int,
+    *,
+    target: str = "sm_90a",
+    memory: Any,
+    metadata: Any = None,
+    selector: int = 0,
+    scale_d: int = 1,
+    imm_scale_a: int = 1,
+    imm_scale_b: int = 1,
+    imm_trans_a: int = 0,
+    imm_trans_b: int = 0,
+    threads: int | None = None,
+    backend: str = "numba",
+) -> NDArray[Any]:
+    """Execute a ``wgmma.mma_async`` on the registers and the shared memory of any number of warpgroups.
+
+    Parameters
+    ----------
+    ins : str or Instruction
+        A ``wgmma.mma_async`` opcode, dense or ``.sp``.
+    d : uint32 array (..., 128, registers)
+        The accumulators before.
+    a : uint32 array (..., 128, registers), or Descriptor or int
+        A in registers, or the matrix descriptor of A in shared memory. Sparse A is stored without its zeros.
+    b : Descriptor or int
+        The matrix descriptor of B.
+    target : str
+    memory : uint8 array (..., bytes)
+        Shared memory; descriptors' addresses are offsets into it, and swizzles count from its start. Leading dimensions broadcast.
+    metadata : uint32 array (..., 128), sparse instructions only
+    selector : int
+        The sparsity selector.
+    scale_d : {1, 0}
+        0 computes A x B alone.
+    imm_scale_a, imm_scale_b : {1, -1}
+        Negate a float operand.
+    imm_trans_a, imm_trans_b : {0, 1}
+        16-bit operands in shared memory: 1 if m (or n) is contiguous, not k.
+    threads : int, optional
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        As for `fastmma.gemm`; ``"cupy"`` takes at most 48 KiB of memory.
+
+    Returns
+    -------
+    uint32 array (..., 128, registers)
+        The accumulators afterwards.
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError, BackendError
+        All are `fastmma.FastmmaError`.
+
+    Notes
+    -----
+    PTX: Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async; Matrix Descriptor Format; Strides. Measured on an H200.
+
+    Examples
+    --------
+    >>> opcode = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+    >>> memory = np.ones(128, np.float16).view(np.uint8)  # B: 8 columns of 16 elements
+    >>> a = np.full((128, 4), 0x3C003C00, dtype=np.uint32)
+    >>> d = mma(opcode, np.zeros((128, 4), np.uint32), a, Descriptor(0, leading=128, stride=256), memory=memory)
+    >>> d.view(np.float32).max()
+    np.float32(16.0)
+    """
+    todo = plan(ins, target, backend)
+    ins = todo.instruction
+    if ins.op != "wgmma":
+        raise InstructionError(f"{ins}: warpgroup.mma takes wgmma.mma_async opcodes only")
+    afmt, bfmt = format_of(ins.atype), format_of(ins.btype)
+    check_extra(ins, metadata=metadata)
+    signs = (1, -1) if afmt.kind == "float" else (1,)
+    imm_scale_a, imm_scale_b = (_flag(value, signs, f"{ins}: imm_scale_{name}") for name, value in (("a", imm_scale_a), ("b", imm_scale_b)))
+    in_memory = isinstance(a, Descriptor | int | np.integer)
+    imm_trans_a = _flag(imm_trans_a, (0, 1) if in_memory and afmt.bits == 16 else (0,), f"{ins}: imm_trans_a")
+    imm_trans_b = _flag(imm_trans_b, (0, 1) if bfmt.bits == 16 else (0,), f"{ins}: imm_trans_b")
+    shared = as_array(memory, f"{ins}: memory")
+    if shared.dtype != np.uint8 or shared.ndim < 1:
+        raise OperandTypeError(f"{ins}: memory must be an array (..., bytes) of dtype uint8, not {shared.dtype} of shape {shared.shape}")
+    operands = ins.operands
+    if in_memory:
+        acodes = matrix_in_memory(shared, _descriptor(a, f"{ins}: a"), ins.m, ins.stored_k, afmt, bool(imm_trans_a), f"{ins}: a")
+    else:
+        acodes = gather(check_registers(a, operands["a"], f"{ins}: a"), operands["a"], threads=threads)
+    bcodes = matrix_in_memory(shared, _descriptor(b, f"{ins}: b"), ins.n, ins.k, bfmt, bool(imm_trans_b), f"{ins}: b").swapaxes(-1, -2)
+    before = check_registers(d, operands["d"], f"{ins}: d")
+    scale_d = _flag(scale_d, (1, 0), f"{ins}: scale_d")
+    if not scale_d:
+        before = np.zeros_like(before)
+    given = {
+        "a": _negated(acodes, afmt, imm_scale_a),
+        "b": _negated(bcodes, bfmt, imm_scale_b),
+        "c": gather(before, operands["d"], threads=threads),
+    }
+    if ins.sparse:
+        given["metadata"] = unpack_metadata(ins, metadata, selector=selector)
+    elif selector:
+        raise OperandError(f"{ins}: selector must be 0 where A is dense, not {selector!r}")
+    lead = broadcast(ins, given)
+    if backend == "cupy":
+        flags = (imm_scale_a, imm_scale_b) if afmt.kind == "float" else ()
+        trans = ((imm_trans_a,) if in_memory else ()) + (imm_trans_b,) if bfmt.bits == 16 else ()
+        return _on_gpu(todo, a, b, d, metadata, shared, lead, selector, scale_d, (*flags, *trans))
+    result = np.empty((math.prod(lead), ins.m, ins.n), dtype=format_of(ins.dtype).code_dtype)
+    todo.engine.tiles(todo.job, Batch(**{name: flatten(array, lead) for name, array in given.items()}), result, thread_count(threads))
+    registers = scatter(result, operands["d"], threads=threads)
+    return registers.reshape(*lead, *registers.shape[-2:]).astype(register_dtype(operands["d"]), copy=False)

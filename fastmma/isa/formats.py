@@ -1,0 +1,373 @@
+"""Element formats: one row each, and the way from bits to values and back.
+
+A *code* is the unsigned integer that holds an element's bits. Codes of tf32 are 32-bit registers whose low 13 bits are padding, because
+that is how PTX and NumPy hold them; all other codes are as wide as the format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastmma.host.arrays import as_array
+from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.float_mode import to_nearest
+
+Rounding = Literal["rn", "rz"]
+Specials = Literal["ieee", "nan", "none", "nan-only-ff"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One element format.
+
+    Attributes
+    ----------
+    name : str
+        PTX's name, for example ``"e4m3"``.
+    kind : {"float", "signed", "unsigned", "bit"}
+        How the bits are read.
+    bits : int
+        Width of a code.
+    dtype_name : str
+        The NumPy or ml_dtypes dtype whose arrays hold one element each.
+    exponent_bits, mantissa_bits, bias : int
+        The float fields; all zero for integers.
+    padding : int
+        Ignored low bits of a code (13 for tf32).
+    signed : bool
+        Whether a float code has a sign bit.
+    specials : {"ieee", "nan", "none", "nan-only-ff"}
+        ``"ieee"``: the highest exponent holds infinities and NaNs; ``"nan"``: only the all-ones magnitude is NaN;
+        ``"nan-only-ff"``: ue8m0, no zero, no subnormals, 0xff is NaN.
+    """
+
+    name: str
+    kind: Literal["float", "signed", "unsigned", "bit"]
+    bits: int
+    dtype_name: str
+    exponent_bits: int = 0
+    mantissa_bits: int = 0
+    bias: int = 0
+    padding: int = 0
+    signed: bool = True
+    specials: Specials = "none"
+
+    def __post_init__(self) -> None:
+        if self.kind == "float":
+            width = int(self.signed) + self.exponent_bits + self.mantissa_bits + self.padding
+            if width > self.bits:
+                raise ValueError(f"{self.name}: the fields need {width} bits, not {self.bits}")
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """dtype of an array of elements (tf32 is float32, b1 is bool)."""
+        return np.dtype(getattr(ml_dtypes, self.dtype_name, self.dtype_name))
+
+    @cached_property
+    def code_dtype(self) -> np.dtype[Any]:
+        """Unsigned dtype that holds one code an item."""
+        return np.dtype(f"u{max(8, self.bits) // 8}")
+
+    @cached_property
+    def emin(self) -> int:
+        """Exponent of the smallest normal number, which subnormals share."""
+        return (0 if self.specials == "nan-only-ff" else 1) - self.bias
+
+    @cached_property
+    def emax(self) -> int:
+        """Exponent of the largest finite number."""
+        top = (1 << self.exponent_bits) - 1 - self.bias
+        whole_binade_is_special = self.specials in ("ieee", "nan-only-ff") or (self.specials == "nan" and self.mantissa_bits == 0)
+        return top - 1 if whole_binade_is_special else top
+
+    @cached_property
+    def max(self) -> float:
+        """The largest finite value."""
+        if self.kind != "float":
+            return float((1 << (self.bits - (self.kind == "signed"))) - 1)
+        lost = 2 if self.specials == "nan" else 1
+        return float((2 << self.mantissa_bits) - lost) * 2.0 ** (self.emax - self.mantissa_bits)
+
+    @cached_property
+    def min_subnormal(self) -> float:
+        """The smallest positive value."""
+        return 2.0 ** (self.emin - self.mantissa_bits)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_ROWS = (
+    Format("f64", "float", 64, "float64", 11, 52, 1023, specials="ieee"),
+    Format("f32", "float", 32, "float32", 8, 23, 127, specials="ieee"),
+    Format("tf32", "float", 32, "float32", 8, 10, 127, padding=13, specials="ieee"),
+    Format("f16", "float", 16, "float16", 5, 10, 15, specials="ieee"),
+    Format("bf16", "float", 16, "bfloat16", 8, 7, 127, specials="ieee"),
+    Format("e4m3", "float", 8, "float8_e4m3fn", 4, 3, 7, specials="nan"),
+    Format("e5m2", "float", 8, "float8_e5m2", 5, 2, 15, specials="ieee"),
+    Format("e3m2", "float", 6, "float6_e3m2fn", 3, 2, 3),
+    Format("e2m3", "float", 6, "float6_e2m3fn", 2, 3, 1),
+    Format("e2m1", "float", 4, "float4_e2m1fn", 2, 1, 1),
+    Format("ue8m0", "float", 8, "float8_e8m0fnu", 8, 0, 127, signed=False, specials="nan-only-ff"),
+    Format("ue4m3", "float", 8, "float8_e4m3fn", 4, 3, 7, signed=False, specials="nan"),
+    Format("s32", "signed", 32, "int32"),
+    Format("s8", "signed", 8, "int8"),
+    Format("u8", "unsigned", 8, "uint8"),
+    Format("s4", "signed", 4, "int4"),
+    Format("u4", "unsigned", 4, "uint4"),
+    Format("b1", "bit", 1, "bool"),
+)
+
+FORMATS: dict[str, Format] = {row.name: row for row in _ROWS}
+
+
+def format_of(name: str | Format | np.dtype[Any] | type) -> Format:
+    """The row for a PTX name or for a NumPy / ml_dtypes dtype.
+
+    A dtype that serves two formats means the first of them: float32 is f32 (not tf32), float8_e4m3fn is e4m3 (not ue4m3).
+
+    Raises
+    ------
+    InstructionError
+        If there is no such format.
+
+    Examples
+    --------
+    >>> format_of("e4m3").max
+    448.0
+    >>> import ml_dtypes
+    >>> format_of(ml_dtypes.bfloat16).name
+    'bf16'
+    """
+    if isinstance(name, Format):
+        return name
+    if isinstance(name, str) and name.removeprefix(".") in FORMATS:
+        return FORMATS[name.removeprefix(".")]
+    try:
+        # NumPy takes None for float64
+        dtype = None if name is None else np.dtype(getattr(ml_dtypes, name, name) if isinstance(name, str) else name)
+    except TypeError:
+        dtype = None
+    for row in _ROWS:
+        if dtype is not None and row.dtype == dtype.newbyteorder("="):
+            return row
+    raise InstructionError(f"{name!r} is no element format; there are {', '.join(FORMATS)}")
+
+
+def _decode_float(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.float64]:
+    codes = codes >> np.uint64(fmt.padding)
+    mantissa = (codes & np.uint64((1 << fmt.mantissa_bits) - 1)).astype(np.float64)
+    field = ((codes >> np.uint64(fmt.mantissa_bits)) & np.uint64((1 << fmt.exponent_bits) - 1)).astype(np.int64)
+    magnitude_bits = fmt.exponent_bits + fmt.mantissa_bits
+    has_hidden_bit = field > 0 if fmt.specials != "nan-only-ff" else np.ones_like(field, dtype=bool)
+    significand = mantissa + np.where(has_hidden_bit, float(1 << fmt.mantissa_bits), 0.0)
+    exponent = np.where(has_hidden_bit, field, 1) - fmt.bias - fmt.mantissa_bits
+    value = np.ldexp(significand, exponent)
+    magnitude = codes & np.uint64((1 << magnitude_bits) - 1)
+    all_ones = magnitude == np.uint64((1 << magnitude_bits) - 1)
+    if fmt.specials == "ieee":
+        special = field == (1 << fmt.exponent_bits) - 1
+        value = np.where(special, np.where(mantissa == 0, np.inf, np.nan), value)
+    elif fmt.specials in ("nan", "nan-only-ff"):
+        value = np.where(all_ones, np.nan, value)
+    if fmt.signed:
+        negative = (codes >> np.uint64(magnitude_bits)) & np.uint64(1)
+        value = np.where(negative == 1, -value, value)
+    return np.asarray(value, dtype=np.float64)
+
+
+def decode(codes: ArrayLike, fmt: str | Format) -> NDArray[Any]:
+    """Values of codes: float64 for float formats (exact), int64 for the others.
+
+    Parameters
+    ----------
+    codes : array_like of unsigned integers
+        Bit patterns; bits above the format's width are ignored, as hardware ignores a container's padding.
+    fmt : str or Format
+
+    Examples
+    --------
+    >>> decode([0x38, 0x7e, 0xff], "e4m3").tolist()
+    [1.0, 448.0, nan]
+    """
+    fmt = format_of(fmt)
+    bits = as_array(codes, f"codes of {fmt}")
+    if bits.dtype.kind not in "ui":
+        raise OperandTypeError(f"codes of {fmt} must be integers, not {bits.dtype}")
+    unsigned = bits.astype(np.uint64) & np.uint64((1 << fmt.bits) - 1)
+    if fmt.kind == "float":
+        if fmt.name == "f64":
+            return unsigned.view(np.float64) if unsigned.ndim else np.asarray(unsigned).view(np.float64)
+        return _decode_float(unsigned, fmt)
+    value = unsigned.astype(np.int64)
+    if fmt.kind == "signed":
+        value = value - ((value >> np.int64(fmt.bits - 1)) << np.int64(fmt.bits))
+    return np.asarray(value)
+
+
+def _round_to_grid(magnitude: NDArray[np.float64], fmt: Format, rounding: Rounding) -> NDArray[np.float64]:
+    """Round finite magnitudes to the format's grid, its exponent range unbounded above."""
+    _, exponent = np.frexp(magnitude)
+    quantum = np.maximum(exponent - 1, fmt.emin) - fmt.mantissa_bits
+    # two exact scalings keep the factor itself in the range of float64
+    half = quantum // 2
+    steps = np.ldexp(np.ldexp(magnitude, -half), half - quantum)
+    steps = np.rint(steps) if rounding == "rn" else np.floor(steps)
+    with np.errstate(over="ignore"):  # what rounds up beyond float64 is infinite
+        return np.asarray(np.ldexp(np.ldexp(steps, half), quantum - half), dtype=np.float64)
+
+
+@to_nearest
+def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", saturate: bool = False) -> NDArray[Any]:
+    """Round values to a format and return the codes.
+
+    Parameters
+    ----------
+    values : array_like
+        Floats are taken as float64, so that there is one rounding; integers must fit the range of int64.
+    fmt : str or Format
+    rounding : {"rn", "rz"}
+        To nearest, ties to even; or toward zero.
+    saturate : bool
+        Whether what is beyond the largest finite value (infinities too) becomes that value. If not: infinity where the format has one
+        (under ``"rz"`` only infinities do, finite values stop at the largest), NaN where it has only NaN, an error where it has neither.
+
+    Returns
+    -------
+    ndarray of ``fmt.code_dtype``
+
+    Raises
+    ------
+    OperandError
+        If a value has no code: NaN in e2m1, a negative ue8m0, an integer out of range without `saturate`.
+
+    Notes
+    -----
+    NaN becomes the positive quiet NaN with no payload (all ones in formats whose only NaN that is). Zero and what is below the
+    range of ue8m0 become its smallest code.
+
+    Examples
+    --------
+    >>> [hex(code) for code in encode([1.0, 1e9, -0.0], "e4m3", saturate=True)]
+    ['0x38', '0x7e', '0x80']
+    """
+    fmt = format_of(fmt)
+    if rounding not in ("rn", "rz"):
+        raise OperandError(f"rounding must be 'rn' or 'rz', not {rounding!r}")
+    array = as_array(values, f"values for {fmt}")
+    if array.dtype.kind not in "fiub" and array.dtype.name not in {row.dtype_name for row in _ROWS}:
+        raise OperandTypeError(f"values for {fmt} must be real numbers, not {array.dtype}")
+    if fmt.kind != "float":
+        return _encode_integer(array, fmt, rounding, saturate)
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
+        value = array.astype(np.float64)
+    if fmt.name == "f64":
+        return np.where(np.isnan(value), np.uint64(0x7FF8000000000000), np.asarray(value).view(np.uint64))
+    negative = np.signbit(value) & ~np.isnan(value)
+    if not fmt.signed and bool(np.any(negative & (value != 0))):
+        raise OperandError(f"{fmt} has no negative numbers, but the least value is {np.min(value)}")
+    magnitude = np.abs(value)
+    finite = np.isfinite(magnitude)
+    rounded = _round_to_grid(np.where(finite, magnitude, 0.0), fmt, rounding)
+    if fmt.specials == "nan-only-ff":
+        rounded = np.maximum(rounded, fmt.min_subnormal)
+    overflow = (rounded > fmt.max) | np.isinf(magnitude)
+    clamp = overflow if saturate else overflow & finite if rounding == "rz" else np.zeros_like(overflow)
+    rounded = np.where(clamp, fmt.max, rounded)
+    nan = np.isnan(value)
+    if fmt.specials == "none" and bool(np.any(nan | (overflow & ~clamp))):
+        raise OperandError(f"{fmt} has neither NaN nor infinity; values must lie in [-{fmt.max}, {fmt.max}] or be saturated")
+    codes = _finite_codes(np.where(overflow & ~clamp, 0.0, rounded), fmt)
+    top = ((1 << fmt.exponent_bits) - 1) << fmt.mantissa_bits
+    all_ones = (1 << (fmt.exponent_bits + fmt.mantissa_bits)) - 1
+    infinity, quiet_nan = (top, top | 1 << (fmt.mantissa_bits - 1)) if fmt.specials == "ieee" else (all_ones, all_ones)
+    codes = np.where(overflow & ~clamp, np.uint64(infinity), codes)
+    codes = np.where(nan, np.uint64(quiet_nan), codes)
+    if fmt.signed:
+        codes = codes | (negative.astype(np.uint64) << np.uint64(fmt.exponent_bits + fmt.mantissa_bits))
+    return np.asarray((codes << np.uint64(fmt.padding)).astype(fmt.code_dtype))
+
+
+def _finite_codes(magnitude: NDArray[np.float64], fmt: Format) -> NDArray[np.uint64]:
+    """Codes of magnitudes that lie on the format's grid."""
+    _, exponent = np.frexp(magnitude)
+    exponent = np.maximum(exponent - 1, fmt.emin)
+    half = (fmt.mantissa_bits - exponent) // 2
+    significand = np.ldexp(np.ldexp(magnitude, half), fmt.mantissa_bits - exponent - half).astype(np.uint64)
+    hidden = np.uint64(1 << fmt.mantissa_bits)
+    field = np.where(significand >= hidden, exponent + fmt.bias, 0).astype(np.uint64)
+    return np.asarray((field << np.uint64(fmt.mantissa_bits)) | (significand & (hidden - np.uint64(1))))
+
+
+def _encode_integer(array: NDArray[Any], fmt: Format, rounding: Rounding, saturate: bool) -> NDArray[Any]:
+    low = -(1 << (fmt.bits - 1)) if fmt.kind == "signed" else 0
+    high = int(fmt.max)
+    if array.dtype.kind in "iub":
+        value = array
+    else:
+        real = array.astype(np.float64)
+        if bool(np.any(np.isnan(real))):
+            raise OperandError(f"{fmt} has no NaN")
+        value = np.rint(real) if rounding == "rn" else np.trunc(real)
+    if saturate:
+        value = np.clip(value, low, high) if value.dtype.kind != "b" else value
+    elif value.size and (value.min() < low or value.max() > high):
+        raise OperandError(f"values for {fmt} must lie in [{low}, {high}] or be saturated; they span [{value.min()}, {value.max()}]")
+    return np.asarray((value.astype(np.int64) & np.int64((1 << fmt.bits) - 1)).astype(fmt.code_dtype))
+
+
+@cache
+def all_codes(name: str) -> NDArray[Any]:
+    """Every code of a format of at most 16 bits, ascending.
+
+    Examples
+    --------
+    >>> len(all_codes("e2m1"))
+    16
+    """
+    fmt = format_of(name)
+    if fmt.bits > 16:
+        raise OperandError(f"{fmt} has 2**{fmt.bits} codes, too many to list")
+    codes = np.arange(1 << fmt.bits).astype(fmt.code_dtype)
+    codes.flags.writeable = False
+    return codes
+
+
+def to_codes(elements: ArrayLike, fmt: str | Format) -> NDArray[Any]:
+    """View an array of elements (the format's dtype) as codes, without a copy where NumPy can.
+
+    Raises
+    ------
+    OperandTypeError
+        If the array has another dtype; nothing is cast silently.
+
+    Examples
+    --------
+    >>> to_codes(np.array([1.5], dtype=np.float16), "f16").tolist()
+    [15872]
+    """
+    fmt = format_of(fmt)
+    array = as_array(elements, f"elements of {fmt}")
+    if array.dtype.newbyteorder("=") == fmt.dtype:
+        array = array.astype(fmt.dtype, copy=False)
+    if array.dtype != fmt.dtype:
+        raise OperandTypeError(f"elements of {fmt} must have dtype {fmt.dtype}, not {array.dtype}")
+    if fmt.kind in ("signed", "unsigned") and fmt.bits == 4:
+        return np.asarray(array.view(np.uint8) & np.uint8(15))
+    return array.view(fmt.code_dtype)
+
+
+def from_codes(codes: NDArray[Any], fmt: str | Format) -> NDArray[Any]:
+    """View codes as elements of the format's dtype; the inverse of `to_codes`."""
+    fmt = format_of(fmt)
+    if fmt.kind == "signed" and fmt.bits == 4:
+        return (((codes.astype(np.int8) & 15) ^ 8) - 8).astype(fmt.dtype)
+    if fmt.kind == "bit":
+        return (codes & 1).astype(bool)
+    return np.ascontiguousarray(codes).astype(fmt.code_dtype, copy=False).view(fmt.dtype)

@@ -1,0 +1,202 @@
+"""What an instruction is: frozen records, filled by the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from fastmma.isa.formats import Format, format_of
+from fastmma.isa.layout import Layout
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One matrix operand of an instruction: its format and how its fragment lies in registers."""
+
+    name: str
+    format: Format
+    layout: Layout
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers a lane holds (64-bit ones for f64)."""
+        return self.layout.registers
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.layout.shape
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One opcode, as PTX defines it.
+
+    Attributes
+    ----------
+    opcode : str
+        Canonical text. Modifiers that only state a default (``.rn``) are left out.
+    op : str
+        ``"mma"`` or ``"wgmma"``.
+    m, n, k : int
+        Matrix shape: a is m x k, b is k x n, c and d are m x n.
+    dtype, atype, btype, ctype : str
+        PTX names of the element formats of d, a, b and c.
+    alayout, blayout : str
+        ``"row"`` or ``"col"``.
+    rounding : str
+        f64 only: ``"rn"``, ``"rz"``, ``"rm"`` or ``"rp"``; else empty.
+    satfinite : bool
+        Whether an integer result is clamped and not wrapped.
+    bit_op : str
+        b1 only: ``"xor"`` or ``"and"``; else empty.
+    kind : str
+        PTX's ``.kind::`` qualifier without its prefix, or empty.
+    targets : tuple of str
+        Exactly the targets on which ptxas accepts the opcode.
+    ptx : (int, int)
+        PTX ISA version that introduced it.
+    heading : str
+        The PTX heading that defines its fragments.
+    fragments : callable
+        How operands lie in registers: a rule of `fastmma.isa.fragments`.
+    lanes : int
+        32 for a warp, 128 for a warpgroup.
+    sparse : str
+        ``"sp"`` or ``"sp::ordered_metadata"`` where A is stored without its zeros, else empty.
+    scale_vec_size : int
+        Scales a row of A (and a column of B) has: 1, 2 or 4 where there is block scaling, else 0.
+    stype : str
+        Format of the scales, or empty.
+    """
+
+    opcode: str
+    op: str
+    m: int
+    n: int
+    k: int
+    dtype: str
+    atype: str
+    btype: str
+    ctype: str
+    alayout: str
+    blayout: str
+    rounding: str
+    satfinite: bool
+    bit_op: str
+    kind: str
+    targets: tuple[str, ...] = field(repr=False)
+    ptx: tuple[int, int] = field(repr=False)
+    heading: str = field(repr=False)
+    fragments: Callable[[Any], dict[str, Layout]] = field(repr=False, compare=False)
+    lanes: int = 32
+    sparse: str = ""
+    scale_vec_size: int = 0
+    stype: str = ""
+
+    @property
+    def stored_k(self) -> int:
+        """Columns of A as it is stored: half of k when A is sparse."""
+        return self.k // 2 if self.sparse else self.k
+
+    @property
+    def ordered_metadata(self) -> bool:
+        """Whether the metadata words of sparse A must name ascending places."""
+        return self.op == "wgmma" or self.sparse == "sp::ordered_metadata"
+
+    @property
+    def accumulator(self) -> str:
+        """The format that sums are kept in: f32 where C or D is f32, else that of D."""
+        return "f32" if "f32" in (self.ctype, self.dtype) else self.dtype
+
+    @property
+    def shape(self) -> str:
+        """The shape as PTX writes it, for example ``"m16n8k16"``."""
+        return f"m{self.m}n{self.n}k{self.k}"
+
+    @property
+    def types(self) -> str:
+        """The element types as PTX writes them: ``dtype.atype.btype.ctype``."""
+        return f"{self.dtype}.{self.atype}.{self.btype}.{self.ctype}"
+
+    @cached_property
+    def operands(self) -> Mapping[str, Operand]:
+        """The operands by name: ``"a"``, ``"b"``, ``"c"`` and ``"d"``."""
+        layouts = self.fragments(self)
+        formats = {"a": self.atype, "b": self.btype, "c": self.ctype, "d": self.dtype}
+        return {name: Operand(name, format_of(formats[name]), layout) for name, layout in layouts.items()}
+
+    @property
+    def tiles(self) -> int:
+        """Matrix products one execution computes: 4 for m8n8k4 with f16, else 1."""
+        return self.operands["d"].layout.tiles
+
+    def __str__(self) -> str:
+        return self.opcode
+
+
+@dataclass(frozen=True)
+class Movement:
+    """One opcode that moves matrices.
+
+    Attributes
+    ----------
+    opcode : str
+        Canonical text, without a state space.
+    op : str
+        ``"ldmatrix"``, ``"stmatrix"``, ``"movmatrix"``, ``"wmma.load"`` or ``"wmma.store"``.
+    rows, cols : int
+        Of one matrix, as PTX's shape says; for wmma, of the operand.
+    num : int
+        Matrices moved.
+    bits : int
+        Width of an element in a register.
+    fragment : callable
+        How one matrix lies in registers.
+    source_bits : int
+        Width of an element in memory: 6 or 4 for the formats that expand to 8 bits, else `bits`.
+    trans : bool
+        Whether matrices in memory are column-major.
+    operand, layout_in_memory, shape : str
+        wmma only: ``"a"``, ``"b"``, ``"c"`` or ``"d"``; ``"row"`` or ``"col"``; the shape of the wmma.
+    dtype : str
+        wmma only: PTX name of the element format.
+    """
+
+    opcode: str
+    op: str
+    rows: int
+    cols: int
+    num: int
+    bits: int
+    targets: tuple[str, ...] = field(repr=False)
+    ptx: tuple[int, int] = field(repr=False)
+    heading: str = field(repr=False)
+    fragment: Callable[[Any], Layout] = field(repr=False, compare=False)
+    spaces: tuple[str, ...] = field(repr=False, default=())
+    source_bits: int = 0
+    trans: bool = False
+    operand: str = ""
+    layout_in_memory: str = ""
+    shape: str = ""
+    dtype: str = ""
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the elements of one matrix lie in registers."""
+        return self.fragment(self)
+
+    @property
+    def lines(self) -> int:
+        """Addresses a matrix takes: one for each of its rows in memory (columns when it is column-major there)."""
+        return self.cols if self.trans else self.rows
+
+    @property
+    def registers(self) -> int:
+        """Registers a lane takes or gives: 32-bit ones, 64-bit for f64."""
+        return self.num * self.layout.registers
+
+    def __str__(self) -> str:
+        return self.opcode

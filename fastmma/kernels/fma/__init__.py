@@ -1,0 +1,1 @@
+"""Kernels of the methods ``f64-fma``, ``f32-fma`` and ``f32-fma-pairs``: chains of IEEE fma."""

@@ -1,0 +1,1 @@
+"""Kernels of the method ``fused``: terms aligned, truncated, summed exactly, rounded once."""

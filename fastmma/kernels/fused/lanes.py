@@ -1,0 +1,206 @@
+"""A step of the fused dot-product-add in the lanes of vector registers: its start, its end, and its way to and from memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from fastmma.kernels.llvm.emit import F32, F64, I32, I64, Emitter, vector
+
+HALF_LOWEST = -14  # the exponent of f16's subnormals
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What a micro-kernel is compiled for."""
+
+    terms: int
+    align_bits: int
+    keep_bits: int
+    half: bool  # round to f16 and keep f16 values between steps
+    floor: int  # exponent byte below which emax does not fall
+    single: bool  # f32 lanes, else f64
+    vector_bytes: int
+    rows: int
+    depth: int  # of k in a slab
+
+    @property
+    def lanes(self) -> int:
+        """Columns in a group: the 32-bit lanes of a vector."""
+        return self.vector_bytes // 4
+
+    @property
+    def panel(self) -> int:
+        """Columns in a panel: the bytes of a vector."""
+        return self.vector_bytes
+
+    @property
+    def tile(self) -> int:
+        """Columns whose accumulators are in registers at a time: two groups, half a step apart."""
+        return 2 * self.lanes
+
+    @property
+    def value_bytes(self) -> int:
+        """Size of a packed value."""
+        return 4 if self.single else 8
+
+    @property
+    def sign_bytes(self) -> int:
+        """Bytes of signs for one step."""
+        return -(-self.terms // 8)
+
+    @property
+    def excess(self) -> int:
+        """What an exponent byte holds above the exponent."""
+        return 127 if self.single else 150
+
+    @property
+    def extra_bits(self) -> int:
+        """B is packed times 1 + 2**-extra_bits."""
+        return 16 if self.single else 30
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Columns of a group in the order of the packed values."""
+        if self.single:
+            return tuple(range(self.lanes))
+        return tuple(4 * quad + 2 * part + lane for part in (0, 1) for quad in range(self.lanes // 4) for lane in (0, 1))
+
+    @property
+    def scale(self) -> int:
+        """Sums are held times 2**scale."""
+        return 0 if self.single else self.excess - 1023
+
+
+class Lanes:
+    """A group of columns in registers: start of a step, its end, and the way to and from float32."""
+
+    def __init__(self, chain: Chain, emit: Emitter) -> None:
+        self.chain, self.emit, self.builder = chain, emit, emit.builder
+        self.vectors = 1 if chain.single else 2
+        self.words = vector(I32, chain.lanes)
+        self.kind = vector(F32, chain.lanes) if chain.single else vector(F64, chain.lanes // 2)
+        self.fraction = 23 if chain.single else 52
+        self.field = 23 if chain.single else 20  # where the exponent starts in the word that holds it
+
+    def top_words(self, values: list[ir.Value]) -> ir.Value:
+        """The words with sign and exponent, one a column."""
+        words = [self.emit.cast(value, self.words) for value in values]
+        if self.chain.single:
+            return words[0]
+        lanes = self.chain.lanes
+        return self.emit.shuffle(
+            words[0], words[1], [part + 4 * quad + odd for quad in range(lanes // 4) for part in (0, lanes) for odd in (1, 3)]
+        )
+
+    def start(self, values: list[ir.Value], emax: ir.Value, negatives: ir.Value, worst: ir.Value) -> list[ir.Value]:
+        """Accumulators of a step that hold `values` already; emax and negatives are bytes."""
+        emit, builder, field = self.emit, self.builder, self.field
+        words = self.top_words(values)
+        exponent = emit.masked(words, ((1 << 31) - 1) >> field << field)
+        if self.chain.half:
+            builder.store(emit.call("umax", builder.load(worst), exponent), worst)
+            lowest = emit.constant(self.words, (HALF_LOWEST + self.chain.excess) << field)
+            zero = emit.constant(self.words, 0)
+            nonzero = builder.icmp_unsigned(">", exponent, zero)  # whatever the sign: a zero may be negative here
+            exponent = builder.select(nonzero, emit.call("umax", exponent, lowest), zero)
+        exponent = emit.call("umax", exponent, emit.shifted_left(emit.widened(emax), field))
+        half_ulp = 1 << (field - 1)
+        exponent = emit.plus(exponent, ((self.fraction - self.chain.align_bits) << field) + half_ulp)
+        count = builder.add(emit.widened(negatives), emit.shifted_right(words, 31))
+        if self.chain.single:
+            starts = [builder.add(exponent, count)]
+        else:
+            quads = range(self.chain.lanes // 4)
+            lanes = self.chain.lanes
+            starts = [
+                emit.shuffle(
+                    count, exponent, [lane for quad in quads for low in (0, 1) for lane in self._pair(4 * quad + part + low, lanes)]
+                )
+                for part in (0, 2)
+            ]
+        return [builder.fadd(value, emit.cast(begin, self.kind)) for value, begin in zip(values, starts, strict=True)]
+
+    @staticmethod
+    def _pair(lane: int, lanes: int) -> tuple[int, int]:
+        return lane, lanes + lane
+
+    def end(self, sums: list[ir.Value]) -> list[ir.Value]:
+        """The rounded results of a step."""
+        emit, builder = self.emit, self.builder
+        whole = vector(I32, self.chain.lanes) if self.chain.single else vector(I64, self.chain.lanes // 2)
+        results = []
+        for total in sums:
+            # a sum never leaves the binade of its start, which is therefore its own exponent with half an ulp of that exponent
+            bits = emit.cast(total, whole)
+            origin = emit.masked(bits, -(1 << self.fraction))
+            origin = builder.or_(origin, emit.constant(whole, 1 << (self.fraction - 1)))
+            result = builder.fsub(total, emit.cast(origin, self.kind))
+            if not self.chain.half:
+                result = emit.cast(emit.masked(emit.cast(result, whole), -(1 << (self.fraction - self.chain.keep_bits))), self.kind)
+            results.append(result)
+        return self._grown(self._rounded_to_half(results) if self.chain.half else results)
+
+    def _grown(self, values: list[ir.Value]) -> list[ir.Value]:
+        """Values with their last bit, far below what they hold, set: floored sums count a negative one like a product of B's."""
+        whole = vector(I32, self.chain.lanes) if self.chain.single else vector(I64, self.chain.lanes // 2)
+        one = self.emit.constant(whole, 1)
+        return [self.emit.cast(self.builder.or_(self.emit.cast(value, whole), one), self.kind) for value in values]
+
+    def _rounded_to_half(self, values: list[ir.Value]) -> list[ir.Value]:
+        """Rounded to nearest even, whatever the mode in force."""
+        if self.chain.single:
+            return [self._through_half(values[0])]
+        emit, builder = self.emit, self.builder
+        whole = vector(I64, self.chain.lanes // 2)
+        low = (1 << 29) - 1
+        parts = []
+        for value in values:
+            # to f32 with the last bit set when anything is lost, so that the second rounding sees which side of a tie it is on
+            bits = emit.cast(builder.fmul(value, emit.constant(self.kind, 2.0**-self.chain.scale)), whole)
+            bits = builder.or_(bits, emit.plus(emit.masked(bits, low), low))
+            parts.append(builder.fptrunc(emit.cast(emit.masked(bits, ~low), self.kind), vector(F32, whole.count)))
+        lanes = range(self.chain.lanes)
+        single = self._through_half(emit.shuffle(parts[0], parts[1], lanes))
+        return [
+            builder.fmul(builder.fpext(emit.shuffle(single, single, lanes[part : part + whole.count]), self.kind), self._scale())
+            for part in (0, whole.count)
+        ]
+
+    def _scale(self) -> ir.Constant:
+        return self.emit.constant(self.kind, 2.0**self.chain.scale)
+
+    def _through_half(self, value: ir.Value) -> ir.Value:
+        """f32 lanes rounded to f16 values; the instruction's own rounding field overrides the mode."""
+        emit, builder = self.emit, self.builder
+        eight = vector(F32, 8)
+        function_type = ir.FunctionType(vector(ir.IntType(16), 8), [eight, I32])
+        convert = cgutils.get_or_insert_function(builder.module, function_type, "llvm.x86.vcvtps2ph.256")
+        pieces = []
+        for lane in range(0, self.chain.lanes, 8):
+            piece = emit.shuffle(value, value, range(lane, lane + 8))
+            codes = builder.call(convert, [piece, ir.Constant(I32, 0)])
+            pieces.append(builder.fpext(emit.cast(codes, vector(ir.HalfType(), 8)), eight))
+        return pieces[0] if len(pieces) == 1 else emit.shuffle(pieces[0], pieces[1], range(16))
+
+    def load(self, state: ir.Value, offset: ir.Value) -> list[ir.Value]:
+        """Sums from float32 in memory."""
+        singles = self.emit.load(vector(F32, self.chain.lanes), state, offset, self.chain.vector_bytes)
+        if self.chain.single:
+            return self._grown([singles])
+        count, order = self.chain.lanes // 2, self.chain.order
+        pieces = [self.emit.shuffle(singles, singles, order[part : part + count]) for part in (0, count)]
+        return self._grown([self.builder.fmul(self.builder.fpext(piece, self.kind), self._scale()) for piece in pieces])
+
+    def store(self, values: list[ir.Value], state: ir.Value, offset: ir.Value) -> None:
+        """Sums to float32 in memory, where they fit exactly."""
+        if not self.chain.single:
+            unscale = self.emit.constant(self.kind, 2.0**-self.chain.scale)
+            pieces = [self.builder.fptrunc(self.builder.fmul(value, unscale), vector(F32, self.chain.lanes // 2)) for value in values]
+            order = self.chain.order
+            values = [self.emit.shuffle(pieces[0], pieces[1], [order.index(column) for column in range(self.chain.lanes)])]
+        else:
+            values = [self.emit.cast(self.emit.masked(self.emit.cast(values[0], self.words), -2), self.kind)]
+        self.emit.store(values[0], state, offset, self.chain.vector_bytes)

@@ -1,0 +1,298 @@
+"""The micro-kernel of the fused dot-product-add: truncated sums as plain FMA chains under round toward zero.
+
+B is packed as b (1 + 2**-t). An accumulator starts at 1.5 * 2**(p + emax - align_bits), p being the lane's fraction bits, plus the
+number of negative terms in its last place. It stays positive, so each FMA floors its product, and floor(p') = trunc(p) - [p < 0] for
+every product, exact or not. emax comes from unsigned bytes: a saturating difference and a maximum per product, a whole panel of
+columns in one vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from fastmma.kernels.fused.lanes import Chain, Lanes
+from fastmma.kernels.llvm.emit import I8, I32, I64, POINTER, Emitter, vector
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The micro-kernel's arguments: byte pointers, then 64-bit integers; strides are bytes from block to block of A's rows."""
+
+    values_a: ir.Value
+    exponents_a: ir.Value
+    signs_a: ir.Value
+    values_b: ir.Value
+    exponents_b: ir.Value
+    signs_b: ir.Value
+    state: ir.Value  # float32 [row][panel]
+    scratch: ir.Value  # emax and counts of two blocks of rows, [2][steps + 1][row][2][panel] bytes
+    lowest: ir.Value  # smallest emax byte so far, [row][panel]
+    worst: ir.Value  # largest exponent field of a result so far, [block of rows][lane] words
+    values_stride: ir.Value
+    exponents_stride: ir.Value
+    signs_stride: ir.Value
+    blocks: ir.Value  # of rows
+    steps: ir.Value
+
+
+POINTERS, INTEGERS = 10, 5
+UNIT = 8  # adjacent k of a packed row of A; then come those of the next row of the block
+
+Values = list[ir.Value]
+Sums = list[Values]  # accumulators of a subtile: row, vector
+Work = Generator[Values, Values, None]  # emits a piece, yields what it made, takes back the same values
+
+
+def advanced(work: Work, values: Values | None) -> Values:
+    """Emit the next piece."""
+    return next(work) if values is None else work.send(values)
+
+
+def finish(work: Work, values: Values | None = None) -> None:
+    """Emit all that is left."""
+    with suppress(StopIteration):
+        while True:
+            values = advanced(work, values)
+
+
+class _Tile:
+    """Emits the loops over blocks of rows, tiles of columns and steps."""
+
+    def __init__(self, chain: Chain, builder: ir.IRBuilder, operands: Operands) -> None:
+        self.chain, self.builder, self.operands = chain, builder, operands
+        self.emit = Emitter(builder)
+        self.lanes = Lanes(chain, self.emit)
+        self.bytes = vector(I8, chain.panel)
+        self.tiles = chain.panel // chain.tile
+        self.worst = cgutils.alloca_once(builder, self.lanes.words)
+
+    def sum(self, *terms: ir.Value | int) -> ir.Value:
+        """The sum of 64-bit integers."""
+        total = self.emit.index(0)
+        for term in terms:
+            total = self.builder.add(total, self.emit.index(term) if isinstance(term, int) else term)
+        return total
+
+    def scratch_of(self, block: ir.Value) -> ir.Value:
+        """The half of the scratch that a block of rows uses."""
+        size = self.emit.scaled(self.sum(self.operands.steps, 1), 2 * self.chain.rows * self.chain.panel)
+        return self.emit.at(self.operands.scratch, self.builder.mul(self.builder.and_(block, self.emit.index(1)), size))
+
+    def step_of_block(self, step: ir.Value) -> ir.Value:
+        """Where in a block of A a step begins."""
+        terms, rows = self.chain.terms, self.chain.rows
+        if terms >= UNIT:
+            return self.emit.scaled(step, terms * rows)
+        parts = self.emit.index(UNIT // terms)
+        unit, part = self.builder.udiv(step, parts), self.builder.urem(step, parts)
+        return self.sum(self.emit.scaled(unit, UNIT * rows), self.emit.scaled(part, terms))
+
+    def element(self, k: int, row: int) -> int:
+        """Where in a step of a block of A an element lies."""
+        return (k // UNIT * self.chain.rows + row) * UNIT + k % UNIT
+
+    def emax_and_counts(self, scratch: ir.Value, block: ir.Value, first_row: ir.Value, rows: int, step: ir.Value) -> Work:
+        """emax bytes (of the products) and counts of negative products, for `rows` rows of a block in one step; pauses after each k."""
+        chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
+        four = vector(I32, chain.panel // 4)
+        place = self.sum(
+            builder.mul(block, operands.exponents_stride),
+            emit.scaled(self.step_of_block(step), 4),
+            emit.scaled(first_row, 4 * UNIT),
+        )
+        elements = emit.opaque(emit.at(operands.exponents_a, place))
+        columns = emit.opaque(emit.at(operands.exponents_b, emit.scaled(step, chain.terms * chain.panel)))
+        emax = [emit.constant(self.bytes, chain.floor)] * rows
+        for k in range(chain.terms):
+            column = emit.load(self.bytes, columns, k * chain.panel, chain.panel)
+            for row in range(rows):
+                element = emit.cast(emit.broadcast(four, elements, 4 * self.element(k, row)), self.bytes)
+                emax[row] = emit.call("umax", emax[row], emit.call("usub.sat", element, column))
+            emax = yield emax
+        signs = emit.scaled(step, chain.sign_bytes)
+        place = self.sum(builder.mul(block, operands.signs_stride), emit.scaled(self.sum(emit.scaled(signs, chain.rows), first_row), 4))
+        negatives = emit.at(operands.signs_a, place)
+        targets = emit.at(scratch, emit.scaled(self.sum(emit.scaled(step, chain.rows), first_row), 2 * chain.panel))
+        lowest = emit.at(operands.lowest, emit.scaled(self.sum(emit.scaled(block, chain.rows), first_row), chain.panel))
+        for row in range(rows):
+            count = None
+            for part in range(chain.sign_bytes):
+                column = emit.load(self.bytes, operands.signs_b, emit.scaled(self.sum(signs, part), chain.panel), chain.panel)
+                element = emit.cast(emit.broadcast(four, negatives, 4 * (part * chain.rows + row)), self.bytes)
+                ones = emit.call("ctpop", builder.xor(element, column))
+                count = ones if count is None else builder.add(count, ones)
+            emit.store(emax[row], targets, 2 * row * chain.panel, chain.panel)
+            emit.store(count, targets, (2 * row + 1) * chain.panel, chain.panel)
+            if not chain.single and not chain.half:
+                seen = emit.load(self.bytes, lowest, row * chain.panel, chain.panel)
+                emit.store(emit.call("umin", seen, emax[row]), lowest, row * chain.panel, chain.panel)
+
+    def restart(self, sums: Sums, scratch: ir.Value, step: ir.Value, column: ir.Value, ended: bool) -> Work:
+        """End one subtile's step, unless it has `ended`, and start the next one, in place; pauses after each row."""
+        chain, emit = self.chain, self.emit
+        group = vector(I8, chain.lanes)
+        base = emit.opaque(emit.at(scratch, self.sum(emit.scaled(step, 2 * chain.rows * chain.panel), column)))
+        for row in range(chain.rows):
+            place = 2 * row * chain.panel
+            emax = emit.load(group, base, place, chain.lanes)
+            negatives = emit.load(group, base, place + chain.panel, chain.lanes)
+            values = sums[row] if ended else self.lanes.end(sums[row])
+            sums[row] = yield self.lanes.start(values, emax, negatives, self.worst)
+
+    def chain_products(self, sums: Sums, elements: ir.Value, columns: ir.Value, step: ir.Value, part: int) -> Work:
+        """One subtile's FMA chains of one step, in place; pauses after each k."""
+        chain, emit, operands = self.chain, self.emit, self.operands
+        subtile = chain.lanes * chain.value_bytes
+        kind = self.lanes.kind
+        place = emit.at(operands.values_b, self.sum(columns, emit.scaled(step, chain.terms * 2 * subtile), part * subtile))
+        elements = emit.opaque(emit.at(elements, emit.scaled(self.step_of_block(step), chain.value_bytes)))
+        for k in range(chain.terms):
+            loaded = [
+                emit.load(kind, place, 2 * subtile * k + number * chain.vector_bytes, chain.vector_bytes)
+                for number in range(self.lanes.vectors)
+            ]
+            for row in range(chain.rows):
+                element = emit.broadcast(kind, elements, self.element(k, row) * chain.value_bytes)
+                sums[row] = [emit.call("fma", element, b, total) for b, total in zip(loaded, sums[row], strict=True)]
+            flat = iter((yield [value for vectors in sums for value in vectors]))
+            sums[:] = [[next(flat) for _ in vectors] for vectors in sums]
+
+    def interleaved(self, *works: tuple[Work, int]) -> None:
+        """Run several works of so many pieces side by side, evenly mixed: the CPU overlaps only what is near in the program."""
+        slots = self.chain.terms
+        held: list[Values | None] = [None] * len(works)
+        done = [0] * len(works)
+        for slot in range(1, slots + 1):
+            produced: dict[int, Values] = {}
+            for number, (work, pieces) in enumerate(works):
+                while done[number] * slots < pieces * slot:
+                    held[number] = produced[number] = advanced(work, held[number])
+                    done[number] += 1
+            pinned = iter(self.emit.pinned([value for values in produced.values() for value in values]))
+            for number, values in produced.items():
+                held[number] = [next(pinned) for _ in values]
+        for (work, _), last in zip(works, held, strict=True):
+            finish(work, last)
+
+    def run(self) -> None:
+        """All blocks of rows of a slab."""
+        chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
+        with cgutils.for_range(builder, operands.steps) as steps, cgutils.for_range(builder, emit.index(chain.rows)) as rows:
+            finish(self.emax_and_counts(self.scratch_of(emit.index(0)), emit.index(0), rows.index, 1, steps.index))
+        for block in (0, 1):
+            # a step without terms, from whose start the results are read back
+            for place in range(0, 2 * chain.rows * chain.panel, chain.panel):
+                last = emit.scaled(operands.steps, 2 * chain.rows * chain.panel)
+                emit.store(emit.constant(self.bytes, 0), self.scratch_of(emit.index(block)), self.sum(last, place), chain.panel)
+        with cgutils.for_range(builder, operands.blocks) as blocks:
+            place = emit.scaled(blocks.index, 4 * chain.lanes)
+            if chain.half:
+                builder.store(emit.load(self.lanes.words, operands.worst, place, chain.vector_bytes), self.worst)
+            with cgutils.for_range(builder, emit.index(self.tiles)) as tiles:
+                self.tile(blocks.index, tiles.index)
+            if chain.half:
+                emit.store(builder.load(self.worst), operands.worst, place, chain.vector_bytes)
+
+    def tile(self, block: ir.Value, tile: ir.Value) -> None:
+        """All steps of one tile, and meanwhile the exponents of its share of rows of the next block."""
+        chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
+        scratch, next_scratch = self.scratch_of(block), self.scratch_of(self.sum(block, 1))
+        elements = emit.at(operands.values_a, builder.mul(block, operands.values_stride))
+        column = emit.scaled(tile, chain.tile)
+        late_column = self.sum(column, chain.lanes)
+        columns = emit.scaled(tile, chain.tile * chain.depth * chain.value_bytes)
+        state = emit.at(operands.state, emit.scaled(self.sum(emit.scaled(block, chain.rows * chain.panel), column), 4))
+        places = [[emit.index(4 * (row * chain.panel + start)) for row in range(chain.rows)] for start in (0, chain.lanes)]
+        early, late = ([self.lanes.load(state, place) for place in part] for part in places)
+        finish(self.restart(early, scratch, emit.index(0), column, True))
+        finish(self.restart(late, scratch, operands.steps, late_column, True))
+        kept_early, kept_late = self.variables(early), self.variables(late)
+        share = -(-chain.rows // (2 * self.tiles))
+        with cgutils.for_range(builder, operands.steps) as loop:
+            step = loop.index
+            early, late = self.values(kept_early), self.values(kept_late)
+            self.prefetch_next(block, self.sum(builder.mul(tile, operands.steps), step))
+            self.interleaved(
+                (self.chain_products(early, elements, columns, step, 0), chain.terms),
+                (self.restart(late, scratch, step, late_column, False), chain.rows),
+                (self.share_of_exponents(next_scratch, block, tile, step, 0, share), chain.terms),
+            )
+            self.interleaved(
+                (self.chain_products(late, elements, columns, step, 1), chain.terms),
+                (self.restart(early, scratch, self.sum(step, 1), column, False), chain.rows),
+                (self.share_of_exponents(next_scratch, block, tile, step, 1, share), chain.terms),
+            )
+            self.assign(kept_early, early)
+            self.assign(kept_late, late)
+        for kept, part in zip((kept_early, kept_late), places, strict=True):
+            for sums, place in zip(self.values(kept), part, strict=True):
+                self.lanes.store(self.lanes.end(sums), state, place)
+
+    def prefetch_next(self, block: ir.Value, iteration: ir.Value) -> None:
+        """Ask for this iteration's share of the lines that the next block of rows reads; they come from a far cache."""
+        chain, emit, operands = self.chain, self.emit, self.operands
+        for base, stride, size, ahead in (
+            (operands.values_a, operands.values_stride, chain.rows * chain.value_bytes * chain.terms, 1),
+            (operands.exponents_a, operands.exponents_stride, 4 * chain.rows * chain.terms, 2),
+            (operands.state, emit.index(4 * chain.rows * chain.panel), 64 * self.tiles, 1),
+        ):
+            share = size // self.tiles
+            first = emit.at(base, self.sum(self.builder.mul(self.sum(block, ahead), stride), emit.scaled(iteration, share)))
+            for line in range(0, share, 64):
+                emit.prefetch(first, line)
+
+    def share_of_exponents(self, scratch: ir.Value, block: ir.Value, tile: ir.Value, step: ir.Value, part: int, share: int) -> Work:
+        """One of the equal shares, by tile and subtile, of the next block's exponents; the last ones overlap when rows do not divide."""
+        chain, builder = self.chain, self.builder
+        number = self.emit.scaled(self.sum(self.emit.scaled(tile, 2), part), share)
+        if share * 2 * self.tiles != chain.rows:
+            last = self.emit.index(chain.rows - share)
+            number = builder.select(builder.icmp_signed("<", number, last), number, last)
+        return self.emax_and_counts(scratch, self.sum(block, 1), number, share, step)
+
+    def variables(self, subtile: Sums) -> Sums:
+        """Stack variables that LLVM keeps in registers."""
+        places = [[cgutils.alloca_once(self.builder, value.type) for value in vectors] for vectors in subtile]
+        self.assign(places, subtile)
+        return places
+
+    def values(self, variables: Sums) -> Sums:
+        """What a subtile's variables hold."""
+        return [[self.builder.load(place) for place in places] for places in variables]
+
+    def assign(self, variables: Sums, values: Sums) -> None:
+        """Set a subtile's variables."""
+        for places, vectors in zip(variables, values, strict=True):
+            for place, value in zip(places, vectors, strict=True):
+                self.builder.store(value, place)
+
+
+def emit_slab(chain: Chain, module: ir.Module) -> ir.Function:
+    """The function that runs a slab of k for all rows."""
+    name = "fastmma_chain_" + "_".join(str(int(value)) for value in chain.__dict__.values())
+    if name in module.globals:
+        return module.globals[name]
+    function, chains = (_declared(module, declared) for declared in (name, f"{name}_toward_zero"))
+    for argument in chains.args[:POINTERS]:
+        argument.add_attribute("noalias")
+    builder = ir.IRBuilder(chains.append_basic_block("entry"))
+    _Tile(chain, builder, Operands(*chains.args)).run()
+    builder.ret_void()
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    with Emitter(builder).round_toward_zero():
+        builder.call(chains, function.args)
+    builder.ret_void()
+    return function
+
+
+def _declared(module: ir.Module, name: str) -> ir.Function:
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER] * POINTERS + [I64] * INTEGERS), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    return function

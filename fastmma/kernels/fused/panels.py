@@ -1,0 +1,218 @@
+"""Packing for `fastmma.kernels.fused.micro_kernel`: values, exponent bytes and signs of A's rows and of B's column panels.
+
+A zero is packed as a tiny positive value, so that its product with a negative element still floors to -1 and is counted as negative.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.simd import (
+    bitcast,
+    convert,
+    even_lanes,
+    highest_lane,
+    inner,
+    itemsize_of,
+    load,
+    lowest_lane,
+    maximum,
+    minimum,
+    odd_lanes,
+    power_of_two,
+    select,
+    splat,
+    store,
+)
+from fastmma.kernels.matrices.addresses import LINES, Lines, Matrix, arrange_codes
+
+NO_MAGNITUDE = 0x7FFFFFFF  # the smallest magnitude among no elements
+VECTOR_BYTES = 4 * LINES  # of 8 codes, magnitudes or exponents
+
+
+class Decoding(NamedTuple):
+    """How codes of one operand become panels."""
+
+    shift: int
+    mantissa_bits: int
+    magnitude_mask: int  # after the shift
+    sign_mask: int  # after the shift
+    value_offset: int  # added to the exponent field: the exponent of the significand's last bit, scaled
+    byte_offset: int  # added to the exponent field: the exponent byte, which saturates at both ends
+    first_bad: int  # magnitudes from here on are left to another kernel and packed as zeros
+    growth: float  # 1 for A, 1 + 2**-t for B
+    tiny: float  # what a zero is packed as
+
+
+class Panels(NamedTuple):
+    """Where packed values, exponents and signs lie, slab of k by slab; in a slab of A, block of rows by block.
+
+    In a block, 8 adjacent k of one row are followed by the same k of the next row; signs of 8 or, if there are fewer terms, 4 k likewise.
+    """
+
+    values: int
+    exponents: int
+    signs: int
+    depth: int  # of a slab
+    rows: int
+    block: int  # rows
+
+
+@inner
+def forget_extremes(extremes: int, count: int) -> None:
+    """Start `count` times 8 pairs of a smallest and a largest magnitude."""
+    for place in range(0, count * VECTOR_BYTES * 2, 2 * VECTOR_BYTES):
+        store(splat(np.int32(NO_MAGNITUDE), LINES), extremes + place)
+        store(splat(np.int32(0), LINES), extremes + place + VECTOR_BYTES)
+
+
+@inner
+def _checked(codes: Any, how: Decoding, extremes: int) -> Any:
+    """Codes and magnitudes with zeros for bad ones, after the true ones have been counted in; zeros are not among the smallest."""
+    codes = codes >> how.shift
+    magnitude = codes & how.magnitude_mask
+    smallest = minimum(load(extremes, np.int32, LINES), select(magnitude == 0, NO_MAGNITUDE, magnitude))
+    largest = maximum(load(extremes + VECTOR_BYTES, np.int32, LINES), magnitude)
+    store(smallest, extremes)
+    store(largest, extremes + VECTOR_BYTES)
+    codes = select(magnitude < how.first_bad, codes, 0)
+    return codes, codes & how.magnitude_mask
+
+
+@intrinsic
+def _lane_bits(typingctx: Any, mask: Any) -> Any:
+    """A mask of 8 lanes as the bits of an integer."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.zext(builder.bitcast(args[0], ir.IntType(8)), ir.IntType(64))
+
+    return types.int64(mask), codegen
+
+
+@inner
+def _values(codes: Any, how: Decoding, dtype: Any) -> Any:
+    """The packed values of codes."""
+    magnitude = codes & how.magnitude_mask
+    before = maximum(magnitude >> how.mantissa_bits, 1) - 1
+    significand = magnitude - (before << how.mantissa_bits)
+    value = convert(significand, dtype) * power_of_two(before + how.value_offset, dtype) * how.growth
+    value = select((codes & how.sign_mask) != 0, -1.0 * value, value)
+    return select(magnitude == 0, how.tiny, value)
+
+
+@inner
+def _exponent_bytes(magnitude: Any, how: Decoding) -> Any:
+    """Exponents as unsigned bytes in 32-bit lanes, 0 for zeros."""
+    byte = maximum(magnitude >> how.mantissa_bits, 1) + how.byte_offset
+    return select(magnitude == 0, 0, minimum(maximum(byte, 0), 255))
+
+
+@compiled
+def pack_rows(
+    how: Decoding,
+    source: Matrix,
+    first: int,
+    last: int,
+    rows: int,
+    depth: int,
+    terms: int,
+    packed: Panels,
+    dtype: Any,
+    scratch: int,
+    extremes: Any,
+) -> None:
+    """Pack rows first to last of A, zeros past `rows` and past column `depth`; `extremes` gets each row's smallest and largest magnitude.
+
+    Exponent bytes and sign bytes are written four times over, as the words that a broadcast reads. `scratch` holds 3 vectors a row.
+    """
+    noted = scratch
+    arranged = noted + (last - first) * 2 * VECTOR_BYTES
+    forget_extremes(noted, last - first)
+    unit = max(terms, LINES)
+    for k in range(0, (depth + unit - 1) // unit * unit, LINES):
+        eight = Lines(
+            source.address + first * source.row_stride + k * source.column_stride, source.column_stride, source.row_stride, source.itemsize
+        )
+        arrange_codes(eight, depth - k, max(min(rows, last) - first, 0), last - first, arranged)
+        block = first - first % packed.block
+        for row in range(first, last):
+            codes = load(arranged + (row - first) * VECTOR_BYTES, np.int32, LINES)
+            codes, magnitude = _checked(codes, how, noted + (row - first) * 2 * VECTOR_BYTES)
+            if row == block + packed.block:
+                block = row
+            place = (k // packed.depth * packed.rows + block) * packed.depth + k % packed.depth * packed.block
+            negative = _lane_bits(select(magnitude == 0, 0, codes & how.sign_mask) != 0)
+            if terms == 4:
+                signs = packed.signs + place + 4 * (row - block)
+                store(np.uint32((negative & 15) * 0x01010101), signs)
+                store(np.uint32((negative >> 4) * 0x01010101), signs + 4 * packed.block)
+            else:
+                store(np.uint32(negative * 0x01010101), packed.signs + place // 2 + 4 * (row - block))
+            place += (row - block) * LINES
+            store(_values(codes, how, dtype), packed.values + place * itemsize_of(dtype))
+            store(_exponent_bytes(magnitude, how) * 0x01010101, packed.exponents + 4 * place)
+    for row in range(first, min(last, rows)):
+        place = (row - first) * 2 * VECTOR_BYTES
+        extremes[row, 0] = lowest_lane(load(noted + place, np.int32, LINES))
+        extremes[row, 1] = highest_lane(load(noted + place + VECTOR_BYTES, np.int32, LINES))
+
+
+@inner
+def _pack_eight(chain: Any, codes: Any, magnitude: Any, how: Decoding, k: int, column: int, packed: Panels, dtype: Any) -> None:
+    """Pack 8 columns of one row of B."""
+    store(convert(255 - _exponent_bytes(magnitude, how), np.uint8), packed.exponents + k * chain.panel + column)
+    bits_in_byte = min(chain.terms, 8)
+    signs = packed.signs + k // bits_in_byte * chain.panel + column
+    bit = k % bits_in_byte
+    sign = select(magnitude == 0, 0, codes & how.sign_mask)
+    negative = select(sign == 0, sign, 1 << bit)
+    if bit != 0:
+        negative = negative | convert(load(signs, np.uint8, LINES), np.int32)
+    store(convert(negative, np.uint8), signs)
+    place = (column // chain.tile * chain.depth + k) * chain.tile + column % chain.tile
+    if chain.value_bytes == 4:
+        store(_values(codes, how, dtype), packed.values + place * 4)
+    else:
+        # two columns, then two columns for the other vector of the group
+        pairs = bitcast(codes, np.int64)
+        place -= column % chain.lanes // 2
+        store(_values(bitcast(even_lanes(pairs), np.int32), how, dtype), packed.values + place * 8)
+        store(_values(bitcast(odd_lanes(pairs), np.int32), how, dtype), packed.values + (place + chain.lanes // 2) * 8)
+
+
+@inner
+def pack_columns(
+    chain: Any,
+    how: Decoding,
+    source: Matrix,
+    column: int,
+    columns: int,
+    start: int,
+    stop: int,
+    depth: int,
+    packed: Panels,
+    dtype: Any,
+    scratch: int,
+    extremes: int,
+) -> None:
+    """Pack rows start to stop of a panel of B from `column` on, zeros past `columns` columns and `depth` rows.
+
+    `extremes` is where the columns' smallest and largest magnitudes so far lie, by eights; `scratch` holds a vector a row.
+    """
+    for lane in range(0, chain.panel, LINES):
+        eight = Lines(
+            source.address + start * source.row_stride + (column + lane) * source.column_stride,
+            source.column_stride,
+            source.row_stride,
+            source.itemsize,
+        )
+        arrange_codes(eight, columns - column - lane, depth - start if depth < stop else stop - start, stop - start, scratch)
+        for k in range(stop - start):
+            codes, magnitude = _checked(load(scratch + k * VECTOR_BYTES, np.int32, LINES), how, extremes + lane * 8)
+            _pack_eight(chain, codes, magnitude, how, k, lane, packed, dtype)

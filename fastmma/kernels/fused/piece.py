@@ -1,0 +1,316 @@
+"""One piece of a product, compiled: a chunk of rows by a panel of columns, slab of k by slab of k."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl, unbox
+
+from fastmma.kernels.fused.lanes import Chain
+from fastmma.kernels.fused.micro_kernel import INTEGERS, POINTERS, emit_slab
+from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, forget_extremes, pack_columns
+from fastmma.kernels.llvm.compilation import compiled, sources
+from fastmma.kernels.llvm.emit import I64, POINTER
+from fastmma.kernels.llvm.simd import (
+    bitcast,
+    convert,
+    extract,
+    highest_lane,
+    inner,
+    load,
+    load_scalar,
+    maximum,
+    minimum,
+    select,
+    splat,
+    store,
+)
+from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, load_codes
+from fastmma.kernels.sums.promotion import promoted
+
+_INFINITY = 0x7F800000
+_MAGNITUDE = 0x7FFFFFFF
+
+
+class _ChainType(types.Type):
+    """The Numba type that carries a `Chain`."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        super().__init__(name=f"{chain}#{sources()}")
+
+
+register_model(_ChainType)(models.OpaqueModel)
+
+
+@typeof_impl.register(Chain)
+def _typeof_chain(chain: Chain, context: Any) -> _ChainType:
+    return _ChainType(chain)
+
+
+@unbox(_ChainType)
+def _unbox_chain(typ: _ChainType, value: Any, context: Any) -> NativeValue:
+    return NativeValue(context.context.get_dummy_value())
+
+
+@infer_getattr
+class _ChainAttributes(AttributeTemplate):
+    """The numbers of a chain, constants to a kernel."""
+
+    key = _ChainType
+
+    def generic_resolve(self, chain: _ChainType, name: str) -> Any:
+        return types.intp
+
+
+@lower_getattr_generic(_ChainType)
+def _lower_chain_attribute(context: Any, builder: ir.IRBuilder, chain: _ChainType, value: Any, name: str) -> ir.Value:
+    return ir.Constant(I64, int(getattr(chain.chain, name)))
+
+
+@intrinsic
+def _run_slab(typingctx: Any, chain: Any, arguments: Any) -> Any:
+    """``_run_slab(chain, arguments)``: the micro-kernel on addresses and integers."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        values = [builder.extract_value(args[1], index) for index in range(POINTERS + INTEGERS)]
+        values[:POINTERS] = [builder.inttoptr(value, POINTER) for value in values[:POINTERS]]
+        builder.call(emit_slab(chain.chain, builder.module), values)
+        return context.get_dummy_value()
+
+    return types.none(chain, arguments), codegen
+
+
+class Limits(NamedTuple):
+    """What the micro-kernel is exact for, beyond finite operands; everything else is redone."""
+
+    lowest_sum: int  # smallest exponent fields of a row and a column add up to at least this, or emax must not get small
+    lowest_byte: int  # the smallest emax byte at which no bit below 2**-149 can matter
+    smallest_c: int  # c's magnitude in f32 is zero or from here ...
+    largest_c: int  # ... to below here
+    mask_c: int  # the fraction bits that c keeps
+
+
+class Work(NamedTuple):
+    """Addresses of a worker's buffers."""
+
+    values: int
+    exponents: int
+    signs: int
+    arranged: int
+    extremes: int
+    state: int
+    scratch: int
+    lowest: int
+    worst: int
+    total: int
+
+
+class Promoting(NamedTuple):
+    """Every so many k the sums join the totals and start at zero again; addresses and strides of the float32 scales."""
+
+    every: int
+    rule: int
+    scale_a: int
+    scale_b: int
+    chunk_a: int  # bytes from a chunk's scales to the next chunk's
+    chunk_b: int
+
+
+class Piece(NamedTuple):
+    """What is computed: rows first to last, a whole number of blocks, of which the matrix may have fewer, by a panel of columns."""
+
+    first: int
+    last: int
+    column: int
+    columns: int
+    depth: int
+
+
+@inner
+def _from_half(codes: Any) -> Any:
+    """f16 codes in int32 lanes as f32 bits; infinities and NaNs all become infinities."""
+    magnitude = codes & 0x7FFF
+    subnormal = bitcast(convert(magnitude, np.float32) * np.float32(2.0**-24), np.int32)
+    normal = select(magnitude >= 0x7C00, _INFINITY, (magnitude << 13) + (112 << 23))
+    return select(magnitude < 0x400, subnormal, normal) | ((codes & 0x8000) << 16)
+
+
+@inner
+def _to_half(bits: Any) -> Any:
+    """The f16 codes of f32 bits that hold f16 values; a zero is +0, also what rounded to it from below."""
+    magnitude = bits & _MAGNITUDE
+    subnormal = convert(bitcast(magnitude, np.float32) * np.float32(2.0**24), np.int32)
+    normal = minimum((magnitude >> 13) - (112 << 10), 0x7C00)
+    return select(magnitude < 113 << 23, subnormal, normal) | select(magnitude == 0, 0, (bits >> 16) & 0x8000)
+
+
+@inner
+def _read_state(chain: Any, piece: Piece, c: Matrix, limits: Limits, state: int, redo: Any) -> None:
+    """The initial sums as float32, +0 without c; rows with a c that the micro-kernel cannot take are marked."""
+    zero = splat(np.int32(0), LINES)
+    for row in range(piece.last - piece.first):
+        worst = zero
+        for lane in range(0, chain.panel, LINES):
+            bits = zero
+            count = piece.columns - piece.column - lane
+            if c.address != 0 and row < redo.size and count > 0:
+                place = c.address + (piece.first + row) * c.row_stride + (piece.column + lane) * c.column_stride
+                bits = load_codes(place, c.column_stride, c.itemsize, min(count, LINES))
+                if chain.half:
+                    bits = _from_half(bits)
+                bits = bits & limits.mask_c
+                magnitude = bits & _MAGNITUDE
+                small = select(magnitude == 0, zero, select(magnitude < limits.smallest_c, zero + 1, zero))
+                bad = select(magnitude < limits.largest_c, small, 1)
+                worst = worst | bad
+                bits = select(bad != 0, 0, select(magnitude == 0, 0, bits))
+            store(bits, state + (row * chain.panel + lane) * 4)
+        if row < redo.size:
+            redo[row] = np.uint8(highest_lane(worst) != 0)
+
+
+@inner
+def _write_row(chain: Any, piece: Piece, row: int, out: Matrix, state: int) -> None:
+    """One row of results from the state to the caller's array."""
+    for lane in range(0, min(chain.panel, piece.columns - piece.column), LINES):
+        count = min(piece.columns - piece.column - lane, LINES)
+        bits = load(state + (row * chain.panel + lane) * 4, np.int32, LINES)
+        place = out.address + (piece.first + row) * out.row_stride + (piece.column + lane) * out.column_stride
+        if chain.half:
+            bits = _to_half(bits)
+        if count == LINES and out.column_stride == out.itemsize:
+            if chain.half:
+                store(convert(bits, np.uint16), place)
+            else:
+                store(bits, place)
+        else:
+            for column in range(count):
+                if chain.half:
+                    store(np.uint16(extract(bits, column)), place + column * out.column_stride)
+                else:
+                    store(extract(bits, column), place + column * out.column_stride)
+
+
+@inner
+def _read_total(chain: Any, piece: Piece, c: Matrix, total: int, rows: int) -> None:
+    """The initial totals of f32, which may be any, +0 without c."""
+    for row in range(piece.last - piece.first):
+        for lane in range(0, chain.panel, LINES):
+            bits = splat(np.int32(0), LINES)
+            count = min(piece.columns - piece.column - lane, LINES)
+            if c.address != 0 and row < rows and count > 0:
+                place = c.address + (piece.first + row) * c.row_stride + (piece.column + lane) * c.column_stride
+                bits = load_codes(place, c.column_stride, c.itemsize, count)
+            store(bits, total + (row * chain.panel + lane) * 4)
+
+
+@inner
+def _promote(chain: Any, piece: Piece, how: Promoting, chunk: int, state: int, total: int, rows: int) -> None:
+    """The sums join the totals, and become zero; scales of B are there for whole panels, those of A for `rows` rows."""
+    b = how.scale_b + chunk * how.chunk_b + 4 * piece.column
+    a = how.scale_a + chunk * how.chunk_a + 4 * piece.first
+    for row in range(rows):
+        scale_a = np.float32(1)
+        if how.rule != 0:
+            scale_a = load_scalar(a + 4 * row, np.float32)
+        left = splat(scale_a, LINES)
+        right = left
+        for lane in range(0, chain.panel, LINES):
+            if how.rule != 0:
+                right = load(b + 4 * lane, np.float32, LINES)
+            place = (row * chain.panel + lane) * 4
+            partial = load(state + place, np.float32, LINES)
+            store(promoted(how.rule, partial, left, right, load(total + place, np.float32, LINES)), total + place)
+            store(splat(np.int32(0), LINES), state + place)
+
+
+@compiled
+def run_piece(
+    chain: Any,
+    piece: Piece,
+    promoting: Promoting | None,
+    packed: Panels,
+    smallest_a: Any,
+    how: Decoding,
+    b: Matrix,
+    c: Matrix,
+    out: Matrix,
+    limits: Limits,
+    work: Work,
+    dtype: Any,
+    redo: Any,
+    redo_columns: Any,
+) -> None:
+    """Compute a piece; mark rows (of the chunk) and columns (of the panel) that have to be done another way.
+
+    A slab of k must not reach beyond the next promotion; with promotions, c is where the totals start. Without, None leaves
+    their code out of what is compiled.
+    """
+    slab = Panels(work.values, work.exponents, work.signs, chain.depth, 0, 0)
+    blocks = (piece.last - piece.first) // chain.rows
+    result = work.state
+    if promoting is None:
+        _read_state(chain, piece, c, limits, work.state, redo)
+    else:
+        result = work.total
+        _read_state(chain, piece, NOWHERE, limits, work.state, redo)
+        _read_total(chain, piece, c, work.total, redo.size)
+    forget_extremes(work.extremes, chain.panel // LINES)
+    for place in range(0, (piece.last - piece.first) * chain.panel, LINES):
+        store(splat(np.uint8(255), LINES), work.lowest + place)
+    for place in range(0, blocks * chain.lanes, LINES):
+        store(splat(np.int32(0), LINES), work.worst + 4 * place)
+    whole = -(-piece.depth // chain.terms) * chain.terms
+    bits_in_byte = min(chain.terms, 8)
+    for start in range(0, whole, packed.depth):
+        stop = min(start + packed.depth, whole)
+        pack_columns(chain, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.arranged, work.extremes)
+        place = start * packed.rows + piece.first * packed.depth
+        block = chain.rows * packed.depth
+        _run_slab(
+            chain,
+            (
+                packed.values + place * chain.value_bytes,
+                packed.exponents + place * 4,
+                packed.signs + place // bits_in_byte * 4,
+                slab.values,
+                slab.exponents,
+                slab.signs,
+                work.state,
+                work.scratch,
+                work.lowest,
+                work.worst,
+                block * chain.value_bytes,
+                block * 4,
+                block // bits_in_byte * 4,
+                blocks,
+                (stop - start) // chain.terms,
+            ),
+        )
+        if promoting is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
+            if stop % promoting.every == 0 or stop == whole:
+                _promote(chain, piece, promoting, start // promoting.every, work.state, work.total, redo.size)
+    smallest_b = NO_MAGNITUDE
+    for column in range(redo_columns.size):
+        place = column // LINES * 2 * VECTOR_BYTES + column % LINES * 4
+        redo_columns[column] = load_scalar(work.extremes + place + VECTOR_BYTES, np.int32) >= how.first_bad
+        if not redo_columns[column]:
+            smallest_b = min(smallest_b, load_scalar(work.extremes + place, np.int32))
+    field_b = max(smallest_b >> how.mantissa_bits, 1)
+    for row in range(redo.size):
+        if chain.half:
+            largest = splat(np.int32(0), LINES)
+            for lane in range(0, chain.lanes, LINES):
+                largest = maximum(largest, load(work.worst + 4 * (row // chain.rows * chain.lanes + lane), np.int32, LINES))
+            if highest_lane(largest) >= _INFINITY:
+                redo[row] = 1
+        elif smallest_a[row] + field_b < limits.lowest_sum:
+            for column in range(redo_columns.size):
+                if load_scalar(work.lowest + row * chain.panel + column, np.uint8) < limits.lowest_byte:
+                    redo[row] = 1
+        _write_row(chain, piece, row, out, result)

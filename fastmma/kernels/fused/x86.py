@@ -1,0 +1,321 @@
+"""The fast x86 path of the fused dot-product-add: what it covers, and a product cut into pieces for threads."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.float_mode import to_nearest
+from fastmma.host.threads import parallel_for
+from fastmma.kernels.fused.lanes import HALF_LOWEST, Chain
+from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, pack_rows
+from fastmma.kernels.fused.piece import Limits, Piece, Promoting, Work, run_piece
+from fastmma.kernels.llvm import cpu
+from fastmma.kernels.matrices.addresses import NOWHERE, matrix
+from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
+from fastmma.kernels.sums.promotion import by_chunks
+
+Slow = Callable[..., None]
+
+ALIGNMENT = 64
+CHUNK_ROWS = 1024  # of A and of the running sums that go with one packed panel of B
+PACK_ROWS = 32
+PIECES_PER_THREAD = 2
+SINGLE_FLOOR = -90  # of emax in f32 lanes: tiny products of zeros stay below the last place of every sum
+SINGLE_SMALLEST_C = -77  # sums that start from here keep clear of that floor
+SINGLE_LARGEST_C = 100
+FEWEST_BLOCKS = 8  # in a piece: it packs its panel of B for them
+
+
+class _Tiles(NamedTuple):
+    """The register tile of one instruction set."""
+
+    isa: frozenset[str]
+    vector_bytes: int
+    double_rows: int
+    single_rows: int
+    depth: int
+
+
+_TILES = (
+    _Tiles(frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "f16c"}), 64, 4, 8, 256),
+    _Tiles(frozenset({"avx2", "fma", "f16c"}), 32, 3, 4, 256),
+)
+
+
+@cache
+def _tiles(features: frozenset[str]) -> _Tiles | None:
+    return next((row for row in _TILES if row.isa <= features), None)
+
+
+def _lowest_exponent(element: Element) -> int:
+    return 1 - element.bias
+
+
+def _highest_exponent(element: Element) -> int:
+    return (1 << element.exponent_bits) - 1 - (element.specials == 1) - element.bias
+
+
+def _single(p: Fused) -> bool:
+    """Whether f32 lanes are exact: sums and products of few bits and moderate exponents."""
+    return (
+        p.align_bits <= 13
+        and p.a.mantissa_bits + p.b.mantissa_bits + 2 <= 12
+        and _lowest_exponent(p.a) - p.a.mantissa_bits + _lowest_exponent(p.b) - p.b.mantissa_bits >= -60
+        and max(_highest_exponent(p.a), _highest_exponent(p.b)) <= 20
+    )
+
+
+def supported(p: Fused) -> bool:
+    """Whether this CPU has a fast path for these parameters."""
+    if cpu.portable() or platform.machine().lower() not in ("x86_64", "amd64") or _tiles(cpu.features()) is None:
+        return False
+    if p.restart != 0 or p.terms not in (4, 8, 16, 32) or max(p.a.mantissa_bits, p.b.mantissa_bits) > 10:
+        return False
+    if p.align_bits not in (13, 23, 24, 25) or (p.align_bits == 13 and not _single(p)):
+        return False
+    if p.half:
+        return p.keep_bits == 10 and -60 <= p.emax_floor <= HALF_LOWEST
+    if p.align_bits == 13:
+        return p.keep_bits == 13 and p.emax_floor <= SINGLE_FLOOR
+    # a floor at which nothing is truncated that an f32 result could hold is as good as any lower one
+    return p.keep_bits == 23 and p.emax_floor <= p.align_bits - 149
+
+
+@cache
+def _chain(p: Fused, tiles: _Tiles) -> Chain:
+    single = _single(p)
+    excess = 127 if single else 150
+    lowest = SINGLE_FLOOR if single else -excess
+    return Chain(
+        terms=p.terms,
+        align_bits=p.align_bits,
+        keep_bits=p.keep_bits,
+        half=bool(p.half),
+        floor=(p.emax_floor if p.half else lowest) + excess,
+        single=single,
+        vector_bytes=tiles.vector_bytes,
+        rows=tiles.single_rows if single else tiles.double_rows,
+        depth=tiles.depth,
+    )
+
+
+def _byte_excess(chain: Chain) -> tuple[int, int]:
+    """What exponent bytes of A and B exceed their exponents by; a saturating difference takes 255 off their sum."""
+    total = 255 + chain.excess
+    return total // 2, total - total // 2
+
+
+def _first_bad(element: Element, chain: Chain, right: bool, depth: int) -> int:
+    """The first magnitude that is special, or too large for the exponent bytes, or whose sums might overflow."""
+    highest = min(255 - _byte_excess(chain)[right], (124 - depth.bit_length()) // 2)
+    field = min(highest + 1 + element.bias, 1 << element.exponent_bits)
+    limit = max(field, 0) << element.mantissa_bits
+    if element.specials:
+        special = ((1 << element.exponent_bits) - 1) << element.mantissa_bits
+        limit = min(limit, special if element.specials == 1 else special + (1 << element.mantissa_bits) - 1)
+    return limit
+
+
+def _decoding(element: Element, chain: Chain, right: bool, depth: int) -> Decoding:
+    scale = chain.scale // 2 if right else chain.scale - chain.scale // 2
+    width = element.exponent_bits + element.mantissa_bits
+    return Decoding(
+        shift=element.shift,
+        mantissa_bits=element.mantissa_bits,
+        magnitude_mask=(1 << width) - 1,
+        sign_mask=1 << width,
+        value_offset=1 - element.bias - element.mantissa_bits + scale,
+        byte_offset=_byte_excess(chain)[right] - element.bias,
+        first_bad=_first_bad(element, chain, right, depth),
+        growth=1 + 2.0**-chain.extra_bits if right else 1.0,
+        tiny=2.0**-126 if chain.single else 2.0 ** (scale - 300),
+    )
+
+
+def _limits(p: Fused, chain: Chain, depth: int) -> Limits:
+    last_bits = [element.bias + element.mantissa_bits for element in (p.a, p.b)]
+    if p.half:
+        smallest_c, largest_c = 0, 0x7F800000
+    elif chain.single:
+        smallest_c, largest_c = (127 + SINGLE_SMALLEST_C) << 23, (127 + SINGLE_LARGEST_C) << 23
+    else:
+        smallest_c, largest_c = 0, (127 + 126) << 23
+    return Limits(
+        lowest_sum=sum(last_bits) - 149,
+        lowest_byte=chain.excess - 149 + p.align_bits,
+        smallest_c=smallest_c,
+        largest_c=largest_c,
+        mask_c=-1 if p.half else -(1 << (23 - p.keep_bits)),
+    )
+
+
+class _Buffers:
+    """64-byte aligned memory, in parts."""
+
+    def __init__(self, *sizes: int) -> None:
+        padded = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]
+        self.memory = np.empty(sum(padded) + ALIGNMENT, np.uint8)
+        address = -(-self.memory.ctypes.data // ALIGNMENT) * ALIGNMENT
+        self.addresses = []
+        for size in padded:
+            self.addresses.append(address)
+            address += size
+
+
+def _slab_depth(chain: Chain, depth: int, promotion: Promotion | None) -> int:
+    """How many k go into a slab: at most `chain.depth`, and whole slabs between promotions."""
+    unit = max(8, chain.terms)
+    padded = -(-depth // unit) * unit
+    if promotion is None or promotion.every >= padded:
+        return min(chain.depth, padded)
+    return max(units * unit for units in range(1, chain.depth // unit + 1) if promotion.every % (units * unit) == 0)
+
+
+def promotes(p: Fused, every: int) -> bool:
+    """Whether promotions every so many k are `supported`, too."""
+    return supported(p) and not p.half and every % max(8, p.terms) == 0
+
+
+def _promoting(promotion: Promotion, columns: int) -> tuple[Promoting, NDArray[Any] | None]:
+    """Promotions as a kernel knows them, and the array that they point into: B's scales filled up to whole panels of columns."""
+    rule = PROMOTIONS.index(promotion.rule)
+    if promotion.scale_a is None or promotion.scale_b is None:
+        return Promoting(promotion.every, rule, 0, 0, 0, 0), None
+    a, b = promotion.scale_a, np.pad(promotion.scale_b, ((0, 0), (0, columns - promotion.scale_b.shape[1])))
+    return Promoting(promotion.every, rule, a.ctypes.data, b.ctypes.data, a.strides[0], b.strides[0]), b
+
+
+def _work(chain: Chain, rows: int, promotes: bool) -> _Buffers:
+    steps = chain.depth // chain.terms
+    return _Buffers(
+        chain.panel * chain.depth * chain.value_bytes,
+        chain.panel * chain.depth,
+        chain.panel * steps * chain.sign_bytes,
+        VECTOR_BYTES * chain.depth,
+        2 * 4 * chain.panel,
+        rows * chain.panel * 4,
+        2 * (steps + 1) * chain.rows * 2 * chain.panel,
+        (rows + chain.rows) * chain.panel,
+        rows // chain.rows * chain.lanes * 4,
+        rows * chain.panel * 4 if promotes else 0,
+    )
+
+
+def _runs(marks: NDArray[Any]) -> list[tuple[int, int]]:
+    """The first and the last-plus-one of each run of true marks."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], marks.astype(np.int8), [0]))))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def gemm(
+    p: Fused,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any] | None,
+    out: NDArray[Any],
+    threads: int,
+    slow: Slow,
+    promotion: Promotion | None = None,
+) -> None:
+    """Write the fused product of codes `a` (M, K) and `b` (K, N) plus `c` into `out`, for `supported` parameters.
+
+    `c` and `out` are f32 bits (f16 bits for half results), `out` may be `c`, and no `c` is +0. What is out of reach here
+    (infinities, NaNs, overflow, bits below the smallest f32) is done by ``slow(p, a, b, c, out, threads)`` on views.
+    With a `promotion` (see `promotes`) the sums of its chunks of k start at zero and join the total that starts from `c`.
+    """
+    rows, depth = a.shape
+    columns = b.shape[1]
+    if rows == 0 or columns == 0:
+        return
+    if depth == 0:
+        out[...] = 0 if c is None else c
+        return
+    if c is not None and np.may_share_memory(c, out):
+        c = c.copy()
+    tiles = _tiles(cpu.features())
+    assert tiles is not None
+    chain = _chain(p, tiles)
+    dtype = np.float32 if chain.single else np.float64
+
+    blocks, panels = -(-rows // chain.rows), -(-columns // chain.panel)
+    pieces = max(-(-rows // CHUNK_ROWS), -(-PIECES_PER_THREAD * threads // panels) if threads > 1 else 1)
+    chunk = max(-(-blocks // pieces), min(blocks, FEWEST_BLOCKS)) * chain.rows
+    padded_rows = blocks * chain.rows
+    slab_depth = _slab_depth(chain, depth, promotion)
+    held_rows = padded_rows + chain.rows  # the exponents of a block are read while the one before it is computed
+    held = held_rows * -(-depth // slab_depth) * slab_depth
+    storage = _Buffers(held * chain.value_bytes, held * 4, held // min(chain.terms, 8) * 4)
+    values, exponents, signs = storage.addresses
+    packed = Panels(values, exponents, signs, slab_depth, held_rows, chain.rows)
+    extremes = np.empty((rows, 2), np.int32)
+    how_a, how_b = _decoding(p.a, chain, False, depth), _decoding(p.b, chain, True, depth)
+    place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)
+    place_c = NOWHERE if c is None else matrix(c)
+
+    def pack(start: int, stop: int, worker: int) -> None:
+        scratch = _Buffers(3 * VECTOR_BYTES * (stop - start))
+        pack_rows(how_a, place_a, start, stop, rows, depth, chain.terms, packed, dtype, scratch.addresses[0], extremes)
+
+    parallel_for(pack, held_rows, threads, PACK_ROWS)
+    bad_rows = extremes[:, 1] >= how_a.first_bad
+    smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
+    smallest_a[bad_rows] = NO_MAGNITUDE >> 8
+
+    limits = _limits(p, chain, depth)
+    promoting, _scales = (None, None) if promotion is None else _promoting(promotion, panels * chain.panel)
+    redo = np.zeros((panels, rows), np.uint8)
+    redo_columns = np.zeros(columns, np.uint8)
+    buffers: dict[int, _Buffers] = {}
+
+    def compute(start: int, stop: int, worker: int) -> None:
+        if worker not in buffers:
+            buffers[worker] = _work(chain, chunk, promotion is not None)
+        work = Work(*buffers[worker].addresses)
+        for index in range(start, stop):
+            panel, first = index % panels, index // panels * chunk
+            last = min(first + chunk, padded_rows)
+            column = panel * chain.panel
+            run_piece(
+                chain,
+                Piece(first, last, column, columns, depth),
+                promoting,
+                packed,
+                smallest_a[first:last],
+                how_b,
+                place_b,
+                place_c,
+                place_out,
+                limits,
+                work,
+                dtype,
+                redo[panel, first:last],
+                redo_columns[column : column + chain.panel],
+            )
+
+    parallel_for(compute if promotion is None else to_nearest(compute), panels * -(-padded_rows // chunk), threads)
+
+    def again(first: int, last: int, start: int, stop: int) -> None:
+        part, cols = slice(first, last), slice(start, stop)
+        before = None if c is None else c[part, cols]
+        if promotion is None:
+            slow(p, a[part], b[:, cols], before, out[part, cols], threads)
+            return
+
+        def multiply(k: int, end: int, partial: NDArray[Any]) -> None:
+            slow(p, a[part, k:end], b[k:end, cols], None, partial, threads)
+
+        by_chunks(multiply, depth, before, out[part, cols], promotion.part(slice(None), part, cols), threads)
+
+    for first, last in _runs(bad_rows):
+        again(first, last, 0, columns)
+    for start, stop in _runs(redo_columns):
+        again(0, rows, start, stop)
+    for panel in np.flatnonzero(redo.any(axis=1)).tolist():
+        for first, last in _runs(redo[panel] & ~bad_rows):
+            again(first, last, panel * chain.panel, min((panel + 1) * chain.panel, columns))

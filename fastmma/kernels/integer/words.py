@@ -1,0 +1,162 @@
+"""Matrix products of words: how k is cut, where panels lie, which thread computes which block of the result."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.threads import parallel_for
+from fastmma.kernels.integer.panels import LINE, WORDS_SCRATCH, Operand, Plan, Result, multiply_batch, multiply_block, pack_rows
+from fastmma.kernels.integer.tile import Tile
+
+_SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass
+_CHUNK_ROWS = 1536  # rows of a task, so that its part of the result stays in the L2 cache
+_TASKS_PER_THREAD = 4
+_TILES_PER_TASK = 1024
+_THREADED_WORDS = 1 << 19  # products of words that are worth waking another thread
+
+
+class Arithmetic(NamedTuple):
+    """What is computed from the words of a tile, as numbers."""
+
+    operation: int = 0  # of the tile's words
+    flip_a: int = 0  # 128 exchanges signed and unsigned bytes; it marks signed bytes that are widened to int16
+    flip_b: int = 0
+    biased: int = 0  # 1: what the flip of b takes away is added again, from the row sums of a
+    period: int = 0  # elements of k after which the sum is clamped to int32; 0: it wraps
+
+
+class _Buffer:
+    """Bytes that start on a cache line and may be read one line past their end."""
+
+    def __init__(self, size: int, *, zeroed: bool = False) -> None:
+        self._bytes = (np.zeros if zeroed else np.empty)(size + 2 * LINE, np.uint8)
+        address = self._bytes.ctypes.data
+        self.address = address + -address % LINE
+
+
+def _plan(tile: Tile, arithmetic: Arithmetic, k: int) -> Plan:
+    words = -(-k // tile.elements)
+    slice_words = segment = max(1, _SLICE_BYTES // (4 * tile.columns))
+    if arithmetic.period:
+        segment = -(-arithmetic.period // tile.elements)
+        words = -(-words // segment) * segment
+        slice_words = max(1, slice_words // segment) * segment
+    return Plan(arithmetic.operation, int(arithmetic.period > 0), arithmetic.biased, k, words, slice_words, segment, -(-words // segment))
+
+
+def _operand(array: NDArray[np.uint8], flip: int) -> tuple[NDArray[np.uint8], Operand]:
+    """Matrices (..., lines, k) as the kernels read them, copied if neither stride is one byte."""
+    if 1 not in array.strides[-2:]:
+        array = np.ascontiguousarray(array)
+    line_stride, k_stride = array.strides[-2:]
+    return array, Operand(array.ctypes.data, line_stride, k_stride, flip, array.strides[0])
+
+
+def _accumulator(tile: Tile, c: NDArray[np.int32] | None, out: NDArray[np.int32]) -> tuple[object, Result]:
+    """What holds `c` (zeros for None) and how to read it; a copy if its columns are apart or `out` overlaps it otherwise than as itself."""
+    if c is None:
+        zeros = _Buffer(4 * tile.columns, zeroed=True)
+        return zeros, Result(zeros.address, 0, 0)
+    same = (c.ctypes.data, c.strides) == (out.ctypes.data, out.strides)
+    if c.strides[-1] != c.itemsize or (not same and np.may_share_memory(c, out)):
+        c = np.array(c, order="C")
+    return c, Result(c.ctypes.data, c.strides[-2], c.itemsize, c.strides[0])
+
+
+def _scratch(tile: Tile, plan: Plan, threads: int) -> list[_Buffer]:
+    """For each thread: room for single words, a register tile of the result, a slice of a panel of B."""
+    return [_Buffer(WORDS_SCRATCH + 4 * tile.columns * (tile.rows + min(plan.slice, plan.words))) for _ in range(threads)]
+
+
+def gemm(
+    tile: Tile,
+    arithmetic: Arithmetic,
+    a: NDArray[np.uint8],
+    b: NDArray[np.uint8],
+    c: NDArray[np.int32] | None,
+    out: NDArray[np.int32],
+    threads: int,
+) -> None:
+    """``out = c + a b`` for matrices with any strides; `c` may be `out`."""
+    (m, k), n = a.shape, b.shape[1]
+    if out.size == 0:
+        return
+    if k == 0:
+        out[...] = 0 if c is None else c
+        return
+    plan = _plan(tile, arithmetic, k)
+    threads = threads if m * n * plan.words >= _THREADED_WORDS else 1
+    target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
+    a, a_operand = _operand(a, arithmetic.flip_a)
+    b, b_operand = _operand(b.T, arithmetic.flip_b)
+    _memory, c_result = _accumulator(tile, c, target)
+    out_result = Result(target.ctypes.data, target.strides[0], target.itemsize)
+
+    row_panels, column_panels = -(-m // tile.rows), -(-n // tile.columns)
+    panel_bytes, starts_bytes = 4 * tile.rows * plan.words, 4 * tile.rows * plan.segments * plan.biased
+    panels = _Buffer(row_panels * panel_bytes, zeroed=True)
+    starts = _Buffer(row_panels * starts_bytes + 4 * tile.rows, zeroed=True)
+    scratch = _scratch(tile, plan, threads)
+
+    def pack(first: int, last: int, worker: int) -> None:
+        row = first * tile.rows
+        moved = a_operand._replace(address=a_operand.address + row * a_operand.line_stride)
+        lines = min(last * tile.rows, m) - row
+        pack_rows(
+            tile, plan, moved, lines, panels.address + first * panel_bytes, starts.address + first * starts_bytes, scratch[worker].address
+        )
+
+    parallel_for(pack, row_panels, threads, -(-row_panels // (_TASKS_PER_THREAD * threads)) if threads > 1 else row_panels)
+
+    wanted = -(-_TASKS_PER_THREAD * threads // column_panels) if threads > 1 else 1
+    chunks = max(-(-m // _CHUNK_ROWS), min(wanted, -(-row_panels // 8)))
+    chunk_rows = -(-row_panels // chunks) * tile.rows
+
+    def multiply(first: int, last: int, worker: int) -> None:
+        for task in range(first, last):
+            chunk, panel = divmod(task, column_panels)
+            rows = chunk * chunk_rows, min((chunk + 1) * chunk_rows, m)
+            columns = panel * tile.columns, min((panel + 1) * tile.columns, n)
+            multiply_block(
+                tile, plan, panels.address, starts.address, b_operand, c_result, out_result, rows, columns, scratch[worker].address
+            )
+
+    parallel_for(multiply, column_panels * -(-m // chunk_rows), threads)
+    if target is not out:
+        out[...] = target
+
+
+def tiles(
+    tile: Tile,
+    arithmetic: Arithmetic,
+    a: NDArray[np.uint8],
+    b: NDArray[np.uint8],
+    c: NDArray[np.int32] | None,
+    out: NDArray[np.int32],
+    threads: int,
+) -> None:
+    """``out = c + a b`` for a batch of matrices, one instruction each; `c` and `out` C-contiguous, `c` may be `out`."""
+    count, m, k = a.shape
+    n = b.shape[2]
+    if out.size == 0:
+        return
+    if k == 0:
+        out[...] = 0 if c is None else c
+        return
+    plan = _plan(tile, arithmetic, k)
+    threads = threads if out.size * plan.words >= _THREADED_WORDS else 1
+    a, a_operand = _operand(a, arithmetic.flip_a)
+    b, b_operand = _operand(b.transpose(0, 2, 1), arithmetic.flip_b)
+    _memory, c_result = _accumulator(tile, c, out)
+    out_result = Result(out.ctypes.data, out.strides[1], out.itemsize, out.strides[0])
+    scratch = _scratch(tile, plan, threads)
+    panels = [_Buffer(4 * tile.rows * -(-m // tile.rows) * (plan.words + plan.segments) + LINE, zeroed=True) for _ in range(threads)]
+
+    def multiply(first: int, last: int, worker: int) -> None:
+        where = panels[worker].address, scratch[worker].address
+        multiply_batch(tile, plan, a_operand, b_operand, c_result, out_result, m, n, first, last, *where)
+
+    parallel_for(multiply, count, threads, min(_TILES_PER_TASK, -(-count // (_TASKS_PER_THREAD * threads))))

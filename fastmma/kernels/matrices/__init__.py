@@ -1,0 +1,1 @@
+"""Operands in memory: addresses, fragments of registers, sparse rows."""

@@ -1,0 +1,186 @@
+"""Decoding element codes into panels: 8 lines (rows of A, columns of B) of values, and of exponents, for every k."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.kernels.llvm.simd import (
+    bitcast,
+    convert,
+    highest_lane,
+    inner,
+    insert,
+    interleave,
+    itemsize_of,
+    load,
+    load_scalar,
+    lowest_lane,
+    maximum,
+    minimum,
+    power_of_two,
+    select,
+    splat,
+    store,
+    zeros,
+)
+from fastmma.kernels.params import Element
+
+LINES = 8  # of a panel
+LANES = 2 * LINES
+ZERO_EXPONENT = -8192  # of a zero element: below every floor, and two of them still fit 16 bits
+SPECIAL_EXPONENT = 8191  # what an infinity or a NaN counts as in a range of exponents
+
+
+class Matrix(NamedTuple):
+    """Where a caller's matrix lies in memory; strides in bytes. Address 0: there is none."""
+
+    address: int
+    row_stride: int
+    column_stride: int
+    itemsize: int
+
+
+class Lines(NamedTuple):
+    """Where lines lie in memory; strides in bytes, from one line to the next and along a line."""
+
+    address: int
+    line_stride: int
+    stride: int
+    itemsize: int
+
+
+NOWHERE = Matrix(0, 0, 0, 0)  # every part of it stays at address 0
+
+
+class ScratchMemory:
+    """Memory that starts at a cache line: a vector that straddles two costs twice."""
+
+    def __init__(self, size: int) -> None:
+        self._bytes = np.empty(size + 64, np.uint8)
+        start = self._bytes.ctypes.data
+        self.address = start + -start % 64
+
+
+def matrix(array: NDArray[Any]) -> Matrix:
+    """Where an array's matrix lies; of a batch, the first one."""
+    return Matrix(array.ctypes.data, array.strides[-2], array.strides[-1], array.itemsize)
+
+
+@inner
+def matrix_part(whole: Matrix, row: int, column: int) -> Matrix:
+    """The matrix from a row and a column on."""
+    address = whole.address + row * whole.row_stride + column * whole.column_stride
+    return Matrix(address, whole.row_stride, whole.column_stride, whole.itemsize)
+
+
+@inner
+def batch_matrix(first: Matrix, index: int, size: int) -> Matrix:
+    """Matrix `index` of a contiguous batch of matrices of `size` elements."""
+    return Matrix(first.address + index * size * first.itemsize, first.row_stride, first.column_stride, first.itemsize)
+
+
+@inner
+def load_code(address: int, itemsize: int) -> Any:
+    """One code."""
+    if itemsize == 1:
+        return np.int32(load_scalar(address, np.uint8))
+    if itemsize == 2:
+        return np.int32(load_scalar(address, np.uint16))
+    return load_scalar(address, np.int32)
+
+
+@inner
+def load_adjacent_codes(address: int, itemsize: int) -> Any:
+    """8 adjacent codes as lanes of int32."""
+    if itemsize == 1:
+        return convert(load(address, np.uint8, LINES), np.int32)
+    if itemsize == 2:
+        return convert(load(address, np.uint16, LINES), np.int32)
+    return load(address, np.int32, LINES)
+
+
+@inner
+def load_codes(address: int, stride: int, itemsize: int, count: int) -> Any:
+    """`count` codes (at most 8), `stride` bytes apart, as lanes of int32; 0 in the other lanes."""
+    if count == LINES and stride == itemsize:
+        return load_adjacent_codes(address, itemsize)
+    codes = zeros(np.int32, LINES)
+    for lane in range(count):
+        codes = insert(codes, lane, load_code(address + lane * stride, itemsize))
+    return codes
+
+
+@inner
+def arrange_codes(lines: Lines, count: int, depth: int, padded_depth: int, codes: int) -> None:
+    """8 lines as ``codes[k, line]`` of int32, zeros past `count` and `depth`; `padded_depth` is a multiple of 8."""
+    address = lines.address
+    stride = lines.stride
+    itemsize = lines.itemsize
+    done = 0
+    if count >= LINES and stride == itemsize:
+        line = lines.line_stride
+        for k in range(0, depth - LINES + 1, LINES):
+            place = address + k * stride
+            # three perfect shuffles of 64 elements transpose an 8 x 8 matrix
+            line04 = interleave(load_adjacent_codes(place, itemsize), load_adjacent_codes(place + 4 * line, itemsize))
+            line15 = interleave(load_adjacent_codes(place + line, itemsize), load_adjacent_codes(place + 5 * line, itemsize))
+            line26 = interleave(load_adjacent_codes(place + 2 * line, itemsize), load_adjacent_codes(place + 6 * line, itemsize))
+            line37 = interleave(load_adjacent_codes(place + 3 * line, itemsize), load_adjacent_codes(place + 7 * line, itemsize))
+            store(interleave(interleave(line04, line26), interleave(line15, line37)), codes + 4 * LINES * k)
+        done = max(depth // LINES * LINES, 0)
+    elif count >= LINES and lines.line_stride == itemsize:
+        for k in range(depth):
+            store(load_adjacent_codes(address + k * stride, itemsize), codes + 4 * LINES * k)
+        done = depth
+    for k in range(done, padded_depth):
+        for line in range(LINES):
+            code = np.int32(0)
+            if line < count and k < depth:
+                code = load_code(address + line * lines.line_stride + k * stride, itemsize)
+            store(code, codes + 4 * (LINES * k + line))
+
+
+@inner
+def pack_lines(element: Element, lines: Lines, count: int, depth: int, padded_depth: int, values: int, exponents: int, dtype: Any) -> Any:
+    """Decode 8 lines, zeros past `count` and `depth`, to ``values[k, line]`` of `dtype` and ``exponents[k, line]`` of int16.
+
+    Returns the lowest and the highest exponent of the elements that are not zero. A finite value whose exponent is out of the dtype's
+    range is wrong. `padded_depth` is a multiple of 8.
+    """
+    size = itemsize_of(dtype)
+    # the codes wait at the end of their values' place, which never overtake them
+    codes = values + LINES * padded_depth * (size - 4)
+    arrange_codes(lines, count, depth, padded_depth, codes)
+    width = element.exponent_bits + element.mantissa_bits
+    first_special = 1 << width
+    if element.specials == 1:
+        first_special = ((1 << element.exponent_bits) - 1) << element.mantissa_bits
+    elif element.specials == 2:
+        first_special = (1 << width) - 1
+    smallest = splat(np.uint32(0xFFFFFFFF), LANES)
+    largest = splat(np.int32(0), LANES)
+    for first in range(0, LINES * padded_depth, LANES):
+        code = load(codes + 4 * first, np.int32, LANES) >> element.shift
+        magnitude = code & ((1 << width) - 1)
+        field = maximum(magnitude >> element.mantissa_bits, 1)
+        significand = magnitude - ((field - 1) << element.mantissa_bits)
+        value = convert(significand, dtype) * power_of_two(field - (element.bias + element.mantissa_bits), dtype)
+        if element.specials != 0:
+            # the first special code of a format with infinities is one
+            value = select(magnitude >= first_special, np.inf if element.specials == 1 else np.nan, value)
+            value = select(magnitude > first_special, np.nan, value)
+        store(select((code & (1 << width)) != 0, value * -1.0, value), values + size * first)
+        exponent = select(magnitude == 0, ZERO_EXPONENT, field - element.bias)
+        store(convert(exponent, np.int16), exponents + 2 * first)
+        # a zero less 1 is the largest of all
+        smallest = minimum(smallest, bitcast(magnitude - 1, np.uint32))
+        largest = maximum(largest, magnitude)
+    low, high = lowest_lane(smallest), highest_lane(largest)
+    if high == 0:
+        return -ZERO_EXPONENT, ZERO_EXPONENT
+    lowest = max(int(low + 1) >> element.mantissa_bits, 1) - element.bias
+    highest = max(int(high) >> element.mantissa_bits, 1) - element.bias
+    return lowest, SPECIAL_EXPONENT if high >= first_special else highest

@@ -1,0 +1,104 @@
+"""Block-scaled products: whole matrices, and batches of tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.float_mode import to_nearest
+from fastmma.host.threads import parallel_for
+from fastmma.kernels.params import Scaled
+from fastmma.kernels.scaled import groups, products
+from fastmma.kernels.scaled import portable as portable
+from fastmma.kernels.scaled.lines import Operands
+
+Codes = NDArray[Any]
+
+_PANEL = 64  # columns
+_BATCH = 256  # tiles decoded at a time
+_ROWS = 64  # of a piece
+_PANELS = 8  # of a thread, decoded at a time
+
+
+def _state(c: Codes | None, rows: int, columns: portable.Lines) -> NDArray[np.uint32]:
+    """c (T, m, n) or zeros in panels."""
+    tiles, panels, _depth, width = columns.values.shape
+    return np.zeros((tiles, panels, rows, width), np.uint32) if c is None else portable.paneled(c, width)
+
+
+def _unpaneled(state: NDArray[np.uint32], columns: int) -> NDArray[np.uint32]:
+    tiles, _panels, rows, _width = state.shape
+    return state.transpose(0, 2, 1, 3).reshape(tiles, rows, -1)[:, :, :columns]
+
+
+@to_nearest
+def tiles(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> None:
+    """Write ``a @ b`` with block scaling, accumulated onto `c` (None: +0), to `out`, for every tile of a batch.
+
+    a (T, m, k), b (T, k, n) and their scales (T, m, blocks) and (T, blocks, n) are codes; c and out (T, m, n) are f32 bits.
+    """
+    if out.size == 0:
+        return
+    if a.shape[2] == 0:
+        out[...] = 0 if c is None else c
+        return
+    _tiles, rows, columns = out.shape
+
+    def multiply(start: int, stop: int, _worker: int) -> None:
+        part = slice(start, stop)
+        left = portable.rows_of(p, a[part], scale_a[part])
+        right = portable.columns_of(p, b[part], scale_b[part], min(columns, _PANEL))
+        state = _state(None if c is None else c[part], rows, right)
+        special = portable.special(p.a, left) or portable.special(p.b, right)
+        portable.multiply(p, left, right, special, state, (0, len(state)), (0, state.shape[1]), (0, rows))
+        out[part] = _unpaneled(state, columns)
+
+    parallel_for(multiply, len(out), threads, grain=_BATCH)
+
+
+def _portable_gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> None:
+    """A product of at least one k, on any CPU; `out` may be `c`, but not overlap it otherwise."""
+    rows, columns = out.shape
+    width = min(columns, _PANEL)
+    left = portable.rows_of(p, a[None], scale_a[None])
+    special = portable.special(p.a, left)
+    at_once = _PANELS * threads * width
+    for first in range(0, columns, at_once):
+        part = slice(first, first + at_once)
+        right = portable.columns_of(p, b[None, :, part], scale_b[None, :, part], width)
+        state = _state(None if c is None else c[None, :, part], rows, right)
+        either = special or portable.special(p.b, right)
+
+        panels = state.shape[1]
+
+        def multiply(start: int, stop: int, _worker: int) -> None:
+            for index in range(start, stop):
+                panel, row = index % panels, index // panels * _ROWS  # noqa: B023
+                lines = (row, min(row + _ROWS, rows))
+                portable.multiply(p, left, right, either, state, (0, 1), (panel, panel + 1), lines)  # noqa: B023
+
+        parallel_for(multiply, panels * -(-rows // _ROWS), threads)
+        out[:, part] = _unpaneled(state, columns - first)[0]
+
+
+@to_nearest
+def gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> None:
+    """Write ``a @ b`` with block scaling, accumulated onto `c` (None: +0) in steps of ascending k, to `out`.
+
+    a (M, K), b (K, N) and their scales (M, blocks) and (blocks, N) are codes, c and out (M, N) f32 bits, of any strides; `out` may be `c`.
+    """
+    if out.size == 0:
+        return
+    if a.shape[1] == 0:
+        out[...] = 0 if c is None else c
+        return
+    if c is not None and np.may_share_memory(c, out):
+        c = c.copy()
+    if groups.supported(p):
+        groups.gemm(p, Operands(a, b, c, out, scale_a, scale_b), threads, _portable_gemm)
+    elif products.supported(p):
+        products.gemm(p, Operands(a, b, c, out, scale_a, scale_b), threads, _portable_gemm)
+    else:
+        _portable_gemm(p, a, b, c, out, scale_a, scale_b, threads)

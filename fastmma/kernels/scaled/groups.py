@@ -1,0 +1,211 @@
+"""The fast x86 path for terms that are exact sums of groups of e2m1 products: what it covers, and a product cut into pieces for threads."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache, cached_property
+from math import ldexp
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.threads import parallel_for
+from fastmma.kernels.llvm import cpu
+from fastmma.kernels.params import Element, Scaled
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, TERMS, GroupTile
+from fastmma.kernels.scaled.group_panels import Rows, Slab, pack_rows, run_piece
+from fastmma.kernels.scaled.lines import Codes, Operands, Slow, aligned_empty, extremes, finish, fixed, fixed_right, scales_of, write
+from fastmma.kernels.scaled.portable import NAN
+
+_E2M1 = Element(2, 1, 1, 0, 0)
+_CHUNK_ROWS = 1024
+_PACK_ROWS = 64
+_SLAB_STEPS = 8
+_PIECES_PER_THREAD = 4
+_DOT_BITS = 12  # a term's significand is below 2**12
+_HIGHEST = 126  # sums that stay below 2**126 never overflow
+_SMALLEST = -149  # exponent of the last bit of float32
+_HEADROOM = 10  # exponents by which sums typically exceed their terms'
+_EXACT_SCALE_A = 500  # leaves the products of B's scales with 2**52 in range
+_SCALE_A, _SCALE_B = -437, -436  # aligned kernels hold sums times 2 to their sum, so that float64 has the exponent field of EXCESS
+
+
+class _Row(NamedTuple):
+    """The register tiles (rows, vectors) of one instruction set, of exact and of aligned kernels.
+
+    Both have the same vectors, and the rows of an exact one are a multiple of those of an aligned one.
+    """
+
+    features: frozenset[str]
+    vnni: bool
+    lanes: int
+    exact: tuple[int, int]
+    aligned: tuple[int, int]
+
+
+_TILES = (
+    _Row(frozenset({"avx512vnni", "avx512bw", "avx512dq", "avx512vl"}), True, 16, (4, 2), (2, 2)),
+    _Row(frozenset({"avx512bw", "avx512dq", "avx512vl"}), False, 16, (4, 2), (2, 2)),
+    _Row(frozenset({"avxvnni", "avx2", "fma"}), True, 8, (2, 2), (1, 2)),
+    _Row(frozenset({"avx2", "fma"}), False, 8, (2, 2), (1, 2)),
+)
+
+
+@cache
+def _row(features: frozenset[str]) -> _Row | None:
+    return next((row for row in _TILES if row.features <= features), None)
+
+
+def supported(p: Scaled) -> bool:
+    """Whether this CPU has a fast path for these parameters."""
+    if cpu.portable() or platform.machine().lower() not in ("x86_64", "amd64") or _row(cpu.features()) is None:
+        return False
+    return (
+        p.a == p.b == _E2M1
+        and p.group in (16, 32)
+        and p.step == TERMS * p.group
+        and p.block % p.group == 0
+        and p.align_bits == 35
+        # a floor at which nothing is truncated that an f32 result could hold is as good as any lower one
+        and p.emax_floor <= p.align_bits + _SMALLEST
+    )
+
+
+def _tile(p: Scaled, aligned: bool) -> GroupTile:
+    row = _row(cpu.features())
+    assert row is not None
+    return GroupTile(aligned, p.group, p.align_bits, row.vnni, row.lanes, *(row.aligned if aligned else row.exact))
+
+
+class _Product:
+    """One product: its packed rows, and how a piece of it is computed."""
+
+    def __init__(self, p: Scaled, operands: Operands, threads: int) -> None:
+        self.p, self.c, self.out = p, operands.c, operands.out
+        self.exact, self.aligned = _tile(p, False), _tile(p, True)
+        self.scales = scales_of(p.scale)
+        a, scale_a = fixed(operands.a), fixed(operands.scale_a)
+        self.b, self.scale_b, self.turned = fixed_right(operands.b, operands.scale_b)
+        self.rows = extremes(p.a, p.scale, a, scale_a, p.block, False, threads)
+        if self.turned:
+            self.columns = extremes(p.b, p.scale, self.b, fixed(self.scale_b.T), p.block, False, threads)
+        else:
+            self.columns = extremes(p.b, p.scale, self.b, self.scale_b, p.block, True, threads)
+        self.steps = -(-a.shape[1] // p.step)
+        self.padded_rows = -(-len(a) // self.exact.rows) * self.exact.rows
+        self.lowest_a = int(self.rows.lowest.min()) if (self.rows.highest >= self.rows.lowest).any() else 0
+        self.last_bit = 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits  # of a term, below its exponent
+        self.elements = aligned_empty((self.padded_rows, self.steps * p.step), np.uint8)
+
+        def pack(start: int, stop: int, _worker: int) -> None:
+            pack_rows(a, scale_a, self.scales.alive, p.block, p.group, start, stop, self.elements)
+
+        parallel_for(pack, self.padded_rows, threads, _PACK_ROWS)
+        blocks = np.minimum(np.arange(self.steps * TERMS) * p.group // p.block, scale_a.shape[1] - 1)
+        self.codes = np.zeros((self.padded_rows, len(blocks)), np.uint8)  # of the scale of every group
+        self.codes[: len(a)] = scale_a[:, blocks]
+
+    @cached_property
+    def exact_rows(self) -> Rows:
+        """A for exact kernels, which know no exponents."""
+        values = self.scales.values * ldexp(1, _EXACT_SCALE_A - self.lowest_a)
+        return Rows(self.elements, values[self.codes], np.zeros((self.padded_rows, 1), np.int32))
+
+    @cached_property
+    def aligned_rows(self) -> Rows:
+        """A for aligned kernels."""
+        values = self.scales.values * ldexp(1 + ldexp(1, -GROWTH), _SCALE_A)
+        exponents = ((self.scales.exponents + EXCESS // 2) << 20).astype(np.int32)
+        return Rows(self.elements, values[self.codes], exponents[self.codes])
+
+    def piece(self, first: int, column: int, slab: Slab) -> NDArray[np.bool_]:
+        """Compute a piece; which of its rows have to be done another way."""
+        rows, columns = self.out.shape
+        last, width = min(first + len(slab.state), rows), min(self.exact.columns, columns - column)
+        lines, panel = slice(first, last), slice(column, column + width)
+        lowest = self.rows.lowest[lines] + self.columns.lowest[panel].min()
+        highest = self.rows.highest[lines] + self.columns.highest[panel].max()
+        growth = _DOT_BITS + (TERMS * self.steps).bit_length()
+        redo: NDArray[np.bool_] = (lowest - self.last_bit < _SMALLEST) | (highest + growth > _HIGHEST)
+        start: Codes | None = None
+        if self.c is not None:
+            start = np.array(self.c[lines, panel], np.uint32)
+            redo |= ((start & NAN) >= (127 + _HIGHEST) << 23).any(axis=1)
+            start[redo] = 0
+            start[start == 1 << 31] = 0
+        if redo.all():
+            return redo
+        low, high = int(lowest[~redo].min()), int(highest[~redo].max())
+        if not self._exactly(first, column, low, high, start, ~redo, slab):
+            self._begin(start, slab)
+            self._run(self.aligned, first, column, ldexp(1, _SCALE_B - 2), (ldexp(1, _SCALE_A), ldexp(1, _SCALE_B)), slab)
+        write(slab.state.view(np.uint32), self.out[lines, panel])
+        return redo
+
+    @staticmethod
+    def _begin(start: Codes | None, slab: Slab) -> None:
+        slab.state[...] = 0
+        if start is not None:
+            slab.state[: len(start), : start.shape[1]] = start.view(np.float32)
+
+    def _run(self, tile: GroupTile, first: int, column: int, factor: float, state_factors: tuple[float, float], slab: Slab) -> None:
+        last = min(first + len(slab.state), self.padded_rows)
+        where = (self.p.block, column, factor, state_factors, slab)
+        rows = self.aligned_rows if tile.aligned else self.exact_rows
+        run_piece(tile, rows, first, last, self.b, self.turned, self.scale_b, self.scales, *where)
+
+    def _exactly(self, first: int, column: int, low: int, high: int, start: Codes | None, good: NDArray[np.bool_], slab: Slab) -> bool:
+        """Compute a piece without alignment, if nothing is truncated in its good rows."""
+        slack = self.p.align_bits - self.last_bit  # exponents up to this much above the lowest do not truncate its terms
+        if high - low > slack - _HEADROOM:
+            return False
+        top = min(low + slack + 1, 128)
+        if start is not None:
+            values = start.view(np.float32).astype(np.float64)
+            units = np.ldexp(values, self.last_bit - low)
+            if (units != np.trunc(units)).any() or (np.abs(values) >= ldexp(1, top)).any():
+                return False
+        self._begin(start, slab)
+        power = 1024 - top
+        factors = ldexp(1, power // 2), ldexp(1, power - power // 2)
+        self._run(self.exact, first, column, ldexp(1, power + self.lowest_a - _EXACT_SCALE_A - 2), factors, slab)
+        finite = np.isfinite(slab.state)
+        return bool(finite.all() or finite[: len(good)][good].all())
+
+
+def _slab(tile: GroupTile, steps: int, rows: int) -> Slab:
+    terms = min(steps, _SLAB_STEPS) * TERMS
+    return Slab(
+        aligned_empty((terms * tile.group // 4, tile.columns), np.int32),
+        aligned_empty((terms, tile.columns), np.int32),
+        aligned_empty((terms, tile.columns), np.float64),
+        aligned_empty((terms, tile.columns), np.int32),
+        aligned_empty((rows, tile.columns), np.float32),
+    )
+
+
+def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
+    """A product of at least one k for `supported` parameters; `out` overlaps nothing.
+
+    What is out of reach here (exponents near the ends of float32's range, special c) is done by ``slow(p, *operands, threads)``.
+    """
+    product = _Product(p, operands, threads)
+    rows, columns = operands.out.shape
+    width = product.exact.columns
+    panels = -(-columns // width)
+    pieces = max(-(-rows // _CHUNK_ROWS), -(-_PIECES_PER_THREAD * threads // panels) if threads > 1 else 1)
+    height = product.exact.rows
+    chunk = -(-product.padded_rows // (height * pieces)) * height
+    redo = np.zeros((panels, rows), np.bool_)
+    slabs: dict[int, Slab] = {}
+
+    def compute(start: int, stop: int, worker: int) -> None:
+        if worker not in slabs:
+            slabs[worker] = _slab(product.exact, product.steps, chunk)
+        for index in range(start, stop):
+            panel, first = index % panels, index // panels * chunk
+            redo[panel, first : first + chunk] = product.piece(first, panel * width, slabs[worker])
+
+    parallel_for(compute, panels * -(-rows // chunk), threads)
+    finish(p, operands, product.rows, product.columns, redo, width, threads, slow)

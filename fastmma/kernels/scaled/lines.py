@@ -1,0 +1,179 @@
+"""What the fast block-scaled paths know of rows of A and columns of B beforehand, and how they have the rest computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.threads import parallel_for
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.params import Element, Scaled
+from fastmma.kernels.scaled.portable import NAN, ZERO_EXPONENT, scale_tables
+
+Codes = NDArray[Any]
+Slow = Callable[..., None]
+
+NO_EXPONENT = 1 << 20  # the lowest exponent of no scales
+_NO_SPECIALS = 256  # above every magnitude
+_LINES = 256  # looked at together
+_LINE = 64  # bytes of the cache
+
+
+class Operands(NamedTuple):
+    """Codes of one product, in the order in which kernels take them."""
+
+    a: Codes
+    b: Codes
+    c: Codes | None
+    out: Codes
+    scale_a: Codes
+    scale_b: Codes
+
+    def part(self, rows: Any, columns: Any, out: Codes) -> Operands:
+        """Some rows and columns."""
+        c = None if self.c is None else self.c[rows][:, columns]
+        return Operands(self.a[rows], self.b[:, columns], c, out, self.scale_a[rows], self.scale_b[:, columns])
+
+
+class Scales(NamedTuple):
+    """What the 256 codes of a scale mean; a zero and a NaN count as a 1 that is not alive."""
+
+    values: NDArray[np.float64]
+    exponents: NDArray[np.int32]
+    alive: NDArray[np.uint8]
+
+
+class Extremes(NamedTuple):
+    """Of every line: exponents of the scales of blocks that are not zero; whether it has infinite or NaN elements, or a NaN scale."""
+
+    lowest: NDArray[np.int32]
+    highest: NDArray[np.int32]
+    special: NDArray[np.bool_]
+    nan: NDArray[np.bool_]
+
+
+def scales_of(element: Element) -> Scales:
+    """The tables of a format of scales."""
+    values, exponents = scale_tables(element)
+    alive = (exponents != ZERO_EXPONENT) & np.isfinite(values)
+    return Scales(np.where(alive, values, 1.0), np.where(alive, exponents, 0).astype(np.int32), alive.astype(np.uint8))
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An array that starts on a cache line: a vector that straddles two costs twice."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory: NDArray[Any] = np.empty(size + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    array: NDArray[Any] = memory[start : start + size].view(dtype).reshape(shape)
+    return array
+
+
+def fixed(codes: Codes) -> Codes:
+    """The same, C-contiguous and read-only: one type for the compiler, whatever the caller has."""
+    view = np.ascontiguousarray(codes).view()
+    view.flags.writeable = False
+    return view
+
+
+def fixed_right(b: Codes, scale_b: Codes) -> tuple[Codes, Codes, bool]:
+    """B and its scales likewise; B as its transpose if that takes no copy, and whether it is."""
+    turned = not b.flags.c_contiguous and b.T.flags.c_contiguous
+    return fixed(b.T if turned else b), fixed(scale_b), turned
+
+
+@compiled
+def _note(magnitude: int, exponent: int, alive: bool, line: int, special: int, extremes: Any) -> None:
+    """Count a block's largest magnitude and its scale in."""
+    if magnitude >= special:
+        extremes[2, line] = 1
+    if alive and magnitude != 0:
+        extremes[0, line] = min(extremes[0, line], exponent)
+        extremes[1, line] = max(extremes[1, line], exponent)
+
+
+@compiled
+def _along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any) -> None:
+    """Lines first to last, which are rows of `codes` and of `scale_codes`."""
+    for line in range(first, last):
+        for number in range(scale_codes.shape[1]):
+            largest = np.uint8(0)
+            for code in codes[line, number * block : (number + 1) * block]:
+                largest = max(largest, np.uint8(code & mask))
+            code = scale_codes[line, number]
+            _note(largest, scales.exponents[code], scales.alive[code] != 0, line, special, extremes)
+
+
+@compiled
+def _across(
+    codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any
+) -> None:
+    """Lines first to last, which are columns."""
+    largest = np.empty(last - first, np.uint8)
+    for number in range(scale_codes.shape[0]):
+        largest[:] = 0
+        for k in range(number * block, min((number + 1) * block, codes.shape[0])):
+            source = codes[k, first:last]
+            for j in range(last - first):
+                largest[j] = max(largest[j], np.uint8(source[j] & mask))
+        for j in range(last - first):
+            code = scale_codes[number, first + j]
+            _note(largest[j], scales.exponents[code], scales.alive[code] != 0, first + j, special, extremes)
+
+
+def extremes(element: Element, scale: Element, codes: Codes, scale_codes: Codes, block: int, across: bool, threads: int) -> Extremes:
+    """Look at all lines; `codes` are C-contiguous, lines being rows, or columns if `across`."""
+    count = codes.shape[int(across)]
+    found = np.empty((3, count), np.int32)
+    found[0], found[1], found[2] = NO_EXPONENT, -NO_EXPONENT, 0
+    mantissas = (1 << element.mantissa_bits) - 1
+    mask = (((1 << element.exponent_bits) - 1) << element.mantissa_bits) | mantissas
+    special = {0: _NO_SPECIALS, 1: mask - mantissas, 2: mask}[element.specials]
+    scales = scales_of(scale)
+    look = _across if across else _along
+
+    def work(start: int, stop: int, _worker: int) -> None:
+        look(codes, scale_codes, scales, block, mask, special, start, stop, found)
+
+    parallel_for(work, count, threads, _LINES)
+    nan: NDArray[np.bool_] = np.any(np.isnan(scale_tables(scale)[0])[scale_codes], axis=0 if across else 1)
+    return Extremes(found[0], found[1], found[2].astype(np.bool_), nan)
+
+
+@compiled
+def write(state: Any, out: Any) -> None:
+    """Copy the first rows and columns of a piece to where they belong."""
+    for row in range(out.shape[0]):
+        for column in range(out.shape[1]):
+            out[row, column] = state[row, column]
+
+
+def finish(
+    p: Scaled, operands: Operands, rows: Extremes, columns: Extremes, redo: NDArray[np.bool_], width: int, threads: int, slow: Slow
+) -> None:
+    """Compute by ``slow(p, *operands, threads)`` what the fast path cannot: special lines, and rows marked in `redo` (panel, row).
+
+    A NaN scale makes all that it belongs to NaN.
+    """
+    every = slice(None)
+
+    def again(lines: Any, part: Any) -> None:
+        result = np.empty_like(operands.out[lines][:, part])
+        slow(p, *operands.part(lines, part, result), threads)
+        target = np.ix_(lines, np.arange(operands.out.shape[1])[part]) if isinstance(lines, np.ndarray) else (lines, part)
+        operands.out[target] = result
+
+    special_rows, special_columns = np.flatnonzero(rows.special & ~rows.nan), np.flatnonzero(columns.special & ~columns.nan)
+    if special_rows.size:
+        again(special_rows, every)
+    if special_columns.size:
+        again(every, special_columns)
+    done = rows.special | rows.nan
+    for panel in np.flatnonzero(redo.any(axis=1)).tolist():
+        lines = np.flatnonzero(redo[panel] & ~done)
+        if lines.size:
+            again(lines, slice(panel * width, (panel + 1) * width))
+    operands.out[rows.nan] = NAN
+    operands.out[:, columns.nan] = NAN

@@ -1,0 +1,167 @@
+"""The fast x86 path of block scaling for terms that are single products: FMA chains, as `fastmma.kernels.fused.x86` runs them."""
+
+from __future__ import annotations
+
+from math import ldexp
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.threads import parallel_for
+from fastmma.kernels.fused import x86
+from fastmma.kernels.fused.lanes import Chain
+from fastmma.kernels.fused.micro_kernel import UNIT
+from fastmma.kernels.llvm import cpu
+from fastmma.kernels.params import Element, Fused, Scaled
+from fastmma.kernels.scaled.lines import Codes, Operands, Slow, aligned_empty, extremes, finish, fixed, fixed_right, write
+from fastmma.kernels.scaled.portable import NAN, POWERS_OF_TWO, scale_tables, tables
+from fastmma.kernels.scaled.product_panels import Elements, Packed, Scales, Slab, pack_rows, run_piece
+
+_CHUNK_ROWS = 1024
+_PACK_ROWS = 32
+_PIECES_PER_THREAD = 4
+_HIGHEST = 126  # sums that stay below 2**126 never overflow
+_SMALLEST = -149  # exponent of the last bit of float32
+_NEVER = -4096  # an exponent that stays below every byte
+_TERMS = (32, 64)
+
+
+def _fused(p: Scaled) -> Fused:
+    """The same without scales, of half as many terms where these are too many to be asked for."""
+    return Fused(p.a, p.b, min(p.step, _TERMS[0]), p.align_bits, p.emax_floor, 23, 0, 0)
+
+
+def supported(p: Scaled) -> bool:
+    """Whether this CPU has a fast path for these parameters."""
+    return (
+        p.group == 1
+        and p.step in _TERMS
+        and p.block % p.step == 0
+        and p.scale.specials == POWERS_OF_TWO
+        and p.align_bits == 25
+        and x86.supported(_fused(p))
+    )
+
+
+def _highest(element: Element) -> int:
+    """The largest exponent of a finite element."""
+    return (1 << element.exponent_bits) - 1 - (element.specials == 1) - element.bias
+
+
+def _lowest_bit(element: Element) -> int:
+    """The exponent of the last bit of the smallest element."""
+    return 1 - element.bias - element.mantissa_bits
+
+
+class _Product:
+    """One product: its packed rows, and how a piece of it is computed."""
+
+    def __init__(self, p: Scaled, operands: Operands, threads: int) -> None:
+        self.p, self.c, self.out = p, operands.c, operands.out
+        registers = x86._tiles(cpu.features())
+        assert registers is not None
+        self.chain: Chain = x86._chain(_fused(p)._replace(terms=p.step), registers)
+        a, scale_a = fixed(operands.a), fixed(operands.scale_a)
+        self.b, self.scale_b, self.turned = fixed_right(operands.b, operands.scale_b)
+        self.rows = extremes(p.a, p.scale, a, scale_a, p.block, False, threads)
+        if self.turned:
+            self.columns = extremes(p.b, p.scale, self.b, fixed(self.scale_b.T), p.block, False, threads)
+        else:
+            self.columns = extremes(p.b, p.scale, self.b, self.scale_b, p.block, True, threads)
+        self.depth = a.shape[1]
+        self.padded_rows = -(-len(a) // self.chain.rows) * self.chain.rows
+        excess_a, excess_b = x86._byte_excess(self.chain)
+        self.room_a, self.room_b = 255 - excess_a, 255 - excess_b  # the highest exponents that bytes can hold
+        self.elements, self.scales = self._tables(p.b, excess_b, self.chain.scale // 2, 1 + ldexp(1, -self.chain.extra_bits))
+        self.packed = self._packed(a, scale_a, excess_a, threads)
+
+    def _tables(self, element: Element, excess: int, scale: int, growth: float) -> tuple[Elements, Scales]:
+        values, exponents = tables(element)
+        powers, shifts = scale_tables(self.p.scale)
+        signs = np.signbit(values).astype(np.uint8)
+        fine = np.isfinite(values) & (values != 0)
+        bytes_ = np.where(fine, exponents + excess, _NEVER).astype(np.int32)
+        return (
+            Elements(np.where(fine, values, 0.0) * growth, bytes_, signs, ldexp(1, scale - 300)),
+            Scales(np.where(np.isnan(powers), 1.0, powers) * ldexp(1, scale), shifts),
+        )
+
+    def _packed(self, a: Codes, scale_a: Codes, excess: int, threads: int) -> Packed:
+        # the exponents of a block are read while the one before it is computed
+        rows = self.padded_rows + self.chain.rows
+        depth = min(self.chain.depth, -(-self.depth // self.p.step) * self.p.step)
+        shape = (-(-self.depth // depth), rows // self.chain.rows, depth // UNIT, self.chain.rows)
+        packed = Packed(
+            aligned_empty((*shape, UNIT), np.float64),
+            aligned_empty((*shape, UNIT), np.uint32),
+            aligned_empty(shape, np.uint32),
+        )
+        elements, scales = self._tables(self.p.a, excess, self.chain.scale - self.chain.scale // 2, 1.0)
+
+        def pack(start: int, stop: int, _worker: int) -> None:
+            pack_rows(a, scale_a, elements, scales, self.p.block, start, stop, packed)
+
+        parallel_for(pack, rows, threads, _PACK_ROWS)
+        return packed
+
+    def slab(self, rows: int) -> Slab:
+        """A worker's memory for pieces of so many rows."""
+        this, depth = self.chain, self.packed.values.shape[2] * UNIT
+        return Slab(
+            aligned_empty((this.panel // this.tile, this.depth, this.tile), np.float64),
+            aligned_empty((depth, this.panel), np.uint8),
+            aligned_empty((depth // 8, this.panel), np.uint8),
+            aligned_empty((rows, this.panel), np.float32),
+            aligned_empty((2 * (depth // this.terms + 1) * this.rows * 2 * this.panel,), np.uint8),
+            aligned_empty(((rows + this.rows) * this.panel,), np.uint8),
+        )
+
+    def piece(self, first: int, column: int, slab: Slab) -> NDArray[np.bool_]:
+        """Compute a piece; which of its rows have to be done another way."""
+        rows, columns = self.out.shape
+        last, width = min(first + len(slab.state), rows), min(self.chain.panel, columns - column)
+        lines, panel = slice(first, last), slice(column, column + width)
+        lowest = self.rows.lowest[lines] + self.columns.lowest[panel].min()
+        high_a, high_b = self.rows.highest[lines] + _highest(self.p.a), int(self.columns.highest[panel].max()) + _highest(self.p.b)
+        redo: NDArray[np.bool_] = lowest + _lowest_bit(self.p.a) + _lowest_bit(self.p.b) < _SMALLEST
+        redo |= high_a + high_b + 2 + self.depth.bit_length() > _HIGHEST
+        redo |= (high_a > self.room_a) | (high_b > self.room_b)
+        slab.state[...] = 0
+        if self.c is not None:
+            start = np.array(self.c[lines, panel], np.uint32)
+            redo |= ((start & NAN) >= (127 + _HIGHEST) << 23).any(axis=1)
+            start[redo] = 0
+            start[start == 1 << 31] = 0
+            slab.state[: last - first, :width] = start.view(np.float32)
+        if redo.all():
+            return redo
+        end = min(first + len(slab.state), self.padded_rows)
+        where = (self.elements, self.scales, self.p.block, column, slab)
+        run_piece(self.chain, self.packed, first, end, self.b, self.turned, self.scale_b, *where)
+        write(slab.state.view(np.uint32), self.out[lines, panel])
+        return redo
+
+
+def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
+    """A product of at least one k for `supported` parameters; `out` overlaps nothing.
+
+    What is out of reach here (infinities and NaNs, exponents near the ends of float32's range) is done by ``slow(p, *operands, threads)``.
+    """
+    product = _Product(p, operands, threads)
+    rows, columns = operands.out.shape
+    width, height = product.chain.panel, product.chain.rows
+    panels = -(-columns // width)
+    pieces = max(-(-rows // _CHUNK_ROWS), -(-_PIECES_PER_THREAD * threads // panels) if threads > 1 else 1)
+    chunk = -(-product.padded_rows // (height * pieces)) * height
+    redo = np.zeros((panels, rows), np.bool_)
+    slabs: dict[int, Slab] = {}
+
+    def compute(start: int, stop: int, worker: int) -> None:
+        if worker not in slabs:
+            slabs[worker] = product.slab(chunk)
+        for index in range(start, stop):
+            panel, first = index % panels, index // panels * chunk
+            redo[panel, first : first + chunk] = product.piece(first, panel * width, slabs[worker])
+
+    parallel_for(compute, panels * -(-rows // chunk), threads)
+    finish(p, operands, product.rows, product.columns, redo, width, threads, slow)

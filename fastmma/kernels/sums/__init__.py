@@ -1,0 +1,1 @@
+"""What becomes of sums: promotions and epilogues."""

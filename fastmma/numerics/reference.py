@@ -1,0 +1,350 @@
+"""The arithmetic in exact Python integers: written to be read, slow, and the oracle of every kernel.
+
+A finite number is an integer significand and the power of two of its last bit. An element of a fused sum also has the *exponent* by
+which the silicon aligns it, which is its exponent field and not that of its leading bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.isa.formats import Format, format_of
+from fastmma.isa.instruction import Instruction
+from fastmma.isa.sparsity import pattern_of
+from fastmma.numerics.rows import Arithmetic
+
+Codes = NDArray[Any]
+CANONICAL_NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A decoded element: ``significand * 2**last`` (the significand carries the sign), or a special.
+
+    `exponent` is the unbiased exponent field, a subnormal's being that of the smallest normal number; `negative` also tells -0 from +0.
+    """
+
+    significand: int = 0
+    last: int = 0
+    exponent: int = 0
+    negative: bool = False
+    special: str = ""  # "inf" or "nan"
+    code: int = 0
+
+
+@cache
+def number(code: int, fmt: Format) -> Number:
+    """Decode one float code."""
+    bits = code & ((1 << fmt.bits) - 1)
+    code = bits >> fmt.padding
+    mantissa = code & ((1 << fmt.mantissa_bits) - 1)
+    field = (code >> fmt.mantissa_bits) & ((1 << fmt.exponent_bits) - 1)
+    negative = bool(fmt.signed and code >> (fmt.mantissa_bits + fmt.exponent_bits) & 1)
+    all_ones = field == (1 << fmt.exponent_bits) - 1
+    if fmt.specials == "ieee" and all_ones:
+        return Number(negative=negative, special="nan" if mantissa else "inf", code=bits)
+    if fmt.specials in ("nan", "nan-only-ff") and all_ones and mantissa == (1 << fmt.mantissa_bits) - 1:
+        return Number(negative=negative, special="nan", code=bits)
+    hidden = field > 0 or fmt.specials == "nan-only-ff"
+    significand = mantissa + (1 << fmt.mantissa_bits if hidden else 0)
+    exponent = (field if hidden else 1) - fmt.bias
+    return Number(-significand if negative else significand, exponent - fmt.mantissa_bits, exponent, negative, code=bits)
+
+
+def round_to(value: int, last: int, fmt: Format, mode: str, keep: int | None = None) -> int:
+    """Code of ``value * 2**last`` rounded to a format, subnormals and infinities included; zero is +0.
+
+    `mode` is ``"rn"``, ``"rz"``, ``"rm"`` or ``"rp"``. `keep` clears the fraction bits below that many, after rounding toward zero.
+    Toward zero overflows to infinity when `keep` is given, as tensor cores do, and else to the largest finite number, as IEEE says.
+    """
+    if value == 0:
+        return 0
+    sign = 1 << (fmt.bits - 1) if value < 0 else 0
+    magnitude = abs(value)
+    exponent = max(magnitude.bit_length() - 1 + last, fmt.emin)
+    quantum = exponent - fmt.mantissa_bits
+    shift = quantum - last
+    whole = magnitude >> shift if shift > 0 else magnitude << -shift
+    rest = magnitude - (whole << shift) if shift > 0 else 0
+    away = {"rn": 2 * rest > (1 << shift) or (2 * rest == (1 << shift) and whole & 1) if shift > 0 else False}
+    away |= {"rz": False, "rm": rest > 0 and sign != 0, "rp": rest > 0 and sign == 0}
+    whole += int(away[mode])
+    if whole >> (fmt.mantissa_bits + 1):
+        whole, exponent = whole >> 1, exponent + 1
+    infinity = ((1 << fmt.exponent_bits) - 1) << fmt.mantissa_bits
+    if exponent > fmt.emax:
+        stops = keep is None and (mode == "rz" or (mode == "rm" and not sign) or (mode == "rp" and sign != 0))
+        return sign | (infinity - 1 if stops else infinity)
+    if keep is not None:
+        whole &= -1 << (fmt.mantissa_bits - keep)
+    if whole == 0:
+        return 0
+    field = exponent + fmt.bias if whole >> fmt.mantissa_bits else 0
+    return sign | field << fmt.mantissa_bits | (whole & ((1 << fmt.mantissa_bits) - 1))
+
+
+def _special_sum(specials: Sequence[Number], nan: int, fmt: Format) -> int:
+    """The result when a sum has infinite or NaN terms."""
+    signs = {each.negative for each in specials}
+    if any(each.special == "nan" for each in specials) or len(signs) == 2:
+        return nan
+    return ((1 << fmt.exponent_bits) - 1) << fmt.mantissa_bits | (1 << (fmt.bits - 1) if True in signs else 0)
+
+
+def product(a: Number, b: Number) -> Number:
+    """The exact product; its exponent is the sum of the exponents and is not renormalised."""
+    negative = a.negative != b.negative
+    if a.special or b.special:
+        finite_zero = any(not each.special and each.significand == 0 for each in (a, b))
+        nan = "nan" in (a.special, b.special) or finite_zero
+        return Number(negative=negative, special="nan" if nan else "inf")
+    return Number(a.significand * b.significand, a.last + b.last, a.exponent + b.exponent, negative)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happened in one fused dot-product-add: the last term is the accumulator.
+
+    `aligned` are the terms as integers in units of ``2**last``, truncated toward zero; they and `last` are empty where a special decides.
+    """
+
+    terms: tuple[Number, ...]
+    code: int
+    aligned: tuple[int, ...] = ()
+    last: int = 0
+
+
+def fused_step(terms: Sequence[Number], row: Arithmetic, fmt: Format, watch: list[Step] | None = None) -> int:
+    """One fused dot-product-add: align, truncate, sum exactly, round once. Returns the code of the result; `watch` is given the step."""
+    step = _fused_step(tuple(terms), row, fmt)
+    if watch is not None:
+        watch.append(step)
+    return step.code
+
+
+def _fused_step(terms: tuple[Number, ...], row: Arithmetic, fmt: Format) -> Step:
+    specials = [term for term in terms if term.special]
+    if specials:
+        return Step(terms, _special_sum(specials, CANONICAL_NAN[fmt.name], fmt))
+    emax = max([term.exponent for term in terms if term.significand], default=row.emax_floor)
+    last = max(emax, row.emax_floor) - row.align_bits
+    aligned = []
+    for term in terms:
+        shift = term.last - last
+        magnitude = abs(term.significand) << shift if shift >= 0 else abs(term.significand) >> -shift
+        aligned.append(-magnitude if term.significand < 0 else magnitude)
+    half = fmt.name == "f16"
+    code = round_to(sum(aligned), last, fmt, "rn" if half else "rz", keep=None if half else row.keep_bits)
+    return Step(terms, code, tuple(aligned), last)
+
+
+def ieee_add(x: Number, y: Number, fmt: Format, mode: str = "rn") -> int:
+    """IEEE addition; NaN is canonical."""
+    specials = [each for each in (x, y) if each.special]
+    if specials:
+        return _special_sum(specials, CANONICAL_NAN[fmt.name], fmt)
+    last = min(x.last, y.last)
+    total = (x.significand << (x.last - last)) + (y.significand << (y.last - last))
+    if total == 0:
+        both_negative = x.negative and y.negative
+        one_negative = x.negative or y.negative
+        return 1 << (fmt.bits - 1) if both_negative or (mode == "rm" and one_negative) else 0
+    code = round_to(total, last, fmt, mode)
+    return code | 1 << (fmt.bits - 1) if code == 0 and total < 0 else code
+
+
+def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
+    """IEEE fused multiply-add. NaN is canonical in f32; in f64 the first NaN of b, c and a comes through, made quiet."""
+    if fmt.name == "f64":
+        for each in (b, c, a):
+            if each.special == "nan":
+                return each.code | 1 << (fmt.mantissa_bits - 1)
+    return ieee_add(product(a, b), c, fmt, mode)
+
+
+def _steps(terms: Sequence[Number], c: int, row: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
+    """Steps of `row.terms` terms each, c being a term of the first and each result one of the next."""
+    for start in range(0, len(terms), row.terms):
+        c = fused_step([*terms[start : start + row.terms], number(c, fmt)], row, fmt, watch)
+    return c
+
+
+def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, row: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
+    """Two steps that start at zero, then one IEEE add of c; `ks` are the k of the terms."""
+    total = 0
+    for half in (0, 1):
+        total = _steps([term for k, term in zip(ks, terms, strict=True) if k // row.split % 2 == half], total, row, fmt, watch)
+    return ieee_add(number(total, fmt), number(c, fmt), fmt)
+
+
+def _grouped(terms: Sequence[Number], size: int) -> list[Number]:
+    """Exact sums of `size` finite terms each; their exponent is still to come from the scales."""
+    groups = []
+    for start in range(0, len(terms), size):
+        members = terms[start : start + size]
+        last = min(term.last for term in members)
+        groups.append(Number(sum(term.significand << (term.last - last) for term in members), last))
+    return groups
+
+
+def _scaled(terms: Sequence[Number], scales_a: Sequence[Number], scales_b: Sequence[Number]) -> list[Number]:
+    """Terms times their scales: significands multiply, exponents add. Each scale serves an equal share of the terms."""
+    share = len(terms) // len(scales_a)
+    return [product(product(term, scales_a[i // share]), scales_b[i // share]) for i, term in enumerate(terms)]
+
+
+def _f32_chain(a: Sequence[Number], b: Sequence[Number], total: int) -> int:
+    f32 = format_of("f32")
+    for x, y in zip(a, b, strict=True):
+        total = fma(x, y, number(total, f32), f32)
+    return total
+
+
+def _convert(code: int, source: Format, result: Format) -> int:
+    """Round a float code to another float format, to nearest even; NaN is canonical."""
+    value = number(code, source)
+    if value.special:
+        return _special_sum([value], CANONICAL_NAN[result.name], result)
+    rounded = round_to(value.significand, value.last, result, "rn")
+    return rounded | 1 << (result.bits - 1) if rounded == 0 and value.negative else rounded
+
+
+def _f32_dot(a: Sequence[Number], b: Sequence[Number], c: int, pairs: bool, cfmt: Format, dfmt: Format) -> int:
+    """The lowered m8n8k4: f32 fma over k, and c added by f32 adds; in pairs, (c + first pair) + second pair."""
+    f32 = format_of("f32")
+    total = _convert(c, cfmt, f32)
+    if pairs:
+        negative_zero = 1 << 31  # the first product of a pair is a plain multiplication
+        for half in (slice(0, 2), slice(2, 4)):
+            total = ieee_add(number(total, f32), number(_f32_chain(a[half], b[half], negative_zero), f32), f32)
+    else:
+        total = ieee_add(number(_f32_chain(a, b, 0), f32), number(total, f32), f32)
+    return total if dfmt is f32 else _convert(total, f32, dfmt)
+
+
+def _f64_dot(a: Sequence[Number], b: Sequence[Number], c: int, mode: str) -> int:
+    f64 = format_of("f64")
+    for x, y in zip(a, b, strict=True):
+        c = fma(x, y, number(c, f64), f64, mode)
+    return c
+
+
+def _integer_dot(a: Sequence[int], b: Sequence[int], c: int, satfinite: bool) -> int:
+    """`c` and the result are s32 codes."""
+    total = ((c ^ 1 << 31) - (1 << 31)) + sum(x * y for x, y in zip(a, b, strict=True))
+    if satfinite:
+        total = min(max(total, -(1 << 31)), (1 << 31) - 1)
+    return total & 0xFFFFFFFF
+
+
+def _bit_dot(a: Sequence[int], b: Sequence[int], c: int, operation: str) -> int:
+    bits = sum((x ^ y if operation == "xor" else x & y) & 1 for x, y in zip(a, b, strict=True))
+    return (c + bits) & 0xFFFFFFFF
+
+
+def _integer(code: int, fmt: Format) -> int:
+    code &= (1 << fmt.bits) - 1
+    return code - (code >> (fmt.bits - 1) << fmt.bits) if fmt.kind == "signed" else code
+
+
+def _widened(code: int, source: Format, wide: Format) -> Number:
+    return number(_convert(code, source, wide), wide)
+
+
+def _decoded(codes: Codes, fmt: Format, row: Arithmetic) -> list[list[Any]]:
+    if row.widened:
+        return [[_widened(int(code), fmt, format_of(row.widened)) for code in line] for line in codes]
+    read = number if fmt.kind == "float" else _integer
+    return [[read(int(code), fmt) for code in line] for line in codes]
+
+
+def _columns_of_stored(ins: Instruction, words: Codes | None) -> list[list[int]]:
+    """For each row of A, the k of each stored element."""
+    if words is None:
+        return [list(range(ins.k))]
+    rule = pattern_of(ins)
+    table = rule.table(ins.ordered_metadata)
+    return [[j * rule.chunk + int(place) for j, word in enumerate(line) for place in table[word]] for line in words]
+
+
+def tile(
+    ins: Instruction,
+    row: Arithmetic,
+    a: Codes,
+    b: Codes,
+    c: Codes,
+    *,
+    metadata: Codes | None = None,
+    scale_a: Codes | None = None,
+    scale_b: Codes | None = None,
+    watch: list[Step] | None = None,
+) -> Codes:
+    """One execution of an instruction on one set of matrices of codes.
+
+    Parameters
+    ----------
+    a, b, c : (m, stored k), (k, n) and (m, n) arrays of codes
+    row : Arithmetic
+        As `fastmma.numerics.arithmetic` returns it, so that `terms` is the number of products a step.
+    metadata : (m, k / chunk) array of 4-bit words, for sparse A
+    scale_a, scale_b : (m, scales) and (scales, n) arrays of codes, for block scaling
+    watch : list, optional
+        Is given every fused step, element by element of d.
+
+    Returns
+    -------
+    (m, n) array of codes of d
+    """
+    afmt, bfmt, dfmt = (format_of(name) for name in (ins.atype, ins.btype, ins.dtype))
+    lines, columns = _decoded(a, afmt, row), _decoded(b.T, bfmt, row)
+    stored = _columns_of_stored(ins, metadata)
+    scales_a, scales_b = (
+        None if scales is None else _decoded(scales, format_of(ins.stype), row)
+        for scales in (scale_a, None if scale_b is None else scale_b.T)
+    )
+    d = np.empty(c.shape, dtype=dfmt.code_dtype)
+    for i, line in enumerate(lines):
+        ks = stored[min(i, len(stored) - 1)]
+        for j, whole_column in enumerate(columns):
+            column = [whole_column[k] for k in ks] if metadata is not None else whole_column
+            scales = None if scales_a is None or scales_b is None else (scales_a[i], scales_b[j])
+            d[i, j] = _element(ins, row, line, column, int(c[i, j]), ks, scales, watch)
+    return d
+
+
+def _element(
+    ins: Instruction,
+    row: Arithmetic,
+    line: list[Any],
+    column: list[Any],
+    c: int,
+    ks: Sequence[int],
+    scales: tuple[list[Number], list[Number]] | None,
+    watch: list[Step] | None,
+) -> int:
+    """The code of one element of d: decoded elements of a row of A and of B's column that meet it, and the k where they do."""
+    cfmt, dfmt, sums = (format_of(name) for name in (ins.ctype, ins.dtype, ins.accumulator))
+    match row.method:
+        case "fused" | "grouped":
+            start = c if cfmt is sums else _convert(c, cfmt, sums)
+            terms = [product(x, y) for x, y in zip(line, column, strict=True)]
+            if row.group > 1:
+                terms = _grouped(terms, row.group)
+            if scales is not None:
+                terms = _scaled(terms, *scales)
+            total = _lowered(terms, ks, start, row, sums, watch) if row.split else _steps(terms, start, row, sums, watch)
+            return total if dfmt is sums else _convert(total, sums, dfmt)
+        case "f32-fma" | "f32-fma-pairs":
+            return _f32_dot(line, column, c, row.method == "f32-fma-pairs", cfmt, dfmt)
+        case "f64-fma":
+            return _f64_dot(line, column, c, ins.rounding)
+        case "integer":
+            return _integer_dot(line, column, c, ins.satfinite)
+        case "bit":
+            return _bit_dot(line, column, c, ins.bit_op)

@@ -1,0 +1,96 @@
+"""Promotion and epilogue in exact integers: what joins and follows the products of `numerics.reference`, one rounding an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.isa.formats import Format, format_of
+from fastmma.kernels.params import Step
+from fastmma.numerics.reference import CANONICAL_NAN, Number, fma, ieee_add, number, product, round_to
+
+Codes = NDArray[Any]
+_NAN = {**CANONICAL_NAN, "bf16": 0x7FFF}
+
+
+def _special(value: Number, fmt: Format) -> int:
+    """The code of an infinity, or the canonical NaN."""
+    if value.special == "nan":
+        return _NAN[fmt.name]
+    return ((1 << fmt.exponent_bits) - 1) << fmt.mantissa_bits | int(value.negative) << (fmt.bits - 1)
+
+
+def rounded(value: Number, fmt: Format) -> int:
+    """The nearest code of a format, ties to even; a zero keeps its sign, NaN is canonical."""
+    if value.special:
+        return _special(value, fmt)
+    code = round_to(value.significand, value.last, fmt, "rn")
+    return code | int(value.negative) << (fmt.bits - 1) if code == 0 else code
+
+
+def multiply(x: Number, y: Number, fmt: Format) -> int:
+    """IEEE multiplication to nearest."""
+    return rounded(product(x, y), fmt)
+
+
+def _promoted(rule: str, partial: Number, total: Number, a: Number, b: Number) -> int:
+    """A partial sum joins a total, by f32 operations."""
+    f32 = format_of("f32")
+    match rule:
+        case "add":
+            return ieee_add(total, partial, f32)
+        case "fma":
+            return fma(number(multiply(a, b, f32), f32), partial, total, f32)
+        case "multiply-add":
+            scaled = multiply(number(multiply(a, b, f32), f32), partial, f32)
+        case "fma-each":
+            return fma(number(multiply(partial, a, f32), f32), b, total, f32)
+        case _:
+            scaled = multiply(number(multiply(partial, a, f32), f32), b, f32)
+    return ieee_add(total, number(scaled, f32), f32)
+
+
+def promote(rule: str, partial: Codes, total: Codes, scale_a: Codes | None, scale_b: Codes | None) -> Codes:
+    """Partial sums of a chunk of k join the totals: all are f32 codes, (m, n), (m, n), (m,) and (n,); `rule` as in `PROMOTIONS`."""
+    f32 = format_of("f32")
+    result = np.empty_like(total)
+    for i, j in np.ndindex(*total.shape):
+        scales = (number(0 if scale is None else int(scale[at]), f32) for scale, at in ((scale_a, i), (scale_b, j)))
+        result[i, j] = _promoted(rule, number(int(partial[i, j]), f32), number(int(total[i, j]), f32), *scales)
+    return result
+
+
+def _applied(operation: str, code: int, first: int, second: int) -> int:
+    """One step of an epilogue on f32 codes."""
+    f32 = format_of("f32")
+    x, y, z = (number(each, f32) for each in (code, first, second))
+    match operation:
+        case "multiply":
+            return multiply(x, y, f32)
+        case "add":
+            return ieee_add(x, y, f32)
+        case "fma":
+            return fma(x, y, z, f32)
+        case "convert from s32":
+            return round_to((code ^ 1 << 31) - (1 << 31), 0, f32, "rn")
+    narrow = format_of(operation.removeprefix("round to "))
+    return rounded(number(rounded(x, narrow), narrow), f32)
+
+
+def apply(sums: Codes, steps: Sequence[Step]) -> Codes:
+    """The steps of an epilogue, one after the other, on f32 codes (M, N)."""
+    result = sums.copy()
+    for i, j in np.ndindex(*sums.shape):
+        for step in steps:
+            first, second = (0 if each is None else int(each[i, j].view(np.uint32)) for each in (step.first, step.second))
+            result[i, j] = _applied(step.operation, int(result[i, j]), first, second)
+    return result
+
+
+def narrow(sums: Codes, fmt: str) -> Codes:
+    """f32 codes as codes of a narrower float format."""
+    f32, narrower = format_of("f32"), format_of(fmt)
+    return np.array([rounded(number(int(code), f32), narrower) for code in sums.flat], narrower.code_dtype).reshape(sums.shape)

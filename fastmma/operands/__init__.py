@@ -1,0 +1,1 @@
+"""Where operands lie: registers, metadata, scales; the checks of what users pass."""

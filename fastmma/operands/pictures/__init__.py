@@ -1,0 +1,1 @@
+"""Layouts as text, formulas and figures."""

@@ -1,0 +1,112 @@
+"""Where every register operand of an instruction is held: matrices, sparsity metadata and block scales."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastmma.host.errors import OperandError
+from fastmma.isa.instruction import Instruction, Movement
+from fastmma.isa.layout import Layout, Mode
+from fastmma.isa.scales import scale_selectors
+from fastmma.isa.sparsity import metadata_lanes, metadata_layout, selectors
+from fastmma.isa.table import instruction
+from fastmma.operands.pictures.view import Placement
+
+
+def operand_names(ins: Instruction | Movement) -> tuple[str, ...]:
+    """The operands of an instruction that lie in registers."""
+    if isinstance(ins, Movement):
+        return ("a", "d") if ins.op == "movmatrix" else ("r",)
+    scales = ("scale_a", "scale_b") if ins.scale_vec_size else ()
+    return (*ins.operands, *(("metadata",) if ins.sparse else ()), *scales)
+
+
+def _choice(ins: Instruction, name: str, value: int, valid: tuple[int, ...]) -> int:
+    if value not in valid:
+        raise OperandError(f"{ins}: {name} must be one of {', '.join(map(str, valid))}, not {value!r}")
+    return value
+
+
+def _metadata(ins: Instruction, selector: int) -> Placement:
+    count = metadata_lanes(ins)
+    layout = metadata_layout(ins)
+    base = count * _choice(ins, "selector", selector, tuple(selectors(ins)))
+    # of each group of four lanes, the pair or the one that contributes
+    within = int(np.searchsorted(np.cumprod([mode.size for mode in layout.lane]), count, side="right"))
+    digits = () if count == 4 else (*layout.lane[:within], Mode(4 // count, 0, 0), *layout.lane[within:])
+    return Placement("metadata", "4-bit words", "e", layout, digits, base)
+
+
+def _scale(ins: Instruction, name: str, byte_id: int, thread_id: int) -> Placement:
+    operand = name[-1]
+    valid = scale_selectors(ins, operand)
+    first_bit = 8 * _choice(ins, "byte_id", byte_id, valid.byte_id)
+    _choice(ins, "thread_id", thread_id, valid.thread_id)
+    scales = ins.scale_vec_size
+    if operand == "a":
+        pair, group, choice = (Mode(2, 8, 0),), Mode(8, 1, 0), Mode(2, 0, 0)
+        layout = Layout((ins.m, scales), (*pair, group), (Mode(scales, 0, 1),), 8)
+        return Placement(name, ins.stype, f"s{operand}", layout, (*pair, choice, group), 2 * thread_id, first_bit)
+    group = Mode(8, 0, 1)
+    layout = Layout((scales, ins.n), (group,), (Mode(scales, 1, 0),), 8)
+    return Placement(name, ins.stype, f"s{operand}", layout, (Mode(4, 0, 0), group), thread_id, first_bit)
+
+
+def _moved(move: Movement, name: str) -> Placement:
+    """The matrices that a movement takes or gives: one after the other in a lane's registers."""
+    one = move.layout
+    layout = one
+    if move.num > 1:
+        layout = Layout(one.shape, one.lane, (*one.element, Mode(move.num, 0, 0, 1)), one.bits, tiles=move.num)
+    return Placement(name, move.dtype or f"b{move.bits}", name, layout, tile="matrix")
+
+
+def placement(
+    ins: str | Instruction | Movement,
+    operand: str,
+    *,
+    selector: int | None = None,
+    byte_id: int | None = None,
+    thread_id: int | None = None,
+) -> Placement:
+    """Which lanes, registers and bits hold an operand.
+
+    Parameters
+    ----------
+    ins : str, Instruction or Movement
+    operand : str
+        ``"a"``, ``"b"``, ``"c"``, ``"d"``, ``"metadata"`` (4-bit words, one a chunk of A), ``"scale_a"`` or ``"scale_b"``; ``"r"`` of an
+        instruction that loads or stores.
+    selector : int, optional
+        The sparsity selector, for metadata; 0 by default.
+    byte_id, thread_id : int, optional
+        The selectors of block scales; 0 by default.
+
+    Raises
+    ------
+    InstructionError, OperandError
+        If the instruction has no such operand in registers, or a selector is not valid for it.
+
+    Examples
+    --------
+    >>> a = placement("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "a")
+    >>> a.at(3, 7)
+    Cell(row=3, col=7, computation=0, lane=15, element=1, register=0, bit=16, bits=16)
+    """
+    found = instruction(ins)
+    names = operand_names(found)
+    if operand not in names:
+        if found.op == "wgmma" and operand == "b":
+            raise OperandError(f"{found}: b is read from shared memory and lies in no register; {', '.join(names)} do")
+        raise OperandError(f"{found}: there is no operand {operand!r} in registers; there are {', '.join(names)}")
+    if selector is not None and operand != "metadata":
+        raise OperandError(f"{found}: selector belongs to metadata, not to {operand}")
+    if (byte_id is not None or thread_id is not None) and not operand.startswith("scale"):
+        raise OperandError(f"{found}: byte_id and thread_id belong to scales, not to {operand}")
+    if isinstance(found, Movement):
+        return _moved(found, operand)
+    if operand == "metadata":
+        return _metadata(found, selector or 0)
+    if operand in ("scale_a", "scale_b"):
+        return _scale(found, operand, byte_id or 0, thread_id or 0)
+    return Placement(operand, found.operands[operand].format.name, operand, found.operands[operand].layout)

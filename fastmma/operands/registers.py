@@ -1,0 +1,161 @@
+"""Gather and scatter: matrices of codes to the registers of whole warps, and back, for any number of warps at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.arrays import as_array
+from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.threads import parallel_for, thread_count
+from fastmma.isa.fragments import container_shift
+from fastmma.isa.instruction import Operand
+
+# warps handled at a time, so that what one pass writes is still in the cache for the next
+_GRAIN = 512
+
+
+def register_dtype(operand: Operand) -> np.dtype[Any]:
+    """uint64 for f64, else uint32."""
+    return np.dtype(f"u{operand.layout.register_bits // 8}")
+
+
+def check_registers(registers: Any, operand: Operand, what: str) -> NDArray[Any]:
+    """The registers of an operand as an array (..., lanes, registers) of the right dtype.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+        `what` names the instruction and the operand.
+    """
+    array = as_array(registers, what)
+    dtype = register_dtype(operand)
+    if array.dtype.newbyteorder("=") != dtype:
+        raise OperandTypeError(f"{what} must hold registers of dtype {dtype}, not {array.dtype}")
+    lanes, count = operand.layout.lanes, operand.registers
+    if array.ndim < 2 or array.shape[-2:] != (lanes, count):
+        raise OperandError(f"{what} must have shape (..., {lanes}, {count}), not {array.shape}")
+    return array.astype(dtype, copy=False)
+
+
+def _padding(operand: Operand, kind: str) -> tuple[int, int]:
+    """Shift and mask of an element in its container; the mask is 0 when there is nothing to cut off."""
+    layout, fmt = operand.layout, operand.format
+    if layout.bits == fmt.bits:
+        return 0, 0
+    return container_shift(fmt.name, kind), (1 << fmt.bits) - 1
+
+
+def unpack_range(registers: NDArray[Any], operand: Operand, kind: str, codes: NDArray[Any]) -> None:
+    """Registers (warps, lanes * registers) to codes in storage order: (warps, elements), column-major where the layout says so."""
+    from fastmma.kernels.matrices import words as kernels
+
+    layout = operand.layout
+    if layout.bits >= 8:
+        kernels.gather_words(registers, layout.words[0], codes.view(registers.dtype))
+        shift, mask = _padding(operand, kind)
+        if mask:
+            np.right_shift(codes, shift, out=codes)
+            np.bitwise_and(codes, codes.dtype.type(mask), out=codes)
+        return
+    words = np.empty_like(registers)
+    kernels.gather_words(registers, layout.words[0], words)
+    kernels.expand_bits(words.reshape(-1), layout.bits, codes.reshape(-1))
+
+
+def pack_range(codes: NDArray[Any], operand: Operand, kind: str, registers: NDArray[Any]) -> None:
+    """The inverse of `unpack_range`; padding bits of containers are zero."""
+    from fastmma.kernels.matrices import words as kernels
+
+    layout = operand.layout
+    if layout.bits >= 8:
+        shift, mask = _padding(operand, kind)
+        if mask:
+            codes = ((codes & codes.dtype.type(mask)) << codes.dtype.type(shift)).astype(codes.dtype)
+        for table in layout.words:
+            kernels.scatter_words(codes.view(registers.dtype), table, registers)
+        return
+    words = np.empty(registers.shape, dtype=np.uint32)
+    kernels.pack_bits(codes.reshape(-1), layout.bits, words.reshape(-1))
+    for table in layout.words:
+        kernels.scatter_words(words, table, registers)
+
+
+def stored_dtype(operand: Operand) -> np.dtype[Any]:
+    """dtype of one code in storage: as wide as the container, at least a byte."""
+    return np.dtype(f"u{max(8, operand.layout.bits) // 8}")
+
+
+def as_matrices(codes: NDArray[Any], operand: Operand) -> NDArray[Any]:
+    """View stored codes (warps, elements) as matrices (warps, tiles, rows, columns)."""
+    layout = operand.layout
+    rows, cols = layout.shape
+    if layout.column_major:
+        return codes.reshape(-1, layout.tiles, cols, rows).swapaxes(-1, -2)
+    return codes.reshape(-1, layout.tiles, rows, cols)
+
+
+def gather(registers: Any, operand: Operand, *, kind: str = "", threads: int | None = None) -> NDArray[Any]:
+    """Read matrices out of registers.
+
+    Parameters
+    ----------
+    registers : array (..., lanes, registers) of uint32 (uint64 for f64)
+    operand : Operand
+        For example ``instruction(text).operands["a"]``.
+    kind : str
+        The instruction's ``kind``, which decides where narrow elements sit in their containers.
+
+    Returns
+    -------
+    array of codes (..., rows, columns), or (..., tiles, rows, columns) where a warp holds several matrices
+
+    Examples
+    --------
+    >>> from fastmma.isa.table import instruction
+    >>> c = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32").operands["c"]
+    >>> gather(np.arange(128, dtype=np.uint32).reshape(32, 4), c)[9].tolist()
+    [18, 19, 22, 23, 26, 27, 30, 31]
+    """
+    array = check_registers(registers, operand, f"operand {operand.name}")
+    layout = operand.layout
+    lead = array.shape[:-2]
+    flat = np.ascontiguousarray(array).reshape(-1, layout.lanes * layout.registers)
+    codes = np.empty((len(flat), layout.tiles * layout.shape[0] * layout.shape[1]), dtype=stored_dtype(operand))
+
+    def work(start: int, stop: int, _worker: int) -> None:
+        unpack_range(flat[start:stop], operand, kind, codes[start:stop])
+
+    parallel_for(work, len(flat), thread_count(threads), _GRAIN)
+    shape = layout.shape if layout.tiles == 1 else (layout.tiles, *layout.shape)
+    return as_matrices(codes, operand).reshape(*lead, *shape)
+
+
+def scatter(matrices: Any, operand: Operand, *, kind: str = "", threads: int | None = None) -> NDArray[Any]:
+    """Put matrices of codes into registers: the inverse of `gather`.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+        If the array is not of unsigned codes of the operand's width, or not of its shape.
+    """
+    array = as_array(matrices, f"operand {operand.name}")
+    layout = operand.layout
+    dtype = stored_dtype(operand)
+    shape = layout.shape if layout.tiles == 1 else (layout.tiles, *layout.shape)
+    if array.dtype.newbyteorder("=") != dtype:
+        raise OperandTypeError(f"operand {operand.name} must hold codes of dtype {dtype}, not {array.dtype}")
+    if array.shape[array.ndim - len(shape) :] != shape:
+        raise OperandError(f"operand {operand.name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}")
+    lead = array.shape[: array.ndim - len(shape)]
+    stored = array.swapaxes(-1, -2) if layout.column_major else array
+    codes = np.ascontiguousarray(stored, dtype=dtype).reshape(-1, layout.tiles * layout.shape[0] * layout.shape[1])
+    registers = np.empty((len(codes), layout.lanes * layout.registers), dtype=register_dtype(operand))
+
+    def work(start: int, stop: int, _worker: int) -> None:
+        pack_range(codes[start:stop], operand, kind, registers[start:stop])
+
+    parallel_for(work, len(codes), thread_count(threads), _GRAIN)
+    return registers.reshape(*lead, layout.lanes, layout.registers)

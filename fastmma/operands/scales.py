@@ -1,0 +1,85 @@
+"""Scales of block-scaled instructions: out of registers and into them (PTX: Block Scaling)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.arrays import as_array, whole
+from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.isa.instruction import Instruction
+from fastmma.isa.scales import scale_lanes, scale_selectors
+from fastmma.isa.table import multiply
+
+_LANES = 32
+
+
+def _selected(ins: str | Instruction, operand: str, byte_id: Any, thread_id: Any) -> tuple[Instruction, NDArray[np.intp], NDArray[np.intp]]:
+    """The instruction, the lane of each row (or column), and the bytes of its scales."""
+    found = multiply(ins)
+    if not found.scale_vec_size:
+        raise InstructionError(f"{found}: the instruction is not block-scaled")
+    if not isinstance(operand, str) or operand not in ("a", "b"):
+        raise OperandError(f"operand must be 'a' or 'b', not {operand!r}")
+    valid = scale_selectors(found, operand)
+    for name, value, allowed in (("byte_id", byte_id, valid.byte_id), ("thread_id", thread_id, valid.thread_id)):
+        if whole(value) not in allowed:
+            raise OperandError(f"{found}: {name}_{operand} must be one of {', '.join(map(str, allowed))}, not {value!r}")
+    lanes = scale_lanes(found, operand, int(thread_id))
+    return found, lanes, np.arange(int(byte_id), int(byte_id) + found.scale_vec_size)
+
+
+def unpack_scales(ins: str | Instruction, registers: Any, operand: str, byte_id: int = 0, thread_id: int = 0) -> NDArray[np.uint8]:
+    """Codes of the scales that a block-scaled instruction takes from a register.
+
+    Parameters
+    ----------
+    ins : str or Instruction
+    registers : uint32 array (..., 32)
+        scale-a-data or scale-b-data.
+    operand : {"a", "b"}
+    byte_id, thread_id : int
+        The selectors.
+
+    Returns
+    -------
+    uint8 array (..., m, scales) for a, (..., n, scales) for b
+        The sign bit of ue4m3, which the format has not, is cleared.
+
+    Raises
+    ------
+    InstructionError, OperandError, OperandTypeError
+    """
+    found, lanes, places = _selected(ins, operand, byte_id, thread_id)
+    what = f"{found}: scale_{operand}"
+    array = as_array(registers, what)
+    if array.dtype.newbyteorder("=") != np.uint32:
+        raise OperandTypeError(f"{what} must have dtype uint32, not {array.dtype}")
+    if array.ndim < 1 or array.shape[-1] != _LANES:
+        raise OperandError(f"{what} must have shape (..., {_LANES}), not {array.shape}")
+    scales = (array[..., lanes, None] >> (8 * places).astype(np.uint32)) & np.uint32(0xFF if found.stype == "ue8m0" else 0x7F)
+    return scales.astype(np.uint8)
+
+
+def pack_scales(ins: str | Instruction, scales: Any, operand: str, byte_id: int = 0, thread_id: int = 0) -> NDArray[np.uint32]:
+    """Codes of scales (..., m or n, scales) into the register that an instruction takes: the inverse of `unpack_scales`.
+
+    Lanes and bytes that are not selected are zero.
+
+    Raises
+    ------
+    InstructionError, OperandError, OperandTypeError
+    """
+    found, lanes, places = _selected(ins, operand, byte_id, thread_id)
+    what = f"{found}: scale_{operand}"
+    array = as_array(scales, what)
+    if array.dtype != np.uint8:
+        raise OperandTypeError(f"{what} must be codes of dtype uint8, not {array.dtype}")
+    shape = (len(lanes), found.scale_vec_size)
+    if array.shape[-2:] != shape:
+        raise OperandError(f"{what} must have shape (..., {shape[0]}, {shape[1]}), not {array.shape}")
+    registers = np.zeros((*array.shape[:-2], _LANES), dtype=np.uint32)
+    registers[..., lanes] = np.bitwise_or.reduce(array.astype(np.uint32) << (8 * places).astype(np.uint32), axis=-1)
+    return registers

@@ -1,0 +1,271 @@
+"""How a scaled product is accumulated: an explicit plan that prints, and the choices of known libraries."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fastmma.host.arrays import whole
+from fastmma.host.errors import InstructionError, OperandError
+from fastmma.isa.instruction import Instruction
+from fastmma.isa.table import multiply
+from fastmma.kernels.params import PROMOTIONS
+from fastmma.numerics.rows import arithmetic
+from fastmma.scaling.schemes import scheme_of
+
+OUTPUTS = ("f32", "bf16", "f16")
+# formats that have all values of another one
+HOLDERS = {
+    "e2m1": ("e2m1", "e4m3", "f16"),
+    "e2m3": ("e2m3", "e4m3", "f16"),
+    "e3m2": ("e3m2", "e4m3", "f16"),
+    "e4m3": ("e4m3", "f16"),
+    "e5m2": ("e5m2", "f16"),
+    "s8": ("s8",),
+}
+ROUND = "round"
+# what steps of an epilogue do; "x" is an f32 sum
+MULTIPLIERS = {
+    "scale_a": "scale_a",
+    "scale_b": "scale_b",
+    "scale_ab": "(scale_a * scale_b)",
+    "alpha": "alpha",
+}
+ADDENDS = {"c": "c", "bias": "bias"}
+_FORMULAS = {
+    "add": "total + partial",
+    "fma": "fma(scale_a * scale_b, partial, total)",
+    "multiply-add": "total + (scale_a * scale_b) * partial",
+    "fma-each": "fma(partial * scale_a, scale_b, total)",
+    "multiply-add-each": "total + (partial * scale_a) * scale_b",
+}
+_PLACES = {
+    "instruction": "multiply the products inside the instruction",
+    "promotion": "multiply the sum of every chunk when it joins the total",
+    "epilogue": "multiply the sums in the epilogue",
+}
+
+
+@dataclass(frozen=True)
+class AccumulationPlan:
+    """Everything that decides the bits of a scaled product, in the order in which it happens.
+
+    Attributes
+    ----------
+    target : str
+        The GPU.
+    instruction : str
+        The opcode, looped over k in ascending order with D fed back as C.
+    schemes : (str, str)
+        The schemes of a and b (`fastmma.scaling.SCHEMES`).
+    scales : {"instruction", "promotion", "epilogue"}
+        Where the blocks' scales are multiplied in.
+    promote_every : int or None
+        k between promotions: the tensor core starts at zero again, and its f32 sums join a total that starts at +0. None: no promotion.
+    promotion : str
+        How they join, by IEEE f32 operations in round to nearest: ``"add"`` (``total + partial``), ``"fma"`` (``fma(scale_a * scale_b,
+        partial, total)``, the product of the scales being rounded first), ``"multiply-add"`` (``total + (scale_a * scale_b) * partial``),
+        ``"fma-each"`` (``fma(partial * scale_a, scale_b, total)``), ``"multiply-add-each"`` (``total + (partial * scale_a) * scale_b``).
+    split_k : int
+        Parts of k of equal length (rounded up to whole chunks if the scales are applied at promotion, else to the instruction's k),
+        added in ascending order by f32 adds.
+    epilogue : tuple of str
+        The steps on the f32 sums, in order: multiplications by ``"scale_a"``, ``"scale_b"``, ``"scale_ab"`` (their rounded product) or
+        ``"alpha"``, additions of ``"c"`` or ``"bias"``, both in one fma as in ``"alpha+bias"``, and ``"round"`` to the result's format.
+        Steps after ``"round"`` take operands rounded to that format, and their f32 results are rounded to it. An operand that is not given
+        is left out. Alpha includes the global scales: ``(alpha * global_scale_a) * global_scale_b``.
+    out : {"f32", "bf16", "f16"}
+        The format of the result.
+    source : str
+        Whose choices these are, if they are a preset's, unchanged.
+
+    Raises
+    ------
+    InstructionError, OperandError
+        If the parts do not go together.
+
+    Examples
+    --------
+    >>> plan = AccumulationPlan("sm_90a", "wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3", ("fp8_1x128", "fp8_128x128"),
+    ...                         "promotion", 128, "fma", 1, ("alpha", "round"), "bf16")
+    >>> print(plan)
+    fp8_1x128 x fp8_128x128 on sm_90a
+      instruction  wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3
+      arithmetic   fused: L = 32, F = 13, emax >= -133, keep 13
+      k order      ascending by 32, D fed back as C
+      promotion    every 128 k: total = fma(scale_a * scale_b, partial, total), f32, from +0
+      split-k      none
+      scales       multiply the sum of every chunk when it joins the total
+      epilogue     x = total; x * alpha; round to bf16
+    """
+
+    target: str
+    instruction: str
+    schemes: tuple[str, str]
+    scales: str
+    promote_every: int | None
+    promotion: str
+    split_k: int
+    epilogue: tuple[str, ...]
+    out: str
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        ins = multiply(self.instruction)
+        if self.promotion not in PROMOTIONS:
+            raise OperandError(f"promotion must be one of {', '.join(PROMOTIONS)}, not {self.promotion!r}")
+        if self.scales not in _PLACES:
+            raise OperandError(f"scales must be applied in one of {', '.join(_PLACES)}, not {self.scales!r}")
+        if self.out not in OUTPUTS:
+            raise OperandError(f"the result must be one of {', '.join(OUTPUTS)}, not {self.out!r}")
+        if whole(self.split_k) is None or self.split_k < 1:
+            raise OperandError(f"split_k must be an integer of at least 1, not {self.split_k!r}")
+        check_epilogue(self.epilogue, self.scales)
+        arithmetic(ins, self.target)
+        self._check_operands(ins)
+        if ins.ctype != ins.dtype or ins.dtype not in ("f32", "s32") or ins.sparse:
+            raise InstructionError(f"{ins}: a scaled product needs a dense instruction that accumulates in f32 or s32")
+        if (self.scales == "promotion") == (self.promotion == "add"):
+            raise OperandError(f"promotion {self.promotion!r} does not go with scales that are applied in the {self.scales}")
+        if self.promote_every is None:
+            if self.scales == "promotion":
+                raise OperandError("scales that are applied at promotion need promote_every")
+        elif ins.dtype != "f32":
+            raise OperandError(f"{ins}: sums in {ins.dtype} are exact; leave promote_every out")
+        elif whole(self.promote_every) is None or self.promote_every < 1 or self.promote_every % ins.k:
+            raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {self.promote_every!r}")
+        elif self.scales == "promotion" and self.block % self.promote_every:
+            raise OperandError(f"promote_every must divide the {self.block} k that share their scales, not be {self.promote_every}")
+
+    def _check_operands(self, ins: Instruction) -> None:
+        """Raise InstructionError unless the instruction multiplies the elements exactly, and takes their scales if it takes any."""
+        rows = [scheme_of(name) for name in self.schemes]
+        for name, fmt, row in zip("ab", (ins.atype, ins.btype), rows, strict=True):
+            if fmt not in HOLDERS[row.element]:
+                raise InstructionError(f"{ins}: {name} is {row.element}, whose values {fmt} does not have")
+        if (self.scales == "instruction") != bool(ins.scale_vec_size):
+            raise InstructionError(f"{ins}: an instruction with block scaling takes the scales, and no other does")
+        if ins.scale_vec_size and any((row.scale, row.extents[0]) != (ins.stype, ins.k // ins.scale_vec_size) for row in rows):
+            own = f"{ins.stype} scales for every {ins.k // ins.scale_vec_size} k"
+            raise InstructionError(f"{ins}: it takes {own}, not those of {' and '.join(self.schemes)}")
+
+    @property
+    def block(self) -> int:
+        """How many k share both scales; 0 if all do."""
+        return math.gcd(*(scheme_of(name).extents[0] or 0 for name in self.schemes))
+
+    @property
+    def widened(self) -> tuple[str, str]:
+        """The formats in which a and b are multiplied, where the elements are of others, else empty."""
+        ins = multiply(self.instruction)
+        elements = (scheme_of(name).element for name in self.schemes)
+        first, second = ("" if fmt == own else fmt for fmt, own in zip((ins.atype, ins.btype), elements, strict=True))
+        return first, second
+
+    def __str__(self) -> str:
+        ins = multiply(self.instruction)
+        widened = [f"{name} as {fmt}" for name, fmt in zip("ab", self.widened, strict=True) if fmt]
+        promotion = f"every {self.promote_every} k: total = {_FORMULAS[self.promotion]}, f32, from +0"
+        lines = [
+            ("instruction", str(ins)),
+            ("arithmetic", arithmetic(ins, self.target).family),
+            ("elements", f"{', '.join(widened)}, which has all their values" if widened else ""),
+            ("k order", f"ascending by {ins.k}, D fed back as C"),
+            ("promotion", "none" if self.promote_every is None else promotion),
+            ("split-k", "none" if self.split_k == 1 else f"{self.split_k} parts, added in ascending order, f32"),
+            ("scales", _PLACES[self.scales]),
+            ("epilogue", "; ".join(["x = total", *self._steps(ins.dtype)])),
+            ("as", self.source),
+        ]
+        head = f"{self.schemes[0]} x {self.schemes[1]} on {self.target}"
+        return "\n".join([head, *(f"  {name:<12} {text}" for name, text in lines if text)])
+
+    def _steps(self, dtype: str) -> list[str]:
+        steps = ["convert to f32"] if dtype == "s32" else []
+        for step in self.epilogue:
+            factor, _, addend = step.partition("+")
+            if step == ROUND:
+                steps.append(f"round to {self.out}")
+            elif addend:
+                steps.append(f"fma(x, {MULTIPLIERS[factor]}, {ADDENDS[addend]})")
+            else:
+                steps.append(f"x * {MULTIPLIERS[step]}" if step in MULTIPLIERS else f"x + {ADDENDS[step]}")
+        return steps
+
+
+def check_epilogue(steps: tuple[str, ...], scales: str) -> None:
+    """Raise OperandError unless these are steps of an epilogue in some order, each operand once, with the scales if they belong there."""
+    if not isinstance(steps, tuple) or not all(isinstance(step, str) for step in steps):
+        raise OperandError(f"an epilogue must be a tuple of names of steps, not {steps!r}")
+    operands = [part for step in steps for part in step.split("+")]
+    for step in steps:
+        factor, plus, addend = step.partition("+")
+        single = step == ROUND or step in MULTIPLIERS or step in ADDENDS
+        if not (single or (plus and factor in MULTIPLIERS and addend in ADDENDS)):
+            known = ", ".join([*MULTIPLIERS, *ADDENDS, ROUND])
+            raise OperandError(
+                f"a step of an epilogue is one of {known}, or a factor and an addend in one fma as 'alpha+bias', not {step!r}"
+            )
+    if len(set(operands)) < len(operands) or operands.count(ROUND) != 1:
+        raise OperandError(f"an epilogue has each operand at most once, and {ROUND!r} exactly once, unlike {steps}")
+    found = {name for name in operands if name.startswith("scale_")}
+    wanted = [{"scale_ab"}, {"scale_a", "scale_b"}] if scales == "epilogue" else [set()]
+    if found not in wanted:
+        expected = "'scale_ab', or 'scale_a' and 'scale_b'," if scales == "epilogue" else "no scales, which are applied earlier,"
+        raise OperandError(f"the epilogue must have {expected} unlike {steps}")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a library chooses, for some schemes of a and of b, on some targets or any; empty or None: as `fastmma.scaled_plan` does."""
+
+    a: tuple[str, ...]
+    b: tuple[str, ...]
+    epilogue: tuple[str, ...]
+    source: str
+    promote_every: int | None = None
+    promotion: str = ""
+    targets: tuple[str, ...] = ()
+
+
+_FP8_TENSORS = ("fp8_tensor", "fp8_tensor_e5m2")
+_FP8_ROWS = ("fp8_row", "fp8_row_e5m2")
+_FP8_LINES = ("fp8_1x128", "fp8_1x128_e5m2")
+_FP8_BLOCKS = ("fp8_128x128", "fp8_128x128_e5m2")
+_NVFP4 = ("nvfp4", "nvfp4_16x16")
+_HOPPER = ("sm_90a",)
+_CUBLAS = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
+PRESETS: dict[str, tuple[Preset, ...]] = {
+    "cublas": (
+        Preset(_FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER),
+        Preset(_FP8_ROWS, _FP8_ROWS, ("scale_b", "scale_a", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER),
+        Preset(_FP8_LINES, _FP8_BLOCKS, ("round",), _CUBLAS, 128, "fma", _HOPPER),
+        Preset(_FP8_LINES, _FP8_LINES, ("round",), _CUBLAS, 128, "fma-each", _HOPPER),
+    ),
+    "cublas-fast-accum": (
+        Preset(_FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "round"), f"{_CUBLAS}; use_fast_accum=True", targets=_HOPPER),
+        Preset(_FP8_ROWS, _FP8_ROWS, ("scale_b", "scale_a", "round"), f"{_CUBLAS}; use_fast_accum=True", targets=_HOPPER),
+    ),
+    "deepgemm": (
+        Preset(
+            _FP8_LINES,
+            (*_FP8_LINES, *_FP8_BLOCKS),
+            ("c", "round"),
+            "DeepGEMM sm90_fp8_gemm_1d2d and 1d1d: scale_a * scale_b is one multiplication, scaling and adding one FFMA",
+            128,
+            "fma",
+            _HOPPER,
+        ),
+    ),
+    "transformer-engine": (
+        Preset(_NVFP4, _NVFP4, ("alpha", "bias", "round"), "TransformerEngine: the global scales are part of cuBLAS's f32 alpha"),
+    ),
+    "torchao": (
+        Preset(
+            _NVFP4,
+            _NVFP4,
+            ("round", "alpha", "bias"),
+            "torchao nvfp4_tensor.py: the global scales multiply the rounded result, in its dtype",
+        ),
+    ),
+}

@@ -1,0 +1,76 @@
+"""How libraries accumulate their matrix products: plans that were found to have the same bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastmma.host.errors import OperandError
+from fastmma.isa.instruction import Instruction
+
+
+@dataclass(frozen=True)
+class GemmPreset:
+    """What a library does with multiplicands of some formats, on some targets.
+
+    Attributes
+    ----------
+    atypes : tuple of str
+        Formats of both multiplicands.
+    targets : tuple of str
+    split_unit : int
+        Parts of split-k have equal length, rounded up to a multiple of this. How many there are is up to the library's heuristics.
+    promote_every : int or None
+        k between promotions to an f32 total.
+    cast : bool
+        float32 multiplicands are rounded to the format first, to nearest even.
+    source : str
+        The evidence.
+    ops : tuple of str
+        The library's instructions: other ones of the same formats may give other bits.
+    """
+
+    atypes: tuple[str, ...]
+    targets: tuple[str, ...]
+    split_unit: int
+    source: str
+    promote_every: int | None = None
+    cast: bool = False
+    ops: tuple[str, ...] = ("wgmma",)
+
+
+_HOPPER = ("sm_90a",)
+_FP8 = ("e4m3", "e5m2")
+_SEEN = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
+GEMM_PRESETS: dict[str, tuple[GemmPreset, ...]] = {
+    "cublas": (
+        GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN),
+        GemmPreset(("tf32",), _HOPPER, 4, _SEEN, cast=True),
+        GemmPreset(_FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128),
+    ),
+    "cublas-fast-accum": (GemmPreset(_FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True"),),
+}
+
+
+def gemm_preset(name: str, ins: Instruction, target: str) -> GemmPreset:
+    """The row of a preset for an instruction's multiplicands.
+
+    Raises
+    ------
+    OperandError
+        If there is no such preset, or it says nothing about this instruction on this target.
+
+    Examples
+    --------
+    >>> from fastmma.isa.table import multiply
+    >>> gemm_preset("cublas", multiply("wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e5m2"), "sm_90a").promote_every
+    128
+    """
+    rows = GEMM_PRESETS.get(name) if isinstance(name, str) else None
+    if rows is None:
+        raise OperandError(f"there is no preset {name!r}; there are {', '.join(GEMM_PRESETS)}")
+    for row in rows:
+        formats = {ins.atype, ins.btype} <= set(row.atypes) and ins.dtype == "f32" and not ins.sparse
+        if formats and ins.op in row.ops and target in row.targets:
+            return row
+    known = "; ".join(f"{', '.join(row.atypes)} by {', '.join(row.ops)} on {', '.join(row.targets)}" for row in rows)
+    raise OperandError(f"preset {name!r} is known for {known} with f32 accumulators, not for {ins} on {target}")

@@ -1,0 +1,215 @@
+"""Choosing how a scaled product is accumulated: the instruction, the promotion, and the order of the epilogue."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from fastmma.backends.resolve import resolved_target
+from fastmma.host.arrays import whole
+from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.isa.formats import format_of
+from fastmma.isa.instruction import Instruction
+from fastmma.isa.table import multiply
+from fastmma.isa.targets import TARGETS
+from fastmma.products.gemm import default_instruction
+from fastmma.products.plan import HOLDERS, OUTPUTS, PRESETS, AccumulationPlan, Preset
+from fastmma.scaling import ScaledArray, Scheme
+
+# elements of these formats are widened without being asked where the target has no instruction for them
+_WIDENED = ("e2m1", "e2m3", "e3m2")
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What has to be multiplied: the schemes, and the k that share both scales (0: all)."""
+
+    a: Scheme
+    b: Scheme
+    block: int
+
+    @property
+    def stype(self) -> str:
+        """The format of the scales if an instruction could take them, else empty."""
+        same = self.a.scale == self.b.scale and self.a.extents[0] == self.b.extents[0]
+        return self.a.scale if same and self.a.scale in ("ue8m0", "ue4m3") else ""
+
+
+def scaled_plan(
+    a: Any,
+    b: Any,
+    *,
+    target: str = "sm_90a",
+    preset: str | None = None,
+    instruction: str | Instruction | None = None,
+    promote_every: int | None = None,
+    promotion: str | None = None,
+    split_k: int = 1,
+    epilogue: tuple[str, ...] | None = None,
+    out_dtype: Any = np.float32,
+) -> AccumulationPlan:
+    """The plan by which `fastmma.scaled_matmul` accumulates, without running it.
+
+    On targets with an instruction that takes the scales, that one is chosen. On others, scales that are shared by blocks of k are applied
+    at promotion, once for every block of k that shares both scales (which Hopper's fp8 needs anyway, as DeepGEMM does it), and scales of
+    whole rows, columns and tensors in the epilogue, without promotion. Elements of 4 and 6 bits are widened to e4m3 or f16, which have
+    all their values, where the target multiplies no others.
+
+    Parameters
+    ----------
+    a, b : ScaledArray (..., M, K) and (..., K, N)
+        Contracted along their last and their last but one dimension.
+    target : str
+    preset : str, optional
+        The choices of a library: one of `fastmma.products.plan.PRESETS`.
+    instruction : str or Instruction, optional
+    promote_every : int, optional
+        A multiple of the instruction's k; if the scales are applied at promotion, it must divide their blocks.
+    promotion, split_k, epilogue
+        As in `fastmma.AccumulationPlan`.
+    out_dtype : dtype or format
+        float32, bfloat16 or float16.
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError
+        All are `fastmma.FastmmaError`. If no instruction of the target fits, it names the targets that have one.
+
+    Examples
+    --------
+    >>> from fastmma.scaling import quantize
+    >>> x = np.ones((4, 64), np.float32)
+    >>> a, b = quantize(x, "nvfp4"), quantize(x, "nvfp4").T
+    >>> scaled_plan(a, b, target="sm_120a").scales
+    'instruction'
+    >>> hopper = scaled_plan(a, b, target="sm_90a")
+    >>> hopper.scales, hopper.promote_every, hopper.widened
+    ('promotion', 16, ('f16', 'f16'))
+    """
+    question = _question(a, b)
+    target = resolved_target(target)
+    chosen = _preset(preset, question, target)
+    every = promote_every if promote_every is not None else chosen.promote_every if chosen else None
+    if every is not None and (whole(every) is None or every < 1):
+        raise OperandError(f"promote_every must be an integer of at least 1, not {every!r}")
+    ins = multiply(instruction) if instruction is not None else _found(question, target, every)
+    scales = "instruction" if ins.scale_vec_size else "promotion" if question.block else "epilogue"
+    if scales == "promotion" and every is None:
+        every = question.block
+    changed = split_k != 1 or any(each is not None for each in (instruction, promote_every, promotion, epilogue))
+    default_rule = "fma" if scales == "promotion" else "add"
+    both = ("scale_ab",) if _whole_tensors(question) else ("scale_a", "scale_b")
+    steps = (*(both if scales == "epilogue" else ()), "alpha", "c", "bias", "round")
+    return AccumulationPlan(
+        target=target,
+        instruction=ins.opcode,
+        schemes=(question.a.name, question.b.name),
+        scales=scales,
+        promote_every=every,
+        promotion=promotion or (chosen.promotion if chosen else "") or default_rule,
+        split_k=split_k,
+        epilogue=epilogue if epilogue is not None else chosen.epilogue if chosen else steps,
+        out=_out(out_dtype),
+        source=chosen.source if chosen and not changed else "",
+    )
+
+
+def _question(a: Any, b: Any) -> _Question:
+    for name, value in (("a", a), ("b", b)):
+        if not isinstance(value, ScaledArray):
+            raise OperandTypeError(
+                f"scaled_matmul: {name} must be a ScaledArray, not {type(value).__name__}; fastmma.scaling.quantize makes one"
+            )
+        if value.ndim < 2:
+            raise OperandError(f"scaled_matmul: {name} must have at least two dimensions, not the shape {value.shape}")
+    for name, value, axis, shape in (("a", a, a.ndim - 1, "(..., M, K)"), ("b", b, b.ndim - 2, "(..., K, N)")):
+        if value.axis != axis:
+            raise OperandError(
+                f"scaled_matmul: {name} of shape {shape} must be quantised along axis {axis}, not {value.axis}"
+                + (f"; pass {name}.T" if value.ndim == 2 else "")
+            )
+    if a.shape[-1] != b.shape[-2]:
+        raise OperandError(f"scaled_matmul: a must have shape (..., M, K) and b (..., K, N), not {a.shape} and {b.shape}")
+    blocks = [each.row.extents[0] or 0 for each in (a, b)]
+    return _Question(a.row, b.row, math.gcd(*blocks))
+
+
+def check_operands(a: Any, b: Any, plan: AccumulationPlan) -> None:
+    """Raise a FastmmaError unless a and b are operands of a scaled product, of the schemes that a plan is for."""
+    question = _question(a, b)
+    if (question.a.name, question.b.name) != plan.schemes:
+        expected, found = " x ".join(plan.schemes), f"{question.a.name} x {question.b.name}"
+        raise OperandError(f"scaled_matmul: the plan is for {expected}, not {found}")
+
+
+def _whole_tensors(question: _Question) -> bool:
+    """Whether one scale serves all of a, and one all of b."""
+    return question.a.extents == question.b.extents == (None, None, None)
+
+
+def _preset(name: str | None, question: _Question, target: str) -> Preset | None:
+    if name is None:
+        return None
+    rows = PRESETS.get(name) if isinstance(name, str) else None
+    if rows is None:
+        raise OperandError(f"preset must be one of {', '.join(PRESETS)}, not {name!r}")
+    fitting = [row for row in rows if question.a.name in row.a and question.b.name in row.b]
+    if not fitting:
+        known = "; ".join(f"a of {' or '.join(row.a)} and b of {' or '.join(row.b)}" for row in rows)
+        raise OperandError(f"preset {name!r} is for {known}, not {question.a.name} and {question.b.name}")
+    row = fitting[0]
+    if row.targets and target not in row.targets:
+        raise OperandError(f"preset {name!r} is for {' and '.join(row.targets)}, not {target}")
+    return row
+
+
+def _out(dtype: Any) -> str:
+    try:
+        name = format_of(dtype).name
+    except InstructionError:
+        name = ""
+    if name not in OUTPUTS:
+        raise OperandTypeError(f"scaled_matmul: out_dtype must be float32, bfloat16 or float16, not {dtype!r}")
+    return name
+
+
+def _found(question: _Question, target: str, every: int | None) -> Instruction:
+    """The instruction that a library would use."""
+    chunk = every or question.block
+    found = _best(question, target, chunk)
+    if found is not None:
+        return found
+    able = [name for name in TARGETS if _best(question, name, chunk) is not None]
+    what = f"{question.a.element} times {question.b.element}" + (f" whose k divides {chunk}" if chunk else "")
+    raise InstructionError(f"{target} has no instruction for {what}" + (f"; these have one: {', '.join(able)}" if able else ""))
+
+
+def _best(question: _Question, target: str, chunk: int) -> Instruction | None:
+    return _block_scaled(question, target) or _unscaled(question, target, chunk)
+
+
+def _block_scaled(question: _Question, target: str) -> Instruction | None:
+    """The instruction that takes the scales, if there is one."""
+    if not question.stype:
+        return None
+    try:
+        ins = default_instruction(question.a.element, question.b.element, "f32", target, stype=question.stype)
+    except InstructionError:
+        return None
+    return ins if ins.k // ins.scale_vec_size == question.block else None
+
+
+def _unscaled(question: _Question, target: str, chunk: int) -> Instruction | None:
+    """The instruction for the elements, widened where that is needed; wgmma before the others, narrow formats before wide ones."""
+    found = []
+    formats = (HOLDERS[fmt] if fmt in _WIDENED else (fmt,) for fmt in (question.a.element, question.b.element))
+    for atype, btype in product(*formats):
+        try:
+            found.append(default_instruction(atype, btype, None, target, chunk=chunk))
+        except InstructionError:
+            continue
+    return min(found, key=lambda ins: ins.op != "wgmma", default=None)

@@ -1,0 +1,1 @@
+"""The emulator against silicon: trials, recordings, replays, and why a bit differs."""
