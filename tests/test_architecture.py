@@ -13,6 +13,8 @@ import pytest
 
 import fastmma
 
+pytestmark = pytest.mark.one_path
+
 ROOT = Path(fastmma.__file__).parent
 # from the bottom; a module imports from its own room and from the floors below, also inside functions
 FLOORS = (

@@ -8,14 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from plain_machine import COMPILER
+from reference.plain_machine import COMPILER
+
+pytestmark = pytest.mark.one_path
 
 ROOT = Path(__file__).parents[1]
 EMULATOR = """
 import sys
 from pathlib import Path
 from bench.emulator import Emulator, table
-from plain_machine import PlainMachine
+from reference.plain_machine import PlainMachine
 print("\\n".join(table(Emulator(PlainMachine(Path(sys.argv[1]))), "numba", 40, 1)))
 """
 

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from plain_machine import COMPILER, PlainMachine
+from reference.plain_machine import COMPILER, PlainMachine
 
 import fastmma
 from fastmma.backends import resolve as plan_module
@@ -30,6 +30,8 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiplications
 from fastmma.verification import inputs, replay
+
+pytestmark = pytest.mark.one_path
 
 TARGETS = ("sm_70", "sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

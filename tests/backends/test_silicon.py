@@ -1,4 +1,4 @@
-"""Experiments on a real GPU of what PTX leaves open. They need an sm_90 part: ``python -m pytest --gpu tests/test_silicon.py``."""
+"""Experiments on a real GPU of what PTX leaves open. They need an sm_90 part: ``python -m pytest --gpu tests/backends/test_silicon.py``."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ import fastmma
 from fastmma import study
 from fastmma.scaling import SCHEMES
 
+pytestmark = pytest.mark.one_path
+
 
 def safetensors(path: Path, header: Any, data: bytes) -> str:
     """A file as the format's description has it: eight bytes of length, the header, the elements."""

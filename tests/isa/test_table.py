@@ -15,6 +15,8 @@ from reference.ptxas import accepted, registers
 import fastmma
 from fastmma import FORMATS, TARGETS, FastmmaError, Instruction, InstructionError, TargetError, instruction, instructions
 
+pytestmark = pytest.mark.one_path
+
 DENSE = [ins for ins in instructions(op="mma") if not ins.sparse and not ins.scale_vec_size]
 WGMMA = [ins for ins in instructions(op="wgmma") if not ins.sparse]
 # opcodes with every kind of modifier, and the target on which they are tried

@@ -389,14 +389,14 @@ def test_what_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_narrower_vectors() -> None:
     """The AVX2 tiles on a CPU that has more, in a process that is told so."""
-    here = Path(__file__).parent
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(here), str(here.parent)]))
+    tests = Path(__file__).parents[1]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, (tests / "kernels", tests, tests.parent))))
     if "avx2" in cpu.features():
         environment["NUMBA_CPU_NAME"] = "haswell"
         environment["NUMBA_CPU_FEATURES"] = "+sse4.2,+ssse3,+popcnt,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt"
     program = """
 import numpy as np
-import test_chain as t
+import test_fused_x86 as t
 rng = np.random.default_rng(10)
 for setting in ("f16 sm_90", "e4m3 wgmma"):
     p = t.SETTINGS[setting]
@@ -404,9 +404,7 @@ for setting in ("f16 sm_90", "e4m3 wgmma"):
         a, b = t.operand(rng, p.a, (13, 77), kind), t.operand(rng, p.b, (77, 35), kind)
         for c in (None, t.accumulator(rng, p, (13, 35), "near")):
             np.testing.assert_array_equal(t.product(p, a, b, c, 2)[0], t.exact(p, a, b, c))
-    print(t.chain.supported(p))
+    print(t.x86.supported(p))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, cwd=Path(__file__).parent
-    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, cwd=tests)
     assert done.stdout.split() == [str(x86.supported(SETTINGS["f16 sm_90"]))] * 2

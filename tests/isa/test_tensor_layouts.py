@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 import fastmma
 from fastmma import FastmmaError, Instruction, Layout
 
+pytestmark = pytest.mark.one_path
+
 atoms_nv = pytest.importorskip("tensor_layouts.atoms_nv", reason="tensor-layouts is not installed")
 
 

@@ -399,7 +399,7 @@ def test_another_process_finds_the_compiled_kernels(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     outputs = [
         subprocess.run(
-            [sys.executable, "-c", program], env=environment, cwd=Path(__file__).parents[1], check=True, capture_output=True, text=True
+            [sys.executable, "-c", program], env=environment, cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True
         ).stdout
         for _ in range(2)
     ]

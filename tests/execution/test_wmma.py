@@ -17,7 +17,7 @@ LOADS = [move for move in fastmma.instructions(op="wmma.load") if isinstance(mov
 STORES = [move for move in fastmma.instructions(op="wmma.store") if isinstance(move, Movement)]
 PRODUCTS = [ins for ins in fastmma.instructions(op="wmma") if isinstance(ins, Instruction)]
 # measured on an H200, element by element
-with np.load(Path(__file__).parent / "reference" / "wmma_fragments.npz") as archive:
+with np.load(Path(__file__).parents[1] / "reference" / "wmma_fragments.npz") as archive:
     FRAGMENTS = dict(archive)
 
 

@@ -13,6 +13,8 @@ import fastmma
 from fastmma import FORMATS, Instruction, Layout, Operand, OperandError, OperandTypeError, gather, instruction, scatter
 from fastmma.isa.layout import Mode
 
+pytestmark = pytest.mark.one_path
+
 DENSE = [ins for ins in fastmma.instructions(op="mma") if not ins.sparse]
 WGMMA = list(fastmma.instructions(op="wgmma"))
 # one opcode of every layout: modifiers, targets and element formats of the same width do not matter

@@ -12,7 +12,7 @@ import pytest
 
 from fastmma.host.float_mode import _environment
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # FE_DOWNWARD, FE_UPWARD and FE_TOWARDZERO of x86 (and of Arm, in another order)
 MODES = {"x86_64": (0x400, 0x800, 0xC00), "aarch64": (0x800000, 0x400000, 0xC00000)}
 

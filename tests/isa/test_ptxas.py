@@ -18,7 +18,7 @@ from reference.ptxas import accepted, registers
 import fastmma
 from fastmma import TARGETS, InstructionError, instruction
 
-pytestmark = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")
+pytestmark = [pytest.mark.one_path, pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")]
 KNOWN = tuple(target for target in TARGETS if target != "sm_70")  # ptxas 13 has dropped sm_70
 
 SHAPES = [(8, 8, k) for k in (4, 8, 16, 32, 64, 128)] + [(16, 8, k) for k in (4, 8, 16, 32, 64, 128, 256)] + [(16, 16, 16), (8, 16, 16)]

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from fastmma import FORMATS, FastmmaError, InstructionError, OperandError, OperandTypeError, decode, encode
 from fastmma.isa.formats import all_codes, format_of, from_codes, to_codes
 
+pytestmark = pytest.mark.one_path
+
 DTYPES = {
     "f64": np.float64,
     "f32": np.float32,
