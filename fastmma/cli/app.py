@@ -1,9 +1,7 @@
-"""The commands put together, and what becomes of their errors."""
+"""The commands put together."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -17,7 +15,6 @@ from fastmma.cli.show import show
 from fastmma.cli.study import study
 from fastmma.cli.trace import trace
 from fastmma.cli.verify import record, verify
-from fastmma.host.errors import FastmmaError
 
 app = typer.Typer(
     name="fastmma",
@@ -47,26 +44,3 @@ def _options(
     _version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """What NVIDIA tensor cores compute, bit for bit, on any CPU."""
-
-
-def _fail(message: str) -> int:
-    typer.echo(f"fastmma: {' '.join(message.split())}", err=True)
-    return 2
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status is 0, or 2 with one line on standard error when the input is bad."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        return int(app(args=given or ["--help"], prog_name="fastmma", standalone_mode=False) or 0)
-    except FastmmaError as error:
-        return _fail(str(error))
-    except MemoryError as error:
-        return _fail(f"not enough memory: {error}")
-    except typer.Abort:
-        return 130
-    except Exception as error:
-        # wrong options and arguments: their class lives in click or in typer, by typer's version
-        if not hasattr(error, "format_message"):
-            raise
-        return _fail(error.format_message())

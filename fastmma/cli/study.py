@@ -119,10 +119,8 @@ def study(
         try:
             results = run(grids, output, tensors=inputs or (), threads=threads, progress=show)
         except KeyboardInterrupt:
-            bar.stop()
             there = f"what was computed is in {output / JSON_LINES}; the same command goes on from there" if output else "nothing was kept"
-            typer.echo(f"fastmma: interrupted; {there}", err=True)
-            raise typer.Exit(130) from None
+            raise KeyboardInterrupt(f"interrupted; {there}") from None
     said = []
     if output is not None:
         title = PRESETS[preset].question if preset else "Accuracy study"
