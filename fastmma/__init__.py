@@ -11,7 +11,16 @@ import sys as _sys
 from fastmma import scaling
 from fastmma.execution import warp, warpgroup
 from fastmma.execution.tiles import mma
-from fastmma.host.errors import BackendError, FastmmaError, InstructionError, OperandError, OperandTypeError, OutOfMemoryError, TargetError
+from fastmma.host.errors import (
+    BackendError,
+    CacheWarning,
+    FastmmaError,
+    InstructionError,
+    OperandError,
+    OperandTypeError,
+    OutOfMemoryError,
+    TargetError,
+)
 from fastmma.isa.formats import FORMATS, Format, decode, encode
 from fastmma.isa.instruction import Instruction, Movement, Operand
 from fastmma.isa.layout import Layout
@@ -39,6 +48,7 @@ __all__ = [
     "AccumulationPlan",
     "Arithmetic",
     "BackendError",
+    "CacheWarning",
     "Evidence",
     "FastmmaError",
     "Format",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import tempfile
@@ -10,16 +9,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-
 
 def _cache_directory() -> Path:
-    """Numba does not notice an edited helper module, so each state of the kernels gets a cache of its own, which processes share."""
-    digest = hashlib.sha256()
-    for source in sorted((ROOT / "fastmma" / "kernels").glob("**/*.py")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    """A folder of compiled kernels for all test runs of this user; below it, each state of the kernels' sources has one of its own."""
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
-    return Path(tempfile.gettempdir()) / f"fastmma-kernels-{user}-{digest.hexdigest()[:16]}"
+    return Path(tempfile.gettempdir()) / f"fastmma-kernels-{user}"
 
 
 if "numba" in sys.modules:

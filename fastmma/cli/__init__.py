@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
@@ -25,11 +26,23 @@ def _line(message: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def _fail(message: str, status: int = _FAILED) -> int:
+def _say(message: str) -> None:
     if sys.stderr is not None:
         with suppress(OSError):
             print(f"fastmma: {_line(message)}", file=sys.stderr, flush=True)
+
+
+def _fail(message: str, status: int = _FAILED) -> int:
+    _say(message)
     return status
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """A warning is a line on standard error, without the place in the sources."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: _say(str(message))
+        yield
 
 
 @contextmanager
@@ -67,7 +80,7 @@ def _run(arguments: Sequence[str]) -> int:
 
     command = typer.main.get_command(app)
     try:
-        with _any_encoding(), command.make_context("fastmma", list(arguments)) as context:
+        with _any_encoding(), _warnings_as_lines(), command.make_context("fastmma", list(arguments)) as context:
             command.invoke(context)
             sys.stdout.flush()
     except typer.Exit as end:

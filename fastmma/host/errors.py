@@ -38,8 +38,12 @@ class OutOfMemoryError(FastmmaError, MemoryError):
     """Operands or results of these sizes do not fit into memory."""
 
 
+class CacheWarning(UserWarning):
+    """Compiled kernels cannot be kept on the disk, so that every process compiles them anew."""
+
+
 # tracebacks name what users import
-for _error in (FastmmaError, InstructionError, TargetError, OperandError, OperandTypeError, BackendError, OutOfMemoryError):
+for _error in (FastmmaError, InstructionError, TargetError, OperandError, OperandTypeError, BackendError, OutOfMemoryError, CacheWarning):
     _error.__module__ = "fastmma"
 
 

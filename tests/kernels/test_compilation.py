@@ -1,38 +1,368 @@
-"""The cache of compiled kernels outlives changes of the package."""
+"""Compiled kernels are found on the disk again; whatever is wrong there, they are compiled."""
 
 from __future__ import annotations
 
+import errno
 import os
+import pickle
+import random
 import shutil
 import subprocess
 import sys
+import threading
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import config
 
 import fastmma
+from fastmma import CacheWarning
+from fastmma.kernels.llvm import disk_cache
+from fastmma.kernels.llvm.compilation import compiled
 
+pytestmark = pytest.mark.one_path
+
+PACKAGE = Path(fastmma.__file__).parent
+NO_FOLDER = "/dev/null/kernels"
 SCRIPT = """
 import numpy as np, fastmma
-opcode = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
-a, b, c = np.ones((16, 8), np.float16), np.ones((8, 8), np.float16), np.ones((16, 8), np.float32)
-print(float(fastmma.mma(opcode, a, b, c, target="sm_90a")[3, 3]))
+b = fastmma.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32").operands["b"]
+registers = np.arange(32 * b.registers, dtype=np.uint32).reshape(32, b.registers) * np.uint32(0x9E3779B1)
+codes = fastmma.gather(registers, b)
+print((fastmma.scatter(codes, b) == registers).all(), codes[:2].tolist())
 """
+VALUES = np.arange(5.0)
+GONE = b"cfastmma.gone\nGone\n."  # a pickle of what no module holds
 
 
-def run(folder: Path, cache: Path) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(cache)}
-    return subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=environment, cwd=folder).stdout
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for kernels, and no warning said before."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setattr(disk_cache, "_warned", threading.Lock())
+    return tmp_path / "kernels"
 
 
-def test_kernels_of_another_version_are_compiled_anew(tmp_path: Path) -> None:
-    package, cache = tmp_path / "fastmma", tmp_path / "cache"
-    shutil.copytree(Path(fastmma.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "golden"))
-    assert run(tmp_path, cache) == "9.0\n"
-    first = set(cache.glob("*/*.nbi"))
-    # the classes that the old files hold have gone
-    for path in package.rglob("*.py"):
-        path.write_text(path.read_text().replace("Element", "ElementFormat").replace("Fused", "FusedSteps"))
-    assert run(tmp_path, cache) == "9.0\n"
-    second = set(cache.glob("*/*.nbi"))
-    assert first < second
-    assert run(tmp_path, cache) == "9.0\n"
-    assert set(cache.glob("*/*.nbi")) == second
+def total() -> Any:
+    """A kernel, as a new process has it: not compiled yet."""
+
+    @compiled
+    def total(values: Any) -> Any:
+        result = values[0]
+        for value in values[1:]:
+            result += value
+        return result
+
+    return total
+
+
+def is_found(values: Any = VALUES) -> bool:
+    """Whether a new process finds the kernel on the disk; what it computes is right either way."""
+    kernel = total()
+    assert kernel(values) == values.sum()
+    found, missed = (sum(counted.values()) for counted in (kernel.stats.cache_hits, kernel.stats.cache_misses))
+    assert found + missed == 1
+    return bool(found)
+
+
+def kept(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_kernel_is_kept_for_each_signature(folder: Path) -> None:
+    assert not is_found()
+    assert is_found()
+    assert not is_found(np.arange(5))
+    assert is_found(np.arange(5))
+    assert is_found()
+    assert len(kept(folder)) == 2
+    assert {path.suffix for path in kept(folder)} == {".kernel"}
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "one byte": lambda content: content[:1],
+    "only the check": lambda content: content[:32],
+    "half": lambda content: content[: len(content) // 2],
+    "all but the last byte": lambda content: content[:-1],
+    "one byte more": lambda content: content + b"\0",
+    "zeros": lambda content: bytes(len(content)),
+    "zeros at the end": lambda content: content[: len(content) // 2] + bytes(len(content) - len(content) // 2),
+    "garbage": lambda content: random.Random(0).randbytes(len(content)),
+    "text": lambda _: b"not a kernel\n" * 100,
+    "a pickle": lambda _: pickle.dumps({"version": 1}),
+    "another program's pickle of a class": lambda _: GONE,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_a_miss_and_is_replaced(folder: Path, damage: str) -> None:
+    is_found()
+    [path] = kept(folder)
+    whole = path.read_bytes()
+    path.write_bytes(DAMAGES[damage](whole))
+    assert not is_found()
+    assert is_found()
+    assert kept(folder) == [path]
+
+
+def test_a_flipped_bit_is_a_miss_wherever_it_is(folder: Path) -> None:
+    is_found()
+    [path] = kept(folder)
+    whole = path.read_bytes()
+    key = b"another key"
+    assert disk_cache._read(path, key) is None
+    path.write_bytes(disk_cache._check(key, whole) + whole)
+    assert disk_cache._read(path, key) == whole
+    checked = path.read_bytes()
+    for place in (*range(64), *random.Random(1).sample(range(len(checked)), 200)):
+        path.write_bytes(checked[:place] + bytes([checked[place] ^ 1 << place % 8]) + checked[place + 1 :])
+        assert disk_cache._read(path, key) is None
+
+
+@pytest.mark.parametrize("content", [pickle.dumps(None), pickle.dumps((1, 2)), b"no pickle", GONE])
+@pytest.mark.usefixtures("folder")
+def test_a_whole_file_that_holds_no_kernel_is_a_miss(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(disk_cache, "dumps", lambda _: content)
+        assert not is_found()
+    assert not is_found()
+    assert is_found()
+
+
+def test_a_kernel_of_another_signature_is_a_miss(folder: Path) -> None:
+    is_found()
+    [path] = kept(folder)
+    is_found(np.arange(5))
+    [other] = set(kept(folder)) - {path}
+    shutil.copyfile(other, path)
+    assert not is_found()
+    assert is_found()
+
+
+@pytest.mark.usefixtures("folder")
+def test_kernels_of_other_sources_and_versions_are_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_found()
+    for change in ({"_sources": lambda: "0" * 16}, {"numba.__version__": "0.1"}, {"llvmlite.__version__": "0.1"}):
+        with monkeypatch.context() as patch:
+            for name, value in change.items():
+                patch.setattr(f"fastmma.kernels.llvm.disk_cache.{name}", value)
+            assert not is_found()
+            assert is_found()
+    assert is_found()
+
+
+def test_the_digest_covers_every_source_below_the_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(PACKAGE / "kernels", tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(disk_cache, "_KERNELS", tmp_path / "kernels")
+    digest = disk_cache._sources.__wrapped__
+    seen = {digest()}
+    sources = sorted((tmp_path / "kernels").rglob("*.py"))
+    assert len({path.parent for path in sources}) > 3
+    for path in sources:
+        path.write_text(path.read_text() + "\n")
+        seen.add(digest())
+        path.rename(path.with_name(f"moved_{path.name}"))
+        seen.add(digest())
+    assert len(seen) == 1 + 2 * len(sources)
+
+
+@pytest.mark.usefixtures("folder")
+def test_no_folder_that_can_be_written_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", NO_FOLDER)
+    with pytest.warns(CacheWarning, match=f"cannot be kept.*{NO_FOLDER}: Not a directory.*NUMBA_CACHE_DIR"):
+        assert not is_found()
+    assert not is_found()  # in silence, as any warning is an error here
+    assert not is_found(np.arange(5))
+
+
+def test_sources_that_cannot_be_read_are_said_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "_KERNELS", tmp_path / "kernels.zip" / "kernels")
+    monkeypatch.setattr(disk_cache, "_sources", disk_cache._sources.__wrapped__)
+    with pytest.warns(CacheWarning, match="no sources are in"):
+        assert not is_found()
+    assert not is_found()
+    assert kept(folder) == []
+
+
+def test_a_full_disk_leaves_nothing_unfinished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(path: Path, content: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(content[:1000])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", write)
+        with pytest.warns(CacheWarning, match=os.strerror(errno.ENOSPC)):
+            assert not is_found()
+    assert kept(folder) == []
+    assert not is_found()
+    assert is_found()
+
+
+def test_ctrl_c_leaves_nothing_unfinished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(path: Path, _content: bytes) -> None:
+        path.touch()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", write)
+        with pytest.raises(KeyboardInterrupt):
+            is_found()
+    assert kept(folder) == []
+
+
+def test_a_file_that_cannot_be_replaced_is_said_once(folder: Path) -> None:
+    is_found()
+    [path] = kept(folder)
+    path.unlink()
+    path.mkdir()
+    with pytest.warns(CacheWarning, match="Is a directory|denied"):
+        assert not is_found()
+    assert not is_found()
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_second_folder_serves_where_the_first_is_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "_folders", lambda: [Path(NO_FOLDER), tmp_path / "second"])
+    assert not is_found()
+    assert is_found()
+    monkeypatch.setattr(disk_cache, "_folders", lambda: [tmp_path / "second", tmp_path / "third"])
+    assert is_found()
+    assert len(kept(tmp_path / "second")) == 1
+
+
+def test_folders_without_numba_cache_dir(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    beside, *user = disk_cache._folders()
+    assert beside == PACKAGE / "kernels" / "__pycache__"
+    assert len(user) == 1
+    monkeypatch.setenv("XDG_CACHE_HOME", "~/nobody")  # what Python makes of ~ for a user without a home
+    if sys.platform == "linux":
+        assert disk_cache._folders() == [beside]
+
+
+def test_kernels_that_hold_addresses_are_not_kept(folder: Path) -> None:
+    class Result:
+        class library:  # noqa: N801
+            has_dynamic_globals = True
+
+    with pytest.warns(CacheWarning, match="holds addresses"):
+        disk_cache.DiskCache(test_kernels_that_hold_addresses_are_not_kept).save_overload((), Result)
+    assert kept(folder) == []
+
+
+def test_readers_never_see_half_a_file(tmp_path: Path) -> None:
+    path, key = tmp_path / "kernel", b"key"
+    contents = {bytes([byte]) * 300_000 for byte in range(4)}
+    writers = [
+        threading.Thread(target=lambda: [disk_cache._write(path, disk_cache._check(key, each) + each) for each in [*contents] * 10])
+        for _ in range(3)
+    ]
+    for writer in writers:
+        writer.start()
+    seen = [disk_cache._read(path, key) for _ in range(300)]
+    for writer in writers:
+        writer.join()
+    assert set(seen) - {None} <= contents
+    assert disk_cache._read(path, key) in contents
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def python(script: str, root: Path = PACKAGE.parent, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-W", "always", "-c", script]
+    environment = {**os.environ, "PYTHONPATH": str(root), **environment}
+    return subprocess.Popen(command, env=environment, cwd=root, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def outcome(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate()
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def expected() -> str:
+    status, out, err = outcome(python(SCRIPT))
+    assert (status, err) == (0, "")
+    return out
+
+
+def copied(folder: Path) -> Path:
+    """A folder with a copy of the package that no kernel was compiled of."""
+    shutil.copytree(PACKAGE, folder / "fastmma", ignore=shutil.ignore_patterns("__pycache__", "golden"))
+    return folder
+
+
+def test_kernels_of_another_version_are_compiled_anew(tmp_path: Path, expected: str) -> None:
+    root, folder = copied(tmp_path), str(tmp_path / "kernels")
+    assert outcome(python(SCRIPT, root, NUMBA_CACHE_DIR=folder)) == (0, expected, "")
+    first = kept(Path(folder))
+    changed = root / "fastmma" / "kernels" / "params.py"
+    changed.write_text(changed.read_text() + "\n")
+    for _ in range(2):
+        assert outcome(python(SCRIPT, root, NUMBA_CACHE_DIR=folder)) == (0, expected, "")
+        assert len(kept(Path(folder))) == 2 * len(first)
+
+
+def test_a_home_and_a_package_that_are_read_only(tmp_path: Path, expected: str) -> None:
+    root = copied(tmp_path)
+    (root / "fastmma" / "kernels" / "__pycache__").touch()  # a file, so that no folder can be made there, even by root
+    status, out, err = outcome(python(SCRIPT, root, NUMBA_CACHE_DIR="", HOME="/dev/null", XDG_CACHE_HOME=NO_FOLDER))
+    assert (status, out) == (0, expected)
+    assert err.count("CacheWarning: compiled kernels cannot be kept") == 1
+    assert "Traceback" not in err
+
+
+def test_kernels_are_kept_beside_their_sources(tmp_path: Path, expected: str) -> None:
+    root = copied(tmp_path)
+    assert outcome(python(SCRIPT, root, NUMBA_CACHE_DIR="", HOME="/dev/null", XDG_CACHE_HOME=NO_FOLDER)) == (0, expected, "")
+    first = kept(root / "fastmma" / "kernels" / "__pycache__" / f"fastmma-{disk_cache._sources()}")
+    assert first
+    assert outcome(python(SCRIPT, root, NUMBA_CACHE_DIR="", HOME="/dev/null", XDG_CACHE_HOME=NO_FOLDER)) == (0, expected, "")
+
+
+def test_a_quota_on_the_size_of_files(tmp_path: Path, expected: str) -> None:
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n" + SCRIPT
+    status, out, err = outcome(python(limited, NUMBA_CACHE_DIR=str(tmp_path)))
+    assert (status, out) == (0, expected)
+    assert err.count("CacheWarning: compiled kernels cannot be kept") == 1
+    assert kept(tmp_path) == []
+
+
+def test_processes_that_start_at_once_share_a_folder(tmp_path: Path, expected: str) -> None:
+    for processes in (3, 1):
+        running = [python(SCRIPT, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(processes)]
+        assert [outcome(process) for process in running] == [(0, expected, "")] * processes
+        assert {path.suffix for path in kept(tmp_path)} == {".kernel"}
+
+
+def test_damage_to_all_files_at_once(tmp_path: Path, expected: str) -> None:
+    assert outcome(python(SCRIPT, NUMBA_CACHE_DIR=str(tmp_path))) == (0, expected, "")
+    whole = {path: path.stat().st_size for path in kept(tmp_path)}
+    for path, size in whole.items():
+        os.truncate(path, size // 2)
+    for _ in range(2):
+        assert outcome(python(SCRIPT, NUMBA_CACHE_DIR=str(tmp_path))) == (0, expected, "")
+        assert {path: path.stat().st_size for path in kept(tmp_path)} == whole
+
+
+def test_the_command_line_says_it_in_one_line() -> None:
+    command = [sys.executable, "-m", "fastmma", "gemm", "--random", "4x4x4", "--type", "s8"]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": NO_FOLDER}
+    done = subprocess.run(command, env=environment, cwd=PACKAGE.parent, text=True, capture_output=True, check=True)
+    assert done.stdout
+    [line] = done.stderr.splitlines()
+    assert line.startswith("fastmma: compiled kernels cannot be kept")
+
+
+def test_the_warning_is_public() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fastmma.CacheWarning)
+        warnings.warn("said", CacheWarning, stacklevel=1)
+    assert CacheWarning.__module__ == "fastmma"

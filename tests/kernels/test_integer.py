@@ -390,10 +390,10 @@ def test_random_problems(
 def test_another_process_finds_the_compiled_kernels(tmp_path: Path) -> None:
     program = (
         "import numpy as np\n"
-        "from fastmma.kernels import integer, word_panels\n"
+        "from fastmma.kernels.integer import int8, panels\n"
         "out = np.zeros((3, 3), np.int32)\n"
-        "integer.gemm(np.ones((3, 5), np.int8), np.ones((5, 3), np.int8), None, out, False, 32, 1)\n"
-        "kernels = word_panels.pack_rows, word_panels.multiply_block\n"
+        "int8.gemm(np.ones((3, 5), np.int8), np.ones((5, 3), np.int8), None, out, False, 32, 1)\n"
+        "kernels = panels.pack_rows, panels.multiply_block\n"
         "print((out == 5).all(), *(sum(getattr(k.stats, name).values()) for name in ('cache_hits', 'cache_misses') for k in kernels))\n"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}

@@ -13,7 +13,7 @@ from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr
 from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.micro_kernel import INTEGERS, POINTERS, emit_slab
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, forget_extremes, pack_columns
-from fastmma.kernels.llvm.compilation import compiled, sources
+from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.emit import I64, POINTER
 from fastmma.kernels.llvm.simd import (
     bitcast,
@@ -41,7 +41,7 @@ class _ChainType(types.Type):
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
-        super().__init__(name=f"{chain}#{sources()}")
+        super().__init__(name=str(chain))
 
 
 register_model(_ChainType)(models.OpaqueModel)

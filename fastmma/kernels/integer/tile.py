@@ -13,8 +13,6 @@ from numba import types
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, models, register_model, typeof_impl, unbox
 
-from fastmma.kernels.llvm.compilation import sources
-
 # what a word of A and a word of B can do, and the elements of k in a word
 _OPERATIONS = {
     "bytes": (("signed by unsigned", "unsigned by signed"), 4),
@@ -55,11 +53,11 @@ class Tile:
 
 
 class _TileType(types.Type):
-    """The Numba type that carries a `Tile`; its name is part of the key of the cache on disk, and so are these sources."""
+    """The Numba type that carries a `Tile`; its name is part of the key of the kernel on the disk."""
 
     def __init__(self, tile: Tile) -> None:
         self.tile = tile
-        super().__init__(name=f"{tile}#{sources()}")
+        super().__init__(name=str(tile))
 
 
 register_model(_TileType)(models.OpaqueModel)

@@ -24,7 +24,6 @@ from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl, unbox
 
-from fastmma.kernels.llvm.compilation import sources
 from fastmma.kernels.llvm.emit import F32, F64, I8, I32, I64, POINTER, Emitter, vector
 
 TERMS = 4  # of a step
@@ -70,7 +69,7 @@ class _GroupTileType(types.Type):
 
     def __init__(self, tile: GroupTile) -> None:
         self.tile = tile
-        super().__init__(name=f"{tile}#{sources()}")
+        super().__init__(name=str(tile))
 
 
 register_model(_GroupTileType)(models.OpaqueModel)

@@ -1,0 +1,144 @@
+"""Compiled kernels on the disk: a file each, named after all that it was made of, and replaced when it is damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from uuid import uuid4
+
+import llvmlite
+import numba
+from numba import config
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+from numba.misc.appdirs import AppDirs
+
+from fastmma.host.errors import CacheWarning
+
+_KERNELS = Path(__file__).parents[1]
+_CHECK_BYTES = 32  # at the start of a file: SHA-256 of the key and of what follows
+_warned = Lock()  # taken for good by the thread that warns
+
+
+@cache
+def _sources() -> str:
+    """A digest of the sources of all kernels, which compile each other in."""
+    digest = hashlib.sha256()
+    sources = sorted(_KERNELS.rglob("*.py"))
+    if not sources:
+        raise FileNotFoundError(f"no sources are in {_KERNELS}")
+    for source in sources:
+        digest.update(source.relative_to(_KERNELS).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _folders() -> list[Path]:
+    """Where kernels are looked for: where ``NUMBA_CACHE_DIR`` says, else beside their sources, then in the user's cache."""
+    if config.CACHE_DIR:
+        return [Path(config.CACHE_DIR)]
+    user = Path(AppDirs("numba", appauthor=False).user_cache_dir)
+    # a user without a home has no cache either
+    return [_KERNELS / "__pycache__", *([user] if user.is_absolute() else [])]
+
+
+class DiskCache(NullCache):
+    """What Numba's dispatcher asks for a compiled kernel before it compiles one, and gives it to afterwards.
+
+    A failure of the disk is no failure of the call. A file that is missing, damaged or made of something else is a miss; a kernel that
+    cannot be kept is compiled by every process, and the first of them in a process is warned of. Files appear whole or not at all, each
+    kernel and signature in one of its own, so that any number of processes may share a folder.
+    """
+
+    def __init__(self, kernel: Callable[..., Any]) -> None:
+        self._name = f"{kernel.__module__}.{kernel.__qualname__}"
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The kernel for these types, or None."""
+        target_context.refresh()
+        with suppress(Exception):  # whatever is wrong with a file, the kernel can be compiled
+            key = self._key(sig, target_context.codegen())
+            for folder in _folders():
+                content = _read(folder / self._file(key), key)
+                if content is not None:
+                    kernel = CompileResult._rebuild(target_context, *pickle.loads(content))
+                    return kernel if kernel.signature.args == tuple(sig) else None
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a kernel that has been compiled, or warn."""
+        problem = ""
+        try:
+            self._keep(sig, data)
+        except Exception as error:  # of the disk, or of a Numba that is made otherwise
+            problem = f"{error}" or type(error).__name__
+        if problem and _warned.acquire(blocking=False):
+            warnings.warn(
+                f"compiled kernels cannot be kept, so that every process compiles them anew ({problem}); "
+                "NUMBA_CACHE_DIR names another folder for them",
+                CacheWarning,
+                stacklevel=2,
+            )
+
+    def _keep(self, sig: Any, data: Any) -> None:
+        """Write the kernel to the first folder that takes it."""
+        if data.library.has_dynamic_globals:
+            raise ValueError(f"{self._name} holds addresses of this process")
+        key = self._key(sig, data.codegen)
+        content = dumps(data._reduce())
+        refusals = []
+        for folder in _folders():
+            try:
+                _write(folder / self._file(key), _check(key, content) + content)
+            except OSError as error:
+                refusals.append(f"{folder}: {error.strerror or error}")
+            else:
+                return
+        raise OSError(", ".join(refusals))
+
+    def _key(self, types: Any, codegen: Any) -> bytes:
+        """All that the compiled code depends on."""
+        versions = (numba.__version__, llvmlite.__version__, sys.implementation.cache_tag)
+        # the kind of machine, the CPU's name and its features
+        machine = codegen.magic_tuple()
+        return "\n".join((_sources(), self._name, *map(str, (*types, *machine, *versions)))).encode()
+
+    def _file(self, key: bytes) -> Path:
+        """The place in a folder."""
+        name = self._name.rpartition(".")[2]
+        return Path(f"fastmma-{_sources()}", f"{name}-{hashlib.sha256(key).hexdigest()[:32]}.kernel")
+
+
+def _check(key: bytes, content: bytes) -> bytes:
+    return hashlib.sha256(key + content).digest()
+
+
+def _read(path: Path, key: bytes) -> bytes | None:
+    """What was kept under a key, where there is such a file and it is whole."""
+    try:
+        read = path.read_bytes()
+    except OSError:
+        return None
+    check, content = read[:_CHECK_BYTES], read[_CHECK_BYTES:]
+    return content if check == _check(key, content) else None
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.{uuid4().hex}")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
