@@ -35,12 +35,12 @@ from fastmma.kernels.matrices.addresses import (
     NOWHERE,
     Lines,
     Matrix,
-    ScratchMemory,
     batch_matrix,
     matrix,
     matrix_part,
     pack_lines,
 )
+from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Element
 
 _F16 = Element(exponent_bits=5, mantissa_bits=10, bias=15, shift=0, specials=1)
@@ -256,9 +256,9 @@ def _f32_run(
                     _f32_rows(product, pairs, a_values, b_values, row, column)
 
 
-def _f32_scratch(depth: int) -> ScratchMemory:
+def _f32_scratch(depth: int) -> AlignedMemory:
     """Two panels of 8 lines in float32, and exponents that nobody reads."""
-    return ScratchMemory((4 + 4 + 2) * LINES * (-(-depth // LINES) * LINES))
+    return AlignedMemory((4 + 4 + 2) * LINES * (-(-depth // LINES) * LINES))
 
 
 @to_nearest

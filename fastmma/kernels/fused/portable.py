@@ -38,12 +38,12 @@ from fastmma.kernels.matrices.addresses import (
     NOWHERE,
     Lines,
     Matrix,
-    ScratchMemory,
     batch_matrix,
     matrix,
     matrix_part,
     pack_lines,
 )
+from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Fused
 
 PAIRS = LINES // 2  # of rows in a block
@@ -288,9 +288,9 @@ def _problem(
     return Problem(p, table.ctypes.data, *places, rows, columns, depth, -(-depth // unit) * unit), table
 
 
-def _scratch(problem: Problem, dtype: type[np.float32 | np.float64]) -> ScratchMemory:
+def _scratch(problem: Problem, dtype: type[np.float32 | np.float64]) -> AlignedMemory:
     """A worker's memory: a block's work and a panel of B."""
-    return ScratchMemory(WORK + (2 + np.dtype(dtype).itemsize) * LINES * problem.padded_depth)
+    return AlignedMemory(WORK + (2 + np.dtype(dtype).itemsize) * LINES * problem.padded_depth)
 
 
 class _PackedRows:
@@ -299,7 +299,7 @@ class _PackedRows:
     def __init__(self, problem: Problem, dtype: type[np.float32 | np.float64]) -> None:
         self.blocks = -(-problem.rows // LINES)
         size = self.blocks * LINES * problem.padded_depth
-        self._memories = ScratchMemory(np.dtype(dtype).itemsize * size), ScratchMemory(2 * size), ScratchMemory(8 * self.blocks)
+        self._memories = AlignedMemory(np.dtype(dtype).itemsize * size), AlignedMemory(2 * size), AlignedMemory(8 * self.blocks)
 
     def packed(self, scratch: int) -> Packed:
         """The addresses, with a worker's scratch memory."""
@@ -310,7 +310,7 @@ class _PackedRows:
 def _multiply(problem: Problem, dtype: type[np.float32 | np.float64], threads: int) -> int:
     """A pass over a whole matrix; how many blocks it left."""
     rows = _PackedRows(problem, dtype)
-    scratch: dict[int, ScratchMemory] = {}
+    scratch: dict[int, AlignedMemory] = {}
     left = [0] * threads
 
     def pack(start: int, stop: int, _worker: int) -> None:
@@ -367,7 +367,7 @@ def tiles(
         return
     batch, _table = _problem(p, a, b, c, out, order)
     panels = -(-batch.columns // LINES)
-    memory: dict[tuple[int, type], tuple[_PackedRows, ScratchMemory]] = {}
+    memory: dict[tuple[int, type], tuple[_PackedRows, AlignedMemory]] = {}
 
     def multiply(start: int, stop: int, worker: int) -> None:
         for dtype in (np.float32, np.float64):

@@ -17,12 +17,12 @@ from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, P
 from fastmma.kernels.fused.piece import Limits, Piece, Promoting, Work, run_piece
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
+from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
 from fastmma.kernels.sums.promotion import by_chunks
 
 Slow = Callable[..., None]
 
-ALIGNMENT = 64
 CHUNK_ROWS = 1024  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
 PIECES_PER_THREAD = 2
@@ -155,19 +155,6 @@ def _limits(p: Fused, chain: Chain, depth: int) -> Limits:
     )
 
 
-class _Buffers:
-    """64-byte aligned memory, in parts."""
-
-    def __init__(self, *sizes: int) -> None:
-        padded = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]
-        self.memory = np.empty(sum(padded) + ALIGNMENT, np.uint8)
-        address = -(-self.memory.ctypes.data // ALIGNMENT) * ALIGNMENT
-        self.addresses = []
-        for size in padded:
-            self.addresses.append(address)
-            address += size
-
-
 def _slab_depth(chain: Chain, depth: int, promotion: Promotion | None) -> int:
     """How many k go into a slab: at most `chain.depth`, and whole slabs between promotions."""
     unit = max(8, chain.terms)
@@ -191,9 +178,9 @@ def _promoting(promotion: Promotion, columns: int) -> tuple[Promoting, NDArray[A
     return Promoting(promotion.every, rule, a.ctypes.data, b.ctypes.data, a.strides[0], b.strides[0]), b
 
 
-def _work(chain: Chain, rows: int, promotes: bool) -> _Buffers:
+def _work(chain: Chain, rows: int, promotes: bool) -> AlignedMemory:
     steps = chain.depth // chain.terms
-    return _Buffers(
+    return AlignedMemory(
         chain.panel * chain.depth * chain.value_bytes,
         chain.panel * chain.depth,
         chain.panel * steps * chain.sign_bytes,
@@ -250,7 +237,7 @@ def gemm(
     slab_depth = _slab_depth(chain, depth, promotion)
     held_rows = padded_rows + chain.rows  # the exponents of a block are read while the one before it is computed
     held = held_rows * -(-depth // slab_depth) * slab_depth
-    storage = _Buffers(held * chain.value_bytes, held * 4, held // min(chain.terms, 8) * 4)
+    storage = AlignedMemory(held * chain.value_bytes, held * 4, held // min(chain.terms, 8) * 4)
     values, exponents, signs = storage.addresses
     packed = Panels(values, exponents, signs, slab_depth, held_rows, chain.rows)
     extremes = np.empty((rows, 2), np.int32)
@@ -259,7 +246,7 @@ def gemm(
     place_c = NOWHERE if c is None else matrix(c)
 
     def pack(start: int, stop: int, worker: int) -> None:
-        scratch = _Buffers(3 * VECTOR_BYTES * (stop - start))
+        scratch = AlignedMemory(3 * VECTOR_BYTES * (stop - start))
         pack_rows(how_a, place_a, start, stop, rows, depth, chain.terms, packed, dtype, scratch.addresses[0], extremes)
 
     parallel_for(pack, held_rows, threads, PACK_ROWS)
@@ -271,7 +258,7 @@ def gemm(
     promoting, _scales = (None, None) if promotion is None else _promoting(promotion, panels * chain.panel)
     redo = np.zeros((panels, rows), np.uint8)
     redo_columns = np.zeros(columns, np.uint8)
-    buffers: dict[int, _Buffers] = {}
+    buffers: dict[int, AlignedMemory] = {}
 
     def compute(start: int, stop: int, worker: int) -> None:
         if worker not in buffers:

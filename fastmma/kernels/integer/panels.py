@@ -9,8 +9,8 @@ import numpy as np
 from fastmma.kernels.integer.micro_kernel import copy_byte, load_word, multiply, row_biases, store_word, word_of_run, words_of_lines
 from fastmma.kernels.integer.tile import Tile
 from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.matrices.memory import LINE
 
-LINE = 64  # bytes of a cache line
 WORDS_SCRATCH = 4 * LINE
 
 

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.integer.panels import LINE, WORDS_SCRATCH, Operand, Plan, Result, multiply_batch, multiply_block, pack_rows
+from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Plan, Result, multiply_batch, multiply_block, pack_rows
 from fastmma.kernels.integer.tile import Tile
+from fastmma.kernels.matrices.memory import LINE, AlignedMemory
 
 _SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass
 _CHUNK_ROWS = 1536  # rows of a task, so that its part of the result stays in the L2 cache
@@ -26,15 +27,6 @@ class Arithmetic(NamedTuple):
     flip_b: int = 0
     biased: int = 0  # 1: what the flip of b takes away is added again, from the row sums of a
     period: int = 0  # elements of k after which the sum is clamped to int32; 0: it wraps
-
-
-class _Buffer:
-    """Bytes that start on a cache line and may be read one line past their end."""
-
-    def __init__(self, size: int, *, zeroed: bool = False) -> None:
-        self._bytes = (np.zeros if zeroed else np.empty)(size + 2 * LINE, np.uint8)
-        address = self._bytes.ctypes.data
-        self.address = address + -address % LINE
 
 
 def _plan(tile: Tile, arithmetic: Arithmetic, k: int) -> Plan:
@@ -58,7 +50,7 @@ def _operand(array: NDArray[np.uint8], flip: int) -> tuple[NDArray[np.uint8], Op
 def _accumulator(tile: Tile, c: NDArray[np.int32] | None, out: NDArray[np.int32]) -> tuple[object, Result]:
     """What holds `c` (zeros for None) and how to read it; a copy if its columns are apart or `out` overlaps it otherwise than as itself."""
     if c is None:
-        zeros = _Buffer(4 * tile.columns, zeroed=True)
+        zeros = AlignedMemory(4 * tile.columns, zeroed=True)
         return zeros, Result(zeros.address, 0, 0)
     same = (c.ctypes.data, c.strides) == (out.ctypes.data, out.strides)
     if c.strides[-1] != c.itemsize or (not same and np.may_share_memory(c, out)):
@@ -66,9 +58,9 @@ def _accumulator(tile: Tile, c: NDArray[np.int32] | None, out: NDArray[np.int32]
     return c, Result(c.ctypes.data, c.strides[-2], c.itemsize, c.strides[0])
 
 
-def _scratch(tile: Tile, plan: Plan, threads: int) -> list[_Buffer]:
+def _scratch(tile: Tile, plan: Plan, threads: int) -> list[AlignedMemory]:
     """For each thread: room for single words, a register tile of the result, a slice of a panel of B."""
-    return [_Buffer(WORDS_SCRATCH + 4 * tile.columns * (tile.rows + min(plan.slice, plan.words))) for _ in range(threads)]
+    return [AlignedMemory(WORDS_SCRATCH + 4 * tile.columns * (tile.rows + min(plan.slice, plan.words))) for _ in range(threads)]
 
 
 def gemm(
@@ -97,8 +89,8 @@ def gemm(
 
     row_panels, column_panels = -(-m // tile.rows), -(-n // tile.columns)
     panel_bytes, starts_bytes = 4 * tile.rows * plan.words, 4 * tile.rows * plan.segments * plan.biased
-    panels = _Buffer(row_panels * panel_bytes, zeroed=True)
-    starts = _Buffer(row_panels * starts_bytes + 4 * tile.rows, zeroed=True)
+    panels = AlignedMemory(row_panels * panel_bytes, zeroed=True)
+    starts = AlignedMemory(row_panels * starts_bytes + 4 * tile.rows, zeroed=True)
     scratch = _scratch(tile, plan, threads)
 
     def pack(first: int, last: int, worker: int) -> None:
@@ -153,7 +145,7 @@ def tiles(
     _memory, c_result = _accumulator(tile, c, out)
     out_result = Result(out.ctypes.data, out.strides[1], out.itemsize, out.strides[0])
     scratch = _scratch(tile, plan, threads)
-    panels = [_Buffer(4 * tile.rows * -(-m // tile.rows) * (plan.words + plan.segments) + LINE, zeroed=True) for _ in range(threads)]
+    panels = [AlignedMemory(4 * tile.rows * -(-m // tile.rows) * (plan.words + plan.segments) + LINE, zeroed=True) for _ in range(threads)]
 
     def multiply(first: int, last: int, worker: int) -> None:
         where = panels[worker].address, scratch[worker].address

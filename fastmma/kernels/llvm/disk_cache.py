@@ -107,9 +107,10 @@ class DiskCache(NullCache):
     def _key(self, types: Any, codegen: Any) -> bytes:
         """All that the compiled code depends on."""
         versions = (numba.__version__, llvmlite.__version__, sys.implementation.cache_tag)
+        options = (config.OPT, config.BOUNDSCHECK)
         # the kind of machine, the CPU's name and its features
         machine = codegen.magic_tuple()
-        return "\n".join((_sources(), self._name, *map(str, (*types, *machine, *versions)))).encode()
+        return "\n".join((_sources(), self._name, *map(str, (*types, *machine, *versions, *options)))).encode()
 
     def _file(self, key: bytes) -> Path:
         """The place in a folder."""

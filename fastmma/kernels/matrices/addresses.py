@@ -55,15 +55,6 @@ class Lines(NamedTuple):
 NOWHERE = Matrix(0, 0, 0, 0)  # every part of it stays at address 0
 
 
-class ScratchMemory:
-    """Memory that starts at a cache line: a vector that straddles two costs twice."""
-
-    def __init__(self, size: int) -> None:
-        self._bytes = np.empty(size + 64, np.uint8)
-        start = self._bytes.ctypes.data
-        self.address = start + -start % 64
-
-
 def matrix(array: NDArray[Any]) -> Matrix:
     """Where an array's matrix lies; of a batch, the first one."""
     return Matrix(array.ctypes.data, array.strides[-2], array.strides[-1], array.itemsize)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm import cpu
+from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, TERMS, GroupTile
 from fastmma.kernels.scaled.group_panels import Rows, Slab, pack_rows, run_piece
-from fastmma.kernels.scaled.lines import Codes, Operands, Slow, aligned_empty, extremes, finish, fixed, fixed_right, scales_of, write
+from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, finish, fixed, fixed_right, scales_of, write
 from fastmma.kernels.scaled.portable import NAN
 
 _E2M1 = Element(2, 1, 1, 0, 0)

@@ -19,7 +19,6 @@ Slow = Callable[..., None]
 NO_EXPONENT = 1 << 20  # the lowest exponent of no scales
 _NO_SPECIALS = 256  # above every magnitude
 _LINES = 256  # looked at together
-_LINE = 64  # bytes of the cache
 
 
 class Operands(NamedTuple):
@@ -60,15 +59,6 @@ def scales_of(element: Element) -> Scales:
     values, exponents = scale_tables(element)
     alive = (exponents != ZERO_EXPONENT) & np.isfinite(values)
     return Scales(np.where(alive, values, 1.0), np.where(alive, exponents, 0).astype(np.int32), alive.astype(np.uint8))
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An array that starts on a cache line: a vector that straddles two costs twice."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory: NDArray[Any] = np.empty(size + _LINE, np.uint8)
-    start = -memory.ctypes.data % _LINE
-    array: NDArray[Any] = memory[start : start + size].view(dtype).reshape(shape)
-    return array
 
 
 def fixed(codes: Codes) -> Codes:

@@ -12,8 +12,9 @@ from fastmma.kernels.fused import x86
 from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.micro_kernel import UNIT
 from fastmma.kernels.llvm import cpu
+from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Fused, Scaled
-from fastmma.kernels.scaled.lines import Codes, Operands, Slow, aligned_empty, extremes, finish, fixed, fixed_right, write
+from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, finish, fixed, fixed_right, write
 from fastmma.kernels.scaled.portable import NAN, POWERS_OF_TWO, scale_tables, tables
 from fastmma.kernels.scaled.product_panels import Elements, Packed, Scales, Slab, pack_rows, run_piece
 
