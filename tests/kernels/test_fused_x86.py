@@ -372,9 +372,9 @@ def test_the_rounding_mode_is_the_callers() -> None:
 
 
 def test_what_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
-    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    on_x86 = platform.machine().lower() in ("x86_64", "amd64")
     monkeypatch.delenv("FASTMMA_PORTABLE", raising=False)
-    able = x86 and {"avx2", "fma", "f16c"} <= cpu.features()
+    able = on_x86 and {"avx2", "fma", "f16c"} <= cpu.features()
     for setting, p in SETTINGS.items():
         assert x86.supported(p) == able, setting
         assert not x86.supported(p._replace(restart=1))
