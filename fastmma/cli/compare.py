@@ -12,6 +12,7 @@ from fastmma.isa.formats import decode, format_of, to_codes
 from fastmma.isa.instruction import Instruction
 
 Values = NDArray[np.float64]
+BYTES = 12  # that a comparison takes for each element of B, which it has in float64 and in float32
 IEEE_RULE = "f32, ascending k, each product and each sum rounded to nearest even"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,10 +15,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from fastmma.cli.compare import Comparison
+from fastmma.cli.compare import BYTES, Comparison
 from fastmma.cli.inputs import as_elements, formats_of, generate, parse_size, read
 from fastmma.cli.table import print_json
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.files import written
+from fastmma.host.memory import check_fits
+from fastmma.host.npy import write_array
 from fastmma.host.threads import thread_count
 from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
@@ -71,6 +75,8 @@ def _operands(
         return ins, {name: as_elements(array, format_of(formats[name]), f"{ins}: {name}") for name, array in arrays.items()}
     m, n, k = parse_size(size)
     ins = _choose(*choice, target, {})
+    taken = ((m * k, ins.atype), (k * n, ins.btype), (m * n, ins.dtype))
+    check_fits(sum(count * format_of(fmt).dtype.itemsize for count, fmt in taken), f"--random {size}")
     rng = np.random.default_rng(seed)
     a = generate((m, k), format_of(ins.atype), rng, distribution)
     return ins, {"a": a, "b": generate((k, n), format_of(ins.btype), rng, distribution)}
@@ -94,7 +100,7 @@ def _progress() -> Progress:
 def _compare(progress: Progress, ins: Instruction, arrays: dict[str, NDArray[Any]], d: NDArray[Any], threads: int) -> dict[str, Any]:
     comparison = Comparison(ins, arrays["b"], threads)
     task = progress.add_task("comparing", total=len(d))
-    for start in range(0, len(d), _COMPARED_ROWS):
+    for start in range(0, len(d) if d.size else 0, _COMPARED_ROWS):
         rows = slice(start, start + _COMPARED_ROWS)
         comparison.add(arrays["a"][rows], arrays["c"][rows] if "c" in arrays else None, d[rows])
         progress.update(task, completed=min(start + _COMPARED_ROWS, len(d)))
@@ -124,13 +130,6 @@ def _print(report: dict[str, Any]) -> None:
         typer.echo(f"             its error: max {_number(ieee['max_relative'])}, mean {_number(ieee['mean_relative'])}")
     if report["output"]:
         typer.echo(f"output       {report['output']}")
-
-
-def _open(output: Path) -> Any:
-    try:
-        return output.open("wb")
-    except OSError as error:
-        raise OperandError(f"--output {output}: {error.strerror}") from None
 
 
 def gemm(
@@ -163,6 +162,8 @@ def gemm(
         raise InstructionError(f"{ins}: this command has no place for metadata and scales; call fastmma.gemm from Python")
     a, b, c = arrays["a"], arrays["b"], arrays.get("c")
     (m, k), n = a.shape, b.shape[1]
+    if compare:
+        check_fits(b.size * BYTES, f"the comparison with float64 of a product with b of shape {b.shape}")
     d = np.empty((m, n), dtype=format_of(ins.dtype).dtype)
     if c is not None and c.shape != d.shape:
         raise OperandError(f"c must have shape {d.shape}, not {c.shape}")
@@ -172,18 +173,17 @@ def gemm(
     small = slice(0, 64 if backend == "numba" else 0)
     multiply(a[small, :256], b[:256, small], **options)  # also checks the options, before anything is written
     startup = time.perf_counter() - began
-    file = None if output is None else _open(output)
     blocks = list(_blocks(m, n, k, backend))
     with _progress() as progress:
         task = progress.add_task("multiplying", total=m * n)
-        began = time.perf_counter()
-        for rows, columns in blocks:
-            multiply(a[rows], b[:, columns], None if c is None else c[rows, columns], out=d[rows, columns], **options)
-            progress.advance(task, (rows.stop - rows.start) * (columns.stop - columns.start))
-        seconds = time.perf_counter() - began
-        if file is not None:
-            with file:
-                np.save(file, d)
+        with nullcontext() if output is None else written(output) as file:
+            began = time.perf_counter()
+            for rows, columns in blocks:
+                multiply(a[rows], b[:, columns], None if c is None else c[rows, columns], out=d[rows, columns], **options)
+                progress.advance(task, (rows.stop - rows.start) * (columns.stop - columns.start))
+            seconds = time.perf_counter() - began
+            if file is not None:
+                write_array(file, d)
         compared = _compare(progress, ins, arrays, d, count) if compare else {}
     report: dict[str, Any] = {
         "instruction": ins.opcode,
@@ -194,7 +194,7 @@ def gemm(
         "backend": backend,
         "threads": count,
         "seconds": seconds,
-        "gmacs": m * n * k / seconds / 1e9,
+        "gmacs": m * n * k / max(seconds, 1e-9) / 1e9,
         "startup_seconds": startup,
         "output": None if output is None else str(output),
         **compared,

@@ -2,74 +2,52 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-from numpy.lib.format import MAGIC_PREFIX
-from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.files import opened
+from fastmma.host.npy import arrays_in
 from fastmma.isa.formats import Format, encode, format_of, from_codes
 from fastmma.operands.check import codes_of, elements_of
 
 Arrays = dict[str, NDArray[Any]]
 _NAMES = ("a", "b", "c")
-_E5M2 = b"'descr': '<f1'", b"'descr': '|V1'"
-_HEADER = 128
-_SIZE = re.compile(r"(\d+)x(\d+)x(\d+)")
+_SIZE = re.compile(r"(\d{1,10})x(\d{1,10})x(\d{1,10})", re.ASCII)
 _CHUNK = 1 << 20  # elements converted at a time: float64 intermediates stay small
 
 
-def _array(file: IO[bytes]) -> Any:
-    """What `numpy.load` reads, and e5m2 too, whose dtype NumPy writes by a name that it does not read."""
-    head = file.read(_HEADER)
-    file.seek(0)
-    if head.startswith(MAGIC_PREFIX) and _E5M2[0] in head:
-        file = io.BytesIO(file.read().replace(*_E5M2, 1))
-    return np.load(file, allow_pickle=False)
-
-
-def _members(archive: NpzFile) -> Arrays:
-    """The operands of an archive, those of other names left alone."""
-    found = {}
-    assert archive.zip is not None
-    for name in _NAMES:
-        if name in archive.files:
-            with archive.zip.open(f"{name}.npy") as member:
-                found[name] = _array(io.BytesIO(member.read()))
-    return found
-
-
-def _load(path: Path) -> Any:
-    """An array, or the operands in an archive by name.
+def _load(path: Path) -> Arrays:
+    """The operands in an archive by name, or the one array of a file without a name.
 
     Raises
     ------
-    OperandError
+    OperandError, OperandTypeError
         If the file cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            loaded = _array(file)
-            return _members(loaded) if isinstance(loaded, NpzFile) else loaded
-    except FileNotFoundError:
-        raise OperandError(f"{path}: there is no such file") from None
-    except Exception as error:  # a damaged file can fail anywhere in NumPy, zipfile or zlib
-        raise OperandError(f"{path} is no readable .npy or .npz file: {error}") from None
+    with opened(path) as file:
+        return {name: array() for name, array in arrays_in(file, str(path)).items() if name in ("", *_NAMES)}
 
 
 def _load_archive(path: Path) -> Arrays:
     loaded = _load(path)
-    if not isinstance(loaded, dict):
+    if "" in loaded:
         raise OperandError(f"{path} holds one array; give two or three .npy files, or an .npz file with a, b and perhaps c")
     if not {"a", "b"} <= loaded.keys():
         raise OperandError(f"{path} must hold arrays named a, b and perhaps c; of these it has {', '.join(loaded) or 'none'}")
     return loaded
+
+
+def _load_array(path: Path) -> NDArray[Any]:
+    loaded = _load(path)
+    if "" not in loaded:
+        raise OperandError(f"{path}: an .npz file must be the only one")
+    return loaded[""]
 
 
 def read(paths: Sequence[Path]) -> Arrays:
@@ -83,15 +61,13 @@ def read(paths: Sequence[Path]) -> Arrays:
     if len(paths) == 1:
         arrays = _load_archive(paths[0])
     elif len(paths) in (2, 3):
-        arrays = {name: _load(path) for name, path in zip(_NAMES, paths, strict=False)}
+        arrays = {name: _load_array(path) for name, path in zip(_NAMES, paths, strict=False)}
     else:
         raise OperandError(f"give one .npz file, or two or three .npy files, not {len(paths)} files")
     for name, array in arrays.items():
-        if not isinstance(array, np.ndarray):
-            raise OperandError(f"{name}: an .npz file must be the only one")
         if array.ndim != 2:
             raise OperandError(f"{name} must be a matrix, but its shape is {array.shape}")
-        if array.dtype.kind not in "biufV" or array.dtype.fields or array.dtype.subdtype:
+        if array.dtype.kind not in "biufV":
             raise OperandTypeError(f"{name} must hold real numbers, not {array.dtype}")
     if arrays["a"].shape[1] != arrays["b"].shape[0]:
         raise OperandError(f"a of shape {arrays['a'].shape} and b of shape {arrays['b'].shape} do not multiply")

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from fastmma.host.files import write_text, written
 from fastmma.operands.pictures.drawing import lane_colour
 from fastmma.operands.pictures.grid import Grid
 from fastmma.operands.pictures.text import Table, asciidoc, csv_text, grid_table, markdown
@@ -42,10 +43,7 @@ def write(text: str, output: Path | None) -> None:
     if output is None:
         sys.stdout.write(text)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write {output}: {error.strerror}") from None
+    write_text(output, text)
 
 
 def write_drawing(drawing: Drawing, chosen: str, output: Path | None) -> None:
@@ -55,10 +53,8 @@ def write_drawing(drawing: Drawing, chosen: str, output: Path | None) -> None:
         return
     from fastmma.operands.pictures.figure import save_png
 
-    try:
-        save_png(drawing, output)
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write {output}: {error.strerror}") from None
+    with written(output) as file:
+        save_png(drawing, file)
 
 
 def text_table(table: Table) -> list[Text]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ Values = NDArray[np.float64]
 Metric = float | int | list[int] | None
 # bins of the ULP histogram: up to 0.5, 1, 2, 4, ... and the last without end
 ULP_EDGES: tuple[float, ...] = (0.5, *(2.0**power for power in range(24)))
+_MOST = 1 << 63
 _DIGITS = 10  # beyond them the order shows in which float64 sums were taken
 
 
@@ -175,3 +178,17 @@ METRICS: tuple[str, ...] = (
     "special_mismatches",
     "ulp_histogram",
 )
+_COUNTS = ("compared", "left_out", "special_mismatches")
+
+
+def are_metrics(found: Mapping[str, Any]) -> bool:
+    """Whether all metrics are there, of the types and lengths that `Metrics.summary` gives them."""
+    counts = found.get("ulp_histogram")
+    bins = [0] * (len(ULP_EDGES) + 1) if counts is None else counts
+    measured = [found.get(name) for name in METRICS if name not in (*_COUNTS, "ulp_histogram")]
+    return (
+        isinstance(bins, list)
+        and len(bins) == len(ULP_EDGES) + 1
+        and all(type(count) is int and 0 <= count < _MOST for count in (*bins, *(found.get(name) for name in _COUNTS)))
+        and all(value is None or type(value) is float for value in measured)
+    )

@@ -14,9 +14,14 @@ from types import TracebackType
 from typing import IO, Any
 
 from fastmma.host.errors import BackendError, OperandError
+from fastmma.host.files import content, handle, named, reason, written
+from fastmma.host.strict_json import parsed
 
 Record = dict[str, Any]
 JSON_LINES, CSV = "results.jsonl", "results.csv"
+_BEGIN = b'{"case": "'
+_LARGEST_FILE = 1 << 28  # bytes: of some 200,000 records
+_LONGEST_LINE = 1 << 16
 
 
 def _line(record: Mapping[str, Any]) -> str:
@@ -62,27 +67,41 @@ class Results(list[Record]):
         return pandas.DataFrame.from_records(list(self))
 
 
-def _parsed(path: Path) -> tuple[list[Record], int]:
-    """The whole records of a file and how many bytes they take: a last line that a crash cut off is left out."""
-    content = path.read_bytes() if path.exists() else b""
-    whole = content[: content.rfind(b"\n") + 1]
-    records = []
-    for number, line in enumerate(whole.splitlines(), 1):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if not isinstance(record, dict) or not isinstance(record.get("case"), str):
+def _record(line: bytes) -> Record | None:
+    """The record in a line, which holds texts, numbers, truth values, None and lists of them; None where there is none."""
+    try:
+        found = parsed(line) if len(line) <= _LONGEST_LINE else None
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("case"), str):
+        return None
+    values = [each for value in found.values() for each in (value if isinstance(value, list) else [value])]
+    return found if not any(isinstance(each, list | dict) for each in values) else None
+
+
+def _records(path: Path) -> tuple[dict[str, bytes], int]:
+    """The lines of a file by their cases, and how many bytes they take: a last line that a crash cut off is left out.
+
+    Raises
+    ------
+    OperandError
+        If a line is no record, or there are more bytes than studies write.
+    """
+    *whole, last = content(path, _LARGEST_FILE).split(b"\n")
+    if not (last.startswith(_BEGIN) or _BEGIN.startswith(last)):
+        whole.append(last)
+    records: dict[str, bytes] = {}
+    for number, line in enumerate(whole, 1):
+        record = _record(line)
+        if record is None:
             raise OperandError(f"{path}, line {number} is no record of a study: remove the line, or choose another folder")
-        records.append(record)
-    return records, len(whole)
+        records[record["case"]] = line
+    return records, sum(len(line) + 1 for line in whole)
 
 
-def _replace(path: Path, text: str) -> None:
-    """Write a whole file: it is the old one or the new one, whatever happens."""
-    partial = path.with_name(path.name + ".part")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+def _appended(path: Path) -> IO[bytes]:
+    """A file open for more, made if there is none; nothing but a regular one."""
+    return open(handle(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", buffering=0)
 
 
 def _lock(file: IO[bytes], folder: Path) -> None:
@@ -123,23 +142,33 @@ class Store:
     def __init__(self, folder: Path, columns: Iterable[str]) -> None:
         self.folder, self._columns = folder, list(columns)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lines = (self.folder / JSON_LINES).open("ab", buffering=0)
-        except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
-            raise OperandError(f"{self.folder}: cannot write results there: {getattr(error, 'strerror', error)}") from None
+            named(self.folder).mkdir(parents=True, exist_ok=True)
+            self._lines = _appended(self.folder / JSON_LINES)
+        except OSError as error:
+            raise self._refused(error) from None
         try:
             _lock(self._lines, self.folder)
-            found, size = _parsed(self.folder / JSON_LINES)
+            self._records, size = _records(self.folder / JSON_LINES)
             self._lines.truncate(size)
-            self._records = {record["case"]: record for record in found}
-            _replace(self.folder / CSV, csv_text(self._records.values(), self._columns))
-            self._table = (self.folder / CSV).open("ab", buffering=0)
+            _appended(self.folder / CSV).close()
+            self._write_table()
+            self._table = _appended(self.folder / CSV)
         except OSError as error:
             self._lines.close()
-            raise OperandError(f"{self.folder}: cannot write results there: {error.strerror}") from None
+            raise self._refused(error) from None
         except BaseException:
             self._lines.close()
             raise
+
+    def _refused(self, error: OSError) -> OperandError:
+        return OperandError(f"{self.folder}: cannot write results there: {reason(error)}")
+
+    def _write_table(self) -> None:
+        """All records as CSV: the file is the old one or the new one, whatever happens."""
+        with written(self.folder / CSV) as file:
+            file.write(csv_text([], self._columns).encode())
+            for line in self._records.values():
+                file.write(csv_text([json.loads(line)], self._columns, header=False).encode())
 
     def __enter__(self) -> Store:
         return self
@@ -147,13 +176,17 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._table.close()
         if kind is not None:  # it may have come between the two files
-            with contextlib.suppress(OSError):
-                _replace(self.folder / CSV, csv_text(_parsed(self.folder / JSON_LINES)[0], self._columns))
+            with contextlib.suppress(OperandError):
+                self._records, size = _records(self.folder / JSON_LINES)
+                with contextlib.suppress(OSError):
+                    self._lines.truncate(size)
+                self._write_table()
         self._lines.close()
 
     def get(self, case: str) -> Record | None:
         """The record of a case, if it was computed, and whole."""
-        record = self._records.get(case)
+        line = self._records.get(case)
+        record = None if line is None else _record(line)
         return record if record is not None and record.keys() >= set(self._columns) else None
 
     def add(self, record: Record) -> None:
@@ -164,10 +197,11 @@ class Store:
         OperandError
             If the disk does not take it; what was written before stays whole.
         """
+        line = _line(record)
         try:
-            _write(self._lines, _line(record))
+            _write(self._lines, line)
             os.fsync(self._lines.fileno())
-            self._records[record["case"]] = record
+            self._records[record["case"]] = line.rstrip().encode()
             _write(self._table, csv_text([record], self._columns, header=False))
         except OSError as error:
-            raise OperandError(f"{self.folder}: cannot write results there: {error.strerror}") from None
+            raise self._refused(error) from None

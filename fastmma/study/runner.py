@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from fastmma.host.errors import OperandError, OperandTypeError, reports_memory
+from fastmma.host.memory import check_fits
 from fastmma.host.threads import thread_count
 from fastmma.study.grid import CASE_FIELDS, Case, Grid
-from fastmma.study.metrics import METRICS, Metrics
+from fastmma.study.metrics import METRICS, Metrics, are_metrics
 from fastmma.study.presets import Preset, preset_of
 from fastmma.study.products import OUTPUT, evidence, multiplied
 from fastmma.study.records import Record, Results, Store
@@ -22,6 +23,7 @@ from fastmma.study.workbench import Workbench
 COLUMNS: tuple[str, ...] = ("case", *CASE_FIELDS, "instruction", "evidence", "exact", "mse_a", "mse_b", *METRICS)
 Study = Grid | Case | Preset | str | Iterable[Grid | Case]
 Progress = Callable[[int, int, Case], None]
+_WIDEST = 4  # bytes of an element that is drawn, and of a result
 _BLOCK = 64  # rows of the product that are compared at a time
 
 
@@ -39,6 +41,18 @@ def _measure(case: Case, bench: Workbench, threads: int) -> Record:
     record: Record = {"case": case.key, **asdict(case), "instruction": ins and ins.opcode, "evidence": evidence(ins, case.target)}
     record |= {"exact": operands.exact, "mse_a": operands.mse[0], "mse_b": operands.mse[1], **metrics.summary()}
     return {name: record[name] for name in COLUMNS}
+
+
+def _is_of(record: Record, case: Case) -> bool:
+    """Whether a record on disk is what a study writes for the case, and not what something else made of it."""
+    ins = case.instruction
+    known = asdict(case) | {"instruction": ins and ins.opcode, "evidence": evidence(ins, case.target)}
+    return (
+        are_metrics(record)
+        and type(record["exact"]) is bool
+        and all(record[name] is None or type(record[name]) is float for name in ("mse_a", "mse_b"))
+        and all(type(record[name]) is type(value) and record[name] == value for name, value in known.items())
+    )
 
 
 def _parts(study: Any) -> Iterable[Any]:
@@ -146,6 +160,8 @@ def run(
     count = thread_count(threads)
     loaded = _loaded(tensors)
     cases = cases_of(study, *loaded)
+    for case in cases:
+        check_fits(_WIDEST * (case.m * case.k + case.n * case.k + case.m * case.n), f"study: a product of {case.m} x {case.n} x {case.k}")
     folder = None if output is None else _folder(output)
     bench, results = Workbench({_label(tensor): tensor.values for tensor in loaded}, count), Results()
     if folder is None:
@@ -159,7 +175,7 @@ def run(
             if progress is not None:
                 progress(done, len(cases), case)
             record = store.get(case.key)
-            if record is None:
+            if record is None or not _is_of(record, case):
                 record = _measure(case, bench, count)
                 store.add(record)
             results.append(record)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import mmap
+import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
+from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.files import filled, opened
+from fastmma.host.memory import amount, check_fits
+from fastmma.host.npy import Arrays, arrays_in
+from fastmma.host.strict_json import parsed
 
 _SEPARATOR = "::"
-_LONGEST_HEADER = 100_000_000  # as the format's own reader has it
+_LONGEST_HEADER = 1 << 25
+_LARGEST = (1 << 63) - 1
+_MOST_NAMES = 24  # in a message
 # the format's names of types; what NumPy and ml_dtypes have no name for cannot be read
 _SAFETENSORS: dict[str, type] = {
     "F64": np.float64,
@@ -52,84 +60,98 @@ def _fail(path: Path, why: str) -> OperandError:
     return OperandError(f"{path}: {why}")
 
 
-def _npy(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {"": np.load(file, allow_pickle=False)}
+def _damaged(path: Path, why: str) -> OperandError:
+    return _fail(path, f"is no readable .safetensors file: {why}")
 
 
-def _npz(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+def _header(file: IO[bytes], size: int, path: Path) -> tuple[dict[str, Any], int]:
+    """What a safetensors file says of its tensors, and where their bytes begin."""
+    length = int.from_bytes(filled(file, 8, str(path)).tobytes(), "little") if size >= 8 else size
+    if length > size - 8:
+        raise _damaged(path, "its header is longer than the file")
+    if length > _LONGEST_HEADER:
+        raise _damaged(path, f"its header has {amount(length)}, and no more than {amount(_LONGEST_HEADER)} are read")
+    try:
+        header = parsed(filled(file, length, str(path)).tobytes())
+    except ValueError as error:
+        raise _damaged(path, f"its header: {error}") from None
+    if not isinstance(header, dict):
+        raise _damaged(path, "its header is no object")
+    header.pop("__metadata__", None)
+    return header, 8 + length
 
 
-def _span(entry: dict[str, Any], size: int) -> tuple[int, int]:
-    start, stop = entry["data_offsets"]
-    if not (type(start) is int and type(stop) is int and 0 <= start <= stop <= size):
-        raise ValueError(f"offsets {start} to {stop} lie outside the file")
-    return start, stop
+def _span(path: Path, name: str, entry: Any) -> tuple[int, int, tuple[int, ...]]:
+    """First and last offset and the shape of a tensor."""
+    try:
+        (start, stop), shape = entry["data_offsets"], entry["shape"]
+        sizes = (start, stop, *shape)
+        if isinstance(entry["dtype"], str) and all(type(each) is int and 0 <= each <= _LARGEST for each in sizes) and start <= stop:
+            return start, stop, tuple(shape)
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise _damaged(path, f"tensor {name!r} needs a dtype, a shape and two data_offsets, and not {entry!r:.100}")
 
 
-def _safetensors(path: Path) -> dict[str, Any]:
-    """The tensors of a safetensors file, mapped into memory: a length, a JSON header, then raw little-endian elements."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        size = path.stat().st_size - 8 - length
-        if length > _LONGEST_HEADER or size < 0:
-            raise ValueError("its header is longer than the file")
-        header = json.loads(file.read(length))
-        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if length else memoryview(b"")
-    tensors: dict[str, Any] = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        start, stop = _span(entry, size)
-        dtype = _SAFETENSORS.get(entry["dtype"])
-        if dtype is None:
-            tensors[name] = entry["dtype"]
-            continue
-        flat = np.frombuffer(data[8 + length + start : 8 + length + stop], dtype=np.dtype(dtype).newbyteorder("<"))
-        tensors[name] = flat.reshape(entry["shape"])
-    return tensors
+def _tensor(file: IO[bytes], path: Path, name: str, dtype: str, start: int, stop: int, shape: tuple[int, ...]) -> NDArray[Any]:
+    if dtype not in _SAFETENSORS:
+        raise OperandTypeError(f"{path}{_SEPARATOR}{name} has elements of type {dtype}; there are readers for {', '.join(_SAFETENSORS)}")
+    kind = np.dtype(_SAFETENSORS[dtype]).newbyteorder("<")
+    count = stop - start
+    if math.prod(shape) * kind.itemsize != count:
+        raise _damaged(path, f"tensor {name!r} of shape {shape} and type {dtype} cannot have {amount(count)}")
+    check_fits(count, f"{path}: tensor {name!r}")
+    file.seek(start)
+    return filled(file, count, str(path)).view(kind).reshape(shape)
 
 
-_READERS: dict[str, Callable[[Path], dict[str, Any]]] = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors}
+def _safetensors(file: IO[bytes], path: Path) -> Arrays:
+    """The tensors of a safetensors file: a length, a JSON header, then raw little-endian elements, without overlaps and gaps."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    header, begin = _header(file, size, path)
+    spans = {name: _span(path, name, entry) for name, entry in header.items()}
+    end = 0
+    for start, stop, _ in sorted(spans.values()):
+        if start != end:
+            raise _damaged(path, f"its tensors overlap, or leave a gap, at offset {start}")
+        end = stop
+    if begin + end != size:
+        raise _damaged(path, f"its tensors have {amount(end)}, and {amount(size - begin)} follow its header")
+    return {
+        name: partial(_tensor, file, path, name, header[name]["dtype"], begin + start, begin + stop, shape)
+        for name, (start, stop, shape) in spans.items()
+    }
 
 
-def _all(path: Path) -> dict[str, Any]:
+def _numpy(file: IO[bytes], path: Path) -> Arrays:
+    return arrays_in(file, str(path))
+
+
+_READERS: dict[str, Callable[[IO[bytes], Path], Arrays]] = {".npy": _numpy, ".npz": _numpy, ".safetensors": _safetensors}
+
+
+def _chosen(path: Path, name: str, found: Arrays) -> NDArray[Any]:
+    if name in found:
+        return found[name]()
+    names = ", ".join(islice(found, _MOST_NAMES)) + (f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else "")
+    if name:
+        raise _fail(path, f"has no tensor {name!r}; it has {names or 'none'}")
+    if len(found) != 1:
+        raise _fail(path, f"name one of its tensors as {path.name}{_SEPARATOR}NAME; it has {names or 'none'}")
+    return next(iter(found.values()))()
+
+
+def _loaded(path: Path, name: str) -> NDArray[Any]:
     reader = _READERS.get(path.suffix)
     if reader is None:
         raise _fail(path, f"files of tensors end in {', '.join(_READERS)}")
-    if path.is_fifo():
-        raise _fail(path, "is a pipe; write it to a file first")
-    try:
-        return reader(path)
-    except FileNotFoundError:
-        raise _fail(path, "there is no such file") from None
-    except IsADirectoryError:
-        raise _fail(path, "is a folder; name a file") from None
-    except FastmmaError:
-        raise
-    except Exception as error:  # a damaged file can fail anywhere in NumPy, zipfile, zlib or json
-        if "allow_pickle" in str(error) or "Object arrays" in str(error):
-            raise _fail(path, "holds Python objects, which are never unpickled; save an array of numbers") from None
-        raise _fail(path, f"is no readable {path.suffix} file: {error}") from None
+    with opened(path) as file:
+        return _chosen(path, name, reader(file, path))
 
 
-def _choose(path: Path, name: str, found: dict[str, Any]) -> Any:
-    if name in found:
-        return found[name]
-    names = ", ".join(found) or "none"
-    if name:
-        raise _fail(path, f"has no tensor {name!r}; it has {names}")
-    if len(found) != 1:
-        raise _fail(path, f"name one of its tensors as {path.name}{_SEPARATOR}NAME; it has {names}")
-    return next(iter(found.values()))
-
-
-def _matrix(source: str, array: Any) -> NDArray[Any]:
+def _matrix(source: str, array: NDArray[Any]) -> NDArray[Any]:
     """float32, or float64 where it was that, of two dimensions."""
-    if not isinstance(array, np.ndarray):
-        raise OperandTypeError(f"{source} has elements of type {array}; there are readers for {', '.join(_SAFETENSORS)}")
     if array.dtype.kind == "V" and array.dtype not in {np.dtype(each) for each in _SAFETENSORS.values()}:
         raise OperandTypeError(f"{source} has raw elements of type {array.dtype}: save them as float32, or in a .safetensors file")
     if array.dtype.kind not in "fV":
@@ -137,8 +159,8 @@ def _matrix(source: str, array: Any) -> NDArray[Any]:
     if array.ndim < 2 or array.size == 0:
         raise OperandError(f"{source} must be a matrix with elements, (rows, K); its shape is {array.shape}")
     dtype = np.float64 if array.dtype.itemsize > 4 else np.float32
-    with np.errstate(over="ignore"):  # extended precision beyond float64 is infinite
-        return np.array(array.reshape(-1, array.shape[-1]), dtype=dtype, order="C")  # a copy: the file may change while a study runs
+    with np.errstate(all="ignore"):  # extended precision beyond float64 is infinite
+        return np.ascontiguousarray(array.reshape(-1, array.shape[-1]), dtype=dtype)
 
 
 def read(source: str | Path) -> Tensor:
@@ -167,7 +189,7 @@ def read(source: str | Path) -> Tensor:
     if not isinstance(source, str | Path):
         raise OperandTypeError(f"a tensor is named as FILE or FILE{_SEPARATOR}NAME, not by {type(source).__name__}; arrays make a Tensor")
     file, _, name = str(source).partition(_SEPARATOR)
-    values = _matrix(str(source), _choose(Path(file), name, _all(Path(file))))
+    values = _matrix(str(source), _loaded(Path(file), name))
     digest = hashlib.sha256(f"{values.shape} {values.dtype}".encode())
     digest.update(np.ascontiguousarray(values).view(np.uint8).data)
     return Tensor(str(source), digest.hexdigest()[:16], values)

@@ -175,7 +175,7 @@ def test_bad_studies() -> None:
             study.run(case, tensors=[tensor])  # type: ignore[list-item]
     with pytest.raises(fastmma.OperandTypeError, match="output must be the path of a folder, not int"):
         study.run(case, 5)  # type: ignore[arg-type]
-    with pytest.raises(fastmma.OperandError, match="cannot write results there: embedded null byte"):
+    with pytest.raises(fastmma.OperandError, match="is no name that a file can have"):
         study.run(case, "a\0b")
     with pytest.raises(fastmma.FastmmaError, match="formats must be a tuple of choices, not 'e4m3'"):
         replace(SMALL, formats="e4m3")

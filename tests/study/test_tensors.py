@@ -114,7 +114,7 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
         ("x.npy", np.ones((2, 3), np.int32), "floating-point numbers, not int32"),
         ("x.npy", np.ones((2, 3), np.complex64), "floating-point numbers"),
         ("x.npy", np.zeros((2, 3), "V2"), "raw elements"),
-        ("x.npy", np.zeros((2, 3), [("a", "f4")]), "raw elements"),
+        ("x.npy", np.zeros((2, 3), [("a", "f4")]), "holds records"),
     ],
 )
 def test_arrays_that_are_no_matrices(name: str, array: NDArray[Any], message: str, tmp_path: Path) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from fastmma.host.errors import BackendError
 
@@ -58,7 +57,7 @@ def figure(drawing: Drawing) -> Any:
     return shown
 
 
-def save_png(drawing: Drawing, path: str | Path) -> None:
+def save_png(drawing: Drawing, file: IO[bytes]) -> None:
     """Write a drawing as PNG, two pixels for each of its own.
 
     Raises
@@ -66,4 +65,4 @@ def save_png(drawing: Drawing, path: str | Path) -> None:
     BackendError
         If matplotlib is not installed.
     """
-    figure(drawing).savefig(path, format="png", dpi=2 * _DPI)
+    figure(drawing).savefig(file, format="png", dpi=2 * _DPI)

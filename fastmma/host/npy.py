@@ -1,0 +1,194 @@
+"""Arrays in ``.npy`` and ``.npz`` files: nothing is unpickled or evaluated, and what a file claims is compared with what it holds."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib.format import MAGIC_PREFIX, header_data_from_array_1_0, write_array_header_1_0
+from numpy.typing import NDArray
+
+from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
+from fastmma.host.files import filled, reason
+from fastmma.host.memory import amount, check_fits
+
+Array = NDArray[Any]
+Arrays = dict[str, Callable[[], Array]]
+
+_LONGEST_HEADER = 1 << 16
+_LARGEST_DIRECTORY = 1 << 24  # bytes of an archive's list of members
+_MOST_DIMENSIONS = 32
+_MOST_BYTES = (1 << 63) - 1
+_SUFFIX = ".npy"
+_ARCHIVE, _PICKLE = b"PK", b"\x80"
+_VERSIONS = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}  # bytes of the header's length
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_VALUES = {"descr": r"['\"](?P<descr>[^'\"]*)['\"]", "fortran_order": r"(?P<fortran>True|False)", "shape": r"\((?P<shape>[^()]*)\)"}
+_ENTRIES = "|".join(rf"['\"]{name}['\"]\s*:\s*{value}" for name, value in _VALUES.items())
+_HEADER = re.compile(rf"\s*\{{\s*(?:(?:{_ENTRIES})\s*(?:,\s*)?){{3}}\}}\s*")
+_RECORDS = re.compile(r"['\"]descr['\"]\s*:\s*\[")
+_NUMBER = re.compile(r"([<>|=]?)([biufcV])([1-9]\d{0,3})", re.ASCII)
+_OBJECTS = "holds Python objects, which are never unpickled; save an array of numbers"
+
+
+def _damaged(what: str, kind: str, why: str) -> OperandError:
+    return OperandError(f"{what}: is no readable {kind} file: {why}")
+
+
+def _dtype(text: str, what: str) -> np.dtype[Any]:
+    if text.strip("<>|=").startswith("O"):
+        raise OperandError(f"{what}: {_OBJECTS}")
+    found = _NUMBER.fullmatch(text)
+    try:
+        if found is not None:
+            order, kind, size = found.groups()
+            # e5m2, whose type NumPy writes by a name that it does not read
+            return np.dtype("V1" if kind + size == "f1" else order + kind + size)
+    except TypeError:
+        pass
+    raise OperandTypeError(f"{what}: holds elements of type {text[:20]!r}, and not numbers that NumPy has here")
+
+
+def _shape(text: str, what: str) -> tuple[int, ...]:
+    *extents, last = text.split(",")
+    digits = [extent.strip().removesuffix("L") for extent in (extents if not last.strip() else [*extents, last])]
+    alone = len(digits) == 1 and not extents
+    if alone or len(digits) > _MOST_DIMENSIONS or not all(each.isascii() and each.isdigit() and len(each) < 20 for each in digits):
+        raise _damaged(what, ".npy", f"({text[:60]}) is no shape")
+    return tuple(map(int, digits))
+
+
+def _header(file: IO[bytes], what: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+    width = _VERSIONS.get(filled(file, len(MAGIC_PREFIX) + 2, what).tobytes()[-2:])
+    if width is None:
+        raise _damaged(what, ".npy", "its version is unknown")
+    length = int.from_bytes(filled(file, width, what).tobytes(), "little")
+    if length > _LONGEST_HEADER:
+        raise _damaged(what, ".npy", f"its header has {amount(length)}, and no more than {amount(_LONGEST_HEADER)} are read")
+    text = filled(file, length, what).tobytes().decode("latin1")
+    if _RECORDS.search(text):
+        raise OperandTypeError(f"{what}: holds records, and not numbers; save one of their fields")
+    found = _HEADER.fullmatch(text)
+    if found is None or None in (descr := found["descr"], order := found["fortran"], shape := found["shape"]):
+        raise _damaged(what, ".npy", "its header does not name type, order and shape")
+    return _dtype(descr, what), _shape(shape, what), order == "True"
+
+
+def _array(file: IO[bytes], size: int, what: str) -> Array:
+    """The array that a file of that size is."""
+    dtype, shape, fortran = _header(file, what)
+    count, here = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if math.prod(extent for extent in shape if extent) * dtype.itemsize > _MOST_BYTES:
+        raise _damaged(what, ".npy", f"no array has the shape {shape}")
+    if count != here:
+        raise _damaged(
+            what, ".npy", f"an array of shape {shape} and type {dtype} has {amount(count)}, and {amount(here)} follow its header"
+        )
+    check_fits(count, what)
+    data = filled(file, count, what)
+    if dtype == np.bool_ and data.max(initial=0) > 1:
+        raise _damaged(what, ".npy", "its truth values are neither 0 nor 1")
+    flat = data.view(dtype)
+    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+
+class _Bounded:
+    """A file whose reads are bounded, as `zipfile` needs it: an archive can claim a list of members of any size."""
+
+    def __init__(self, file: IO[bytes], size: int, what: str) -> None:
+        self._file, self._size, self._what = file, size, what
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, count: int = -1) -> bytes:
+        """As a file's."""
+        rest = max(0, self._size - self._file.tell())
+        count = rest if count is None or count < 0 else min(count, rest)
+        if count > _LARGEST_DIRECTORY:
+            raise _damaged(
+                self._what, ".npz", f"its list of arrays has {amount(count)}, and no more than {amount(_LARGEST_DIRECTORY)} are read"
+            )
+        return filled(self._file, count, self._what).tobytes()
+
+
+@contextmanager
+def _unzipped(what: str) -> Iterator[None]:
+    """What a damaged archive raises in zipfile, zlib or struct, as one error."""
+    try:
+        yield
+    except (FastmmaError, MemoryError):
+        raise
+    except Exception as error:
+        raise _damaged(what, ".npz", reason(error)) from None
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> Array:
+    if info.flag_bits & 1:
+        raise _damaged(what, ".npz", "it is encrypted")
+    if info.compress_type not in _COMPRESSIONS:
+        raise _damaged(what, ".npz", f"it is compressed by method {info.compress_type}, and only deflated arrays are read")
+    with _unzipped(what), archive.open(info) as file:
+        return _array(file, info.file_size, what)
+
+
+def _members(file: IO[bytes], size: int, what: str) -> Arrays:
+    with _unzipped(what):
+        archive = zipfile.ZipFile(_Bounded(file, size, what))
+        infos = archive.infolist()
+    found: Arrays = {}
+    for info in infos:
+        name = info.filename.removesuffix(_SUFFIX)
+        if name in found:
+            raise _damaged(what, ".npz", f"it has two arrays named {name!r}")
+        if info.filename.endswith(_SUFFIX):
+            found[name] = partial(_member, archive, info, f"{what}, {name}")
+    return found
+
+
+def arrays_in(file: IO[bytes], what: str) -> Arrays:
+    """The arrays of an open file by name, that of a ``.npy`` file by an empty one; each is read when it is called.
+
+    Parameters
+    ----------
+    file : binary file
+        Of which no other arrays are read at the same time.
+    what : str
+        Names the file in messages.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+        Here or by the calls: if the file is neither ``.npy`` nor ``.npz``, or is damaged, or an array is too large for this machine, or
+        has Python objects, records or text for elements.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    start = filled(file, min(size, len(MAGIC_PREFIX)), what).tobytes()
+    if start == MAGIC_PREFIX:
+        return {"": partial(_whole_file, file, size, what)}
+    if start.startswith(_ARCHIVE):
+        return _members(file, size, what)
+    if start.startswith(_PICKLE):
+        raise OperandError(f"{what}: {_OBJECTS}")
+    raise _damaged(what, "numpy", "it is empty" if not size else "it begins as neither .npy nor .npz files do")
+
+
+def _whole_file(file: IO[bytes], size: int, what: str) -> Array:
+    file.seek(0)
+    return _array(file, size, what)
+
+
+def write_array(file: IO[bytes], array: Array) -> None:
+    """Write a ``.npy`` file: `numpy.save` does not say why a disk refuses it."""
+    array = np.ascontiguousarray(array)
+    header = io.BytesIO()
+    write_array_header_1_0(header, header_data_from_array_1_0(array))
+    file.write(header.getvalue())
+    file.write(array.reshape(-1).view(np.uint8).data)
