@@ -15,7 +15,6 @@ import numpy as np
 from fastmma.backends.call import Batch, Codes, Job, Run, cut, whole_k
 from fastmma.backends.parameters import fused_parameters, product_order, scaled_parameters
 from fastmma.backends.zeros import gemm_with_zeros, tiles_with_zeros
-from fastmma.host.float_mode import to_nearest
 from fastmma.isa.formats import decode, encode, format_of
 from fastmma.kernels.params import Fused, Promotion
 from fastmma.numerics.reference import CANONICAL_NAN
@@ -81,7 +80,6 @@ def _fused_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
         d[...] = _halved(sums)
 
 
-@to_nearest
 def _halved(codes: Codes) -> Codes:
     """f32 codes rounded to f16, NaN canonical."""
     with np.errstate(over="ignore", invalid="ignore"):

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 
 from fastmma.host.errors import FastmmaError
+from fastmma.host.float_mode import default_floats
 
 __all__ = ["main"]
 
@@ -72,6 +73,7 @@ def _drop_output() -> None:
             os.close(nowhere)
 
 
+@default_floats
 def _run(arguments: Sequence[str]) -> int:
     """Run a command, whose failures are raised as they are: `main` of Typer's commands would end the process, and print, for some."""
     import typer

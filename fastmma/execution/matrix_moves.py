@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.execution.shared_memory import LANES, gpu_target, leading_dimensions, memory_bytes, move_on_gpu, register_words
 from fastmma.host.arrays import as_array
-from fastmma.host.errors import OperandError, OperandTypeError, reports_memory
+from fastmma.host.calls import public_call
+from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import movement
 
@@ -58,7 +59,7 @@ def _lines_to_elements(lines: NDArray[np.uint8], move: Movement) -> NDArray[Any]
     return (values << _EXPANDED_SHIFT[move.source_bits]).astype(np.uint8)
 
 
-@reports_memory
+@public_call
 @accepts_cupy
 def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any, *, backend: str = "numba") -> NDArray[np.uint32]:
     """Load matrices from shared memory into the registers of whole warps.
@@ -113,7 +114,7 @@ def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any, *, backend: st
     return np.ascontiguousarray(registers).reshape(*lead, LANES, move.registers)
 
 
-@reports_memory
+@public_call
 @accepts_cupy
 def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any, *, backend: str = "numba") -> NDArray[np.uint8]:
     """Store matrices from the registers of whole warps to shared memory.
@@ -173,7 +174,7 @@ def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any
     return result.reshape(*lead, array.shape[-1])
 
 
-@reports_memory
+@public_call
 @accepts_cupy
 def movmatrix(opcode: str | Movement, registers: Any, *, backend: str = "numba") -> NDArray[np.uint32]:
     """Transpose an 8 x 8 matrix of 16-bit elements across the registers of whole warps.

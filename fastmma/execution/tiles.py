@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from fastmma.backends.call import Batch
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import plan
-from fastmma.host.errors import reports_memory
+from fastmma.host.calls import public_call
 from fastmma.host.threads import thread_count
 from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.operands.check import broadcast, elements_of, extra_operands, flatten, tile_codes
 
 
-@reports_memory
+@public_call
 @accepts_cupy
 def mma(
     ins: str | Instruction,

@@ -14,7 +14,8 @@ from fastmma.backends.gpu.multiplication_ptx import Selectors
 from fastmma.backends.resolve import Plan, plan
 from fastmma.execution.matrix_moves import ldmatrix, movmatrix, stmatrix
 from fastmma.execution.wmma_moves import wmma_load, wmma_store
-from fastmma.host.errors import InstructionError, OperandError, reports_memory
+from fastmma.host.calls import public_call
+from fastmma.host.errors import InstructionError, OperandError
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.isa.instruction import Instruction, Operand
 from fastmma.numerics.rows import fragment_evidence
@@ -30,7 +31,7 @@ _GRAINS = {"numba": 512, "cupy-emulate": 1 << 15}
 _LANES = 32
 
 
-@reports_memory
+@public_call
 @accepts_cupy
 def mma(
     ins: str | Instruction,

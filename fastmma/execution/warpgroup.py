@@ -12,7 +12,8 @@ from fastmma.backends.call import Batch
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import Plan, plan
 from fastmma.host.arrays import as_array, whole
-from fastmma.host.errors import InstructionError, OperandError, OperandTypeError, reports_memory
+from fastmma.host.calls import public_call
+from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.host.threads import thread_count
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.formats import Format, format_of
@@ -94,7 +95,7 @@ def _on_gpu(
     return result.reshape(*lead, *result.shape[-2:])
 
 
-@reports_memory
+@public_call
 @accepts_cupy
 def mma(
     ins: str | Instruction,

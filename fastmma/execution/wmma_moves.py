@@ -12,7 +12,8 @@ from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import check_backend, resolved_target
 from fastmma.execution.shared_memory import LANES, leading_dimensions, memory_bytes, move_on_gpu, register_words
 from fastmma.host.arrays import whole
-from fastmma.host.errors import OperandError, reports_memory
+from fastmma.host.calls import public_call
+from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import movement
 from fastmma.numerics.rows import fragment_evidence
@@ -48,7 +49,7 @@ def _positions(move: Movement, stride: int) -> NDArray[np.intp]:
     return layout.cols * stride + layout.rows
 
 
-@reports_memory
+@public_call
 @accepts_cupy
 def wmma_load(opcode: str | Movement, memory: Any, *, stride: int | None = None, target: str, backend: str = "numba") -> NDArray[Any]:
     """Load a wmma operand: the matrix at offset 0 of memory into the registers of whole warps.
@@ -107,7 +108,7 @@ def wmma_load(opcode: str | Movement, memory: Any, *, stride: int | None = None,
     return packed
 
 
-@reports_memory
+@public_call
 @accepts_cupy
 def wmma_store(
     opcode: str | Movement, memory: Any, registers: Any, *, stride: int | None = None, target: str, backend: str = "numba"

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import ParamSpec, TypeVar
-
-_Parameters = ParamSpec("_Parameters")
-_Result = TypeVar("_Result")
-
 
 class FastmmaError(Exception):
     """Base of every error that fastmma raises on purpose."""
@@ -45,18 +38,3 @@ class CacheWarning(UserWarning):
 # tracebacks name what users import
 for _error in (FastmmaError, InstructionError, TargetError, OperandError, OperandTypeError, BackendError, OutOfMemoryError, CacheWarning):
     _error.__module__ = "fastmma"
-
-
-def reports_memory(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Turn a MemoryError of a public function into an `OutOfMemoryError` that names it."""
-
-    @wraps(function)
-    def wrapped(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        try:
-            return function(*args, **kwargs)
-        except OutOfMemoryError:
-            raise
-        except MemoryError as error:
-            raise OutOfMemoryError(f"{function.__name__}: operands or results of these sizes do not fit into memory: {error}") from None
-
-    return wrapped

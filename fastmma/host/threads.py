@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from fastmma.host.errors import OperandError
-from fastmma.host.float_mode import start_nearest
+from fastmma.host.float_mode import in_default_mode
 
 _MAX_THREADS = 1024
 _lock = threading.Lock()
@@ -58,8 +58,13 @@ def _executor(size: int) -> ThreadPoolExecutor:
     with _lock:
         if _pool is None or _pool_size < size:
             # an older, smaller pool lets its running work finish and goes away by itself
-            _pool, _pool_size = ThreadPoolExecutor(size, "fastmma", start_nearest), size
+            _pool, _pool_size = ThreadPoolExecutor(size, "fastmma"), size
         return _pool
+
+
+def _in_turn(function: Callable[[int, int, int], None], count: int, grain: int) -> None:
+    for start in range(0, count, grain):
+        function(start, min(start + grain, count), 0)
 
 
 def parallel_for(function: Callable[[int, int, int], None], count: int, threads: int, grain: int = 1) -> None:
@@ -72,8 +77,7 @@ def parallel_for(function: Callable[[int, int, int], None], count: int, threads:
     pieces = -(-count // grain)
     workers = max(1, min(threads, pieces))
     if workers == 1:
-        for start in range(0, count, grain):
-            function(start, min(start + grain, count), 0)
+        in_default_mode(_in_turn, function, count, grain)
         return
     ticket = itertools.count()  # next() on it is atomic
     errors: list[BaseException] = []
@@ -87,8 +91,8 @@ def parallel_for(function: Callable[[int, int, int], None], count: int, threads:
             errors.append(error)
 
     # the caller's own thread is worker 0
-    futures = [_executor(workers - 1).submit(work, worker) for worker in range(1, workers)]
-    work(0)
+    futures = [_executor(workers - 1).submit(in_default_mode, work, worker) for worker in range(1, workers)]
+    in_default_mode(work, 0)
     for future in futures:
         future.result()
     if errors:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastmma.host.arrays import as_array
+from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
-from fastmma.host.float_mode import to_nearest
+from fastmma.host.float_mode import default_floats
 
 Rounding = Literal["rn", "rz"]
 Specials = Literal["ieee", "nan", "none", "nan-only-ff"]
@@ -87,6 +88,7 @@ class Format:
         return top - 1 if whole_binade_is_special else top
 
     @cached_property
+    @default_floats
     def max(self) -> float:
         """The largest finite value."""
         if self.kind != "float":
@@ -95,6 +97,7 @@ class Format:
         return float((2 << self.mantissa_bits) - lost) * 2.0 ** (self.emax - self.mantissa_bits)
 
     @cached_property
+    @default_floats
     def min_subnormal(self) -> float:
         """The smallest positive value."""
         return 2.0 ** (self.emin - self.mantissa_bits)
@@ -182,6 +185,7 @@ def _decode_float(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.float64]
     return np.asarray(value, dtype=np.float64)
 
 
+@public_call
 def decode(codes: ArrayLike, fmt: str | Format) -> NDArray[Any]:
     """Values of codes: float64 for float formats (exact), int64 for the others.
 
@@ -223,7 +227,7 @@ def _round_to_grid(magnitude: NDArray[np.float64], fmt: Format, rounding: Roundi
         return np.asarray(np.ldexp(np.ldexp(steps, half), quantum - half), dtype=np.float64)
 
 
-@to_nearest
+@public_call
 def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", saturate: bool = False) -> NDArray[Any]:
     """Round values to a format and return the codes.
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.float_mode import to_nearest
 from fastmma.kernels.llvm.compilation import compiled
 
 CHUNK = 1024  # elements that are scaled, then rounded, while they are in the cache
@@ -209,14 +208,12 @@ def _values(codes: Any, table: Any, scales: Any, overall: Any, block: tuple[int,
                 left = right
 
 
-@to_nearest
 def largest(x: NDArray[Any], block: tuple[int, int], piece: Piece, out: NDArray[Any]) -> None:
     """The largest magnitude of each block into `out` (outer, rows of blocks, columns of blocks); NaN where the block holds one."""
     word = np.dtype(f"u{x.itemsize}")
     _largest(x.view(word), block, piece, out.view(word))
 
 
-@to_nearest
 def elements(
     x: NDArray[Any],
     factors: NDArray[Any],
@@ -233,7 +230,6 @@ def elements(
     _elements(x, factors, int(divide), block, narrow, rounding, piece, scratch, bits, codes)
 
 
-@to_nearest
 def values(
     codes: NDArray[np.uint8],
     table: NDArray[Any],

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.arrays import as_array
+from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.isa.fragments import container_shift
@@ -97,6 +98,7 @@ def as_matrices(codes: NDArray[Any], operand: Operand) -> NDArray[Any]:
     return codes.reshape(-1, layout.tiles, rows, cols)
 
 
+@public_call
 def gather(registers: Any, operand: Operand, *, kind: str = "", threads: int | None = None) -> NDArray[Any]:
     """Read matrices out of registers.
 
@@ -133,6 +135,7 @@ def gather(registers: Any, operand: Operand, *, kind: str = "", threads: int | N
     return as_matrices(codes, operand).reshape(*lead, *shape)
 
 
+@public_call
 def scatter(matrices: Any, operand: Operand, *, kind: str = "", threads: int | None = None) -> NDArray[Any]:
     """Put matrices of codes into registers: the inverse of `gather`.
 

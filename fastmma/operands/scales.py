@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.arrays import as_array, whole
+from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.scales import scale_lanes, scale_selectors
@@ -31,6 +32,7 @@ def _selected(ins: str | Instruction, operand: str, byte_id: Any, thread_id: Any
     return found, lanes, np.arange(int(byte_id), int(byte_id) + found.scale_vec_size)
 
 
+@public_call
 def unpack_scales(ins: str | Instruction, registers: Any, operand: str, byte_id: int = 0, thread_id: int = 0) -> NDArray[np.uint8]:
     """Codes of the scales that a block-scaled instruction takes from a register.
 
@@ -63,6 +65,7 @@ def unpack_scales(ins: str | Instruction, registers: Any, operand: str, byte_id:
     return scales.astype(np.uint8)
 
 
+@public_call
 def pack_scales(ins: str | Instruction, scales: Any, operand: str, byte_id: int = 0, thread_id: int = 0) -> NDArray[np.uint32]:
     """Codes of scales (..., m or n, scales) into the register that an instruction takes: the inverse of `unpack_scales`.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.arrays import as_array, whole
+from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.formats import decode, format_of, from_codes, to_codes
 from fastmma.isa.instruction import Instruction
@@ -25,6 +26,7 @@ def _pattern(elements: NDArray[Any], pattern: str | None) -> Pattern:
     return PATTERNS[pattern]
 
 
+@public_call
 def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     """Store a structured sparse matrix without its zeros.
 
@@ -85,6 +87,7 @@ def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tupl
     return from_codes(stored, fmt), words[choice]
 
 
+@public_call
 def decompress(stored: Any, metadata: Any, *, pattern: str | None = None) -> NDArray[Any]:
     """The dense matrix of a stored one: the inverse of `compress`.
 
@@ -167,6 +170,7 @@ def _contributing(ins: Instruction, selector: int) -> NDArray[np.intp]:
     return (np.arange(0, ins.lanes, 4)[:, None] + selector * count + np.arange(count)).ravel()
 
 
+@public_call
 def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -> NDArray[np.uint32]:
     """Metadata words to the registers that an instruction takes.
 
@@ -200,6 +204,7 @@ def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -
     return registers
 
 
+@public_call
 def unpack_metadata(ins: str | Instruction, registers: Any, *, selector: int = 0) -> NDArray[np.uint8]:
     """Metadata words out of registers: the inverse of `pack_metadata`.
 

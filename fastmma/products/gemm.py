@@ -12,7 +12,8 @@ from fastmma.backends.call import Batch
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import plan, resolved_target
 from fastmma.host.arrays import as_array, whole
-from fastmma.host.errors import InstructionError, OperandError, OperandTypeError, reports_memory
+from fastmma.host.calls import public_call
+from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.host.threads import thread_count
 from fastmma.isa.formats import Format, format_of
 from fastmma.isa.instruction import Instruction
@@ -136,7 +137,7 @@ def _whole(value: Any, name: str, least: int) -> int:
     return found
 
 
-@reports_memory
+@public_call
 @accepts_cupy
 def gemm(
     a: Any,
@@ -275,7 +276,7 @@ def _promotion(ins: Instruction, every: int | None) -> Promotion | None:
     return Promotion(chunk)
 
 
-@reports_memory
+@public_call
 @accepts_cupy
 def matmul(
     a: Any,

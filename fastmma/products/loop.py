@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from fastmma.backends.call import Batch, cut
 from fastmma.backends.resolve import Plan
-from fastmma.host.float_mode import to_nearest
 from fastmma.isa.formats import format_of
 from fastmma.kernels.params import Promotion
 from fastmma.numerics.reference import CANONICAL_NAN
@@ -71,7 +70,6 @@ def _part(todo: Plan, batch: Batch, d: Codes, promotion: Promotion | None, threa
         d[...] = 0 if total is None else total
 
 
-@to_nearest
 def _ieee_sum(x: Codes, y: Codes, dtype: str) -> Codes:
     """Elementwise IEEE addition of codes to nearest (wrapping for s32), NaN canonical."""
     fmt = format_of(dtype)

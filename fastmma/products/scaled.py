@@ -13,7 +13,8 @@ from fastmma.backends.compiled import widening
 from fastmma.backends.resolve import Plan
 from fastmma.backends.resolve import plan as engine_plan
 from fastmma.host.arrays import as_array
-from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError, reports_memory
+from fastmma.host.calls import public_call
+from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 from fastmma.host.threads import thread_count
 from fastmma.isa.formats import decode, encode, format_of, from_codes, to_codes
 from fastmma.isa.instruction import Instruction
@@ -67,7 +68,7 @@ class _Run:
         return out
 
 
-@reports_memory
+@public_call
 def scaled_matmul(
     a: Any,
     b: Any,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.arrays import as_array, whole
+from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.threads import thread_count
 from fastmma.isa.formats import all_codes, decode, format_of, from_codes
@@ -63,6 +64,7 @@ class ScaledArray:
     global_scale: np.float32 | None = None
     scheme: str = ""
 
+    @public_call
     def __post_init__(self) -> None:
         elements, scales = as_array(self.elements, "elements"), as_array(self.scales, "scales")
         row = self._scheme(elements, scales) if isinstance(self.scheme, str) and not self.scheme else scheme_of(self.scheme)
@@ -198,6 +200,7 @@ class ScaledArray:
             raise OperandError(f"index {index!r} is out of range: dimension {dimension} has the extent {extent}; a slice may be empty")
         return place % extent, place % extent + 1
 
+    @public_call
     def dequantize(self, dtype: Any = np.float32, *, threads: int | None = None) -> NDArray[Any]:
         """The values element * scale (* global_scale), computed exactly and rounded once, to nearest even.
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.arrays import as_array, whole
+from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.formats import format_of, from_codes, to_codes
 
@@ -16,6 +17,7 @@ _GROUP = 32  # rows whose scales stand one line of the tile apart
 _E2M1 = format_of("e2m1")
 
 
+@public_call
 def to_blocked(scales: Any) -> NDArray[Any]:
     """Scales in the 128x4 layout of cuBLAS (SWIZZLE_32_4_4), flat.
 
@@ -56,6 +58,7 @@ def to_blocked(scales: Any) -> NDArray[Any]:
     return tiles.transpose(0, 3, 2, 1, 4).reshape(-1).view(array.dtype)
 
 
+@public_call
 def from_blocked(blocked: Any, rows: int, columns: int) -> NDArray[Any]:
     """Scales (rows, columns) out of the 128x4 layout: the inverse of `to_blocked`.
 
@@ -93,6 +96,7 @@ def _bytes(scales: Any, what: str) -> NDArray[Any]:
     return np.ascontiguousarray(array)
 
 
+@public_call
 def pack_e2m1(elements: Any, axis: int = -1) -> NDArray[np.uint8]:
     """Pack float4_e2m1fn elements two a byte along an axis, the first in the low nibble (as torch's ``float4_e2m1fn_x2``).
 
@@ -123,6 +127,7 @@ def pack_e2m1(elements: Any, axis: int = -1) -> NDArray[np.uint8]:
     return np.ascontiguousarray(np.moveaxis(packed, -1, axis))
 
 
+@public_call
 def unpack_e2m1(packed: Any, axis: int = -1) -> NDArray[Any]:
     """float4_e2m1fn elements out of bytes that hold two each: the inverse of `pack_e2m1`.
 

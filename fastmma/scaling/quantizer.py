@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.arrays import as_array, whole
-from fastmma.host.errors import OperandError, OperandTypeError, reports_memory
-from fastmma.host.float_mode import to_nearest
+from fastmma.host.calls import public_call
+from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.scaling.array import ScaledArray
 from fastmma.scaling.rounding import block_maxima, round_blocks, rounding_of
@@ -22,7 +22,7 @@ _PIECE = 1 << 17  # elements that a thread converts at a time
 _WORKING = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float32, "float64": np.float64}
 
 
-@reports_memory
+@public_call
 def quantize(
     x: Any,
     scheme: str | Scheme,
@@ -137,7 +137,6 @@ def _quantize(x: NDArray[Any], scheme: Scheme, rule: Rule, axis: int, block: tup
     # random numbers are counted in C order
     view = view_of(x, scheme, block, axis, any_order=not rounding.stochastic)
 
-    @to_nearest
     def run() -> tuple[Scaling, NDArray[np.uint8]]:
         with np.errstate(all="ignore"):
             scaling = rule.compute(block_maxima(view.array, view.block, threads), fmt, threads)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.calls import public_call
 from fastmma.isa.formats import Format
 
 Values = NDArray[np.float64]
@@ -106,6 +107,7 @@ class Metrics:
     _nonzero: int = 0
     _histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(ULP_EDGES) + 1, dtype=np.int64))
 
+    @public_call
     def add(self, result: Values, dequantised: Values, original: Values) -> None:
         """Take in the results of one block, with the exact product of the dequantised and of the original operands."""
         use = np.isfinite(result) & np.isfinite(dequantised) & np.isfinite(original)
@@ -136,6 +138,7 @@ class Metrics:
         self._max_relative = max(self._max_relative, float((absolute[nonzero] / magnitude[nonzero]).max(initial=0.0)))
         self._histogram += np.bincount(np.searchsorted(ULP_EDGES, ulps), minlength=len(self._histogram))
 
+    @public_call
     def summary(self) -> dict[str, Metric]:
         """Every metric by name, with ten significant digits."""
         found: dict[str, Metric] = dict.fromkeys(METRICS)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fastmma.host.calls import public_call
 from fastmma.host.errors import BackendError
 from fastmma.study.metrics import ULP_EDGES
 from fastmma.study.records import Record
@@ -135,6 +136,7 @@ PICTURES: dict[str, tuple[str, Callable[[Sequence[Record]], Any]]] = {
 }
 
 
+@public_call
 def save(records: Sequence[Record], folder: Path) -> list[tuple[str, str]]:
     """Write all pictures as PNG and return their titles and file names.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fastmma.host.calls import public_call
 from fastmma.study.distributions import DISTRIBUTIONS
 from fastmma.study.grid import CASE_FIELDS, Case
 from fastmma.study.records import Record
@@ -118,6 +119,7 @@ def _how_exact(records: Sequence[Record]) -> str:
     )
 
 
+@public_call
 def markdown(records: Sequence[Record], *, title: str, command: str = "", pictures: Sequence[tuple[str, str]] = ()) -> str:
     """The report.
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.host.errors import OperandError, OperandTypeError, reports_memory
+from fastmma.host.calls import public_call
+from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.memory import check_fits
 from fastmma.host.threads import thread_count
 from fastmma.study.grid import CASE_FIELDS, Case, Grid
@@ -105,7 +106,7 @@ def cases_of(study: Study, *tensors: Tensor) -> list[Case]:
     return list(cases)
 
 
-@reports_memory
+@public_call
 def run(
     study: Study,
     output: str | Path | None = None,

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.files import filled, opened
 from fastmma.host.memory import amount, check_fits
@@ -163,6 +164,7 @@ def _matrix(source: str, array: NDArray[Any]) -> NDArray[Any]:
         return np.ascontiguousarray(array.reshape(-1, array.shape[-1]), dtype=dtype)
 
 
+@public_call
 def read(source: str | Path) -> Tensor:
     """Read one tensor.
 

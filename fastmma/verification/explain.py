@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.execution.warpgroup import matrix_in_memory
+from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.formats import decode, format_of
@@ -103,6 +104,7 @@ def _integer_terms(ins: Instruction, a: Codes, b: Codes, c: Codes) -> list[str]:
 _UNFUSED = {"f64-fma": _fma_terms, "integer": _integer_terms}
 
 
+@public_call
 def explain(trial: Trial, target: str, execution: int, row: int, col: int, tile: int = 0) -> str:
     """What feeds one element of d, and how the emulator adds it up.
 

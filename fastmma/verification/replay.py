@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.gpu import device
+from fastmma.host.calls import public_call
 from fastmma.host.errors import FastmmaError, OperandError
-from fastmma.host.float_mode import start_nearest
+from fastmma.host.float_mode import default_floats
 from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
@@ -145,6 +146,7 @@ def check(recorded: Recorded, outcome: Outcome, target: str, backend: str = "num
         raise FastmmaError(f"{trial.opcode} gives {got.dtype} {got.shape}, but its recording holds {what}; record again")
 
 
+@public_call
 def replay(
     target: str = "sm_90a", *, folder: Path = GOLDEN, backend: str = "numba", progress: Callable[[int, int], None] | None = None
 ) -> Report:
@@ -196,13 +198,14 @@ def _count(ins: Instruction | Movement, warps: int) -> int:
 def _fresh(todo: Sequence[tuple[Instruction | Movement, dict[str, int]]], warps: int, seed: int) -> Generator[Trial]:
     """Trials of all that is to be tried, in sweep after sweep; the next is drawn while one is used."""
 
+    @default_floats
     def drawn(sweep: int, index: int) -> Trial:
         ins, chosen = todo[index]
         labels = labels_of(ins)
         return draw(ins, (labels[(sweep + index) % len(labels)],), _count(ins, warps), seed, sweep, **chosen)
 
     places = ((sweep, index) for sweep in itertools.count() for index in range(len(todo)))
-    with ThreadPoolExecutor(1, "fastmma-draw", start_nearest) as pool:
+    with ThreadPoolExecutor(1, "fastmma-draw") as pool:
         coming = pool.submit(drawn, *next(places))
         while True:
             trial = coming.result()
@@ -210,6 +213,7 @@ def _fresh(todo: Sequence[tuple[Instruction | Movement, dict[str, int]]], warps:
             yield trial
 
 
+@public_call
 def compare_with_gpu(
     minutes: float = 1.0, *, warps: int = 4096, seed: int = 0, progress: Callable[[float, Report], None] | None = None
 ) -> Report:

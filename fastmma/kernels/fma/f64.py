@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.float_mode import to_nearest
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fma.directed import directed_fma
 from fastmma.kernels.llvm.compilation import compiled
@@ -175,7 +174,6 @@ def _each_tile(count: int, threads: int, run: Callable[[int, int], None]) -> Non
     parallel_for(lambda start, stop, _worker: run(start, stop), count, threads, grain=_TILES_AT_ONCE)
 
 
-@to_nearest
 def f64_gemm(
     rounding: str, a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64] | None, out: NDArray[np.float64], threads: int
 ) -> None:
@@ -193,7 +191,6 @@ def f64_gemm(
         parallel_for(run, -(-product.columns // LINES), threads)
 
 
-@to_nearest
 def f64_tiles(
     rounding: str, a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64] | None, out: NDArray[np.float64], threads: int
 ) -> None:
@@ -261,7 +258,6 @@ def _f32_scratch(depth: int) -> AlignedMemory:
     return AlignedMemory((4 + 4 + 2) * LINES * (-(-depth // LINES) * LINES))
 
 
-@to_nearest
 def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
     """The lowered f16 m8n8k4 over any k: for every four k a chain of f32 fma from +0, and one f32 addition of c.
 
@@ -278,7 +274,6 @@ def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
         parallel_for(run, -(-product.columns // LINES), threads)
 
 
-@to_nearest
 def f32_chain_tiles(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
     """The same for a batch: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
     batch = _product(a, b, c, out)

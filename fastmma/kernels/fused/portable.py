@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.float_mode import to_nearest
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.step_end import accumulator_exponent, ieee_sum, narrow_step_end, wide_step_end
 from fastmma.kernels.llvm.compilation import compiled
@@ -326,7 +325,6 @@ def _multiply(problem: Problem, dtype: type[np.float32 | np.float64], threads: i
     return sum(left)
 
 
-@to_nearest
 def gemm(
     p: Fused,
     a: NDArray[Any],
@@ -350,7 +348,6 @@ def gemm(
         _multiply(problem, np.float64, threads)
 
 
-@to_nearest
 def tiles(
     p: Fused,
     a: NDArray[Any],

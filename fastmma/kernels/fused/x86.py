@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.float_mode import to_nearest
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.lanes import HALF_LOWEST, Chain
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, pack_rows
@@ -285,7 +284,7 @@ def gemm(
                 redo_columns[column : column + chain.panel],
             )
 
-    parallel_for(compute if promotion is None else to_nearest(compute), panels * -(-padded_rows // chunk), threads)
+    parallel_for(compute, panels * -(-padded_rows // chunk), threads)
 
     def again(first: int, last: int, start: int, stop: int) -> None:
         part, cols = slice(first, last), slice(start, stop)

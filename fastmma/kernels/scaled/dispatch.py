@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.float_mode import to_nearest
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.scaled import groups, products
@@ -33,7 +32,6 @@ def _unpaneled(state: NDArray[np.uint32], columns: int) -> NDArray[np.uint32]:
     return state.transpose(0, 2, 1, 3).reshape(tiles, rows, -1)[:, :, :columns]
 
 
-@to_nearest
 def tiles(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> None:
     """Write ``a @ b`` with block scaling, accumulated onto `c` (None: +0), to `out`, for every tile of a batch.
 
@@ -83,7 +81,6 @@ def _portable_gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, s
         out[:, part] = _unpaneled(state, columns - first)[0]
 
 
-@to_nearest
 def gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> None:
     """Write ``a @ b`` with block scaling, accumulated onto `c` (None: +0) in steps of ascending k, to `out`.
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.float_mode import to_nearest
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, inner, load_scalar, select, splat, store
@@ -96,7 +95,7 @@ def apply(sums: NDArray[Any], steps: Sequence[Step], threads: int) -> None:
         for operation, first, second in todo:
             _apply(operation, place, first, second, start, stop, columns)
 
-    parallel_for(to_nearest(work), rows, threads, max(1, _AT_ONCE // max(columns, 1)))
+    parallel_for(work, rows, threads, max(1, _AT_ONCE // max(columns, 1)))
 
 
 def narrow(sums: NDArray[Any], out: NDArray[Any], half: bool, threads: int) -> None:
@@ -107,4 +106,4 @@ def narrow(sums: NDArray[Any], out: NDArray[Any], half: bool, threads: int) -> N
     def work(start: int, stop: int, _worker: int) -> None:
         _narrow(half, source, place, start, stop, columns)
 
-    parallel_for(to_nearest(work), rows, threads, max(1, _AT_ONCE // max(columns, 1)))
+    parallel_for(work, rows, threads, max(1, _AT_ONCE // max(columns, 1)))

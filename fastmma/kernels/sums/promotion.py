@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.float_mode import to_nearest
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import bitcast, extract, fma, inner, load_scalar, select, splat, store
@@ -84,7 +83,7 @@ def promote(promotion: Promotion, chunk: int, partial: NDArray[Any], total: NDAr
     def work(start: int, stop: int, _worker: int) -> None:
         _run(rule, sums, start, stop)
 
-    parallel_for(to_nearest(work), rows, threads, _ROWS)
+    parallel_for(work, rows, threads, _ROWS)
 
 
 def by_chunks(

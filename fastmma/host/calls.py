@@ -1,0 +1,36 @@
+"""What every public call does around its work: floats in the default mode, and sizes beyond memory told by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from fastmma.host.errors import FastmmaError, OutOfMemoryError
+from fastmma.host.float_mode import in_default_mode
+
+P = ParamSpec("P")
+R = TypeVar("R")
+# NumPy's ValueErrors of arrays whose size no address has
+_TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded", "iterator is too large", "too many elements")
+
+
+def public_call(function: Callable[P, R]) -> Callable[P, R]:
+    """Run a function in the default mode of floats; what does not fit into memory is an `OutOfMemoryError` that names it."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return in_default_mode(function, *args, **kwargs)
+        except FastmmaError:
+            raise
+        except MemoryError as error:
+            reason = str(error)
+        except ValueError as error:
+            reason = str(error)
+            if not reason.startswith(_TOO_LARGE):
+                raise
+        name = function.__qualname__.removesuffix(".__post_init__")
+        raise OutOfMemoryError(f"{name}: operands or results of these sizes do not fit into memory: {reason}")
+
+    return call
