@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastmma
-from fastmma.products.gemm import default_instruction
+from fastmma.products.choice import default_instruction
 
 Shape = tuple[int, int, int]
 WARP_OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

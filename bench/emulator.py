@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 import fastmma
 from bench.measure import interleaved
-from fastmma.backends.call import Batch
+from fastmma.backends.call import Operands
 from fastmma.backends.gpu import device
 from fastmma.backends.gpu.emulator import Emulator
-from fastmma.backends.resolve import plan
+from fastmma.backends.resolve import operation_of
 from fastmma.isa.formats import encode, format_of, from_codes
 from fastmma.isa.instruction import Instruction
-from fastmma.products.gemm import default_instruction
+from fastmma.products.choice import default_instruction
 from fastmma.verification import inputs
 
 _DRAWN = 1 << 16  # codes that operands repeat
@@ -53,7 +53,7 @@ CASES = (
 _SCALE_CODES = {"ue8m0": (110, 140), "ue4m3": (20, 100)}
 
 
-def operands(ins: Instruction, n: int) -> Batch:
+def operands(ins: Instruction, n: int) -> Operands:
     """Codes of random integers, or of normally distributed numbers: an infinity or a NaN would send its lines through the slow kernel."""
     generator = np.random.default_rng(0)
 
@@ -64,24 +64,24 @@ def operands(ins: Instruction, n: int) -> Batch:
 
     a, b = draw(ins.atype), draw(ins.btype)
     if not ins.scale_vec_size:
-        return Batch(a, b, None)
+        return Operands(a[None], b[None], None)
     scales = generator.integers(*_SCALE_CODES[ins.stype], (n, -(-n * ins.scale_vec_size // ins.k)), dtype=np.uint8)
-    return Batch(a, b, None, None, scales, np.ascontiguousarray(scales.T))
+    return Operands(a[None], b[None], None, None, scales[None], np.ascontiguousarray(scales.T)[None])
 
 
 def speeds(case: Case, emulator: Emulator, backend: str, n: int, rounds: int) -> tuple[float, float]:
     """Multiply-adds a second of `fastmma.gemm` from and to NumPy arrays, and of the kernels on arrays that lie on the machine."""
     ins = case.instruction
-    job, batch = plan(ins, case.target).job, operands(ins, n)
-    sent = emulator.sent(job, batch)
-    scales = {name: from_codes(codes, ins.stype) for name in ("scale_a", "scale_b") if (codes := getattr(batch, name)) is not None}
-    a, b = from_codes(batch.a, ins.atype), from_codes(batch.b, ins.btype)
+    operation, given = operation_of(ins, case.target), operands(ins, n)
+    sent = emulator.sent(operation, given)
+    scales = {name: from_codes(codes[0], ins.stype) for name in ("scale_a", "scale_b") if (codes := getattr(given, name)) is not None}
+    a, b = from_codes(given.a[0], ins.atype), from_codes(given.b[0], ins.btype)
     corner = np.empty((1, 1), ins.operands["d"].format.code_dtype)
     found = interleaved(
         {
             "call": lambda: fastmma.gemm(a, b, instruction=ins, target=case.target, backend=backend, **scales),
             # reading one result waits for all
-            "kernels": lambda: emulator.machine.copy_to_host(emulator.product(job, sent, (n, n))[:1, :1], corner),
+            "kernels": lambda: emulator.machine.copy_to_host(emulator.product(operation, sent, (1, n, n))[0, :1, :1], corner),
         },
         rounds,
     )

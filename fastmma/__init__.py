@@ -31,7 +31,9 @@ from fastmma.operands import sparse
 from fastmma.operands.placement import placement
 from fastmma.operands.registers import gather, scatter
 from fastmma.operands.trace import trace
-from fastmma.products.gemm import gemm, matmul
+from fastmma.products.gemm import gemm
+from fastmma.products.gemm_plan import GemmPlan, gemm_plan
+from fastmma.products.matmul import matmul
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
@@ -52,6 +54,7 @@ __all__ = [
     "Evidence",
     "FastmmaError",
     "Format",
+    "GemmPlan",
     "Instruction",
     "InstructionError",
     "Layout",
@@ -68,6 +71,7 @@ __all__ = [
     "fidelity",
     "gather",
     "gemm",
+    "gemm_plan",
     "instruction",
     "instructions",
     "matmul",

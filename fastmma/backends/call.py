@@ -1,4 +1,4 @@
-"""A call as engines see it: an instruction on a target, and its operands as codes."""
+"""A call as backends see it: what is computed, and its operands as codes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ Codes = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Job:
-    """An instruction on a target: what an engine needs to know."""
+class Operation:
+    """What is computed: an instruction, looped over k with D fed back as C, as a target computes it."""
 
     instruction: Instruction
+    target: str
     arithmetic: Arithmetic
 
+    def __hash__(self) -> int:
+        return hash((self.instruction.opcode, self.target))
 
-class Batch(NamedTuple):
-    """The operands of one call, as codes: of a batch of tiles (T, m, k), (T, k, n), (T, m, n), or of one product without the T.
 
-    c may be None for zero in a product. Sparse A is stored (its last dimension halved), with 4-bit words `metadata` (..., m, k / chunk).
-    Block scaling has `scale_a` (..., m, scales) and `scale_b` (..., scales, n).
+class Operands(NamedTuple):
+    """The operands of T products, as codes: a (T, M, K), b (T, K, N), c (T, M, N) or None for zero.
+
+    Strides are any; that of the products is 0 where they share an operand. Sparse A is stored (K halved), with 4-bit words
+    `metadata` (T, M, K / chunk). Block scaling has `scale_a` (T, M, scales) and `scale_b` (T, scales, N).
     """
 
     a: Codes
@@ -39,45 +43,59 @@ class Batch(NamedTuple):
     scale_a: Codes | None = None
     scale_b: Codes | None = None
 
-    def each(self, change: Callable[[Codes], Codes]) -> Batch:
+    @property
+    def depth(self) -> int:
+        """K, zeros of sparse A counted."""
+        return int(self.b.shape[1])
+
+    def each(self, change: Callable[[Codes], Codes]) -> Operands:
         """The same change to every operand that there is."""
-        return Batch(*(None if codes is None else change(codes) for codes in self))  # type: ignore[arg-type]
+        return Operands(*(None if codes is None else change(codes) for codes in self))  # type: ignore[arg-type]
+
+    def products(self, start: int, stop: int) -> Operands:
+        """Some of the products."""
+        return self.each(lambda codes: codes[start:stop])
 
 
-Run = Callable[[Job, Batch, Codes, int], None]
+Run = Callable[[Operation, Operands, Codes, int], None]
 
 
-def cut(ins: Instruction, batch: Batch, start: int, stop: int) -> Batch:
-    """The part of a product between two k, both multiples of the instruction's or the end; c stays behind."""
+def cut(ins: Instruction, operands: Operands, start: int, stop: int) -> Operands:
+    """The part of products between two k, both multiples of the instruction's or the end; c stays behind."""
     stored = slice(start * ins.stored_k // ins.k, -(-stop * ins.stored_k // ins.k))
     chunk = pattern_of(ins).chunk if ins.sparse else 1
     scales = slice(start * ins.scale_vec_size // ins.k, -(-stop * ins.scale_vec_size // ins.k))
-    return Batch(
-        batch.a[:, stored],
-        batch.b[start:stop],
+    return Operands(
+        operands.a[:, :, stored],
+        operands.b[:, start:stop],
         None,
-        None if batch.metadata is None else batch.metadata[:, start // chunk : -(-stop // chunk)],
-        None if batch.scale_a is None else batch.scale_a[:, scales],
-        None if batch.scale_b is None else batch.scale_b[scales],
+        None if operands.metadata is None else operands.metadata[:, :, start // chunk : -(-stop // chunk)],
+        None if operands.scale_a is None else operands.scale_a[:, :, scales],
+        None if operands.scale_b is None else operands.scale_b[:, scales],
     )
 
 
-def whole_k(job: Job, batch: Batch) -> Batch:
-    """Fill k up to a multiple of the instruction's: in a chain of fma, +0 x +0 can change the sign of a zero."""
-    ins = job.instruction
-    missing = -batch.b.shape[0] % ins.k
+def whole_k(ins: Instruction, operands: Operands) -> Operands:
+    """Pad K to whole instructions. The hardware multiplies the padding too, and in a chain of fma that turns -0 into +0."""
+    missing = -operands.depth % ins.k
     if not missing:
-        return batch
-    stored = missing * ins.stored_k // ins.k
-    filled = batch._replace(a=np.pad(batch.a, ((0, 0), (0, stored))), b=np.pad(batch.b, ((0, missing), (0, 0))))
-    if batch.scale_a is not None and batch.scale_b is not None:
-        scales = (batch.b.shape[0] + missing) // ins.k * ins.scale_vec_size - batch.scale_a.shape[1]
+        return operands
+    filled = operands._replace(
+        a=_padded(operands.a, 2, missing * ins.stored_k // ins.k, 0),
+        b=_padded(operands.b, 1, missing, 0),
+    )
+    if operands.scale_a is not None and operands.scale_b is not None:
+        scales = filled.depth // ins.k * ins.scale_vec_size - operands.scale_a.shape[2]
         one = int(encode(1.0, ins.stype)[()])
-        filled = filled._replace(
-            scale_a=np.pad(batch.scale_a, ((0, 0), (0, scales)), constant_values=one),
-            scale_b=np.pad(batch.scale_b, ((0, scales), (0, 0)), constant_values=one),
-        )
-    if batch.metadata is not None:
+        filled = filled._replace(scale_a=_padded(operands.scale_a, 2, scales, one), scale_b=_padded(operands.scale_b, 1, scales, one))
+    if operands.metadata is not None:
         rule = pattern_of(ins)
-        filled = filled._replace(metadata=np.pad(batch.metadata, ((0, 0), (0, missing // rule.chunk)), constant_values=rule.words[0][0]))
+        filled = filled._replace(metadata=_padded(operands.metadata, 2, missing // rule.chunk, rule.words[0][0]))
     return filled
+
+
+def _padded(codes: Codes, axis: int, count: int, value: int) -> Codes:
+    """More entries at the end of an axis."""
+    shape = list(codes.shape)
+    shape[axis] = count
+    return np.concatenate([codes, np.full(shape, value, codes.dtype)], axis)

@@ -1,52 +1,68 @@
-"""How each method of the numerics table is executed by compiled kernels.
-
-An engine works on arrays of codes. `tiles` executes the instruction once on every tile of a batch; `gemm` loops it over k in ascending
-order, D fed back as C, so the last instruction of a k that does not divide is filled up with zeros.
-"""
+"""The backend "numba": each method of the numerics table by compiled kernels, which are imported when they are first needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from fastmma.backends.call import Batch, Codes, Job, Run, cut, whole_k
+from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
+from fastmma.backends.engine import Backend
 from fastmma.backends.parameters import fused_parameters, product_order, scaled_parameters
-from fastmma.backends.zeros import gemm_with_zeros, tiles_with_zeros
+from fastmma.backends.zeros import on_dense_kernel
 from fastmma.isa.formats import decode, encode, format_of
 from fastmma.kernels.params import Fused, Promotion
 from fastmma.numerics.reference import CANONICAL_NAN
 
-Promoted = Callable[[Job, Batch, Codes, Promotion, int], None]
+_BYTES_AT_ONCE = 1 << 27  # of operands that many small products share, copied for each of them
 
 
-def promoted_by_chunks(gemm: Run) -> Promoted:
-    """`Engine.promoted` out of an engine's `gemm`: a product for every chunk of k."""
+class Compiled(Backend):
+    """Compiled kernels on this CPU."""
 
-    def run(job: Job, batch: Batch, d: Codes, promotion: Promotion, threads: int) -> None:
-        from fastmma.kernels.sums.promotion import by_chunks
+    warps_at_once = 512
 
-        def multiply(start: int, stop: int, partial: Codes) -> None:
-            gemm(job, cut(job.instruction, batch, start, stop), partial, threads)
+    def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+        """`Backend.run`."""
+        _METHODS[operation.arithmetic.method](operation, operands, d, threads)
 
-        by_chunks(multiply, batch.b.shape[0], batch.c, d, promotion, threads)
+    def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
+        """`Backend.promoted`."""
+        if operation.arithmetic.method == "fused" and operands.metadata is None and operands.scale_a is None and operands.depth:
+            from fastmma.kernels.fused import x86
+
+            parameters = fused_parameters(operation)
+            if x86.promotes(parameters, promotion.every):
+                for index, product in enumerate(_each(_widened(operation, operands))):
+                    x86.gemm(parameters, product.a, product.b, product.c, d[index], threads, _portable, promotion)
+                return
+        super().promoted(operation, operands, d, promotion, threads)
+
+
+def _each(operands: Operands) -> list[Operands]:
+    """The operands of every product, without their first dimension."""
+    return [operands.each(lambda codes: codes[index]) for index in range(len(operands.a))]  # noqa: B023
+
+
+def _run(one: Run, many: Run) -> Run:
+    """`Backend.run` out of a kernel for one product of any strides, and a kernel for many C-contiguous ones of one instruction."""
+
+    def run(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+        if len(d) == 1 or operands.depth > operation.instruction.k:
+            for index, product in enumerate(_each(operands)):
+                one(operation, product, d[index], threads)
+            return
+        per_product = sum(codes[:1].size * codes.itemsize for codes in operands if codes is not None)
+        at_once = max(1, _BYTES_AT_ONCE // max(1, per_product))
+        for first in range(0, len(d), at_once):
+            target = d[first : first + at_once]
+            results = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
+            many(operation, operands.products(first, first + at_once).each(np.ascontiguousarray), results, threads)
+            if results is not target:
+                target[...] = results
 
     return run
-
-
-@dataclass(frozen=True)
-class Engine:
-    """``tiles(job, batch, d, threads)``, ``gemm(job, batch, d, threads)`` and ``promoted(job, batch, d, promotion, threads)``.
-
-    In `gemm`, c and d have one type. In `promoted` it is f32: every chunk of k is a product from zero, whose sums join a total that
-    starts from c.
-    """
-
-    tiles: Run
-    gemm: Run
-    promoted: Promoted
 
 
 @cache
@@ -56,28 +72,11 @@ def widening(source: str, wide: str) -> Codes:
     return encode(decode(np.arange(1 << fmt.bits), fmt), wide)
 
 
-def _widened(job: Job, batch: Batch) -> Batch:
-    ins, wide = job.instruction, job.arithmetic.widened
+def _widened(operation: Operation, operands: Operands) -> Operands:
+    ins, wide = operation.instruction, operation.arithmetic.widened
     if not wide:
-        return batch
-    return batch._replace(a=widening(ins.atype, wide)[batch.a], b=widening(ins.btype, wide)[batch.b])
-
-
-def _fused_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
-    from fastmma.kernels.fused import portable
-
-    if batch.scale_a is not None and batch.scale_b is not None:
-        from fastmma.kernels.scaled import dispatch
-
-        dispatch.tiles(scaled_parameters(job), batch.a, batch.b, batch.c, d, batch.scale_a, batch.scale_b, threads)
-        return
-    ins, wide, c = job.instruction, _widened(job, batch), batch.c
-    if c is not None and ins.ctype != ins.accumulator:  # f16 to f32, which is exact
-        c = c.view(np.float16).astype(np.float32).view(np.uint32)
-    sums = d if ins.dtype == ins.accumulator else np.empty(d.shape, dtype=np.uint32)
-    portable.tiles(fused_parameters(job), wide.a, wide.b, c, sums, threads, product_order(job))
-    if sums is not d:
-        d[...] = _halved(sums)
+        return operands
+    return operands._replace(a=widening(ins.atype, wide)[operands.a], b=widening(ins.btype, wide)[operands.b])
 
 
 def _halved(codes: Codes) -> Codes:
@@ -88,65 +87,89 @@ def _halved(codes: Codes) -> Codes:
     return half
 
 
-def _fused_gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:
-    from fastmma.kernels.fused import portable, x86
+def _fused(kernels: Callable[[Operation, Operands, Codes, int], None]) -> Run:
+    """Kernels that keep sums in the instruction's `accumulator`, where C or D may have another format."""
 
-    if batch.scale_a is not None and batch.scale_b is not None:
+    def run(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+        ins = operation.instruction
+        if operands.c is not None and ins.ctype != ins.accumulator:  # f16 to f32, which is exact
+            operands = operands._replace(c=operands.c.view(np.float16).astype(np.float32).view(np.uint32))
+        if ins.dtype == ins.accumulator:
+            kernels(operation, operands, d, threads)
+            return
+        sums = np.empty(d.shape, dtype=np.uint32)
+        kernels(operation, operands, sums, threads)
+        d[...] = _halved(sums)
+
+    return run
+
+
+def _fused_one(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+    if operands.scale_a is not None and operands.scale_b is not None:
         from fastmma.kernels.scaled import dispatch
 
-        dispatch.gemm(scaled_parameters(job), batch.a, batch.b, batch.c, d, batch.scale_a, batch.scale_b, threads)
+        dispatch.gemm(scaled_parameters(operation), operands.a, operands.b, operands.c, d, operands.scale_a, operands.scale_b, threads)
         return
-    parameters, wide = fused_parameters(job), _widened(job, batch)
+    from fastmma.kernels.fused import portable, x86
+
+    parameters, wide = fused_parameters(operation), _widened(operation, operands)
     if x86.supported(parameters):
-        x86.gemm(parameters, wide.a, wide.b, batch.c, d, threads, _fused_block)
+        x86.gemm(parameters, wide.a, wide.b, wide.c, d, threads, _portable)
     else:
-        portable.gemm(parameters, wide.a, wide.b, batch.c, d, threads, product_order(job))
+        portable.gemm(parameters, wide.a, wide.b, wide.c, d, threads, product_order(operation))
 
 
-def _fused_promoted(job: Job, batch: Batch, d: Codes, promotion: Promotion, threads: int) -> None:
-    from fastmma.kernels.fused import x86
+def _fused_many(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+    if operands.scale_a is not None and operands.scale_b is not None:
+        from fastmma.kernels.scaled import dispatch
 
-    parameters = fused_parameters(job)
-    if batch.metadata is not None or batch.scale_a is not None or not x86.promotes(parameters, promotion.every):
-        promoted_by_chunks(gemm_with_zeros(_fused_gemm))(job, batch, d, promotion, threads)
-    elif batch.b.shape[0] == 0:
-        d[...] = 0 if batch.c is None else batch.c
-    else:
-        wide = _widened(job, batch)
-        x86.gemm(parameters, wide.a, wide.b, batch.c, d, threads, _fused_block, promotion)
+        dispatch.tiles(scaled_parameters(operation), operands.a, operands.b, operands.c, d, operands.scale_a, operands.scale_b, threads)
+        return
+    from fastmma.kernels.fused import portable
+
+    wide = _widened(operation, operands)
+    portable.tiles(fused_parameters(operation), wide.a, wide.b, wide.c, d, threads, product_order(operation))
 
 
-def _fused_block(parameters: Fused, a: Codes, b: Codes, c: Codes | None, d: Codes, threads: int) -> None:
+def _portable(parameters: Fused, a: Codes, b: Codes, c: Codes | None, d: Codes, threads: int) -> None:
     from fastmma.kernels.fused import portable
 
     portable.gemm(parameters, a, b, c, d, threads)
 
 
-def _f64_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
+def _f64_one(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     from fastmma.kernels.fma import f64
 
-    views = batch.each(lambda codes: codes.view(np.float64))
-    f64.f64_tiles(job.instruction.rounding, views.a, views.b, views.c, d.view(np.float64), threads)
+    floats = operands.each(lambda codes: codes.view(np.float64))
+    f64.f64_gemm(operation.instruction.rounding, floats.a, floats.b, floats.c, d.view(np.float64), threads)
 
 
-def _f64_gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:
+def _f64_many(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     from fastmma.kernels.fma import f64
 
-    views = whole_k(job, batch).each(lambda codes: codes.view(np.float64))
-    f64.f64_gemm(job.instruction.rounding, views.a, views.b, views.c, d.view(np.float64), threads)
+    floats = operands.each(lambda codes: codes.view(np.float64))
+    f64.f64_tiles(operation.instruction.rounding, floats.a, floats.b, floats.c, d.view(np.float64), threads)
 
 
-def _f32_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
+def _f32_one(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     from fastmma.kernels.fma import f64
 
-    f64.f32_chain_tiles(batch.a, batch.b, batch.c, d, job.arithmetic.method == "f32-fma-pairs", threads)
+    f64.f32_chain_gemm(operands.a, operands.b, operands.c, d, operation.arithmetic.method == "f32-fma-pairs", threads)
 
 
-def _f32_gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:
+def _f32_many(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     from fastmma.kernels.fma import f64
 
-    whole = whole_k(job, batch)
-    f64.f32_chain_gemm(whole.a, whole.b, whole.c, d, job.arithmetic.method == "f32-fma-pairs", threads)
+    f64.f32_chain_tiles(operands.a, operands.b, operands.c, d, operation.arithmetic.method == "f32-fma-pairs", threads)
+
+
+def _chain(kernels: Run) -> Run:
+    """Chains of fma, which see the padding of the last instruction."""
+
+    def run(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+        kernels(operation, whole_k(operation.instruction, operands), d, threads)
+
+    return run
 
 
 def _integers(codes: Codes, name: str) -> Codes:
@@ -157,47 +180,46 @@ def _integers(codes: Codes, name: str) -> Codes:
     return codes.view(np.int8) if fmt.bits == 8 else ((codes ^ 8) - 8).view(np.int8)
 
 
-def _integer_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
+def _integer_one(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     from fastmma.kernels.integer import int8
 
-    ins = job.instruction
-    a, b = _integers(batch.a, ins.atype), _integers(batch.b, ins.btype)
-    int8.tiles(a, b, None if batch.c is None else batch.c.view(np.int32), d.view(np.int32), ins.satfinite, threads)
+    ins = operation.instruction
+    a, b = _integers(operands.a, ins.atype), _integers(operands.b, ins.btype)
+    c = None if operands.c is None else operands.c.view(np.int32)
+    int8.gemm(a, b, c, d.view(np.int32), ins.satfinite, ins.k, threads)
 
 
-def _integer_gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:
+def _integer_many(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     from fastmma.kernels.integer import int8
 
-    ins = job.instruction
-    a, b = _integers(batch.a, ins.atype), _integers(batch.b, ins.btype)
-    int8.gemm(a, b, None if batch.c is None else batch.c.view(np.int32), d.view(np.int32), ins.satfinite, ins.k, threads)
+    ins = operation.instruction
+    a, b = _integers(operands.a, ins.atype), _integers(operands.b, ins.btype)
+    c = None if operands.c is None else operands.c.view(np.int32)
+    int8.tiles(a, b, c, d.view(np.int32), ins.satfinite, threads)
 
 
-def _bit_tiles(job: Job, batch: Batch, d: Codes, threads: int) -> None:
+def _bit_one(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     from fastmma.kernels.integer import b1
 
-    c = None if batch.c is None else batch.c.view(np.int32)
-    b1.tiles(batch.a, batch.b, c, d.view(np.int32), job.instruction.bit_op, threads)
+    c = None if operands.c is None else operands.c.view(np.int32)
+    b1.gemm(operands.a, operands.b, c, d.view(np.int32), operation.instruction.bit_op, threads)
 
 
-def _bit_gemm(job: Job, batch: Batch, d: Codes, threads: int) -> None:
+def _bit_many(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     from fastmma.kernels.integer import b1
 
-    c = None if batch.c is None else batch.c.view(np.int32)
-    b1.gemm(batch.a, batch.b, c, d.view(np.int32), job.instruction.bit_op, threads)
+    c = None if operands.c is None else operands.c.view(np.int32)
+    b1.tiles(operands.a, operands.b, c, d.view(np.int32), operation.instruction.bit_op, threads)
 
 
-def _engine(tiles: Run, gemm: Run) -> Engine:
-    return Engine(tiles, gemm, promoted_by_chunks(gemm))
-
-
-_FUSED = Engine(tiles_with_zeros(_fused_tiles), gemm_with_zeros(_fused_gemm), _fused_promoted)
-NUMBA: dict[str, Engine] = {
+_FUSED = on_dense_kernel(_fused(_run(_fused_one, _fused_many)))
+_F32 = _chain(_run(_f32_one, _f32_many))
+_METHODS: dict[str, Run] = {
     "fused": _FUSED,
     "grouped": _FUSED,
-    "f64-fma": _engine(_f64_tiles, _f64_gemm),
-    "f32-fma": _engine(_f32_tiles, _f32_gemm),
-    "f32-fma-pairs": _engine(_f32_tiles, _f32_gemm),
-    "integer": _engine(tiles_with_zeros(_integer_tiles), gemm_with_zeros(_integer_gemm)),
-    "bit": _engine(_bit_tiles, _bit_gemm),
+    "f64-fma": _chain(_run(_f64_one, _f64_many)),
+    "f32-fma": _F32,
+    "f32-fma-pairs": _F32,
+    "integer": on_dense_kernel(_run(_integer_one, _integer_many)),
+    "bit": _run(_bit_one, _bit_many),
 }

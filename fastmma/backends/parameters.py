@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Job
+from fastmma.backends.call import Operation
 from fastmma.isa.formats import Format, format_of
 from fastmma.kernels.params import Element, Fused, Scaled
 
@@ -18,20 +18,20 @@ def _element(fmt: Format) -> Element:
     return Element(fmt.exponent_bits, fmt.mantissa_bits, fmt.bias, fmt.padding, _SPECIALS[fmt.specials])
 
 
-def _dense_terms(job: Job) -> int:
+def _dense_terms(operation: Operation) -> int:
     """Products a step, counted along the dense k: the kernels see sparse A with its zeros."""
-    return job.arithmetic.terms * (2 if job.instruction.sparse else 1)
+    return operation.arithmetic.terms * (2 if operation.instruction.sparse else 1)
 
 
 @cache
-def fused_parameters(job: Job) -> Fused:
+def fused_parameters(operation: Operation) -> Fused:
     """The kernel's parameters for a fused arithmetic."""
-    ins, row = job.instruction, job.arithmetic
+    ins, row = operation.instruction, operation.arithmetic
     a, b = (format_of(row.widened or name) for name in (ins.atype, ins.btype))
     return Fused(
         a=_element(a),
         b=_element(b),
-        terms=_dense_terms(job),
+        terms=_dense_terms(operation),
         align_bits=row.align_bits,
         emax_floor=row.emax_floor,
         keep_bits=row.keep_bits,
@@ -41,9 +41,9 @@ def fused_parameters(job: Job) -> Fused:
 
 
 @cache
-def scaled_parameters(job: Job) -> Scaled:
+def scaled_parameters(operation: Operation) -> Scaled:
     """The kernel's parameters for block scaling."""
-    ins, row = job.instruction, job.arithmetic
+    ins, row = operation.instruction, operation.arithmetic
     sparsity = 2 if ins.sparse else 1
     return Scaled(
         a=_element(format_of(ins.atype)),
@@ -58,10 +58,10 @@ def scaled_parameters(job: Job) -> Scaled:
 
 
 @cache
-def product_order(job: Job) -> NDArray[np.int32] | None:
+def product_order(operation: Operation) -> NDArray[np.int32] | None:
     """Positions of one instruction's products in the order of its steps, where that is not ascending."""
-    split = job.arithmetic.split
+    split = operation.arithmetic.split
     if not split:
         return None
-    k = np.arange(job.instruction.k, dtype=np.int32)
+    k = np.arange(operation.instruction.k, dtype=np.int32)
     return np.concatenate([k[k // split % 2 == half] for half in (0, 1)])

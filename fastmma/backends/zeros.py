@@ -1,14 +1,16 @@
-"""Sparse A served by dense kernels: its zeros are put back, and must not multiply infinities or NaNs of B."""
+"""Sparse A on dense kernels: its zeros are put back, and must not multiply infinities or NaNs of B."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Batch, Codes, Job, Run
+from fastmma.backends.call import Codes, Operands, Operation, Run
 from fastmma.isa.formats import Format, format_of
 from fastmma.isa.sparsity import pattern_of
 from fastmma.operands import sparse
+
+_CODES_AT_ONCE = 1 << 24  # of B, copied for every row that is done again
 
 
 def _specials(codes: Codes, fmt: Format) -> NDArray[np.bool_]:
@@ -20,87 +22,49 @@ def _specials(codes: Codes, fmt: Format) -> NDArray[np.bool_]:
     return np.asarray(magnitude == (1 << (fmt.exponent_bits + fmt.mantissa_bits - lost)) - 1)
 
 
-def _dense(job: Job, batch: Batch) -> Batch:
-    """The batch with A's zeros put back."""
-    if batch.metadata is None:
-        return batch
-    return batch._replace(a=sparse.expand(batch.a, batch.metadata, pattern_of(job.instruction)), metadata=None)
+def _shared(codes: Codes) -> bool:
+    """Whether all products have the same operand."""
+    return len(codes) > 1 and codes.strides[0] == 0
 
 
-def _selected(job: Job, batch: Batch) -> NDArray[np.bool_]:
-    """Which places of dense A the metadata selects."""
-    if batch.metadata is None:
-        raise ValueError("the batch is dense")
-    return sparse.expand(np.ones(batch.a.shape, dtype=np.uint8), batch.metadata, pattern_of(job.instruction)).astype(bool)
+def on_dense_kernel(run: Run) -> Run:
+    """A dense kernel's `run` for sparse A too.
 
-
-def tiles_with_zeros(tiles: Run) -> Run:
-    """Tiles of a dense kernel for sparse A too.
-
-    A zero that is put back must not multiply: tiles whose B has infinities or NaNs are done row by row, with B cleared where the row
-    selects nothing.
+    Columns of B with infinities or NaNs are done again row by row, B cleared where the row selects nothing.
     """
 
-    def run(job: Job, batch: Batch, d: Codes, threads: int) -> None:
-        dense = _dense(job, batch)
-        tiles(job, dense, d, threads)
-        if batch.metadata is None:
+    def sparse_run(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+        if operands.metadata is None:
+            run(operation, operands, d, threads)
             return
-        chosen = np.flatnonzero(_specials(batch.b, format_of(job.instruction.btype)).any(axis=(1, 2)))
-        if chosen.size:
-            part = batch.each(lambda codes: codes[chosen])
-            mask = _selected(job, part)[..., None]
-            rows = dense.each(lambda codes: codes[chosen])
-            by_row = _by_row(rows, np.where(mask, rows.b[:, None], np.zeros((), rows.b.dtype)))
-            result = np.empty((len(by_row.a), 1, d.shape[-1]), dtype=d.dtype)
-            tiles(job, by_row, result, threads)
-            d[chosen] = result.reshape(len(chosen), *d.shape[1:])
-
-    return run
-
-
-def _by_row(batch: Batch, b: Codes) -> Batch:
-    """Every row of a batch as a tile of its own, with a B (T, m, k, n) of its own."""
-    count = b.shape[0] * b.shape[1]
-    scale_b = None if batch.scale_b is None else np.repeat(batch.scale_b, b.shape[1], axis=0)
-    return Batch(
-        batch.a.reshape(count, 1, -1),
-        b.reshape(count, *b.shape[2:]),
-        None if batch.c is None else np.ascontiguousarray(batch.c).reshape(count, 1, -1),
-        None,
-        None if batch.scale_a is None else np.ascontiguousarray(batch.scale_a).reshape(count, 1, -1),
-        scale_b,
-    )
-
-
-def gemm_with_zeros(gemm: Run) -> Run:
-    """The same for one product: columns of B with infinities or NaNs are done row by row."""
-
-    def run(job: Job, batch: Batch, d: Codes, threads: int) -> None:
-        chosen = np.zeros(0, dtype=np.intp)
-        if batch.metadata is not None:
-            chosen = np.flatnonzero(_specials(batch.b, format_of(job.instruction.btype)).any(axis=0))
-        start = None if batch.c is None or not chosen.size else batch.c[:, chosen].copy()
-        dense = _dense(job, batch)
-        gemm(job, dense, d, threads)
-        if not chosen.size:
-            return
-        mask = _selected(job, batch)
-        columns = batch.b[:, chosen]
-        scale_b = None if batch.scale_b is None else batch.scale_b[:, chosen]
-        for i in range(len(d)):
-            row = slice(i, i + 1)
-            b = np.where(mask[i][:, None], columns, np.zeros((), columns.dtype))
-            part = Batch(
-                dense.a[row],
-                b,
-                None if start is None else start[row],
+        rule, fmt = pattern_of(operation.instruction), format_of(operation.instruction.btype)
+        if _shared(operands.a) and _shared(operands.metadata):
+            a = np.broadcast_to(sparse.expand(operands.a[:1], operands.metadata[:1], rule), (len(d), d.shape[1], operands.depth))
+        else:
+            a = sparse.expand(operands.a, operands.metadata, rule)
+        special = _specials(operands.b[:1] if _shared(operands.b) else operands.b, fmt)
+        chosen = np.flatnonzero(np.broadcast_to(special.any(axis=(1, 2)), len(d)))
+        columns = np.flatnonzero(special.any(axis=(0, 1)))
+        before = None if operands.c is None or not chosen.size else operands.c[:, :, columns].copy()  # d may be c
+        run(operation, operands._replace(a=a, metadata=None), d, threads)
+        rows = d.shape[1]
+        at_once = max(1, _CODES_AT_ONCE // max(1, operands.depth * columns.size))
+        for first in range(0, chosen.size * rows, at_once):
+            lines = np.arange(first, min(first + at_once, chosen.size * rows))
+            product, row = chosen[lines // rows], lines % rows
+            words = operands.metadata[product, row]
+            selected = sparse.expand(np.ones((len(lines), operands.a.shape[2]), np.uint8), words, rule).astype(bool)
+            b = operands.b[product][:, :, columns]
+            again = Operands(
+                a[product, row][:, None],
+                np.where(selected[:, :, None], b, np.zeros((), b.dtype)),
+                None if before is None else before[product, row][:, None],
                 None,
-                None if batch.scale_a is None else batch.scale_a[row],
-                scale_b,
+                None if operands.scale_a is None else operands.scale_a[product, row][:, None],
+                None if operands.scale_b is None else operands.scale_b[product][:, :, columns],
             )
-            result = np.empty((1, chosen.size), dtype=d.dtype)
-            gemm(job, part, result, threads)
-            d[row, chosen] = result
+            result = np.empty((len(lines), 1, columns.size), d.dtype)
+            run(operation, again, result, threads)
+            d[product[:, None], row[:, None], columns] = result[:, 0]
 
-    return run
+    return sparse_run

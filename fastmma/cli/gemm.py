@@ -27,7 +27,7 @@ from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply as find_instruction
 from fastmma.numerics.rows import arithmetic
-from fastmma.products.gemm import default_instruction
+from fastmma.products.choice import default_instruction
 from fastmma.products.gemm import gemm as multiply
 
 # multiply-adds between two movements of the progress bar, by backend, and the least rows and columns that keep packing cheap

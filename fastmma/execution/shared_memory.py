@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.resolve import check_backend, resolved_target
+from fastmma.backends.resolve import backend_of, resolved_target
 from fastmma.host.arrays import as_array
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.instruction import Movement
@@ -49,8 +49,7 @@ def gpu_target(backend: str) -> str | None:
     ------
     BackendError, TargetError
     """
-    check_backend(backend)
-    return resolved_target("native") if backend == "cupy" else None
+    return resolved_target("native") if backend_of(backend).raw is not None else None
 
 
 def move_on_gpu(

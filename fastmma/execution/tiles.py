@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Batch
+from fastmma.backends.call import Operands
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.backends.resolve import plan
+from fastmma.backends.resolve import backend_of, operation_of
 from fastmma.host.calls import public_call
 from fastmma.host.threads import thread_count
 from fastmma.isa.formats import format_of
@@ -74,8 +74,9 @@ def mma(
     >>> mma(opcode, a, b, np.zeros((16, 8), np.float32), target="sm_90a").shape
     (100, 16, 8)
     """
-    todo = plan(ins, target, backend)
-    ins = todo.instruction
+    runner = backend_of(backend)
+    operation = operation_of(ins, target)
+    ins = operation.instruction
     given = {
         "a": tile_codes(a, "a", ins.atype, (ins.m, ins.stored_k), ins),
         "b": tile_codes(b, "b", ins.btype, (ins.k, ins.n), ins),
@@ -84,5 +85,5 @@ def mma(
     }
     lead = broadcast(ins, given)
     d = np.empty((math.prod(lead), ins.m, ins.n), dtype=format_of(ins.dtype).code_dtype)
-    todo.engine.tiles(todo.job, Batch(**{name: flatten(array, lead) for name, array in given.items()}), d, thread_count(threads))
+    runner.run(operation, Operands(**{name: flatten(array, lead) for name, array in given.items()}), d, thread_count(threads))
     return elements_of(d.reshape(*lead, ins.m, ins.n), ins.dtype)

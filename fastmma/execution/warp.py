@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Batch
+from fastmma.backends.call import Operands, Operation
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.gpu.multiplication_ptx import Selectors
-from fastmma.backends.resolve import Plan, plan
+from fastmma.backends.resolve import backend_of, operation_of
 from fastmma.execution.matrix_moves import ldmatrix, movmatrix, stmatrix
 from fastmma.execution.wmma_moves import wmma_load, wmma_store
 from fastmma.host.calls import public_call
@@ -26,8 +27,6 @@ from fastmma.operands.sparse import unpack_metadata
 
 __all__ = ["ldmatrix", "mma", "movmatrix", "stmatrix", "wmma_load", "wmma_store"]
 
-# warps handled at a time: their matrices stay in the cache between unpacking, computing and packing, or make a transfer to the GPU worth it
-_GRAINS = {"numba": 512, "cupy-emulate": 1 << 15}
 _LANES = 32
 
 
@@ -96,20 +95,21 @@ def mma(
     >>> d.view(np.float32)[0].tolist()
     [16.0, 16.0, 16.0, 16.0]
     """
-    todo = plan(ins, target, backend)
-    ins = todo.instruction
+    runner = backend_of(backend)
+    operation = operation_of(ins, target)
+    ins = operation.instruction
     if ins.op not in ("mma", "wmma"):
         raise InstructionError(f"{ins}: warp.mma takes mma and wmma.mma opcodes only")
     if ins.op == "wmma":
-        fragment_evidence(ins, todo.target)
+        fragment_evidence(ins, operation.target)
     operands = ins.operands
     given = {name: check_registers(value, operands[name], f"{ins}: {name}") for name, value in (("a", a), ("b", b), ("c", c))}
     extra = _extra_operands(ins, metadata, selector, scale_a, scale_b, (byte_id_a, thread_id_a), (byte_id_b, thread_id_b))
     lead, workers = broadcast(ins, {**given, **extra}), thread_count(threads)
-    if backend == "cupy":
+    if runner.raw is not None:
         raw = {"metadata": metadata, "scale_a": scale_a, "scale_b": scale_b}
         selectors = Selectors(selector, byte_id_a, thread_id_a, byte_id_b, thread_id_b)
-        return _on_gpu(todo, given, {name: np.asarray(raw[name]) for name in extra}, lead, selectors)
+        return _on_gpu(runner.raw, operation, given, {name: np.asarray(raw[name]) for name in extra}, lead, selectors)
     flat = {name: flatten(array, lead) for name, array in given.items()}
     flat_extra = {name: flatten(array, lead) for name, array in extra.items()}
     d = operands["d"]
@@ -125,23 +125,26 @@ def mma(
         for name, registers in flat.items():
             unpack_range(registers[start:stop].reshape(stop - start, -1), operands[name], ins.kind, codes[name])
         matrices = {name: _tiles(codes[name], operands[name]) for name in "abcd"}
-        batch = Batch(matrices["a"], matrices["b"], matrices["c"], **{name: array[start:stop] for name, array in flat_extra.items()})
-        todo.engine.tiles(todo.job, batch, matrices["d"], 1)
+        more = {name: array[start:stop] for name, array in flat_extra.items()}
+        runner.run(operation, Operands(matrices["a"], matrices["b"], matrices["c"], **more), matrices["d"], 1)
         pack_range(codes["d"], d, ins.kind, result[start:stop])
 
-    parallel_for(work, count, workers, _GRAINS.get(backend, 1))
+    parallel_for(work, count, workers, runner.warps_at_once)
     return result.reshape(*lead, d.layout.lanes, d.registers)
 
 
 def _on_gpu(
-    todo: Plan, given: dict[str, NDArray[Any]], extra: dict[str, NDArray[Any]], lead: tuple[int, ...], selectors: Selectors
+    raw: ModuleType,
+    operation: Operation,
+    given: dict[str, NDArray[Any]],
+    extra: dict[str, NDArray[Any]],
+    lead: tuple[int, ...],
+    selectors: Selectors,
 ) -> NDArray[Any]:
-    """The same registers, as they are, through the real opcode."""
-    from fastmma.backends.gpu import raw
-
+    """Registers, as they are, through the real opcode."""
     a, b, c = (flatten(given[name], lead) for name in "abc")
     more = {name: np.ascontiguousarray(np.broadcast_to(array, (*lead, _LANES))).reshape(-1, _LANES) for name, array in extra.items()}
-    d = raw.multiply(todo.instruction, todo.target, a, b, c, more, selectors)
+    d: NDArray[Any] = raw.multiply(operation.instruction, operation.target, a, b, c, more, selectors)
     return d.reshape(*lead, *d.shape[-2:])
 
 

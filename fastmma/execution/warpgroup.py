@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Batch
+from fastmma.backends.call import Operands, Operation
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.backends.resolve import Plan, plan
+from fastmma.backends.resolve import backend_of, operation_of
 from fastmma.host.arrays import as_array, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
@@ -60,7 +61,8 @@ def _negated(codes: NDArray[Any], fmt: Format, scale: int) -> NDArray[Any]:
 
 
 def _on_gpu(
-    todo: Plan,
+    raw: ModuleType,
+    operation: Operation,
     a: Any,
     b: Any,
     d: Any,
@@ -71,8 +73,7 @@ def _on_gpu(
     scale_d: int,
     immediates: tuple[int, ...],
 ) -> NDArray[Any]:
-    """The same registers, memory and descriptors, as they are, through the real opcode."""
-    from fastmma.backends.gpu import raw
+    """Registers, memory and descriptors, as they are, through the real opcode."""
 
     def flat(array: Any, keep: int) -> NDArray[Any]:
         given = np.asarray(array)
@@ -80,9 +81,9 @@ def _on_gpu(
         return np.ascontiguousarray(np.broadcast_to(given, lead + tail)).reshape(-1, *tail)
 
     in_memory = isinstance(a, Descriptor | int | np.integer)
-    result = raw.multiply_warpgroup(
-        todo.instruction,
-        todo.target,
+    result: NDArray[Any] = raw.multiply_warpgroup(
+        operation.instruction,
+        operation.target,
         _descriptor(a, "a").encode() if in_memory else flat(a, 2),
         _descriptor(b, "b").encode(),
         flat(d, 2),
@@ -166,8 +167,9 @@ def mma(
     >>> d.view(np.float32).max()
     np.float32(16.0)
     """
-    todo = plan(ins, target, backend)
-    ins = todo.instruction
+    runner = backend_of(backend)
+    operation = operation_of(ins, target)
+    ins = operation.instruction
     if ins.op != "wgmma":
         raise InstructionError(f"{ins}: warpgroup.mma takes wgmma.mma_async opcodes only")
     afmt, bfmt = format_of(ins.atype), format_of(ins.btype)
@@ -200,11 +202,11 @@ def mma(
     elif selector:
         raise OperandError(f"{ins}: selector must be 0 where A is dense, not {selector!r}")
     lead = broadcast(ins, given)
-    if backend == "cupy":
+    if runner.raw is not None:
         flags = (imm_scale_a, imm_scale_b) if afmt.kind == "float" else ()
         trans = ((imm_trans_a,) if in_memory else ()) + (imm_trans_b,) if bfmt.bits == 16 else ()
-        return _on_gpu(todo, a, b, d, metadata, shared, lead, selector, scale_d, (*flags, *trans))
+        return _on_gpu(runner.raw, operation, a, b, d, metadata, shared, lead, selector, scale_d, (*flags, *trans))
     result = np.empty((math.prod(lead), ins.m, ins.n), dtype=format_of(ins.dtype).code_dtype)
-    todo.engine.tiles(todo.job, Batch(**{name: flatten(array, lead) for name, array in given.items()}), result, thread_count(threads))
+    runner.run(operation, Operands(**{name: flatten(array, lead) for name, array in given.items()}), result, thread_count(threads))
     registers = scatter(result, operands["d"], threads=threads)
     return registers.reshape(*lead, *registers.shape[-2:]).astype(register_dtype(operands["d"]), copy=False)

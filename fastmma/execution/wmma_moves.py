@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.backends.resolve import check_backend, resolved_target
+from fastmma.backends.resolve import backend_of, resolved_target
 from fastmma.execution.shared_memory import LANES, leading_dimensions, memory_bytes, move_on_gpu, register_words
 from fastmma.host.arrays import whole
 from fastmma.host.calls import public_call
@@ -86,14 +86,14 @@ def wmma_load(opcode: str | Movement, memory: Any, *, stride: int | None = None,
     (32, 8)
     """
     move = movement(opcode, "wmma.load")
-    check_backend(backend)
+    runner = backend_of(backend)
     target = resolved_target(target)
     fragment_evidence(move, target)
     array = np.ascontiguousarray(memory_bytes(memory, str(move)))
     elements = _stride(move, stride, array.shape[-1])
     places = _positions(move, elements)
     dtype = f"u{move.layout.register_bits // 8}"
-    if backend == "cupy":
+    if runner.raw is not None:
         empty = np.zeros((LANES, move.registers), dtype)
         return move_on_gpu(move, target, array.shape[:-1], array, np.zeros(LANES, np.int64), empty, elements)[1]
     if move.bits >= 8:
@@ -148,7 +148,7 @@ def wmma_store(
     np.uint8(0)
     """
     move = movement(opcode, "wmma.store")
-    check_backend(backend)
+    runner = backend_of(backend)
     target = resolved_target(target)
     fragment_evidence(move, target)
     array = memory_bytes(memory, str(move))
@@ -157,7 +157,7 @@ def wmma_store(
     pitch = _stride(move, stride, array.shape[-1])
     places = _positions(move, pitch)
     lead = leading_dimensions(str(move), memory=array.shape[:-1], registers=given.shape[:-2])
-    if backend == "cupy":
+    if runner.raw is not None:
         return move_on_gpu(move, target, lead, array, np.zeros(LANES, np.int64), given, pitch)[0]
     result = np.array(np.broadcast_to(array, (*lead, array.shape[-1])), order="C")
     width = move.bits // 8

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastmma.isa.formats import Format, format_of
 from fastmma.isa.layout import Layout
+
+
+class Formats(NamedTuple):
+    """The element formats of an instruction; `sums` is what sums are kept in, `scale` that of block scales, if there are any."""
+
+    a: Format
+    b: Format
+    c: Format
+    d: Format
+    sums: Format
+    scale: Format | None
 
 
 @dataclass(frozen=True)
@@ -122,11 +133,18 @@ class Instruction:
         return f"{self.dtype}.{self.atype}.{self.btype}.{self.ctype}"
 
     @cached_property
+    def formats(self) -> Formats:
+        """The records of the formats that `dtype`, `atype`, `btype`, `ctype`, `accumulator` and `stype` name."""
+        a, b, c, d, sums = map(format_of, (self.atype, self.btype, self.ctype, self.dtype, self.accumulator))
+        return Formats(a, b, c, d, sums, format_of(self.stype) if self.stype else None)
+
+    @cached_property
     def operands(self) -> Mapping[str, Operand]:
         """The operands by name: ``"a"``, ``"b"``, ``"c"`` and ``"d"``."""
-        layouts = self.fragments(self)
-        formats = {"a": self.atype, "b": self.btype, "c": self.ctype, "d": self.dtype}
-        return {name: Operand(name, format_of(formats[name]), layout) for name, layout in layouts.items()}
+        return {name: Operand(name, getattr(self.formats, name), layout) for name, layout in self.fragments(self).items()}
+
+    def __hash__(self) -> int:
+        return hash(self.opcode)
 
     @property
     def tiles(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,42 @@ def check_output(out: Any, shape: tuple[int, ...], fmt: Format, what: str) -> ND
     return out
 
 
+class Results:
+    """Where the codes of results go, and the elements that a call returns for them.
+
+    Codes are written straight to `out`, unless it overlaps an operand: c may be the very same memory, all else waits in a copy.
+
+    Raises
+    ------
+    OperandTypeError, OperandError
+        If `out` is not such an array.
+    """
+
+    def __init__(self, out: Any, shape: tuple[int, ...], ins: Instruction, operands: Any) -> None:
+        self.format, self.out = ins.formats.d, out
+        if out is None:
+            self.codes: NDArray[Any] = np.empty(shape, self.format.code_dtype)
+            return
+        codes = check_output(out, shape, self.format, str(ins)).view(self.format.code_dtype)
+        overlapping = [name for name, given in operands._asdict().items() if given is not None and np.may_share_memory(codes, given)]
+        self.direct = not overlapping or (overlapping == ["c"] and _same_memory(codes, operands.c))
+        self.codes = codes if self.direct else np.empty(shape, self.format.code_dtype)
+
+    def elements(self) -> NDArray[Any]:
+        """The results, in `out` if there is one."""
+        if self.out is None:
+            return from_codes(self.codes, self.format).reshape(self.codes.shape)  # a scalar gains a dimension on the way
+        if not self.direct:
+            self.out[...] = from_codes(self.codes, self.format)
+        found: NDArray[Any] = self.out
+        return found
+
+
+def _same_memory(x: NDArray[Any], y: NDArray[Any]) -> bool:
+    """Whether matrices lie in the same place, whatever leading dimensions of one they have."""
+    return bool(x.ctypes.data == y.ctypes.data and x.strides[-2:] == y.strides[-2:] and x.shape[-2:] == y.shape[-2:])
+
+
 def tile_codes(value: Any, name: str, fmt: str, tail: tuple[int, int], ins: Instruction) -> NDArray[Any]:
     """Operand `name` of an instruction at matrix level: codes (..., rows, columns)."""
     what = f"{ins}: {name}"
@@ -135,9 +172,11 @@ def broadcast(ins: Instruction, arrays: dict[str, NDArray[Any]]) -> tuple[int, .
 
 
 def flatten(array: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:
-    """Matrices or registers with one leading dimension, contiguous."""
-    tail = array.shape[-2:]
-    return np.ascontiguousarray(np.broadcast_to(array, lead + tail)).reshape(-1, *tail)
+    """Matrices or registers with one leading dimension; a view where all share one array, or where the dimensions are already so."""
+    count, tail = math.prod(lead), array.shape[-2:]
+    if math.prod(array.shape[:-2]) == 1:
+        return np.broadcast_to(array.reshape(1, *tail), (count, *tail))
+    return np.broadcast_to(array, lead + tail).reshape(count, *tail)
 
 
 def elements_of(codes: NDArray[Any], fmt: str) -> NDArray[Any]:

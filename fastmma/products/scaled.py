@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Batch
+from fastmma.backends.call import Operands, Operation
 from fastmma.backends.compiled import widening
-from fastmma.backends.resolve import Plan
-from fastmma.backends.resolve import plan as engine_plan
+from fastmma.backends.engine import Backend
+from fastmma.backends.resolve import backend_of, operation_of
 from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
@@ -19,7 +19,6 @@ from fastmma.host.threads import thread_count
 from fastmma.isa.formats import decode, encode, format_of, from_codes, to_codes
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion, Step
-from fastmma.numerics import reference_sums
 from fastmma.operands.check import check_output
 from fastmma.products.loop import accumulate
 from fastmma.products.plan import MULTIPLIERS, ROUND, AccumulationPlan
@@ -43,29 +42,13 @@ class _Run:
     """What the products of a call share."""
 
     plan: AccumulationPlan
-    todo: Plan
+    operation: Operation
+    backend: Backend
     threads: int
 
     def apply(self, sums: Codes, steps: list[Step]) -> Codes:
         """Steps of an epilogue on f32 codes; they may be overwritten."""
-        if self.todo.backend == "reference":
-            return reference_sums.apply(sums, steps)
-        from fastmma.kernels.sums import epilogue
-
-        epilogue.apply(sums, steps, self.threads)
-        return sums
-
-    def narrow(self, sums: Codes) -> Codes:
-        """Rounded f32 codes as codes of the result's format."""
-        if self.plan.out == "f32":
-            return sums
-        if self.todo.backend == "reference":
-            return reference_sums.narrow(sums, self.plan.out)
-        from fastmma.kernels.sums import epilogue
-
-        out = np.empty(sums.shape, np.uint16)
-        epilogue.narrow(sums, out, self.plan.out == "f16", self.threads)
-        return out
+        return self.backend.apply(sums, steps, self.threads)
 
 
 @public_call
@@ -143,6 +126,7 @@ def scaled_matmul(
     >>> d.shape, str(d.dtype)
     ((4, 256), 'bfloat16')
     """
+    runner = backend_of(backend)
     choices: dict[str, Any] = {
         "target": target,
         "preset": preset,
@@ -154,7 +138,7 @@ def scaled_matmul(
         "out_dtype": out_dtype,
     }
     plan = _plan(a, b, plan, {name: value for name, value in choices.items() if value is not None})
-    run = _Run(plan, engine_plan(plan.instruction, plan.target, backend), thread_count(threads))
+    run = _Run(plan, operation_of(plan.instruction, plan.target), runner, thread_count(threads))
     lead = _leading(a, b)
     shape = (*lead, a.shape[-2], b.shape[-1])
     if out is not None:
@@ -166,8 +150,8 @@ def scaled_matmul(
     }
     products = []
     for index in np.ndindex(*lead):
-        operands = {name: value[index] if name == "c" and value is not None else value for name, value in given.items()}
-        products.append(_product(run, _matrix(a, run, 0, index), _matrix(b, run, 1, index), operands))
+        addends = {name: value[index] if name == "c" and value is not None else value for name, value in given.items()}
+        products.append(_product(run, _matrix(a, run, 0, index), _matrix(b, run, 1, index), addends))
     codes = products[0] if not lead else np.array(products, format_of(plan.out).code_dtype)
     found = from_codes(codes.reshape(shape), plan.out)
     if out is None:
@@ -274,21 +258,21 @@ def _promotion(every: int | None, rule: str, a: _Matrix, b: _Matrix) -> Promotio
     )
 
 
-def _product(run: _Run, a: _Matrix, b: _Matrix, operands: dict[str, Codes | None]) -> Codes:
+def _product(run: _Run, a: _Matrix, b: _Matrix, given: dict[str, Codes | None]) -> Codes:
     """One product of matrices, in codes of the result."""
-    plan, ins = run.plan, run.todo.instruction
+    plan, ins = run.plan, run.operation.instruction
     shape = a.codes.shape[0], b.codes.shape[1]
-    batch = Batch(a.codes, b.codes, None)
+    operands = Operands(a.codes[None], b.codes[None], None)
     if plan.scales == "instruction":
         left, right = _spread(a.scales, a.block[0], shape[0], 0), _spread(b.scales, b.block[1], shape[1], 1)
-        batch = batch._replace(scale_a=to_codes(left, ins.stype), scale_b=to_codes(right, ins.stype))
+        operands = operands._replace(scale_a=to_codes(left, ins.stype)[None], scale_b=to_codes(right, ins.stype)[None])
     sums = np.empty(shape, np.uint32)
     promotion = _promotion(plan.promote_every, plan.promotion, a, b)
-    accumulate(run.todo, batch, sums, promotion, plan.split_k, run.threads)
+    accumulate(run.backend, run.operation, operands, sums[None], promotion, plan.split_k, run.threads)
     if plan.scales == "epilogue":
-        operands = {**operands, **_epilogue_scales(run, a, b)}
+        given = {**given, **_epilogue_scales(run, a, b)}
     steps = [Step("convert from s32")] if ins.dtype == "s32" else []
-    return run.narrow(run.apply(sums, steps + _steps(run, operands, shape)))
+    return run.backend.narrow(run.apply(sums, steps + _steps(run, given, shape)), plan.out, run.threads)
 
 
 def _epilogue_scales(run: _Run, a: _Matrix, b: _Matrix) -> dict[str, Codes]:

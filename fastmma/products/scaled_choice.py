@@ -16,7 +16,7 @@ from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import TARGETS
-from fastmma.products.gemm import default_instruction
+from fastmma.products.choice import default_instruction
 from fastmma.products.plan import HOLDERS, OUTPUTS, PRESETS, AccumulationPlan, Preset
 from fastmma.scaling import ScaledArray, Scheme
 

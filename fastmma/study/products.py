@@ -13,7 +13,8 @@ from fastmma.isa.formats import Format, format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics.rows import arithmetic
-from fastmma.products.gemm import default_instruction, gemm
+from fastmma.products.choice import default_instruction
+from fastmma.products.gemm import gemm
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.study.encoding import Encoded, blank, formats_of

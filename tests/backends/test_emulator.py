@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from reference.plain_machine import COMPILER, PlainMachine
 
 import fastmma
-from fastmma.backends import resolve as plan_module
-from fastmma.backends.call import Batch
-from fastmma.backends.compiled import Engine
+from fastmma.backends import resolve
+from fastmma.backends.call import Operands, Operation
+from fastmma.backends.compiled import Compiled
+from fastmma.backends.engine import Backend
 from fastmma.backends.gpu import device
 from fastmma.backends.gpu.cuda_source import has_tile_kernel, parameters, source, tile_of
 from fastmma.backends.gpu.decode_table import NO_EXPONENT, decode_table
-from fastmma.backends.gpu.emulator import ENGINE, Emulator
-from fastmma.backends.resolve import Plan, plan
+from fastmma.backends.gpu.emulator import Emulator
+from fastmma.backends.resolve import operation_of
 from fastmma.host.errors import BackendError, OperandError
 from fastmma.isa.formats import encode, format_of
 from fastmma.isa.instruction import Instruction
@@ -47,23 +48,23 @@ with_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not
 
 
 @pytest.fixture(scope="session", params=["plain C++", pytest.param("GPU", marks=pytest.mark.gpu)])
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
     if request.param == "GPU":
-        return ENGINE
+        return Emulator(device)
     if COMPILER is None:
         pytest.skip("there is no C++ compiler")
-    return Emulator(PlainMachine(tmp_path_factory.mktemp("plain"))).engine
+    return Emulator(PlainMachine(tmp_path_factory.mktemp("plain")))
 
 
 @cache
-def samples() -> list[Plan]:
+def samples() -> list[Operation]:
     """An instruction for every way of multiplying, and for every pair of formats."""
     seen: set[object] = set()
     found = []
     for target in TARGETS:
         for ins in multiplications(target):
-            each = plan(ins, target)
-            way = frozenset((name, value) for name, value in parameters(each.job).items() if name not in _READING)
+            each = operation_of(ins, target)
+            way = frozenset((name, value) for name, value in parameters(each).items() if name not in _READING)
             formats = ins.atype, ins.btype
             if way not in seen or formats not in seen:
                 found.append(each)
@@ -71,13 +72,13 @@ def samples() -> list[Plan]:
     return found
 
 
-def operands(ins: Instruction, lead: tuple[int, ...], size: tuple[int, int, int], pair: tuple[str, str], seed: int) -> Batch:
+def operands(ins: Instruction, products: int, size: tuple[int, int, int], pair: tuple[str, str], seed: int) -> Operands:
     """Codes drawn from a pair of distributions of `fastmma.inputs`; any metadata words, any scales or moderate ones."""
     m, n, k = size
     generator = np.random.default_rng(seed)
 
     def draw(fmt: str, distribution: str, *shape: int) -> NDArray[Any]:
-        return inputs.codes(fmt, distribution, int(np.prod((*lead, *shape))), generator).reshape(*lead, *shape)
+        return inputs.codes(fmt, distribution, int(np.prod((products, *shape))), generator).reshape(products, *shape)
 
     a, b = draw(ins.atype, pair[0], m, k * ins.stored_k // ins.k), draw(ins.btype, pair[0], k, n)
     c = draw(ins.ctype, pair[1], m, n)
@@ -85,60 +86,60 @@ def operands(ins: Instruction, lead: tuple[int, ...], size: tuple[int, int, int]
     if ins.sparse:
         rule = pattern_of(ins)
         words = np.array([word for word, _ in rule.words[: rule.ordered if ins.ordered_metadata else None]], np.uint8)
-        metadata = generator.choice(words, (*lead, m, k // rule.chunk))
+        metadata = generator.choice(words, (products, m, k // rule.chunk))
     if ins.scale_vec_size:
         blocks = -(-k * ins.scale_vec_size // ins.k)
         low, high = (0, 256 if ins.stype == "ue8m0" else 128) if seed % 3 == 0 else (100, 127)
-        scale_a, scale_b = (generator.integers(low, high, (*lead, *shape)).astype(np.uint8) for shape in ((m, blocks), (blocks, n)))
-    return Batch(a, b, c, metadata, scale_a, scale_b)
+        scale_a, scale_b = (generator.integers(low, high, (products, *shape)).astype(np.uint8) for shape in ((m, blocks), (blocks, n)))
+    return Operands(a, b, c, metadata, scale_a, scale_b)
 
 
-def assert_same(engine: Engine, todo: Plan, batch: Batch, what: str) -> None:
-    """`what` ("tiles" or "gemm") of both engines."""
-    assert batch.c is not None
-    dtype = format_of(todo.instruction.dtype).code_dtype
-    expected, got = np.empty(batch.c.shape, dtype), np.empty(batch.c.shape, dtype)
-    getattr(todo.engine, what)(todo.job, batch, expected, 1)
-    getattr(engine, what)(todo.job, batch, got, 1)
+def assert_same(engine: Backend, operation: Operation, given: Operands) -> None:
+    """On the CPU and on the machine."""
+    assert given.c is not None
+    dtype = operation.instruction.formats.d.code_dtype
+    expected, got = np.empty(given.c.shape, dtype), np.empty(given.c.shape, dtype)
+    Compiled().run(operation, given, expected, 1)
+    engine.run(operation, given, got, 1)
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("todo", samples(), ids=lambda todo: f"{todo.instruction}-{todo.target}")
-def test_every_way_of_multiplying_has_the_bits_of_the_cpu(engine: Engine, todo: Plan) -> None:
-    ins = todo.instruction
+@pytest.mark.parametrize("operation", samples(), ids=lambda operation: f"{operation.instruction}-{operation.target}")
+def test_every_way_of_multiplying_has_the_bits_of_the_cpu(engine: Backend, operation: Operation) -> None:
+    ins = operation.instruction
     columns = min(ins.n, 16)
     for seed, pair in enumerate(inputs.PAIRS if format_of(ins.atype).kind == "float" else inputs.INTEGER_PAIRS):
-        assert_same(engine, todo, operands(ins, (2,), (ins.m, columns, ins.k), pair, seed), "tiles")
+        assert_same(engine, operation, operands(ins, 2, (ins.m, columns, ins.k), pair, seed))
         if ins.ctype == ins.dtype:
-            assert_same(engine, todo, operands(ins, (), (19, 23, ins.k + ins.k // 2), pair, seed), "gemm")
+            assert_same(engine, operation, operands(ins, 1, (19, 23, ins.k + ins.k // 2), pair, seed))
 
 
 @pytest.mark.parametrize(("opcode", "target"), [(F16, "sm_80"), (E4M3, "sm_90a"), (MXF8, "sm_120a"), (NVF4, "sm_120a"), (SPARSE, "sm_90a")])
 @pytest.mark.parametrize("size", [(1, 1, 0), (1, 1, 32), (131, 67, 160), (64, 200, 32), (257, 3, 480)])
-def test_sizes_around_blocks(engine: Engine, opcode: str, target: str, size: tuple[int, int, int]) -> None:
-    todo = plan(opcode, target)
-    assert_same(engine, todo, operands(todo.instruction, (), size, ("mid", "mid"), 1), "gemm")
+def test_sizes_around_blocks(engine: Backend, opcode: str, target: str, size: tuple[int, int, int]) -> None:
+    operation = operation_of(opcode, target)
+    assert_same(engine, operation, operands(operation.instruction, 1, size, ("mid", "mid"), 1))
 
 
 @pytest.mark.parametrize(("opcode", "target"), [(F16, "sm_90a"), (E4M3, "sm_90a"), (MXF8, "sm_120a"), (SPARSE, "sm_80")])
-def test_single_specials_among_finite_elements(engine: Engine, opcode: str, target: str) -> None:
-    todo = plan(opcode, target)
-    batch = operands(todo.instruction, (), (70, 70, 64), ("mid", "mid"), 1)
-    nan = encode(np.nan, todo.instruction.atype)
-    batch.a[5, 7] = nan
-    batch.a[66, 0] = batch.b[3, 68] = nan if todo.instruction.atype == "e4m3" else encode(-np.inf, todo.instruction.atype)
-    assert batch.c is not None
-    batch.c[11, 13], batch.c[12, 14], batch.c[13, 15] = encode([np.inf, -np.inf, np.nan], "f32")
-    assert_same(engine, todo, batch, "gemm")
+def test_single_specials_among_finite_elements(engine: Backend, opcode: str, target: str) -> None:
+    operation = operation_of(opcode, target)
+    given = operands(operation.instruction, 1, (70, 70, 64), ("mid", "mid"), 1)
+    nan = encode(np.nan, operation.instruction.atype)
+    given.a[0, 5, 7] = nan
+    given.a[0, 66, 0] = given.b[0, 3, 68] = nan if operation.instruction.atype == "e4m3" else encode(-np.inf, operation.instruction.atype)
+    assert given.c is not None
+    given.c[0, 11, 13], given.c[0, 12, 14], given.c[0, 13, 15] = encode([np.inf, -np.inf, np.nan], "f32")
+    assert_same(engine, operation, given)
 
 
-def test_no_c_is_zero_and_strided_results_are_written(engine: Engine) -> None:
-    todo = plan(F16, "sm_90a")
-    batch = operands(todo.instruction, (), (9, 10, 16), ("mid", "zero"), 1)._replace(c=None)
+def test_no_c_is_zero_and_strided_results_are_written(engine: Backend) -> None:
+    operation = operation_of(F16, "sm_90a")
+    given = operands(operation.instruction, 1, (9, 10, 16), ("mid", "zero"), 1)._replace(c=None)
     memory = np.zeros((20, 10), np.uint32)
     expected = np.empty((9, 10), np.uint32)
-    engine.gemm(todo.job, batch, memory[1:19:2], 1)
-    todo.engine.gemm(todo.job, batch, expected, 1)
+    engine.run(operation, given, memory[None, 1:19:2], 1)
+    Compiled().run(operation, given, expected[None], 1)
     np.testing.assert_array_equal(memory[1:19:2], expected)
     assert not memory[::2].any()
 
@@ -167,12 +168,12 @@ def test_decode_tables_hold_what_the_formats_define() -> None:
 @pytest.mark.parametrize(("opcode", "target"), [(F16, "sm_80"), (E4M3, "sm_90a"), (MXF8, "sm_120a"), (NVF4, "sm_120a"), (SPARSE, "sm_90a")])
 @pytest.mark.parametrize("machine", ["sm_75", "sm_90"])
 def test_nvcc_compiles_kernels_that_fit_the_machine(opcode: str, target: str, machine: str, tmp_path: Path) -> None:
-    job = plan(opcode, target).job
-    assert has_tile_kernel(job)
-    assert tile_of(job).shared_bytes <= 64 * 1024
+    operation = operation_of(opcode, target)
+    assert has_tile_kernel(operation)
+    assert tile_of(operation).shared_bytes <= 64 * 1024
     for main in ("element", "tile"):
         path = tmp_path / f"{main}.cu"
-        path.write_text(source(job, main))
+        path.write_text(source(operation, main))
         command = ["nvcc", "-std=c++17", f"-arch={machine}", "-cubin", "-o", str(tmp_path / "out"), str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -188,12 +189,12 @@ def test_without_a_gpu_the_backend_says_so_after_checking_operands() -> None:
 
 
 @pytest.fixture
-def backend(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def backend(engine: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The backend by its name, on either machine."""
-    monkeypatch.setattr("fastmma.backends.gpu.emulator.ENGINE", engine)
-    plan_module._plan.cache_clear()
+    monkeypatch.setitem(resolve._BACKENDS, "cupy-emulate", lambda: engine)
+    resolve._made.cache_clear()
     yield "cupy-emulate"
-    plan_module._plan.cache_clear()
+    resolve._made.cache_clear()
 
 
 def test_recordings_of_silicon_are_replayed(backend: str) -> None:

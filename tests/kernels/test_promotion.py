@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 from reference.ieee import fused, plus, times
 
-from fastmma.backends.call import Batch
-from fastmma.backends.resolve import plan
+from fastmma.backends.call import Operands
+from fastmma.backends.resolve import backend_of, operation_of
 from fastmma.isa.table import instruction
 from fastmma.kernels.params import PROMOTIONS, Promotion
 from fastmma.numerics import reference_sums
@@ -66,7 +66,8 @@ def product(
     backend: str = "numba",
 ) -> Codes:
     d = np.empty((a.shape[0], b.shape[1]), np.uint32)
-    accumulate(plan(opcode, target, backend), Batch(a, b, c), d, promotion, split_k, threads)
+    given = Operands(a[None], b[None], None if c is None else c[None])
+    accumulate(backend_of(backend), operation_of(opcode, target), given, d[None], promotion, split_k, threads)
     return d
 
 

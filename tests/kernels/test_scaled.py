@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Job
+from fastmma.backends.call import Operation
 from fastmma.backends.parameters import scaled_parameters
-from fastmma.isa.table import instruction
+from fastmma.backends.resolve import operation_of
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.scaled import dispatch, groups
 from fastmma.numerics import reference
-from fastmma.numerics.rows import arithmetic
 
 Codes = NDArray[Any]
 _F4 = "f32.e2m1.e2m1.f32"
@@ -44,18 +43,17 @@ ONE = {"ue8m0": 127, "ue4m3": 0x38}
 
 
 @cache
-def job(name: str) -> Job:
-    ins = instruction(OPCODES[name])
-    return Job(ins, arithmetic(ins, "sm_120a"))
+def operation(name: str) -> Operation:
+    return operation_of(OPCODES[name], "sm_120a")
 
 
 def parameters(name: str) -> Scaled:
-    return scaled_parameters(job(name))
+    return scaled_parameters(operation(name))
 
 
 def expected(name: str, a: Codes, b: Codes, c: Codes | None, scale_a: Codes, scale_b: Codes) -> Codes:
     """By the reference, zeros and scales of 1 filled in; sparse forms step over twice the elements, since their zeros are there."""
-    ins, row, p = job(name).instruction, job(name).arithmetic, parameters(name)
+    ins, row, p = operation(name).instruction, operation(name).arithmetic, parameters(name)
     if ins.sparse:
         row = replace(row, terms=p.step) if p.group == 1 else replace(row, group=p.group)
     depth = -(-a.shape[1] // p.step) * p.step
@@ -102,7 +100,7 @@ def scales(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: st
     """Codes of scales."""
     if kind == "any":
         return rng.integers(0, 256, shape).astype(np.uint8)
-    if job(name).instruction.stype == "ue4m3":
+    if operation(name).instruction.stype == "ue4m3":
         low, high = {"near": (0x38, 0x48), "wide": (0, 0x7F), "small": (0, 10), "large": (0x70, 0x7F)}[kind]
         return (rng.integers(low, high, shape) | (rng.integers(0, 2, shape) << 7)).astype(np.uint8)
     low, high = {"near": (124, 131), "wide": (100, 150), "small": (30, 62), "large": (186, 197)}[kind]

@@ -12,7 +12,8 @@ from reference.products import bits, elements
 
 import fastmma
 from fastmma import InstructionError, OperandError, gemm, instruction, matmul
-from fastmma.products.gemm import default_instruction
+from fastmma.isa.formats import format_of
+from fastmma.products.choice import default_instruction
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -57,7 +58,7 @@ def test_tf32_ignores_low_bits_unless_cast() -> None:
 )
 def test_default_instruction(dtype: Any, target: str, opcode: str) -> None:
     x = np.ones((3, 3)).astype(dtype)
-    assert default_instruction(*[fastmma.formats.format_of(dtype).name] * 2, None, target).opcode == opcode
+    assert default_instruction(*[format_of(dtype).name] * 2, None, target).opcode == opcode
     np.testing.assert_array_equal(bits(gemm(x, x, target=target)), bits(gemm(x, x, instruction=opcode, target=target)))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from fastmma.backends.call import Job
+from fastmma.backends.call import Operation
 from fastmma.backends.parameters import fused_parameters, scaled_parameters
 from fastmma.isa.formats import Format, format_of
 from fastmma.isa.sparsity import pattern_of
@@ -48,9 +48,9 @@ def _code(fmt: Format) -> str:
 
 
 @cache
-def parameters(job: Job) -> dict[str, str | int]:
+def parameters(operation: Operation) -> dict[str, str | int]:
     """The macros that the source takes: derived from the instruction and its numerics row."""
-    ins, row = job.instruction, job.arithmetic
+    ins, row = operation.instruction, operation.arithmetic
     afmt, bfmt, cfmt, dfmt = (format_of(name) for name in (ins.atype, ins.btype, ins.ctype, ins.dtype))
     wide = [format_of(row.widened or fmt.name) for fmt in (afmt, bfmt)]
     pattern = pattern_of(ins) if ins.sparse else None
@@ -79,24 +79,24 @@ def parameters(job: Job) -> dict[str, str | int]:
         "BIT_XOR": int(ins.bit_op == "xor"),
         "FMA": _FMA[ins.rounding],
     }
-    if has_tile_kernel(job):
-        found |= _steps(job)
+    if has_tile_kernel(operation):
+        found |= _steps(operation)
     return found
 
 
-def has_tile_kernel(job: Job) -> bool:
+def has_tile_kernel(operation: Operation) -> bool:
     """Whether products of this method have a kernel of their own, and not only that of single results."""
-    return job.arithmetic.method in ("fused", "grouped")
+    return operation.arithmetic.method in ("fused", "grouped")
 
 
-def _steps(job: Job) -> dict[str, str | int]:
+def _steps(operation: Operation) -> dict[str, str | int]:
     """How k is cut into steps, counted along the dense k."""
-    row = job.arithmetic
-    if job.instruction.scale_vec_size:
-        scaled = scaled_parameters(job)
+    row = operation.arithmetic
+    if operation.instruction.scale_vec_size:
+        scaled = scaled_parameters(operation)
         step, group = scaled.step, scaled.group
     else:
-        step, group = fused_parameters(job).terms, 1
+        step, group = fused_parameters(operation).terms, 1
     return {
         "STEP": step,
         "GROUP": group,
@@ -108,9 +108,9 @@ def _steps(job: Job) -> dict[str, str | int]:
 
 
 @cache
-def tile_of(job: Job) -> Tile:
+def tile_of(operation: Operation) -> Tile:
     """The tile for a fused or grouped row."""
-    values = parameters(job)
+    values = parameters(operation)
     step, group, period = (int(values[name]) for name in ("STEP", "GROUP", "PERIOD"))
     depth = max(32, period)
     if group > 1:
@@ -125,19 +125,19 @@ def _text(name: str) -> str:
 
 
 @cache
-def source(job: Job, main: str) -> str:
-    """The CUDA C++ of a job's kernels.
+def source(operation: Operation, main: str) -> str:
+    """The CUDA C++ of an operation's kernels.
 
     Parameters
     ----------
-    job : Job
+    operation : Operation
     main : {"element", "tile"}
         ``"element"``: kernel ``element``, a thread a result, for every method. ``"tile"``: kernels ``pack_rows``, ``pack_columns`` and
         ``multiply``, for `has_tile_kernel`.
     """
-    values = dict(parameters(job))
+    values = dict(parameters(operation))
     if main == "tile":
-        tile = tile_of(job)
+        tile = tile_of(operation)
         values |= {
             "LINES": LINES,
             "DEPTH": tile.depth,
@@ -146,5 +146,5 @@ def source(job: Job, main: str) -> str:
     macros = "".join(f"#define {name} {value}\n" for name, value in values.items())
     files = [_text("portable.cuh"), _text("operands.cuh"), _text("floats.cuh")]
     if main == "element":
-        files.append(_text(_METHOD_FILES[job.arithmetic.method]))
+        files.append(_text(_METHOD_FILES[operation.arithmetic.method]))
     return "\n".join([macros, *files, *map(_text, _MAIN_FILES[main])])

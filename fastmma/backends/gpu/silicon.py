@@ -1,16 +1,14 @@
-"""The engine of ``backend="cupy"``: batches and products on real tensor cores, in the same k order as the emulator."""
+"""The backend "cupy": products on real tensor cores, in the same k order as the emulator."""
 
 from __future__ import annotations
 
-from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastmma.backends.call import Batch, Job, whole_k
-from fastmma.backends.compiled import Engine, promoted_by_chunks
-from fastmma.backends.gpu import device
+from fastmma.backends.call import Codes, Operands, Operation, whole_k
+from fastmma.backends.engine import Backend
+from fastmma.backends.gpu import device, raw
 from fastmma.backends.gpu.multiplication_ptx import loop_kernel, warpgroup_kernel
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.formats import format_of
@@ -20,7 +18,6 @@ from fastmma.operands.registers import gather, scatter, stored_dtype
 from fastmma.operands.scales import pack_scales
 from fastmma.operands.sparse import pack_metadata
 
-Codes = NDArray[Any]
 # fragments in GPU memory at a time
 _BYTES = 1 << 30
 _GRID = 65535
@@ -71,10 +68,10 @@ def immediates(ins: Instruction) -> tuple[int, ...]:
 
 
 def _launch(
-    job: Job, target: str, fragments: dict[str, Codes], c: Codes, grid: tuple[int, int], steps: int, strides: tuple[int, int, int, int]
+    operation: Operation, fragments: dict[str, Codes], c: Codes, grid: tuple[int, int], steps: int, strides: tuple[int, int, int, int]
 ) -> Codes:
     """Run the loop over k on fragments; `strides` are a_x, a_y, b_x and b_y."""
-    ins = job.instruction
+    ins, target = operation.instruction, operation.target
     given = {name: device.to_device(array) for name, array in fragments.items()}
     before = device.to_device(c)
     d = ins.operands["d"]
@@ -101,9 +98,8 @@ def _launch(
     return device.to_host(result)
 
 
-def _prepared(job: Job, batch: Batch) -> dict[str, Codes]:
-    """Fragments, images, metadata and scales of matrices with one leading dimension."""
-    ins = job.instruction
+def _prepared(ins: Instruction, batch: Operands) -> dict[str, Codes]:
+    """Fragments, images, metadata and scales of matrices of the instruction's shape."""
     found = {"a": _fragments(batch.a, ins, "a"), "b": _image(batch.b, ins) if ins.op == "wgmma" else _fragments(batch.b, ins, "b")}
     if batch.metadata is not None:
         found["metadata"] = pack_metadata(ins, batch.metadata)
@@ -113,18 +109,18 @@ def _prepared(job: Job, batch: Batch) -> dict[str, Codes]:
     return found
 
 
-def _tiles(target: str, job: Job, batch: Batch, d: Codes, _threads: int) -> None:
-    ins = job.instruction
-    device.check_target(target)
+def _instructions(operation: Operation, operands: Operands, d: Codes) -> None:
+    """Products of one instruction each."""
+    ins = operation.instruction
     per_tile = 8 * (ins.m * ins.k + ins.k * ins.n + 2 * ins.m * ins.n)
     grain = max(ins.tiles, _BYTES // per_tile // ins.tiles * ins.tiles)
     for start in range(0, len(d), grain):
-        part = batch.each(lambda codes: codes[start : start + grain])  # noqa: B023
+        part = operands.products(start, start + grain)
         count = len(part.a)
         before = part.c if part.c is not None else np.zeros((count, ins.m, ins.n), dtype=format_of(ins.ctype).code_dtype)
         c = _fragments(before, ins, "c")
         # warps in a row of the grid, each with operands of its own
-        after = _launch(job, target, _prepared(job, part), c, (len(c), 1), 1, (1, 0, 1, 0))
+        after = _launch(operation, _prepared(ins, part), c, (len(c), 1), 1, (1, 0, 1, 0))
         d[start : start + grain] = _matrices(after, ins, count, d.dtype)
 
 
@@ -139,25 +135,18 @@ def _flat(blocks: Codes) -> Codes:
     return np.ascontiguousarray(blocks).reshape(-1, *blocks.shape[2:])
 
 
-def _gemm(target: str, job: Job, batch: Batch, d: Codes, threads: int) -> None:
-    ins = job.instruction
-    device.check_target(target)
-    if ins.tiles > 1:
-        _gemm_by_tiles(target, job, batch, d, threads)
-        return
-    if d.size == 0 or batch.b.shape[0] == 0:
-        d[...] = 0 if batch.c is None else batch.c
-        return
-    whole = whole_k(job, batch)
-    a = _blocks(whole.a, ins.m, ins.stored_k)
-    b = _blocks(whole.b, ins.k, ins.n).swapaxes(0, 1)
+def _product(operation: Operation, operands: Operands, d: Codes) -> None:
+    """One product of any size; operands and `d` are matrices."""
+    ins = operation.instruction
+    a = _blocks(operands.a, ins.m, ins.stored_k)
+    b = _blocks(operands.b, ins.k, ins.n).swapaxes(0, 1)
     rows, steps = a.shape[:2]
     columns = b.shape[0]
-    metadata = None if whole.metadata is None else _metadata_blocks(whole.metadata, ins, rows)
-    scale_a = None if whole.scale_a is None else _flat(_blocks(whole.scale_a, ins.m, ins.scale_vec_size))
-    scale_b = None if whole.scale_b is None else _flat(_blocks(whole.scale_b, ins.scale_vec_size, ins.n).swapaxes(0, 1))
-    fragments = _prepared(job, Batch(_flat(a), _flat(b), None, metadata, scale_a, scale_b))
-    before = np.zeros(d.shape, d.dtype) if whole.c is None else whole.c
+    metadata = None if operands.metadata is None else _metadata_blocks(operands.metadata, ins, rows)
+    scale_a = None if operands.scale_a is None else _flat(_blocks(operands.scale_a, ins.m, ins.scale_vec_size))
+    scale_b = None if operands.scale_b is None else _flat(_blocks(operands.scale_b, ins.scale_vec_size, ins.n).swapaxes(0, 1))
+    fragments = _prepared(ins, Operands(_flat(a), _flat(b), None, metadata, scale_a, scale_b))
+    before = np.zeros(d.shape, d.dtype) if operands.c is None else operands.c
     c = _fragments(_flat(_blocks(before, ins.m, ins.n)), ins, "c")
     for start in range(0, rows, _GRID):
         stop = min(start + _GRID, rows)
@@ -165,7 +154,7 @@ def _gemm(target: str, job: Job, batch: Batch, d: Codes, threads: int) -> None:
         for name in ("a", "metadata", "scale_a"):
             if name in part:
                 part[name] = part[name][start * steps : stop * steps]
-        after = _launch(job, target, part, c[start * columns : stop * columns], (columns, stop - start), steps, (0, 1, 1, 0))
+        after = _launch(operation, part, c[start * columns : stop * columns], (columns, stop - start), steps, (0, 1, 1, 0))
         blocks = gather(after, ins.operands["d"], kind=ins.kind).reshape(stop - start, columns, ins.m, ins.n)
         joined = blocks.swapaxes(1, 2).reshape((stop - start) * ins.m, columns * ins.n)
         lines = slice(start * ins.m, min(stop * ins.m, d.shape[0]))
@@ -179,23 +168,36 @@ def _metadata_blocks(words: Codes, ins: Instruction, rows: int) -> Codes:
     return _flat(_blocks(filled, ins.m, ins.k // rule.chunk))
 
 
-def _gemm_by_tiles(target: str, job: Job, batch: Batch, d: Codes, threads: int) -> None:
-    """m8n8k4 with f16 does four products a warp: a step of k at a time, all blocks as a batch."""
-    ins, whole = job.instruction, whole_k(job, batch)
-    d[...] = 0 if whole.c is None else whole.c
+def _product_by_steps(operation: Operation, operands: Operands, d: Codes) -> None:
+    """m8n8k4 with f16 does four products a warp: a step of k at a time, all blocks together."""
+    ins = operation.instruction
+    d[...] = 0 if operands.c is None else operands.c
     rows, columns = -(-d.shape[0] // ins.m), -(-d.shape[1] // ins.n)
-    for k in range(0, whole.b.shape[0], ins.k):
-        a = _blocks(whole.a[:, k : k + ins.k], ins.m, ins.k)[:, 0]
-        b = _blocks(whole.b[k : k + ins.k], ins.k, ins.n)[0]
+    for k in range(0, operands.b.shape[0], ins.k):
+        a = _blocks(operands.a[:, k : k + ins.k], ins.m, ins.k)[:, 0]
+        b = _blocks(operands.b[k : k + ins.k], ins.k, ins.n)[0]
         c = _flat(_blocks(d, ins.m, ins.n))
         after = np.empty_like(c)
-        _tiles(target, job, Batch(np.repeat(a, columns, axis=0), np.tile(b, (rows, 1, 1)), c), after, threads)
+        _instructions(operation, Operands(np.repeat(a, columns, axis=0), np.tile(b, (rows, 1, 1)), c), after)
         joined = after.reshape(rows, columns, ins.m, ins.n).swapaxes(1, 2).reshape(rows * ins.m, columns * ins.n)
         d[...] = joined[: d.shape[0], : d.shape[1]]
 
 
-@cache
-def engine_of(target: str) -> Engine:
-    """The GPU in the machine where it is the target; if not, its calls raise a BackendError or a TargetError."""
-    gemm = partial(_gemm, target)
-    return Engine(partial(_tiles, target), gemm, promoted_by_chunks(gemm))
+class Silicon(Backend):
+    """The GPU in the machine where it is the target; if not, calls raise a BackendError or a TargetError."""
+
+    raw = raw
+
+    def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG002 - the GPU has its own
+        """`Backend.run`."""
+        ins = operation.instruction
+        device.check_target(operation.target)
+        if d.size == 0 or operands.depth == 0:
+            d[...] = 0 if operands.c is None else operands.c
+        elif (*d.shape[1:], operands.depth) == (ins.m, ins.n, ins.k):
+            _instructions(operation, operands, d)
+        else:
+            whole = whole_k(ins, operands)
+            for index in range(len(d)):
+                product = whole.each(lambda codes: codes[index])  # noqa: B023
+                (_product_by_steps if ins.tiles > 1 else _product)(operation, product, d[index])

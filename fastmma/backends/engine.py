@@ -1,0 +1,65 @@
+"""What a backend is: an object with one method for each thing that calls need of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import ModuleType
+
+import numpy as np
+
+from fastmma.backends.call import Codes, Operands, Operation, cut
+from fastmma.kernels.params import Promotion, Step
+
+
+class Backend(ABC):
+    """Who computes calls. Backends differ in speed and in where they run, never in bits.
+
+    Attributes
+    ----------
+    warps_at_once : int
+        Warps of a register call whose matrices are unpacked, multiplied and packed together.
+    raw : module or None
+        What executes the real opcode on registers and memory as they are, where the backend is a GPU.
+    """
+
+    warps_at_once = 1
+    raw: ModuleType | None = None
+
+    @abstractmethod
+    def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+        """Write T products to `d` (T, M, N), each accumulated from its c over ascending k; `d` may be c.
+
+        c and d have one format, except where K is at most the instruction's. A last instruction that K does not fill is filled with zeros.
+        """
+
+    def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
+        """Write products in f32 whose chunks of k start from zero and join totals that start from c."""
+        from fastmma.kernels.sums.promotion import promote
+
+        depth, ins = operands.depth, operation.instruction
+        total = np.zeros(d.shape, np.uint32)
+        if operands.c is not None:
+            total[...] = operands.c
+        partial = np.empty(d.shape, np.uint32)
+        for chunk, start in enumerate(range(0, depth, promotion.every)):
+            self.run(operation, cut(ins, operands, start, min(start + promotion.every, depth)), partial, threads)
+            for sums, totals in zip(partial, total, strict=True):
+                promote(promotion, chunk, sums, totals, threads)
+        d[...] = total
+
+    def apply(self, sums: Codes, steps: list[Step], threads: int) -> Codes:
+        """Steps of an epilogue on f32 codes (M, N), which may be overwritten."""
+        from fastmma.kernels.sums import epilogue
+
+        epilogue.apply(sums, steps, threads)
+        return sums
+
+    def narrow(self, sums: Codes, out: str, threads: int) -> Codes:
+        """Rounded f32 codes as codes of the format `out`: f32, bf16 or f16."""
+        if out == "f32":
+            return sums
+        from fastmma.kernels.sums import epilogue
+
+        narrowed = np.empty(sums.shape, np.uint16)
+        epilogue.narrow(sums, narrowed, out == "f16", threads)
+        return narrowed

@@ -1,0 +1,95 @@
+"""Stacks of matrix products, with NumPy's shapes and broadcasting."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.backends.call import Operands
+from fastmma.backends.gpu.arrays import accepts_cupy
+from fastmma.backends.resolve import backend_of
+from fastmma.host.calls import public_call
+from fastmma.host.errors import OperandError
+from fastmma.host.threads import thread_count
+from fastmma.isa.instruction import Instruction
+from fastmma.kernels.params import Promotion
+from fastmma.operands.check import Results, codes_of, flatten
+from fastmma.products.gemm_plan import DEFAULT_TARGET, Choices, GemmPlan, choose, planned, signature
+from fastmma.products.loop import accumulate
+
+
+@public_call
+@accepts_cupy
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    instruction: str | Instruction | None = None,
+    target: str = DEFAULT_TARGET,
+    promote_every: int | None = None,
+    split_k: int = 1,
+    preset: str | None = None,
+    cast: bool = False,
+    plan: GemmPlan | None = None,
+    out: NDArray[Any] | None = None,
+    threads: int | None = None,
+    backend: str = "numba",
+) -> NDArray[Any]:
+    """`numpy.matmul` with the bits of a GPU's tensor cores: its shapes and broadcasting, on top of `gemm`.
+
+    Parameters
+    ----------
+    a, b : array
+        Of at least one dimension. One-dimensional operands are promoted to matrices and the added dimension is dropped from the result;
+        leading dimensions broadcast.
+    out : ndarray, optional
+        Where to put the result, of exactly its shape and dtype.
+
+    The other parameters are those of `gemm`.
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError, BackendError
+        All are `fastmma.FastmmaError`.
+
+    Examples
+    --------
+    >>> a, b = np.ones((5, 1, 4, 32), np.float16), np.ones((2, 32, 3), np.float16)
+    >>> matmul(a, b, target="sm_80").shape
+    (5, 2, 4, 3)
+    """
+    runner, workers = backend_of(backend), thread_count(threads)
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast)
+    if plan is not None:
+        plan = planned(plan, choices, "matmul")
+    else:
+        plan = choose(choices, None if instruction is not None else signature(a, b, None, None, False, "matmul"))
+    ins = plan.operation.instruction
+    if ins.sparse or ins.scale_vec_size:
+        raise OperandError(f"{ins}: matmul takes neither metadata nor scales; gemm does")
+    x = codes_of(a, ins.formats.a, "matmul: a", cast=plan.cast)
+    y = codes_of(b, ins.formats.b, "matmul: b", cast=plan.cast)
+    if x.ndim == 0 or y.ndim == 0:
+        raise OperandError("matmul: operands must have at least one dimension; multiply by a scalar instead")
+    left = x[None, :] if x.ndim == 1 else x
+    right = y[:, None] if y.ndim == 1 else y
+    if left.shape[-1] != right.shape[-2]:
+        raise OperandError(f"matmul: the inner dimensions differ: a {x.shape}, b {y.shape}")
+    try:
+        lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    except ValueError:
+        raise OperandError(f"matmul: the leading dimensions do not broadcast: a {x.shape}, b {y.shape}") from None
+    rows, columns = left.shape[-2], right.shape[-1]
+    shape = (*lead, *((rows,) if x.ndim > 1 else ()), *((columns,) if y.ndim > 1 else ()))
+    operands = Operands(flatten(left, lead), flatten(right, lead), None)
+    results = Results(out, shape, ins, operands)
+    whole = (math.prod(lead), rows, columns)
+    products = results.codes.reshape(whole) if results.codes.flags.c_contiguous else np.empty(whole, results.codes.dtype)
+    promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
+    accumulate(runner, plan.operation, operands, products, promotion, plan.split_k, workers, plan.unit)
+    if not results.codes.flags.c_contiguous:
+        results.codes[...] = products.reshape(shape)
+    return results.elements()
