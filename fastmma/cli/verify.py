@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from fastmma.cli.table import print_json, print_markdown, print_table
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import instruction
+from fastmma.verification.manifest import GOLDEN
 from fastmma.verification.record import record as write
-from fastmma.verification.recordings import GOLDEN
 from fastmma.verification.replay import Report, compare_with_gpu, replay
 
 HEADINGS = ("instructions", "results", "opcodes and selectors", "warps or warpgroups", "elements compared", "registers wrong")

@@ -57,6 +57,19 @@ def named(path: Path) -> Path:
     raise OperandError(f"{str(path)!r} is no name that a file can have")
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those that it lies in, as far as they are not there.
+
+    Raises
+    ------
+    OperandError
+    """
+    try:
+        named(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OperandError(f"{path}: no folder can be made there: {reason(error)}") from None
+
+
 def handle(path: Path, flags: int) -> int:
     """Open a regular file, and nothing else, as `os.open` does.
 

@@ -82,7 +82,7 @@ def _header(file: IO[bytes], what: str) -> tuple[np.dtype[Any], tuple[int, ...],
     return _dtype(descr, what), _shape(shape, what), order == "True"
 
 
-def _array(file: IO[bytes], size: int, what: str) -> Array:
+def _array(file: IO[bytes], size: int, what: str, bound: int | None) -> Array:
     """The array that a file of that size is."""
     dtype, shape, fortran = _header(file, what)
     count, here = math.prod(shape) * dtype.itemsize, size - file.tell()
@@ -93,6 +93,8 @@ def _array(file: IO[bytes], size: int, what: str) -> Array:
             what, ".npy", f"an array of shape {shape} and type {dtype} has {amount(count)}, and {amount(here)} follow its header"
         )
     check_fits(count, what)
+    if bound is not None and count > bound:
+        raise OperandError(f"{what}: has {amount(count)}, and of such arrays at most {amount(bound)} are read")
     data = filled(file, count, what)
     if dtype == np.bool_ and data.max(initial=0) > 1:
         raise _damaged(what, ".npy", "its truth values are neither 0 nor 1")
@@ -129,16 +131,16 @@ def _unzipped(what: str) -> Iterator[None]:
         raise _damaged(what, ".npz", reason(error)) from None
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> Array:
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str, bound: int | None) -> Array:
     if info.flag_bits & 1:
         raise _damaged(what, ".npz", "it is encrypted")
     if info.compress_type not in _COMPRESSIONS:
         raise _damaged(what, ".npz", f"it is compressed by method {info.compress_type}, and only deflated arrays are read")
     with _unzipped(what), archive.open(info) as file:
-        return _array(file, info.file_size, what)
+        return _array(file, info.file_size, what, bound)
 
 
-def _members(file: IO[bytes], size: int, what: str) -> Arrays:
+def _members(file: IO[bytes], size: int, what: str, bound: int | None) -> Arrays:
     with _unzipped(what):
         archive = zipfile.ZipFile(_Bounded(file, size, what))
         infos = archive.infolist()
@@ -148,11 +150,11 @@ def _members(file: IO[bytes], size: int, what: str) -> Arrays:
         if name in found:
             raise _damaged(what, ".npz", f"it has two arrays named {name!r}")
         if info.filename.endswith(_SUFFIX):
-            found[name] = partial(_member, archive, info, f"{what}, {name}")
+            found[name] = partial(_member, archive, info, f"{what}, {name}", bound)
     return found
 
 
-def arrays_in(file: IO[bytes], what: str) -> Arrays:
+def arrays_in(file: IO[bytes], what: str, *, bound: int | None = None) -> Arrays:
     """The arrays of an open file by name, that of a ``.npy`` file by an empty one; each is read when it is called.
 
     Parameters
@@ -161,6 +163,8 @@ def arrays_in(file: IO[bytes], what: str) -> Arrays:
         Of which no other arrays are read at the same time.
     what : str
         Names the file in messages.
+    bound : int, optional
+        Of the bytes of an array; those that do not fit into memory are always refused.
 
     Raises
     ------
@@ -172,17 +176,17 @@ def arrays_in(file: IO[bytes], what: str) -> Arrays:
     file.seek(0)
     start = filled(file, min(size, len(MAGIC_PREFIX)), what).tobytes()
     if start == MAGIC_PREFIX:
-        return {"": partial(_whole_file, file, size, what)}
+        return {"": partial(_whole_file, file, size, what, bound)}
     if start.startswith(_ARCHIVE):
-        return _members(file, size, what)
+        return _members(file, size, what, bound)
     if start.startswith(_PICKLE):
         raise OperandError(f"{what}: {_OBJECTS}")
     raise _damaged(what, "numpy", "it is empty" if not size else "it begins as neither .npy nor .npz files do")
 
 
-def _whole_file(file: IO[bytes], size: int, what: str) -> Array:
+def _whole_file(file: IO[bytes], size: int, what: str, bound: int | None) -> Array:
     file.seek(0)
-    return _array(file, size, what)
+    return _array(file, size, what, bound)
 
 
 def write_array(file: IO[bytes], array: Array) -> None:

@@ -47,7 +47,7 @@ def operands_of_tile(trial: Trial, execution: int, tile: int) -> dict[str, Codes
             fmt = {"a": ins.atype, "b": ins.btype}[name]
             found[name] = found[name] ^ found[name].dtype.type(1 << (format_of(fmt).bits - 1))
     if ins.sparse:
-        found["metadata"] = unpack_metadata(ins, trial.operands["metadata"][execution], selector=trial.arguments["selector"])
+        found["metadata"] = unpack_metadata(ins, trial.operands["metadata"][execution], selector=trial.arguments.get("selector", 0))
     for name in "ab" if ins.scale_vec_size else "":
         ids = (trial.arguments.get(f"{kind}_id_{name}", 0) for kind in ("byte", "thread"))
         scales = unpack_scales(ins, trial.operands[f"scale_{name}"][execution], name, *ids)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastmma.backends.gpu import device
-from fastmma.host.errors import FastmmaError
+from fastmma.host.files import make_folder
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction, Movement
@@ -160,10 +160,7 @@ def record(folder: Path, *, seed: int = 0, progress: Callable[[int, int], None] 
     >>> record(Path("golden"))  # doctest: +SKIP
     """
     target = device.native_target()
-    try:
-        (folder / target).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FastmmaError(f"no folder can be made for the recordings: {error}") from None
+    make_folder(folder / target)
     gpu, driver = gpu_and_driver()
     todo = list(requests(target, seed))
     files: dict[str, list[Recorded]] = {}

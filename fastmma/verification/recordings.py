@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import zipfile
+import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.errors import FastmmaError
+from fastmma.host.files import content, make_folder, write_text, written
+from fastmma.host.npy import Arrays, arrays_in
+from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import instruction
-from fastmma.verification.trials import Trial, draw, labels_of, takes
+from fastmma.verification.manifest import GOLDEN, MANIFEST, manifest, refuse
+from fastmma.verification.trials import Trial, draw, takes
 
-GOLDEN = Path(__file__).parent / "golden"
-MANIFEST = "manifest.json"
+_LARGEST_FILE, _LARGEST_ARRAY = 1 << 30, 1 << 28  # bytes; those of an H200 have 2 million and less
+_MOST_DRAWN = 64  # executions of a trial whose operands a seed gives again
 
 
 @dataclass(frozen=True)
@@ -43,84 +46,40 @@ def checksums(result: NDArray[Any]) -> NDArray[np.uint32]:
     return np.array([[zlib.crc32(register.tobytes()) for register in execution] for execution in lines], np.uint32)
 
 
-def _refuse(path: Path, problem: str) -> FastmmaError:
-    return FastmmaError(f"{path}: {problem}; install fastmma again, or record again")
-
-
-# what the manifest says of the whole, of each file and of each trial
-_TOP = {"gpu": str, "driver": str, "target": str, "seed": int, "files": dict}
-_FILE = {"sha256": str, "trials": dict}
-_TRIAL = {"opcode": str, "arguments": dict, "labels": list}
-
-
-def _checked(path: Path, where: str, row: Any, types: Mapping[str, type]) -> dict[str, Any]:
-    """The row of a manifest, which must have entries of these types."""
-    if not isinstance(row, dict):
-        raise _refuse(path, f"{where} must be an object, not {row!r:.40}")
-    for name, kind in types.items():
-        if name not in row:
-            raise _refuse(path, f"{where} has no {name!r}")
-        if type(row[name]) is not kind:
-            raise _refuse(path, f"{name!r} of {where} must be of type {kind.__name__}, not {row[name]!r:.40}")
-    return row
-
-
-def _checked_trial(path: Path, where: str, row: Any) -> None:
-    _checked(path, where, row, _TRIAL)
-    try:
-        known = labels_of(instruction(row["opcode"]))
-    except FastmmaError as error:
-        raise _refuse(path, f"{where}: {error}") from None
-    unknown = [label for label in row["labels"] if label not in known]
-    if unknown or not row["labels"]:
-        raise _refuse(path, f"labels of {where} must be of {', '.join(known)}, not {unknown!r}")
-    wrong = {name: value for name, value in row["arguments"].items() if type(value) is not int}
-    if wrong:
-        raise _refuse(path, f"arguments of {where} must be integers, not {wrong!r}")
-
-
-def manifest(target: str, folder: Path = GOLDEN) -> dict[str, Any]:
-    """The manifest of the recordings of a target.
-
-    Raises
-    ------
-    FastmmaError
-        If there is none, or it is damaged.
-    """
-    path = folder / str(target) / MANIFEST
-    if not path.is_file():
-        known = sorted(each.parent.name for each in folder.glob(f"*/{MANIFEST}"))
-        raise FastmmaError(
-            f"there are no recordings of {target} in {folder}; there are some of {', '.join(known) or 'no GPU'}. "
-            "Name the folder that `fastmma record` was given, in which each target has a folder"
-        )
-    try:
-        found = _checked(path, "the manifest", json.loads(path.read_bytes()), _TOP)
-    except (OSError, ValueError, RecursionError) as error:
-        raise _refuse(path, f"no manifest can be read from it ({error})") from None
-    for name, entry in found["files"].items():
-        if Path(name).name != name:
-            raise _refuse(path, f"{name!r} is no name of a file beside it")
-        for key, row in _checked(path, name, entry, _FILE)["trials"].items():
-            _checked_trial(path, f"trial {key} of {name}", row)
-    return found
-
-
 @cache
-def _archive(path: Path, sha256: str) -> dict[str, dict[str, NDArray[Any]]]:
-    """The arrays of a file with this checksum, by trial and name."""
-    content = path.read_bytes() if path.is_file() else b""
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise _refuse(path, f"this is not the file that {MANIFEST} describes")
-    found: dict[str, dict[str, NDArray[Any]]] = {}
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            for name, array in archive.items():
-                key, _, part = name.rpartition("|")
-                found.setdefault(key, {})[part] = array
-    except (ValueError, OSError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-        raise _refuse(path, f"no arrays can be read from it ({error})") from None
+def _archive(path: Path, sha256: str) -> dict[str, Arrays]:
+    """The arrays of a file with this checksum, by trial and name; each is read when it is called."""
+    data = content(path, _LARGEST_FILE) if os.path.exists(path) else b""
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise refuse(path, f"this is not the file that {MANIFEST} describes")
+    found: dict[str, Arrays] = {}
+    for name, array in arrays_in(io.BytesIO(data), str(path), bound=_LARGEST_ARRAY).items():
+        key, _, part = name.rpartition("|")
+        found.setdefault(key, {})[part] = array
     return found
+
+
+def _recorded(path: Path, key: str, row: dict[str, Any], seed: int, arrays: Arrays) -> Recorded:
+    """A trial and its outcome, whose arrays have an execution a label."""
+    found = {part: array() for part, array in arrays.items()}
+    result, sums = found.pop("result", None), found.pop("checksums", None)
+    if (result is None) == (sums is None):
+        raise refuse(path, f"trial {key:.40} must have either a result or checksums")
+    ins, labels, arguments = instruction(row["opcode"]), tuple(row["labels"]), row["arguments"]
+    if not found:
+        if not isinstance(ins, Instruction) or len(labels) > _MOST_DRAWN:
+            raise refuse(path, f"trial {key:.40} has no operands; they are drawn for at most {_MOST_DRAWN} executions of a multiplication")
+        trial = draw(ins, labels, 1, seed, **arguments)
+    else:
+        trial = Trial(row["opcode"], found, arguments, labels)
+    if not takes(trial):
+        given = ", ".join([*trial.operands, *trial.arguments])
+        raise refuse(path, f"trial {key:.40}: {trial.opcode} is not called with {given:.200}")
+    for part, array in trial.operands.items():
+        if array.dtype.kind not in "ui" or array.ndim < 2 or len(array) != len(labels):
+            held = f"integers for each of {len(labels)} executions"
+            raise refuse(path, f"{part} of trial {key:.40} must hold {held}, and is {array.dtype} of shape {array.shape}")
+    return Recorded(trial, result, sums, drawn=not found)
 
 
 def load(target: str, folder: Path = GOLDEN, files: Sequence[str] | None = None) -> Iterator[Recorded]:
@@ -138,18 +97,7 @@ def load(target: str, folder: Path = GOLDEN, files: Sequence[str] | None = None)
         path = folder / target / name
         recorded = _archive(path, entry["sha256"])
         for key, row in entry["trials"].items():
-            arrays = dict(recorded.get(key, {}))
-            result, sums = arrays.pop("result", None), arrays.pop("checksums", None)
-            if (result is None) == (sums is None):
-                raise _refuse(path, f"trial {key} must have either a result or checksums")
-            if arrays:
-                trial = Trial(row["opcode"], arrays, row["arguments"], tuple(row["labels"]))
-            else:
-                trial = draw(instruction(row["opcode"]), row["labels"], 1, about["seed"], **row["arguments"])
-            if not takes(trial):
-                given = ", ".join([*trial.operands, *trial.arguments])
-                raise _refuse(path, f"trial {key}: {trial.opcode} is not called with {given}")
-            yield Recorded(trial, result, sums, drawn=not arrays)
+            yield _recorded(path, key, row, about["seed"], recorded.get(key, {}))
 
 
 def save(folder: Path, files: dict[str, list[Recorded]], about: dict[str, Any]) -> Path:
@@ -162,7 +110,7 @@ def save(folder: Path, files: dict[str, list[Recorded]], about: dict[str, Any]) 
     about : dict
         What the manifest says at its top: GPU, driver, target, seed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     rows: dict[str, Any] = {}
     for name, recordings in files.items():
         arrays: dict[str, NDArray[Any]] = {}
@@ -174,11 +122,14 @@ def save(folder: Path, files: dict[str, list[Recorded]], about: dict[str, Any]) 
             kept |= {part: array for part, array in outcome.items() if array is not None}
             arrays |= {f"{index}|{part}": array for part, array in kept.items()}
             trials[str(index)] = {"opcode": trial.opcode, "arguments": trial.arguments, "labels": list(trial.labels)}
-        np.savez_compressed(folder / name, **arrays)  # type: ignore[arg-type]
-        rows[name] = {"sha256": hashlib.sha256((folder / name).read_bytes()).hexdigest(), "trials": trials}
+        archive = io.BytesIO()
+        np.savez_compressed(archive, **arrays)  # type: ignore[arg-type]
+        with written(folder / name) as file:
+            file.write(archive.getbuffer())
+        rows[name] = {"sha256": hashlib.sha256(archive.getbuffer()).hexdigest(), "trials": trials}
     path = folder / MANIFEST
     lines = json.dumps(about | {"files": {}}, indent=1)[: -len('"files": {}\n}')]
-    path.write_text(lines + '"files": ' + _by_trial(rows) + "\n}\n")
+    write_text(path, lines + '"files": ' + _by_trial(rows) + "\n}\n")
     return path
 
 

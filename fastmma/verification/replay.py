@@ -23,7 +23,8 @@ from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
 from fastmma.verification.explain import explain
-from fastmma.verification.recordings import GOLDEN, Recorded, checksums, load, manifest
+from fastmma.verification.manifest import GOLDEN, manifest
+from fastmma.verification.recordings import Recorded, checksums, load
 from fastmma.verification.trials import Trial, draw, elements, labels_of, variants
 
 
@@ -136,9 +137,9 @@ def check(recorded: Recorded, outcome: Outcome, target: str, backend: str = "num
     """Execute a recorded trial and compare it with what was recorded."""
     trial, result, sums = recorded.trial, recorded.result, recorded.checksums
     got = trial.run(target, backend)
-    if result is not None and (result.shape, result.dtype) == (got.shape, got.dtype):
+    if result is not None and (result.shape, result.dtype, len(result)) == (got.shape, got.dtype, len(trial.labels)):
         compare(outcome, trial, got, result, target)
-    elif sums is not None and sums.shape == (len(got), got.shape[-1]):
+    elif sums is not None and sums.dtype == np.uint32 and got.ndim == 3 and sums.shape == (len(got), got.shape[-1]):
         _compare_checksums(outcome, trial, got, sums)
     else:
         held = result if result is not None else sums

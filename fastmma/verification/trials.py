@@ -86,10 +86,16 @@ def _parameters(op: str) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(each.name for each in names), frozenset(each.name for each in names if each.default is each.empty)
 
 
+def argument_names(ins: Instruction | Movement) -> frozenset[str]:
+    """The names of what an opcode's call can be given."""
+    return _parameters(ins.op)[0]
+
+
 def takes(trial: Trial) -> bool:
-    """Whether the opcode's call can be given the operands and arguments of a trial."""
+    """Whether the opcode's call can be given the operands and arguments of a trial, each of them once."""
     possible, needed = _parameters(trial.instruction.op)
-    return needed <= {*trial.operands, *trial.arguments} <= possible
+    given = trial.operands.keys() | trial.arguments.keys()
+    return needed <= given <= possible and not trial.operands.keys() & trial.arguments.keys()
 
 
 def labels_of(ins: Instruction | Movement) -> tuple[str, ...]:

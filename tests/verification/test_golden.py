@@ -13,12 +13,13 @@ from fastmma.isa.formats import decode
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.sparsity import selectors
 from fastmma.verification import recordings, replay, scenes
-from fastmma.verification.recordings import GOLDEN, Recorded
+from fastmma.verification.manifest import GOLDEN, manifest
+from fastmma.verification.recordings import Recorded
 from fastmma.verification.stream import Stream
 from fastmma.verification.trials import Trial, labels_of, variants
 
 TARGET = "sm_90a"
-FILES = tuple(recordings.manifest(TARGET)["files"])
+FILES = tuple(manifest(TARGET)["files"])
 RECORDED = [recorded for file in FILES for recorded in recordings.load(TARGET, files=(file,))]
 ALL = fastmma.instructions(TARGET)
 WGMMA = [ins for ins in ALL if isinstance(ins, Instruction) and ins.op == "wgmma"]
@@ -87,7 +88,7 @@ def test_memory_operands_meet_every_swizzle_and_transposition() -> None:
 
 def test_recordings_are_small() -> None:
     assert sum(path.stat().st_size for path in (GOLDEN / TARGET).iterdir()) <= 8 << 20
-    about = recordings.manifest(TARGET)
+    about = manifest(TARGET)
     assert about["target"] == TARGET
     assert set(about) == {"gpu", "driver", "target", "seed", "files"}
 

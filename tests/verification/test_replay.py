@@ -18,7 +18,8 @@ from fastmma.host.errors import BackendError, FastmmaError, InstructionError, Op
 from fastmma.isa.instruction import Instruction
 from fastmma.verification import recordings, replay
 from fastmma.verification.explain import explain
-from fastmma.verification.recordings import GOLDEN, Recorded
+from fastmma.verification.manifest import GOLDEN
+from fastmma.verification.recordings import Recorded
 from fastmma.verification.trials import Trial, draw, labels_of, variants
 
 TARGET = "sm_90a"
