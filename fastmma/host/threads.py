@@ -1,30 +1,24 @@
-"""A thread pool for nogil kernels; results never depend on how many threads there are."""
+"""Work in pieces on a few threads; results never depend on how many there are."""
 
 from __future__ import annotations
 
+import _thread
 import itertools
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from queue import SimpleQueue
+from typing import ParamSpec, TypeVar
 
+from fastmma.host.doors import Door, closing, enter, leave, open_door, put_away
 from fastmma.host.errors import OperandError
 from fastmma.host.float_mode import in_default_mode
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _MAX_THREADS = 1024
-_lock = threading.Lock()
-_pool: ThreadPoolExecutor | None = None
-_pool_size = 0
-
-
-def _forget_pool() -> None:
-    """Drop the pool in a forked child: its threads exist only in the parent."""
-    global _pool, _pool_size, _lock
-    _pool, _pool_size, _lock = None, 0, threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+_PATIENCE = 0.05  # seconds between two looks at whether a call has been given up
 
 
 def thread_count(threads: int | None = None) -> int:
@@ -53,18 +47,104 @@ def thread_count(threads: int | None = None) -> int:
     return int(count)
 
 
-def _executor(size: int) -> ThreadPoolExecutor:
-    global _pool, _pool_size
-    with _lock:
-        if _pool is None or _pool_size < size:
-            # an older, smaller pool lets its running work finish and goes away by itself
-            _pool, _pool_size = ThreadPoolExecutor(size, "fastmma"), size
-        return _pool
+class _Work:
+    """Pieces of a range, which several workers take one after the other."""
+
+    __slots__ = ("_ticket", "count", "error", "function", "grain", "pieces", "used")
+
+    def __init__(self, function: Callable[[int, int, int], None], count: int, grain: int) -> None:
+        self.function, self.count, self.grain = function, count, grain
+        self.pieces = -(-count // grain)
+        self.error: BaseException | None = None  # the first one; no piece begins after it
+        self.used: list[Door] = []  # those that a helper went through
+        self._ticket = itertools.count()  # next() on it is atomic
+
+    def do(self, worker: int) -> None:
+        """Take pieces until there are none, or until one has failed."""
+        try:
+            in_default_mode(self._take, worker)
+        except BaseException as error:
+            self.fail(error)
+
+    def _take(self, worker: int) -> None:
+        while self.error is None and (piece := next(self._ticket)) < self.pieces:
+            start = piece * self.grain
+            self.function(start, min(start + self.grain, self.count), worker)
+
+    def fail(self, error: BaseException) -> None:
+        """Have the call given up, and keep the first reason."""
+        if self.error is None:
+            self.error = error
 
 
-def _in_turn(function: Callable[[int, int, int], None], count: int, grain: int) -> None:
-    for start in range(0, count, grain):
-        function(start, min(start + grain, count), 0)
+class _Helpers:
+    """Threads that wait for calls to help with, for as long as the process lives.
+
+    A thread that cannot be started, for want of memory or because Python is shutting down, means that calls have fewer helpers.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._starting = _thread.allocate_lock()
+        self._calls: SimpleQueue[tuple[_Work, int, Door]] = SimpleQueue()
+
+    def available(self, wanted: int) -> int:
+        """How many of the wanted helpers there are; the missing ones are started. A long queue says that all are busy, or did not last."""
+        if self._calls.qsize() > _MAX_THREADS:
+            return 0
+        if self._count < wanted:
+            with self._starting:
+                try:
+                    while self._count < wanted:
+                        _thread.start_new_thread(self._serve, ())
+                        self._count += 1
+                except (RuntimeError, MemoryError):
+                    pass
+        return min(wanted, self._count)
+
+    def call(self, work: _Work, worker: int, door: Door) -> None:
+        """Ask one of them to go through the door and take part."""
+        self._calls.put((work, worker, door))
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                self._help(*self._calls.get())
+            except MemoryError:
+                continue  # the call has one helper less
+
+    @staticmethod
+    def _help(work: _Work, worker: int, door: Door) -> None:
+        if not enter(door):
+            put_away(door)
+            return
+        try:
+            work.used.append(door)
+            _helped.work = work
+            work.do(worker)
+        finally:
+            _helped.work = None
+            leave(door)
+
+
+class _Helped(threading.local):
+    """Of each thread: what it helps with."""
+
+    work: _Work | None = None
+
+
+_helped = _Helped()
+_helpers = _Helpers()
+
+
+def _forget_helpers() -> None:
+    """A forked child has none: threads exist only in the parent."""
+    global _helpers
+    _helpers = _Helpers()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_helpers)
 
 
 def parallel_for(function: Callable[[int, int, int], None], count: int, threads: int, grain: int = 1) -> None:
@@ -72,28 +152,63 @@ def parallel_for(function: Callable[[int, int, int], None], count: int, threads:
 
     Workers (numbered from 0, at most `threads`) pull pieces one at a time, so that a busy core delays only its own piece.
     The function must release the GIL, and different pieces must write to different places.
-    An exception in any piece is raised here after all workers have stopped.
+
+    The first exception, be it of a piece or of a signal handler, is raised here after all workers have stopped: nothing writes into the
+    caller's memory afterwards. A piece that has begun is finished, so pieces are to be short: Ctrl-C is answered after the present ones.
     """
-    pieces = -(-count // grain)
-    workers = max(1, min(threads, pieces))
-    if workers == 1:
-        in_default_mode(_in_turn, function, count, grain)
-        return
-    ticket = itertools.count()  # next() on it is atomic
+    work = _Work(function, count, grain)
+    doors: list[Door] = []
+    close = closing(doors)
+    try:
+        # Python runs signal handlers when a call has ended or a loop goes on: between an exception and the last door closed nothing does
+        try:
+            for worker in range(1, 1 + _helpers.available(min(threads, work.pieces) - 1)):
+                doors.append(open_door())
+                _helpers.call(work, worker, doors[-1])
+            work.do(0)  # by the caller's own thread
+        except BaseException as error:
+            if work.error is None:
+                work.error = error
+        finally:
+            all(close)
+    except BaseException as error:
+        work.fail(error)
+    del work.function  # a helper that has not noticed the call yet keeps no operands alive
+    for door in work.used:
+        put_away(door)
+    if work.error is not None:
+        try:
+            raise work.error
+        finally:
+            work.error = None  # its traceback knows this frame
+
+
+def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function that must not be interrupted halfway on a thread of its own, which signal handlers never run on.
+
+    A signal handler may raise here meanwhile: the function goes on by itself, and its result is lost.
+    """
+    context, ended = copy_context(), _thread.allocate_lock()
+    results: list[R] = []
     errors: list[BaseException] = []
 
-    def work(worker: int) -> None:
+    def run() -> None:
         try:
-            while not errors and (piece := next(ticket)) < pieces:
-                start = piece * grain
-                function(start, min(start + grain, count), worker)
+            results.append(context.run(lambda: in_default_mode(function, *args, **kwargs)))
         except BaseException as error:
             errors.append(error)
+        finally:
+            ended.release()
 
-    # the caller's own thread is worker 0
-    futures = [_executor(workers - 1).submit(in_default_mode, work, worker) for worker in range(1, workers)]
-    in_default_mode(work, 0)
-    for future in futures:
-        future.result()
+    ended.acquire()
+    try:
+        _thread.start_new_thread(run, ())
+    except (RuntimeError, MemoryError):
+        return function(*args, **kwargs)
+    while not ended.acquire(timeout=_PATIENCE):
+        work = _helped.work
+        if work is not None and work.error is not None:
+            raise InterruptedError("the call has been given up")
     if errors:
-        raise errors[0]
+        raise errors.pop()
+    return results.pop()
