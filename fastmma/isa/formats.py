@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -104,17 +104,6 @@ class Format:
 
     def __str__(self) -> str:
         return self.name
-
-
-class Formats(NamedTuple):
-    """The element formats of an instruction; `sums` is what sums are kept in, `scale` that of block scales, if there are any."""
-
-    a: Format
-    b: Format
-    c: Format
-    d: Format
-    sums: Format
-    scale: Format | None
 
 
 _ROWS = (
@@ -226,6 +215,32 @@ def decode(codes: ArrayLike, fmt: str | Format) -> NDArray[Any]:
     return np.asarray(value)
 
 
+def _as_f64(array: NDArray[Any], rounding: Literal["rn", "rz", "odd"]) -> NDArray[np.float64]:
+    """Numbers as float64: to nearest, toward zero, or to odd.
+
+    Of the two neighbours of a number that float64 has not, rounding to odd takes the one whose last bit is 1. Rounding that to a format
+    of fewer bits, by two at least, gives what rounding the number itself does.
+    """
+    with np.errstate(all="ignore"):
+        nearest = array.astype(np.float64)
+        if rounding == "rn" or array.dtype.kind not in "iuf" or array.itemsize < (16 if array.dtype.kind == "f" else 8):
+            return nearest
+        if array.dtype.kind == "f":
+            toward_zero = np.where(np.abs(nearest) > np.abs(array), np.nextafter(nearest, 0.0), nearest)
+            inexact = (nearest != array) & ~np.isnan(array)
+        else:
+            negative = array < 0
+            magnitude = np.where(negative, -array.astype(np.uint64), array.astype(np.uint64))
+            _, bits_of_the_upper = np.frexp((magnitude >> np.uint64(11)).astype(np.float64))
+            lost = np.maximum(bits_of_the_upper + 11 - 53, 0).astype(np.uint64)
+            kept = magnitude >> lost << lost
+            toward_zero = np.where(negative, -kept.astype(np.float64), kept.astype(np.float64))
+            inexact = kept != magnitude
+    if rounding == "rz":
+        return toward_zero
+    return np.asarray(toward_zero.view(np.uint64) | inexact).view(np.float64)
+
+
 def _round_to_grid(magnitude: NDArray[np.float64], fmt: Format, rounding: Rounding) -> NDArray[np.float64]:
     """Round finite magnitudes to the format's grid, its exponent range unbounded above."""
     _, exponent = np.frexp(magnitude)
@@ -245,7 +260,7 @@ def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", s
     Parameters
     ----------
     values : array_like
-        Floats are taken as float64, so that there is one rounding; integers must fit the range of int64.
+        Real numbers of any dtype, longdouble and 64-bit integers among them; there is one rounding.
     fmt : str or Format
     rounding : {"rn", "rz"}
         To nearest, ties to even; or toward zero.
@@ -280,9 +295,9 @@ def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", s
         raise OperandTypeError(f"values for {fmt} must be real numbers, not {array.dtype}")
     if fmt.kind != "float":
         return _encode_integer(array, fmt, rounding, saturate)
-    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
-        value = array.astype(np.float64)
+    value = _as_f64(array, rounding if fmt.name == "f64" else "odd")
     if fmt.name == "f64":
+        value = np.clip(value, -fmt.max, fmt.max) if saturate else value
         return np.where(np.isnan(value), np.uint64(0x7FF8000000000000), np.asarray(value).view(np.uint64))
     negative = np.signbit(value) & ~np.isnan(value)
     if not fmt.signed and bool(np.any(negative & (value != 0))):
@@ -323,17 +338,20 @@ def _finite_codes(magnitude: NDArray[np.float64], fmt: Format) -> NDArray[np.uin
 def _encode_integer(array: NDArray[Any], fmt: Format, rounding: Rounding, saturate: bool) -> NDArray[Any]:
     low = -(1 << (fmt.bits - 1)) if fmt.kind == "signed" else 0
     high = int(fmt.max)
+    value: NDArray[Any]
     if array.dtype.kind in "iub":
-        value = array
+        # no format reaches what int64 has not
+        value = (np.minimum(array, np.uint64(np.iinfo(np.int64).max)) if array.dtype == np.uint64 else array).astype(np.int64)
     else:
-        real = array.astype(np.float64)
+        real = _as_f64(array, "odd")
         if bool(np.any(np.isnan(real))):
             raise OperandError(f"{fmt} has no NaN")
         value = np.rint(real) if rounding == "rn" else np.trunc(real)
     if saturate:
-        value = np.clip(value, low, high) if value.dtype.kind != "b" else value
+        value = np.clip(value, low, high)
     elif value.size and (value.min() < low or value.max() > high):
-        raise OperandError(f"values for {fmt} must lie in [{low}, {high}] or be saturated; they span [{value.min()}, {value.max()}]")
+        span = array if array.dtype.kind in "iub" else value
+        raise OperandError(f"values for {fmt} must lie in [{low}, {high}] or be saturated; they span [{span.min()}, {span.max()}]")
     return np.asarray((value.astype(np.int64) & np.int64((1 << fmt.bits) - 1)).astype(fmt.code_dtype))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -316,6 +318,83 @@ def test_ue8m0() -> None:
 def test_unsigned_floats_refuse_negative_numbers(name: str) -> None:
     with pytest.raises(OperandError, match="no negative numbers"):
         encode([-1.0], name)
+
+
+def wide_numbers() -> list[NDArray[Any]]:
+    """64-bit integers and longdoubles, many of them next to ties of narrower formats."""
+    rng = np.random.default_rng(0)
+    near = [
+        sign * ((1 << top) + (odd << top - below) + more)
+        for top in range(53, 62)
+        for below in range(2, 54)
+        for odd in (1, 3)
+        for more in (-1, 0, 1)
+        for sign in (-1, 1)
+    ]
+    signed = np.array([*near, -(1 << 63), (1 << 63) - 1, 0, *rng.integers(-(1 << 62), 1 << 62, 100)], np.int64)
+    above = [(1 << 64) - 1, (1 << 64) - (1 << 10), (1 << 63) + (1 << 10), (1 << 63) + (1 << 39) + 1, (1 << 63) + (3 << 39)]
+    unsigned = np.array(above, np.uint64)
+    ones = np.longdouble(1) + np.ldexp(np.longdouble(1), -np.arange(1, 64))
+    ties = np.concatenate([ones, ones + np.ldexp(np.longdouble(1), -63), ones - np.ldexp(np.longdouble(1), -63), 3 * ones])
+    scales = np.array([0, 1, -3, 8, 15, 31, -14, -24, -126, -149, -150, 127, 1023, -1022, -1074, -1080, 1030])
+    wide = np.ldexp(ties[:, None], scales[scales < np.finfo(np.longdouble).maxexp]).ravel()
+    return [signed, unsigned, np.concatenate([wide, -wide])]
+
+
+def rounded_once(value: Fraction, name: str, rounding: str) -> Fraction | None:
+    """The value of a float format that a number is rounded to; None beyond the largest."""
+    fmt = FORMATS[name]
+    size = abs(value)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent -= size < Fraction(2) ** exponent
+    quantum = Fraction(2) ** (max(exponent, fmt.emin) - fmt.mantissa_bits)
+    steps = round(size / quantum) if rounding == "rn" else math.floor(size / quantum)
+    largest = (2 - Fraction(2) ** -fmt.mantissa_bits) * Fraction(2) ** fmt.emax
+    largest -= (fmt.specials == "nan") * Fraction(2) ** (fmt.emax - fmt.mantissa_bits)
+    found = steps * quantum
+    if found > largest:
+        return None if rounding == "rn" else (largest if value > 0 else -largest)
+    return found if value > 0 else -found
+
+
+@pytest.mark.parametrize("rounding", ["rn", "rz"])
+@pytest.mark.parametrize("name", ["f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2"])
+def test_wide_numbers_are_rounded_once(name: str, rounding: Any) -> None:
+    for values in wide_numbers():
+        found = decode(encode(values, name, rounding=rounding), name)
+        for value, result in zip(values, found, strict=True):
+            wanted = rounded_once(Fraction(*value.as_integer_ratio()) if values.dtype.kind == "f" else Fraction(int(value)), name, rounding)
+            if wanted is None:
+                assert not np.isfinite(result)
+            else:
+                assert Fraction(float(result)) == wanted, f"{value!r} is {result!r}, not {float(wanted)!r}"
+
+
+@pytest.mark.parametrize("name", ["s32", "s8", "u8", "s4", "u4", "b1"])
+def test_wide_numbers_to_integers(name: str) -> None:
+    fmt = FORMATS[name]
+    low, high = (-(1 << (fmt.bits - 1)) if fmt.kind == "signed" else 0), int(fmt.max)
+    for values in wide_numbers():
+        for rounding in ("rn", "rz"):
+            found = decode(encode(values, name, rounding=rounding, saturate=True), name)  # type: ignore[arg-type]
+            for value, result in zip(values, found, strict=True):
+                exact = Fraction(*value.as_integer_ratio()) if values.dtype.kind == "f" else Fraction(int(value))
+                assert result == min(max(round(exact) if rounding == "rn" else math.trunc(exact), low), high)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize("name", ["s32", "s8", "u4"])
+def test_integers_of_every_width_saturate(dtype: Any, name: str) -> None:
+    values = np.array([0, 1], bool) if dtype is bool else np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 3], dtype)
+    low, high = (-(1 << (FORMATS[name].bits - 1)) if FORMATS[name].kind == "signed" else 0), int(FORMATS[name].max)
+    found = decode(encode(values, name, saturate=True), name)
+    assert found.tolist() == [min(max(int(value), low), high) for value in values]
+
+
+def test_saturated_f64_is_finite() -> None:
+    largest = float(np.finfo(np.float64).max)
+    assert decode(encode([np.inf, -np.inf, 1.0], "f64", saturate=True), "f64").tolist() == [largest, -largest, 1.0]
+    assert decode(encode([np.inf, -np.inf], "f64"), "f64").tolist() == [np.inf, -np.inf]
 
 
 def test_integer_encoding() -> None:
