@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.arrays import RawCodes, as_array
 from fastmma.host.errors import OperandError, OperandTypeError
-from fastmma.isa.formats import FORMATS, Format, encode, format_of, from_codes, to_codes
+from fastmma.isa.formats import Format, encode, format_of, from_codes, to_codes
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.operands.sparse import check_metadata
@@ -64,21 +64,37 @@ def check_shape(array: NDArray[Any], tail: tuple[int, ...], what: str) -> None:
 
 
 def check_output(out: Any, shape: tuple[int, ...], fmt: Format, what: str) -> NDArray[Any]:
-    """`out=` as NumPy takes it: an array of exactly this shape and dtype, writeable.
+    """`out=` as NumPy takes it: an array of exactly this shape and dtype, writeable, without a mask, each element at a place of its own.
+
+    Returns
+    -------
+    The same memory as a plain array.
 
     Raises
     ------
     OperandTypeError, OperandError
     """
-    if not isinstance(out, np.ndarray):
-        raise OperandTypeError(f"{what}: out must be a NumPy array, not {type(out).__name__}")
+    if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
+        raise OperandTypeError(f"{what}: out must be a NumPy array without a mask, not {type(out).__name__}")
     if out.dtype != fmt.dtype:
         raise OperandTypeError(f"{what}: out must have dtype {fmt.dtype} ({fmt}), not {out.dtype}")
     if out.shape != shape:
         raise OperandError(f"{what}: out must have shape {shape}, not {out.shape}")
     if not out.flags.writeable:
         raise OperandError(f"{what}: out is read-only")
-    return out
+    if _folded(out):
+        raise OperandError(f"{what}: elements of out share memory with one another: shape {shape}, strides {out.strides}")
+    return np.asarray(out)
+
+
+def _folded(array: NDArray[Any]) -> bool:
+    """Whether two elements of an array may be at one place."""
+    reach = array.itemsize
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(array.strides, array.shape, strict=True) if extent > 1):
+        if stride < reach:
+            return array.size > 0
+        reach += stride * (extent - 1)
+    return False
 
 
 class Results:
@@ -99,7 +115,8 @@ class Results:
             return
         codes = check_output(out, shape, self.format, str(ins)).view(self.format.code_dtype)
         overlapping = [name for name, given in operands._asdict().items() if given is not None and np.may_share_memory(codes, given)]
-        self.direct = not overlapping or (overlapping == ["c"] and _same_memory(codes, operands.c))
+        apart = not overlapping or (overlapping == ["c"] and _same_memory(codes, operands.c))
+        self.direct = apart and codes.flags.aligned
         self.codes = codes if self.direct else np.empty(shape, self.format.code_dtype)
 
     def elements(self) -> NDArray[Any]:
@@ -128,7 +145,7 @@ def tile_codes(value: Any, name: str, fmt: str, tail: tuple[int, int], ins: Inst
 def scale_codes(value: Any, name: str, ins: Instruction) -> NDArray[Any]:
     """Codes of scales given as elements (float8_e8m0fnu, or float8_e4m3fn for ue4m3, which has no sign)."""
     what = f"{ins}: {name}"
-    fmt = FORMATS[ins.stype]
+    fmt = format_of(ins.stype)
     codes = codes_of(value, fmt, what)
     if not fmt.signed and fmt.exponent_bits + fmt.mantissa_bits < fmt.bits and (codes >> 7).any():
         raise OperandError(f"{what} must not be negative: {fmt} has no sign")
