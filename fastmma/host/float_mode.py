@@ -19,10 +19,11 @@ from fastmma.host.errors import BackendError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# made without arithmetic on subnormals: the module may be imported in any mode
+# made without rounding, and without arithmetic on subnormals: the module may be compiled and imported in any mode
 _SUBNORMAL: float = struct.unpack("=d", (1).to_bytes(8, sys.byteorder))[0]
 _LEAST_NORMAL = math.ldexp(1.0, -1022)
-_ZERO, _THIRD, _ONE = 0.0, 1 / 3, 1.0
+_ZERO, _ONE = 0.0, 1.0
+_MORE_THAN_HALF = math.ldexp((1 << 52) + 1, -53)  # of the least normal number: subnormal, and not exact
 _QUARTER_OF_UNIT, _MOST_OF_UNIT = math.ldexp(1.0, -54), math.ldexp(3.0, -54)
 
 
@@ -73,7 +74,8 @@ def _control() -> _Control | None:
 
 def is_default() -> bool:
     """Whether this thread rounds to nearest and keeps subnormal numbers: its arithmetic tells, sooner than its control register."""
-    return _SUBNORMAL > _ZERO and _LEAST_NORMAL * _THIRD > _ZERO and _ONE + _QUARTER_OF_UNIT == _ONE and _ONE + _MOST_OF_UNIT > _ONE
+    keeps_subnormals = _SUBNORMAL > _ZERO and _LEAST_NORMAL * _MORE_THAN_HALF > _ZERO
+    return keeps_subnormals and _ONE + _QUARTER_OF_UNIT == _ONE and _ONE + _MOST_OF_UNIT > _ONE
 
 
 def in_default_mode(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastmma.host.arrays import as_array, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import thread_count
 from fastmma.isa.formats import all_codes, decode, format_of, from_codes
 from fastmma.scaling.rounding import block_values, round_to
@@ -144,6 +145,7 @@ class ScaledArray:
         """The transposed array, a view: dimensions are reversed, and `axis` moves along."""
         return replace(self, elements=self.elements.T, scales=self.scales.T, block=self.block[::-1], axis=self.ndim - 1 - self.axis)
 
+    @default_floats
     def __repr__(self) -> str:
         overall = "" if self.global_scale is None else f", global_scale={self.global_scale!s}"
         return f"ScaledArray({self.scheme}, shape={self.shape}, block={self.block}, axis={self.axis}{overall})"

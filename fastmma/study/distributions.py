@@ -13,7 +13,7 @@ from fastmma.host.errors import OperandError
 
 Matrix = NDArray[np.float32]
 _Draw = Callable[[np.random.Generator, tuple[int, int]], Matrix]
-_OUTLIER_SHARE = 0.01
+_OUTLIER_PERCENT = 1
 _OUTLIER_GAIN = 30.0
 
 
@@ -55,7 +55,7 @@ def _lognormal(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
 def _outliers(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
     values = rng.standard_normal(shape, dtype=np.float32)
     # the same channels for both operands would need one more parameter; drawn apart, an outlier meets an ordinary value, as in a model
-    channels = rng.permutation(shape[1])[: max(1, round(_OUTLIER_SHARE * shape[1]))]
+    channels = rng.permutation(shape[1])[: max(1, round(shape[1] * _OUTLIER_PERCENT / 100))]
     values[:, channels] *= np.float32(_OUTLIER_GAIN)
     return values
 
@@ -67,7 +67,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         Distribution("uniform", "uniform in [-1, 1)", _uniform),
         Distribution("positive", "uniform in [0, 1)", _positive),
         Distribution("lognormal", "exp(N(0, 1)) with a random sign", _lognormal),
-        Distribution("outliers", f"N(0, 1), {_OUTLIER_SHARE:.0%} of the channels of K times {_OUTLIER_GAIN:.0f}", _outliers),
+        Distribution("outliers", f"N(0, 1), {_OUTLIER_PERCENT}% of the channels of K times {_OUTLIER_GAIN:.0f}", _outliers),
     )
 }
 

@@ -16,7 +16,7 @@ from fastmma.isa.formats import Format
 Values = NDArray[np.float64]
 Metric = float | int | list[int] | None
 # bins of the ULP histogram: up to 0.5, 1, 2, 4, ... and the last without end
-ULP_EDGES: tuple[float, ...] = (0.5, *(2.0**power for power in range(24)))
+ULP_EDGES: tuple[float, ...] = (0.5, *(float(1 << power) for power in range(24)))
 _MOST = 1 << 63
 _DIGITS = 10  # beyond them the order shows in which float64 sums were taken
 

@@ -30,7 +30,7 @@ TERMS = 4  # of a step
 GROWTH = 48  # A's scales are packed times 1 + 2**-GROWTH for aligned kernels
 EXCESS = 150  # what the exponent field of an aligned kernel's sums exceeds the exponent by
 HIGH_WORD = 0x43300000  # of 2**52
-OFFSET = 2.0**52 + 2.0**31
+OFFSET = float((1 << 52) + (1 << 31))
 ROUND_TO_NEAREST, ROUND_TOWARD_ZERO = 0x1F80, 0x7F80  # MXCSR: all exceptions masked, subnormals neither flushed nor taken as zeros
 
 _I16 = ir.IntType(16)

@@ -1,0 +1,52 @@
+"""The bits of all numbers that modules hold, when they are compiled and imported in a floating-point mode.
+
+``python -m reference.constants MODE FOLDER`` prints them as JSON; FOLDER takes the bytecode.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import pkgutil
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes  # noqa: F401  what others compile is theirs
+import numba.extending  # noqa: F401
+import numpy as np
+
+from reference.float_modes import mode
+
+DRAWN = ("fastmma.study.pictures", "fastmma.operands.pictures")  # sizes and colours
+
+
+def numbers(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The floats and arrays in a value, by their path."""
+    if isinstance(value, float | np.ndarray | np.generic):
+        yield path, np.asarray(value).tobytes().hex()
+    elif isinstance(value, dict | tuple | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from numbers(f"{path}[{key}]", each)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for name, each in vars(value).items():
+            yield from numbers(f"{path}.{name}", each)
+
+
+def main(name: str, folder: str) -> None:
+    sys.pycache_prefix = folder
+    with mode(name):
+        import fastmma
+
+        names = [each.name for each in pkgutil.walk_packages(fastmma.__path__, "fastmma.") if not each.name.endswith("__main__")]
+        modules = [importlib.import_module(each) for each in names]
+    found: dict[str, str] = {}
+    for module in modules:
+        if not module.__name__.startswith(DRAWN):
+            found |= numbers(module.__name__, {key: each for key, each in vars(module).items() if not key.startswith("__")})
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
