@@ -73,6 +73,11 @@ def sizes(shape: str) -> tuple[int, int, int]:
     return m, n, k
 
 
+def is_shape(token: str) -> bool:
+    """Whether a token of an opcode is a shape."""
+    return _SHAPE.fullmatch(token) is not None
+
+
 def pairs(dtype_ctype: tuple[str, ...], atypes: tuple[str, ...], btypes: tuple[str, ...] = ()) -> tuple[str, ...]:
     """All ``dtype.atype.btype.ctype`` with ctype equal to dtype."""
     return tuple(f"{d}.{a}.{b}.{d}" for d in dtype_ctype for a in atypes for b in (btypes or atypes))
