@@ -152,15 +152,15 @@ def _f64_many(operation: Operation, operands: Operands, d: Codes, threads: int) 
 
 
 def _f32_one(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
-    from fastmma.kernels.fma import f64
+    from fastmma.kernels.fma import m8n8k4
 
-    f64.f32_chain_gemm(operands.a, operands.b, operands.c, d, operation.arithmetic.method == "f32-fma-pairs", threads)
+    m8n8k4.f32_chain_gemm(operands.a, operands.b, operands.c, d, operation.arithmetic.method == "f32-fma-pairs", threads)
 
 
 def _f32_many(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
-    from fastmma.kernels.fma import f64
+    from fastmma.kernels.fma import m8n8k4
 
-    f64.f32_chain_tiles(operands.a, operands.b, operands.c, d, operation.arithmetic.method == "f32-fma-pairs", threads)
+    m8n8k4.f32_chain_tiles(operands.a, operands.b, operands.c, d, operation.arithmetic.method == "f32-fma-pairs", threads)
 
 
 def _chain(kernels: Run) -> Run:

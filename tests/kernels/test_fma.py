@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastmma.kernels.fma.f64 import f32_chain_gemm, f32_chain_tiles, f64_gemm, f64_tiles
+from fastmma.kernels.fma.f64 import f64_gemm, f64_tiles
+from fastmma.kernels.fma.m8n8k4 import f32_chain_gemm, f32_chain_tiles
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 INVALID = 0xFFF8000000000000

@@ -1,0 +1,104 @@
+"""The f32 chains that a lowered m8n8k4 with f16 runs as."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.threads import parallel_for
+from fastmma.kernels.fma.product import Product, each_tile, product_of, tile
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.simd import bitcast, fma, inner, load_pair, load_twice, select, splat
+from fastmma.kernels.matrices.accumulators import INFINITY, MAGNITUDE, NAN, SIGN, half_rounded, load_rows, store_rows
+from fastmma.kernels.matrices.addresses import LANES, LINES, Lines, matrix_part, pack_lines
+from fastmma.kernels.matrices.memory import AlignedMemory
+from fastmma.kernels.params import Element
+
+_F16 = Element(exponent_bits=5, mantissa_bits=10, bias=15, shift=0, specials=1)
+
+
+@inner
+def _f32_rows(product: Product, pairs: bool, a_values: int, b_values: int, row: int, column: int) -> None:
+    """Two rows by 8 columns. A sum of products starts at +0, in pairs the first product is a plain multiplication."""
+    rows = product.rows
+    columns = product.columns - column
+    lines = matrix_part(product.c, 0, column) if product.c.address != 0 else product.c
+    total = bitcast(load_rows(lines, row, rows, columns), np.float32)
+    a = a_values + 4 * (row % LINES)
+    start = bitcast(splat(np.int32(SIGN if pairs else 0), LANES), np.float32)
+    for k in range(0, product.depth, 4):
+        place = a + 4 * LINES * k
+        line = b_values + 4 * LINES * k
+        chain = fma(load_pair(place, np.float32, LANES), load_twice(line, np.float32, LANES), start)
+        chain = fma(load_pair(place + 32, np.float32, LANES), load_twice(line + 32, np.float32, LANES), chain)
+        if pairs:
+            total = total + chain
+            chain = start
+        chain = fma(load_pair(place + 64, np.float32, LANES), load_twice(line + 64, np.float32, LANES), chain)
+        chain = fma(load_pair(place + 96, np.float32, LANES), load_twice(line + 96, np.float32, LANES), chain)
+        total = total + chain
+        if product.out.itemsize == 2:
+            bits = bitcast(total, np.int32)
+            magnitude = bits & MAGNITUDE
+            half = select(magnitude > INFINITY, NAN, half_rounded(magnitude) | (bits & SIGN))
+            total = bitcast(half, np.float32)
+    bits = bitcast(total, np.int32)
+    store_rows(select((bits & MAGNITUDE) > INFINITY, NAN, bits), matrix_part(product.out, 0, column), row, rows, columns)
+
+
+@compiled
+def _f32_run(
+    element: Element, batch: Product, pairs: bool, first: int, last: int, first_column: int, last_column: int, scratch: int
+) -> None:
+    """Some columns of products `first` to `last`."""
+    padded_depth = -(-batch.depth // LINES) * LINES
+    a_values = scratch
+    b_values = a_values + 4 * LINES * padded_depth
+    exponents = b_values + 4 * LINES * padded_depth
+    for index in range(first, last):
+        product = tile(batch, index)
+        for column in range(first_column, last_column, LINES):
+            b = matrix_part(product.b, 0, column)
+            lines = Lines(b.address, b.column_stride, b.row_stride, b.itemsize)
+            pack_lines(element, lines, product.columns - column, product.depth, padded_depth, b_values, exponents, np.float32)
+            for block in range(0, product.rows, LINES):
+                a = matrix_part(product.a, block, 0)
+                lines = Lines(a.address, a.row_stride, a.column_stride, a.itemsize)
+                pack_lines(element, lines, product.rows - block, product.depth, padded_depth, a_values, exponents, np.float32)
+                for row in range(block, min(block + LINES, product.rows), 2):
+                    _f32_rows(product, pairs, a_values, b_values, row, column)
+
+
+def _f32_scratch(depth: int) -> AlignedMemory:
+    """Two panels of 8 lines in float32, and exponents that nobody reads."""
+    return AlignedMemory((4 + 4 + 2) * LINES * (-(-depth // LINES) * LINES))
+
+
+def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
+    """The lowered f16 m8n8k4 over any k: for every four k a chain of f32 fma from +0, and one f32 addition of c.
+
+    `pairs`: two chains of two products, ``(c + first) + second``. `a` (M, K) and `b` (K, N) are f16 codes, `c` (None: +0) and `out`
+    f32 or f16 codes; an f16 out is rounded once more after every four k. Any strides; `out` may be `c`.
+    """
+    product = product_of(a, b, c, out)
+
+    def run(start: int, stop: int, _worker: int) -> None:
+        memory = _f32_scratch(product.depth)
+        _f32_run(_F16, product, pairs, 0, 1, LINES * start, min(LINES * stop, product.columns), memory.address)
+
+    if out.size:
+        parallel_for(run, -(-product.columns // LINES), threads)
+
+
+def f32_chain_tiles(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
+    """The same for a batch: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
+    batch = product_of(a, b, c, out)
+
+    def run(start: int, stop: int) -> None:
+        memory = _f32_scratch(batch.depth)
+        _f32_run(_F16, batch, pairs, start, stop, 0, batch.columns, memory.address)
+
+    if out.size:
+        each_tile(len(out), threads, run)

@@ -1,0 +1,51 @@
+"""A multiplication as the kernels of chains see it: where its matrices lie, and its place in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from fastmma.host.threads import parallel_for
+from fastmma.kernels.llvm.simd import inner
+from fastmma.kernels.matrices.addresses import NOWHERE, Matrix, batch_matrix, matrix
+
+_TILES_AT_ONCE = 256
+
+
+class Product(NamedTuple):
+    """A multiplication: where its matrices lie and how large they are."""
+
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    out: Matrix
+    rows: int
+    columns: int
+    depth: int
+
+
+@inner
+def tile(batch: Product, index: int) -> Product:
+    """Product `index` of a contiguous batch."""
+    return Product(
+        batch_matrix(batch.a, index, batch.rows * batch.depth),
+        batch_matrix(batch.b, index, batch.depth * batch.columns),
+        batch_matrix(batch.c, index, batch.rows * batch.columns),
+        batch_matrix(batch.out, index, batch.rows * batch.columns),
+        batch.rows,
+        batch.columns,
+        batch.depth,
+    )
+
+
+def product_of(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any]) -> Product:
+    """A product of matrices, or the first of a batch."""
+    rows, columns = out.shape[-2:]
+    return Product(matrix(a), matrix(b), NOWHERE if c is None else matrix(c), matrix(out), rows, columns, a.shape[-1])
+
+
+def each_tile(count: int, threads: int, run: Callable[[int, int], None]) -> None:
+    """Call ``run(first, last)`` over the products of a batch."""
+    parallel_for(lambda start, stop, _worker: run(start, stop), count, threads, grain=_TILES_AT_ONCE)
