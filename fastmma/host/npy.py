@@ -28,14 +28,16 @@ _LARGEST_DIRECTORY = 1 << 24  # bytes of an archive's list of members
 _MOST_DIMENSIONS = 32
 _MOST_BYTES = (1 << 63) - 1
 _SUFFIX = ".npy"
-_ARCHIVE, _PICKLE = b"PK", b"\x80"
+_ARCHIVE, _PICKLE = (b"PK\3\4", b"PK\5\6"), b"\x80"
 _VERSIONS = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}  # bytes of the header's length
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_SPACE = r"[ \t\r\n\f]*"  # between tokens of Python
 _VALUES = {"descr": r"['\"](?P<descr>[^'\"]*)['\"]", "fortran_order": r"(?P<fortran>True|False)", "shape": r"\((?P<shape>[^()]*)\)"}
-_ENTRIES = "|".join(rf"['\"]{name}['\"]\s*:\s*{value}" for name, value in _VALUES.items())
-_HEADER = re.compile(rf"\s*\{{\s*(?:(?:{_ENTRIES})\s*(?:,\s*)?){{3}}\}}\s*")
+_ENTRIES = "|".join(rf"['\"]{name}['\"]{_SPACE}:{_SPACE}{value}" for name, value in _VALUES.items())
+_HEADER = re.compile(rf"{_SPACE}\{{{_SPACE}(?:(?:{_ENTRIES}){_SPACE}(?:,{_SPACE}|(?=\}}))){{3}}\}}{_SPACE}")
 _RECORDS = re.compile(r"['\"]descr['\"]\s*:\s*\[")
 _NUMBER = re.compile(r"([<>|=]?)([biufcV])([1-9]\d{0,3})", re.ASCII)
+_EXTENT = re.compile(r"(0|[1-9]\d{0,18})L?", re.ASCII)  # Python 2 wrote the L
 _OBJECTS = "holds Python objects, which are never unpickled; save an array of numbers"
 
 
@@ -58,12 +60,14 @@ def _dtype(text: str, what: str) -> np.dtype[Any]:
 
 
 def _shape(text: str, what: str) -> tuple[int, ...]:
-    *extents, last = text.split(",")
-    digits = [extent.strip().removesuffix("L") for extent in (extents if not last.strip() else [*extents, last])]
-    alone = len(digits) == 1 and not extents
-    if alone or len(digits) > _MOST_DIMENSIONS or not all(each.isascii() and each.isdigit() and len(each) < 20 for each in digits):
-        raise _damaged(what, ".npy", f"({text[:60]}) is no shape")
-    return tuple(map(int, digits))
+    extents = [each.strip(" \t\r\n\f") for each in text.split(",")]
+    if len(extents) > 1 or not extents[0]:
+        last = extents.pop()
+        extents += [last] if last else []
+        found = [matched for matched in map(_EXTENT.fullmatch, extents) if matched]
+        if len(found) == len(extents) <= _MOST_DIMENSIONS:
+            return tuple(int(matched[1]) for matched in found)
+    raise _damaged(what, ".npy", f"({text[:60]}) is no shape")
 
 
 def _header(file: IO[bytes], what: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:

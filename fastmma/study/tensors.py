@@ -25,7 +25,7 @@ from fastmma.host.strict_json import parsed
 
 _SEPARATOR = "::"
 _LONGEST_HEADER = 1 << 25
-_LARGEST = (1 << 63) - 1
+_MOST_DIMENSIONS, _MOST_ELEMENTS = 32, 1 << 59
 _MOST_NAMES = 24  # in a message
 # the format's names of types; what NumPy and ml_dtypes have no name for cannot be read
 _SAFETENSORS: dict[str, type] = {
@@ -86,8 +86,9 @@ def _span(path: Path, name: str, entry: Any) -> tuple[int, int, tuple[int, ...]]
     """First and last offset and the shape of a tensor."""
     try:
         (start, stop), shape = entry["data_offsets"], entry["shape"]
-        sizes = (start, stop, *shape)
-        if isinstance(entry["dtype"], str) and all(type(each) is int and 0 <= each <= _LARGEST for each in sizes) and start <= stop:
+        whole = all(type(each) is int and each >= 0 for each in (start, stop, *shape)) and start <= stop
+        possible = len(shape) <= _MOST_DIMENSIONS and math.prod(filter(None, shape)) <= _MOST_ELEMENTS
+        if whole and possible and isinstance(entry["dtype"], str):
             return start, stop, tuple(shape)
     except (KeyError, TypeError, ValueError):
         pass
