@@ -74,7 +74,7 @@ def verify(
             )
         else:
             report = replay(
-                target or "sm_90a",
+                "sm_90a" if target is None else target,
                 folder=folder or GOLDEN,
                 progress=lambda done, total: bar.update(task, completed=done, total=total),
             )
