@@ -9,13 +9,14 @@ import numpy as np
 
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
-from fastmma.backends.parameters import fused_parameters, product_order, scaled_parameters
+from fastmma.backends.parameters import fused_coding, fused_parameters, product_order, scaled_parameters
 from fastmma.backends.zeros import on_dense_kernel
 from fastmma.isa.formats import decode, encode, format_of
 from fastmma.kernels.params import Fused, Promotion
 from fastmma.numerics.reference import CANONICAL_NAN
 
 _BYTES_AT_ONCE = 1 << 27  # of operands that many small products share, copied for each of them
+_SMALL = 1 << 21  # multiply-adds of a product that is computed in blocks
 
 
 class Compiled(Backend):
@@ -131,6 +132,25 @@ def _fused_many(operation: Operation, operands: Operands, d: Codes, threads: int
     portable.tiles(fused_parameters(operation), wide.a, wide.b, wide.c, d, threads, product_order(operation))
 
 
+def _fused_run(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+    """Tiles and small products in blocks, where this CPU has a kernel for them."""
+    if operands.scale_a is None and d.shape[1] * d.shape[2] * operands.depth <= _SMALL:
+        from fastmma.kernels.fused import batch
+
+        parameters, coding = fused_parameters(operation), fused_coding(operation)
+        if batch.supported(parameters, coding, operands.depth):
+
+            def portable(a: Codes, b: Codes, c: Codes | None, out: Codes) -> None:
+                _in_turn(operation, Operands(a, b, c), out, threads)
+
+            batch.multiply(parameters, operands.a, operands.b, operands.c, d, threads, portable, coding)
+            return
+    _in_turn(operation, operands, d, threads)
+
+
+_in_turn = _run(_fused_one, _fused_many)
+
+
 def _portable(parameters: Fused, a: Codes, b: Codes, c: Codes | None, d: Codes, threads: int) -> None:
     from fastmma.kernels.fused import portable
 
@@ -212,7 +232,7 @@ def _bit_many(operation: Operation, operands: Operands, d: Codes, threads: int) 
     b1.tiles(operands.a, operands.b, c, d.view(np.int32), operation.instruction.bit_op, threads)
 
 
-_FUSED = on_dense_kernel(_fused(_run(_fused_one, _fused_many)))
+_FUSED = on_dense_kernel(_fused(_fused_run))
 _F32 = _chain(_run(_f32_one, _f32_many))
 _METHODS: dict[str, Run] = {
     "fused": _FUSED,

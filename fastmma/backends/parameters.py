@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastmma.backends.call import Operation
 from fastmma.isa.formats import Format, format_of
-from fastmma.kernels.params import Element, Fused, Scaled
+from fastmma.kernels.params import Coded, Element, Fused, Scaled
 
 _SPECIALS = {"none": 0, "ieee": 1, "nan": 2, "nan-only-ff": 3}
 
@@ -38,6 +38,14 @@ def fused_parameters(operation: Operation) -> Fused:
         half=int(ins.accumulator == "f16"),
         restart=2 if row.split else 0,
     )
+
+
+@cache
+def fused_coding(operation: Operation) -> Coded:
+    """How the kernel for batches reads the codes of a fused arithmetic: they may be narrower than the elements that are multiplied."""
+    ins, order = operation.instruction, product_order(operation)
+    a, b = (_element(format_of(name)) for name in (ins.atype, ins.btype))
+    return Coded(a, b, () if order is None else tuple(order.tolist()))
 
 
 @cache

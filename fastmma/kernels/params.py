@@ -51,6 +51,14 @@ class Fused(NamedTuple):
     restart: int  # 0: the accumulator runs through all steps; s: it restarts at zero every s steps, then one IEEE add of c
 
 
+class Coded(NamedTuple):
+    """How the codes of A and B are read where they are narrower than the elements that are multiplied, and the order of a unit's k."""
+
+    a: Element
+    b: Element
+    order: tuple[int, ...]
+
+
 class Scaled(NamedTuple):
     """A fused dot-product-add with block scaling; f32 accumulator, rounded toward zero.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -10,6 +11,29 @@ from numba.core import cgutils
 from fastmma.kernels.llvm.emit import F32, F64, I32, I64, Emitter, vector
 
 HALF_LOWEST = -14  # the exponent of f16's subnormals
+
+
+class Sums(Protocol):
+    """What lanes need to know of the sums that they hold."""
+
+    @property
+    def align_bits(self) -> int: ...
+    @property
+    def keep_bits(self) -> int: ...
+    @property
+    def half(self) -> bool: ...  # round to f16 and keep f16 values between steps
+    @property
+    def single(self) -> bool: ...  # f32 lanes, else f64
+    @property
+    def lanes(self) -> int: ...  # columns in a group
+    @property
+    def excess(self) -> int: ...  # what an exponent byte holds above the exponent
+    @property
+    def lift(self) -> int: ...  # what an exponent field of a sum holds above the exponent byte
+    @property
+    def scale(self) -> int: ...  # sums are held times 2**scale
+    @property
+    def watched(self) -> bool: ...  # whether starts note the largest exponents of sums
 
 
 @dataclass(frozen=True)
@@ -73,11 +97,21 @@ class Chain:
         """Sums are held times 2**scale."""
         return 0 if self.single else self.excess - 1023
 
+    @property
+    def watched(self) -> bool:
+        """Whether starts note the largest exponents of sums."""
+        return self.half
+
+    @property
+    def lift(self) -> int:
+        """What an exponent field of a sum holds above the exponent byte."""
+        return 0
+
 
 class Lanes:
-    """A group of columns in registers: start of a step, its end, and the way to and from float32."""
+    """A group of columns in registers: start of a step, and its end."""
 
-    def __init__(self, chain: Chain, emit: Emitter) -> None:
+    def __init__(self, chain: Sums, emit: Emitter) -> None:
         self.chain, self.emit, self.builder = chain, emit, emit.builder
         self.vectors = 1 if chain.single else 2
         self.words = vector(I32, chain.lanes)
@@ -96,20 +130,22 @@ class Lanes:
         )
 
     def start(self, values: list[ir.Value], emax: ir.Value, negatives: ir.Value, worst: ir.Value) -> list[ir.Value]:
-        """Accumulators of a step that hold `values` already; emax and negatives are bytes."""
+        """Accumulators of a step that hold `values` already; emax and negatives are words."""
         emit, builder, field = self.emit, self.builder, self.field
         words = self.top_words(values)
         exponent = emit.masked(words, ((1 << 31) - 1) >> field << field)
-        if self.chain.half:
+        if self.chain.watched:
             builder.store(emit.call("umax", builder.load(worst), exponent), worst)
-            lowest = emit.constant(self.words, (HALF_LOWEST + self.chain.excess) << field)
+        if self.chain.half:
+            lowest = emit.constant(self.words, (HALF_LOWEST + self.chain.excess + self.chain.lift) << field)
             zero = emit.constant(self.words, 0)
             nonzero = builder.icmp_unsigned(">", exponent, zero)  # whatever the sign: a zero may be negative here
             exponent = builder.select(nonzero, emit.call("umax", exponent, lowest), zero)
-        exponent = emit.call("umax", exponent, emit.shifted_left(emit.widened(emax), field))
+        emax = emit.shifted_left(emax, field)
+        exponent = emit.call("umax", exponent, emit.plus(emax, self.chain.lift << field) if self.chain.lift else emax)
         half_ulp = 1 << (field - 1)
         exponent = emit.plus(exponent, ((self.fraction - self.chain.align_bits) << field) + half_ulp)
-        count = builder.add(emit.widened(negatives), emit.shifted_right(words, 31))
+        count = builder.add(negatives, emit.shifted_right(words, 31))
         if self.chain.single:
             starts = [builder.add(exponent, count)]
         else:
@@ -141,9 +177,9 @@ class Lanes:
             if not self.chain.half:
                 result = emit.cast(emit.masked(emit.cast(result, whole), -(1 << (self.fraction - self.chain.keep_bits))), self.kind)
             results.append(result)
-        return self._grown(self._rounded_to_half(results) if self.chain.half else results)
+        return self.grown(self._rounded_to_half(results) if self.chain.half else results)
 
-    def _grown(self, values: list[ir.Value]) -> list[ir.Value]:
+    def grown(self, values: list[ir.Value]) -> list[ir.Value]:
         """Values with their last bit, far below what they hold, set: floored sums count a negative one like a product of B's."""
         whole = vector(I32, self.chain.lanes) if self.chain.single else vector(I64, self.chain.lanes // 2)
         one = self.emit.constant(whole, 1)
@@ -173,34 +209,51 @@ class Lanes:
         return self.emit.constant(self.kind, 2.0**self.chain.scale)
 
     def _through_half(self, value: ir.Value) -> ir.Value:
-        """f32 lanes rounded to f16 values; the instruction's own rounding field overrides the mode."""
+        """f32 lanes rounded to f16 values."""
         emit, builder = self.emit, self.builder
-        eight = vector(F32, 8)
-        function_type = ir.FunctionType(vector(ir.IntType(16), 8), [eight, I32])
-        convert = cgutils.get_or_insert_function(builder.module, function_type, "llvm.x86.vcvtps2ph.256")
         pieces = []
         for lane in range(0, self.chain.lanes, 8):
-            piece = emit.shuffle(value, value, range(lane, lane + 8))
-            codes = builder.call(convert, [piece, ir.Constant(I32, 0)])
-            pieces.append(builder.fpext(emit.cast(codes, vector(ir.HalfType(), 8)), eight))
+            codes = self._half_codes(emit.shuffle(value, value, range(lane, lane + 8)))
+            pieces.append(builder.fpext(emit.cast(codes, vector(ir.HalfType(), 8)), vector(F32, 8)))
         return pieces[0] if len(pieces) == 1 else emit.shuffle(pieces[0], pieces[1], range(16))
+
+    def _half_codes(self, value: ir.Value) -> ir.Value:
+        """The f16 codes of 8 f32 lanes, to nearest even; the instruction's own rounding field overrides the mode."""
+        function_type = ir.FunctionType(vector(ir.IntType(16), 8), [value.type, I32])
+        convert = cgutils.get_or_insert_function(self.builder.module, function_type, "llvm.x86.vcvtps2ph.256")
+        return self.builder.call(convert, [value, ir.Constant(I32, 0)])
+
+    def half_codes(self, value: ir.Value) -> ir.Value:
+        """The f16 codes of 8 f32 lanes that hold f16 values; a zero is +0, also what rounded to it from below."""
+        codes = self._half_codes(value)
+        zero = ir.Constant(codes.type, None)
+        real = self.builder.icmp_unsigned("!=", self.emit.masked(codes, 0x7FFF), zero)
+        return self.builder.select(real, codes, zero)
+
+
+class ColumnLanes(Lanes):
+    """Adjacent columns, and their way to and from float32."""
+
+    def __init__(self, chain: Chain, emit: Emitter) -> None:
+        super().__init__(chain, emit)
+        self.order = chain.order
 
     def load(self, state: ir.Value, offset: ir.Value) -> list[ir.Value]:
         """Sums from float32 in memory."""
-        singles = self.emit.load(vector(F32, self.chain.lanes), state, offset, self.chain.vector_bytes)
+        singles = self.emit.load(vector(F32, self.chain.lanes), state, offset, 4 * self.chain.lanes)
         if self.chain.single:
-            return self._grown([singles])
-        count, order = self.chain.lanes // 2, self.chain.order
+            return self.grown([singles])
+        count, order = self.chain.lanes // 2, self.order
         pieces = [self.emit.shuffle(singles, singles, order[part : part + count]) for part in (0, count)]
-        return self._grown([self.builder.fmul(self.builder.fpext(piece, self.kind), self._scale()) for piece in pieces])
+        return self.grown([self.builder.fmul(self.builder.fpext(piece, self.kind), self._scale()) for piece in pieces])
 
     def store(self, values: list[ir.Value], state: ir.Value, offset: ir.Value) -> None:
         """Sums to float32 in memory, where they fit exactly."""
         if not self.chain.single:
             unscale = self.emit.constant(self.kind, 2.0**-self.chain.scale)
             pieces = [self.builder.fptrunc(self.builder.fmul(value, unscale), vector(F32, self.chain.lanes // 2)) for value in values]
-            order = self.chain.order
+            order = self.order
             values = [self.emit.shuffle(pieces[0], pieces[1], [order.index(column) for column in range(self.chain.lanes)])]
         else:
             values = [self.emit.cast(self.emit.masked(self.emit.cast(values[0], self.words), -2), self.kind)]
-        self.emit.store(values[0], state, offset, self.chain.vector_bytes)
+        self.emit.store(values[0], state, offset, 4 * self.chain.lanes)

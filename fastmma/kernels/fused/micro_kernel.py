@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 from numba.core import cgutils
 
-from fastmma.kernels.fused.lanes import Chain, Lanes
+from fastmma.kernels.fused.lanes import Chain, ColumnLanes
 from fastmma.kernels.llvm.emit import I8, I32, I64, POINTER, Emitter, vector
 
 
@@ -66,7 +66,7 @@ class _Tile:
     def __init__(self, chain: Chain, builder: ir.IRBuilder, operands: Operands) -> None:
         self.chain, self.builder, self.operands = chain, builder, operands
         self.emit = Emitter(builder)
-        self.lanes = Lanes(chain, self.emit)
+        self.lanes = ColumnLanes(chain, self.emit)
         self.bytes = vector(I8, chain.panel)
         self.tiles = chain.panel // chain.tile
         self.worst = cgutils.alloca_once(builder, self.lanes.words)
@@ -139,8 +139,8 @@ class _Tile:
         base = emit.opaque(emit.at(scratch, self.sum(emit.scaled(step, 2 * chain.rows * chain.panel), column)))
         for row in range(chain.rows):
             place = 2 * row * chain.panel
-            emax = emit.load(group, base, place, chain.lanes)
-            negatives = emit.load(group, base, place + chain.panel, chain.lanes)
+            emax = emit.widened(emit.load(group, base, place, chain.lanes))
+            negatives = emit.widened(emit.load(group, base, place + chain.panel, chain.lanes))
             values = sums[row] if ended else self.lanes.end(sums[row])
             sums[row] = yield self.lanes.start(values, emax, negatives, self.worst)
 

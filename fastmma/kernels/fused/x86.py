@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.lanes import HALF_LOWEST, Chain
+from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, pack_rows
 from fastmma.kernels.fused.piece import Limits, Piece, Promoting, Work, run_piece
-from fastmma.kernels.llvm import cpu
+from fastmma.kernels.fused.reach import (
+    SINGLE_LARGEST_C,
+    SINGLE_SMALLEST_C,
+    Tiles,
+    available_tiles,
+    byte_excess,
+    exact_in_lanes,
+    first_bad,
+    floor_byte,
+    single_lanes,
+)
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
@@ -25,78 +34,23 @@ Slow = Callable[..., None]
 CHUNK_ROWS = 1024  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
 PIECES_PER_THREAD = 2
-SINGLE_FLOOR = -90  # of emax in f32 lanes: tiny products of zeros stay below the last place of every sum
-SINGLE_SMALLEST_C = -77  # sums that start from here keep clear of that floor
-SINGLE_LARGEST_C = 100
 FEWEST_BLOCKS = 8  # in a piece: it packs its panel of B for them
-
-
-class _Tiles(NamedTuple):
-    """The register tile of one instruction set."""
-
-    isa: frozenset[str]
-    vector_bytes: int
-    double_rows: int
-    single_rows: int
-    depth: int
-
-
-_TILES = (
-    _Tiles(frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "f16c"}), 64, 4, 8, 256),
-    _Tiles(frozenset({"avx2", "fma", "f16c"}), 32, 3, 4, 256),
-)
-
-
-@cache
-def _tiles(features: frozenset[str]) -> _Tiles | None:
-    return next((row for row in _TILES if row.isa <= features), None)
-
-
-def _lowest_exponent(element: Element) -> int:
-    return 1 - element.bias
-
-
-def _highest_exponent(element: Element) -> int:
-    return (1 << element.exponent_bits) - 1 - (element.specials == 1) - element.bias
-
-
-def _single(p: Fused) -> bool:
-    """Whether f32 lanes are exact: sums and products of few bits and moderate exponents."""
-    return (
-        p.align_bits <= 13
-        and p.a.mantissa_bits + p.b.mantissa_bits + 2 <= 12
-        and _lowest_exponent(p.a) - p.a.mantissa_bits + _lowest_exponent(p.b) - p.b.mantissa_bits >= -60
-        and max(_highest_exponent(p.a), _highest_exponent(p.b)) <= 20
-    )
 
 
 def supported(p: Fused) -> bool:
     """Whether this CPU has a fast path for these parameters."""
-    if cpu.portable() or platform.machine().lower() not in ("x86_64", "amd64") or _tiles(cpu.features()) is None:
-        return False
-    if p.restart != 0 or p.terms not in (4, 8, 16, 32) or max(p.a.mantissa_bits, p.b.mantissa_bits) > 10:
-        return False
-    if p.align_bits not in (13, 23, 24, 25) or (p.align_bits == 13 and not _single(p)):
-        return False
-    if p.half:
-        return p.keep_bits == 10 and -60 <= p.emax_floor <= HALF_LOWEST
-    if p.align_bits == 13:
-        return p.keep_bits == 13 and p.emax_floor <= SINGLE_FLOOR
-    # a floor at which nothing is truncated that an f32 result could hold is as good as any lower one
-    return p.keep_bits == 23 and p.emax_floor <= p.align_bits - 149
+    return p.restart == 0 and exact_in_lanes(p) and available_tiles() is not None
 
 
 @cache
-def _chain(p: Fused, tiles: _Tiles) -> Chain:
-    single = _single(p)
-    excess = 127 if single else 150
-    lowest = SINGLE_FLOOR if single else -excess
+def _chain(p: Fused, tiles: Tiles) -> Chain:
+    single = single_lanes(p)
     return Chain(
         terms=p.terms,
         align_bits=p.align_bits,
         keep_bits=p.keep_bits,
         half=bool(p.half),
-        floor=(p.emax_floor if p.half else lowest) + excess,
+        floor=floor_byte(p),
         single=single,
         vector_bytes=tiles.vector_bytes,
         rows=tiles.single_rows if single else tiles.double_rows,
@@ -104,25 +58,9 @@ def _chain(p: Fused, tiles: _Tiles) -> Chain:
     )
 
 
-def _byte_excess(chain: Chain) -> tuple[int, int]:
-    """What exponent bytes of A and B exceed their exponents by; a saturating difference takes 255 off their sum."""
-    total = 255 + chain.excess
-    return total // 2, total - total // 2
-
-
-def _first_bad(element: Element, chain: Chain, right: bool, depth: int) -> int:
-    """The first magnitude that is special, or too large for the exponent bytes, or whose sums might overflow."""
-    highest = min(255 - _byte_excess(chain)[right], (124 - depth.bit_length()) // 2)
-    field = min(highest + 1 + element.bias, 1 << element.exponent_bits)
-    limit = max(field, 0) << element.mantissa_bits
-    if element.specials:
-        special = ((1 << element.exponent_bits) - 1) << element.mantissa_bits
-        limit = min(limit, special if element.specials == 1 else special + (1 << element.mantissa_bits) - 1)
-    return limit
-
-
 def _decoding(element: Element, chain: Chain, right: bool, depth: int) -> Decoding:
     scale = chain.scale // 2 if right else chain.scale - chain.scale // 2
+    excess = byte_excess(chain.excess)[right]
     width = element.exponent_bits + element.mantissa_bits
     return Decoding(
         shift=element.shift,
@@ -130,8 +68,8 @@ def _decoding(element: Element, chain: Chain, right: bool, depth: int) -> Decodi
         magnitude_mask=(1 << width) - 1,
         sign_mask=1 << width,
         value_offset=1 - element.bias - element.mantissa_bits + scale,
-        byte_offset=_byte_excess(chain)[right] - element.bias,
-        first_bad=_first_bad(element, chain, right, depth),
+        byte_offset=excess - element.bias,
+        first_bad=first_bad(element, excess, depth),
         growth=1 + 2.0**-chain.extra_bits if right else 1.0,
         tiny=2.0**-126 if chain.single else 2.0 ** (scale - 300),
     )
@@ -224,7 +162,7 @@ def gemm(
         return
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()
-    tiles = _tiles(cpu.features())
+    tiles = available_tiles()
     assert tiles is not None
     chain = _chain(p, tiles)
     dtype = np.float32 if chain.single else np.float64

@@ -11,7 +11,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused import x86
 from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.micro_kernel import UNIT
-from fastmma.kernels.llvm import cpu
+from fastmma.kernels.fused.reach import available_tiles, byte_excess
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Fused, Scaled
 from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, finish, fixed, fixed_right, write
@@ -59,7 +59,7 @@ class _Product:
 
     def __init__(self, p: Scaled, operands: Operands, threads: int) -> None:
         self.p, self.c, self.out = p, operands.c, operands.out
-        registers = x86._tiles(cpu.features())
+        registers = available_tiles()
         assert registers is not None
         self.chain: Chain = x86._chain(_fused(p)._replace(terms=p.step), registers)
         a, scale_a = fixed(operands.a), fixed(operands.scale_a)
@@ -71,7 +71,7 @@ class _Product:
             self.columns = extremes(p.b, p.scale, self.b, self.scale_b, p.block, True, threads)
         self.depth = a.shape[1]
         self.padded_rows = -(-len(a) // self.chain.rows) * self.chain.rows
-        excess_a, excess_b = x86._byte_excess(self.chain)
+        excess_a, excess_b = byte_excess(self.chain.excess)
         self.room_a, self.room_b = 255 - excess_a, 255 - excess_b  # the highest exponents that bytes can hold
         self.elements, self.scales = self._tables(p.b, excess_b, self.chain.scale // 2, 1 + ldexp(1, -self.chain.extra_bits))
         self.packed = self._packed(a, scale_a, excess_a, threads)

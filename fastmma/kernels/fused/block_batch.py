@@ -1,0 +1,254 @@
+"""A batch of products in blocks, compiled: codes arranged as the kernel of `fastmma.kernels.fused.block_kernel` reads them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl, unbox
+
+from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, emit_blocks
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
+from fastmma.kernels.fused.step_end import ieee_sum
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.emit import I64, POINTER
+from fastmma.kernels.llvm.simd import inner, load, load_scalar, store
+from fastmma.kernels.matrices.accumulators import load_rows, store_rows
+from fastmma.kernels.matrices.addresses import LINES, Matrix
+from fastmma.kernels.params import Fused
+
+
+class _KernelType(types.Type):
+    """The Numba type that carries a `BlockKernel`."""
+
+    def __init__(self, kernel: BlockKernel) -> None:
+        self.kernel = kernel
+        super().__init__(name=str(kernel))
+
+
+register_model(_KernelType)(models.OpaqueModel)
+
+
+@typeof_impl.register(BlockKernel)
+def _typeof_kernel(kernel: BlockKernel, context: Any) -> _KernelType:
+    return _KernelType(kernel)
+
+
+@unbox(_KernelType)
+def _unbox_kernel(typ: _KernelType, value: Any, context: Any) -> NativeValue:
+    return NativeValue(context.context.get_dummy_value())
+
+
+@infer_getattr
+class _KernelAttributes(AttributeTemplate):
+    """The numbers of a kernel, constants to what is compiled."""
+
+    key = _KernelType
+
+    def generic_resolve(self, kernel: _KernelType, name: str) -> Any:
+        return types.intp
+
+
+@lower_getattr_generic(_KernelType)
+def _lower_kernel_attribute(context: Any, builder: ir.IRBuilder, kernel: _KernelType, value: Any, name: str) -> ir.Value:
+    return ir.Constant(I64, int(getattr(kernel.kernel, name)))
+
+
+@intrinsic
+def _run_blocks(typingctx: Any, kernel: Any, arguments: Any) -> Any:
+    """``_run_blocks(kernel, arguments)``: the kernel on addresses and integers."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        values = [builder.extract_value(args[1], index) for index in range(POINTERS + INTEGERS)]
+        values[:POINTERS] = [builder.inttoptr(value, POINTER) for value in values[:POINTERS]]
+        builder.call(emit_blocks(kernel.kernel, builder.module), values)
+        return context.get_dummy_value()
+
+    return types.none(kernel, arguments), codegen
+
+
+class Matrices(NamedTuple):
+    """Where the matrices of a batch lie in memory; strides in bytes, that from matrix to matrix may be 0."""
+
+    address: int
+    stride: int
+    row_stride: int
+    column_stride: int
+
+
+class Batch(NamedTuple):
+    """Products, and which of their matrices have to be arranged; `bad` is the address of a byte a product."""
+
+    a: Matrices
+    b: Matrices
+    c: Matrices
+    out: Matrices
+    bad: int
+    rows: int
+    columns: int
+    depth: int
+    arrange_a: int
+    arrange_b: int
+    arrange_c: int
+    arrange_out: int
+
+
+class Work(NamedTuple):
+    """Addresses of a worker's buffers: arranged operands and results of `at_once` products, and the kernel's memory."""
+
+    a: int
+    b: int
+    c: int
+    out: int
+    memory: int
+    at_once: int
+
+
+class Sizes(NamedTuple):
+    """Bytes of a product's arranged operands and results, and of the kernel's memory."""
+
+    a: int
+    b: int
+    out: int
+    memory: int
+
+
+def sizes(kernel: BlockKernel, rows: int, columns: int, depth: int) -> Sizes:
+    """How large a product's buffers are."""
+    blocks, panels, units = -(-rows // ROWS), -(-columns // COLUMNS), -(-depth // kernel.unit)
+    block = kernel.block_size + kernel.left_size + kernel.right_size
+    memory = 2 * block + ROWS * COLUMNS * 4 if kernel.tiles else units * (block + (blocks - 1) * kernel.left_size)
+    return Sizes(
+        blocks * units * ROWS * kernel.unit * kernel.a_itemsize,
+        panels * units * COLUMNS * kernel.unit * kernel.b_itemsize,
+        blocks * panels * ROWS * COLUMNS * kernel.sum_bytes,
+        memory,
+    )
+
+
+@inner
+def _move(size: int, source: int, inside: bool, target: int) -> None:
+    """One code of `size` bytes, 0 if it is not inside."""
+    if size == 1:
+        store(load_scalar(source, np.uint8) if inside else np.uint8(0), target)
+    elif size == 2:
+        store(load_scalar(source, np.uint16) if inside else np.uint16(0), target)
+    else:
+        store(load_scalar(source, np.uint32) if inside else np.uint32(0), target)
+
+
+@inner
+def _move_line(size: int, source: int, stride: int, count: int, target: int) -> None:
+    """8 codes of `size` bytes, of which `count` are inside and the others 0."""
+    if count >= LINES and stride == size:
+        store(load(source, np.uint8, 8), target)
+        if size > 1:
+            store(load(source + 8, np.uint8, 8), target + 8)
+        if size > 2:
+            store(load(source + 16, np.uint8, 16), target + 16)
+    else:
+        for place in range(LINES):
+            _move(size, source + place * stride, place < count, target + place * size)
+
+
+@inner
+def _arrange_left(kernel: Any, source: Matrices, rows: int, depth: int, target: int) -> None:
+    """A as [block of rows][unit][row][k], zeros past its end."""
+    size = kernel.a_itemsize
+    for first in range(0, rows, ROWS):
+        for start in range(0, depth, kernel.unit):
+            for row in range(first, first + ROWS):
+                for k in range(start, start + kernel.unit, LINES):
+                    place = source.address + row * source.row_stride + k * source.column_stride
+                    _move_line(size, place, source.column_stride, depth - k if row < rows else 0, target)
+                    target += LINES * size
+
+
+@inner
+def _arrange_right(kernel: Any, source: Matrices, columns: int, depth: int, target: int) -> None:
+    """B as [panel][k][column], zeros past its end."""
+    size = kernel.b_itemsize
+    for first in range(0, columns, COLUMNS):
+        for k in range(-(-depth // kernel.unit) * kernel.unit):
+            place = source.address + k * source.row_stride + first * source.column_stride
+            _move_line(size, place, source.column_stride, columns - first if k < depth else 0, target)
+            target += COLUMNS * size
+
+
+@inner
+def _arrange_sums(kernel: Any, source: Matrices, rows: int, columns: int, target: int) -> None:
+    """c as [row][column], zeros past its end up to whole blocks."""
+    size = kernel.sum_bytes
+    for row in range(-(-rows // ROWS) * ROWS):
+        for first in range(0, columns, COLUMNS):
+            place = source.address + row * source.row_stride + first * source.column_stride
+            _move_line(size, place, source.column_stride, columns - first if row < rows else 0, target)
+            target += COLUMNS * size
+
+
+@inner
+def _hand_out(kernel: Any, source: int, rows: int, columns: int, target: Matrices) -> None:
+    """Results of whole blocks to where the caller wants them."""
+    size = kernel.sum_bytes
+    row_size = -(-columns // COLUMNS) * COLUMNS * size
+    for row in range(rows):
+        for column in range(columns):
+            place = target.address + row * target.row_stride + column * target.column_stride
+            _move(size, source + row * row_size + column * size, True, place)
+
+
+@inner
+def _matrix(batch: Matrices, index: int) -> Matrices:
+    """One of a batch."""
+    return Matrices(batch.address + index * batch.stride, 0, batch.row_stride, batch.column_stride)
+
+
+@compiled
+def run_batch(kernel: Any, batch: Batch, size: Sizes, work: Work, first: int, last: int) -> None:
+    """Compute products first to last."""
+    blocks, panels = -(-batch.rows // ROWS), -(-batch.columns // COLUMNS)
+    units = -(-batch.depth // kernel.unit)
+    row_size = panels * COLUMNS * kernel.sum_bytes
+    for start in range(first, last, work.at_once):
+        count = min(work.at_once, last - start)
+        a, a_stride = batch.a.address + start * batch.a.stride, batch.a.stride
+        b, b_stride = batch.b.address + start * batch.b.stride, batch.b.stride
+        c, c_stride, c_row = batch.c.address + start * batch.c.stride, batch.c.stride, batch.c.row_stride
+        out, out_stride, out_row = batch.out.address + start * batch.out.stride, batch.out.stride, batch.out.row_stride
+        if batch.arrange_a:
+            a, a_stride = work.a, size.a
+            for index in range(count):
+                _arrange_left(kernel, _matrix(batch.a, start + index), batch.rows, batch.depth, a + index * a_stride)
+        if batch.arrange_b:
+            b, b_stride = work.b, size.b
+            for index in range(count):
+                _arrange_right(kernel, _matrix(batch.b, start + index), batch.columns, batch.depth, b + index * b_stride)
+        if batch.arrange_c:
+            c, c_stride, c_row = work.c, size.out, row_size
+            for index in range(count):
+                _arrange_sums(kernel, _matrix(batch.c, start + index), batch.rows, batch.columns, c + index * c_stride)
+        if batch.arrange_out:
+            out, out_stride, out_row = work.out, size.out, row_size
+        matrices = (a, b, c, out, batch.bad + start, work.memory)
+        shape = (count, blocks, panels, units)
+        strides = (a_stride, b_stride, c_stride, out_stride, c_row, out_row)
+        _run_blocks(kernel, matrices + shape + strides)
+        if batch.arrange_out:
+            for index in range(count):
+                _hand_out(kernel, out + index * out_stride, batch.rows, batch.columns, _matrix(batch.out, start + index))
+
+
+@compiled
+def add_sums(p: Fused, c: Matrices, out: Matrices, itemsize: int, rows: int, columns: int, first: int, last: int) -> None:
+    """Add `c` to `out` by IEEE additions, to nearest even, in products first to last."""
+    for index in range(first, last):
+        left, right = _matrix(c, index), _matrix(out, index)
+        for column in range(0, columns, LINES):
+            before = Matrix(left.address + column * left.column_stride, left.row_stride, left.column_stride, itemsize)
+            target = Matrix(right.address + column * right.column_stride, right.row_stride, right.column_stride, itemsize)
+            for row in range(0, rows, 2):
+                sums = load_rows(target, row, rows, columns - column)
+                store_rows(ieee_sum(p, sums, load_rows(before, row, rows, columns - column)), target, row, rows, columns - column)

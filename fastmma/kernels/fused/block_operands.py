@@ -1,0 +1,276 @@
+"""Decoding for the kernel of `fastmma.kernels.fused.block_kernel`: a unit of a block of A's rows, or of a panel of B's columns, from codes.
+
+Of every element there are its value, an exponent byte, and bits that say whether it is negative and whether it is positive. Code is
+emitted in pieces, between which a caller may put other work; masks go through memory, where the next piece finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel, Coding
+from fastmma.kernels.llvm.emit import F32, F64, I8, I32, I64, Emitter, vector
+
+I16, HALF = ir.IntType(16), ir.HalfType()
+LINE = 16  # results whose exponent bytes share 128 bits: two rows
+VALUES_AT_ONCE = 16
+
+Piece = Callable[[], None]
+
+
+def any_lane(emit: Emitter, mask: ir.Value) -> ir.Value:
+    """Whether any lane of a mask is set."""
+    bits = emit.cast(mask, ir.IntType(mask.type.count))
+    return emit.builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+
+
+def gathered(emit: Emitter, sources: Sequence[ir.Value], picks: Sequence[tuple[int, int]]) -> ir.Value:
+    """A vector of the lanes (source, lane)."""
+    used = sorted({source for source, _ in picks})
+    if len(used) <= 2:
+        first, second = used[0], used[-1]
+        width = sources[0].type.count
+        return emit.shuffle(sources[first], sources[second], [lane + (width if source != first else 0) for source, lane in picks])
+    half = set(used[: (len(used) + 1) // 2])
+    parts = []
+    for keep in (True, False):
+        chosen = [pick if (pick[0] in half) == keep else None for pick in picks]
+        spare = next(pick for pick in chosen if pick is not None)
+        parts.append(gathered(emit, sources, [pick or spare for pick in chosen]))
+    return emit.shuffle(parts[0], parts[1], [place + (0 if pick[0] in half else len(picks)) for place, pick in enumerate(picks)])
+
+
+class Decoder:
+    """Decodes one operand; `lines` is how many rows of A or columns of B there are."""
+
+    def __init__(self, kernel: BlockKernel, coding: Coding, emit: Emitter) -> None:
+        self.kernel, self.coding, self.emit, self.builder = kernel, coding, emit, emit.builder
+        self.element = coding.element
+        self.width = coding.element.exponent_bits + coding.element.mantissa_bits
+        self.bytes = vector(I8, kernel.byte_vector)
+        self.largest = cgutils.alloca_once(self.builder, self.bytes)
+        self.smallest = cgutils.alloca_once(self.builder, self.bytes)
+
+    def forget(self) -> None:
+        """Forget all extremes."""
+        self.builder.store(ir.Constant(self.bytes, None), self.largest)
+        self.builder.store(self.emit.constant(self.bytes, 255), self.smallest)
+
+    def note(self, values: ir.Value, variable: ir.Value, which: str) -> None:
+        """Count bytes in."""
+        copies = self.kernel.byte_vector // values.type.count
+        if copies > 1:
+            values = self.emit.shuffle(values, values, list(range(values.type.count)) * copies)
+        self.builder.store(self.emit.call(which, self.builder.load(variable), values), variable)
+
+    def note_exponents(self, exponents: ir.Value) -> None:
+        """Count exponent bytes, 0 for zeros, in."""
+        if self.coding.bad_byte is not None:
+            self.note(exponents, self.largest, "umax")
+        if self.kernel.lowest_sum:
+            self.note(self.emit.plus(exponents, -1), self.smallest, "umin")  # a zero's is the largest of all
+
+    def bad(self) -> ir.Value:
+        """Whether there was a bad magnitude."""
+        limit = self.coding.first_bad if self.coding.bad_byte is None else self.coding.bad_byte
+        if limit > 255:
+            return ir.Constant(ir.IntType(1), 0)
+        largest = self.builder.load(self.largest)
+        return any_lane(self.emit, self.builder.icmp_unsigned(">=", largest, self.emit.constant(self.bytes, limit)))
+
+    def least(self) -> ir.Value:
+        """The smallest exponent byte less 1, as a word; 255 if all are zeros."""
+        value = self.builder.load(self.smallest)
+        name = f"llvm.vector.reduce.umin.v{value.type.count}i8"
+        function = cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(I8, [value.type]), name)
+        return self.builder.zext(self.builder.call(function, [value]), I32)
+
+    def values(self, place: ir.Value, offset: int, count: int) -> ir.Value:
+        """Some adjacent codes as f32 or f64 values, times 2**-excess."""
+        emit, builder, element = self.emit, self.builder, self.element
+        codes = emit.load(vector(ir.IntType(8 * self.coding.itemsize), count), place, offset * self.coding.itemsize)
+        if self.coding.through_half:
+            if self.coding.itemsize == 1:
+                words = builder.zext(codes, vector(I16, count))
+                sign = emit.masked(emit.shifted_left(words, 15 - self.width), 1 << 15)
+                magnitude = emit.masked(words, (1 << self.width) - 1)
+                codes = builder.or_(sign, emit.shifted_left(magnitude, 10 - element.mantissa_bits))
+            value = builder.fpext(emit.cast(codes, vector(HALF, count)), vector(F32, count))
+        elif self.coding.itemsize == 2:
+            value = emit.cast(emit.shifted_left(builder.zext(codes, vector(I32, count)), 16), vector(F32, count))
+        else:
+            value = emit.cast(emit.masked(codes, -1 << element.shift), vector(F32, count))
+        return value if self.kernel.single else builder.fpext(value, vector(F64, count))
+
+    def codes(self, place: ir.Value, offset: int) -> ir.Value:
+        """A vector of codes, shifted down."""
+        size = self.coding.itemsize
+        codes = self.emit.load(vector(ir.IntType(8 * size), self.kernel.byte_vector // size), place, offset)
+        return self.emit.shifted_right(codes, self.element.shift) if self.element.shift else codes
+
+    def magnitude(self, codes: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Magnitudes, and where they are not zero."""
+        magnitude = self.emit.masked(codes, (1 << self.width) - 1)
+        if self.coding.bad_byte is None and self.coding.first_bad <= 255:
+            self.note(magnitude, self.largest, "umax")
+        return magnitude, self.builder.icmp_unsigned("!=", magnitude, ir.Constant(magnitude.type, None))
+
+    def exponents(self, magnitude: ir.Value, nonzero: ir.Value) -> ir.Value:
+        """Exponent bytes, 0 for zeros."""
+        emit, builder, bits = self.emit, self.builder, self.element.mantissa_bits
+        kind = magnitude.type
+        field = emit.shifted_right(magnitude, bits)
+        if self.coding.normal:
+            one = emit.constant(kind, 1)
+            for power in range(1, bits):
+                below = builder.icmp_unsigned("<", magnitude, emit.constant(kind, 1 << power))
+                field = builder.select(below, builder.sub(field, one), field)
+        else:
+            field = emit.call("umax", field, emit.constant(kind, 1))
+        field = emit.plus(field, self.coding.byte_offset)
+        if (1 << self.element.exponent_bits) - 1 + self.coding.byte_offset > 255:
+            field = emit.call("umin", field, emit.constant(kind, 255))
+        byte = builder.select(nonzero, field, ir.Constant(kind, None))
+        return byte if self.coding.itemsize == 1 else builder.trunc(byte, vector(I8, kind.count))
+
+    def signs(self, codes: ir.Value, nonzero: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Masks of the negative and of the positive elements."""
+        emit, builder = self.emit, self.builder
+        zero = ir.Constant(codes.type, None)
+        if self.width + 1 == codes.type.element.width:
+            signed = builder.icmp_signed("<", codes, zero)
+        else:
+            signed = builder.icmp_unsigned("!=", emit.masked(codes, 1 << self.width), zero)
+        return builder.and_(signed, nonzero), builder.and_(builder.not_(signed), nonzero)
+
+    def store_mask(self, mask: ir.Value, target: ir.Value, offset: int) -> None:
+        """A mask as bits."""
+        self.emit.store(self.emit.cast(mask, ir.IntType(mask.type.count)), target, offset)
+
+
+class LeftDecoder(Decoder):
+    """Decodes blocks of A."""
+
+    def pieces(self, place: ir.Value, target: ir.Value) -> list[Piece]:
+        """A unit of a block."""
+        kernel, unit = self.kernel, self.kernel.unit
+        step = min(VALUES_AT_ONCE, unit)
+        found: list[ir.Value] = []
+        size = kernel.byte_vector
+        per_vector = size // self.coding.itemsize
+        return [
+            *(partial(self._values, place, target, first, step) for first in range(0, ROWS * unit, step)),
+            *(partial(self._exponents, place, target, first, found) for first in range(0, ROWS * unit, per_vector)),
+            *(partial(self._arranged, target, number, found) for number in range(ROWS * unit // size)),
+            partial(self._words, target),
+        ]
+
+    def _values(self, place: ir.Value, target: ir.Value, first: int, count: int) -> None:
+        size = self.kernel.value_bytes
+        for start in range(first, first + count, 8):
+            self.emit.store(self.values(place, start, 8), target, start * size)
+
+    def _exponents(self, place: ir.Value, target: ir.Value, first: int, found: list[ir.Value]) -> None:
+        codes = self.codes(place, first * self.coding.itemsize)
+        magnitude, nonzero = self.magnitude(codes)
+        found.append(self.exponents(magnitude, nonzero))
+        masks = self.kernel.left_masks
+        for mask, offset in zip(self.signs(codes, nonzero), (masks, masks + ROWS * self.kernel.unit // 8), strict=True):
+            self.store_mask(mask, target, offset + first // 8)
+
+    def _arranged(self, target: ir.Value, number: int, found: list[ir.Value]) -> None:
+        """Eights of k: all rows of the first, then all rows of the next."""
+        kernel, emit = self.kernel, self.emit
+        eights = [emit.cast(each, vector(I64, each.type.count // 8)) for each in found]
+        width, count = eights[0].type.count, kernel.byte_vector // 8
+        places = range(number * count, (number + 1) * count)
+        positions = [place % ROWS * (kernel.unit // 8) + place // ROWS for place in places]
+        arranged = emit.cast(gathered(emit, eights, [divmod(position, width) for position in positions]), self.bytes)
+        self.note_exponents(arranged)
+        emit.store(arranged, target, kernel.values_size + number * kernel.byte_vector)
+
+    def _words(self, target: ir.Value) -> None:
+        """The rows' bits as words, as often as a group has columns of them."""
+        kernel, emit, builder = self.kernel, self.emit, self.builder
+        source = emit.opaque(target)
+        kind = vector(ir.IntType(kernel.unit), ROWS)
+        masks = [emit.load(kind, source, kernel.left_masks + part * ROWS * kernel.unit // 8) for part in (0, 1)]
+        words = [mask if kernel.unit == 32 else builder.zext(mask, vector(I32, ROWS)) for mask in masks]
+        if kernel.words == 1:
+            words = [builder.or_(words[0], emit.shifted_left(words[1], kernel.unit))]
+        offset = kernel.left_words
+        for word in words:
+            if kernel.lanes == LINE:
+                for first in (0, ROWS // 2):
+                    rows = [first + row + part for row in range(0, ROWS // 2, 2) for part in (0, 0, 1, 1)]
+                    emit.store(emit.shuffle(word, word, rows), target, offset)
+                    offset += 64
+            else:
+                emit.store(word, target, offset)
+                offset += 64
+
+
+class RightDecoder(Decoder):
+    """Decodes panels of B."""
+
+    def pieces(self, place: ir.Value, target: ir.Value) -> list[Piece]:
+        """A unit of a panel."""
+        kernel, unit = self.kernel, self.kernel.unit
+        per_vector = kernel.byte_vector // self.coding.itemsize
+        return [
+            *(partial(self._values, place, target, first) for first in range(0, COLUMNS * unit, 2 * COLUMNS)),
+            *(partial(self._exponents, place, target, first) for first in range(0, COLUMNS * unit, per_vector)),
+            *(partial(self._bits, target, part) for part in range(kernel.words)),
+            partial(self._words, target),
+        ]
+
+    def _values(self, place: ir.Value, target: ir.Value, first: int) -> None:
+        kernel = self.kernel
+        growth = (1 + 2.0**-kernel.extra_bits) * 2.0 ** (kernel.a.excess + kernel.b.excess)
+        for start in (first, first + COLUMNS):
+            value = self.values(place, start, COLUMNS)
+            grown = self.builder.fmul(value, self.emit.constant(value.type, growth))
+            self.emit.store(grown, target, start * kernel.value_bytes)
+
+    def _exponents(self, place: ir.Value, target: ir.Value, first: int) -> None:
+        kernel, emit = self.kernel, self.emit
+        codes = self.codes(place, first * self.coding.itemsize)
+        magnitude, nonzero = self.magnitude(codes)
+        exponents = self.exponents(magnitude, nonzero)
+        self.note_exponents(exponents)
+        exponents = self.builder.not_(exponents)
+        order = [column for _, column in kernel.places]
+        half = kernel.byte_vector // 2
+        for start in range(0, exponents.type.count, half):
+            lanes = [k + column for k in range(start, min(start + half, exponents.type.count), COLUMNS) for column in order]
+            emit.store(emit.shuffle(exponents, exponents, lanes), target, kernel.right_exponents + 2 * (first + start))
+        negatives, positives = self.signs(codes, nonzero)
+        for mask, offset in ((positives, kernel.right_masks), (negatives, kernel.right_masks + kernel.unit)):
+            self.store_mask(mask, target, offset + first // 8)
+
+    def _bits(self, target: ir.Value, part: int) -> None:
+        """From bytes whose bits are columns, the bits of each column."""
+        kernel, emit, builder = self.kernel, self.emit, self.builder
+        count = 2 * kernel.unit // kernel.words
+        rows = emit.load(vector(I8, count), emit.opaque(target), kernel.right_masks + part * count)
+        at_once = kernel.byte_vector // count
+        repeated = emit.shuffle(rows, rows, list(range(count)) * at_once)
+        for first in range(0, COLUMNS, at_once):
+            tests = ir.Constant(repeated.type, [1 << column for column in range(first, first + at_once) for _ in range(count)])
+            found = builder.icmp_unsigned("!=", builder.and_(repeated, tests), ir.Constant(repeated.type, None))
+            self.store_mask(found, target, kernel.right_bits + (part * COLUMNS + first) * count // 8)
+
+    def _words(self, target: ir.Value) -> None:
+        """The columns' bits as words, at the lanes of a line."""
+        kernel, emit, builder = self.kernel, self.emit, self.builder
+        count = 2 * kernel.unit // kernel.words
+        source = emit.opaque(target)
+        for part in range(kernel.words):
+            bits = emit.load(vector(ir.IntType(count), COLUMNS), source, kernel.right_bits + part * COLUMNS * count // 8)
+            words = bits if count == 32 else builder.zext(bits, vector(I32, COLUMNS))
+            lanes = [column for _, column in kernel.places]
+            emit.store(emit.shuffle(words, words, lanes), target, kernel.right_words + 64 * part)

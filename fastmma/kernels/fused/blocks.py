@@ -1,0 +1,203 @@
+"""What a kernel of blocks is compiled for: tiles and small products, in blocks of 16 rows by 8 columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastmma.kernels.params import Element
+
+ROWS, COLUMNS = 16, 8
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How the codes of one operand are read.
+
+    Attributes
+    ----------
+    element : Element
+    normal : bool
+        Whether the exponent of a subnormal is that of its leading bit: it was converted to a wider format, where it is normal.
+    first_bad : int
+        Magnitudes from here on are special, or out of the kernel's reach.
+    byte_offset : int
+        An exponent byte is the exponent field plus this.
+    """
+
+    element: Element
+    normal: bool
+    first_bad: int
+    byte_offset: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a code."""
+        bits = 1 + self.element.exponent_bits + self.element.mantissa_bits + self.element.shift
+        return 1 if bits <= 8 else 2 if bits <= 16 else 4
+
+    @property
+    def bad_byte(self) -> int | None:
+        """The first exponent byte that is bad, if the exponent tells all."""
+        field, rest = divmod(self.first_bad, 1 << self.element.mantissa_bits)
+        return None if rest or self.normal else field + self.byte_offset
+
+    @property
+    def through_half(self) -> bool:
+        """Whether f16 holds all values, up to a power of two."""
+        return self.element.exponent_bits <= 5 and self.element.mantissa_bits <= 10
+
+    @property
+    def excess(self) -> int:
+        """log2 of the true value over the one that is decoded."""
+        return 15 - self.element.bias if self.through_half else 0
+
+
+@dataclass(frozen=True)
+class BlockKernel:
+    """The numbers that a kernel of blocks is compiled for; `steps` names the k of a unit step by step.
+
+    Sums are held as they are (no scale); exponent bytes are `excess` above exponents, and exponent fields of sums `lift` above those.
+    """
+
+    a: Coding
+    b: Coding
+    steps: tuple[tuple[int, ...], ...]
+    align_bits: int
+    keep_bits: int
+    half: bool
+    floor: int  # exponent byte below which emax does not fall
+    single: bool  # f32 lanes, else f64
+    vector_bytes: int  # of sums
+    byte_vector: int  # bytes in a vector of exponents
+    tiles: bool  # whether all products are of a single block and unit
+    strip: int  # rows whose sums are in registers at a time
+    smallest_c: int  # c's exponent field in the lanes is zero or from here ...
+    largest_c: int  # ... to below here
+    mask_c: int  # the fraction bits of float32 that c keeps
+    lowest_byte: int  # the smallest emax byte at which no bit below 2**-149 can matter, unless ...
+    lowest_sum: int  # ... the smallest exponent bytes of A and B add up to at least this; 0 if they always do
+
+    @property
+    def unit(self) -> int:
+        """The k of a unit."""
+        return sum(len(step) for step in self.steps)
+
+    @property
+    def a_itemsize(self) -> int:
+        """Bytes of a code of A."""
+        return self.a.itemsize
+
+    @property
+    def b_itemsize(self) -> int:
+        """Bytes of a code of B."""
+        return self.b.itemsize
+
+    @property
+    def sum_bytes(self) -> int:
+        """Bytes of a code of c and of a result."""
+        return 2 if self.half else 4
+
+    @property
+    def lanes(self) -> int:
+        """Results in a group."""
+        return self.vector_bytes // 4
+
+    @property
+    def excess(self) -> int:
+        """What an exponent byte holds above the exponent."""
+        return 127 if self.single else 150
+
+    @property
+    def lift(self) -> int:
+        """What an exponent field of a sum holds above the exponent byte."""
+        return 0 if self.single else 1023 - self.excess
+
+    @property
+    def watched(self) -> bool:
+        """Whether starts note the largest exponents of sums."""
+        return True
+
+    @property
+    def scale(self) -> int:
+        """Sums are held times 2**scale."""
+        return 0
+
+    @property
+    def extra_bits(self) -> int:
+        """B is held times 1 + 2**-extra_bits."""
+        return 16 if self.single else 30
+
+    @property
+    def value_bytes(self) -> int:
+        """Size of a decoded value."""
+        return 4 if self.single else 8
+
+    @property
+    def words(self) -> int:
+        """32-bit words of signs of a unit of a row or column."""
+        return 1 if 2 * self.unit <= 32 else 2
+
+    @property
+    def values_size(self) -> int:
+        """Bytes of the decoded values of a unit of A's block."""
+        return ROWS * self.unit * self.value_bytes
+
+    @property
+    def left_words(self) -> int:
+        """Where in a decoded unit of A's block its words of signs lie, after values and exponent bytes."""
+        return self.values_size + ROWS * self.unit
+
+    @property
+    def left_masks(self) -> int:
+        """Where bits wait to become words."""
+        return self.left_words + 128 * self.words
+
+    @property
+    def left_size(self) -> int:
+        """Bytes of a decoded unit of A's block."""
+        return self.left_masks + 128
+
+    @property
+    def right_exponents(self) -> int:
+        """Where in a decoded unit of B's panel the exponent bytes lie, twice each, after the values."""
+        return COLUMNS * self.unit * self.value_bytes
+
+    @property
+    def right_words(self) -> int:
+        """Where its words of signs lie."""
+        return self.right_exponents + 2 * COLUMNS * self.unit
+
+    @property
+    def right_masks(self) -> int:
+        """Where bits wait to be put together by columns."""
+        return self.right_words + 64 * self.words
+
+    @property
+    def right_bits(self) -> int:
+        """Where they wait to become words."""
+        return self.right_masks + 64
+
+    @property
+    def right_size(self) -> int:
+        """Bytes of a decoded unit of B's panel."""
+        return self.right_bits + 64
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The row (of two) and the column of each result of a line, in the order of the lanes of groups."""
+        found = []
+        for position in range(2 * COLUMNS):
+            lane = position % self.lanes
+            quad, part, low = lane // 4, lane // 2 % 2, lane % 2
+            if self.single:
+                found.append((position // COLUMNS, lane))
+            elif self.lanes == 2 * COLUMNS:
+                found.append((part, 2 * quad + low))
+            else:
+                found.append((position // COLUMNS, 4 * part + 2 * quad + low))
+        return found
+
+    @property
+    def block_size(self) -> int:
+        """Bytes of a block's own memory: emax of every step."""
+        return ROWS * COLUMNS * len(self.steps)

@@ -1,0 +1,105 @@
+"""What the lanes of x86 vectors are exact for, and the vectors that a CPU has."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from typing import NamedTuple
+
+from fastmma.kernels.fused.lanes import HALF_LOWEST
+from fastmma.kernels.llvm import cpu
+from fastmma.kernels.params import Element, Fused
+
+SINGLE_FLOOR = -90  # of emax in f32 lanes: tiny products of zeros stay below the last place of every sum
+SINGLE_SMALLEST_C = -77  # sums that start from here keep clear of that floor
+SINGLE_LARGEST_C = 100
+
+
+class Tiles(NamedTuple):
+    """The register tile of one instruction set."""
+
+    isa: frozenset[str]
+    vector_bytes: int
+    double_rows: int
+    single_rows: int
+    depth: int
+
+
+_TILES = (
+    Tiles(frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "f16c"}), 64, 4, 8, 256),
+    Tiles(frozenset({"avx2", "fma", "f16c"}), 32, 3, 4, 256),
+)
+
+
+@cache
+def _first_tiles(features: frozenset[str]) -> Tiles | None:
+    return next((row for row in _TILES if row.isa <= features), None)
+
+
+def available_tiles() -> Tiles | None:
+    """The register tile of this CPU, if it has one and may use it."""
+    if cpu.portable() or platform.machine().lower() not in ("x86_64", "amd64"):
+        return None
+    return _first_tiles(cpu.features())
+
+
+def _lowest_exponent(element: Element) -> int:
+    return 1 - element.bias
+
+
+def _highest_exponent(element: Element) -> int:
+    return (1 << element.exponent_bits) - 1 - (element.specials == 1) - element.bias
+
+
+def single_lanes(p: Fused) -> bool:
+    """Whether f32 lanes are exact: sums and products of few bits and moderate exponents."""
+    return (
+        p.align_bits <= 13
+        and p.a.mantissa_bits + p.b.mantissa_bits + 2 <= 12
+        and _lowest_exponent(p.a) - p.a.mantissa_bits + _lowest_exponent(p.b) - p.b.mantissa_bits >= -60
+        and max(_highest_exponent(p.a), _highest_exponent(p.b)) <= 20
+    )
+
+
+def exact_in_lanes(p: Fused) -> bool:
+    """Whether f32 or f64 lanes are exact for a step of these parameters."""
+    if p.terms not in (4, 8, 16, 32) or max(p.a.mantissa_bits, p.b.mantissa_bits) > 10:
+        return False
+    if p.align_bits not in (13, 23, 24, 25) or (p.align_bits == 13 and not single_lanes(p)):
+        return False
+    if p.half:
+        return p.keep_bits == 10 and -60 <= p.emax_floor <= HALF_LOWEST
+    if p.align_bits == 13:
+        return p.keep_bits == 13 and p.emax_floor <= SINGLE_FLOOR
+    # a floor at which nothing is truncated that an f32 result could hold is as good as any lower one
+    return p.keep_bits == 23 and p.emax_floor <= p.align_bits - 149
+
+
+def excess_of(p: Fused) -> int:
+    """What an exponent byte of a product holds above the exponent."""
+    return 127 if single_lanes(p) else 150
+
+
+def floor_byte(p: Fused) -> int:
+    """The exponent byte below which emax does not fall."""
+    excess = excess_of(p)
+    if p.half:
+        return p.emax_floor + excess
+    return SINGLE_FLOOR + excess if single_lanes(p) else 0
+
+
+def byte_excess(excess: int) -> tuple[int, int]:
+    """What exponent bytes of A and B exceed their exponents by; a saturating difference takes 255 off their sum."""
+    total = 255 + excess
+    return total // 2, total - total // 2
+
+
+def first_bad(element: Element, excess: int, depth: int) -> int:
+    """The first magnitude that is special, or too large for an exponent byte of this excess, or whose sums might overflow."""
+    highest = min(255 - excess, (124 - depth.bit_length()) // 2)
+    field = min(highest + 1 + element.bias, 1 << element.exponent_bits)
+    limit = max(field, 0) << element.mantissa_bits
+    if element.specials:
+        special = ((1 << element.exponent_bits) - 1) << element.mantissa_bits
+        limit = min(limit, special if element.specials == 1 else special + (1 << element.mantissa_bits) - 1)
+    return limit
