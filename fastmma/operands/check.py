@@ -37,6 +37,8 @@ def codes_of(value: Any, fmt: str | Format, what: str, *, cast: bool = False) ->
         If the dtype is another one.
     """
     fmt = format_of(fmt)
+    if type(value) is np.ndarray and value.dtype == fmt.dtype and fmt.kind == "float" and not (cast and fmt.padding):
+        return value.view(fmt.code_dtype)
     array = as_array(value, what)
     if isinstance(value, RawCodes) and array.dtype == fmt.code_dtype and fmt.dtype.isbuiltin != 1:
         if fmt.bits < 8 and (array >> fmt.bits).any():

@@ -191,15 +191,11 @@ def choose(choices: Choices, operands: Signature | None) -> GemmPlan:
     """
     if type(choices.instruction) not in (str, Instruction, type(None)):
         raise InstructionError(f"an opcode must be a string, not {type(choices.instruction).__name__}")
-    choices = choices._replace(
-        target=resolved_target(choices.target),
-        promote_every=_whole(choices.promote_every, "promote_every", 1),
-        split_k=_split(choices.split_k),
-        cast=bool(choices.cast),
-    )
     if choices.preset is not None and not isinstance(choices.preset, str):
         raise OperandError(f"there is no preset {choices.preset!r}; a preset is named by a string")
-    return _chosen(operands, choices, _strict())
+    target, split_k = resolved_target(choices.target), _split(choices.split_k)
+    promote_every = _whole(choices.promote_every, "promote_every", 1)
+    return _chosen(operands, Choices(choices.instruction, target, promote_every, split_k, choices.preset, bool(choices.cast)), _strict())
 
 
 def _split(value: Any) -> int:

@@ -114,7 +114,8 @@ def copy_to_host(array: Any, out: NDArray[Any]) -> None:
 
 def is_device_array(array: Any) -> bool:
     """Whether an array is CuPy's, without importing CuPy."""
-    return type(array).__module__.split(".")[0] == "cupy"
+    module: str = type(array).__module__
+    return module == "cupy" or module.startswith("cupy.")
 
 
 @cache
