@@ -17,6 +17,7 @@ _CHUNK_ROWS = 1536  # rows of a task, so that its part of the result stays in th
 _TASKS_PER_THREAD = 4
 _TILES_PER_TASK = 1024
 _THREADED_WORDS = 1 << 19  # products of words that are worth waking another thread
+_WHOLE = LINE  # bytes past a panel that may be read: the words of a tile's rows are loaded as a whole vector
 
 
 class Arithmetic(NamedTuple):
@@ -89,8 +90,8 @@ def gemm(
 
     row_panels, column_panels = -(-m // tile.rows), -(-n // tile.columns)
     panel_bytes, starts_bytes = 4 * tile.rows * plan.words, 4 * tile.rows * plan.segments * plan.biased
-    panels = AlignedMemory(row_panels * panel_bytes, zeroed=True)
-    starts = AlignedMemory(row_panels * starts_bytes + 4 * tile.rows, zeroed=True)
+    panels = AlignedMemory(row_panels * panel_bytes + _WHOLE, zeroed=True)
+    starts = AlignedMemory(row_panels * starts_bytes + _WHOLE, zeroed=True)
     scratch = _scratch(tile, plan, threads)
 
     def pack(first: int, last: int, worker: int) -> None:
@@ -145,7 +146,8 @@ def tiles(
     _memory, c_result = _accumulator(tile, c, out)
     out_result = Result(out.ctypes.data, out.strides[1], out.itemsize, out.strides[0])
     scratch = _scratch(tile, plan, threads)
-    panels = [AlignedMemory(4 * tile.rows * -(-m // tile.rows) * (plan.words + plan.segments) + LINE, zeroed=True) for _ in range(threads)]
+    panel_bytes = 4 * tile.rows * -(-m // tile.rows) * (plan.words + plan.segments)
+    panels = [AlignedMemory(panel_bytes + LINE + _WHOLE, zeroed=True) for _ in range(threads)]
 
     def multiply(first: int, last: int, worker: int) -> None:
         where = panels[worker].address, scratch[worker].address
