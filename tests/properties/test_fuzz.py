@@ -1,41 +1,66 @@
-"""Ten thousand mutations of opcodes, operands, selectors, metadata and shapes: a right result, or a FastmmaError, and nothing else."""
+"""Calls drawn at random: right results with every option, and a FastmmaError or a right result after ten thousand mutations.
+
+More than a minute of the first: ``FASTMMA_FUZZ_MINUTES=60 FASTMMA_FUZZ_SEED=1 python -m pytest -s tests/properties/test_fuzz.py -k cases``.
+"""
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable
-from functools import cache
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
+from cases import FAMILIES, Case, gemm_case, one_of, tiles_case, warp_case, warpgroup_case
+from checks import check
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import fastmma
-from fastmma import FORMATS, TARGETS, FastmmaError, Instruction, Movement, gemm, instruction, sparse, warp, warpgroup
-from fastmma.isa.formats import from_codes
-from fastmma.isa.scales import scale_selectors
-from fastmma.isa.sparsity import metadata_layout, pattern_of, selectors
+from fastmma import TARGETS, FastmmaError, Instruction, Movement, instruction, sparse, warp
 from fastmma.operands import scales
-from fastmma.operands.registers import register_dtype
 
-SEEDS = range(20)
+MINUTES, FIRST_SEED = float(os.environ.get("FASTMMA_FUZZ_MINUTES", "0")), int(os.environ.get("FASTMMA_FUZZ_SEED", "0"))
+SEEDS = range(FIRST_SEED, FIRST_SEED + 20)
+CASES = 50  # with right results, a seed
 OPCODES, REGISTERS, MATRICES, PRODUCTS, MOVES, DESCRIPTORS = 250, 80, 60, 30, 50, 30  # mutations a seed: 500
 CHECKED = 4  # one result in so many is compared with the reference
 
 EVERYTHING = fastmma.instructions()
-# wide wgmma only takes longer
-MULTIPLY = [ins for ins in EVERYTHING if isinstance(ins, Instruction) and ins.n <= 32]
-WARP = [ins for ins in MULTIPLY if ins.op != "wgmma"]
-WARPGROUP = [ins for ins in MULTIPLY if ins.op == "wgmma" and ins.n <= 16]
+WARP = [ins for ins in EVERYTHING if isinstance(ins, Instruction) and ins.op != "wgmma"]
 MOVE = [ins for ins in EVERYTHING if isinstance(ins, Movement)]
 STRANGE = ("", "relu", "m16n8k12", "f64x", "é", "sp::", "x3", "\0", " ")
 TOKENS = (*sorted({token for ins in EVERYTHING for token in ins.opcode.split(".")}), *STRANGE)
 # what nobody should pass
 JUNK: tuple[Any, ...] = (None, "", "abc", 1.5, True, -1, 1 << 80, object(), [], [[1], [1, 2]], {}, b"x", np.zeros(3), np.float32(2), 3 + 4j)
+
+
+@pytest.fixture(scope="module")
+def counts() -> Iterator[Counter[str]]:
+    """How many cases had what, printed when all are done."""
+    found: Counter[str] = Counter()
+    yield found
+    print("\n" + "\n".join(f"{count:>9} {what}" for what, count in sorted(found.items())))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_cases(seed: int, counts: Counter[str]) -> None:
+    families = [*FAMILIES, "gemm", "large gemm", "scaled_matmul"]
+    deadline = time.monotonic() + 60 * MINUTES / len(SEEDS)
+    index = 0
+    while index < CASES or time.monotonic() < deadline:
+        rng = np.random.default_rng([seed, index])
+        family = families[index % len(families)]
+        case = FAMILIES[family](rng)
+        try:
+            check(rng, case, counts)
+        except Exception as error:
+            error.add_note(f"{family}, the case of default_rng([{seed}, {index}]): {case.arguments}")
+            raise
+        index += 1
 
 
 def attempt(call: Callable[[], Any]) -> Any:
@@ -85,30 +110,6 @@ def test_any_text(text: str) -> None:
     attempt(lambda: instruction(text))
 
 
-def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Codes of every kind: any, or small ones, or few different ones."""
-    fmt = FORMATS[name]
-    bits = fmt.bits - fmt.padding
-    drawn = rng.integers(0, 1 << bits, shape, dtype=np.uint64)
-    kind = rng.integers(4)
-    if kind == 1:
-        drawn = rng.choice(rng.integers(0, 1 << bits, 4, dtype=np.uint64), shape)
-    elif kind == 2:
-        drawn >>= np.uint64(bits // 2)
-    return (drawn << np.uint64(fmt.padding)).astype(fmt.code_dtype)
-
-
-def registers(rng: np.random.Generator, operand: fastmma.Operand, lead: tuple[int, ...]) -> NDArray[Any]:
-    dtype = register_dtype(operand)
-    return rng.integers(0, 1 << 8 * dtype.itemsize, (*lead, operand.layout.lanes, operand.registers), dtype=dtype)
-
-
-def valid_metadata(rng: np.random.Generator, ins: Instruction, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    rule = pattern_of(ins)
-    words = np.array([word for word, _ in rule.words[: rule.ordered if ins.ordered_metadata else None]], np.uint8)
-    return rng.choice(words, shape)
-
-
 def spoilt(rng: np.random.Generator, arguments: dict[str, Any]) -> dict[str, Any]:
     """One argument changed: dropped dimensions, another dtype, other values, or junk."""
     name = str(rng.choice(sorted(arguments)))
@@ -141,99 +142,44 @@ def same(x: Any, y: Any) -> None:
     np.testing.assert_array_equal(np.ascontiguousarray(x).view(np.uint8), np.ascontiguousarray(y).view(np.uint8))
 
 
-def run(rng: np.random.Generator, call: Callable[..., Any], ins: Instruction, arguments: dict[str, Any]) -> None:
-    """Execute; one success in so many is compared with the reference."""
+def run(rng: np.random.Generator, case: Case) -> None:
+    """Execute a case, mostly with something wrong; one success in so many is compared with the reference."""
+    arguments = {**case.arrays, **case.arguments}
     if rng.random() < 0.6:
         arguments = spoilt(rng, arguments)
     if rng.random() < 0.1:
         arguments = {**arguments, "target": rng.choice([*TARGETS, "sm_1", ""])}
-    result = attempt(lambda: call(ins, **arguments))
+    result = attempt(lambda: case.call(**arguments))
     if result is not None and result.size and rng.integers(CHECKED) == 0:
-        same(result, call(ins, **arguments, backend="reference"))
-
-
-def target_of(rng: np.random.Generator, ins: Instruction) -> str:
-    return str(rng.choice(ins.targets))
+        same(result, case.call(**arguments, backend="reference"))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_registers(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(REGISTERS):
-        ins = WARP[int(rng.integers(len(WARP)))]
-        lead = ((), (1,), (2,), (0,))[int(rng.integers(4))]
-        arguments: dict[str, Any] = {name: registers(rng, ins.operands[name], lead) for name in "abc"}
-        arguments["target"] = target_of(rng, ins)
-        if ins.sparse:
-            arguments["selector"] = int(rng.choice(selectors(ins)))
-            words = valid_metadata(rng, ins, (*lead, *metadata_layout(ins).shape))
-            arguments["metadata"] = sparse.pack_metadata(ins, words, selector=arguments["selector"])
-        if ins.scale_vec_size:
-            for operand, lines in (("a", ins.m), ("b", ins.n)):
-                byte_ids, thread_ids = scale_selectors(ins, operand)
-                byte_id, thread_id = int(rng.choice(byte_ids)), int(rng.choice(thread_ids))
-                top = 256 if ins.stype == "ue8m0" else 128
-                given_scales = rng.integers(0, top, (*lead, lines, ins.scale_vec_size), dtype=np.uint8)
-                arguments |= {
-                    f"scale_{operand}": scales.pack_scales(ins, given_scales, operand, byte_id, thread_id),
-                    f"byte_id_{operand}": byte_id,
-                    f"thread_id_{operand}": thread_id,
-                }
-        run(rng, warp.mma, ins, arguments)
-
-
-def matrix_arguments(rng: np.random.Generator, ins: Instruction, m: int, n: int, k: int, lead: tuple[int, ...] = ()) -> dict[str, Any]:
-    shapes = {"a": (ins.atype, m, k * ins.stored_k // ins.k), "b": (ins.btype, k, n), "c": (ins.ctype, m, n)}
-    arguments: dict[str, Any] = {
-        name: from_codes(codes(rng, fmt, (*lead, rows, columns)), fmt) for name, (fmt, rows, columns) in shapes.items()
-    }
-    if ins.sparse:
-        arguments["metadata"] = valid_metadata(rng, ins, (*lead, m, k // pattern_of(ins).chunk))
-    if ins.scale_vec_size:
-        count = -(-k * ins.scale_vec_size // ins.k)
-        dtype, top = (ml_dtypes.float8_e8m0fnu, 256) if ins.stype == "ue8m0" else (ml_dtypes.float8_e4m3fn, 128)
-        for name, shape in (("scale_a", (m, count)), ("scale_b", (count, n))):
-            arguments[name] = rng.integers(0, top, (*lead, *shape), dtype=np.uint8).view(dtype)
-    arguments["target"] = target_of(rng, ins)
-    return arguments
+        run(rng, warp_case(rng))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_matrices(seed: int) -> None:
     rng = np.random.default_rng(1000 + seed)
     for _ in range(MATRICES):
-        ins = MULTIPLY[int(rng.integers(len(MULTIPLY)))]
-        lead = ((), (1,), (2,), (0,))[int(rng.integers(4))]
-        run(rng, fastmma.mma, ins, matrix_arguments(rng, ins, ins.m, ins.n, ins.k, lead))
-
-
-def product(ins: Instruction, a: Any, b: Any, **rest: Any) -> Any:
-    return gemm(a, b, instruction=ins, **rest)
-
-
-@cache
-def gemm_instructions() -> list[Instruction]:
-    return [ins for ins in MULTIPLY if ins.ctype == ins.dtype]
+        run(rng, tiles_case(rng))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_products(seed: int) -> None:
     rng = np.random.default_rng(2000 + seed)
     for _ in range(PRODUCTS):
-        ins = gemm_instructions()[int(rng.integers(len(gemm_instructions())))]
-        chunk = pattern_of(ins).chunk if ins.sparse else 1
-        m, n = int(rng.integers(0, 7)), int(rng.integers(0, 7))
-        k = int(rng.integers(0, 2 * ins.k + 3)) // chunk * chunk
-        arguments = matrix_arguments(rng, ins, m, n, k)
+        case = gemm_case(rng)
         if rng.random() < 0.3:
-            arguments["split_k"] = int(rng.integers(0, 4))
+            case.arguments["split_k"] = int(rng.integers(0, 4))
         if rng.random() < 0.3:
-            arguments["promote_every"] = int(rng.choice([ins.k, 2 * ins.k, 3, 0]))
+            case.arguments["promote_every"] = int(one_of(rng, [16, 64, 3, 0]))
         if rng.random() < 0.3:
-            arguments["threads"] = int(rng.integers(0, 4))
-        if rng.random() < 0.2:
-            del arguments["c"]
-        run(rng, product, ins, arguments)
+            case.arguments["threads"] = int(rng.integers(0, 4))
+        run(rng, case)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -267,24 +213,14 @@ def test_moves(seed: int) -> None:
 def test_descriptors(seed: int) -> None:
     rng = np.random.default_rng(4000 + seed)
     for _ in range(DESCRIPTORS):
-        ins = WARPGROUP[int(rng.integers(len(WARPGROUP)))]
-        used = (0xFF, 0xFF << 16, 0xFF << 32, 7 << 49, 3 << 62)
-        bits = [sum(int(rng.integers(1 << 63)) * 2 & mask for mask in used) for _ in range(2)]
-        in_memory = rng.random() < 0.5
-        arguments: dict[str, Any] = {
-            "d": registers(rng, ins.operands["d"], ()),
-            "a": bits[0] if in_memory else registers(rng, ins.operands["a"], ()),
-            "b": bits[1],
-            "memory": rng.integers(0, 256, (1, int(rng.choice([1000, 1 << 16, 1 << 17]))), dtype=np.uint8),
-            "scale_d": int(rng.integers(2)),
-            "target": "sm_90a",
-        }
+        case = warpgroup_case(rng)
         if rng.random() < 0.5:
-            arguments |= {"imm_scale_a": int(rng.choice([1, -1, 1, 2])), "imm_trans_b": int(rng.integers(2))}
-        if ins.sparse:
-            arguments["metadata"] = sparse.pack_metadata(ins, valid_metadata(rng, ins, metadata_layout(ins).shape))
-            arguments["selector"] = 0
-        run(rng, warpgroup.mma, ins, arguments)
+            case.arguments["b"] = int(rng.integers(1 << 63)) * 2
+        if rng.random() < 0.2:
+            case.arrays["memory"] = case.arrays["memory"][:, :1000]
+        if rng.random() < 0.5:
+            case.arguments.update({"imm_scale_a": int(rng.choice([1, -1, 1, 2])), "imm_trans_b": int(rng.integers(2))})
+        run(rng, case)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,0 +1,59 @@
+"""No call reads or writes a byte outside its operands, its result and its scratch memory, or beside what a result's strides reach."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
+MINUTES, FIRST_SEED = float(os.environ.get("FASTMMA_FUZZ_MINUTES", "0")), int(os.environ.get("FASTMMA_FUZZ_SEED", "0"))
+CASES = 150  # for each side and group
+GROUPS = (("gemm", "large gemm", "matmul"), ("mma", "warp.mma", "warpgroup.mma", "movement"), ("scaled_matmul", "quantize", "dequantize"))
+
+pytestmark = pytest.mark.skipif(not (sys.platform == "linux" and hasattr(mmap, "MAP_ANONYMOUS")), reason="needs mmap and mprotect of Linux")
+
+
+def guarded(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(FOLDER / "guarded.py"), *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("families", GROUPS, ids=[group[0] for group in GROUPS])
+@pytest.mark.parametrize("side", ["after", "before"])
+def test_nothing_touches_a_guard_page(side: str, families: tuple[str, ...]) -> None:
+    seed = 2 * FIRST_SEED + (side == "before")
+    done = guarded(seed, CASES, 60 * MINUTES / (2 * len(GROUPS)), *families)
+    assert done.returncode == 0, done.stderr[-3000:]
+    counts = json.loads(done.stdout)
+    print(counts)
+    assert sum(counts[family] for family in families) >= CASES
+    assert counts["guarded arrays and buffers"] > 5 * CASES
+
+
+@pytest.mark.parametrize("access", ["found = byte[0]", "byte[0] = b'x'"])
+@pytest.mark.parametrize(("side", "place"), [("after", "+ size"), ("before", "- 1")])
+def test_a_stray_access_is_seen(side: str, place: str, access: str) -> None:
+    """The guards are there: one byte past an end stops the process."""
+    script = f"""
+import ctypes, sys
+sys.path.insert(0, {str(FOLDER)!r})
+import guarded
+size = 5000
+held = guarded.Guards(before={side == "before"}).memory(size)
+held[0] = held[-1] = 1
+byte = (ctypes.c_char * 1).from_address(held.ctypes.data {place})
+print("reached", flush=True)
+{access}
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, cwd=ROOT, text=True, capture_output=True, check=False)
+    assert done.stdout == "reached\n"
+    assert done.returncode < 0
