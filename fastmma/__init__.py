@@ -26,7 +26,8 @@ from fastmma.isa.instruction import Instruction, Movement, Operand
 from fastmma.isa.layout import Layout
 from fastmma.isa.table import instruction, instructions
 from fastmma.isa.targets import TARGETS
-from fastmma.numerics.rows import Arithmetic, Evidence, arithmetic, fidelity
+from fastmma.numerics.arithmetic import Arithmetic, Evidence
+from fastmma.numerics.lookup import arithmetic, fidelity
 from fastmma.operands import sparse
 from fastmma.operands.placement import placement
 from fastmma.operands.registers import gather, scatter

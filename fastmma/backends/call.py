@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.isa.formats import encode
+from fastmma.isa.formats import FORMATS, Format, encode
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
-from fastmma.numerics.rows import Arithmetic
+from fastmma.numerics.arithmetic import Arithmetic
 
 Codes = NDArray[Any]
 
@@ -27,6 +28,12 @@ class Operation:
 
     def __hash__(self) -> int:
         return hash((self.instruction.opcode, self.target))
+
+    @cached_property
+    def multiplied(self) -> tuple[Format, Format]:
+        """The formats in which A and B are multiplied: their own, or what the arithmetic widens them to."""
+        formats, wide = self.instruction.formats, FORMATS.get(self.arithmetic.widened)
+        return wide or formats.a, wide or formats.b
 
 
 class Operands(NamedTuple):

@@ -11,9 +11,9 @@ from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
 from fastmma.backends.parameters import fused_coding, fused_parameters, product_order, scaled_parameters
 from fastmma.backends.zeros import on_dense_kernel
-from fastmma.isa.formats import decode, encode, format_of
+from fastmma.isa.formats import Format, decode, encode
 from fastmma.kernels.params import Fused, Promotion
-from fastmma.numerics.reference import CANONICAL_NAN
+from fastmma.numerics.arithmetic import CANONICAL_NAN
 
 _BYTES_AT_ONCE = 1 << 27  # of operands that many small products share, copied for each of them
 _SMALL = 1 << 21  # multiply-adds of a product that is computed in blocks
@@ -67,17 +67,16 @@ def _run(one: Run, many: Run) -> Run:
 
 
 @cache
-def widening(source: str, wide: str) -> Codes:
+def widening(fmt: Format, wide: Format) -> Codes:
     """Table from every code of a format to the wider format's code of the same value."""
-    fmt = format_of(source)
     return encode(decode(np.arange(1 << fmt.bits), fmt), wide)
 
 
 def _widened(operation: Operation, operands: Operands) -> Operands:
-    ins, wide = operation.instruction, operation.arithmetic.widened
-    if not wide:
+    if not operation.arithmetic.widened:
         return operands
-    return operands._replace(a=widening(ins.atype, wide)[operands.a], b=widening(ins.btype, wide)[operands.b])
+    formats, (a, b) = operation.instruction.formats, operation.multiplied
+    return operands._replace(a=widening(formats.a, a)[operands.a], b=widening(formats.b, b)[operands.b])
 
 
 def _halved(codes: Codes) -> Codes:
@@ -192,9 +191,8 @@ def _chain(kernels: Run) -> Run:
     return run
 
 
-def _integers(codes: Codes, name: str) -> Codes:
+def _integers(codes: Codes, fmt: Format) -> Codes:
     """Codes of a multiplicand as int8 or uint8 values."""
-    fmt = format_of(name)
     if fmt.kind == "unsigned":
         return codes
     return codes.view(np.int8) if fmt.bits == 8 else ((codes ^ 8) - 8).view(np.int8)
@@ -204,7 +202,7 @@ def _integer_one(operation: Operation, operands: Operands, d: Codes, threads: in
     from fastmma.kernels.integer import int8
 
     ins = operation.instruction
-    a, b = _integers(operands.a, ins.atype), _integers(operands.b, ins.btype)
+    a, b = _integers(operands.a, ins.formats.a), _integers(operands.b, ins.formats.b)
     c = None if operands.c is None else operands.c.view(np.int32)
     int8.gemm(a, b, c, d.view(np.int32), ins.satfinite, ins.k, threads)
 
@@ -213,7 +211,7 @@ def _integer_many(operation: Operation, operands: Operands, d: Codes, threads: i
     from fastmma.kernels.integer import int8
 
     ins = operation.instruction
-    a, b = _integers(operands.a, ins.atype), _integers(operands.b, ins.btype)
+    a, b = _integers(operands.a, ins.formats.a), _integers(operands.b, ins.formats.b)
     c = None if operands.c is None else operands.c.view(np.int32)
     int8.tiles(a, b, c, d.view(np.int32), ins.satfinite, threads)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.call import Operation
-from fastmma.isa.formats import Format, format_of
+from fastmma.isa.formats import FORMATS, Format
 from fastmma.kernels.params import Coded, Element, Fused, Scaled
 
 _SPECIALS = {"none": 0, "ieee": 1, "nan": 2, "nan-only-ff": 3}
@@ -27,7 +27,7 @@ def _dense_terms(operation: Operation) -> int:
 def fused_parameters(operation: Operation) -> Fused:
     """The kernel's parameters for a fused arithmetic."""
     ins, row = operation.instruction, operation.arithmetic
-    a, b = (format_of(row.widened or name) for name in (ins.atype, ins.btype))
+    a, b = operation.multiplied
     return Fused(
         a=_element(a),
         b=_element(b),
@@ -54,9 +54,9 @@ def scaled_parameters(operation: Operation) -> Scaled:
     ins, row = operation.instruction, operation.arithmetic
     sparsity = 2 if ins.sparse else 1
     return Scaled(
-        a=_element(format_of(ins.atype)),
-        b=_element(format_of(ins.btype)),
-        scale=_element(format_of(ins.stype)),
+        a=_element(ins.formats.a),
+        b=_element(ins.formats.b),
+        scale=_element(FORMATS[ins.stype]),
         block=ins.k // ins.scale_vec_size,
         group=row.group * sparsity if row.group > 1 else 1,
         step=row.terms * row.group * sparsity,

@@ -13,7 +13,7 @@ from fastmma.host.errors import BackendError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import architecture
-from fastmma.numerics.rows import arithmetic
+from fastmma.numerics.lookup import arithmetic
 
 
 def _silicon() -> Backend:

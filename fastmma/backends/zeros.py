@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.call import Codes, Operands, Operation, Run
-from fastmma.isa.formats import Format, format_of
+from fastmma.isa.formats import Format
 from fastmma.isa.sparsity import pattern_of
 from fastmma.operands import sparse
 
@@ -37,7 +37,7 @@ def on_dense_kernel(run: Run) -> Run:
         if operands.metadata is None:
             run(operation, operands, d, threads)
             return
-        rule, fmt = pattern_of(operation.instruction), format_of(operation.instruction.btype)
+        rule, fmt = pattern_of(operation.instruction), operation.instruction.formats.b
         if _shared(operands.a) and _shared(operands.metadata):
             a = np.broadcast_to(sparse.expand(operands.a[:1], operands.metadata[:1], rule), (len(d), d.shape[1], operands.depth))
         else:

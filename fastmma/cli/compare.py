@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.isa.formats import decode, format_of, to_codes
+from fastmma.isa.formats import decode, to_codes
 from fastmma.isa.instruction import Instruction
 
 Values = NDArray[np.float64]
@@ -75,7 +75,7 @@ class Comparison:
         start = None if c is None else c.astype(np.float32)
         total = ieee_f32.gemm(a.astype(np.float32), self._f32_b, start, self.threads)
         with np.errstate(over="ignore"):
-            return total.astype(format_of(self.instruction.dtype).dtype).astype(np.float64)
+            return total.astype(self.instruction.formats.d.dtype).astype(np.float64)
 
     def add(self, a: NDArray[Any], c: NDArray[Any] | None, d: NDArray[Any]) -> None:
         """Take in the rows of A, C and D of one block."""

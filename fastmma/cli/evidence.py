@@ -12,7 +12,7 @@ from fastmma.host.errors import TargetError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
 from fastmma.isa.targets import TARGETS, architecture
-from fastmma.numerics.rows import arithmetic
+from fastmma.numerics.lookup import arithmetic
 
 LEVELS = ("measured", "recorded", "reported", "unknown")
 HEADINGS = ("instructions", *LEVELS)

@@ -23,10 +23,10 @@ from fastmma.host.files import written
 from fastmma.host.memory import check_fits
 from fastmma.host.npy import write_array
 from fastmma.host.threads import thread_count
-from fastmma.isa.formats import format_of
+from fastmma.isa.formats import FORMATS, format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply as find_instruction
-from fastmma.numerics.rows import arithmetic
+from fastmma.numerics.lookup import arithmetic
 from fastmma.products.choice import default_instruction
 from fastmma.products.gemm import gemm as multiply
 
@@ -48,7 +48,7 @@ def _choose(instruction: str | None, types: str | None, dtype: str | None, targe
     if types is not None:
         a, b = formats_of(types)
     elif not arrays:
-        a, b = format_of("f16"), format_of("f16")
+        a = b = FORMATS["f16"]
     else:
         a, b = (_format_in_file(name, arrays[name]) for name in ("a", "b"))
     return default_instruction(a.name, b.name, None if dtype is None else format_of(dtype).name, target)
@@ -71,15 +71,14 @@ def _operands(
     if size is None:
         arrays = read(files)
         ins = _choose(*choice, target, arrays)
-        formats = {"a": ins.atype, "b": ins.btype, "c": ins.ctype}
-        return ins, {name: as_elements(array, format_of(formats[name]), f"{ins}: {name}") for name, array in arrays.items()}
+        return ins, {name: as_elements(array, getattr(ins.formats, name), f"{ins}: {name}") for name, array in arrays.items()}
     m, n, k = parse_size(size)
     ins = _choose(*choice, target, {})
-    taken = ((m * k, ins.atype), (k * n, ins.btype), (m * n, ins.dtype))
-    check_fits(sum(count * format_of(fmt).dtype.itemsize for count, fmt in taken), f"--random {size}")
+    taken = ((m * k, ins.formats.a), (k * n, ins.formats.b), (m * n, ins.formats.d))
+    check_fits(sum(count * fmt.dtype.itemsize for count, fmt in taken), f"--random {size}")
     rng = np.random.default_rng(seed)
-    a = generate((m, k), format_of(ins.atype), rng, distribution)
-    return ins, {"a": a, "b": generate((k, n), format_of(ins.btype), rng, distribution)}
+    a = generate((m, k), ins.formats.a, rng, distribution)
+    return ins, {"a": a, "b": generate((k, n), ins.formats.b, rng, distribution)}
 
 
 def _blocks(rows: int, columns: int, depth: int, backend: str) -> Iterator[tuple[slice, slice]]:
@@ -164,7 +163,7 @@ def gemm(
     (m, k), n = a.shape, b.shape[1]
     if compare:
         check_fits(b.size * BYTES, f"the comparison with float64 of a product with b of shape {b.shape}")
-    d = np.empty((m, n), dtype=format_of(ins.dtype).dtype)
+    d = np.empty((m, n), dtype=ins.formats.d.dtype)
     if c is not None and c.shape != d.shape:
         raise OperandError(f"c must have shape {d.shape}, not {c.shape}")
     options: dict[str, Any] = {"instruction": ins, "target": target, "threads": count, "backend": backend}

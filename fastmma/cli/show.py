@@ -12,7 +12,8 @@ from fastmma.cli.table import print_json, print_table
 from fastmma.host.errors import TargetError
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instruction
-from fastmma.numerics.rows import Evidence, arithmetic, fragment_evidence
+from fastmma.numerics.arithmetic import Evidence
+from fastmma.numerics.lookup import arithmetic, fragment_evidence
 from fastmma.operands.placement import operand_names, placement
 
 _SPECIFIED = Evidence("measured", "PTX says where each bit goes")

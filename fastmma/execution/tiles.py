@@ -13,7 +13,6 @@ from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of, operation_of
 from fastmma.host.calls import public_call
 from fastmma.host.threads import thread_count
-from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.operands.check import broadcast, elements_of, extra_operands, flatten, tile_codes
 
@@ -84,6 +83,6 @@ def mma(
         **extra_operands(ins, metadata, scale_a, scale_b, ins.m, ins.n, ins.k),
     }
     lead = broadcast(ins, given)
-    d = np.empty((math.prod(lead), ins.m, ins.n), dtype=format_of(ins.dtype).code_dtype)
+    d = np.empty((math.prod(lead), ins.m, ins.n), dtype=ins.formats.d.code_dtype)
     runner.run(operation, Operands(**{name: flatten(array, lead) for name, array in given.items()}), d, thread_count(threads))
     return elements_of(d.reshape(*lead, ins.m, ins.n), ins.dtype)

@@ -19,7 +19,7 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.isa.instruction import Instruction, Operand
-from fastmma.numerics.rows import fragment_evidence
+from fastmma.numerics.lookup import fragment_evidence
 from fastmma.operands.check import broadcast, check_extra, flatten
 from fastmma.operands.registers import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
 from fastmma.operands.scales import unpack_scales

@@ -17,7 +17,7 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.host.threads import thread_count
 from fastmma.isa.descriptor import Descriptor
-from fastmma.isa.formats import Format, format_of
+from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.operands.check import broadcast, check_extra, flatten
 from fastmma.operands.registers import check_registers, gather, register_dtype, scatter
@@ -172,7 +172,7 @@ def mma(
     ins = operation.instruction
     if ins.op != "wgmma":
         raise InstructionError(f"{ins}: warpgroup.mma takes wgmma.mma_async opcodes only")
-    afmt, bfmt = format_of(ins.atype), format_of(ins.btype)
+    afmt, bfmt = ins.formats.a, ins.formats.b
     check_extra(ins, metadata=metadata)
     signs = (1, -1) if afmt.kind == "float" else (1,)
     imm_scale_a, imm_scale_b = (_flag(value, signs, f"{ins}: imm_scale_{name}") for name, value in (("a", imm_scale_a), ("b", imm_scale_b)))
@@ -206,7 +206,7 @@ def mma(
         flags = (imm_scale_a, imm_scale_b) if afmt.kind == "float" else ()
         trans = ((imm_trans_a,) if in_memory else ()) + (imm_trans_b,) if bfmt.bits == 16 else ()
         return _on_gpu(runner.raw, operation, a, b, d, metadata, shared, lead, selector, scale_d, (*flags, *trans))
-    result = np.empty((math.prod(lead), ins.m, ins.n), dtype=format_of(ins.dtype).code_dtype)
+    result = np.empty((math.prod(lead), ins.m, ins.n), dtype=ins.formats.d.code_dtype)
     runner.run(operation, Operands(**{name: flatten(array, lead) for name, array in given.items()}), result, thread_count(threads))
     registers = scatter(result, operands["d"], threads=threads)
     return registers.reshape(*lead, *registers.shape[-2:]).astype(register_dtype(operands["d"]), copy=False)

@@ -16,7 +16,7 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import movement
-from fastmma.numerics.rows import fragment_evidence
+from fastmma.numerics.lookup import fragment_evidence
 
 _LINE_BYTES = 16  # the widest access of a lane
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -104,6 +104,17 @@ class Format:
 
     def __str__(self) -> str:
         return self.name
+
+
+class Formats(NamedTuple):
+    """The element formats of an instruction; `sums` is what sums are kept in, `scale` that of block scales, if there are any."""
+
+    a: Format
+    b: Format
+    c: Format
+    d: Format
+    sums: Format
+    scale: Format | None
 
 
 _ROWS = (

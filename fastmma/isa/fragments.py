@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from fastmma.isa.formats import format_of
+from fastmma.isa.formats import Format, Formats
 from fastmma.isa.layout import Layout, Mode
 
 
@@ -37,20 +37,8 @@ class Multiplication(Protocol):
         """PTX's ``.kind::``."""
 
     @property
-    def atype(self) -> str:
-        """Format of a."""
-
-    @property
-    def btype(self) -> str:
-        """Format of b."""
-
-    @property
-    def ctype(self) -> str:
-        """Format of c."""
-
-    @property
-    def dtype(self) -> str:
-        """Format of d."""
+    def formats(self) -> Formats:
+        """Formats of a, b, c and d."""
 
     @property
     def alayout(self) -> str:
@@ -65,15 +53,14 @@ class Multiplication(Protocol):
 _PADDED_KINDS = {"f8f6f4": 8, "mxf8f6f4": 8}
 
 
-def container_bits(atype: str, kind: str) -> int:
+def container_bits(fmt: Format, kind: str) -> int:
     """Width of an element in a register: padded to 8 bits in the mixed-width kinds, else the format's own."""
-    bits = format_of(atype).bits
-    return max(bits, _PADDED_KINDS.get(kind, bits))
+    return max(fmt.bits, _PADDED_KINDS.get(kind, fmt.bits))
 
 
-def container_shift(atype: str, kind: str) -> int:
+def container_shift(fmt: Format, kind: str) -> int:
     """Position of an element's lowest bit in its container: e2m1 sits in the central four bits of eight."""
-    return 2 if format_of(atype).bits == 4 and container_bits(atype, kind) == 8 else 0
+    return 2 if fmt.bits == 4 and container_bits(fmt, kind) == 8 else 0
 
 
 _Modes = tuple[tuple[Mode, ...], tuple[Mode, ...]]
@@ -124,8 +111,8 @@ def quad_fragments(ins: Multiplication) -> dict[str, Layout]:
     return {
         "a": Layout((8, 4), *_M8N8K4_A[ins.alayout], bits=16, tiles=4),
         "b": Layout((4, 8), *_M8N8K4_B[ins.blayout], bits=16, tiles=4),
-        "c": Layout((8, 8), *_M8N8K4_C[ins.ctype], bits=format_of(ins.ctype).bits, tiles=4),
-        "d": Layout((8, 8), *_M8N8K4_C[ins.dtype], bits=format_of(ins.dtype).bits, tiles=4),
+        "c": Layout((8, 8), *_M8N8K4_C[ins.formats.c.name], bits=ins.formats.c.bits, tiles=4),
+        "d": Layout((8, 8), *_M8N8K4_C[ins.formats.d.name], bits=ins.formats.d.bits, tiles=4),
     }
 
 
@@ -142,19 +129,20 @@ def _tall(m: int, n: int, k: int, bits: int, copied: bool) -> tuple[_Modes, _Mod
     return (a_lane, a_element), (_transpose(b_lane), _transpose(b_element))
 
 
-def wmma_layouts(shape: tuple[int, int, int], atype: str, accumulators: dict[str, str]) -> dict[str, Layout]:
+def wmma_layouts(shape: tuple[int, int, int], multiplied: Format, accumulators: dict[str, Format]) -> dict[str, Layout]:
     """Fragments of wmma, which PTX leaves unspecified, as measured on sm_90. They do not depend on the layout in memory.
 
     Parameters
     ----------
     shape : (m, n, k)
-    atype : str
-    accumulators : dict of operand name to format name
+    multiplied : Format
+        Of A and B.
+    accumulators : dict of operand name to Format
     """
     m, n, k = shape
-    bits = format_of(atype).bits
+    bits = multiplied.bits
     if m == 8 and n > 8:  # computed as the transposed product
-        turned = wmma_layouts((n, m, k), atype, accumulators)
+        turned = wmma_layouts((n, m, k), multiplied, accumulators)
         swap = {"a": "b", "b": "a"}
         return {
             name: Layout(layout.shape[::-1], _transpose(layout.lane), _transpose(layout.element), layout.bits)
@@ -164,32 +152,32 @@ def wmma_layouts(shape: tuple[int, int, int], atype: str, accumulators: dict[str
         (a_lane, a_element), (b_lane, b_element) = multiplicand(m, k, bits), multiplicand(n, k, bits)
         b_lane, b_element = _transpose(b_lane), _transpose(b_element)
     else:
-        (a_lane, a_element), (b_lane, b_element) = _tall(m, n, k, bits, copied=atype == "f16")
+        (a_lane, a_element), (b_lane, b_element) = _tall(m, n, k, bits, copied=multiplied.name == "f16")
     found = {"a": Layout((m, k), a_lane, a_element, bits), "b": Layout((k, n), b_lane, b_element, bits)}
     c_element = _modes(Mode(2, 0, 1), Mode(min(m, 16) // 8, 8, 0), Mode(m // 16 or 1, 16, 0), Mode(n // 8, 0, 8))
     for name, fmt in accumulators.items():
-        found[name] = Layout((m, n), (Mode(4, 0, 2), Mode(8, 1, 0)), c_element, format_of(fmt).bits)
+        found[name] = Layout((m, n), (Mode(4, 0, 2), Mode(8, 1, 0)), c_element, fmt.bits)
     return found
 
 
 def wmma_fragments(ins: Multiplication) -> dict[str, Layout]:
     """The layouts of all operands of a wmma."""
-    return wmma_layouts((ins.m, ins.n, ins.k), ins.atype, {"c": ins.ctype, "d": ins.dtype})
+    return wmma_layouts((ins.m, ins.n, ins.k), ins.formats.a, {"c": ins.formats.c, "d": ins.formats.d})
 
 
 def warpgroup_fragments(ins: Multiplication) -> dict[str, Layout]:
     """The layouts of A, C and D; B is taken from shared memory and has none."""
-    bits = container_bits(ins.atype, ins.kind)
+    bits = container_bits(ins.formats.a, ins.kind)
     lane, element = multiplicand(ins.m, ins.stored_k, bits)
     found = {"a": Layout((ins.m, ins.stored_k), lane, element, bits)}
-    for name, fmt in (("c", ins.ctype), ("d", ins.dtype)):
-        found[name] = accumulator(ins.m, ins.n, format_of(fmt).bits)
+    for name, fmt in (("c", ins.formats.c), ("d", ins.formats.d)):
+        found[name] = accumulator(ins.m, ins.n, fmt.bits)
     return found
 
 
 def warp_fragments(ins: Multiplication) -> dict[str, Layout]:
     """The layouts of A, B, C and D of all ``mma`` but m8n8k4 with f16: A as a warpgroup holds it, B as A of the transposed product."""
     found = warpgroup_fragments(ins)
-    bits = container_bits(ins.btype, ins.kind)
+    bits = container_bits(ins.formats.b, ins.kind)
     lane, element = multiplicand(ins.n, ins.k, bits)
     return {"a": found["a"], "b": Layout((ins.k, ins.n), _transpose(lane), _transpose(element), bits), "c": found["c"], "d": found["d"]}

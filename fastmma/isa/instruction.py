@@ -5,21 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
-from fastmma.isa.formats import Format, format_of
+from fastmma.isa.formats import FORMATS, Format, Formats
 from fastmma.isa.layout import Layout
-
-
-class Formats(NamedTuple):
-    """The element formats of an instruction; `sums` is what sums are kept in, `scale` that of block scales, if there are any."""
-
-    a: Format
-    b: Format
-    c: Format
-    d: Format
-    sums: Format
-    scale: Format | None
 
 
 @dataclass(frozen=True)
@@ -135,8 +124,8 @@ class Instruction:
     @cached_property
     def formats(self) -> Formats:
         """The records of the formats that `dtype`, `atype`, `btype`, `ctype`, `accumulator` and `stype` name."""
-        a, b, c, d, sums = map(format_of, (self.atype, self.btype, self.ctype, self.dtype, self.accumulator))
-        return Formats(a, b, c, d, sums, format_of(self.stype) if self.stype else None)
+        a, b, c, d, sums = (FORMATS[name] for name in (self.atype, self.btype, self.ctype, self.dtype, self.accumulator))
+        return Formats(a, b, c, d, sums, FORMATS.get(self.stype))
 
     @cached_property
     def operands(self) -> Mapping[str, Operand]:

@@ -63,7 +63,7 @@ _PATTERN_OF_BITS = {32: "1:2", 16: "2:4", 8: "2:4", 4: "4:8"}
 @cache
 def pattern_of(ins: Instruction) -> Pattern:
     """The pattern that a sparse instruction's A has."""
-    return PATTERNS[_PATTERN_OF_BITS[container_bits(ins.atype, ins.kind)]]
+    return PATTERNS[_PATTERN_OF_BITS[container_bits(ins.formats.a, ins.kind)]]
 
 
 @cache
@@ -94,5 +94,5 @@ def metadata_layout(ins: Instruction) -> Layout:
         (2, False): ((by_rows, group), (Mode(8, 0, 1),)),
         (4, False): ((by_rows, Mode(2, 0, 8), group), (Mode(8, 0, 1),)),
     }
-    lane, element = modes[metadata_lanes(ins), container_bits(ins.atype, ins.kind) >= 16]
+    lane, element = modes[metadata_lanes(ins), container_bits(ins.formats.a, ins.kind) >= 16]
     return Layout((ins.m, chunks), lane + warps, element, bits=4)

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.isa.formats import Format, format_of
+from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
-from fastmma.numerics.rows import Arithmetic
+from fastmma.numerics.arithmetic import CANONICAL_NAN, Arithmetic
 
 Codes = NDArray[Any]
-CANONICAL_NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ def _scaled(terms: Sequence[Number], scales_a: Sequence[Number], scales_b: Seque
 
 
 def _f32_chain(a: Sequence[Number], b: Sequence[Number], total: int) -> int:
-    f32 = format_of("f32")
+    f32 = FORMATS["f32"]
     for x, y in zip(a, b, strict=True):
         total = fma(x, y, number(total, f32), f32)
     return total
@@ -217,7 +216,7 @@ def _convert(code: int, source: Format, result: Format) -> int:
 
 def _f32_dot(a: Sequence[Number], b: Sequence[Number], c: int, pairs: bool, cfmt: Format, dfmt: Format) -> int:
     """The lowered m8n8k4: f32 fma over k, and c added by f32 adds; in pairs, (c + first pair) + second pair."""
-    f32 = format_of("f32")
+    f32 = FORMATS["f32"]
     total = _convert(c, cfmt, f32)
     if pairs:
         negative_zero = 1 << 31  # the first product of a pair is a plain multiplication
@@ -229,7 +228,7 @@ def _f32_dot(a: Sequence[Number], b: Sequence[Number], c: int, pairs: bool, cfmt
 
 
 def _f64_dot(a: Sequence[Number], b: Sequence[Number], c: int, mode: str) -> int:
-    f64 = format_of("f64")
+    f64 = FORMATS["f64"]
     for x, y in zip(a, b, strict=True):
         c = fma(x, y, number(c, f64), f64, mode)
     return c
@@ -259,7 +258,7 @@ def _widened(code: int, source: Format, wide: Format) -> Number:
 
 def _decoded(codes: Codes, fmt: Format, row: Arithmetic) -> list[list[Any]]:
     if row.widened:
-        return [[_widened(int(code), fmt, format_of(row.widened)) for code in line] for line in codes]
+        return [[_widened(int(code), fmt, FORMATS[row.widened]) for code in line] for line in codes]
     read = number if fmt.kind == "float" else _integer
     return [[read(int(code), fmt) for code in line] for line in codes]
 
@@ -301,11 +300,11 @@ def tile(
     -------
     (m, n) array of codes of d
     """
-    afmt, bfmt, dfmt = (format_of(name) for name in (ins.atype, ins.btype, ins.dtype))
+    afmt, bfmt, dfmt = ins.formats.a, ins.formats.b, ins.formats.d
     lines, columns = _decoded(a, afmt, row), _decoded(b.T, bfmt, row)
     stored = _columns_of_stored(ins, metadata)
     scales_a, scales_b = (
-        None if scales is None else _decoded(scales, format_of(ins.stype), row)
+        None if scales is None else _decoded(scales, FORMATS[ins.stype], row)
         for scales in (scale_a, None if scale_b is None else scale_b.T)
     )
     d = np.empty(c.shape, dtype=dfmt.code_dtype)
@@ -329,7 +328,7 @@ def _element(
     watch: list[Step] | None,
 ) -> int:
     """The code of one element of d: decoded elements of a row of A and of B's column that meet it, and the k where they do."""
-    cfmt, dfmt, sums = (format_of(name) for name in (ins.ctype, ins.dtype, ins.accumulator))
+    cfmt, dfmt, sums = ins.formats.c, ins.formats.d, ins.formats.sums
     match row.method:
         case "fused" | "grouped":
             start = c if cfmt is sums else _convert(c, cfmt, sums)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.isa.formats import Format, format_of
+from fastmma.isa.formats import FORMATS, Format
 from fastmma.kernels.params import Step
-from fastmma.numerics.reference import CANONICAL_NAN, Number, fma, ieee_add, number, product, round_to
+from fastmma.numerics.arithmetic import CANONICAL_NAN
+from fastmma.numerics.reference import Number, fma, ieee_add, number, product, round_to
 
 Codes = NDArray[Any]
 _NAN = {**CANONICAL_NAN, "bf16": 0x7FFF}
@@ -38,7 +39,7 @@ def multiply(x: Number, y: Number, fmt: Format) -> int:
 
 def _promoted(rule: str, partial: Number, total: Number, a: Number, b: Number) -> int:
     """A partial sum joins a total, by f32 operations."""
-    f32 = format_of("f32")
+    f32 = FORMATS["f32"]
     match rule:
         case "add":
             return ieee_add(total, partial, f32)
@@ -55,7 +56,7 @@ def _promoted(rule: str, partial: Number, total: Number, a: Number, b: Number) -
 
 def promote(rule: str, partial: Codes, total: Codes, scale_a: Codes | None, scale_b: Codes | None) -> Codes:
     """Partial sums of a chunk of k join the totals: all are f32 codes, (m, n), (m, n), (m,) and (n,); `rule` as in `PROMOTIONS`."""
-    f32 = format_of("f32")
+    f32 = FORMATS["f32"]
     result = np.empty_like(total)
     for i, j in np.ndindex(*total.shape):
         scales = (number(0 if scale is None else int(scale[at]), f32) for scale, at in ((scale_a, i), (scale_b, j)))
@@ -65,7 +66,7 @@ def promote(rule: str, partial: Codes, total: Codes, scale_a: Codes | None, scal
 
 def _applied(operation: str, code: int, first: int, second: int) -> int:
     """One step of an epilogue on f32 codes."""
-    f32 = format_of("f32")
+    f32 = FORMATS["f32"]
     x, y, z = (number(each, f32) for each in (code, first, second))
     match operation:
         case "multiply":
@@ -76,7 +77,7 @@ def _applied(operation: str, code: int, first: int, second: int) -> int:
             return fma(x, y, z, f32)
         case "convert from s32":
             return round_to((code ^ 1 << 31) - (1 << 31), 0, f32, "rn")
-    narrow = format_of(operation.removeprefix("round to "))
+    narrow = FORMATS[operation.removeprefix("round to ")]
     return rounded(number(rounded(x, narrow), narrow), f32)
 
 
@@ -92,5 +93,5 @@ def apply(sums: Codes, steps: Sequence[Step]) -> Codes:
 
 def narrow(sums: Codes, fmt: str) -> Codes:
     """f32 codes as codes of a narrower float format."""
-    f32, narrower = format_of("f32"), format_of(fmt)
+    f32, narrower = FORMATS["f32"], FORMATS[fmt]
     return np.array([rounded(number(int(code), f32), narrower) for code in sums.flat], narrower.code_dtype).reshape(sums.shape)

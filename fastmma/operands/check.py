@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.arrays import RawCodes, as_array
 from fastmma.host.errors import OperandError, OperandTypeError
-from fastmma.isa.formats import Format, encode, format_of, from_codes, to_codes
+from fastmma.isa.formats import FORMATS, Format, encode, format_of, from_codes, to_codes
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.operands.sparse import check_metadata
@@ -147,7 +147,7 @@ def tile_codes(value: Any, name: str, fmt: str, tail: tuple[int, int], ins: Inst
 def scale_codes(value: Any, name: str, ins: Instruction) -> NDArray[Any]:
     """Codes of scales given as elements (float8_e8m0fnu, or float8_e4m3fn for ue4m3, which has no sign)."""
     what = f"{ins}: {name}"
-    fmt = format_of(ins.stype)
+    fmt = FORMATS[ins.stype]
     codes = codes_of(value, fmt, what)
     if not fmt.signed and fmt.exponent_bits + fmt.mantissa_bits < fmt.bits and (codes >> 7).any():
         raise OperandError(f"{what} must not be negative: {fmt} has no sign")

@@ -46,7 +46,7 @@ def _padding(operand: Operand, kind: str) -> tuple[int, int]:
     layout, fmt = operand.layout, operand.format
     if layout.bits == fmt.bits:
         return 0, 0
-    return container_shift(fmt.name, kind), (1 << fmt.bits) - 1
+    return container_shift(fmt, kind), (1 << fmt.bits) - 1
 
 
 def unpack_range(registers: NDArray[Any], operand: Operand, kind: str, codes: NDArray[Any]) -> None:

@@ -96,7 +96,8 @@ def gemm(
 
     Examples
     --------
-    >>> import ml_dtypes, numpy as np
+    >>> import ml_dtypes
+    >>> import numpy as np
     >>> a = np.full((3, 100), 0.5, ml_dtypes.float8_e4m3fn)
     >>> gemm(a, a.T, target="sm_90a").tolist()[0]
     [25.0, 25.0, 25.0]

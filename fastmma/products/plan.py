@@ -10,7 +10,7 @@ from fastmma.host.errors import InstructionError, OperandError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.kernels.params import PROMOTIONS
-from fastmma.numerics.rows import arithmetic
+from fastmma.numerics.lookup import arithmetic
 from fastmma.scaling.schemes import scheme_of
 
 OUTPUTS = ("f32", "bf16", "f16")

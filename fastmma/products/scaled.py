@@ -16,7 +16,7 @@ from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 from fastmma.host.threads import thread_count
-from fastmma.isa.formats import decode, encode, format_of, from_codes, to_codes
+from fastmma.isa.formats import FORMATS, decode, encode, from_codes, to_codes
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion, Step
 from fastmma.operands.check import check_output
@@ -142,7 +142,7 @@ def scaled_matmul(
     lead = _leading(a, b)
     shape = (*lead, a.shape[-2], b.shape[-1])
     if out is not None:
-        check_output(out, shape, format_of(plan.out), "scaled_matmul")
+        check_output(out, shape, FORMATS[plan.out], "scaled_matmul")
     given = {
         "alpha": _alpha(run, alpha, a, b),
         "c": _addend(run, "c", c, shape),
@@ -152,7 +152,7 @@ def scaled_matmul(
     for index in np.ndindex(*lead):
         addends = {name: value[index] if name == "c" and value is not None else value for name, value in given.items()}
         products.append(_product(run, _matrix(a, run, 0, index), _matrix(b, run, 1, index), addends))
-    codes = products[0] if not lead else np.array(products, format_of(plan.out).code_dtype)
+    codes = products[0] if not lead else np.array(products, FORMATS[plan.out].code_dtype)
     found = from_codes(codes.reshape(shape), plan.out)
     if out is None:
         return found
@@ -221,7 +221,7 @@ def _matrix(array: ScaledArray, run: _Run, side: int, index: tuple[int, ...]) ->
     scales = array.scales[tuple(i // size for i, size in zip(at, array.block, strict=False))]
     codes, wide = to_codes(array.elements[at], array.row.element), run.plan.widened[side]
     if wide:
-        codes = widening(array.row.element, wide)[codes]
+        codes = widening(FORMATS[array.row.element], FORMATS[wide])[codes]
     return _Matrix(codes, scales, (array.block[-2], array.block[-1]))
 
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from fastmma.host.arrays import as_array, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
-from fastmma.isa.formats import format_of, from_codes, to_codes
+from fastmma.isa.formats import FORMATS, from_codes, to_codes
 
 _ROWS, _COLUMNS = 128, 4  # of a tile of scales
 _GROUP = 32  # rows whose scales stand one line of the tile apart
-_E2M1 = format_of("e2m1")
+_E2M1 = FORMATS["e2m1"]
 
 
 @public_call

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import OperandError
-from fastmma.isa.formats import Format, all_codes, decode, format_of
+from fastmma.isa.formats import FORMATS, Format, all_codes, decode
 from fastmma.scaling.names import found
 from fastmma.scaling.rounding import round_to
 from fastmma.scaling.schemes import Scheme
 
-_E8M0 = format_of("ue8m0")
-_E4M3 = format_of("e4m3")
+_E8M0 = FORMATS["ue8m0"]
+_E4M3 = FORMATS["e4m3"]
 _F32_MAX, _F32_MIN = np.array([0x7F7FFFFF, 1], np.uint32).view(np.float32)  # by their bits: the mode may be any while this is imported
 
 

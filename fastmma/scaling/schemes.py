@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fastmma.host.errors import OperandError
-from fastmma.isa.formats import Format, format_of
+from fastmma.isa.formats import FORMATS, Format
 from fastmma.scaling.names import found
 
 _MX = ("floor", "ceil", "rceil", "even")
@@ -50,12 +50,12 @@ class Scheme:
     @cached_property
     def element_format(self) -> Format:
         """The row of the elements' format."""
-        return format_of(self.element)
+        return FORMATS[self.element]
 
     @cached_property
     def scale_format(self) -> Format:
         """The row of the scales' format."""
-        return format_of(self.scale)
+        return FORMATS[self.scale]
 
     @property
     def rule(self) -> str:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import OperandError
-from fastmma.isa.formats import Format, format_of
+from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
-from fastmma.numerics.rows import arithmetic
+from fastmma.numerics.lookup import arithmetic
 from fastmma.products.choice import default_instruction
 from fastmma.products.gemm import gemm
 from fastmma.products.scaled import scaled_matmul
@@ -20,7 +20,7 @@ from fastmma.products.scaled_choice import scaled_plan
 from fastmma.study.encoding import Encoded, blank, formats_of
 
 IEEE = "ieee-f32"
-OUTPUT = format_of("f32")
+OUTPUT = FORMATS["f32"]
 
 
 @cache

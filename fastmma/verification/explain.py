@@ -11,12 +11,13 @@ from fastmma.execution.warpgroup import matrix_in_memory
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError
 from fastmma.isa.descriptor import Descriptor
-from fastmma.isa.formats import decode, format_of
+from fastmma.isa.formats import Format, decode
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.numerics import reference
+from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.numerics.lookup import arithmetic
 from fastmma.numerics.reference import Number, Step, number
-from fastmma.numerics.rows import Arithmetic, arithmetic
 from fastmma.operands import sparse
 from fastmma.operands.registers import gather
 from fastmma.operands.scales import unpack_scales
@@ -38,14 +39,14 @@ def operands_of_tile(trial: Trial, execution: int, tile: int) -> dict[str, Codes
             matrices = gather(trial.operands[source][execution], ins.operands[source], kind=ins.kind)
             found[name] = matrices[tile] if ins.tiles > 1 else matrices
         else:
-            outer, k, fmt = (ins.m, ins.stored_k, ins.atype) if name == "a" else (ins.n, ins.k, ins.btype)
+            outer, k, fmt = (ins.m, ins.stored_k, ins.formats.a) if name == "a" else (ins.n, ins.k, ins.formats.b)
             place = Descriptor.decode(trial.arguments[name])
             mn_major = bool(trial.arguments.get(f"imm_trans_{name}", 0))
-            lines = matrix_in_memory(trial.operands["memory"][execution], place, outer, k, format_of(fmt), mn_major, name)
+            lines = matrix_in_memory(trial.operands["memory"][execution], place, outer, k, fmt, mn_major, name)
             found[name] = lines if name == "a" else lines.T
         if trial.arguments.get(f"imm_scale_{name}", 1) < 0:
-            fmt = {"a": ins.atype, "b": ins.btype}[name]
-            found[name] = found[name] ^ found[name].dtype.type(1 << (format_of(fmt).bits - 1))
+            sign = 1 << (getattr(ins.formats, name).bits - 1)
+            found[name] = found[name] ^ found[name].dtype.type(sign)
     if ins.sparse:
         found["metadata"] = unpack_metadata(ins, trial.operands["metadata"][execution], selector=trial.arguments.get("selector", 0))
     for name in "ab" if ins.scale_vec_size else "":
@@ -55,8 +56,8 @@ def operands_of_tile(trial: Trial, execution: int, tile: int) -> dict[str, Codes
     return found
 
 
-def _hex(code: int, fmt: str) -> str:
-    return f"0x{code:0{-(-format_of(fmt).bits // 4)}x}"
+def _hex(code: int, fmt: Format) -> str:
+    return f"0x{code:0{-(-fmt.bits // 4)}x}"
 
 
 def _number(term: Number) -> str:
@@ -65,7 +66,7 @@ def _number(term: Number) -> str:
     return f"{term.significand} * 2^{term.last}"
 
 
-def _steps(steps: list[Step], row: Arithmetic, accumulator: str) -> list[str]:
+def _steps(steps: list[Step], row: Arithmetic, accumulator: Format) -> list[str]:
     lines = []
     for index, step in enumerate(steps):
         lines.append(
@@ -86,10 +87,10 @@ def _steps(steps: list[Step], row: Arithmetic, accumulator: str) -> list[str]:
 
 def _fma_terms(ins: Instruction, a: Codes, b: Codes, c: Codes) -> list[str]:
     """What each fused multiply-add of a chain gives."""
-    fmt, total, lines = format_of(ins.dtype), int(c[0, 0]), []
+    fmt, total, lines = ins.formats.d, int(c[0, 0]), []
     for k, (x, y) in enumerate(zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)):
         total = reference.fma(number(x, fmt), number(y, fmt), number(total, fmt), fmt, ins.rounding)
-        lines.append(f"  fma {k} -> {_hex(total, ins.dtype)}")
+        lines.append(f"  fma {k} -> {_hex(total, fmt)}")
     return lines
 
 
@@ -150,8 +151,8 @@ def explain(trial: Trial, target: str, execution: int, row: int, col: int, tile:
     steps: list[Step] = []
     code = int(reference.tile(ins, rule, a, b, c, watch=steps, **extra)[0, 0])
     lines = [f"d[{row}][{col}] of {ins} on {target}: {rule.family}"]
-    for name, codes, fmt in (("a", a, ins.atype), ("b", b, ins.btype), ("c", c, ins.ctype)):
-        shown = "g" if format_of(fmt).kind == "float" else "d"
+    for name, codes, fmt in (("a", a, ins.formats.a), ("b", b, ins.formats.b), ("c", c, ins.formats.c)):
+        shown = "g" if fmt.kind == "float" else "d"
         pairs = zip(codes.ravel().tolist(), np.asarray(decode(codes.ravel(), fmt)).tolist(), strict=True)
         lines.append(f"{name} ({fmt}): " + " ".join(f"{_hex(code, fmt)}={value:{shown}}" for code, value in pairs))
     for name, codes in extra.items():
@@ -159,4 +160,4 @@ def explain(trial: Trial, target: str, execution: int, row: int, col: int, tile:
     if rule.method in _UNFUSED:
         dense = sparse.expand(a, extra["metadata"], pattern_of(ins)) if ins.sparse else a
         lines += _UNFUSED[rule.method](ins, dense, b, c)
-    return "\n".join([*lines, *_steps(steps, rule, ins.accumulator), f"d ({ins.dtype}): {_hex(code, ins.dtype)}"])
+    return "\n".join([*lines, *_steps(steps, rule, ins.formats.sums), f"d ({ins.dtype}): {_hex(code, ins.formats.d)}"])

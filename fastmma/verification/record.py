@@ -12,7 +12,6 @@ from typing import NamedTuple
 from fastmma.backends.gpu import device
 from fastmma.host.files import make_folder
 from fastmma.isa.descriptor import Descriptor
-from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
 from fastmma.verification.recordings import Recorded, checksums, save
@@ -69,7 +68,7 @@ def _descriptor(outer: int, k: int, bits: int, swizzle: int, mn_major: bool, add
 
 def _in_memory(ins: Instruction, swizzle: int, trans: tuple[bool, bool]) -> dict[str, int]:
     """Arguments of a wgmma with A and B in shared memory."""
-    bits = format_of(ins.atype).bits
+    bits = ins.formats.a.bits
     a = _descriptor(ins.m, ins.stored_k, bits, swizzle, trans[0], 0)
     end = int(a.offsets(ins.m, ins.stored_k, bits, mn_major=trans[0]).max()) + 2
     b = _descriptor(ins.n, ins.k, bits, swizzle, trans[1], -(-end // _PATTERN_BYTES) * _PATTERN_BYTES)
@@ -78,7 +77,7 @@ def _in_memory(ins: Instruction, swizzle: int, trans: tuple[bool, bool]) -> dict
 
 
 def _memory_cases(ins: Instruction) -> Iterator[dict[str, int]]:
-    bits = format_of(ins.atype).bits
+    bits = ins.formats.a.bits
     both = (False, True) if bits == 16 else (False,)
     for swizzle, *trans in itertools.product(_SWIZZLES, both, both):
         # a row of the swizzle must hold all of k

@@ -19,7 +19,6 @@ from fastmma.backends.gpu import device
 from fastmma.host.calls import public_call
 from fastmma.host.errors import FastmmaError, OperandError
 from fastmma.host.float_mode import default_floats
-from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
 from fastmma.verification.explain import explain
@@ -82,7 +81,7 @@ class Report:
 def _farthest(got: NDArray[Any], expected: NDArray[Any], ins: Instruction | Movement) -> tuple[int, ...]:
     """Where the results differ most: by their values where both are finite numbers, else anywhere."""
     places = np.argwhere(got != expected)
-    fmt = None if isinstance(ins, Movement) else format_of(ins.dtype)
+    fmt = None if isinstance(ins, Movement) else ins.formats.d
     if fmt is not None and fmt.kind == "float" and fmt.bits == got.dtype.itemsize * 8:
         with np.errstate(all="ignore"):
             apart = np.abs(got.view(fmt.dtype).astype(np.float64) - expected.view(fmt.dtype).astype(np.float64))

@@ -123,7 +123,7 @@ def matrices(ins: Instruction, name: str, count: int, stream: Stream) -> dict[st
     {'a': (3, 16, 16), 'b': (3, 16, 8), 'c': (3, 16, 8)}
     """
     scene = SCENES[name]
-    afmt, bfmt, cfmt = (format_of(each) for each in (ins.atype, ins.btype, ins.ctype))
+    afmt, bfmt, cfmt = ins.formats[:3]
     chunk, stored = (pattern_of(ins).chunk, pattern_of(ins).stored) if ins.sparse else (1, 1)
     top = afmt.emax + bfmt.emax - 2
     floor = _lowest(afmt) + _lowest(bfmt)
@@ -135,7 +135,7 @@ def matrices(ins: Instruction, name: str, count: int, stream: Stream) -> dict[st
     eb = np.empty((count, ins.k // chunk, ins.n), np.int32)
     ea[...] = share[:, None, None]
     eb[...] = (large - share)[:, None, None]
-    fraction_bits = format_of(ins.accumulator).mantissa_bits
+    fraction_bits = ins.formats.sums.mantissa_bits
     for kind, rule in ((_SMALL, scene.small), (_DUST, scene.dust)):
         distance = _distance(rule, fraction_bits, stream, count)
         down, across = np.repeat((distance // 2)[:, None], ins.m, 1), np.repeat((distance - distance // 2)[:, None], ins.n, 1)

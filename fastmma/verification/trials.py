@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from fastmma.execution import warp, warpgroup
 from fastmma.host.calls import public_call
 from fastmma.isa.descriptor import Descriptor
-from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.scales import scale_selectors
 from fastmma.isa.sparsity import pattern_of, selectors
@@ -103,7 +102,7 @@ def labels_of(ins: Instruction | Movement) -> tuple[str, ...]:
     """The distributions and scenes that an opcode's values can be drawn from."""
     if isinstance(ins, Movement):
         return ("bits",)
-    fmt = format_of(ins.atype)
+    fmt = ins.formats.a
     if fmt.kind != "float":
         return tuple("/".join(pair) for pair in inputs.INTEGER_PAIRS)
     pairs = tuple("/".join(pair) for pair in inputs.PAIRS)
@@ -156,7 +155,9 @@ def metadata_registers(ins: Instruction, count: int, stream: Stream) -> NDArray[
 
 
 def _scale_registers(ins: Instruction, operand: str, count: int, arguments: dict[str, int], stream: Stream) -> NDArray[np.uint32]:
-    fmt = format_of(ins.stype)
+    fmt = ins.formats.scale
+    if fmt is None:
+        raise ValueError(f"{ins} takes no scales")
     rows = ins.m if operand == "a" else ins.n
     shape = (count, rows, ins.scale_vec_size)
     near = fmt.bias << fmt.mantissa_bits
@@ -205,7 +206,7 @@ def image(codes: Registers, descriptor: Descriptor, bits: int, size: int, *, mn_
 def _draw_wgmma(ins: Instruction, arguments: dict[str, int], label: str, count: int, stream: Stream) -> dict[str, Registers]:
     found = _matrices(ins, label, count, stream)
     size = memory_size(ins, arguments)
-    bits = {name: format_of(fmt).bits for name, fmt in (("a", ins.atype), ("b", ins.btype))}
+    bits = {"a": ins.formats.a.bits, "b": ins.formats.b.bits}
     trans = {name: bool(arguments.get(f"imm_trans_{name}", 0)) for name in "ab"}
     b = Descriptor.decode(arguments["b"])
     memory = image(found["b"].swapaxes(-1, -2), b, bits["b"], size, mn_major=trans["b"])
@@ -220,12 +221,10 @@ def _draw_wgmma(ins: Instruction, arguments: dict[str, int], label: str, count: 
 def memory_size(ins: Instruction, arguments: dict[str, int]) -> int:
     """Bytes of shared memory that the descriptors of a wgmma reach, rounded up to 512."""
     reach = 0
-    for name, outer, k, fmt in (("a", ins.m, ins.stored_k, ins.atype), ("b", ins.n, ins.k, ins.btype)):
+    for name, outer, k, fmt in (("a", ins.m, ins.stored_k, ins.formats.a), ("b", ins.n, ins.k, ins.formats.b)):
         if name in arguments:
-            places = Descriptor.decode(arguments[name]).offsets(
-                outer, k, format_of(fmt).bits, mn_major=bool(arguments.get(f"imm_trans_{name}", 0))
-            )
-            reach = max(reach, int(places.max()) + max(1, format_of(fmt).bits // 8))
+            places = Descriptor.decode(arguments[name]).offsets(outer, k, fmt.bits, mn_major=bool(arguments.get(f"imm_trans_{name}", 0)))
+            reach = max(reach, int(places.max()) + max(1, fmt.bits // 8))
     return -(-reach // 512) * 512
 
 
@@ -278,7 +277,7 @@ def default_arguments(ins: Instruction | Movement, stream: Stream) -> dict[str, 
         return {"stride": least + step * int(stream.integers(0, 3, 1)[0])}
     if ins.op != "wgmma":
         return {}
-    units = ins.k * format_of(ins.btype).bits // 128
+    units = ins.k * ins.formats.b.bits // 128
     found = {"b": Descriptor(0, leading=128, stride=128 * units).encode()}
     if ins.dtype != "s32":
         signs = 1 - 2 * stream.integers(0, 2, 2)
@@ -313,5 +312,5 @@ def draw(ins: Instruction | Movement, labels: Sequence[str], count: int, *key: i
 
 def elements(ins: Instruction | Movement, result: Registers) -> int:
     """Elements in what a trial gave."""
-    bits = ins.bits if isinstance(ins, Movement) else format_of(ins.dtype).bits
+    bits = ins.bits if isinstance(ins, Movement) else ins.formats.d.bits
     return math.prod(result.shape) * result.dtype.itemsize * 8 // bits

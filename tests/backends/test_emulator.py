@@ -26,7 +26,7 @@ from fastmma.backends.gpu.decode_table import NO_EXPONENT, decode_table
 from fastmma.backends.gpu.emulator import Emulator
 from fastmma.backends.resolve import operation_of
 from fastmma.host.errors import BackendError, OperandError
-from fastmma.isa.formats import encode, format_of
+from fastmma.isa.formats import FORMATS, encode, format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiplications
@@ -146,7 +146,7 @@ def test_no_c_is_zero_and_strided_results_are_written(engine: Backend) -> None:
 
 def test_decode_tables_hold_what_the_formats_define() -> None:
     # columns: exponent, significand, special
-    e4m3 = decode_table("e4m3")[:, 1:]
+    e4m3 = decode_table(FORMATS["e4m3"])[:, 1:]
     assert e4m3[[0x00, 0x01, 0x38, 0xB9, 0x7E, 0x7F]].tolist() == [
         [NO_EXPONENT, 0, 0],
         [-6, 1, 0],
@@ -156,12 +156,12 @@ def test_decode_tables_hold_what_the_formats_define() -> None:
         [NO_EXPONENT, 0, 2],
     ]
     # as f16, which has ten fraction bits, 2**-9 is a normal number
-    assert decode_table("e4m3", "f16")[0x01, 1:].tolist() == [-9, 1024, 0]
-    f16 = decode_table("f16")[:, 1:]
+    assert decode_table(FORMATS["e4m3"], FORMATS["f16"])[0x01, 1:].tolist() == [-9, 1024, 0]
+    f16 = decode_table(FORMATS["f16"])[:, 1:]
     assert f16[[0x7C00, 0xFC00, 0x7C01, 0x0001]].tolist() == [[NO_EXPONENT, 0, 1], [NO_EXPONENT, 0, 1], [NO_EXPONENT, 0, 2], [-14, 1, 0]]
-    assert decode_table("ue8m0")[[0, 127, 254, 255], 1:].tolist() == [[-127, 1, 0], [0, 1, 0], [127, 1, 0], [NO_EXPONENT, 0, 2]]
-    assert decode_table("s4")[[0x7, 0x8, 0xF8], 2].tolist() == [7, -8, -8]
-    assert len(decode_table("tf32")) == 1 << 19
+    assert decode_table(FORMATS["ue8m0"])[[0, 127, 254, 255], 1:].tolist() == [[-127, 1, 0], [0, 1, 0], [127, 1, 0], [NO_EXPONENT, 0, 2]]
+    assert decode_table(FORMATS["s4"])[[0x7, 0x8, 0xF8], 2].tolist() == [7, -8, -8]
+    assert len(decode_table(FORMATS["tf32"])) == 1 << 19
 
 
 @with_nvcc

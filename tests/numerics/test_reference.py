@@ -15,8 +15,8 @@ from reference.silicon import fused, step
 import fastmma
 from fastmma import FORMATS, Instruction, decode
 from fastmma.isa.formats import all_codes
+from fastmma.numerics.lookup import arithmetic
 from fastmma.numerics.reference import fma, number, product, round_to
-from fastmma.numerics.rows import arithmetic
 
 DENSE = [ins for ins in (*fastmma.instructions(op="mma"), *fastmma.instructions(op="wgmma")) if not ins.sparse and not ins.scale_vec_size]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fastmma.backends.call import Operation
 from fastmma.backends.parameters import fused_parameters, scaled_parameters
-from fastmma.isa.formats import Format, format_of
+from fastmma.isa.formats import Format
 from fastmma.isa.sparsity import pattern_of
 
 FOLDER = Path(__file__).parent / "cuda"
@@ -51,8 +51,8 @@ def _code(fmt: Format) -> str:
 def parameters(operation: Operation) -> dict[str, str | int]:
     """The macros that the source takes: derived from the instruction and its numerics row."""
     ins, row = operation.instruction, operation.arithmetic
-    afmt, bfmt, cfmt, dfmt = (format_of(name) for name in (ins.atype, ins.btype, ins.ctype, ins.dtype))
-    wide = [format_of(row.widened or fmt.name) for fmt in (afmt, bfmt)]
+    afmt, bfmt, cfmt, dfmt, _, scale = ins.formats
+    wide = operation.multiplied
     pattern = pattern_of(ins) if ins.sparse else None
     found: dict[str, str | int] = {
         "THREADS": THREADS,
@@ -64,7 +64,7 @@ def parameters(operation: Operation) -> dict[str, str | int]:
         "B_PADDING": bfmt.padding,
         "A_FRACTION": wide[0].mantissa_bits,
         "B_FRACTION": wide[1].mantissa_bits,
-        "SCALE_FRACTION": format_of(ins.stype).mantissa_bits if ins.stype else 0,
+        "SCALE_FRACTION": scale.mantissa_bits if scale else 0,
         "SCALE_BLOCK": ins.k // ins.scale_vec_size if ins.scale_vec_size else 0,
         "HALF": int(ins.accumulator == "f16"),
         "C_HALF": int(ins.ctype == "f16"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.isa.formats import decode, format_of
+from fastmma.isa.formats import Format, decode
 
 # as in operands.cuh
 NO_EXPONENT = -8000
@@ -19,15 +19,15 @@ TINY = math.ldexp(1.0, -480)
 
 
 @cache
-def decode_table(name: str, widened: str = "") -> NDArray[np.int32]:
+def decode_table(fmt: Format, wide: Format | None = None) -> NDArray[np.int32]:
     """The entries of a format, in the order of codes: high word of the value as float64, exponent, significand, special.
 
     Parameters
     ----------
-    name : str
-        A format of at most 19 significant bits; bits above the format's width are ignored.
-    widened : str
-        The wider format whose exponents and fraction bits count, or empty.
+    fmt : Format
+        Of at most 19 significant bits; bits above the format's width are ignored.
+    wide : Format, optional
+        The wider format whose exponents and fraction bits count; `fmt` by default.
 
     Returns
     -------
@@ -35,10 +35,11 @@ def decode_table(name: str, widened: str = "") -> NDArray[np.int32]:
 
     Examples
     --------
-    >>> decode_table("e4m3")[0x01].tolist()[1:]  # 2**-9 is 1 / 8 of the smallest normal number
+    >>> from fastmma.isa.formats import FORMATS
+    >>> decode_table(FORMATS["e4m3"])[0x01].tolist()[1:]  # 2**-9 is 1 / 8 of the smallest normal number
     [-6, 1, 0]
     """
-    fmt, wide = format_of(name), format_of(widened or name)
+    wide = wide or fmt
     values = decode(np.arange(1 << (max(fmt.bits, 8) - fmt.padding), dtype=np.uint32) << np.uint32(fmt.padding), fmt)
     table: NDArray[Any] = np.zeros((len(values), 4), dtype=np.int32)
     if fmt.kind != "float":

@@ -10,7 +10,6 @@ from fastmma.backends.call import Codes, Operands, Operation
 from fastmma.backends.engine import Backend
 from fastmma.backends.gpu.cuda_source import LINES, THREADS, has_tile_kernel, source, tile_of
 from fastmma.backends.gpu.decode_table import decode_table
-from fastmma.isa.formats import format_of
 from fastmma.isa.sparsity import pattern_of
 
 # results of a batch of tiles that are computed at a time
@@ -58,12 +57,12 @@ class Emulator(Backend):
     def sent(self, operation: Operation, operands: Operands) -> Operands:
         """Operands on the machine, as codes of their formats' widths."""
         ins = operation.instruction
-        names = {"a": ins.atype, "b": ins.btype, "c": ins.ctype, "scale_a": ins.stype, "scale_b": ins.stype}
+        formats = ins.formats._asdict() | {"scale_a": ins.formats.scale, "scale_b": ins.formats.scale}
 
         def send(name: str, codes: Codes | None) -> Any:
             if codes is None:
                 return None
-            dtype = format_of(names[name]).code_dtype if name in names else np.uint8
+            dtype = formats[name].code_dtype if name in formats else np.uint8
             return self.machine.to_device(codes.astype(dtype, copy=False))
 
         return Operands(*(send(name, codes) for name, codes in operands._asdict().items()))
@@ -86,7 +85,7 @@ class Emulator(Backend):
         packing = [-(-count * LINES * stages // THREADS) for count in blocks]
         machine.run(text, "pack_rows", packing[0], THREADS, (*row_arguments, rows, depth, operands.a.shape[2], stages))
         machine.run(text, "pack_columns", packing[1], THREADS, (*column_arguments, columns, depth, stages))
-        result = machine.empty(shape, format_of(operation.instruction.dtype).code_dtype)
+        result = machine.empty(shape, operation.instruction.formats.d.code_dtype)
         arguments = (*panels, operands.c, result, rows, columns, stages)
         machine.run(text, "multiply", blocks[0] * blocks[1], THREADS, arguments, tile.shared_bytes)
         # lines with infinities and NaNs again, one result at a time
@@ -96,18 +95,18 @@ class Emulator(Backend):
     def _tables(self, operation: Operation) -> tuple[Any, ...]:
         """Decoding tables of A, B and scales, and the places that metadata words name."""
         ins, send = operation.instruction, self.machine.to_device
-        tabled = format_of(ins.atype).bits <= 32
-        widened = operation.arithmetic.widened
+        tabled = ins.formats.a.bits <= 32
+        wide_a, wide_b = operation.multiplied
         return (
-            send(decode_table(ins.atype, widened)) if tabled else None,
-            send(decode_table(ins.btype, widened)) if tabled else None,
-            send(decode_table(ins.stype)) if ins.stype else None,
+            send(decode_table(ins.formats.a, wide_a)) if tabled else None,
+            send(decode_table(ins.formats.b, wide_b)) if tabled else None,
+            send(decode_table(ins.formats.scale)) if ins.formats.scale else None,
             send(pattern_of(ins).table(ins.ordered_metadata)) if ins.sparse else None,
         )
 
     def _elements(self, operation: Operation, operands: Operands, shape: tuple[int, ...]) -> Any:
         """Results (tiles, rows, columns), each by a thread."""
-        result = self.machine.empty(shape, format_of(operation.instruction.dtype).code_dtype)
+        result = self.machine.empty(shape, operation.instruction.formats.d.code_dtype)
         self._compute_elements(operation, operands, shape, result, self._tables(operation), (None, None))
         return result
 

@@ -7,31 +7,14 @@ from __future__ import annotations
 
 from fastmma.host.errors import TargetError
 from fastmma.isa.instruction import Instruction, Movement
+from fastmma.isa.targets import target_ptx
 
 ENTRY = "fastmma"
-# the first PTX version that knows each base architecture and each kind of variant
-_ARCHITECTURE_PTX = {
-    "sm_70": (6, 0),
-    "sm_75": (6, 3),
-    "sm_80": (7, 0),
-    "sm_86": (7, 1),
-    "sm_87": (7, 4),
-    "sm_88": (9, 0),
-    "sm_89": (7, 8),
-    "sm_90": (7, 8),
-    "sm_100": (8, 6),
-    "sm_103": (8, 8),
-    "sm_110": (9, 0),
-    "sm_120": (8, 7),
-    "sm_121": (8, 8),
-}
-_VARIANT_PTX = {"": (0, 0), "a": (8, 0), "f": (8, 8)}
 
 
 def ptx_version(ins: Instruction | Movement, target: str) -> tuple[int, int]:
     """The lowest PTX version that knows both the opcode and the target."""
-    base = target.rstrip("af")
-    return max(ins.ptx, _ARCHITECTURE_PTX[base], _VARIANT_PTX[target[len(base) :]])
+    return max(ins.ptx, target_ptx(target))
 
 
 def header(ins: Instruction | Movement, target: str, parameters: str) -> list[str]:

@@ -11,7 +11,6 @@ from fastmma.backends.engine import Backend
 from fastmma.backends.gpu import device, raw
 from fastmma.backends.gpu.multiplication_ptx import loop_kernel, warpgroup_kernel
 from fastmma.isa.descriptor import Descriptor
-from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction, Operand
 from fastmma.isa.sparsity import pattern_of
 from fastmma.operands.registers import gather, scatter, stored_dtype
@@ -47,7 +46,7 @@ def _matrices(fragments: Codes, ins: Instruction, count: int, dtype: np.dtype[An
 
 def _image(b: Codes, ins: Instruction) -> Codes:
     """Memory images (count, bytes) of B matrices (count, k, n): K-major, not swizzled, blocks of 8 columns."""
-    bits = format_of(ins.btype).bits
+    bits = ins.formats.b.bits
     columns = np.ascontiguousarray(b.swapaxes(-1, -2))
     raw = np.packbits(columns, axis=-1, bitorder="little") if bits < 8 else columns.view(np.uint8)
     units = raw.reshape(len(b), ins.n // 8, 8, -1, 16).swapaxes(2, 3)
@@ -57,14 +56,14 @@ def _image(b: Codes, ins: Instruction) -> Codes:
 
 def _descriptor(ins: Instruction) -> int:
     """Of `_image`: k units of a block of 8 columns follow each other."""
-    units = ins.k * format_of(ins.btype).bits // 128
+    units = ins.k * ins.formats.b.bits // 128
     return Descriptor(0, leading=128, stride=128 * units).encode()
 
 
 def immediates(ins: Instruction) -> tuple[int, ...]:
     """imm-scale-a, imm-scale-b and imm-trans-b of a wgmma with A in registers, neutral."""
     scales = () if ins.dtype == "s32" else (1, 1)
-    return scales + ((0,) if format_of(ins.btype).bits == 16 else ())
+    return scales + ((0,) if ins.formats.b.bits == 16 else ())
 
 
 def _launch(
@@ -117,7 +116,7 @@ def _instructions(operation: Operation, operands: Operands, d: Codes) -> None:
     for start in range(0, len(d), grain):
         part = operands.products(start, start + grain)
         count = len(part.a)
-        before = part.c if part.c is not None else np.zeros((count, ins.m, ins.n), dtype=format_of(ins.ctype).code_dtype)
+        before = part.c if part.c is not None else np.zeros((count, ins.m, ins.n), dtype=ins.formats.c.code_dtype)
         c = _fragments(before, ins, "c")
         # warps in a row of the grid, each with operands of its own
         after = _launch(operation, _prepared(ins, part), c, (len(c), 1), 1, (1, 0, 1, 0))

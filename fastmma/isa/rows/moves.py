@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fastmma.isa.formats import format_of
+from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.fragments import wmma_layouts
 from fastmma.isa.instruction import Movement
 from fastmma.isa.layout import Layout, Mode
@@ -29,19 +29,18 @@ def _rows_of_lanes(move: Movement) -> Layout:
 def _wmma_operand(move: Movement) -> Layout:
     """As the multiplication takes or gives it."""
     m, n, k = sizes(move.shape)
-    accumulator = move.operand in "cd"
-    atype = _wmma_multiplicand(move.shape, move.dtype) if accumulator else move.dtype
-    return wmma_layouts((m, n, k), atype, {move.operand: move.dtype} if accumulator else {})[move.operand]
+    fmt, accumulator = FORMATS[move.dtype], move.operand in "cd"
+    multiplied = _wmma_multiplicand(move.shape, fmt) if accumulator else fmt
+    return wmma_layouts((m, n, k), multiplied, {move.operand: fmt} if accumulator else {})[move.operand]
 
 
-def _wmma_multiplicand(shape: str, accumulator: str) -> str:
+def _wmma_multiplicand(shape: str, accumulator: Format) -> Format:
     """A multiplicand format of the wmma with this shape and accumulator's width; all have the same fragments of C and D."""
-    bits = format_of(accumulator).bits
-    return next(
-        family.types[0].split(".")[1]
-        for family in wmma.FAMILIES
-        if shape in family.shapes and any(format_of(name).bits == bits for types in family.types for name in types.split(".")[::3])
-    )
+    for family in wmma.FAMILIES:
+        accumulators = {FORMATS[name].bits for types in family.types for name in types.split(".")[::3]}
+        if shape in family.shapes and accumulator.bits in accumulators:
+            return FORMATS[family.types[0].split(".")[1]]
+    raise ValueError(f"no wmma of shape {shape} accumulates in {accumulator}")
 
 
 def _ldmatrix() -> Iterator[Movement]:
@@ -78,10 +77,10 @@ def _wmma_moves() -> Iterator[Movement]:
             for types in family.types:
                 dtype, atype, btype, ctype = types.split(".")
                 operands = [("a", atype, m, k), ("b", btype, k, n), ("c", ctype, m, n), ("d", dtype, m, n)]
-                if format_of(atype).bits < 8:  # ptxas takes these as well, which move the same bits
+                if FORMATS[atype].bits < 8:  # ptxas takes these as well, which move the same bits
                     operands += [("c", "f32", m, n), ("d", "f32", m, n)]
                 for operand, fmt, rows, cols in operands:
-                    kept = {"a": ("row",), "b": ("col",)} if format_of(fmt).bits < 8 else {}
+                    kept = {"a": ("row",), "b": ("col",)} if FORMATS[fmt].bits < 8 else {}
                     for layout in kept.get(operand, ("row", "col")):
                         action = "store" if operand == "d" else "load"
                         opcode = f"wmma.{action}.{operand}.sync.aligned.{layout}.{shape}.{fmt}"
@@ -94,13 +93,13 @@ def _wmma_moves() -> Iterator[Movement]:
                             rows,
                             cols,
                             1,
-                            format_of(fmt).bits,
+                            FORMATS[fmt].bits,
                             family.targets,
                             family.ptx,
                             f"Warp-level Matrix {action.capitalize()} Instruction: wmma.{action}",
                             _wmma_operand,
                             _ANY_SPACE,
-                            format_of(fmt).bits,
+                            FORMATS[fmt].bits,
                             operand=operand,
                             layout_in_memory=layout,
                             shape=shape,

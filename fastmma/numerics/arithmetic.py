@@ -1,0 +1,102 @@
+"""How an instruction computes, as a record, and how well that is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fastmma.isa.instruction import Instruction
+
+Method = Literal["fused", "grouped", "f32-fma", "f32-fma-pairs", "f64-fma", "integer", "bit"]
+Level = Literal["measured", "recorded", "reported"]
+
+ALL_OF_K = 0  # terms: one step for the whole instruction
+NO_FLOOR = -1000  # below every exponent
+CANONICAL_NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How a row is known: measured by us on the GPU named, checked against others' recordings, or only reported."""
+
+    level: Level
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.source}"
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How one instruction computes.
+
+    Sums are kept in the instruction's `accumulator`: c is converted to it first, and the result to d's format last, to nearest even.
+
+    Attributes
+    ----------
+    architectures, ops, atypes, dtypes : tuple of str
+        The questions that the row answers.
+    method : str
+        ``"fused"``: fused dot-product-add steps, a product's exponent being that of its factors and of their scales; ``"grouped"``:
+        likewise, but the terms are exact sums of `group` products times the significands of their scales, and their exponent is that of
+        the scales alone; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
+        ``"f32-fma-pairs"``: two such chains of two products, ``(c + first) + second``; ``"f64-fma"``: a chain of IEEE fma from c;
+        ``"integer"`` and ``"bit"``: exact.
+    terms : int
+        Products a step (only stored ones count where A is sparse); `ALL_OF_K` means all that the instruction has.
+    align_bits : int
+        Terms are truncated toward zero to a multiple of ``2 ** (emax - align_bits)``.
+    emax_floor : int
+        emax is never lower.
+    keep_bits : int
+        Fraction bits kept of an f32 result.
+    split : int
+        0: c is a term of the first step. Else the form is lowered: products whose k has ``(k // split) % 2 == 0`` make the first step,
+        the others the second; the sum starts at zero, and c is added at the end by one IEEE add.
+    group : int
+        Products a term.
+    widened : str
+        The format that multiplicands are converted to (exactly) before they are multiplied, or empty. It decides their exponents: a
+        subnormal e4m3 is a normal f16.
+    evidence : Evidence
+    """
+
+    architectures: tuple[str, ...]
+    ops: tuple[str, ...]
+    atypes: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    method: Method
+    evidence: Evidence
+    terms: int = 0
+    align_bits: int = 0
+    emax_floor: int = 0
+    keep_bits: int = 23
+    split: int = 0
+    group: int = 1
+    widened: str = ""
+    sparse: bool = False
+    shapes: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ("", "f8f6f4")
+
+    def answers(self, ins: Instruction, base: str) -> bool:
+        """Whether this row is about an instruction on a base architecture."""
+        return (
+            base in self.architectures
+            and ins.op in self.ops
+            and ins.atype in self.atypes
+            and ins.btype in self.atypes
+            and ins.accumulator in self.dtypes
+            and ins.kind in self.kinds
+            and bool(ins.sparse) == self.sparse
+            and (not self.shapes or ins.shape in self.shapes)
+        )
+
+    @property
+    def family(self) -> str:
+        """One line for tables: the method and its parameters."""
+        if self.method not in ("fused", "grouped"):
+            return self.method
+        terms = self.terms or "k"
+        lowered = f", lowered in halves of {self.split}" if self.split else ""
+        floor = "" if self.emax_floor == NO_FLOOR else f", emax >= {self.emax_floor}"
+        return f"{self.method}: L = {terms}, F = {self.align_bits}{floor}, keep {self.keep_bits}{lowered}"

@@ -1,0 +1,100 @@
+"""The arithmetic of an instruction on a target, looked up in the table, and how well it is known."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cache
+
+from fastmma.host.errors import TargetError
+from fastmma.isa.instruction import Instruction, Movement
+from fastmma.isa.table import multiply
+from fastmma.isa.targets import architecture
+from fastmma.numerics.arithmetic import Arithmetic, Evidence
+from fastmma.numerics.rows import ROWS, WMMA_FRAGMENTS
+
+
+@cache
+def _row(ins: Instruction, base: str) -> Arithmetic | None:
+    rows = [row for row in ROWS if row.answers(ins, base)]
+    if len(rows) > 1:
+        raise ValueError(f"two numerics rows answer {ins} on {base}")
+    return rows[0] if rows else None
+
+
+def _strict(strict: bool | None) -> bool:
+    return os.environ.get("FASTMMA_STRICT", "") not in ("", "0") if strict is None else strict
+
+
+def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = None) -> Arithmetic:
+    """How a target computes an instruction, `terms` filled in.
+
+    Parameters
+    ----------
+    ins : str or Instruction
+    target : str
+        For example ``"sm_90a"``.
+    strict : bool, optional
+        Refuse what is only reported; default is whether ``FASTMMA_STRICT`` is set to something other than 0.
+
+    Raises
+    ------
+    TargetError
+        If the target is unknown, does not take the opcode, or has no row; or, when strict, only a reported one.
+
+    Examples
+    --------
+    >>> arithmetic("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_80").align_bits
+    24
+    """
+    ins = multiply(ins)
+    base = architecture(target)
+    if target not in ins.targets:
+        raise TargetError(f"{ins}: illegal on {target}; it needs one of {', '.join(ins.targets)}")
+    row = _row(ins, base)
+    if row is None:
+        raise TargetError(f"{ins}: what {target} computes is not known, so there is nothing to emulate")
+    if row.evidence.level == "reported" and _strict(strict):
+        raise TargetError(f"{ins}: the arithmetic of {target} is only reported ({row.evidence.source}), which strict mode refuses")
+    if row.method != "fused" or row.terms:
+        return row
+    return replace(row, terms=ins.stored_k // 2 if row.split else ins.stored_k)
+
+
+def fidelity(ins: str | Instruction, target: str) -> Evidence:
+    """How well the arithmetic of an instruction on a target is known.
+
+    Returns
+    -------
+    Evidence
+        ``level`` is ``"measured"`` (on our own GPU), ``"recorded"`` (equals others' recordings) or ``"reported"``; ``source`` says by what.
+
+    Raises
+    ------
+    TargetError
+        As `arithmetic`.
+
+    Examples
+    --------
+    >>> fidelity("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_90a").level
+    'measured'
+    """
+    return arithmetic(ins, target, strict=False).evidence
+
+
+def fragment_evidence(ins: Instruction | Movement, target: str, *, strict: bool | None = None) -> Evidence:
+    """How the fragments of a wmma instruction on a target are known.
+
+    Raises
+    ------
+    TargetError
+        If they are not known (sm_70, sm_75), or, when strict, only reported.
+    """
+    evidence = WMMA_FRAGMENTS.get(architecture(target))
+    if target not in ins.targets:
+        raise TargetError(f"{ins}: illegal on {target}; it needs one of {', '.join(ins.targets)}")
+    if evidence is None:
+        raise TargetError(f"{ins}: PTX leaves the fragments of wmma unspecified, and those of {target} are not known; use matrices")
+    if evidence.level == "reported" and _strict(strict):
+        raise TargetError(f"{ins}: the fragments of {target} are only reported ({evidence.source}), which strict mode refuses")
+    return evidence
