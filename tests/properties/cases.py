@@ -239,7 +239,7 @@ def warp_case(rng: Generator) -> Case:
 def warpgroup_case(rng: Generator) -> Case:
     ins, target = any_instruction(rng, "warpgroup")
     operands = ins.operands
-    arrays: dict[str, Array] = {"memory": rng.integers(0, 256, (1, int(one_of(rng, (1 << 15, 1 << 16)))), dtype=np.uint8)}
+    arrays: dict[str, Array] = {"memory": rng.integers(0, 256, (1, 1 << 17), dtype=np.uint8)}
     for name in "da":
         dtype = register_dtype(operands[name])
         arrays[name] = rng.integers(0, 1 << 8 * dtype.itemsize, (operands[name].layout.lanes, operands[name].registers), dtype=dtype)
@@ -366,7 +366,7 @@ def movement_case(rng: Generator) -> Case:
     elif move.op == "stmatrix":
         arrays["registers"] = registers
     call = getattr(warp, move.op)
-    return Case(move.op, call, arrays, {"opcode": move}, (move.op,), takes_threads=False, takes_backend=False)
+    return Case("movement", call, arrays, {"opcode": move}, (move.op,), takes_threads=False, takes_backend=False)
 
 
 FAMILIES: dict[str, Callable[[Generator], Case]] = {
