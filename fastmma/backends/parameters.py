@@ -44,7 +44,7 @@ def fused_parameters(operation: Operation) -> Fused:
 def fused_coding(operation: Operation) -> Coded:
     """How the kernel for batches reads the codes of a fused arithmetic: they may be narrower than the elements that are multiplied."""
     ins, order = operation.instruction, product_order(operation)
-    a, b = (_element(format_of(name)) for name in (ins.atype, ins.btype))
+    a, b = _element(ins.formats.a), _element(ins.formats.b)
     return Coded(a, b, () if order is None else tuple(order.tolist()))
 
 
