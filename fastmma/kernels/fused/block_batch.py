@@ -7,54 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl, unbox
+from numba.extending import intrinsic
 
 from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, emit_blocks
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
 from fastmma.kernels.fused.step_end import ieee_sum
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.emit import I64, POINTER
+from fastmma.kernels.llvm.emit import POINTER
 from fastmma.kernels.llvm.simd import inner, load, load_scalar, store
 from fastmma.kernels.matrices.accumulators import load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LINES, Matrix
 from fastmma.kernels.params import Fused
-
-
-class _KernelType(types.Type):
-    """The Numba type that carries a `BlockKernel`."""
-
-    def __init__(self, kernel: BlockKernel) -> None:
-        self.kernel = kernel
-        super().__init__(name=str(kernel))
-
-
-register_model(_KernelType)(models.OpaqueModel)
-
-
-@typeof_impl.register(BlockKernel)
-def _typeof_kernel(kernel: BlockKernel, context: Any) -> _KernelType:
-    return _KernelType(kernel)
-
-
-@unbox(_KernelType)
-def _unbox_kernel(typ: _KernelType, value: Any, context: Any) -> NativeValue:
-    return NativeValue(context.context.get_dummy_value())
-
-
-@infer_getattr
-class _KernelAttributes(AttributeTemplate):
-    """The numbers of a kernel, constants to what is compiled."""
-
-    key = _KernelType
-
-    def generic_resolve(self, kernel: _KernelType, name: str) -> Any:
-        return types.intp
-
-
-@lower_getattr_generic(_KernelType)
-def _lower_kernel_attribute(context: Any, builder: ir.IRBuilder, kernel: _KernelType, value: Any, name: str) -> ir.Value:
-    return ir.Constant(I64, int(getattr(kernel.kernel, name)))
 
 
 @intrinsic
@@ -64,7 +27,7 @@ def _run_blocks(typingctx: Any, kernel: Any, arguments: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         values = [builder.extract_value(args[1], index) for index in range(POINTERS + INTEGERS)]
         values[:POINTERS] = [builder.inttoptr(value, POINTER) for value in values[:POINTERS]]
-        builder.call(emit_blocks(kernel.kernel, builder.module), values)
+        builder.call(emit_blocks(kernel.value, builder.module), values)
         return context.get_dummy_value()
 
     return types.none(kernel, arguments), codegen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fastmma.kernels.llvm.constants import constant
 from fastmma.kernels.params import Element
 
 ROWS, COLUMNS = 16, 8
@@ -52,6 +53,7 @@ class Coding:
         return 15 - self.element.bias if self.through_half else 0
 
 
+@constant
 @dataclass(frozen=True)
 class BlockKernel:
     """The numbers that a kernel of blocks is compiled for; `steps` names the k of a unit step by step.

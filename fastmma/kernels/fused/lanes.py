@@ -8,6 +8,7 @@ from typing import Protocol
 from llvmlite import ir
 from numba.core import cgutils
 
+from fastmma.kernels.llvm.constants import constant
 from fastmma.kernels.llvm.emit import F32, F64, I32, I64, Emitter, vector
 
 HALF_LOWEST = -14  # the exponent of f16's subnormals
@@ -36,6 +37,7 @@ class Sums(Protocol):
     def watched(self) -> bool: ...  # whether starts note the largest exponents of sums
 
 
+@constant
 @dataclass(frozen=True)
 class Chain:
     """What a micro-kernel is compiled for."""

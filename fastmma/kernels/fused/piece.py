@@ -7,14 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl, unbox
+from numba.extending import intrinsic
 
-from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.micro_kernel import INTEGERS, POINTERS, emit_slab
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, forget_extremes, pack_columns
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.emit import I64, POINTER
+from fastmma.kernels.llvm.emit import POINTER
 from fastmma.kernels.llvm.simd import (
     bitcast,
     convert,
@@ -36,42 +34,6 @@ _INFINITY = 0x7F800000
 _MAGNITUDE = 0x7FFFFFFF
 
 
-class _ChainType(types.Type):
-    """The Numba type that carries a `Chain`."""
-
-    def __init__(self, chain: Chain) -> None:
-        self.chain = chain
-        super().__init__(name=str(chain))
-
-
-register_model(_ChainType)(models.OpaqueModel)
-
-
-@typeof_impl.register(Chain)
-def _typeof_chain(chain: Chain, context: Any) -> _ChainType:
-    return _ChainType(chain)
-
-
-@unbox(_ChainType)
-def _unbox_chain(typ: _ChainType, value: Any, context: Any) -> NativeValue:
-    return NativeValue(context.context.get_dummy_value())
-
-
-@infer_getattr
-class _ChainAttributes(AttributeTemplate):
-    """The numbers of a chain, constants to a kernel."""
-
-    key = _ChainType
-
-    def generic_resolve(self, chain: _ChainType, name: str) -> Any:
-        return types.intp
-
-
-@lower_getattr_generic(_ChainType)
-def _lower_chain_attribute(context: Any, builder: ir.IRBuilder, chain: _ChainType, value: Any, name: str) -> ir.Value:
-    return ir.Constant(I64, int(getattr(chain.chain, name)))
-
-
 @intrinsic
 def _run_slab(typingctx: Any, chain: Any, arguments: Any) -> Any:
     """``_run_slab(chain, arguments)``: the micro-kernel on addresses and integers."""
@@ -79,7 +41,7 @@ def _run_slab(typingctx: Any, chain: Any, arguments: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         values = [builder.extract_value(args[1], index) for index in range(POINTERS + INTEGERS)]
         values[:POINTERS] = [builder.inttoptr(value, POINTER) for value in values[:POINTERS]]
-        builder.call(emit_slab(chain.chain, builder.module), values)
+        builder.call(emit_slab(chain.value, builder.module), values)
         return context.get_dummy_value()
 
     return types.none(chain, arguments), codegen

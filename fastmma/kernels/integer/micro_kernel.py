@@ -154,7 +154,7 @@ def word_of_run(typing_context: Any, tile: Any, address: Any, flip: Any) -> Any:
     """The word of `elements` bytes that follow one another."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        words = _Words(builder, tile.tile)
+        words = _Words(builder, tile.value)
         return words.word_of_run(words.pointer(args[1]), args[2])
 
     return types.int32(tile, types.intp, types.intp), generate
@@ -166,9 +166,9 @@ def words_of_lines(typing_context: Any, tile: Any, address: Any, k_stride: Any, 
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _, address, k_stride, flip, target = args
-        words = _Words(builder, tile.tile)
-        bytes_, source = vector(I8, tile.tile.lines), words.pointer(address)
-        elements = [words.load(bytes_, source, words.scaled(k_stride, k)) for k in range(tile.tile.elements)]
+        words = _Words(builder, tile.value)
+        bytes_, source = vector(I8, tile.value.lines), words.pointer(address)
+        elements = [words.load(bytes_, source, words.scaled(k_stride, k)) for k in range(tile.value.elements)]
         words.store(words.words_of_lines(elements, flip), words.pointer(target))
         return context.get_dummy_value()
 
@@ -181,14 +181,14 @@ def row_biases(typing_context: Any, tile: Any, operation: Any, panel: Any, count
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _, operation, panel, count, target = args
-        words = _Words(builder, tile.tile)
-        if tile.tile.words != "bytes":
+        words = _Words(builder, tile.value)
+        if tile.value.words != "bytes":
             return context.get_dummy_value()
         source, ones = words.pointer(panel), words.constant(words.lanes, 0x01010101)
-        sums = [cgutils.alloca_once_value(builder, words.constant(words.lanes, 0)) for _ in tile.tile.operations]
+        sums = [cgutils.alloca_once_value(builder, words.constant(words.lanes, 0)) for _ in tile.value.operations]
         with cgutils.for_range(builder, count) as loop:
-            rows = words.load(words.lanes, source, words.scaled(loop.index, 4 * tile.tile.rows))
-            for name, total in zip(tile.tile.operations, sums, strict=True):
+            rows = words.load(words.lanes, source, words.scaled(loop.index, 4 * tile.value.rows))
+            for name, total in zip(tile.value.operations, sums, strict=True):
                 builder.store(words.dot(name, builder.load(total), rows, ones), total)
         signed, unsigned = (builder.load(total) for total in sums)
         biases = builder.select(
@@ -196,7 +196,7 @@ def row_biases(typing_context: Any, tile: Any, operation: Any, panel: Any, count
             builder.mul(signed, words.constant(words.lanes, -128)),
             builder.mul(unsigned, words.constant(words.lanes, 128)),
         )
-        for row in range(tile.tile.rows):
+        for row in range(tile.value.rows):
             words.store(builder.extract_element(biases, ir.Constant(I32, row)), words.pointer(target), 4 * row)
         return context.get_dummy_value()
 
@@ -284,14 +284,14 @@ def multiply(
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _, operation, saturate, a, b, segments, count, starts, starts_step, c, c_stride, out, out_stride = args
-        words = _Multiply(builder, tile.tile)
+        words = _Multiply(builder, tile.value)
         a, b, starts, c, out = (words.pointer(address) for address in (a, b, starts, c, out))
         with cgutils.for_range(builder, segments) as segment:
             words.begin(words.at(starts, builder.mul(segment.index, starts_step)))
             skipped = builder.mul(segment.index, count)
-            a_segment = words.at(a, words.scaled(skipped, 4 * tile.tile.rows))
-            b_segment = words.at(b, words.scaled(skipped, 4 * tile.tile.columns))
-            for number, name in enumerate(tile.tile.operations):
+            a_segment = words.at(a, words.scaled(skipped, 4 * tile.value.rows))
+            b_segment = words.at(b, words.scaled(skipped, 4 * tile.value.columns))
+            for number, name in enumerate(tile.value.operations):
                 with builder.if_then(builder.icmp_signed("==", operation, words.index(number))):
                     words.run(name, a_segment, b_segment, count)
             at_first = builder.icmp_signed("==", segment.index, words.index(0))

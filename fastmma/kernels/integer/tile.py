@@ -5,13 +5,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, models, register_model, typeof_impl, unbox
+from fastmma.kernels.llvm.constants import constant
 
 # what a word of A and a word of B can do, and the elements of k in a word
 _OPERATIONS = {
@@ -22,6 +17,7 @@ _OPERATIONS = {
 }
 
 
+@constant
 @dataclass(frozen=True)
 class Tile:
     """What is compiled: a kind of words and the shape of the register tile."""
@@ -50,40 +46,3 @@ class Tile:
     def lines(self) -> int:
         """Neighbouring lines that are packed at once: a vector of bytes if panels have room for it, else as many as there are lanes."""
         return 4 * self.lanes if self.elements == 32 and self.columns % (4 * self.lanes) == 0 else self.lanes
-
-
-class _TileType(types.Type):
-    """The Numba type that carries a `Tile`; its name is part of the key of the kernel on the disk."""
-
-    def __init__(self, tile: Tile) -> None:
-        self.tile = tile
-        super().__init__(name=str(tile))
-
-
-register_model(_TileType)(models.OpaqueModel)
-_tile_type = cache(_TileType)
-
-
-@typeof_impl.register(Tile)
-def _typeof_tile(tile: Tile, context: Any) -> _TileType:
-    return _tile_type(tile)
-
-
-@unbox(_TileType)
-def _unbox_tile(typ: _TileType, value: Any, context: Any) -> NativeValue:
-    return NativeValue(context.context.get_dummy_value())
-
-
-@infer_getattr
-class _TileAttributes(AttributeTemplate):
-    """The numbers of a tile, constants to a kernel."""
-
-    key = _TileType
-
-    def generic_resolve(self, tile: _TileType, name: str) -> Any:
-        return types.intp
-
-
-@lower_getattr_generic(_TileType)
-def _lower_tile_attribute(context: Any, builder: ir.IRBuilder, tile: _TileType, value: Any, name: str) -> ir.Value:
-    return ir.Constant(context.get_value_type(types.intp), getattr(tile.tile, name))

@@ -21,9 +21,9 @@ import llvmlite.binding
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl, unbox
+from numba.extending import intrinsic
 
+from fastmma.kernels.llvm.constants import constant
 from fastmma.kernels.llvm.emit import F32, F64, I8, I32, I64, POINTER, Emitter, vector
 
 TERMS = 4  # of a step
@@ -36,6 +36,7 @@ ROUND_TO_NEAREST, ROUND_TOWARD_ZERO = 0x1F80, 0x7F80  # MXCSR: all exceptions ma
 _I16 = ir.IntType(16)
 
 
+@constant
 @dataclass(frozen=True)
 class GroupTile:
     """What a micro-kernel is compiled for."""
@@ -62,42 +63,6 @@ class GroupTile:
     def order(self) -> tuple[int, ...]:
         """Columns of one vector in the order of float64 lanes: two, then two of the other half."""
         return tuple(4 * quad + 2 * part + lane for part in (0, 1) for quad in range(self.lanes // 4) for lane in (0, 1))
-
-
-class _GroupTileType(types.Type):
-    """The Numba type that carries a `GroupTile`."""
-
-    def __init__(self, tile: GroupTile) -> None:
-        self.tile = tile
-        super().__init__(name=str(tile))
-
-
-register_model(_GroupTileType)(models.OpaqueModel)
-
-
-@typeof_impl.register(GroupTile)
-def _typeof_tile(tile: GroupTile, context: Any) -> _GroupTileType:
-    return _GroupTileType(tile)
-
-
-@unbox(_GroupTileType)
-def _unbox_tile(typ: _GroupTileType, value: Any, context: Any) -> NativeValue:
-    return NativeValue(context.context.get_dummy_value())
-
-
-@infer_getattr
-class _TileAttributes(AttributeTemplate):
-    """The numbers of a tile, constants to a kernel."""
-
-    key = _GroupTileType
-
-    def generic_resolve(self, tile: _GroupTileType, name: str) -> Any:
-        return types.intp
-
-
-@lower_getattr_generic(_GroupTileType)
-def _lower_tile_attribute(context: Any, builder: ir.IRBuilder, tile: _GroupTileType, value: Any, name: str) -> ir.Value:
-    return ir.Constant(I64, int(getattr(tile.tile, name)))
 
 
 @dataclass(frozen=True)
@@ -382,8 +347,8 @@ def run_slab(typingctx: Any, tile: Any, addresses: Any, sizes: Any, factors: Any
         pointers = [builder.inttoptr(builder.extract_value(args[1], place), POINTER) for place in range(_POINTERS)]
         integers = [builder.extract_value(args[2], place) for place in range(_INTEGERS)]
         floats = [builder.extract_value(args[3], place) for place in range(_FLOATS)]
-        function = _emit_slab(tile.tile, builder.module)
-        with _mode(builder, ROUND_TOWARD_ZERO if tile.tile.aligned else ROUND_TO_NEAREST):
+        function = _emit_slab(tile.value, builder.module)
+        with _mode(builder, ROUND_TOWARD_ZERO if tile.value.aligned else ROUND_TO_NEAREST):
             builder.call(function, pointers + integers + floats)
         return context.get_dummy_value()
 
