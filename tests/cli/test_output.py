@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,10 +15,10 @@ from fastmma.cli import main
 
 OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 # one of each way to print
-COMMANDS = [["--help"], ["--version"], ["list"], ["list", "--json"], ["list", "--markdown"], ["show", OPCODE], ["layout", OPCODE]]
+COMMANDS = [["--help"], ["--version"], ["list"], ["list", "--json"], ["layout", OPCODE]]
 FASTMMA = [sys.executable, "-m", "fastmma"]
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="pipes and devices are those of POSIX")
+pytestmark = [pytest.mark.one_path, pytest.mark.skipif(os.name == "nt", reason="pipes and devices are those of POSIX")]
 
 
 def one_line(said: str) -> bool:
@@ -102,3 +103,91 @@ def test_long_messages_are_cut(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_mistakes_of_the_program_are_raised(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ZeroDivisionError):
         stop_list_by(ZeroDivisionError(), monkeypatch, capsys)
+
+
+# what writes a file, and the name that it has
+WRITERS = {
+    "d.npy": ["gemm", "--random", "64x64x16"],
+    "l.txt": ["layout", OPCODE],
+    "l.csv": ["layout", OPCODE],
+    "l.md": ["layout", OPCODE],
+    "l.adoc": ["layout", OPCODE],
+    "l.json": ["layout", OPCODE],
+    "l.svg": ["layout", OPCODE],
+    "l.png": ["layout", OPCODE],
+    "f.json": ["layout", OPCODE, "--formula"],
+    "t.svg": ["trace", OPCODE, "--d", "1,2"],
+    "t.csv": ["trace", OPCODE, "--d", "1,2"],
+}
+STUDY = ["study", "--format", "e4m3", "--target", "sm_90a", *(f"--shape=4x4x{k}" for k in (32, 64, 96))]
+
+
+# commands in one process that can write so many bytes to a file, and what they say
+LIMITED = f"""
+import contextlib, io, json, os, resource, sys
+from fastmma.cli import main
+with contextlib.redirect_stdout(io.StringIO()):  # compiles what it needs
+    main({WRITERS["d.npy"]} if "d.npy" in sys.argv[2] else {STUDY})
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+for arguments in json.load(sys.stdin):
+    print(json.dumps([main(arguments)]), flush=True)
+    print("-", file=sys.stderr, flush=True)
+"""
+
+
+def limited(size: int, *commands: list[str]) -> list[str]:
+    """What commands say when a file can have so many bytes."""
+    program = [sys.executable, "-c", LIMITED, str(size), str(commands)]
+    done = subprocess.run(program, input=json.dumps(commands), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["[2]"] * len(commands)), done.stderr
+    assert done.stderr.count("\n") == 2 * len(commands)
+    return done.stderr.splitlines()[::2]
+
+
+def test_a_disk_that_fills_up_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for before in (None, "precious"):
+        if before is not None:
+            for name in WRITERS:
+                (tmp_path / name).write_text(before)
+        said = limited(100, *([*WRITERS[name], "--output", str(tmp_path / name)] for name in WRITERS))
+        assert said == [f"fastmma: {tmp_path / name}: cannot be written: File too large" for name in WRITERS]
+        assert {each.name: each.read_text() for each in tmp_path.iterdir()} == ({} if before is None else dict.fromkeys(WRITERS, before))
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_files_that_cannot_be_made(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / name).mkdir()
+    for place in (tmp_path / "none" / name, tmp_path / "file" / name, tmp_path / name, tmp_path / ("x" * 300 + name)):
+        assert main([*WRITERS[name], "--output", str(place)]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert one_line(printed.err)
+        assert "cannot be written: " in printed.err
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(["file", name])
+
+
+@pytest.mark.parametrize("name", ["l.csv", "l.svg", "d.npy"])
+def test_devices_are_no_files_to_replace(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).symlink_to("/dev/full")
+    done = subprocess.run([*FASTMMA, *WRITERS[name], "--output", str(tmp_path / name)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"fastmma: {tmp_path / name}: cannot be written: No space left on device\n"
+    assert (tmp_path / name).is_symlink()
+
+
+@pytest.mark.parametrize("size", [0, 300, 600, 1500, 2500])
+def test_a_study_on_a_disk_that_fills_up_goes_on(size: int, tmp_path: Path) -> None:
+    full, whole = tmp_path / "full", tmp_path / "whole"
+    (said,) = limited(size, [*STUDY, "--output", str(full)])
+    assert said.startswith(f"fastmma: {full}")
+    assert "File too large" in said or "No space left on device" in said
+    for line in (full / "results.jsonl").read_bytes().splitlines(keepends=True):
+        assert line.endswith(b"\n")
+        json.loads(line)
+    assert {each.name for each in full.iterdir()} <= {"results.jsonl", "results.csv"}
+    for folder in (full, whole):
+        assert main([*STUDY, "--output", str(folder)]) == 0
+    for name in ("results.jsonl", "results.csv"):
+        assert (full / name).read_bytes() == (whole / name).read_bytes()
