@@ -15,7 +15,7 @@ import fastmma
 from fastmma import FORMATS, FastmmaError, Instruction, ScaledArray, decode, encode, scaling, sparse, study
 from fastmma.isa.formats import format_of
 from fastmma.isa.sparsity import pattern_of
-from fastmma.numerics.rows import arithmetic, fragment_evidence
+from fastmma.numerics.lookup import arithmetic, fragment_evidence
 from fastmma.products.choice import default_instruction
 from fastmma.verification.explain import explain
 from fastmma.verification.trials import draw, labels_of
