@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from fastmma.isa.formats import Format, decode, encode
 from fastmma.kernels.params import Fused, Promotion
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 
+if TYPE_CHECKING:
+    from fastmma.kernels.fused.batch import RegisterBlocks
+
 _BYTES_AT_ONCE = 1 << 27  # of operands that many small products share, copied for each of them
 _SMALL = 1 << 21  # multiply-adds of a product that is computed in blocks
 
@@ -22,11 +26,23 @@ _SMALL = 1 << 21  # multiply-adds of a product that is computed in blocks
 class Compiled(Backend):
     """Compiled kernels on this CPU."""
 
-    warps_at_once = 512
+    warps_at_once = 1024
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
         _METHODS[operation.arithmetic.method](operation, operands, d, threads)
+
+    def run_registers(self, operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:
+        """`Backend.run_registers`."""
+        found = _register_blocks(operation)
+        if found is None or registers.c is None:
+            return False
+
+        def portable(a: Codes, b: Codes, c: Codes | None, out: Codes) -> None:
+            _on_matrices(operation, Operands(a, b, c), out)
+
+        found.multiply(registers.a, registers.b, registers.c, d, threads, portable)
+        return True
 
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """`Backend.promoted`."""
@@ -39,6 +55,36 @@ class Compiled(Backend):
                     x86.gemm(parameters, product.a, product.b, product.c, d[index], threads, _portable, promotion)
                 return
         super().promoted(operation, operands, d, promotion, threads)
+
+
+@cache
+def _register_blocks(operation: Operation) -> RegisterBlocks | None:
+    """The kernel for registers of dense matrices whose codes and sums are as they are multiplied and kept."""
+    from fastmma.kernels.fused.batch import Orders, register_blocks
+
+    ins = operation.instruction
+    layouts = [ins.operands[name].layout for name in "abcd"]
+    formats = ins.formats.a, ins.formats.b, ins.formats.c, ins.formats.d
+    plain = all(layout.tiles == 1 and layout.bits == fmt.bits for layout, fmt in zip(layouts, formats, strict=True))
+    if operation.arithmetic.method != "fused" or ins.sparse or ins.stype or not plain or {ins.ctype, ins.dtype} != {ins.accumulator}:
+        return None
+    a, b, c = (layout.inverse[0] for layout in layouts[:3])
+    return register_blocks(fused_parameters(operation), fused_coding(operation), Orders(a, b, c, layouts[3].offsets))
+
+
+def _on_matrices(operation: Operation, registers: Operands, d: Codes) -> None:
+    """Registers by way of matrices."""
+    operands = operation.instruction.operands
+    matrices = {}
+    for name, given in (("a", registers.a), ("b", registers.b), ("c", registers.c)):
+        layout = operands[name].layout
+        codes = np.ascontiguousarray(given).view(f"u{layout.bits // 8}")
+        matrices[name] = codes[:, layout.inverse[0]]
+    layout = operands["d"].layout
+    sums = np.empty((len(d), *layout.shape), f"u{layout.bits // 8}")
+    _in_turn(operation, Operands(**matrices), sums, 1)
+    placed = np.ascontiguousarray(sums.reshape(len(d), -1)[:, layout.offsets.ravel()])
+    d[...] = placed.view(d.dtype)
 
 
 def _each(operands: Operands) -> list[Operands]:
@@ -113,10 +159,27 @@ def _fused_one(operation: Operation, operands: Operands, d: Codes, threads: int)
     from fastmma.kernels.fused import portable, x86
 
     parameters, wide = fused_parameters(operation), _widened(operation, operands)
+    period = operation.instruction.k
     if x86.supported(parameters):
         x86.gemm(parameters, wide.a, wide.b, wide.c, d, threads, _portable)
+    elif parameters.restart and x86.promotes(parameters._replace(restart=0), period):
+        # sums of an instruction that start from zero and join c are promotions
+        a, b = _in_order(operation, wide.a, 1), _in_order(operation, wide.b, 0)
+        x86.gemm(parameters._replace(restart=0), a, b, wide.c, d, threads, _portable, Promotion(period))
     else:
         portable.gemm(parameters, wide.a, wide.b, wide.c, d, threads, product_order(operation))
+
+
+def _in_order(operation: Operation, codes: Codes, axis: int) -> Codes:
+    """Codes of a matrix whose k are in the order of the instruction's steps, filled up to whole instructions."""
+    order = product_order(operation)
+    period, depth = operation.instruction.k, codes.shape[axis]
+    whole = np.arange(-(-depth // period) * period).reshape(-1, period)
+    places = (whole if order is None else whole[:, order]).ravel()
+    taken: Codes = np.take(codes, places, axis, mode="clip")
+    if depth % period:
+        taken[(slice(None), places >= depth) if axis else places >= depth] = 0
+    return taken
 
 
 def _fused_many(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
@@ -133,16 +196,17 @@ def _fused_many(operation: Operation, operands: Operands, d: Codes, threads: int
 
 def _fused_run(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     """Tiles and small products in blocks, where this CPU has a kernel for them."""
-    if operands.scale_a is None and d.shape[1] * d.shape[2] * operands.depth <= _SMALL:
-        from fastmma.kernels.fused import batch
+    _, rows, columns = d.shape
+    if operands.scale_a is None and rows * columns * operands.depth <= _SMALL:
+        from fastmma.kernels.fused.batch import blocks
 
-        parameters, coding = fused_parameters(operation), fused_coding(operation)
-        if batch.supported(parameters, coding, operands.depth):
+        found = blocks(fused_parameters(operation), fused_coding(operation), rows, columns, operands.depth)
+        if found is not None:
 
             def portable(a: Codes, b: Codes, c: Codes | None, out: Codes) -> None:
                 _in_turn(operation, Operands(a, b, c), out, threads)
 
-            batch.multiply(parameters, operands.a, operands.b, operands.c, d, threads, portable, coding)
+            found.multiply(operands.a, operands.b, operands.c, d, threads, portable)
             return
     _in_turn(operation, operands, d, threads)
 

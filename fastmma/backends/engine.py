@@ -32,6 +32,13 @@ class Backend(ABC):
         c and d have one format, except where K is at most the instruction's. A last instruction that K does not fill is filled with zeros.
         """
 
+    def run_registers(self, operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:  # noqa: ARG002
+        """Write the registers of D (warps, all lanes' registers) from those of A, B and C, without matrices in between.
+
+        False if this backend has no way to do so for the operation; then nothing is written.
+        """
+        return False
+
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """Write products in f32 whose chunks of k start from zero and join totals that start from c."""
         from fastmma.kernels.sums.promotion import promote

@@ -115,6 +115,9 @@ def mma(
     d = operands["d"]
     count = math.prod(lead)
     result = np.empty((count, d.layout.lanes * d.registers), dtype=register_dtype(d))
+    warps = Operands(*(flat[name].reshape(count, -1) for name in "abc"))
+    if not extra and runner.run_registers(operation, warps, result, workers):
+        return result.reshape(*lead, d.layout.lanes, d.registers)
     scratch: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}
 
     def work(start: int, stop: int, worker: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,10 @@ from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.isa.fragments import container_shift
 from fastmma.isa.instruction import Operand
+from fastmma.isa.layout import Layout
+
+if TYPE_CHECKING:
+    from fastmma.kernels.matrices.permutation import Permutation
 
 # warps handled at a time, so that what one pass writes is still in the cache for the next
 _GRAIN = 512
@@ -49,39 +54,67 @@ def _padding(operand: Operand, kind: str) -> tuple[int, int]:
     return container_shift(fmt, kind), (1 << fmt.bits) - 1
 
 
+@cache
+def _unpacking(layout: Layout) -> Permutation:
+    """From registers to storage: the elements of matrices row by row; of narrow elements whole words."""
+    from fastmma.kernels.matrices.permutation import permutation
+
+    if layout.bits < 8 or not layout.column_major:
+        return _of_words(layout.words[0], layout)
+    return permutation(layout.inverse, layout.bits // 8)
+
+
+@cache
+def _packing(layout: Layout) -> Permutation:
+    """From storage to registers."""
+    from fastmma.kernels.matrices.permutation import permutation
+
+    if layout.bits < 8 or not layout.column_major:
+        return _of_words(np.argsort(layout.words, axis=None) % layout.words.shape[1], layout)
+    return permutation(layout.offsets, layout.bits // 8)
+
+
+def _of_words(origin: NDArray[Any], layout: Layout) -> Permutation:
+    """A permutation of registers, whose halves move together where they have 64 bits."""
+    from fastmma.kernels.matrices.permutation import permutation
+
+    halves = layout.register_bits // 32
+    return permutation(origin[:, None] * halves + np.arange(halves), 4)
+
+
 def unpack_range(registers: NDArray[Any], operand: Operand, kind: str, codes: NDArray[Any]) -> None:
-    """Registers (warps, lanes * registers) to codes in storage order: (warps, elements), column-major where the layout says so."""
+    """Registers (warps, lanes * registers) to codes in storage order, (warps, elements): see `as_matrices`."""
     from fastmma.kernels.matrices import words as kernels
+    from fastmma.kernels.matrices.permutation import permute
 
     layout = operand.layout
     if layout.bits >= 8:
-        kernels.gather_words(registers, layout.words[0], codes.view(registers.dtype))
+        permute(registers, _unpacking(layout), codes)
         shift, mask = _padding(operand, kind)
         if mask:
             np.right_shift(codes, shift, out=codes)
             np.bitwise_and(codes, codes.dtype.type(mask), out=codes)
         return
     words = np.empty_like(registers)
-    kernels.gather_words(registers, layout.words[0], words)
+    permute(registers, _unpacking(layout), words)
     kernels.expand_bits(words.reshape(-1), layout.bits, codes.reshape(-1))
 
 
 def pack_range(codes: NDArray[Any], operand: Operand, kind: str, registers: NDArray[Any]) -> None:
     """The inverse of `unpack_range`; padding bits of containers are zero."""
     from fastmma.kernels.matrices import words as kernels
+    from fastmma.kernels.matrices.permutation import permute
 
     layout = operand.layout
     if layout.bits >= 8:
         shift, mask = _padding(operand, kind)
         if mask:
             codes = ((codes & codes.dtype.type(mask)) << codes.dtype.type(shift)).astype(codes.dtype)
-        for table in layout.words:
-            kernels.scatter_words(codes.view(registers.dtype), table, registers)
+        permute(codes, _packing(layout), registers)
         return
     words = np.empty(registers.shape, dtype=np.uint32)
     kernels.pack_bits(codes.reshape(-1), layout.bits, words.reshape(-1))
-    for table in layout.words:
-        kernels.scatter_words(words, table, registers)
+    permute(words, _packing(layout), registers)
 
 
 def stored_dtype(operand: Operand) -> np.dtype[Any]:
@@ -89,11 +122,19 @@ def stored_dtype(operand: Operand) -> np.dtype[Any]:
     return np.dtype(f"u{max(8, operand.layout.bits) // 8}")
 
 
+def _by_columns(layout: Layout) -> bool:
+    """Whether codes are stored column by column."""
+    return layout.bits < 8 and layout.column_major
+
+
 def as_matrices(codes: NDArray[Any], operand: Operand) -> NDArray[Any]:
-    """View stored codes (warps, elements) as matrices (warps, tiles, rows, columns)."""
+    """View stored codes (warps, elements) as matrices (warps, tiles, rows, columns).
+
+    They are stored row by row; elements that are narrower than a byte along the words that they share.
+    """
     layout = operand.layout
     rows, cols = layout.shape
-    if layout.column_major:
+    if _by_columns(layout):
         return codes.reshape(-1, layout.tiles, cols, rows).swapaxes(-1, -2)
     return codes.reshape(-1, layout.tiles, rows, cols)
 
@@ -153,7 +194,7 @@ def scatter(matrices: Any, operand: Operand, *, kind: str = "", threads: int | N
     if array.shape[array.ndim - len(shape) :] != shape:
         raise OperandError(f"operand {operand.name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}")
     lead = array.shape[: array.ndim - len(shape)]
-    stored = array.swapaxes(-1, -2) if layout.column_major else array
+    stored = array.swapaxes(-1, -2) if _by_columns(layout) else array
     codes = np.ascontiguousarray(stored, dtype=dtype).reshape(-1, layout.tiles * layout.shape[0] * layout.shape[1])
     registers = np.empty((len(codes), layout.lanes * layout.registers), dtype=register_dtype(operand))
 

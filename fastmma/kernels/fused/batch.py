@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.block_batch import Batch, Matrices, Sizes, Work, add_sums, run_batch, sizes
+from fastmma.kernels.fused.block_batch import Batch, Matrices, Work, add_sums, numbers_of, run_batch, sizes
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel, Coding
 from fastmma.kernels.fused.reach import (
     SINGLE_LARGEST_C,
@@ -25,6 +25,7 @@ from fastmma.kernels.fused.reach import (
     single_lanes,
 )
 from fastmma.kernels.matrices.memory import AlignedMemory
+from fastmma.kernels.matrices.permutation import Permutation, permutation
 from fastmma.kernels.params import Coded, Element, Fused
 
 Codes = NDArray[Any]
@@ -47,16 +48,18 @@ def _steps(p: Fused, coded: Coded, depth: int) -> tuple[tuple[int, ...], ...] | 
     period = p.terms * max(p.restart, 1)
     least = UNITS[max(_coding(element, element, 0).itemsize for element in (coded.a, coded.b))]
     unit = period if p.restart else max(period, min(least, -(-depth // 8) * 8))
-    if unit not in (8, 16, 32) or unit % period:
+    if unit not in (8, 16, 32) or unit % period or (p.restart and depth > unit):
         return None
     order = coded.order or tuple(range(unit))
     return tuple(order[start : start + p.terms] for start in range(0, unit, p.terms))
 
 
 @cache
-def _block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles: Tiles | None) -> BlockKernel | None:
+def _block_kernel(
+    p: Fused, coded: Coded, depth: int, single_block: bool, tiles: Tiles | None, granules: tuple[int, int, int, int] = (0, 0, 0, 0)
+) -> BlockKernel | None:
     """The kernel for these parameters, if there is one; `single_block` where products are of a single block and unit."""
-    if tiles is None or not exact_in_lanes(p) or depth > DEEPEST:
+    if tiles is None or not exact_in_lanes(p) or not 0 < depth <= DEEPEST:
         return None
     steps = _steps(p, coded, depth)
     if steps is None:
@@ -84,6 +87,7 @@ def _block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles:
         largest_c=bias + largest,
         mask_c=-1 if p.half else -(1 << (23 - p.keep_bits)),
         lowest_byte=excess_of(p) - 149 + p.align_bits,
+        granules=granules,
         lowest_sum=0 if p.half or single or smallest >= last_bits else last_bits,
     )
 
@@ -92,72 +96,144 @@ def _matrices(array: Codes) -> Matrices:
     return Matrices(array.__array_interface__["data"][0], *array.strides)
 
 
-class _Buffers:
-    """A worker's memory."""
+class _Worker:
+    """A worker's memory, and the numbers that its kernel reads."""
 
-    def __init__(self, size: Sizes, batch: Batch, count: int) -> None:
-        arranged = (batch.arrange_a * size.a, batch.arrange_b * size.b, batch.arrange_c * size.out, batch.arrange_out * size.out)
+    def __init__(self, kernel: BlockKernel, batch: Batch, count: int) -> None:
+        size = sizes(kernel, batch.rows, batch.columns, batch.depth)
+        arranged = batch.arrange_a * size.a, batch.arrange_b * size.b, batch.arrange_c * size.out, batch.arrange_out * size.out
         at_once = max(min(count, ARRANGED // max(sum(arranged), 1)), 1)
         self.memory = AlignedMemory(*(at_once * each for each in arranged), size.memory)
-        a, b, c, out, memory = self.memory.addresses
-        self.work = Work(a, b, c, out, memory, at_once)
+        a, b, c, out, own = self.memory.addresses
+        self.numbers = numbers_of(batch, size, Work(a, b, c, out, own, at_once))
+        self.address = self.numbers.__array_interface__["data"][0]
 
 
-def supported(p: Fused, coded: Coded | None, depth: int) -> bool:
-    """Whether `multiply` takes these parameters on this CPU."""
-    return _block_kernel(p, coded or Coded(p.a, p.b, ()), depth, False, available_tiles()) is not None
+@cache
+def _zeros(count: int) -> Codes:
+    """Sums to start from where there is no c."""
+    zeros = np.zeros(count, np.uint32)
+    zeros.flags.writeable = False
+    return zeros
 
 
-def multiply(p: Fused, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int, slow: Slow, coded: Coded | None = None) -> None:
-    """Write the fused products of `a` (T, M, K) and `b` (T, K, N) plus `c` (T, M, N) to `out`, for `supported` parameters.
+class Blocks(NamedTuple):
+    """A `multiply` that this CPU has a kernel for."""
 
-    `c` and `out` are f32 bits (f16 bits for half results), all of any strides; no `c` is +0. Products with an operand out of reach
-    (infinities, NaNs, sums that overflow) are done by ``slow(a, b, c, out)`` on copies.
-    """
-    count, rows, columns = out.shape
-    depth = a.shape[2]
-    if depth == 0:
-        out[...] = 0 if c is None else c
-    if out.size == 0 or depth == 0:
-        return
-    if c is not None and np.may_share_memory(c, out):
-        c = c.copy()
-    coded = coded or Coded(p.a, p.b, ())
-    kernel = _block_kernel(p, coded, depth, rows == ROWS and columns == COLUMNS, available_tiles())
-    assert kernel is not None
-    start = None if p.restart else c
-    places = [_matrices(array) for array in (a, b, out)]
-    line = columns * kernel.sum_bytes
-    arrange_a = depth != kernel.unit or rows % ROWS or places[0][2:] != (depth * kernel.a_itemsize, kernel.a_itemsize)
-    arrange_b = columns != COLUMNS or depth % kernel.unit or places[1][2:] != (columns * kernel.b_itemsize, kernel.b_itemsize)
-    ragged = rows % ROWS or columns % COLUMNS
-    arrange_out = ragged or places[2].column_stride != kernel.sum_bytes or (kernel.tiles and places[2].row_stride != line)
-    if start is None:
-        zeros = np.zeros(ROWS * COLUMNS + columns, np.uint32)
-        place_c, arrange_c = Matrices(zeros.ctypes.data, 0, 0, 0), False
-    else:
-        place_c = _matrices(start)
-        arrange_c = ragged or place_c.column_stride != kernel.sum_bytes or (kernel.tiles and place_c.row_stride != line)
-    bad = np.empty(count, np.uint8)
-    arrange = (int(bool(each)) for each in (arrange_a, arrange_b, arrange_c, arrange_out))
-    batch = Batch(places[0], places[1], place_c, places[2], bad.ctypes.data, rows, columns, depth, *arrange)
-    size = sizes(kernel, rows, columns, depth)
-    grain = max(AT_ONCE // (rows * columns * depth), 1)
+    p: Fused
+    kernel: BlockKernel
+
+    def multiply(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int, slow: Slow) -> None:
+        """Write the fused products of `a` (T, M, K) and `b` (T, K, N) plus `c` (T, M, N) to `out`.
+
+        `c` and `out` are f32 bits (f16 bits for half results), all of any strides; no `c` is +0. Products with an operand out of reach
+        (infinities, NaNs, sums that overflow) are done by ``slow(a, b, c, out)`` on copies.
+        """
+        p, kernel = self
+        count, rows, columns = out.shape
+        depth = a.shape[2]
+        if out.size == 0:
+            return
+        if c is not None and np.may_share_memory(c, out):
+            c = c.copy()
+        place_a, place_b, place_out = _matrices(a), _matrices(b), _matrices(out)
+        width, line = kernel.sum_bytes, columns * kernel.sum_bytes
+        arrange_a = depth != kernel.unit or rows % ROWS != 0 or place_a[2:] != (depth * kernel.a_itemsize, kernel.a_itemsize)
+        arrange_b = columns != COLUMNS or depth % kernel.unit != 0 or place_b[2:] != (columns * kernel.b_itemsize, kernel.b_itemsize)
+        ragged = rows % ROWS != 0 or columns % COLUMNS != 0
+        arrange_out = ragged or place_out.column_stride != width or (kernel.tiles and place_out.row_stride != line)
+        place_added = None
+        arrange_c = False
+        if c is None or p.restart:
+            place_c = Matrices(_zeros(ROWS * COLUMNS + columns).__array_interface__["data"][0], 0, 0, 0)
+            place_added = None if c is None else _matrices(c)
+        else:
+            place_c = _matrices(c)
+            arrange_c = ragged or place_c.column_stride != width or (kernel.tiles and place_c.row_stride != line)
+        bad = np.empty(count, np.uint8)
+        address = bad.__array_interface__["data"][0]
+        batch = Batch(
+            place_a, place_b, place_c, place_out, address, rows, columns, depth, arrange_a, arrange_b, arrange_c, arrange_out
+        )  # fmt: skip
+        added = None if place_added is None else (p, place_added, place_out, width, rows, columns)
+        _run(kernel, batch, count, threads, added)
+        if bad.any():
+            redo = np.flatnonzero(bad)
+            again = np.empty((redo.size, rows, columns), out.dtype)
+            slow(a[redo], b[redo], None if c is None else c[redo], again)
+            out[redo] = again
+
+
+def _run(kernel: BlockKernel, batch: Batch, count: int, threads: int, added: tuple[Any, ...] | None = None) -> None:
+    """Compute a batch in pieces."""
+    grain = max(AT_ONCE // (batch.rows * batch.columns * batch.depth), 1)
     if threads > 1:
         grain = min(grain, -(-count // (4 * threads)))
-    buffers: dict[int, _Buffers] = {}
-    sums = None if c is None or start is not None else _matrices(c)
+    workers: dict[int, _Worker] = {}
 
     def compute(first: int, last: int, worker: int) -> None:
-        if worker not in buffers:
-            buffers[worker] = _Buffers(size, batch, grain)
-        run_batch(kernel, batch, size, buffers[worker].work, first, last)
-        if sums is not None:
-            add_sums(p, sums, batch.out, kernel.sum_bytes, rows, columns, first, last)
+        if worker not in workers:
+            workers[worker] = _Worker(kernel, batch, min(grain, count))
+        run_batch(kernel, workers[worker].address, first, last)
+        if added is not None:
+            add_sums(*added, first, last)
 
     parallel_for(compute, count, threads, grain)
-    redo = np.flatnonzero(bad)
-    if redo.size:
-        again = np.empty((redo.size, rows, columns), out.dtype)
-        slow(a[redo], b[redo], None if c is None else c[redo], again)
-        out[redo] = again
+
+
+def blocks(p: Fused, coded: Coded, rows: int, columns: int, depth: int) -> Blocks | None:
+    """What multiplies batches of matrices of this shape, if this CPU has a kernel for it."""
+    kernel = _block_kernel(p, coded, depth, rows == ROWS and columns == COLUMNS, available_tiles())
+    return None if kernel is None else Blocks(p, kernel)
+
+
+class Orders(NamedTuple):
+    """Where the elements of matrices are in registers: their element numbers, (rows, columns); of the results the other way round."""
+
+    a: Codes
+    b: Codes
+    c: Codes
+    out: Codes
+
+
+class RegisterBlocks(NamedTuple):
+    """A `multiply` of matrices in registers that this CPU has a kernel for."""
+
+    kernel: BlockKernel
+    shape: tuple[int, int, int]  # rows, columns and k
+    permutations: tuple[Permutation, ...]  # of a, b, c and out
+
+    def multiply(self, a: Codes, b: Codes, c: Codes, out: Codes, threads: int, slow: Slow) -> None:
+        """As `Blocks.multiply`, on the registers (T, bytes) of T warps, whose rows are contiguous."""
+        places = [
+            Matrices(array.__array_interface__["data"][0], array.strides[0], how.address, how.vectors)
+            for array, how in zip((a, b, c, out), self.permutations, strict=True)
+        ]
+        bad = np.empty(len(out), np.uint8)
+        rows, columns, depth = self.shape
+        address = bad.__array_interface__["data"][0]
+        batch = Batch(places[0], places[1], places[2], places[3], address, rows, columns, depth, 1, 1, 1, 1)
+        _run(self.kernel, batch, len(out), threads)
+        if bad.any():
+            redo = np.flatnonzero(bad)
+            again = np.empty((redo.size, *out.shape[1:]), out.dtype)
+            slow(a[redo], b[redo], c[redo], again)
+            out[redo] = again
+
+
+def register_blocks(p: Fused, coded: Coded, orders: Orders) -> RegisterBlocks | None:
+    """What multiplies the registers of warps, if this CPU has a kernel for it."""
+    (rows, depth), columns = orders.a.shape, orders.b.shape[1]
+    single_block, tiles = rows == ROWS and columns == COLUMNS, available_tiles()
+    kernel = _block_kernel(p, coded, depth, single_block, tiles)
+    if kernel is None or p.restart or rows % ROWS or columns % COLUMNS or depth % kernel.unit:
+        return None
+    # as the kernel reads them: blocks of rows, then units of k; panels of columns
+    a = orders.a.reshape(rows // ROWS, ROWS, depth // kernel.unit, kernel.unit).swapaxes(1, 2)
+    b = orders.b.reshape(depth, columns // COLUMNS, COLUMNS).swapaxes(0, 1)
+    sizes = kernel.a_itemsize, kernel.b_itemsize, kernel.sum_bytes, kernel.sum_bytes
+    each = [permutation(order, size) for order, size in zip((a, b, orders.c, orders.out), sizes, strict=True)]
+    if not all(how.vectors for how in each):
+        return None
+    chosen = _block_kernel(p, coded, depth, single_block, tiles, (each[0].granule, each[1].granule, each[2].granule, each[3].granule))
+    return None if chosen is None else RegisterBlocks(chosen, (rows, columns, depth), tuple(each))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, emit_blocks
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
@@ -17,7 +19,10 @@ from fastmma.kernels.llvm.emit import POINTER
 from fastmma.kernels.llvm.simd import inner, load, load_scalar, store
 from fastmma.kernels.matrices.accumulators import load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LINES, Matrix
+from fastmma.kernels.matrices.permutation import by_plan
 from fastmma.kernels.params import Fused
+
+AHEAD = 8  # products: the memory of one is asked for while the one so far before it is computed
 
 
 @intrinsic
@@ -34,7 +39,10 @@ def _run_blocks(typingctx: Any, kernel: Any, arguments: Any) -> Any:
 
 
 class Matrices(NamedTuple):
-    """Where the matrices of a batch lie in memory; strides in bytes, that from matrix to matrix may be 0."""
+    """Where the matrices of a batch lie in memory; strides in bytes, from matrix to matrix possibly 0.
+
+    Of matrices in registers, the last two are the address and the number of vectors of a `Permutation`'s table.
+    """
 
     address: int
     stride: int
@@ -79,6 +87,7 @@ class Sizes(NamedTuple):
     memory: int
 
 
+@cache
 def sizes(kernel: BlockKernel, rows: int, columns: int, depth: int) -> Sizes:
     """How large a product's buffers are."""
     blocks, panels, units = -(-rows // ROWS), -(-columns // COLUMNS), -(-depth // kernel.unit)
@@ -169,9 +178,68 @@ def _matrix(batch: Matrices, index: int) -> Matrices:
     return Matrices(batch.address + index * batch.stride, 0, batch.row_stride, batch.column_stride)
 
 
+@inner
+def _permute(granule: int, source: int, stride: int, how: Matrices, target: int, count: int) -> None:
+    """Matrices between registers and codes."""
+    if granule == 1:
+        by_plan(np.uint8, source, stride, target, how.column_stride, how.row_stride, count)
+    elif granule == 2:
+        by_plan(np.uint16, source, stride, target, how.column_stride, how.row_stride, count)
+    else:
+        by_plan(np.uint32, source, stride, target, how.column_stride, how.row_stride, count)
+
+
+@inner
+def _matrices_at(numbers: int) -> Matrices:
+    return Matrices(
+        load_scalar(numbers, np.int64),
+        load_scalar(numbers + 8, np.int64),
+        load_scalar(numbers + 16, np.int64),
+        load_scalar(numbers + 24, np.int64),
+    )
+
+
+@inner
+def _batch_at(numbers: int) -> Batch:
+    rest = numbers + 128
+    return Batch(
+        _matrices_at(numbers),
+        _matrices_at(numbers + 32),
+        _matrices_at(numbers + 64),
+        _matrices_at(numbers + 96),
+        load_scalar(rest, np.int64),
+        load_scalar(rest + 8, np.int64),
+        load_scalar(rest + 16, np.int64),
+        load_scalar(rest + 24, np.int64),
+        load_scalar(rest + 32, np.int64),
+        load_scalar(rest + 40, np.int64),
+        load_scalar(rest + 48, np.int64),
+        load_scalar(rest + 56, np.int64),
+    )
+
+
+def numbers_of(batch: Batch, size: Sizes, work: Work) -> NDArray[np.int64]:
+    """All numbers that `run_batch` reads: to look into tuples in tuples would take Numba longer than a small product."""
+    return np.array((*batch.a, *batch.b, *batch.c, *batch.out, *batch[4:], *size, *work), np.int64)
+
+
 @compiled
-def run_batch(kernel: Any, batch: Batch, size: Sizes, work: Work, first: int, last: int) -> None:
-    """Compute products first to last."""
+def run_batch(kernel: Any, numbers: int, first: int, last: int) -> None:
+    """Compute products first to last of the batch whose `numbers_of` are at this address."""
+    batch = _batch_at(numbers)
+    rest = numbers + 8 * 24
+    size = Sizes(
+        load_scalar(rest, np.int64), load_scalar(rest + 8, np.int64), load_scalar(rest + 16, np.int64), load_scalar(rest + 24, np.int64)
+    )
+    rest += 8 * 4
+    work = Work(
+        load_scalar(rest, np.int64),
+        load_scalar(rest + 8, np.int64),
+        load_scalar(rest + 16, np.int64),
+        load_scalar(rest + 24, np.int64),
+        load_scalar(rest + 32, np.int64),
+        load_scalar(rest + 40, np.int64),
+    )
     blocks, panels = -(-batch.rows // ROWS), -(-batch.columns // COLUMNS)
     units = -(-batch.depth // kernel.unit)
     row_size = panels * COLUMNS * kernel.sum_bytes
@@ -181,25 +249,42 @@ def run_batch(kernel: Any, batch: Batch, size: Sizes, work: Work, first: int, la
         b, b_stride = batch.b.address + start * batch.b.stride, batch.b.stride
         c, c_stride, c_row = batch.c.address + start * batch.c.stride, batch.c.stride, batch.c.row_stride
         out, out_stride, out_row = batch.out.address + start * batch.out.stride, batch.out.stride, batch.out.row_stride
-        if batch.arrange_a:
+        if kernel.granule_a:
+            _permute(kernel.granule_a, a, a_stride, batch.a, work.a, count)
+            a, a_stride = work.a, size.a
+        elif batch.arrange_a:
             a, a_stride = work.a, size.a
             for index in range(count):
                 _arrange_left(kernel, _matrix(batch.a, start + index), batch.rows, batch.depth, a + index * a_stride)
-        if batch.arrange_b:
+        if kernel.granule_b:
+            _permute(kernel.granule_b, b, b_stride, batch.b, work.b, count)
+            b, b_stride = work.b, size.b
+        elif batch.arrange_b:
             b, b_stride = work.b, size.b
             for index in range(count):
                 _arrange_right(kernel, _matrix(batch.b, start + index), batch.columns, batch.depth, b + index * b_stride)
-        if batch.arrange_c:
+        if kernel.granule_c:
+            _permute(kernel.granule_c, c, c_stride, batch.c, work.c, count)
+            c, c_stride, c_row = work.c, size.out, row_size
+        elif batch.arrange_c:
             c, c_stride, c_row = work.c, size.out, row_size
             for index in range(count):
                 _arrange_sums(kernel, _matrix(batch.c, start + index), batch.rows, batch.columns, c + index * c_stride)
         if batch.arrange_out:
             out, out_stride, out_row = work.out, size.out, row_size
+        after = (start + count) if batch.arrange_out else (start + AHEAD)
+        ahead = (
+            batch.a.address + after * batch.a.stride,
+            batch.b.address + after * batch.b.stride,
+            batch.c.address + after * batch.c.stride,
+        )
         matrices = (a, b, c, out, batch.bad + start, work.memory)
         shape = (count, blocks, panels, units)
         strides = (a_stride, b_stride, c_stride, out_stride, c_row, out_row)
-        _run_blocks(kernel, matrices + shape + strides)
-        if batch.arrange_out:
+        _run_blocks(kernel, matrices + ahead + shape + strides)
+        if kernel.granule_out:
+            _permute(kernel.granule_out, out, out_stride, batch.out, batch.out.address + start * batch.out.stride, count)
+        elif batch.arrange_out:
             for index in range(count):
                 _hand_out(kernel, out + index * out_stride, batch.rows, batch.columns, _matrix(batch.out, start + index))
 

@@ -33,6 +33,9 @@ class Operands:
     out: ir.Value
     bad: ir.Value  # a byte a product: 1 where the result is wrong
     memory: ir.Value
+    next_a: ir.Value  # what will be read after these products, at the same strides: to be asked for while they are computed
+    next_b: ir.Value
+    next_c: ir.Value
     products: ir.Value
     blocks: ir.Value
     panels: ir.Value
@@ -45,7 +48,7 @@ class Operands:
     out_row: ir.Value
 
 
-POINTERS, INTEGERS = 6, 10
+POINTERS, INTEGERS = 9, 10
 
 Group = list[ir.Value]  # the sums of a group: vector by vector
 
@@ -385,7 +388,7 @@ class _Blocks:
             late.take(kept_late)
             out = builder.select(is_real, self.matrices(current)[3], spare)
             next_place = builder.add(product, one)
-            decoding = decode(following, next_place) + begin(early, following, next_place)
+            decoding = self.prefetches(current) + decode(following, next_place) + begin(early, following, next_place)
             slots = 2 * sum(map(len, kernel.steps))
             done = slot = 0
             for number, step in enumerate(kernel.steps):
@@ -417,6 +420,20 @@ class _Blocks:
         _do(conclude(late, builder.load(previous)))
         with builder.if_then(self.sums_bad(builder.load(self.worst)), likely=False):
             emit.store(ir.Constant(I8, 1), emit.at(operands.bad, last))
+
+    def prefetches(self, product: ir.Value) -> list[Piece]:
+        """Ask for what will be read after these products."""
+        kernel, operands = self.kernel, self.operands
+        sizes = (
+            (operands.next_a, operands.a_stride, ROWS * kernel.unit * kernel.a.itemsize),
+            (operands.next_b, operands.b_stride, COLUMNS * kernel.unit * kernel.b.itemsize),
+            (operands.next_c, operands.c_stride, ROWS * COLUMNS * kernel.sum_bytes),
+        )
+        pieces: list[Piece] = []
+        for base, stride, size in sizes:
+            place = self.emit.at(base, self.builder.mul(product, stride))
+            pieces += [partial(self.emit.prefetch, place, line) for line in range(0, size, 64)]
+        return pieces
 
     def clear(self, place: ir.Value, size: int) -> None:
         """Zeros."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from fastmma.kernels.llvm.constants import constant
 from fastmma.kernels.params import Element
@@ -77,7 +78,16 @@ class BlockKernel:
     largest_c: int  # ... to below here
     mask_c: int  # the fraction bits of float32 that c keeps
     lowest_byte: int  # the smallest emax byte at which no bit below 2**-149 can matter, unless ...
+    granules: tuple[int, int, int, int]  # of a, b, c and out in registers, in bytes; 0 where they are matrices
     lowest_sum: int  # ... the smallest exponent bytes of A and B add up to at least this; 0 if they always do
+
+    @cached_property
+    def key(self) -> str:
+        """All numbers, for caches."""
+        return str(self)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     @property
     def unit(self) -> int:
@@ -93,6 +103,26 @@ class BlockKernel:
     def b_itemsize(self) -> int:
         """Bytes of a code of B."""
         return self.b.itemsize
+
+    @property
+    def granule_a(self) -> int:
+        """Bytes of what moves together between A's registers and its codes; 0 where A is a matrix."""
+        return self.granules[0]
+
+    @property
+    def granule_b(self) -> int:
+        """That of B."""
+        return self.granules[1]
+
+    @property
+    def granule_c(self) -> int:
+        """That of c."""
+        return self.granules[2]
+
+    @property
+    def granule_out(self) -> int:
+        """That of the results."""
+        return self.granules[3]
 
     @property
     def sum_bytes(self) -> int:

@@ -1,29 +1,11 @@
-"""Between matrices and registers: permutations of words, and narrow elements packed into words."""
+"""Narrow elements packed into words."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.llvm.compilation import compiled
-
-
-@compiled
-def gather_words(source: NDArray[Any], table: NDArray[np.int32], result: NDArray[Any]) -> None:
-    """``result[i, j] = source[i, table[j]]``; rows are contiguous."""
-    for i in range(source.shape[0]):
-        for j in range(table.shape[0]):
-            result[i, j] = source[i, table[j]]
-
-
-@compiled
-def scatter_words(source: NDArray[Any], table: NDArray[np.int32], result: NDArray[Any]) -> None:
-    """``result[i, table[j]] = source[i, j]``: the inverse of `gather_words`."""
-    for i in range(source.shape[0]):
-        for j in range(table.shape[0]):
-            result[i, table[j]] = source[i, j]
 
 
 @compiled
