@@ -132,8 +132,10 @@ class Choices(NamedTuple):
 def _whole(value: Any, name: str, least: int) -> int | None:
     """An integer that fits into 64 bits, or None as it is."""
     found = whole(value)
-    if value is not None and (found is None or found < least or found >> 63):
-        raise OperandError(f"{name} must be an integer of at least {least}, and below 2**63, not {value!r}")
+    if value is not None and (found is None or found < least):
+        raise OperandError(f"{name} must be an integer of at least {least}, not {value!r}")
+    if found is not None and found >> 63:
+        raise OperandError(f"{name} must be below 2**63, not {value!r}")
     return found
 
 

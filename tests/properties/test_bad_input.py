@@ -265,7 +265,7 @@ def read_only() -> Any:
         (np.zeros((4, 4), ">f4"), OperandTypeError, "not >f4"),
         (np.zeros((4, 4), object), OperandTypeError, "not object"),
         (read_only(), OperandError, "out is read-only"),
-        ([[0.0] * 4] * 4, OperandTypeError, "out must be a NumPy array, not list"),
+        ([[0.0] * 4] * 4, OperandTypeError, "out must be a NumPy array without a mask, not list"),
         ("out", OperandTypeError, "not str"),
     ],
 )
