@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from fastmma.backends.call import Operation
 from fastmma.isa.formats import FORMATS, Format
-from fastmma.kernels.params import Coded, Element, Fused, Scaled
+from fastmma.kernels.params import Coded, Element, Fused, Scaled, Specials
 
-_SPECIALS = {"none": 0, "ieee": 1, "nan": 2, "nan-only-ff": 3}
+_SPECIALS = {"none": Specials.NONE, "ieee": Specials.IEEE, "nan": Specials.NAN, "nan-only-ff": Specials.POWERS_OF_TWO}
 
 
-def _element(fmt: Format) -> Element:
-    return Element(fmt.exponent_bits, fmt.mantissa_bits, fmt.bias, fmt.padding, _SPECIALS[fmt.specials])
+def element_of(fmt: Format) -> Element:
+    """The kernels' form of a float format."""
+    return Element(fmt.exponent_bits, fmt.mantissa_bits, fmt.bias, fmt.padding, _SPECIALS[fmt.specials].value)
 
 
 def _dense_terms(operation: Operation) -> int:
@@ -29,8 +30,8 @@ def fused_parameters(operation: Operation) -> Fused:
     ins, row = operation.instruction, operation.arithmetic
     a, b = operation.multiplied
     return Fused(
-        a=_element(a),
-        b=_element(b),
+        a=element_of(a),
+        b=element_of(b),
         terms=_dense_terms(operation),
         align_bits=row.align_bits,
         emax_floor=row.emax_floor,
@@ -44,7 +45,7 @@ def fused_parameters(operation: Operation) -> Fused:
 def fused_coding(operation: Operation) -> Coded:
     """How the kernel for batches reads the codes of a fused arithmetic: they may be narrower than the elements that are multiplied."""
     ins, order = operation.instruction, product_order(operation)
-    a, b = _element(ins.formats.a), _element(ins.formats.b)
+    a, b = element_of(ins.formats.a), element_of(ins.formats.b)
     return Coded(a, b, () if order is None else tuple(order.tolist()))
 
 
@@ -54,9 +55,9 @@ def scaled_parameters(operation: Operation) -> Scaled:
     ins, row = operation.instruction, operation.arithmetic
     sparsity = 2 if ins.sparse else 1
     return Scaled(
-        a=_element(ins.formats.a),
-        b=_element(ins.formats.b),
-        scale=_element(FORMATS[ins.stype]),
+        a=element_of(ins.formats.a),
+        b=element_of(ins.formats.b),
+        scale=element_of(FORMATS[ins.stype]),
         block=ins.k // ins.scale_vec_size,
         group=row.group * sparsity if row.group > 1 else 1,
         step=row.terms * row.group * sparsity,

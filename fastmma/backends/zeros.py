@@ -15,11 +15,9 @@ _CODES_AT_ONCE = 1 << 24  # of B, copied for every row that is done again
 
 def _specials(codes: Codes, fmt: Format) -> NDArray[np.bool_]:
     """Where codes are infinities or NaNs."""
-    if fmt.kind != "float" or fmt.specials == "none":
+    if fmt.nan is None:
         return np.zeros(codes.shape, dtype=bool)
-    lost = fmt.mantissa_bits if fmt.specials == "ieee" else 0
-    magnitude = (codes >> (fmt.padding + lost)) & ((1 << (fmt.exponent_bits + fmt.mantissa_bits - lost)) - 1)
-    return np.asarray(magnitude == (1 << (fmt.exponent_bits + fmt.mantissa_bits - lost)) - 1)
+    return np.asarray((codes >> fmt.padding) & ((1 << fmt.magnitude_bits) - 1) >= fmt.first_special)
 
 
 def _shared(codes: Codes) -> bool:

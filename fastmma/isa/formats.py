@@ -76,16 +76,43 @@ class Format:
         return np.dtype(f"u{max(8, self.bits) // 8}")
 
     @cached_property
+    def magnitude_bits(self) -> int:
+        """Bits of a code below its sign, without padding."""
+        return self.exponent_bits + self.mantissa_bits if self.kind == "float" else self.bits
+
+    @cached_property
+    def first_special(self) -> int:
+        """The lowest magnitude (a code without sign and padding) that is an infinity or a NaN; one past the last if there is none."""
+        end = 1 << self.magnitude_bits
+        return end - {"none": 0, "ieee": 1 << self.mantissa_bits, "nan": 1, "nan-only-ff": 1}[self.specials]
+
+    @cached_property
+    def infinity(self) -> int | None:
+        """The code of positive infinity, if the format has one."""
+        return self.first_special << self.padding if self.specials == "ieee" else None
+
+    @cached_property
+    def nan(self) -> int | None:
+        """The code of the positive quiet NaN without payload, if the format has one."""
+        if self.specials == "none":
+            return None
+        quiet = 1 << (self.mantissa_bits - 1) if self.infinity is not None else 0
+        return (self.first_special | quiet) << self.padding
+
+    @cached_property
+    def has_zero(self) -> bool:
+        """Whether the lowest exponent field holds zero and subnormals."""
+        return self.specials != "nan-only-ff"
+
+    @cached_property
     def emin(self) -> int:
         """Exponent of the smallest normal number, which subnormals share."""
-        return (0 if self.specials == "nan-only-ff" else 1) - self.bias
+        return int(self.has_zero) - self.bias
 
     @cached_property
     def emax(self) -> int:
         """Exponent of the largest finite number."""
-        top = (1 << self.exponent_bits) - 1 - self.bias
-        whole_binade_is_special = self.specials in ("ieee", "nan-only-ff") or (self.specials == "nan" and self.mantissa_bits == 0)
-        return top - 1 if whole_binade_is_special else top
+        return (self.first_special - 1 >> self.mantissa_bits) - self.bias
 
     @cached_property
     @default_floats
@@ -93,14 +120,38 @@ class Format:
         """The largest finite value."""
         if self.kind != "float":
             return float((1 << (self.bits - (self.kind == "signed"))) - 1)
-        lost = 2 if self.specials == "nan" else 1
-        return float((2 << self.mantissa_bits) - lost) * 2.0 ** (self.emax - self.mantissa_bits)
+        hidden = 1 << self.mantissa_bits
+        return float((self.first_special - 1) % hidden + hidden) * 2.0 ** (self.emax - self.mantissa_bits)
+
+    @cached_property
+    @default_floats
+    def min(self) -> float:
+        """The lowest finite value."""
+        if self.kind == "float":
+            return -self.max if self.signed else 0.0 if self.has_zero else self.min_subnormal
+        return -self.max - 1 if self.kind == "signed" else 0.0
 
     @cached_property
     @default_floats
     def min_subnormal(self) -> float:
         """The smallest positive value."""
-        return 2.0 ** (self.emin - self.mantissa_bits)
+        return 2.0 ** (self.emin - self.mantissa_bits) if self.kind == "float" else 1.0
+
+    def holds(self, other: Format) -> bool:
+        """Whether every value of another format is one of this format, infinities and NaN included.
+
+        >>> format_of("e4m3").holds(format_of("e2m1")), format_of("e4m3").holds(format_of("e5m2"))
+        (True, False)
+        """
+        digits, needed = (each.mantissa_bits + 1 if each.kind == "float" else each.bits - (each.kind == "signed") for each in (self, other))
+        return (
+            self.min <= other.min
+            and self.max >= other.max
+            and self.min_subnormal <= other.min_subnormal
+            and (digits >= needed or self.kind != "float")
+            and (self.nan is not None or other.nan is None)
+            and (self.infinity is not None or other.infinity is None)
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -139,6 +190,9 @@ _ROWS = (
 )
 
 FORMATS: dict[str, Format] = {row.name: row for row in _ROWS}
+# multiplicands that opcodes take together
+FP8 = ("e4m3", "e5m2")
+NARROW = (*FP8, "e3m2", "e2m3", "e2m1")
 
 
 def format_of(name: str | Format | np.dtype[Any] | type) -> Format:
@@ -178,20 +232,17 @@ def _decode_float(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.float64]
     codes = codes >> np.uint64(fmt.padding)
     mantissa = (codes & np.uint64((1 << fmt.mantissa_bits) - 1)).astype(np.float64)
     field = ((codes >> np.uint64(fmt.mantissa_bits)) & np.uint64((1 << fmt.exponent_bits) - 1)).astype(np.int64)
-    magnitude_bits = fmt.exponent_bits + fmt.mantissa_bits
-    has_hidden_bit = field > 0 if fmt.specials != "nan-only-ff" else np.ones_like(field, dtype=bool)
+    has_hidden_bit = field > 0 if fmt.has_zero else np.ones_like(field, dtype=bool)
     significand = mantissa + np.where(has_hidden_bit, float(1 << fmt.mantissa_bits), 0.0)
     exponent = np.where(has_hidden_bit, field, 1) - fmt.bias - fmt.mantissa_bits
     value = np.ldexp(significand, exponent)
-    magnitude = codes & np.uint64((1 << magnitude_bits) - 1)
-    all_ones = magnitude == np.uint64((1 << magnitude_bits) - 1)
-    if fmt.specials == "ieee":
-        special = field == (1 << fmt.exponent_bits) - 1
-        value = np.where(special, np.where(mantissa == 0, np.inf, np.nan), value)
-    elif fmt.specials in ("nan", "nan-only-ff"):
-        value = np.where(all_ones, np.nan, value)
+    magnitude = codes & np.uint64((1 << fmt.magnitude_bits) - 1)
+    if fmt.nan is not None:
+        value = np.where(magnitude >= np.uint64(fmt.first_special), np.nan, value)
+    if fmt.infinity is not None:
+        value = np.where(magnitude == np.uint64(fmt.first_special), np.inf, value)
     if fmt.signed:
-        negative = (codes >> np.uint64(magnitude_bits)) & np.uint64(1)
+        negative = (codes >> np.uint64(fmt.magnitude_bits)) & np.uint64(1)
         value = np.where(negative == 1, -value, value)
     return np.asarray(value, dtype=np.float64)
 
@@ -309,30 +360,28 @@ def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", s
     value = _as_f64(array, rounding if fmt.name == "f64" else "odd")
     if fmt.name == "f64":
         value = np.clip(value, -fmt.max, fmt.max) if saturate else value
-        return np.where(np.isnan(value), np.uint64(0x7FF8000000000000), np.asarray(value).view(np.uint64))
+        return np.where(np.isnan(value), np.uint64(fmt.nan or 0), np.asarray(value).view(np.uint64))
     negative = np.signbit(value) & ~np.isnan(value)
     if not fmt.signed and bool(np.any(negative & (value != 0))):
         raise OperandError(f"{fmt} has no negative numbers, but the least value is {np.min(value)}")
     magnitude = np.abs(value)
     finite = np.isfinite(magnitude)
     rounded = _round_to_grid(np.where(finite, magnitude, 0.0), fmt, rounding)
-    if fmt.specials == "nan-only-ff":
+    if not fmt.has_zero:
         rounded = np.maximum(rounded, fmt.min_subnormal)
     overflow = (rounded > fmt.max) | np.isinf(magnitude)
     clamp = overflow if saturate else overflow & finite if rounding == "rz" else np.zeros_like(overflow)
     rounded = np.where(clamp, fmt.max, rounded)
     nan = np.isnan(value)
-    if fmt.specials == "none" and bool(np.any(nan | (overflow & ~clamp))):
+    if fmt.nan is None and bool(np.any(nan | (overflow & ~clamp))):
         raise OperandError(f"{fmt} has neither NaN nor infinity; values must lie in [-{fmt.max}, {fmt.max}] or be saturated")
-    codes = _finite_codes(np.where(overflow & ~clamp, 0.0, rounded), fmt)
-    top = ((1 << fmt.exponent_bits) - 1) << fmt.mantissa_bits
-    all_ones = (1 << (fmt.exponent_bits + fmt.mantissa_bits)) - 1
-    infinity, quiet_nan = (top, top | 1 << (fmt.mantissa_bits - 1)) if fmt.specials == "ieee" else (all_ones, all_ones)
-    codes = np.where(overflow & ~clamp, np.uint64(infinity), codes)
-    codes = np.where(nan, np.uint64(quiet_nan), codes)
+    codes = _finite_codes(np.where(overflow & ~clamp, 0.0, rounded), fmt) << np.uint64(fmt.padding)
+    if fmt.nan is not None:
+        codes = np.where(overflow & ~clamp, np.uint64(fmt.nan if fmt.infinity is None else fmt.infinity), codes)
+        codes = np.where(nan, np.uint64(fmt.nan), codes)
     if fmt.signed:
-        codes = codes | (negative.astype(np.uint64) << np.uint64(fmt.exponent_bits + fmt.mantissa_bits))
-    return np.asarray((codes << np.uint64(fmt.padding)).astype(fmt.code_dtype))
+        codes = codes | (negative.astype(np.uint64) << np.uint64(fmt.magnitude_bits + fmt.padding))
+    return np.asarray(codes.astype(fmt.code_dtype))
 
 
 def _finite_codes(magnitude: NDArray[np.float64], fmt: Format) -> NDArray[np.uint64]:

@@ -54,6 +54,10 @@ def specific(*bases: str) -> tuple[str, ...]:
     return tuple(target for target in TARGETS if target[-1] in "af" and target.rstrip("af") in bases)
 
 
+BLACKWELL = specific("sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
+CONSUMER_BLACKWELL = specific("sm_120", "sm_121")
+
+
 def architecture(target: str) -> str:
     """The base architecture of a target: the silicon, whatever the suffix.
 

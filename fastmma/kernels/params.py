@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -20,8 +21,17 @@ PROMOTIONS = (
 OPERATIONS = ("multiply", "add", "fma", "round to bf16", "round to f16", "convert from s32")
 
 
+class Specials(IntEnum):
+    """Which codes of an element are special."""
+
+    NONE = 0  # all codes are finite
+    IEEE = 1  # infinities and NaNs fill the highest binade
+    NAN = 2  # only the all-ones magnitude is NaN
+    POWERS_OF_TWO = 3  # no sign, no mantissa, no zero; the highest code is NaN
+
+
 class Element(NamedTuple):
-    """How the bits of a multiplicand are read; a row of `fastmma.formats` in kernel form.
+    """How the bits of a multiplicand are read; a row of `fastmma.isa.formats` in kernel form.
 
     The code of an element sits in an unsigned integer of 8, 16 or 32 bits, its lowest significant bit at `shift`
     (13 for tf32, whose low 13 bits are ignored; else 0): sign, exponent field, mantissa field, from the top down.
@@ -31,7 +41,20 @@ class Element(NamedTuple):
     mantissa_bits: int
     bias: int
     shift: int
-    specials: int  # 0: all codes finite; 1: IEEE infinities and NaNs; 2: only the all-ones magnitude is NaN (e4m3)
+    specials: int  # one of `Specials`
+
+    @property
+    def first_special(self) -> int:
+        """The lowest magnitude that is an infinity or a NaN; one past the last if there is none."""
+        end = 1 << (self.exponent_bits + self.mantissa_bits)
+        if self.specials == Specials.NONE:
+            return end
+        return end - (1 << self.mantissa_bits if self.specials == Specials.IEEE else 1)
+
+    @property
+    def highest_exponent(self) -> int:
+        """Exponent of the largest finite element."""
+        return (self.first_special - 1 >> self.mantissa_bits) - self.bias
 
 
 class Fused(NamedTuple):
@@ -68,7 +91,7 @@ class Scaled(NamedTuple):
 
     a: Element
     b: Element
-    scale: Element  # specials 3: ue8m0 (no sign, no mantissa, no zero; 0xff is NaN); else ue4m3
+    scale: Element  # ue8m0 or ue4m3
     block: int  # consecutive k that share one scale
     group: int  # consecutive products a term sums exactly
     step: int  # consecutive k whose terms are fused with the accumulator in one step

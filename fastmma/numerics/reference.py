@@ -45,12 +45,11 @@ def number(code: int, fmt: Format) -> Number:
     mantissa = code & ((1 << fmt.mantissa_bits) - 1)
     field = (code >> fmt.mantissa_bits) & ((1 << fmt.exponent_bits) - 1)
     negative = bool(fmt.signed and code >> (fmt.mantissa_bits + fmt.exponent_bits) & 1)
-    all_ones = field == (1 << fmt.exponent_bits) - 1
-    if fmt.specials == "ieee" and all_ones:
-        return Number(negative=negative, special="nan" if mantissa else "inf", code=bits)
-    if fmt.specials in ("nan", "nan-only-ff") and all_ones and mantissa == (1 << fmt.mantissa_bits) - 1:
-        return Number(negative=negative, special="nan", code=bits)
-    hidden = field > 0 or fmt.specials == "nan-only-ff"
+    magnitude = code & ((1 << fmt.magnitude_bits) - 1)
+    if magnitude >= fmt.first_special:
+        infinite = fmt.infinity is not None and magnitude == fmt.first_special
+        return Number(negative=negative, special="inf" if infinite else "nan", code=bits)
+    hidden = field > 0 or not fmt.has_zero
     significand = mantissa + (1 << fmt.mantissa_bits if hidden else 0)
     exponent = (field if hidden else 1) - fmt.bias
     return Number(-significand if negative else significand, exponent - fmt.mantissa_bits, exponent, negative, code=bits)
@@ -76,10 +75,9 @@ def round_to(value: int, last: int, fmt: Format, mode: str, keep: int | None = N
     whole += int(away[mode])
     if whole >> (fmt.mantissa_bits + 1):
         whole, exponent = whole >> 1, exponent + 1
-    infinity = ((1 << fmt.exponent_bits) - 1) << fmt.mantissa_bits
     if exponent > fmt.emax:
         stops = keep is None and (mode == "rz" or (mode == "rm" and not sign) or (mode == "rp" and sign != 0))
-        return sign | (infinity - 1 if stops else infinity)
+        return sign | (fmt.first_special - 1 if stops else fmt.first_special)
     if keep is not None:
         whole &= -1 << (fmt.mantissa_bits - keep)
     if whole == 0:
@@ -93,7 +91,7 @@ def _special_sum(specials: Sequence[Number], nan: int, fmt: Format) -> int:
     signs = {each.negative for each in specials}
     if any(each.special == "nan" for each in specials) or len(signs) == 2:
         return nan
-    return ((1 << fmt.exponent_bits) - 1) << fmt.mantissa_bits | (1 << (fmt.bits - 1) if True in signs else 0)
+    return fmt.first_special | (1 << (fmt.bits - 1) if True in signs else 0)
 
 
 def product(a: Number, b: Number) -> Number:

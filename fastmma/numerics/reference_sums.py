@@ -21,7 +21,7 @@ def _special(value: Number, fmt: Format) -> int:
     """The code of an infinity, or the canonical NaN."""
     if value.special == "nan":
         return _NAN[fmt.name]
-    return ((1 << fmt.exponent_bits) - 1) << fmt.mantissa_bits | int(value.negative) << (fmt.bits - 1)
+    return fmt.first_special | int(value.negative) << (fmt.bits - 1)
 
 
 def rounded(value: Number, fmt: Format) -> int:

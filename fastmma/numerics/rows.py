@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from fastmma.isa.formats import FP8, NARROW
 from fastmma.numerics.arithmetic import ALL_OF_K, NO_FLOOR, Arithmetic, Evidence
 
 _V100 = Evidence("recorded", "V100, 10,000 dot products")
@@ -32,8 +33,6 @@ _BLACKWELL_KIN = ("sm_103", "sm_110")
 _CONSUMER = ("sm_120", "sm_121")
 _LATER = ("sm_100", *_BLACKWELL_KIN, *_CONSUMER)
 _ALL = ("sm_75", *_AMPERE_UP, *_AMPERE_KIN, "sm_90", *_LATER)
-_FP8 = ("e4m3", "e5m2")
-_NARROW = (*_FP8, "e3m2", "e2m3", "e2m1")
 _16BIT = ("f16", "bf16")
 # shapes whose f16 forms are one machine instruction everywhere they are legal
 _WMMA = ("m16n16k16", "m8n32k16", "m32n8k16")
@@ -110,12 +109,12 @@ ROWS: tuple[Arithmetic, ...] = (
     *_fused(_CONSUMER, _16BIT, ALL_OF_K, HOPPER, _SM120, ops=_BOTH, shapes=_NOT_M884),
     *_fused(_CONSUMER, ("tf32",), ALL_OF_K, HOPPER, _SM120),
     # 8-bit floats and narrower
-    *_fused(("sm_89",), _FP8, 16, ADA_FP8, _ADA_FP8),
-    *_fused(("sm_90",), _FP8, ALL_OF_K, HOPPER_FP8, _H200, ops=("wgmma",)),
-    *_fused(("sm_90",), _FP8, ALL_OF_K, HOPPER, _H200, split=2),
-    *_fused(("sm_100",), _FP8, ALL_OF_K, HOPPER, _B200, split=2),
-    *_fused(_BLACKWELL_KIN, _FP8, ALL_OF_K, HOPPER, _LIKE_B200, split=2),
-    *_fused(_CONSUMER, _NARROW, ALL_OF_K, HOPPER, _SM120),
+    *_fused(("sm_89",), FP8, 16, ADA_FP8, _ADA_FP8),
+    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER_FP8, _H200, ops=("wgmma",)),
+    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER, _H200, split=2),
+    *_fused(("sm_100",), FP8, ALL_OF_K, HOPPER, _B200, split=2),
+    *_fused(_BLACKWELL_KIN, FP8, ALL_OF_K, HOPPER, _LIKE_B200, split=2),
+    *_fused(_CONSUMER, NARROW, ALL_OF_K, HOPPER, _SM120),
     # m8n8k4 with f16 has no machine instruction after sm_75
     Arithmetic(("sm_90",), ("mma",), ("f16",), ("f32",), "f32-fma", _H200, shapes=_M884),
     Arithmetic(("sm_90",), ("mma",), ("f16",), ("f16",), "f32-fma-pairs", _H200, shapes=_M884),
@@ -127,15 +126,15 @@ ROWS: tuple[Arithmetic, ...] = (
     *_fused(("sm_90",), (*_16BIT, "tf32"), ALL_OF_K, HOPPER, _H200, sparse=True),
     *_fused(_LATER, (*_16BIT, "tf32"), ALL_OF_K, HOPPER, _LIKE_DENSE, sparse=True),
     *_fused(("sm_90",), (*_16BIT, "tf32"), ALL_OF_K, HOPPER, _H200, ops=("wgmma",), sparse=True),
-    *_fused(("sm_90",), _FP8, ALL_OF_K, HOPPER_FP8, _H200, ops=("wgmma",), sparse=True),
-    *_fused(("sm_89",), _FP8, 16, ADA_FP8, _LIKE_DENSE, sparse=True),
-    *_fused(("sm_90",), _FP8, ALL_OF_K, HOPPER, _H200, split=4, sparse=True),
-    *_fused(("sm_100", *_BLACKWELL_KIN), _FP8, ALL_OF_K, HOPPER, _LIKE_DENSE, split=4, sparse=True),
-    *_fused(_CONSUMER, _NARROW, ALL_OF_K, HOPPER, _LIKE_DENSE, sparse=True),
+    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER_FP8, _H200, ops=("wgmma",), sparse=True),
+    *_fused(("sm_89",), FP8, 16, ADA_FP8, _LIKE_DENSE, sparse=True),
+    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER, _H200, split=4, sparse=True),
+    *_fused(("sm_100", *_BLACKWELL_KIN), FP8, ALL_OF_K, HOPPER, _LIKE_DENSE, split=4, sparse=True),
+    *_fused(_CONSUMER, NARROW, ALL_OF_K, HOPPER, _LIKE_DENSE, sparse=True),
     # block scaling
-    Arithmetic(_CONSUMER, ("mma",), _NARROW, ("f32",), "fused", _SM120, ALL_OF_K, 25, -133, kinds=("mxf8f6f4",)),
+    Arithmetic(_CONSUMER, ("mma",), NARROW, ("f32",), "fused", _SM120, ALL_OF_K, 25, -133, kinds=("mxf8f6f4",)),
     Arithmetic(_CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", _SM120, 4, 35, -133, group=16, kinds=("mxf4", "mxf4nvf4")),
-    Arithmetic(_CONSUMER, ("mma",), _NARROW, ("f32",), "fused", _LIKE_DENSE, ALL_OF_K, 25, -133, sparse=True, kinds=("mxf8f6f4",)),
+    Arithmetic(_CONSUMER, ("mma",), NARROW, ("f32",), "fused", _LIKE_DENSE, ALL_OF_K, 25, -133, sparse=True, kinds=("mxf8f6f4",)),
     Arithmetic(
         _CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", _LIKE_DENSE, 4, 35, -133, group=16, sparse=True, kinds=("mxf4", "mxf4nvf4")
     ),

@@ -47,7 +47,7 @@ def codes_of(value: Any, fmt: str | Format, what: str, *, cast: bool = False) ->
     if array.dtype.newbyteorder("=") == fmt.dtype and not (cast and fmt.padding):
         return to_codes(array, fmt)
     if cast and fmt.kind == "float" and array.dtype.name in _CASTABLE:
-        return encode(array, fmt, saturate=fmt.specials == "none")
+        return encode(array, fmt, saturate=fmt.nan is None)
     hint = f"; cast=True rounds it to {fmt}" if fmt.kind == "float" and array.dtype.name in _CASTABLE else ""
     raise OperandTypeError(f"{what} must have dtype {fmt.dtype} ({fmt}), not {array.dtype}{hint}")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fastmma.host.arrays import whole
 from fastmma.host.errors import InstructionError, OperandError
+from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.kernels.params import PROMOTIONS
@@ -14,15 +15,7 @@ from fastmma.numerics.lookup import arithmetic
 from fastmma.scaling.schemes import scheme_of
 
 OUTPUTS = ("f32", "bf16", "f16")
-# formats that have all values of another one
-HOLDERS = {
-    "e2m1": ("e2m1", "e4m3", "f16"),
-    "e2m3": ("e2m3", "e4m3", "f16"),
-    "e3m2": ("e3m2", "e4m3", "f16"),
-    "e4m3": ("e4m3", "f16"),
-    "e5m2": ("e5m2", "f16"),
-    "s8": ("s8",),
-}
+WIDER = ("e4m3", "f16")  # what elements may be widened to
 ROUND = "round"
 # what steps of an epilogue do; "x" is an f32 sum
 MULTIPLIERS = {
@@ -44,6 +37,16 @@ _PLACES = {
     "promotion": "multiply the sum of every chunk when it joins the total",
     "epilogue": "multiply the sums in the epilogue",
 }
+
+
+def holders(element: str) -> tuple[str, ...]:
+    """The formats as which elements can be multiplied, because they have all values: first their own, then the wider ones.
+
+    >>> holders("e2m1")
+    ('e2m1', 'e4m3', 'f16')
+    """
+    fmt = format_of(element)
+    return (element, *(name for name in WIDER if name != element and fmt.kind == "float" and format_of(name).holds(fmt)))
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ class AccumulationPlan:
         """Raise InstructionError unless the instruction multiplies the elements exactly, and takes their scales if it takes any."""
         rows = [scheme_of(name) for name in self.schemes]
         for name, fmt, row in zip("ab", (ins.atype, ins.btype), rows, strict=True):
-            if fmt not in HOLDERS[row.element]:
+            if fmt not in holders(row.element):
                 raise InstructionError(f"{ins}: {name} is {row.element}, whose values {fmt} does not have")
         if (self.scales == "instruction") != bool(ins.scale_vec_size):
             raise InstructionError(f"{ins}: an instruction with block scaling takes the scales, and no other does")

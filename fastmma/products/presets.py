@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fastmma.host.errors import OperandError
+from fastmma.isa.formats import FP8
 from fastmma.isa.instruction import Instruction
 
 
@@ -39,15 +40,14 @@ class GemmPreset:
 
 
 _HOPPER = ("sm_90a",)
-_FP8 = ("e4m3", "e5m2")
 _SEEN = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
 GEMM_PRESETS: dict[str, tuple[GemmPreset, ...]] = {
     "cublas": (
         GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN),
         GemmPreset(("tf32",), _HOPPER, 4, _SEEN, cast=True),
-        GemmPreset(_FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128),
+        GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128),
     ),
-    "cublas-fast-accum": (GemmPreset(_FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True"),),
+    "cublas-fast-accum": (GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True"),),
 }
 
 

@@ -17,11 +17,8 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import TARGETS
 from fastmma.products.choice import default_instruction
-from fastmma.products.plan import HOLDERS, OUTPUTS, PRESETS, AccumulationPlan, Preset
+from fastmma.products.plan import OUTPUTS, PRESETS, AccumulationPlan, Preset, holders
 from fastmma.scaling import ScaledArray, Scheme
-
-# elements of these formats are widened without being asked where the target has no instruction for them
-_WIDENED = ("e2m1", "e2m3", "e3m2")
 
 
 @dataclass(frozen=True)
@@ -206,7 +203,8 @@ def _block_scaled(question: _Question, target: str) -> Instruction | None:
 def _unscaled(question: _Question, target: str, chunk: int) -> Instruction | None:
     """The instruction for the elements, widened where that is needed; wgmma before the others, narrow formats before wide ones."""
     found = []
-    formats = (HOLDERS[fmt] if fmt in _WIDENED else (fmt,) for fmt in (question.a.element, question.b.element))
+    # elements of less than a byte are widened without being asked
+    formats = (holders(fmt) if format_of(fmt).bits < 8 else (fmt,) for fmt in (question.a.element, question.b.element))
     for atype, btype in product(*formats):
         try:
             found.append(default_instruction(atype, btype, None, target, chunk=chunk))

@@ -68,8 +68,7 @@ def _narrow(fmt: Format, dtype: np.dtype[Any], saturate: bool) -> Any:
     if fmt.kind == "signed":
         return Narrow(fmt.bits - 1, bias + fmt.bits - 1, int(fmt.max), 0, 0, 1)
     max_code = int(encode(fmt.max if saturate else np.inf, fmt))
-    nan_code = 0 if fmt.specials == "none" else int(encode(np.nan, fmt))
-    return Narrow(fmt.mantissa_bits, fmt.emin + bias, max_code, nan_code, fmt.bits - 1, 0)
+    return Narrow(fmt.mantissa_bits, fmt.emin + bias, max_code, fmt.nan or 0, fmt.bits - 1, 0)
 
 
 def _in_pieces(work: Callable[[Any], None], lines: int, height: int, columns: int, grain: int, threads: int) -> None:

@@ -160,7 +160,7 @@ def _rounded(x: NDArray[Any], fmt: Format) -> NDArray[Any]:
     OperandError
         If there is a NaN, and the format has none.
     """
-    if fmt.specials == "none" and np.isnan(x).any():
+    if fmt.nan is None and np.isnan(x).any():
         raise OperandError(f"the operand holds NaN, and {fmt} has none: choose a format that has, or replace it")
     if x.dtype == np.float32 and not fmt.padding:
         # one conversion rounds once; what it makes of values beyond the range is the format's, so they are clamped first
@@ -170,7 +170,7 @@ def _rounded(x: NDArray[Any], fmt: Format) -> NDArray[Any]:
         step = max(1, _CHUNK // max(x.shape[1], 1))
         for start in range(0, len(x), step):
             result[start : start + step] = from_codes(encode(x[start : start + step], fmt, saturate=True), fmt)
-    if fmt.specials == "ieee" and not np.isfinite(x).all():
+    if fmt.infinity is not None and not np.isfinite(x).all():
         infinite = np.isinf(x)
         result[infinite] = x[infinite].astype(fmt.dtype)
     return np.asarray(result)

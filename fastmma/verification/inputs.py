@@ -69,17 +69,14 @@ INTEGER_PAIRS: tuple[tuple[str, str], ...] = (("bits", "bits"), ("edges", "edges
 
 def _edge_codes(fmt: Format, finite: bool) -> NDArray[np.uint64]:
     """Zeros, subnormals, the ends of the normal range, ones, and infinities and NaNs, of both signs."""
-    mantissa, exponent = fmt.mantissa_bits, fmt.exponent_bits
-    one = fmt.bias << mantissa
-    first_normal, top = 1 << mantissa, ((1 << exponent) - 1) << mantissa
-    largest = (fmt.emax + fmt.bias << mantissa) | ((1 << mantissa) - 1 - (fmt.specials == "nan"))
-    magnitudes = [0, 1, 2, first_normal - 1, first_normal, first_normal + 1, one, one + 1, one + first_normal, largest, largest - 1]
-    if not finite and fmt.specials == "ieee":
-        magnitudes += [top, top + 1, top | 1 << (mantissa - 1), top | ((1 << mantissa) - 1)]
-    elif not finite and fmt.specials == "nan":
-        magnitudes.append(top | ((1 << mantissa) - 1))
+    one, first_normal, special = fmt.bias << fmt.mantissa_bits, 1 << fmt.mantissa_bits, fmt.first_special
+    magnitudes = [0, 1, 2, first_normal - 1, first_normal, first_normal + 1, one, one + 1, one + first_normal, special - 1, special - 2]
+    if not finite and fmt.infinity is not None:
+        magnitudes += [special, special + 1, special | first_normal // 2, special | first_normal - 1]
+    elif not finite and fmt.nan is not None:
+        magnitudes.append(special)
     codes = np.unique(np.array(magnitudes, dtype=np.uint64))
-    return np.concatenate([codes, codes | np.uint64(1 << (mantissa + exponent))])
+    return np.concatenate([codes, codes | np.uint64(1 << fmt.magnitude_bits)])
 
 
 def codes(fmt: str | Format, distribution: str, count: int, generator: np.random.Generator | Stream) -> NDArray[Any]:

@@ -73,7 +73,7 @@ def _ladder(rows: int, columns: int, reach: tuple[int, int], stream: Stream, cou
 def _magnitudes(name: str) -> Codes:
     """Codes of the numbers ``(1 + fraction) * 2**exponent``, for every exponent from the smallest subnormal's and every fraction."""
     fmt = format_of(name)
-    exponents = np.arange(_lowest(fmt), fmt.emax + (fmt.specials != "nan"))
+    exponents = np.arange(_lowest(fmt), fmt.emax + (fmt.first_special % (1 << fmt.mantissa_bits) == 0))  # of binades without a NaN
     fractions = np.arange(1 << fmt.mantissa_bits) / (1 << fmt.mantissa_bits)
     return encode(np.ldexp(1.0 + fractions, exponents[:, None]), fmt, saturate=True).ravel()
 
@@ -101,7 +101,7 @@ def _accumulators(scene: Scene, fmt: Format, large: Codes, shape: tuple[int, int
     if scene.c == "zero":
         return sign.astype(fmt.code_dtype)
     if scene.c == "largest":
-        magnitude = (fmt.emax + fmt.bias << fmt.mantissa_bits) + (1 << fmt.mantissa_bits) - 1 - stream.integers(0, 3, sign.shape)
+        magnitude = fmt.first_special - 1 - stream.integers(0, 3, sign.shape)
         return np.asarray((sign | magnitude.astype(np.uint64)).astype(fmt.code_dtype))
     exponent = np.broadcast_to(large[:, None, None], sign.shape)
     if scene.c == "ladder":

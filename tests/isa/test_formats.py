@@ -483,3 +483,41 @@ def test_elements_of_another_dtype_are_refused(name: str, wrong: Any) -> None:
 def test_codes_of_wide_formats_are_not_listed() -> None:
     with pytest.raises(OperandError, match="too many"):
         all_codes("f32")
+
+
+SMALL_FLOATS = [name for name in FLOATS if FORMATS[name].bits <= 16]
+
+
+@pytest.mark.parametrize("name", SMALL_FLOATS)
+def test_facts_of_a_format_are_those_of_its_codes(name: str) -> None:
+    fmt = FORMATS[name]
+    magnitudes = decode(np.arange(1 << fmt.magnitude_bits), fmt)
+    assert fmt.first_special == np.isfinite(magnitudes).sum() == np.flatnonzero(np.isfinite(magnitudes))[-1] + 1
+    assert fmt.has_zero == (magnitudes[0] == 0)
+    assert (fmt.infinity is not None) == np.isinf(magnitudes).any()
+    assert fmt.infinity is None or np.isinf(magnitudes[fmt.infinity])
+    assert (fmt.nan is not None) == np.isnan(magnitudes).any()
+    assert fmt.nan is None or fmt.nan == np.array([np.nan], fmt.dtype).view(fmt.code_dtype)[0] & (1 << fmt.magnitude_bits) - 1
+    values = decode(all_codes(name), fmt)
+    assert fmt.min == values[np.isfinite(values)].min()
+
+
+def test_codes_of_infinity_and_nan_of_wide_formats() -> None:
+    for name, dtype in (("tf32", np.float32), ("f32", np.float32), ("f64", np.float64)):
+        assert decode(FORMATS[name].infinity, name) == np.inf
+        assert FORMATS[name].infinity == np.array(np.inf, dtype).view(FORMATS[name].code_dtype)
+        assert FORMATS[name].nan == np.array(np.nan, dtype).view(FORMATS[name].code_dtype)
+
+
+def test_a_format_holds_another_if_it_has_all_its_values() -> None:
+    small = [fmt for fmt in FORMATS.values() if fmt.bits <= 16]
+    values = {fmt.name: set(np.nan_to_num(decode(all_codes(fmt.name), fmt).astype(float), nan=-1e300).tolist()) for fmt in small}
+    for fmt in small:
+        for other in small:
+            assert fmt.holds(other) == (values[fmt.name] >= values[other.name]), (fmt, other)
+        assert FORMATS["f64"].holds(fmt)
+        assert FORMATS["f32"].holds(fmt)
+    assert FORMATS["f32"].holds(FORMATS["tf32"])
+    assert not FORMATS["tf32"].holds(FORMATS["f32"])
+    assert FORMATS["f64"].holds(FORMATS["s32"])
+    assert not FORMATS["f32"].holds(FORMATS["s32"])

@@ -19,8 +19,8 @@ from fastmma import (
     scaled_matmul,
     scaled_plan,
 )
-from fastmma.products.plan import PRESETS, Preset
-from fastmma.scaling import quantize
+from fastmma.products.plan import PRESETS, Preset, holders
+from fastmma.scaling import SCHEMES, quantize
 
 
 def operands(left: str = "fp8_1x128", right: str = "fp8_128x128", k: int = 256) -> tuple[ScaledArray, ScaledArray]:
@@ -188,3 +188,14 @@ def test_operands_that_are_refused() -> None:
         scaled_matmul(quantize(x[0], "mxfp8"), a.T)
     with pytest.raises(OperandError, match="leading dimensions do not broadcast"):
         scaled_matmul(quantize(np.ones((2, 4, 64)), "mxfp8"), quantize(np.ones((3, 64, 4)), "mxfp8", axis=1))
+
+
+def test_elements_are_widened_to_formats_that_have_all_their_values() -> None:
+    assert {name: holders(name) for name in dict.fromkeys(scheme.element for scheme in SCHEMES.values())} == {
+        "e2m1": ("e2m1", "e4m3", "f16"),
+        "e2m3": ("e2m3", "e4m3", "f16"),
+        "e3m2": ("e3m2", "e4m3", "f16"),
+        "e4m3": ("e4m3", "f16"),
+        "e5m2": ("e5m2", "f16"),
+        "s8": ("s8",),
+    }

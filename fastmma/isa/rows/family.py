@@ -15,6 +15,8 @@ _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 # parts of an opcode that came later than the rest of their family; "" keeps the table from ever being without a match
 PART_PTX = {"": (0, 0), ".sp::ordered_metadata.": (8, 5), ".and.popc": (7, 1)}
 
+SATFINITE = {"satfinite": ("", ".satfinite")}
+
 
 @dataclass(frozen=True)
 class Family:

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fastmma.isa.formats import FP8, NARROW
 from fastmma.isa.fragments import quad_fragments, warp_fragments
 from fastmma.isa.layout import Layout
-from fastmma.isa.rows.family import Family, pairs
-from fastmma.isa.targets import from_base, specific
+from fastmma.isa.rows.family import SATFINITE, Family, pairs
+from fastmma.isa.targets import BLACKWELL, CONSUMER_BLACKWELL, from_base
 
-_FP8 = ("e4m3", "e5m2")
-_NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
-_SAT = {"satfinite": ("", ".satfinite")}
 _ROUNDING = {"rounding": ("", ".rz", ".rm", ".rp")}
 _SYNTAX = "mma.sync.aligned.{shape}.row.col.{types}"
 _INTEGER = "mma.sync.aligned.{shape}.row.col{satfinite}.{types}"
 _F64 = "mma.sync.aligned.{shape}.row.col.{types}{rounding}"
 _KIND = "mma.sync.aligned.{shape}.row.col.kind::f8f6f4.{types}"
 _BIT = "mma.sync.aligned.{shape}.row.col.{types}.{bit_op}.popc"
-# f8f6f4 with only 8-bit types is lowered on the data-centre parts; the narrower types need the machine instruction of sm_120
-_F8F6F4_FP8 = specific("sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
-_F8F6F4_NARROW = specific("sm_120", "sm_121")
 
 
 def _row(
@@ -57,14 +52,15 @@ FAMILIES: tuple[Family, ...] = (
     _row(_SYNTAX, ("m16n8k16",), pairs(("f32",), ("bf16",)), from_base("sm_80"), (7, 0), "mma.m16n8k16 with floating point type"),
     _row(_SYNTAX, ("m16n8k4",), pairs(("f32",), ("tf32",)), from_base("sm_80"), (7, 0), "mma.m16n8k4"),
     _row(_SYNTAX, ("m16n8k8",), pairs(("f32",), ("tf32",)), from_base("sm_80"), (7, 0), "mma.m16n8k8"),
-    _row(_SYNTAX, ("m16n8k32",), pairs(("f32",), _FP8), from_base("sm_89"), (8, 4), "mma.m16n8k32"),
-    _row(_SYNTAX, ("m16n8k32",), pairs(("f16",), _FP8), from_base("sm_89"), (8, 7), "mma.m16n8k32"),
-    _row(_SYNTAX, ("m16n8k16",), pairs(("f16", "f32"), _FP8), from_base("sm_89"), (8, 7), "mma.m16n8k16 with integer type"),
+    _row(_SYNTAX, ("m16n8k32",), pairs(("f32",), FP8), from_base("sm_89"), (8, 4), "mma.m16n8k32"),
+    _row(_SYNTAX, ("m16n8k32",), pairs(("f16",), FP8), from_base("sm_89"), (8, 7), "mma.m16n8k32"),
+    _row(_SYNTAX, ("m16n8k16",), pairs(("f16", "f32"), FP8), from_base("sm_89"), (8, 7), "mma.m16n8k16 with integer type"),
+    # f8f6f4 with only 8-bit types is lowered on the data-centre parts; the narrower types need the machine instruction of sm_120
     _row(
         _KIND,
         ("m16n8k16",),
-        pairs(("f16", "f32"), _FP8),
-        _F8F6F4_FP8,
+        pairs(("f16", "f32"), FP8),
+        BLACKWELL,
         (8, 7),
         "mma.m16n8k16 with integer type",
         kind="f8f6f4",
@@ -72,8 +68,8 @@ FAMILIES: tuple[Family, ...] = (
     _row(
         _KIND,
         ("m16n8k32",),
-        pairs(("f16", "f32"), _FP8),
-        _F8F6F4_FP8,
+        pairs(("f16", "f32"), FP8),
+        BLACKWELL,
         (8, 7),
         "mma.m16n8k32",
         kind="f8f6f4",
@@ -81,8 +77,8 @@ FAMILIES: tuple[Family, ...] = (
     _row(
         _KIND,
         ("m16n8k32",),
-        tuple(types for types in pairs(("f16", "f32"), _NARROW) if types not in pairs(("f16", "f32"), _FP8)),
-        _F8F6F4_NARROW,
+        tuple(types for types in pairs(("f16", "f32"), NARROW) if types not in pairs(("f16", "f32"), FP8)),
+        CONSUMER_BLACKWELL,
         (8, 7),
         "mma.m16n8k32",
         kind="f8f6f4",
@@ -109,12 +105,12 @@ FAMILIES: tuple[Family, ...] = (
         _ROUNDING,
         ("rn",),
     ),
-    _row(_INTEGER, ("m8n8k16",), pairs(("s32",), ("s8", "u8")), from_base("sm_75"), (6, 5), "mma.m8n8k16", _SAT),
-    _row(_INTEGER, ("m16n8k16",), pairs(("s32",), ("s8", "u8")), from_base("sm_80"), (7, 0), "mma.m16n8k16 with integer type", _SAT),
-    _row(_INTEGER, ("m16n8k32",), pairs(("s32",), ("s8", "u8")), from_base("sm_80"), (7, 0), "mma.m16n8k32", _SAT),
-    _row(_INTEGER, ("m8n8k32",), pairs(("s32",), ("s4", "u4")), from_base("sm_75"), (6, 5), "mma.m8n8k32", _SAT),
-    _row(_INTEGER, ("m16n8k32",), pairs(("s32",), ("s4", "u4")), from_base("sm_80"), (7, 0), "mma.m16n8k32", _SAT),
-    _row(_INTEGER, ("m16n8k64",), pairs(("s32",), ("s4", "u4")), from_base("sm_80"), (7, 0), "mma.m16n8k64", _SAT),
+    _row(_INTEGER, ("m8n8k16",), pairs(("s32",), ("s8", "u8")), from_base("sm_75"), (6, 5), "mma.m8n8k16", SATFINITE),
+    _row(_INTEGER, ("m16n8k16",), pairs(("s32",), ("s8", "u8")), from_base("sm_80"), (7, 0), "mma.m16n8k16 with integer type", SATFINITE),
+    _row(_INTEGER, ("m16n8k32",), pairs(("s32",), ("s8", "u8")), from_base("sm_80"), (7, 0), "mma.m16n8k32", SATFINITE),
+    _row(_INTEGER, ("m8n8k32",), pairs(("s32",), ("s4", "u4")), from_base("sm_75"), (6, 5), "mma.m8n8k32", SATFINITE),
+    _row(_INTEGER, ("m16n8k32",), pairs(("s32",), ("s4", "u4")), from_base("sm_80"), (7, 0), "mma.m16n8k32", SATFINITE),
+    _row(_INTEGER, ("m16n8k64",), pairs(("s32",), ("s4", "u4")), from_base("sm_80"), (7, 0), "mma.m16n8k64", SATFINITE),
     _row(_BIT, ("m8n8k128",), pairs(("s32",), ("b1",)), from_base("sm_75"), (7, 0), "mma.m8n8k128", {"bit_op": ("xor",)}),
     _row(_BIT, ("m8n8k128",), pairs(("s32",), ("b1",)), from_base("sm_80"), (7, 1), "mma.m8n8k128", {"bit_op": ("and",)}),
     _row(_BIT, ("m16n8k128",), pairs(("s32",), ("b1",)), from_base("sm_80"), (7, 0), "mma.m16n8k128", {"bit_op": ("xor", "and")}),

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fastmma.isa.rows.family import Family, pairs
-from fastmma.isa.targets import from_base, specific
+from fastmma.isa.formats import FP8, NARROW
+from fastmma.isa.rows.family import SATFINITE, Family, pairs
+from fastmma.isa.targets import BLACKWELL, CONSUMER_BLACKWELL, from_base
 
-_FP8 = ("e4m3", "e5m2")
-_NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 _VARIANTS = {"variant": ("sp", "sp::ordered_metadata")}
 _ORDERED = {"variant": ("sp::ordered_metadata",)}
-_SAT = {**_VARIANTS, "satfinite": ("", ".satfinite")}
+_SPARSE_SATFINITE = {**_VARIANTS, **SATFINITE}
 _SYNTAX = "mma.{variant}.sync.aligned.{shape}.row.col.{types}"
 _INTEGER = "mma.{variant}.sync.aligned.{shape}.row.col{satfinite}.{types}"
 _F8F6F4 = "mma.{variant}.sync.aligned.{shape}.row.col.kind::f8f6f4.{types}"
-_CONSUMER = specific("sm_120", "sm_121")
 
 
 def _row(
@@ -34,27 +32,27 @@ FAMILIES: tuple[Family, ...] = (
     _row(_SYNTAX, ("m16n8k16", "m16n8k32"), pairs(("f16", "f32"), ("f16",)), from_base("sm_80"), (7, 1), _VARIANTS),
     _row(_SYNTAX, ("m16n8k16", "m16n8k32"), pairs(("f32",), ("bf16",)), from_base("sm_80"), (7, 1), _VARIANTS),
     _row(_SYNTAX, ("m16n8k8", "m16n8k16"), pairs(("f32",), ("tf32",)), from_base("sm_80"), (7, 1), _VARIANTS),
-    _row(_SYNTAX, ("m16n8k64",), pairs(("f32",), _FP8), from_base("sm_89"), (8, 4), _VARIANTS),
-    _row(_SYNTAX, ("m16n8k64",), pairs(("f16",), _FP8), _CONSUMER, (8, 7), _ORDERED),
+    _row(_SYNTAX, ("m16n8k64",), pairs(("f32",), FP8), from_base("sm_89"), (8, 4), _VARIANTS),
+    _row(_SYNTAX, ("m16n8k64",), pairs(("f16",), FP8), CONSUMER_BLACKWELL, (8, 7), _ORDERED),
     _row(
         _F8F6F4,
         ("m16n8k64",),
-        pairs(("f32",), _FP8),
-        specific("sm_100", "sm_103", "sm_110", "sm_120", "sm_121"),
+        pairs(("f32",), FP8),
+        BLACKWELL,
         (8, 7),
         _ORDERED,
         "f8f6f4",
     ),
-    _row(_F8F6F4, ("m16n8k64",), pairs(("f16",), _FP8), _CONSUMER, (8, 7), _ORDERED, "f8f6f4"),
+    _row(_F8F6F4, ("m16n8k64",), pairs(("f16",), FP8), CONSUMER_BLACKWELL, (8, 7), _ORDERED, "f8f6f4"),
     _row(
         _F8F6F4,
         ("m16n8k64",),
-        tuple(types for types in pairs(("f16", "f32"), _NARROW) if types not in pairs(("f16", "f32"), _FP8)),
-        _CONSUMER,
+        tuple(types for types in pairs(("f16", "f32"), NARROW) if types not in pairs(("f16", "f32"), FP8)),
+        CONSUMER_BLACKWELL,
         (8, 7),
         _ORDERED,
         "f8f6f4",
     ),
-    _row(_INTEGER, ("m16n8k32", "m16n8k64"), pairs(("s32",), ("s8", "u8")), from_base("sm_80"), (7, 1), _SAT),
-    _row(_INTEGER, ("m16n8k64", "m16n8k128"), pairs(("s32",), ("s4", "u4")), from_base("sm_80"), (7, 1), _SAT),
+    _row(_INTEGER, ("m16n8k32", "m16n8k64"), pairs(("s32",), ("s8", "u8")), from_base("sm_80"), (7, 1), _SPARSE_SATFINITE),
+    _row(_INTEGER, ("m16n8k64", "m16n8k128"), pairs(("s32",), ("s4", "u4")), from_base("sm_80"), (7, 1), _SPARSE_SATFINITE),
 )

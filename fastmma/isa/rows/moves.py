@@ -10,10 +10,8 @@ from fastmma.isa.instruction import Movement
 from fastmma.isa.layout import Layout, Mode
 from fastmma.isa.rows import wmma
 from fastmma.isa.rows.family import sizes
-from fastmma.isa.targets import from_base, specific
+from fastmma.isa.targets import BLACKWELL, from_base
 
-# data-centre and consumer Blackwell move 8-bit and narrower matrices
-_BYTES = specific("sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
 SHARED = ("shared", "shared::cta")
 _ANY_SPACE = ("global", *SHARED)
 
@@ -51,11 +49,11 @@ def _ldmatrix() -> Iterator[Movement]:
             yield Movement(opcode, "ldmatrix", 8, 8, num, 16, from_base("sm_75"), (6, 5), heading, _rows_of_lanes, SHARED, 16, bool(trans))
         for source, bits in (("b6x16_p32", 6), ("b4x16_p64", 4)):
             opcode = f"ldmatrix.sync.aligned.m8n16.x{num}.b8x16.{source}"
-            yield Movement(opcode, "ldmatrix", 8, 16, num, 8, _BYTES, (8, 6), heading, _rows_of_lanes, SHARED, bits)
+            yield Movement(opcode, "ldmatrix", 8, 16, num, 8, BLACKWELL, (8, 6), heading, _rows_of_lanes, SHARED, bits)
     for num in (1, 2):
         for source, bits in (("b8", 8), ("b8x16.b6x16_p32", 6), ("b8x16.b4x16_p64", 4)):
             opcode = f"ldmatrix.sync.aligned.m16n16.x{num}.trans.{source}"
-            yield Movement(opcode, "ldmatrix", 16, 16, num, 8, _BYTES, (8, 6), heading, _rows_of_lanes, SHARED, bits, True)
+            yield Movement(opcode, "ldmatrix", 16, 16, num, 8, BLACKWELL, (8, 6), heading, _rows_of_lanes, SHARED, bits, True)
 
 
 def _stmatrix() -> Iterator[Movement]:
@@ -65,7 +63,7 @@ def _stmatrix() -> Iterator[Movement]:
             opcode = f"stmatrix.sync.aligned.m8n8.x{num}{trans}.b16"
             yield Movement(opcode, "stmatrix", 8, 8, num, 16, from_base("sm_90"), (7, 8), heading, _rows_of_lanes, SHARED, 16, bool(trans))
         opcode = f"stmatrix.sync.aligned.m16n8.x{num}.trans.b8"
-        yield Movement(opcode, "stmatrix", 16, 8, num, 8, _BYTES, (8, 6), heading, _rows_of_lanes, SHARED, 8, True)
+        yield Movement(opcode, "stmatrix", 16, 8, num, 8, BLACKWELL, (8, 6), heading, _rows_of_lanes, SHARED, 8, True)
 
 
 def _wmma_moves() -> Iterator[Movement]:

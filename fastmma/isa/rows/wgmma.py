@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fastmma.isa.formats import FP8
 from fastmma.isa.fragments import warpgroup_fragments
-from fastmma.isa.rows.family import Family
+from fastmma.isa.rows.family import SATFINITE, Family
 
 _FLOAT_N = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
-_FP8 = ("e4m3", "e5m2")
 _BYTES = ("s8", "u8")
 
 
@@ -45,20 +45,19 @@ def _row(
 
 _SAME_BYTES = tuple(f"s32.{a}.{a}" for a in _BYTES)
 _MIXED_BYTES = ("s32.s8.u8", "s32.u8.s8")
-_SAT = {"satfinite": ("", ".satfinite")}
 _16BIT = ("f16.f16.f16", "f32.f16.f16", "f32.bf16.bf16")
-_FP8_TYPES = tuple(f"{d}.{a}.{b}" for d in ("f16", "f32") for a in _FP8 for b in _FP8)
+_FP8_TYPES = tuple(f"{d}.{a}.{b}" for d in ("f16", "f32") for a in FP8 for b in FP8)
 
 FAMILIES: tuple[Family, ...] = (
     _row(16, _FLOAT_N, _16BIT),
     _row(8, _FLOAT_N, ("f32.tf32.tf32",)),
     _row(32, _FLOAT_N, _FP8_TYPES),
-    _row(32, _INTEGER_N, _SAME_BYTES, _SAT),
-    _row(32, _INTEGER_N, _MIXED_BYTES, _SAT, ptx=(8, 4)),
+    _row(32, _INTEGER_N, _SAME_BYTES, SATFINITE),
+    _row(32, _INTEGER_N, _MIXED_BYTES, SATFINITE, ptx=(8, 4)),
     _row(256, _INTEGER_N, ("s32.b1.b1",), {"bit_op": (".and.popc",)}),
     _row(32, _FLOAT_N, _16BIT, sparse=".sp", ptx=(8, 2)),
     _row(16, _FLOAT_N, ("f32.tf32.tf32",), sparse=".sp", ptx=(8, 2)),
     _row(64, _FLOAT_N, _FP8_TYPES, sparse=".sp", ptx=(8, 2)),
-    _row(64, _INTEGER_N, _SAME_BYTES, _SAT, ".sp", ptx=(8, 2)),
-    _row(64, _INTEGER_N, _MIXED_BYTES, _SAT, ".sp", ptx=(8, 4)),
+    _row(64, _INTEGER_N, _SAME_BYTES, SATFINITE, ".sp", ptx=(8, 2)),
+    _row(64, _INTEGER_N, _MIXED_BYTES, SATFINITE, ".sp", ptx=(8, 4)),
 )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fastmma.isa.fragments import wmma_fragments
-from fastmma.isa.rows.family import Family
+from fastmma.isa.rows.family import SATFINITE, Family
 from fastmma.isa.targets import from_base
 
 SHAPES = ("m16n16k16", "m8n32k16", "m32n8k16")
 _LAYOUTS = {"alayout": ("row", "col"), "blayout": ("row", "col")}
-_SAT = {"satfinite": ("", ".satfinite")}
 _SYNTAX = "wmma.mma.sync.aligned.{alayout}.{blayout}.{shape}.{types}"
 
 
@@ -52,14 +51,14 @@ FAMILIES: tuple[Family, ...] = (
         {**_LAYOUTS, "rounding": ("", ".rz", ".rm", ".rp")},
         ("rn",),
     ),
-    _row(_SYNTAX + "{satfinite}", SHAPES, tuple(_same(fmt, "s32") for fmt in ("s8", "u8")), "sm_75", (6, 3), {**_LAYOUTS, **_SAT}),
+    _row(_SYNTAX + "{satfinite}", SHAPES, tuple(_same(fmt, "s32") for fmt in ("s8", "u8")), "sm_75", (6, 3), {**_LAYOUTS, **SATFINITE}),
     _row(
         "wmma.mma.sync.aligned.row.col.{shape}.{types}{satfinite}",
         ("m8n8k32",),
         tuple(_same(fmt, "s32") for fmt in ("s4", "u4")),
         "sm_75",
         (6, 3),
-        _SAT,
+        SATFINITE,
     ),
     _row(
         "wmma.mma.{bit_op}.popc.sync.aligned.row.col.{shape}.{types}",

@@ -14,9 +14,9 @@ from fastmma.kernels.llvm.simd import bitcast, fma, inner, load_pair, load_twice
 from fastmma.kernels.matrices.accumulators import INFINITY, MAGNITUDE, NAN, SIGN, half_rounded, load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LANES, LINES, Lines, matrix_part, pack_lines
 from fastmma.kernels.matrices.memory import AlignedMemory
-from fastmma.kernels.params import Element
+from fastmma.kernels.params import Element, Specials
 
-_F16 = Element(exponent_bits=5, mantissa_bits=10, bias=15, shift=0, specials=1)
+_F16 = Element(exponent_bits=5, mantissa_bits=10, bias=15, shift=0, specials=Specials.IEEE.value)
 
 
 @inner

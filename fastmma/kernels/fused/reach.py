@@ -47,17 +47,13 @@ def _lowest_exponent(element: Element) -> int:
     return 1 - element.bias
 
 
-def _highest_exponent(element: Element) -> int:
-    return (1 << element.exponent_bits) - 1 - (element.specials == 1) - element.bias
-
-
 def single_lanes(p: Fused) -> bool:
     """Whether f32 lanes are exact: sums and products of few bits and moderate exponents."""
     return (
         p.align_bits <= 13
         and p.a.mantissa_bits + p.b.mantissa_bits + 2 <= 12
         and _lowest_exponent(p.a) - p.a.mantissa_bits + _lowest_exponent(p.b) - p.b.mantissa_bits >= -60
-        and max(_highest_exponent(p.a), _highest_exponent(p.b)) <= 20
+        and max(p.a.highest_exponent, p.b.highest_exponent) <= 20
     )
 
 
@@ -98,8 +94,4 @@ def first_bad(element: Element, excess: int, depth: int) -> int:
     """The first magnitude that is special, or too large for an exponent byte of this excess, or whose sums might overflow."""
     highest = min(255 - excess, (124 - depth.bit_length()) // 2)
     field = min(highest + 1 + element.bias, 1 << element.exponent_bits)
-    limit = max(field, 0) << element.mantissa_bits
-    if element.specials:
-        special = ((1 << element.exponent_bits) - 1) << element.mantissa_bits
-        limit = min(limit, special if element.specials == 1 else special + (1 << element.mantissa_bits) - 1)
-    return limit
+    return min(max(field, 0) << element.mantissa_bits, element.first_special)

@@ -26,7 +26,7 @@ from fastmma.kernels.llvm.simd import (
     store,
     zeros,
 )
-from fastmma.kernels.params import Element
+from fastmma.kernels.params import Element, Specials
 
 LINES = 8  # of a panel
 LANES = 2 * LINES
@@ -147,9 +147,9 @@ def pack_lines(element: Element, lines: Lines, count: int, depth: int, padded_de
     arrange_codes(lines, count, depth, padded_depth, codes)
     width = element.exponent_bits + element.mantissa_bits
     first_special = 1 << width
-    if element.specials == 1:
+    if element.specials == Specials.IEEE:
         first_special = ((1 << element.exponent_bits) - 1) << element.mantissa_bits
-    elif element.specials == 2:
+    elif element.specials == Specials.NAN:
         first_special = (1 << width) - 1
     smallest = splat(np.uint32(0xFFFFFFFF), LANES)
     largest = splat(np.int32(0), LANES)
@@ -159,9 +159,9 @@ def pack_lines(element: Element, lines: Lines, count: int, depth: int, padded_de
         field = maximum(magnitude >> element.mantissa_bits, 1)
         significand = magnitude - ((field - 1) << element.mantissa_bits)
         value = convert(significand, dtype) * power_of_two(field - (element.bias + element.mantissa_bits), dtype)
-        if element.specials != 0:
+        if element.specials != Specials.NONE:
             # the first special code of a format with infinities is one
-            value = select(magnitude >= first_special, np.inf if element.specials == 1 else np.nan, value)
+            value = select(magnitude >= first_special, np.inf if element.specials == Specials.IEEE else np.nan, value)
             value = select(magnitude > first_special, np.nan, value)
         store(select((code & (1 << width)) != 0, value * -1.0, value), values + size * first)
         exponent = select(magnitude == 0, ZERO_EXPONENT, field - element.bias)

@@ -17,7 +17,6 @@ Codes = NDArray[Any]
 Slow = Callable[..., None]
 
 NO_EXPONENT = 1 << 20  # the lowest exponent of no scales
-_NO_SPECIALS = 256  # above every magnitude
 _LINES = 256  # looked at together
 
 
@@ -118,14 +117,12 @@ def extremes(element: Element, scale: Element, codes: Codes, scale_codes: Codes,
     count = codes.shape[int(across)]
     found = np.empty((3, count), np.int32)
     found[0], found[1], found[2] = NO_EXPONENT, -NO_EXPONENT, 0
-    mantissas = (1 << element.mantissa_bits) - 1
-    mask = (((1 << element.exponent_bits) - 1) << element.mantissa_bits) | mantissas
-    special = {0: _NO_SPECIALS, 1: mask - mantissas, 2: mask}[element.specials]
+    mask = (1 << (element.exponent_bits + element.mantissa_bits)) - 1
     scales = scales_of(scale)
     look = _across if across else _along
 
     def work(start: int, stop: int, _worker: int) -> None:
-        look(codes, scale_codes, scales, block, mask, special, start, stop, found)
+        look(codes, scale_codes, scales, block, mask, element.first_special, start, stop, found)
 
     parallel_for(work, count, threads, _LINES)
     nan: NDArray[np.bool_] = np.any(np.isnan(scale_tables(scale)[0])[scale_codes], axis=0 if across else 1)

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.params import Element, Scaled
+from fastmma.kernels.params import Element, Scaled, Specials
 
 ZERO_EXPONENT = -8192  # of a zero: below every floor, and two of them still fit 16 bits
-POWERS_OF_TWO = 3  # `specials` of a format that has nothing else
 TERMS = 4  # of a step of groups
 INT32_TERMS = 16  # that many products below 2**27 sum up within int32
 SCALE_LOWEST, SCALE_HIGHEST = -100, 60  # beyond these a float32 product is truncated to zero, or is zero
@@ -44,7 +43,7 @@ class Lines(NamedTuple):
 def tables(element: Element) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """Values and exponents of the 256 codes; bits above the element's are ignored."""
     codes = np.arange(256)
-    if element.specials == POWERS_OF_TWO:
+    if element.specials == Specials.POWERS_OF_TWO:
         exponents = codes - element.bias
         values = np.ldexp(1.0, exponents)
         values[255] = np.nan
@@ -53,12 +52,9 @@ def tables(element: Element) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     magnitude = codes & ((1 << width) - 1)
     field = np.maximum(magnitude >> element.mantissa_bits, 1)
     values = np.ldexp(magnitude - ((field - 1) << element.mantissa_bits), field - element.bias - element.mantissa_bits)
-    top = magnitude >> element.mantissa_bits == (1 << element.exponent_bits) - 1
-    mantissa = magnitude & ((1 << element.mantissa_bits) - 1)
-    if element.specials == 1:
-        values[top] = np.where(mantissa[top] == 0, np.inf, np.nan)
-    elif element.specials == 2:
-        values[magnitude == (1 << width) - 1] = np.nan
+    values[magnitude >= element.first_special] = np.nan
+    if element.specials == Specials.IEEE:
+        values[magnitude == element.first_special] = np.inf
     values = np.where(codes >> width & 1, -values, values)
     return values, np.where(magnitude == 0, ZERO_EXPONENT, field - element.bias).astype(np.int32)
 
@@ -313,4 +309,4 @@ def padded_depth(p: Scaled, depth: int) -> int:
 
 def special(element: Element, lines: Lines) -> bool:
     """Whether there are infinities or NaNs."""
-    return element.specials != 0 and not bool(np.isfinite(lines.values).all())
+    return element.specials != Specials.NONE and not bool(np.isfinite(lines.values).all())

@@ -13,9 +13,9 @@ from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.micro_kernel import UNIT
 from fastmma.kernels.fused.reach import available_tiles, byte_excess
 from fastmma.kernels.matrices.memory import aligned_empty
-from fastmma.kernels.params import Element, Fused, Scaled
+from fastmma.kernels.params import Element, Fused, Scaled, Specials
 from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, finish, fixed, fixed_right, write
-from fastmma.kernels.scaled.portable import NAN, POWERS_OF_TWO, scale_tables, tables
+from fastmma.kernels.scaled.portable import NAN, scale_tables, tables
 from fastmma.kernels.scaled.product_panels import Elements, Packed, Scales, Slab, pack_rows, run_piece
 
 _CHUNK_ROWS = 1024
@@ -38,15 +38,10 @@ def supported(p: Scaled) -> bool:
         p.group == 1
         and p.step in _TERMS
         and p.block % p.step == 0
-        and p.scale.specials == POWERS_OF_TWO
+        and p.scale.specials == Specials.POWERS_OF_TWO
         and p.align_bits == 25
         and x86.supported(_fused(p))
     )
-
-
-def _highest(element: Element) -> int:
-    """The largest exponent of a finite element."""
-    return (1 << element.exponent_bits) - 1 - (element.specials == 1) - element.bias
 
 
 def _lowest_bit(element: Element) -> int:
@@ -123,7 +118,10 @@ class _Product:
         last, width = min(first + len(slab.state), rows), min(self.chain.panel, columns - column)
         lines, panel = slice(first, last), slice(column, column + width)
         lowest = self.rows.lowest[lines] + self.columns.lowest[panel].min()
-        high_a, high_b = self.rows.highest[lines] + _highest(self.p.a), int(self.columns.highest[panel].max()) + _highest(self.p.b)
+        high_a, high_b = (
+            self.rows.highest[lines] + self.p.a.highest_exponent,
+            int(self.columns.highest[panel].max()) + self.p.b.highest_exponent,
+        )
         redo: NDArray[np.bool_] = lowest + _lowest_bit(self.p.a) + _lowest_bit(self.p.b) < _SMALLEST
         redo |= high_a + high_b + 2 + self.depth.bit_length() > _HIGHEST
         redo |= (high_a > self.room_a) | (high_b > self.room_b)
