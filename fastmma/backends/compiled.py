@@ -11,6 +11,7 @@ import numpy as np
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
 from fastmma.backends.parameters import fused_coding, fused_parameters, product_order, scaled_parameters
+from fastmma.backends.parts import DEPTH, is_small, parts
 from fastmma.backends.zeros import on_dense_kernel
 from fastmma.isa.formats import Format, decode, encode
 from fastmma.kernels.params import Fused, Promotion
@@ -30,7 +31,12 @@ class Compiled(Backend):
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
-        _METHODS[operation.arithmetic.method](operation, operands, d, threads)
+        method, ins = _METHODS[operation.arithmetic.method], operation.instruction
+        if is_small(operands, d):
+            method(operation, operands, d, threads)
+            return
+        for part in parts(operands, d, ins.k):
+            method(operation, part.of(ins, operands, d), d[part.results], threads)
 
     def run_registers(self, operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:
         """`Backend.run_registers`."""
@@ -50,9 +56,13 @@ class Compiled(Backend):
             from fastmma.kernels.fused import x86
 
             parameters = fused_parameters(operation)
-            if x86.promotes(parameters, promotion.every):
-                for index, product in enumerate(_each(_widened(operation, operands))):
-                    x86.gemm(parameters, product.a, product.b, product.c, d[index], threads, _portable, promotion)
+            if promotion.every <= DEPTH and x86.promotes(parameters, promotion.every):
+                for part in parts(operands, d, promotion.every):
+                    chunks = slice(part.start // promotion.every, -(-part.stop // promotion.every))
+                    joining = promotion.part(chunks, part.rows, part.columns)
+                    whole = _widened(operation, part.of(operation.instruction, operands, d))
+                    for result, product in zip(d[part.results], _each(whole), strict=True):
+                        x86.gemm(parameters, product.a, product.b, product.c, result, threads, _portable, joining)
                 return
         super().promoted(operation, operands, d, promotion, threads)
 

@@ -16,6 +16,7 @@ class Exact(Backend):
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
+        del threads  # Python runs on one at a time, and the caller's is the one that answers Ctrl-C
         ins, whole = operation.instruction, whole_k(operation.instruction, operands)
 
         def work(start: int, stop: int, _worker: int) -> None:
@@ -26,7 +27,7 @@ class Exact(Backend):
                     sums = _instruction(operation, cut(ins, product, k, k + ins.k), sums)
                 d[index] = sums
 
-        parallel_for(work, len(d), threads)
+        parallel_for(work, len(d), 1)
 
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """`Backend.promoted`."""

@@ -183,6 +183,19 @@ def parallel_for(function: Callable[[int, int, int], None], count: int, threads:
             work.error = None  # its traceback knows this frame
 
 
+def give_way() -> None:
+    """Leave a long piece of a call that has been given up meanwhile.
+
+    Raises
+    ------
+    InterruptedError
+        Nobody sees it: the call raises its first exception.
+    """
+    work = _helped.work
+    if work is not None and work.error is not None:
+        raise InterruptedError("the call has been given up")
+
+
 def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function that must not be interrupted halfway on a thread of its own, which signal handlers never run on.
 
@@ -206,9 +219,7 @@ def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     except (RuntimeError, MemoryError):
         return function(*args, **kwargs)
     while not ended.acquire(timeout=_PATIENCE):
-        work = _helped.work
-        if work is not None and work.error is not None:
-            raise InterruptedError("the call has been given up")
+        give_way()
     if errors:
         raise errors.pop()
     return results.pop()

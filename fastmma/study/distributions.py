@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import OperandError
+from fastmma.host.threads import give_way
 
 Matrix = NDArray[np.float32]
 _Draw = Callable[[np.random.Generator, tuple[int, int]], Matrix]
 _OUTLIER_PERCENT = 1
 _OUTLIER_GAIN = 30.0
+_AT_ONCE = 1 << 22  # numbers that are drawn together
 
 
 @dataclass(frozen=True)
@@ -35,25 +37,35 @@ class Distribution:
     draw: _Draw
 
 
+def _rows(fill: Callable[..., Matrix], shape: tuple[int, int]) -> Matrix:
+    """A matrix that is filled some rows at a time: the same numbers as at once."""
+    values = np.empty(shape, np.float32)
+    step = max(1, _AT_ONCE // max(shape[1], 1))
+    for start in range(0, shape[0], step):
+        give_way()
+        fill(out=values[start : start + step], dtype=np.float32)
+    return values
+
+
 def _normal(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
-    return rng.standard_normal(shape, dtype=np.float32)
+    return _rows(rng.standard_normal, shape)
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
-    return np.float32(2) * rng.random(shape, dtype=np.float32) - np.float32(1)
+    return np.float32(2) * _rows(rng.random, shape) - np.float32(1)
 
 
 def _positive(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
-    return rng.random(shape, dtype=np.float32)
+    return _rows(rng.random, shape)
 
 
 def _lognormal(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
-    magnitude = np.exp(rng.standard_normal(shape, dtype=np.float32))
-    return np.where(rng.random(shape, dtype=np.float32) < 0.5, -magnitude, magnitude)
+    magnitude = np.exp(_rows(rng.standard_normal, shape))
+    return np.where(_rows(rng.random, shape) < 0.5, -magnitude, magnitude)
 
 
 def _outliers(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
-    values = rng.standard_normal(shape, dtype=np.float32)
+    values = _rows(rng.standard_normal, shape)
     # the same channels for both operands would need one more parameter; drawn apart, an outlier meets an ordinary value, as in a model
     channels = rng.permutation(shape[1])[: max(1, round(shape[1] * _OUTLIER_PERCENT / 100))]
     values[:, channels] *= np.float32(_OUTLIER_GAIN)

@@ -18,7 +18,7 @@ from fastmma.scaling.rules import known_rule
 from fastmma.scaling.schemes import scheme_of
 
 Values = NDArray[np.float64]
-_CHUNK = 1 << 20  # elements that are rounded at a time, where that takes float64 intermediates
+_CHUNK = 1 << 20  # elements that are rounded at a time
 # what a study multiplies without scales: floats but f32 and f64, which no tensor core takes or which lose nothing to speak of
 UNSCALED: tuple[str, ...] = tuple(
     name for name, fmt in FORMATS.items() if fmt.kind == "float" and fmt.signed and name not in ("f64", "f32")
@@ -162,14 +162,15 @@ def _rounded(x: NDArray[Any], fmt: Format) -> NDArray[Any]:
     """
     if fmt.nan is None and np.isnan(x).any():
         raise OperandError(f"the operand holds NaN, and {fmt} has none: choose a format that has, or replace it")
-    if x.dtype == np.float32 and not fmt.padding:
-        # one conversion rounds once; what it makes of values beyond the range is the format's, so they are clamped first
-        result = np.clip(x, -fmt.max, fmt.max, dtype=np.float32).astype(fmt.dtype)
-    else:
-        result = np.empty(x.shape, fmt.dtype)
-        step = max(1, _CHUNK // max(x.shape[1], 1))
-        for start in range(0, len(x), step):
-            result[start : start + step] = from_codes(encode(x[start : start + step], fmt, saturate=True), fmt)
+    result = np.empty(x.shape, fmt.dtype)
+    step = max(1, _CHUNK // max(x.shape[1], 1))
+    for start in range(0, len(x), step):
+        rows = x[start : start + step]
+        if x.dtype == np.float32 and not fmt.padding:
+            # one conversion rounds once; what it makes of values beyond the range is the format's, so they are clamped first
+            result[start : start + step] = np.clip(rows, -fmt.max, fmt.max, dtype=np.float32).astype(fmt.dtype)
+        else:
+            result[start : start + step] = from_codes(encode(rows, fmt, saturate=True), fmt)
     if fmt.infinity is not None and not np.isfinite(x).all():
         infinite = np.isinf(x)
         result[infinite] = x[infinite].astype(fmt.dtype)

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.threads import parallel_for
 from fastmma.kernels.fma.directed import directed_fma
-from fastmma.kernels.fma.product import Product, each_tile, product_of, tile
+from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import any_lane, bitcast, extract, fma, inner, load, load_scalar, separate, splat, store, zeros
 from fastmma.kernels.matrices.addresses import LINES, matrix_part
 
 _ROUNDINGS = {"rn": 0, "rz": 1, "rm": 2, "rp": 3}
+_DIRECTED_STEPS = 1 << 20  # of a piece, each as long as some dozen to nearest
 _QUIET = np.uint64(1 << 51)
 _INVALID = np.uint64(0xFFF8000000000000)  # of inf - inf and 0 x inf
 
@@ -116,14 +116,9 @@ def f64_gemm(
 
     Any strides; `out` may be `c`. The first NaN of b, c and a comes through every fma, made quiet; an invalid one gives -NaN.
     """
-    product = product_of(a, b, c, out)
     mode = _ROUNDINGS[rounding]
-
-    def run(start: int, stop: int, _worker: int) -> None:
-        _f64_run(mode, product, 0, 1, LINES * start, min(LINES * stop, product.columns))
-
-    if out.size:
-        parallel_for(run, -(-product.columns // LINES), threads)
+    steps = _DIRECTED_STEPS if mode else STEPS
+    each_block(product_of(a, b, c, out), steps, threads, lambda rows, start, stop: _f64_run(mode, rows, 0, 1, start, stop))
 
 
 def f64_tiles(

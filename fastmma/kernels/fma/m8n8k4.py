@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.threads import parallel_for
-from fastmma.kernels.fma.product import Product, each_tile, product_of, tile
+from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import bitcast, fma, inner, load_pair, load_twice, select, splat
 from fastmma.kernels.matrices.accumulators import INFINITY, MAGNITUDE, NAN, SIGN, half_rounded, load_rows, store_rows
@@ -84,12 +83,11 @@ def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
     """
     product = product_of(a, b, c, out)
 
-    def run(start: int, stop: int, _worker: int) -> None:
+    def run(rows: Product, start: int, stop: int) -> None:
         memory = _f32_scratch(product.depth)
-        _f32_run(_F16, product, pairs, 0, 1, LINES * start, min(LINES * stop, product.columns), memory.address)
+        _f32_run(_F16, rows, pairs, 0, 1, start, stop, memory.address)
 
-    if out.size:
-        parallel_for(run, -(-product.columns // LINES), threads)
+    each_block(product, STEPS, threads, run)
 
 
 def f32_chain_tiles(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:

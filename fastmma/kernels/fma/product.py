@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.simd import inner
-from fastmma.kernels.matrices.addresses import NOWHERE, Matrix, batch_matrix, matrix
+from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, batch_matrix, matrix, rows_from
 
+STEPS = 1 << 25  # of a piece, which takes some hundredths of a second
 _TILES_AT_ONCE = 256
 
 
@@ -49,3 +50,16 @@ def product_of(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: ND
 def each_tile(count: int, threads: int, run: Callable[[int, int], None]) -> None:
     """Call ``run(first, last)`` over the products of a batch."""
     parallel_for(lambda start, stop, _worker: run(start, stop), count, threads, grain=_TILES_AT_ONCE)
+
+
+def each_block(product: Product, steps: int, threads: int, run: Callable[[Product, int, int], None]) -> None:
+    """Call ``run(rows, first_column, last_column)`` over some rows of a product and `LINES` of its columns, about so many steps a piece."""
+    panels, high = -(-product.columns // LINES), max(steps // (LINES * max(product.depth, 1)) // LINES, 1) * LINES
+
+    def piece(index: int, _stop: int, _worker: int) -> None:
+        row, column = index // panels * high, index % panels * LINES
+        a, c, out = (rows_from(whole, row) for whole in (product.a, product.c, product.out))
+        rows = min(high, product.rows - row)
+        run(product._replace(a=a, c=c, out=out, rows=rows), column, min(column + LINES, product.columns))
+
+    parallel_for(piece, panels * -(-product.rows // high), threads)

@@ -41,6 +41,7 @@ from fastmma.kernels.matrices.addresses import (
     matrix,
     matrix_part,
     pack_lines,
+    rows_from,
 )
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Fused
@@ -60,6 +61,7 @@ TOTAL = SCALE + 2 * PAIRS * VECTOR
 WORK = TOTAL + 2 * PAIRS * VECTOR
 
 TILES_AT_ONCE = 512
+STEPS = 1 << 24  # of a piece, which takes some hundredths of a second
 
 
 class Block(NamedTuple):
@@ -297,31 +299,37 @@ class _PackedRows:
 
     def __init__(self, problem: Problem, dtype: type[np.float32 | np.float64]) -> None:
         self.blocks = -(-problem.rows // LINES)
-        size = self.blocks * LINES * problem.padded_depth
-        self._memories = AlignedMemory(np.dtype(dtype).itemsize * size), AlignedMemory(2 * size), AlignedMemory(8 * self.blocks)
+        elements = LINES * problem.padded_depth
+        self._sizes = np.dtype(dtype).itemsize * elements, 2 * elements, 8  # of a block
+        self._memories = [AlignedMemory(self.blocks * size) for size in self._sizes]
 
-    def packed(self, scratch: int) -> Packed:
-        """The addresses, with a worker's scratch memory."""
-        values, exponents, ranges = (memory.address for memory in self._memories)
+    def packed(self, scratch: int, block: int = 0) -> Packed:
+        """The addresses from a block on, with a worker's scratch memory."""
+        values, exponents, ranges = (memory.address + block * size for memory, size in zip(self._memories, self._sizes, strict=True))
         return Packed(values, exponents, ranges, scratch)
 
 
 def _multiply(problem: Problem, dtype: type[np.float32 | np.float64], threads: int) -> int:
     """A pass over a whole matrix; how many blocks it left."""
     rows = _PackedRows(problem, dtype)
+    panels, high = -(-problem.columns // LINES), max(1, STEPS // (LINES * LINES * problem.depth))
     scratch: dict[int, AlignedMemory] = {}
     left = [0] * threads
 
     def pack(start: int, stop: int, _worker: int) -> None:
         _run(problem, rows.packed(0), dtype, 0, 1, start, stop, 0, 0)
 
-    def multiply(start: int, stop: int, worker: int) -> None:
+    def multiply(index: int, _stop: int, worker: int) -> None:
         if worker not in scratch:
             scratch[worker] = _scratch(problem, dtype)
-        left[worker] += _run(problem, rows.packed(scratch[worker].address), dtype, 0, 1, 0, 0, start, stop)
+        block, panel = index // panels * high, index % panels
+        row = LINES * block
+        c, out = rows_from(problem.c, row), rows_from(problem.out, row)
+        part = problem._replace(c=c, out=out, rows=min(LINES * high, problem.rows - row))
+        left[worker] += _run(part, rows.packed(scratch[worker].address, block), dtype, 0, 1, 0, 0, panel, panel + 1)
 
-    parallel_for(pack, rows.blocks, threads, grain=-(-rows.blocks // (4 * threads)))
-    parallel_for(multiply, -(-problem.columns // LINES), threads)
+    parallel_for(pack, rows.blocks, threads, min(-(-rows.blocks // (4 * threads)), max(1, STEPS // (LINES * problem.depth))))
+    parallel_for(multiply, panels * -(-rows.blocks // high), threads)
     return sum(left)
 
 
@@ -374,4 +382,4 @@ def tiles(
             if not _run(batch, rows.packed(scratch.address), dtype, start, stop, 0, rows.blocks, 0, panels):
                 return
 
-    parallel_for(multiply, len(out), threads, grain=TILES_AT_ONCE)
+    parallel_for(multiply, len(out), threads, min(TILES_AT_ONCE, max(1, STEPS // (batch.rows * batch.columns * batch.depth))))

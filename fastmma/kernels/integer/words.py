@@ -16,6 +16,7 @@ _SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all r
 _CHUNK_ROWS = 1536  # rows of a task, so that its part of the result stays in the L2 cache
 _TASKS_PER_THREAD = 4
 _TILES_PER_TASK = 1024
+_PACKED_WORDS = 1 << 22  # of A, packed in some hundredths of a second
 _THREADED_WORDS = 1 << 19  # products of words that are worth waking another thread
 _WHOLE = LINE  # bytes past a panel that may be read: the words of a tile's rows are loaded as a whole vector
 
@@ -102,7 +103,8 @@ def gemm(
             tile, plan, moved, lines, panels.address + first * panel_bytes, starts.address + first * starts_bytes, scratch[worker].address
         )
 
-    parallel_for(pack, row_panels, threads, -(-row_panels // (_TASKS_PER_THREAD * threads)) if threads > 1 else row_panels)
+    shared = -(-row_panels // (_TASKS_PER_THREAD * threads)) if threads > 1 else row_panels
+    parallel_for(pack, row_panels, threads, min(shared, max(1, _PACKED_WORDS // (tile.rows * plan.words))))
 
     wanted = -(-_TASKS_PER_THREAD * threads // column_panels) if threads > 1 else 1
     chunks = max(-(-m // _CHUNK_ROWS), min(wanted, -(-row_panels // 8)))

@@ -60,6 +60,11 @@ def matrix(array: NDArray[Any]) -> Matrix:
     return Matrix(array.ctypes.data, array.strides[-2], array.strides[-1], array.itemsize)
 
 
+def rows_from(whole: Matrix, row: int) -> Matrix:
+    """The matrix from a row on."""
+    return whole._replace(address=whole.address + row * whole.row_stride)
+
+
 @inner
 def matrix_part(whole: Matrix, row: int, column: int) -> Matrix:
     """The matrix from a row and a column on."""
