@@ -220,7 +220,7 @@ def format_of(name: str | Format | np.dtype[Any] | type) -> Format:
     try:
         # NumPy takes None for float64
         dtype = None if name is None else np.dtype(getattr(ml_dtypes, name, name) if isinstance(name, str) else name)
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # NumPy reads text in several ways
         dtype = None
     for row in _ROWS:
         if dtype is not None and row.dtype == dtype.newbyteorder("="):

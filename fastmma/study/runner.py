@@ -25,6 +25,7 @@ COLUMNS: tuple[str, ...] = ("case", *CASE_FIELDS, "instruction", "evidence", "ex
 Study = Grid | Case | Preset | str | Iterable[Grid | Case]
 Progress = Callable[[int, int, Case], None]
 _WIDEST = 4  # bytes of an element that is drawn, and of a result
+_SMALLEST, _LARGEST = 2.0**-200, 2.0**200  # magnitudes, beyond those of float32, whose products and squares are within float64
 _BLOCK = 64  # rows of the product that are compared at a time
 
 
@@ -71,10 +72,21 @@ def _folder(output: Any) -> Path:
         raise OperandTypeError(f"output must be the path of a folder, not {type(output).__name__}") from None
 
 
+def _check_range(tensor: Tensor) -> None:
+    values = tensor.values
+    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+    if largest and not _SMALLEST <= largest <= _LARGEST:
+        raise OperandError(f"{tensor.source}: its largest magnitude is {largest:.3g}, whose squares are beyond float64: scale the tensor")
+
+
 def _loaded(tensors: Any) -> list[Tensor]:
     """The tensors, read where they are files; one need not be in a list."""
     several = isinstance(tensors, Iterable) and not isinstance(tensors, Tensor | str | Path)
-    return [each if isinstance(each, Tensor) else read(each) for each in (tensors if several else (tensors,))]
+    found = [each if isinstance(each, Tensor) else read(each) for each in (tensors if several else (tensors,))]
+    for tensor in found:
+        if tensor.values.dtype == np.float64:
+            _check_range(tensor)
+    return found
 
 
 def cases_of(study: Study, *tensors: Tensor) -> list[Case]:
