@@ -7,15 +7,33 @@ from typing import Annotated
 
 import typer
 
-from fastmma.cli.table import print_json, print_markdown, print_table
+from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table
 from fastmma.host.errors import TargetError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
 from fastmma.isa.targets import TARGETS, architecture
+from fastmma.numerics.arithmetic import NO_FLOOR
 from fastmma.numerics.lookup import arithmetic
 
 LEVELS = ("measured", "recorded", "reported", "unknown")
 HEADINGS = ("instructions", *LEVELS)
+ARITHMETIC_HEADINGS = (
+    "instructions",
+    "k",
+    "A",
+    "B",
+    "sums in",
+    "architectures",
+    "method",
+    "L",
+    "F",
+    "emax >=",
+    "keep",
+    "split",
+    "widened to",
+    "group",
+    "evidence",
+)
 _EXACT = ("integer", "bit")
 
 
@@ -52,7 +70,38 @@ def evidence_rows() -> list[list[str]]:
     ]
 
 
+def _parameters(ins: Instruction, target: str) -> tuple[str, ...]:
+    """The cells of `ARITHMETIC_HEADINGS` from the method on; those that the method does not use are empty."""
+    try:
+        row = arithmetic(ins, target, strict=False)
+    except TargetError:
+        return ("unknown", *[""] * 8)
+    if row.method not in ("fused", "grouped"):
+        return (row.method, *[""] * 7, row.evidence.level)
+    floor = "" if row.emax_floor == NO_FLOOR else str(row.emax_floor)
+    group = str(row.group) if row.method == "grouped" else ""
+    split = str(row.split or "")
+    return (row.method, str(row.terms), str(row.align_bits), floor, str(row.keep_bits), split, row.widened, group, row.evidence.level)
+
+
+def arithmetic_rows() -> list[list[str]]:
+    """What every architecture computes: a row for instructions and architectures that compute alike, in the terms of `Arithmetic`."""
+    rows: dict[tuple[Choices, ...], None] = {}
+    for ins in multiplications():
+        head = f"{ins.op}{'.sp' if ins.sparse else ''}{f' kind::{ins.kind}' if ins.kind else ''}"
+        for target in ins.targets:
+            about = (head, str(ins.k), ins.atype, ins.btype, ins.accumulator, architecture(target))
+            rows[tuple((cell,) for cell in (*about, *_parameters(ins, target)))] = None
+    found = list(rows)
+    for column in (3, 2, 1, 5):
+        found = merged(found, column)
+    return [[", ".join(cell) for cell in row] for row in found]
+
+
 def evidence(
+    parameters: Annotated[
+        bool, typer.Option("--arithmetic", help="With the method and its parameters, one line where they are equal.")
+    ] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
@@ -61,10 +110,10 @@ def evidence(
     Measured: on our own GPU. Recorded: equal to recordings of a GPU made by others. Reported: taken from publications or derived, not
     compared with a GPU; refused by FASTMMA_STRICT=1. Unknown: the opcode is legal there, and fastmma refuses to emulate it.
     """
-    rows = evidence_rows()
+    headings, rows = (ARITHMETIC_HEADINGS, arithmetic_rows()) if parameters else (HEADINGS, evidence_rows())
     if as_json:
-        print_json([dict(zip(HEADINGS, row, strict=True)) for row in rows])
+        print_json([dict(zip(headings, row, strict=True)) for row in rows])
     elif markdown:
-        print_markdown(HEADINGS, rows)
+        print_markdown(headings, rows)
     else:
-        print_table(HEADINGS, rows)
+        print_table(headings, rows)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
 
-from fastmma.cli.table import print_json, print_markdown, print_table, spans
+from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, spans
 from fastmma.host.errors import InstructionError
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
 from fastmma.isa.targets import TARGETS
 
+FAMILY_HEADINGS = ("instruction", "shapes", "D and C", "A", "B", "modifiers", "PTX", "targets")
 SUMMARY_HEADINGS = ("instruction", "shape", "D and C", "A", "B", "modifiers", "targets")
 _SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
 _MOVED = re.compile(r"b\d+(x\d+)?(_p\d+)?")  # the types of ldmatrix, stmatrix and movmatrix
-_Choices = tuple[str, ...]
 
 
 def _shape(ins: Instruction | Movement) -> str:
@@ -32,7 +32,7 @@ def _types(ins: Instruction | Movement) -> list[str]:
     return [token for token in ins.opcode.split(".") if token in FORMATS or (isinstance(ins, Movement) and _MOVED.fullmatch(token))]
 
 
-def _fields(ins: Instruction | Movement) -> tuple[_Choices, ...]:
+def _fields(ins: Instruction | Movement) -> tuple[Choices, ...]:
     """What the columns of the summary say about one instruction, each a choice of one."""
     tokens = ins.opcode.split(".")
     aligned = tokens.index("aligned")
@@ -46,14 +46,6 @@ def _fields(ins: Instruction | Movement) -> tuple[_Choices, ...]:
     accumulators = ins.dtype if ins.ctype == ins.dtype else f"{ins.dtype} (C {ins.ctype})"
     scales = f".{ins.stype}" if ins.stype else ""
     return (head,), (_shape(ins),), (accumulators,), (ins.atype,), (ins.btype,), (modifiers + scales,), ins.targets
-
-
-def _merged(rows: list[tuple[_Choices, ...]], column: int) -> list[tuple[_Choices, ...]]:
-    """Join the rows that differ in one column only."""
-    groups: defaultdict[tuple[_Choices, ...], list[str]] = defaultdict(list)
-    for row in rows:
-        groups[row[:column] + row[column + 1 :]] += row[column]
-    return [(*rest[:column], tuple(choices), *rest[column:]) for rest, choices in groups.items()]
 
 
 def _shapes(shapes: Sequence[str]) -> str:
@@ -75,10 +67,36 @@ def summary(listed: Sequence[Instruction | Movement]) -> list[list[str]]:
     """Rows whose every combination of choices is a legal opcode, and that together are exactly the instructions given."""
     rows = [_fields(ins) for ins in listed]
     for column in (1, 4, 3, 2, 5, 0):
-        rows = _merged(rows, column)
+        rows = merged(rows, column)
     return [
         [", ".join(head), _shapes(shapes), ", ".join(d), ", ".join(a), ", ".join(b), _modifiers(modifiers), spans(targets, TARGETS)]
         for head, shapes, d, a, b, modifiers, targets in rows
+    ]
+
+
+def _all_shapes(shapes: Sequence[str]) -> str:
+    """Shapes without an omission: those that differ in n only as that of the first and the other n."""
+    first, *others = [matched.groups() for matched in map(_SHAPE.fullmatch, shapes) if matched]
+    if not others or any((m, k) != (first[0], first[2]) for m, _, k in others):
+        return ", ".join(shapes)
+    return ", ".join((shapes[0], *(f"n{n}" for _, n, _ in others)))
+
+
+def families(listed: Sequence[Instruction | Movement]) -> list[list[str]]:
+    """Rows that leave nothing out: every combination of their choices is a legal opcode of that PTX version and those targets."""
+    rows: list[tuple[Choices, ...]] = [(*_fields(ins)[:-1], (f"{ins.ptx[0]}.{ins.ptx[1]}",), ins.targets) for ins in listed]
+    for column in (1, 4, 3, 2, 5):
+        rows = merged(rows, column)
+    return [
+        [
+            ", ".join(head),
+            _all_shapes(shapes),
+            *(", ".join(types) for types in (d, a, b)),
+            _modifiers(modifiers),
+            *ptx,
+            spans(targets, TARGETS),
+        ]
+        for head, shapes, d, a, b, modifiers, ptx, targets in rows
     ]
 
 
@@ -114,7 +132,8 @@ def list_instructions(
     shape: Annotated[str | None, typer.Option(help="Only this shape, for example m16n8k16.")] = None,
     op: Annotated[str | None, typer.Option(help="Only this one, for example mma or wgmma.")] = None,
     grouped: Annotated[bool, typer.Option("--summary", help="One line for opcodes that differ in shape or type only.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="The summary as a Markdown table.")] = False,
+    complete: Annotated[bool, typer.Option("--families", help="As --summary, with every shape and the PTX version.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The summary, or the families, as a Markdown table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """List the instructions."""
@@ -133,6 +152,9 @@ def list_instructions(
                 for ins in listed
             ]
         )
+    elif complete:
+        sys.stdout.write(f"Targets: {', '.join(TARGETS)}\n\n")
+        (print_markdown if markdown else print_table)(FAMILY_HEADINGS, families(listed))
     elif markdown:
         print_markdown(SUMMARY_HEADINGS, summary(listed))
     elif grouped:

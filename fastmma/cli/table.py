@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 Rows = Iterable[Sequence[str]]
+Choices = tuple[str, ...]
 _ENDLESS = 100_000  # a pipe or a file gets lines as long as they need to be
+
+
+def merged(rows: list[tuple[Choices, ...]], column: int) -> list[tuple[Choices, ...]]:
+    """Join the rows that differ in one column only."""
+    groups: defaultdict[tuple[Choices, ...], list[str]] = defaultdict(list)
+    for row in rows:
+        groups[row[:column] + row[column + 1 :]] += row[column]
+    return [(*rest[:column], tuple(choices), *rest[column:]) for rest, choices in groups.items()]
 
 
 def print_table(headings: Sequence[str], rows: Rows, title: str = "") -> None:

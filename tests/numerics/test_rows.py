@@ -7,10 +7,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from reference.silicon import lowered, step
+from reference import reviewed
+from reference.silicon import ARITHMETIC
 
 import fastmma
-from fastmma import TARGETS, Evidence, Instruction, TargetError, arithmetic, fidelity, instruction, mma
+from fastmma import TARGETS, TargetError, arithmetic, fidelity, instruction, mma
 from fastmma.numerics.rows import ROWS
 
 DENSE = [ins for ins in (*fastmma.instructions(op="mma"), *fastmma.instructions(op="wgmma")) if not ins.sparse and not ins.scale_vec_size]
@@ -26,23 +27,8 @@ def base(target: str) -> str:
     return target.rstrip("af")
 
 
-@pytest.mark.parametrize("ins", DENSE, ids=str)
-def test_rows_are_those_that_were_found(ins: Instruction) -> None:
-    for target in ins.targets:
-        row, expected = arithmetic(ins, target), step(ins, base(target))
-        assert isinstance(row.evidence, Evidence)
-        if expected is not None:
-            assert row.method == "fused"
-            assert not row.split
-            assert (row.terms, row.align_bits) == (expected.terms, expected.align_bits)
-            assert row.keep_bits == (10 if ins.dtype == "f16" else expected.keep)
-            assert max(row.emax_floor, -300) == max(expected.floors[ins.dtype == "f16"], -300)
-        elif lowered(ins, base(target)):
-            assert (row.method, row.split, row.terms, row.align_bits, row.widened) == ("fused", 2, ins.k // 2, 25, "f16")
-        elif ins.atype == "f16":
-            assert row.method == ("f32-fma" if ins.dtype == "f32" else "f32-fma-pairs")
-        else:
-            assert row.method == {"f64": "f64-fma", "s32": "bit" if ins.atype == "b1" else "integer"}[ins.dtype]
+def test_the_arithmetic_of_every_instruction_is_the_reviewed_one() -> None:
+    reviewed.check("evidence --arithmetic --markdown", ARITHMETIC)
 
 
 def test_every_row_has_a_source() -> None:

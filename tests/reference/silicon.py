@@ -1,4 +1,4 @@
-"""What was measured, recorded or reported about the arithmetic of each architecture, and that arithmetic in fractions."""
+"""The arithmetic of fused steps in fractions, with the parameters of each architecture from the reviewed file."""
 
 from __future__ import annotations
 
@@ -6,50 +6,46 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from itertools import product
+from pathlib import Path
 
 from fastmma import FORMATS, Instruction
+
+ARITHMETIC = Path(__file__).parents[1] / "numerics" / "arithmetic.md"
+_METHOD = 6  # the first column of what is computed; those before say by what
 
 
 @dataclass(frozen=True)
 class Step:
-    """A fused dot-product-add: products, alignment bits, lowest emax of f32 and of f16 results, fraction bits of an f32 result."""
+    """A fused dot-product-add: products, alignment bits, lowest emax, fraction bits of the result."""
 
     terms: int
     align_bits: int
-    floors: tuple[float, float]
-    keep: int = 23
+    floor: float
+    keep: int
 
 
-NO_FLOOR = -math.inf
-AMPERE = ("sm_80", "sm_86", "sm_87", "sm_88", "sm_89")
-BLACKWELL = ("sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
-FP8 = ("e4m3", "e5m2")
+@cache
+def _reviewed() -> dict[tuple[str, ...], dict[str, str]]:
+    """The reviewed file, by the instructions' name, k, A, B, the format of sums and the architecture."""
+    headings, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in ARITHMETIC.read_text().splitlines())
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        for key in product(*(cell.split(", ") for cell in row[:_METHOD])):
+            if key in found:
+                raise ValueError(f"two lines of {ARITHMETIC.name} are about {key}")
+            found[key] = dict(zip(headings[_METHOD:], row[_METHOD:], strict=True))
+    return found
 
 
 def step(ins: Instruction, architecture: str) -> Step | None:
     """The fused step of a dense float instruction; None where it is not one (lowered forms, f64, integers)."""
-    if ins.atype in ("f64", "s8", "u8", "s4", "u4", "b1"):
+    name = f"{ins.op} kind::{ins.kind}" if ins.kind else ins.op
+    line = _reviewed()[name, str(ins.k), ins.atype, ins.btype, ins.dtype, architecture]
+    if line["method"] != "fused" or line["split"]:
         return None
-    if ins.shape == "m8n8k4":
-        return Step(4, 23, (NO_FLOOR, -19)) if architecture == "sm_70" else Step(4, 24, (-132, -20)) if architecture == "sm_75" else None
-    if ins.atype in ("f16", "bf16", "tf32"):
-        if architecture == "sm_75":
-            return Step(4, 24, (-132, -20))
-        if architecture in AMPERE:
-            return Step(4 if ins.atype == "tf32" else 8, 24, (-132, -20))
-        return Step(ins.k, 25, (-133, -21))
-    if architecture == "sm_89":
-        return Step(16, 13, (-132, -20), keep=13)
-    if ins.op == "wgmma":
-        return Step(32, 13, (-133, -21), keep=13)
-    if architecture in ("sm_120", "sm_121"):
-        return Step(ins.k, 25, (-133, -21))
-    return None
-
-
-def lowered(ins: Instruction, architecture: str) -> bool:
-    """8-bit floats through mma on data-centre parts since sm_90: two f16 steps of every other pair of products, then an IEEE add of c."""
-    return ins.op == "mma" and ins.atype in FP8 and architecture in ("sm_90", "sm_100", "sm_103", "sm_110")
+    return Step(int(line["L"]), int(line["F"]), float(line["emax >="] or -math.inf), int(line["keep"]))
 
 
 @dataclass(frozen=True)
@@ -106,12 +102,12 @@ def fused(a: Sequence[int], b: Sequence[int], c: int, ins: Instruction, how: Ste
         ]
         terms = [Term(x.value * y.value, x.exponent + y.exponent) for x, y in factors] + [term(c, ins.dtype)]
         emax = max([each.exponent for each in terms if each.value], default=-math.inf)
-        emax = max(emax, how.floors[half])
+        emax = max(emax, how.floor)
         if emax == -math.inf:
             c = 0
             continue
         total = sum(truncated(each.value, int(emax) - how.align_bits) for each in terms)
-        c = rounded(Fraction(total), ins.dtype, 10 if half else how.keep, nearest=half)
+        c = rounded(Fraction(total), ins.dtype, how.keep, nearest=half)
         if FORMATS[ins.dtype].emax < term(c, ins.dtype).exponent:
             return c  # infinite: nothing finite brings it back
     return c
