@@ -82,6 +82,13 @@ def cut(ins: Instruction, operands: Operands, start: int, stop: int) -> Operands
     )
 
 
+def truth_values(ins: Instruction, operands: Operands) -> Operands:
+    """Single bits as 0 and 1: any byte but zero is true in an array of bool."""
+    if ins.formats.a.kind != "bit":
+        return operands
+    return operands._replace(a=(operands.a != 0).view(np.uint8), b=(operands.b != 0).view(np.uint8))
+
+
 def whole_k(ins: Instruction, operands: Operands) -> Operands:
     """Pad K to whole instructions. The hardware multiplies the padding too, and in a chain of fma that turns -0 into +0."""
     missing = -operands.depth % ins.k

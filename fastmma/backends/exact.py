@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmma.backends.call import Codes, Operands, Operation, cut, whole_k
+from fastmma.backends.call import Codes, Operands, Operation, cut, truth_values, whole_k
 from fastmma.backends.engine import Backend
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.params import Promotion, Step
@@ -17,7 +17,7 @@ class Exact(Backend):
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
         del threads  # Python runs on one at a time, and the caller's is the one that answers Ctrl-C
-        ins, whole = operation.instruction, whole_k(operation.instruction, operands)
+        ins, whole = operation.instruction, whole_k(operation.instruction, truth_values(operation.instruction, operands))
 
         def work(start: int, stop: int, _worker: int) -> None:
             for index in range(start, stop):

@@ -199,7 +199,7 @@ def mma(
     }
     if ins.sparse:
         given["metadata"] = unpack_metadata(ins, metadata, selector=selector)
-    elif selector:
+    elif whole(selector) != 0:
         raise OperandError(f"{ins}: selector must be 0 where A is dense, not {selector!r}")
     lead = broadcast(ins, given)
     if runner.raw is not None:

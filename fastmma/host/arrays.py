@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.errors import OperandTypeError
+from fastmma.host.errors import OperandError, OperandTypeError
 
 
 class RawCodes(np.ndarray[Any, Any]):
@@ -28,9 +28,25 @@ def as_array(value: Any, what: str) -> NDArray[Any]:
         raise OperandTypeError(f"{what} must be an array: {error}") from None
     if isinstance(value, np.ma.MaskedArray):
         raise OperandTypeError(f"{what} must be an array without a mask, not a masked array")
-    if array.dtype == object:
-        raise OperandTypeError(f"{what} must be an array of numbers, not of Python objects")
+    if array.dtype.kind in "OT":
+        raise OperandTypeError(f"{what} must be an array of numbers, not of {'Python objects' if array.dtype == object else 'strings'}")
     return array
+
+
+def flag(value: Any, what: str) -> bool:
+    """A truth value of Python or NumPy, or one of the integers 0 and 1, as a bool.
+
+    Raises
+    ------
+    OperandError
+        If it is anything else; arrays of one element too.
+    """
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    number = whole(value)
+    if number not in (0, 1):
+        raise OperandError(f"{what} must be True or False, not {value!r}")
+    return number == 1
 
 
 def whole(value: Any) -> int | None:

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastmma.host.arrays import as_array
+from fastmma.host.arrays import as_array, flag
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.host.float_mode import default_floats
@@ -223,7 +223,7 @@ def format_of(name: str | Format | np.dtype[Any] | type) -> Format:
     except (TypeError, ValueError, SyntaxError):  # NumPy reads text in several ways
         dtype = None
     for row in _ROWS:
-        if dtype is not None and row.dtype == dtype.newbyteorder("="):
+        if dtype is not None and row.dtype == (dtype if dtype.isnative else dtype.newbyteorder("=")):
             return row
     raise InstructionError(f"{name!r} is no element format; there are {', '.join(FORMATS)}")
 
@@ -350,7 +350,8 @@ def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", s
     ['0x38', '0x7e', '0x80']
     """
     fmt = format_of(fmt)
-    if rounding not in ("rn", "rz"):
+    saturate = flag(saturate, "saturate")
+    if not isinstance(rounding, str) or rounding not in ("rn", "rz"):
         raise OperandError(f"rounding must be 'rn' or 'rz', not {rounding!r}")
     array = as_array(values, f"values for {fmt}")
     if array.dtype.kind not in "fiub" and array.dtype.name not in {row.dtype_name for row in _ROWS}:

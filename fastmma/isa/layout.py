@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.arrays import whole
 from fastmma.host.errors import OperandError
 
 if TYPE_CHECKING:
@@ -147,6 +148,10 @@ class Layout:
         OperandError
             If the matrix has no such element.
         """
+        given, place = (row, col, tile), tuple(map(whole, (row, col, tile)))
+        if None in place:
+            raise OperandError(f"an element of a matrix has integers for places, not {given}")
+        row, col, tile = (int(each or 0) for each in place)
         if not (0 <= row < self.shape[0] and 0 <= col < self.shape[1] and 0 <= tile < self.tiles):
             where = f"({row}, {col})" if self.tiles == 1 else f"({row}, {col}) of computation {tile}"
             raise OperandError(f"a {self.shape[0]}x{self.shape[1]} matrix has no element {where}")

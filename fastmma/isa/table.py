@@ -102,6 +102,8 @@ def instructions(target: str | None = None, *, op: str | None = None) -> tuple[I
     """
     if target is not None:
         architecture(target)
+    if op is not None and not isinstance(op, str):
+        raise InstructionError(f"op must be a string, not {type(op).__name__}")
     return tuple(ins for ins in _all() if (target is None or target in ins.targets) and (op is None or ins.op == op))
 
 

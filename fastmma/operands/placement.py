@@ -95,7 +95,7 @@ def placement(
     """
     found = instruction(ins)
     names = operand_names(found)
-    if operand not in names:
+    if not isinstance(operand, str) or operand not in names:
         if found.op == "wgmma" and operand == "b":
             raise OperandError(f"{found}: b is read from shared memory and lies in no register; {', '.join(names)} do")
         raise OperandError(f"{found}: there is no operand {operand!r} in registers; there are {', '.join(names)}")
@@ -106,7 +106,7 @@ def placement(
     if isinstance(found, Movement):
         return _moved(found, operand)
     if operand == "metadata":
-        return _metadata(found, selector or 0)
+        return _metadata(found, 0 if selector is None else selector)
     if operand in ("scale_a", "scale_b"):
-        return _scale(found, operand, byte_id or 0, thread_id or 0)
+        return _scale(found, operand, 0 if byte_id is None else byte_id, 0 if thread_id is None else thread_id)
     return Placement(operand, found.operands[operand].format.name, operand, found.operands[operand].layout)

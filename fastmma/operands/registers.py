@@ -12,7 +12,7 @@ from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.threads import parallel_for, thread_count
-from fastmma.isa.fragments import container_shift
+from fastmma.isa.fragments import container_bits, container_shift
 from fastmma.isa.instruction import Operand
 from fastmma.isa.layout import Layout
 
@@ -139,6 +139,16 @@ def as_matrices(codes: NDArray[Any], operand: Operand) -> NDArray[Any]:
     return codes.reshape(-1, layout.tiles, rows, cols)
 
 
+def _check(operand: Any, kind: Any) -> None:
+    if not isinstance(operand, Operand):
+        raise OperandTypeError(f"the operand must be one of an instruction's operands, not {type(operand).__name__}")
+    if not isinstance(kind, str):
+        raise OperandTypeError(f"kind must be that of an instruction, not {type(kind).__name__}")
+    fmt, bits = operand.format, operand.layout.bits
+    if fmt.bits == 4 and container_bits(fmt, kind) != bits:
+        raise OperandError(f"operand {operand.name} has {fmt} in containers of {bits} bits, give the instruction's kind, not {kind!r}")
+
+
 @public_call
 def gather(registers: Any, operand: Operand, *, kind: str = "", threads: int | None = None) -> NDArray[Any]:
     """Read matrices out of registers.
@@ -162,6 +172,7 @@ def gather(registers: Any, operand: Operand, *, kind: str = "", threads: int | N
     >>> gather(np.arange(128, dtype=np.uint32).reshape(32, 4), c)[9].tolist()
     [18, 19, 22, 23, 26, 27, 30, 31]
     """
+    _check(operand, kind)
     array = check_registers(registers, operand, f"operand {operand.name}")
     layout = operand.layout
     lead = array.shape[:-2]
@@ -185,6 +196,7 @@ def scatter(matrices: Any, operand: Operand, *, kind: str = "", threads: int | N
     OperandError, OperandTypeError
         If the array is not of unsigned codes of the operand's width, or not of its shape.
     """
+    _check(operand, kind)
     array = as_array(matrices, f"operand {operand.name}")
     layout = operand.layout
     dtype = stored_dtype(operand)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, whole
+from fastmma.host.arrays import as_array, flag, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.formats import decode, format_of, from_codes, to_codes
@@ -67,7 +67,7 @@ def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tupl
     magnitude[np.isnan(magnitude)] = np.inf
     words = np.array([word for word, _ in rule.words[: rule.ordered]], dtype=np.uint8)
     places = np.array([where for _, where in rule.words[: rule.ordered]])
-    if prune:
+    if flag(prune, "prune"):
         # by rank and not by sum, in which a large magnitude would hide the others
         units = magnitude.reshape(*magnitude.shape[:-1], rule.chunk // rule.unit, rule.unit).sum(axis=-1)
         rank = np.argsort(np.argsort(-units, axis=-1, kind="stable"), axis=-1)
@@ -102,6 +102,8 @@ def decompress(stored: Any, metadata: Any, *, pattern: str | None = None) -> NDA
     [[0.0, 5.0, 0.0, 7.0]]
     """
     array = as_array(stored, "stored")
+    if array.ndim < 1:
+        raise OperandError("stored must have shape (..., k / 2), not ()")
     rule = _pattern(array, pattern)
     fmt = format_of(array.dtype)
     words = check_metadata(metadata, (*array.shape[:-1], array.shape[-1] // rule.stored), rule, ordered=False, what="metadata")

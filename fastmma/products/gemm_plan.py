@@ -11,7 +11,7 @@ import numpy as np
 
 from fastmma.backends.call import Operation
 from fastmma.backends.resolve import operation_of, resolved_target
-from fastmma.host.arrays import as_array, whole
+from fastmma.host.arrays import as_array, flag, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.instruction import Instruction
@@ -73,10 +73,12 @@ class GemmPlan:
         ins = self.operation.instruction
         if ins.ctype != ins.dtype:
             raise InstructionError(f"{ins}: D cannot be fed back as C, because their types differ")
-        if _whole(self.split_k, "split_k", 1) is None:
-            raise OperandError("split_k must be an integer of at least 1, not None")
-        _whole(self.split_unit, "split_unit", 0)
         every = _whole(self.promote_every, "promote_every", 1)
+        plain = {"promote_every": every, "split_k": _split(self.split_k), "split_unit": _whole(self.split_unit, "split_unit", 0) or 0}
+        for name, value in {**plain, "cast": flag(self.cast, "cast")}.items():
+            object.__setattr__(self, name, value)
+        if not isinstance(self.source, str):
+            raise OperandTypeError(f"source must be a string, not {type(self.source).__name__}")
         if every is not None and every % ins.k:
             raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {every}")
 
@@ -157,7 +159,7 @@ def signature(a: Any, b: Any, accumulated: Any, scales: Any, sparse: bool, what:
 
 
 def _dtype(value: Any, what: str) -> np.dtype[Any]:
-    return value.dtype if type(value) is np.ndarray and value.dtype.kind != "O" else as_array(value, what).dtype
+    return value.dtype if type(value) is np.ndarray and value.dtype.kind not in "OT" else as_array(value, what).dtype
 
 
 def _strict() -> str:
@@ -196,8 +198,8 @@ def choose(choices: Choices, operands: Signature | None) -> GemmPlan:
     if choices.preset is not None and not isinstance(choices.preset, str):
         raise OperandError(f"there is no preset {choices.preset!r}; a preset is named by a string")
     target, split_k = resolved_target(choices.target), _split(choices.split_k)
-    promote_every = _whole(choices.promote_every, "promote_every", 1)
-    return _chosen(operands, Choices(choices.instruction, target, promote_every, split_k, choices.preset, bool(choices.cast)), _strict())
+    promote_every, cast = _whole(choices.promote_every, "promote_every", 1), flag(choices.cast, "cast")
+    return _chosen(operands, Choices(choices.instruction, target, promote_every, split_k, choices.preset, cast), _strict())
 
 
 def _split(value: Any) -> int:
@@ -205,6 +207,10 @@ def _split(value: Any) -> int:
     if found is None:
         raise OperandError(f"split_k must be an integer of at least 1, not {value!r}")
     return found
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, int | str) and value == default)
 
 
 def planned(plan: Any, choices: Choices, what: str) -> GemmPlan:
@@ -218,7 +224,7 @@ def planned(plan: Any, choices: Choices, what: str) -> GemmPlan:
     if not isinstance(plan, GemmPlan):
         raise OperandTypeError(f"{what}: plan must be a GemmPlan, not {type(plan).__name__}; fastmma.gemm_plan makes one")
     unset = Choices(None, DEFAULT_TARGET, None, 1, None, False)
-    given = [name for name, value, default in zip(Choices._fields, choices, unset, strict=True) if value != default]
+    given = [name for name, value, default in zip(Choices._fields, choices, unset, strict=True) if not _is_default(value, default)]
     if given and not (given == ["target"] and choices.target == plan.target):
         raise OperandError(f"{what}: with a plan, {', '.join(given)} must be left out; dataclasses.replace changes a plan")
     operation_of(plan.instruction, plan.target)  # strict mode may have been set since

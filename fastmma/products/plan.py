@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from fastmma.host.arrays import whole
-from fastmma.host.errors import InstructionError, OperandError
+from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
@@ -115,14 +117,20 @@ class AccumulationPlan:
 
     def __post_init__(self) -> None:
         ins = multiply(self.instruction)
-        if self.promotion not in PROMOTIONS:
-            raise OperandError(f"promotion must be one of {', '.join(PROMOTIONS)}, not {self.promotion!r}")
-        if self.scales not in _PLACES:
-            raise OperandError(f"scales must be applied in one of {', '.join(_PLACES)}, not {self.scales!r}")
-        if self.out not in OUTPUTS:
-            raise OperandError(f"the result must be one of {', '.join(OUTPUTS)}, not {self.out!r}")
-        if whole(self.split_k) is None or self.split_k < 1:
-            raise OperandError(f"split_k must be an integer of at least 1, not {self.split_k!r}")
+        _check_name(self.promotion, PROMOTIONS, "promotion must be")
+        _check_name(self.scales, _PLACES, "scales must be applied in")
+        _check_name(self.out, OUTPUTS, "the result must be")
+        if not isinstance(self.source, str):
+            raise OperandTypeError(f"source must be a string, not {type(self.source).__name__}")
+        if not isinstance(self.schemes, tuple) or len(self.schemes) != 2:
+            raise OperandError(f"schemes must be a tuple of two, those of a and b, not {self.schemes!r}")
+        for name in ("split_k", "promote_every"):
+            value, number = getattr(self, name), whole(getattr(self, name))
+            if (value is not None or name == "split_k") and (number is None or number < 1):
+                raise OperandError(f"{name} must be an integer of at least 1, not {value!r}")
+            if number is not None and number >> 63:
+                raise OperandError(f"{name} must be below 2**63, not {value!r}")
+            object.__setattr__(self, name, number)
         check_epilogue(self.epilogue, self.scales)
         arithmetic(ins, self.target)
         self._check_operands(ins)
@@ -135,7 +143,7 @@ class AccumulationPlan:
                 raise OperandError("scales that are applied at promotion need promote_every")
         elif ins.dtype != "f32":
             raise OperandError(f"{ins}: sums in {ins.dtype} are exact; leave promote_every out")
-        elif whole(self.promote_every) is None or self.promote_every < 1 or self.promote_every % ins.k:
+        elif self.promote_every % ins.k:
             raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {self.promote_every!r}")
         elif self.scales == "promotion" and self.block % self.promote_every:
             raise OperandError(f"promote_every must divide the {self.block} k that share their scales, not be {self.promote_every}")
@@ -194,6 +202,11 @@ class AccumulationPlan:
             else:
                 steps.append(f"x * {MULTIPLIERS[step]}" if step in MULTIPLIERS else f"x + {ADDENDS[step]}")
         return steps
+
+
+def _check_name(name: Any, names: Collection[str], what: str) -> None:
+    if not isinstance(name, str) or name not in names:
+        raise OperandError(f"{what} one of {', '.join(names)}, not {name!r}")
 
 
 def check_epilogue(steps: tuple[str, ...], scales: str) -> None:

@@ -91,14 +91,15 @@ def scaled_plan(
     target = resolved_target(target)
     chosen = _preset(preset, question, target)
     every = promote_every if promote_every is not None else chosen.promote_every if chosen else None
-    if every is not None and (whole(every) is None or every < 1):
+    if every is not None and (whole(every) or 0) < 1:
         raise OperandError(f"promote_every must be an integer of at least 1, not {every!r}")
     ins = multiply(instruction) if instruction is not None else _found(question, target, every)
     scales = "instruction" if ins.scale_vec_size else "promotion" if question.block else "epilogue"
     if scales == "promotion" and every is None:
         every = question.block
-    changed = split_k != 1 or any(each is not None for each in (instruction, promote_every, promotion, epilogue))
-    default_rule = "fma" if scales == "promotion" else "add"
+    changed = whole(split_k) != 1 or any(each is not None for each in (instruction, promote_every, promotion, epilogue))
+    if promotion is None or (isinstance(promotion, str) and not promotion):
+        promotion = (chosen.promotion if chosen else "") or ("fma" if scales == "promotion" else "add")
     both = ("scale_ab",) if _whole_tensors(question) else ("scale_a", "scale_b")
     steps = (*(both if scales == "epilogue" else ()), "alpha", "c", "bias", "round")
     return AccumulationPlan(
@@ -107,7 +108,7 @@ def scaled_plan(
         schemes=(question.a.name, question.b.name),
         scales=scales,
         promote_every=every,
-        promotion=promotion or (chosen.promotion if chosen else "") or default_rule,
+        promotion=promotion,
         split_k=split_k,
         epilogue=epilogue if epilogue is not None else chosen.epilogue if chosen else steps,
         out=_out(out_dtype),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, whole
+from fastmma.host.arrays import as_array, flag, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.threads import parallel_for, thread_count
@@ -104,7 +104,7 @@ def quantize(
         raise OperandError(f"axis must be an integer from {-array.ndim} to {array.ndim - 1} for the shape {array.shape}, not {axis!r}")
     place %= array.ndim
     block = row.block(array.shape, place)
-    if not pad and any(extent % size for extent, size in zip(array.shape, block, strict=True)):
+    if not flag(pad, "pad") and any(extent % size for extent, size in zip(array.shape, block, strict=True)):
         raise OperandError(f"x of shape {array.shape} does not divide into blocks {block} of {row.name}: pass pad=True, or pad it")
     count = thread_count(threads)
     return _quantize(_widened(array, np.dtype(_WORKING[array.dtype.name]), count), row, law, place, block, mode, count)

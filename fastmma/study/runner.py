@@ -62,7 +62,7 @@ def _parts(study: Any) -> Iterable[Any]:
         return preset_of(study).grids
     if isinstance(study, Preset):
         return study.grids
-    return study if isinstance(study, Iterable) else (study,)
+    return study if isinstance(study, Iterable) and not isinstance(study, np.ndarray) else (study,)
 
 
 def _folder(output: Any) -> Path:
@@ -81,7 +81,7 @@ def _check_range(tensor: Tensor) -> None:
 
 def _loaded(tensors: Any) -> list[Tensor]:
     """The tensors, read where they are files; one need not be in a list."""
-    several = isinstance(tensors, Iterable) and not isinstance(tensors, Tensor | str | Path)
+    several = isinstance(tensors, Iterable) and not isinstance(tensors, Tensor | str | Path | np.ndarray)
     found = [each if isinstance(each, Tensor) else read(each) for each in (tensors if several else (tensors,))]
     for tensor in found:
         if tensor.values.dtype == np.float64:
@@ -171,6 +171,8 @@ def run(
     True
     """
     count = thread_count(threads)
+    if progress is not None and not callable(progress):
+        raise OperandTypeError(f"progress must be a callable, not {type(progress).__name__}")
     loaded = _loaded(tensors)
     cases = cases_of(study, *loaded)
     for case in cases:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fastmma.backends.call import Codes, Operands, Operation
+from fastmma.backends.call import Codes, Operands, Operation, truth_values
 from fastmma.backends.engine import Backend
 from fastmma.backends.gpu.cuda_source import LINES, THREADS, has_tile_kernel, source, tile_of
 from fastmma.backends.gpu.decode_table import decode_table
@@ -65,7 +65,7 @@ class Emulator(Backend):
             dtype = formats[name].code_dtype if name in formats else np.uint8
             return self.machine.to_device(codes.astype(dtype, copy=False))
 
-        return Operands(*(send(name, codes) for name, codes in operands._asdict().items()))
+        return Operands(*(send(name, codes) for name, codes in truth_values(ins, operands)._asdict().items()))
 
     def product(self, operation: Operation, operands: Operands, shape: tuple[int, ...]) -> Any:
         """The result (1, M, N) of one product of at least one k, in the machine's memory, where the operands are."""

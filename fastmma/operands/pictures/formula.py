@@ -127,7 +127,7 @@ def formulas(
     OperandError
         If there is no such dialect.
     """
-    if dialect not in ("c", "ptx"):
+    if not isinstance(dialect, str) or dialect not in ("c", "ptx"):
         raise OperandError(f"there is no dialect {dialect!r} of formulas; there are c, ptx")
     digits = lane or layout.lane
     axes = {"row": 1, "col": 2, **({tile: 3} if layout.tiles > 1 else {})}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.arrays import whole
 from fastmma.host.errors import OperandError
 from fastmma.isa.layout import Layout, Mode
 from fastmma.operands.pictures import drawing
@@ -130,7 +131,7 @@ class Placement:
         OperandError
             If there is no such lane or it holds nothing of the operand.
         """
-        index = np.flatnonzero(self.lanes == lane)
+        index = np.flatnonzero(self.lanes == (-1 if whole(lane) is None else whole(lane)))
         if not len(index):
             held = ", ".join(map(str, self.lanes)) if self.digits else f"0 to {self.layout.lanes - 1}"
             raise OperandError(f"lane {lane} holds nothing of {self.name}: lanes {held} do")
@@ -149,9 +150,10 @@ class Placement:
         OperandError
             If the operand has no such register.
         """
-        if not 0 <= register < self.registers:
+        found = whole(register)
+        if found is None or not 0 <= found < self.registers:
             raise OperandError(f"{self.name} has no register {register}: there are {self.registers}, counted from 0")
-        return [cell for cell in self.cells() if cell.register == register]
+        return [cell for cell in self.cells() if cell.register == found]
 
     def formulas(self, dialect: str = "c") -> dict[str, str]:
         """Closed formulas of the layout, in both directions.
