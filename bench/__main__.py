@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from bench.cases import CASES, quantisation, sgemm, warps
+from bench.cases import CASES, TILE_CASES, quantisation, sgemm, small_products, warps
 from bench.machine import describe
 from bench.measure import interleaved
 from bench.process import first_product, peak_memory
@@ -26,6 +28,34 @@ def _families(quick: bool, rounds: int) -> list[str]:
         ratios = found["sgemm"] / found["one"], found["one"] / found["two"]
         lines.append(f"| {case.family} | {macs / found['one']:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
     return lines
+
+
+def _tiles(quick: bool, rounds: int) -> list[str]:
+    # results of more than 32 MiB would be fresh memory with every call, which the system clears first
+    count, n = (1000, 128) if quick else (50_000, 1536)
+    lines = [f"| {count} tiles a call, 1 thread | GMAC/s | part of `gemm`'s, n = {n} | `gemm`, times sgemm |", "| --- | --- | --- | --- |"]
+    for case in TILE_CASES:
+        runs = {"tiles": case.run(count), "gemm": case.product(n), "sgemm": sgemm((n, n, n))}
+        found = interleaved({name: partial(run, 1) for name, run in runs.items()}, rounds, time.thread_time)
+        speed, product = case.macs(count) / found["tiles"] / 1e9, n**3 / found["gemm"] / 1e9
+        lines.append(f"| {case.name} | {speed:.1f} | {speed / product:.2f} | {found['sgemm'] / found['gemm']:.2f} |")
+    return lines
+
+
+def _small(quick: bool, rounds: int) -> list[str]:
+    lines = ["| products 64 x 64 x 64 of f16, 1 thread | CPU time | over NumPy's in float32 |", "| --- | --- | --- |"]
+    for name, count in (("`gemm`, a call", 1), ("`matmul` of 256", 256)):
+        run, reference = small_products(count, 64)
+        calls = 1 if quick else 4096 // count
+        repeated = {label: partial(_repeat, partial(each, 1), calls) for label, each in (("ours", run), ("numpy", reference))}
+        found = interleaved(repeated, rounds, time.thread_time)
+        lines.append(f"| {name} | {found['ours'] / calls * 1e6:.0f} us | {found['ours'] / found['numpy']:.1f} |")
+    return lines
+
+
+def _repeat(run: Callable[[], Any], calls: int) -> None:
+    for _ in range(calls):
+        run()
 
 
 def _quantisation(quick: bool, rounds: int) -> list[str]:
@@ -66,7 +96,8 @@ def measure(
     results = "\n".join([*table("128x128x128" if quick else "1024x1024x1024"), "", f"On {describe()}.", ""])
     size = "small sizes" if quick else "M = N = K = 1536 unless said otherwise"
     lines = [f"{describe()}. {size}, packing included, medians of {rounds} interleaved rounds.", ""]
-    speed = "\n".join([*lines, *_families(quick, rounds), "", *_quantisation(quick, rounds), "", *_others(quick, rounds), ""])
+    sections = (_families, _tiles, _small, _quantisation, _others)
+    speed = "\n".join([*lines, *(line for section in sections for line in (*section(quick, rounds), ""))])
     typer.echo(f"{results}\n{speed}")
     if readme:
         fill("results", results)

@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def interleaved(competitors: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+def interleaved(
+    competitors: Mapping[str, Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
     """Median seconds of each, after one call that is not counted."""
     for run in competitors.values():
         run()
     seconds: dict[str, list[float]] = {name: [] for name in competitors}
     for _ in range(rounds):
         for name, run in competitors.items():
-            began = time.perf_counter()
+            began = clock()
             run()
-            seconds[name].append(time.perf_counter() - began)
+            seconds[name].append(clock() - began)
     return {name: statistics.median(each) for name, each in seconds.items()}

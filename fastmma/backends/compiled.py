@@ -18,7 +18,7 @@ from fastmma.kernels.params import Fused, Promotion
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 
 if TYPE_CHECKING:
-    from fastmma.kernels.fused.batch import RegisterBlocks
+    from fastmma.kernels.fused.batch import Blocks, RegisterBlocks
 
 _BYTES_AT_ONCE = 1 << 27  # of operands that many small products share, copied for each of them
 _SMALL = 1 << 21  # multiply-adds of a product that is computed in blocks
@@ -40,14 +40,16 @@ class Compiled(Backend):
 
     def run_registers(self, operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:
         """`Backend.run_registers`."""
-        found = _register_blocks(operation)
+        from fastmma.kernels.llvm import cpu
+
+        found = _register_blocks(operation, cpu.portable())
         if found is None or registers.c is None:
             return False
 
-        def portable(a: Codes, b: Codes, c: Codes | None, out: Codes) -> None:
+        def again(a: Codes, b: Codes, c: Codes | None, out: Codes) -> None:
             _on_matrices(operation, Operands(a, b, c), out)
 
-        found.multiply(registers.a, registers.b, registers.c, d, threads, portable)
+        found.multiply(registers.a, registers.b, registers.c, d, threads, again)
         return True
 
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
@@ -68,7 +70,7 @@ class Compiled(Backend):
 
 
 @cache
-def _register_blocks(operation: Operation) -> RegisterBlocks | None:
+def _register_blocks(operation: Operation, portable: bool) -> RegisterBlocks | None:
     """The kernel for registers of dense matrices whose codes and sums are as they are multiplied and kept."""
     from fastmma.kernels.fused.batch import Orders, register_blocks
 
@@ -76,7 +78,14 @@ def _register_blocks(operation: Operation) -> RegisterBlocks | None:
     layouts = [ins.operands[name].layout for name in "abcd"]
     formats = ins.formats.a, ins.formats.b, ins.formats.c, ins.formats.d
     plain = all(layout.tiles == 1 and layout.bits == fmt.bits for layout, fmt in zip(layouts, formats, strict=True))
-    if operation.arithmetic.method != "fused" or ins.sparse or ins.stype or not plain or {ins.ctype, ins.dtype} != {ins.accumulator}:
+    if (
+        portable
+        or operation.arithmetic.method != "fused"
+        or ins.sparse
+        or ins.stype
+        or not plain
+        or {ins.ctype, ins.dtype} != {ins.accumulator}
+    ):
         return None
     a, b, c = (layout.inverse[0] for layout in layouts[:3])
     return register_blocks(fused_parameters(operation), fused_coding(operation), Orders(a, b, c, layouts[3].offsets))
@@ -208,17 +217,25 @@ def _fused_run(operation: Operation, operands: Operands, d: Codes, threads: int)
     """Tiles and small products in blocks, where this CPU has a kernel for them."""
     _, rows, columns = d.shape
     if operands.scale_a is None and rows * columns * operands.depth <= _SMALL:
-        from fastmma.kernels.fused.batch import blocks
+        from fastmma.kernels.llvm import cpu
 
-        found = blocks(fused_parameters(operation), fused_coding(operation), rows, columns, operands.depth)
-        if found is not None:
+        blocks = _blocks(operation, rows, columns, operands.depth, cpu.portable())
+        if blocks is not None:
 
-            def portable(a: Codes, b: Codes, c: Codes | None, out: Codes) -> None:
+            def again(a: Codes, b: Codes, c: Codes | None, out: Codes) -> None:
                 _in_turn(operation, Operands(a, b, c), out, threads)
 
-            found.multiply(operands.a, operands.b, operands.c, d, threads, portable)
+            blocks.multiply(operands.a, operands.b, operands.c, d, threads, again)
             return
     _in_turn(operation, operands, d, threads)
+
+
+@cache
+def _blocks(operation: Operation, rows: int, columns: int, depth: int, portable: bool) -> Blocks | None:
+    """What multiplies batches of matrices of this shape."""
+    from fastmma.kernels.fused.batch import blocks
+
+    return None if portable else blocks(fused_parameters(operation), fused_coding(operation), rows, columns, depth)
 
 
 _in_turn = _run(_fused_one, _fused_many)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ Slow = Callable[[Codes, Codes, Codes | None, Codes], None]
 DEEPEST = 4096  # the k for which sums are known not to overflow
 ARRANGED = 1 << 17  # bytes of arranged operands at a time, which stay in the cache
 AT_ONCE = 1 << 26  # products of elements between looks at who else wants the CPU
+PLACES = 17  # of the numbers: where matrices are
 UNITS = {1: 32, 2: 16, 4: 8}  # by a code's bytes: the k that are decoded together
 
 
@@ -96,17 +98,29 @@ def _matrices(array: Codes) -> Matrices:
     return Matrices(array.__array_interface__["data"][0], *array.strides)
 
 
-class _Worker:
-    """A worker's memory, and the numbers that its kernel reads."""
+class _Worker(threading.local):
+    """A thread's memory and the numbers that its kernel reads, kept for the next batch of the same kind."""
 
-    def __init__(self, kernel: BlockKernel, batch: Batch, count: int) -> None:
-        size = sizes(kernel, batch.rows, batch.columns, batch.depth)
-        arranged = batch.arrange_a * size.a, batch.arrange_b * size.b, batch.arrange_c * size.out, batch.arrange_out * size.out
-        at_once = max(min(count, ARRANGED // max(sum(arranged), 1)), 1)
-        self.memory = AlignedMemory(*(at_once * each for each in arranged), size.memory)
-        a, b, c, out, own = self.memory.addresses
-        self.numbers = numbers_of(batch, size, Work(a, b, c, out, own, at_once))
-        self.address = self.numbers.__array_interface__["data"][0]
+    kind: tuple[Any, ...] = ()
+
+    def prepare(self, kernel: BlockKernel, batch: Batch, count: int) -> int:
+        """The address of the numbers for a batch."""
+        kind = (kernel, count, *batch[5:])
+        if kind != self.kind:
+            size = sizes(kernel, batch.rows, batch.columns, batch.depth)
+            arranged = batch.arrange_a * size.a, batch.arrange_b * size.b, batch.arrange_c * size.out, batch.arrange_out * size.out
+            at_once = max(min(count, ARRANGED // max(sum(arranged), 1)), 1)
+            self.memory = AlignedMemory(*(at_once * each for each in arranged), size.memory)
+            a, b, c, out, own = self.memory.addresses
+            self.numbers = numbers_of(batch, size, Work(a, b, c, out, own, at_once))
+            self.address: int = self.numbers.__array_interface__["data"][0]
+            self.kind = kind
+        else:
+            self.numbers[:PLACES] = (*batch.a, *batch.b, *batch.c, *batch.out, batch.bad)
+        return self.address
+
+
+_worker = _Worker()
 
 
 @cache
@@ -157,7 +171,7 @@ class Blocks(NamedTuple):
         )  # fmt: skip
         added = None if place_added is None else (p, place_added, place_out, width, rows, columns)
         _run(kernel, batch, count, threads, added)
-        if bad.any():
+        if bad[0] if count == 1 else bad.any():
             redo = np.flatnonzero(bad)
             again = np.empty((redo.size, rows, columns), out.dtype)
             slow(a[redo], b[redo], None if c is None else c[redo], again)
@@ -169,12 +183,9 @@ def _run(kernel: BlockKernel, batch: Batch, count: int, threads: int, added: tup
     grain = max(AT_ONCE // (batch.rows * batch.columns * batch.depth), 1)
     if threads > 1:
         grain = min(grain, -(-count // (4 * threads)))
-    workers: dict[int, _Worker] = {}
 
-    def compute(first: int, last: int, worker: int) -> None:
-        if worker not in workers:
-            workers[worker] = _Worker(kernel, batch, min(grain, count))
-        run_batch(kernel, workers[worker].address, first, last)
+    def compute(first: int, last: int, _worker_number: int) -> None:
+        run_batch(kernel, _worker.prepare(kernel, batch, min(grain, count)), first, last)
         if added is not None:
             add_sums(*added, first, last)
 

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -249,13 +250,15 @@ class _Blocks:
             builder.store(ir.Constant(self.lanes.words, None), self.worst)
             with cgutils.for_range(builder, builder.mul(operands.blocks, operands.units)) as lefts:
                 place = emit.at(a, emit.scaled(lefts.index, unit_a))
-                _do(self.left.pieces(place, emit.at(left_memory, emit.scaled(lefts.index, kernel.left_size))))
+                target = emit.at(left_memory, emit.scaled(lefts.index, kernel.left_size))
+                _do([*self.left.pieces(place, target), *chain(*self.left.words(target))])
             with cgutils.for_range(builder, operands.panels) as panels:
                 column = emit.scaled(panels.index, COLUMNS * kernel.sum_bytes)
                 with cgutils.for_range(builder, operands.units) as units:
                     number = builder.add(builder.mul(panels.index, operands.units), units.index)
                     place = emit.at(b, emit.scaled(number, unit_b))
-                    _do(self.right.pieces(place, emit.at(right_memory, emit.scaled(units.index, kernel.right_size))))
+                    target = emit.at(right_memory, emit.scaled(units.index, kernel.right_size))
+                    _do([*self.right.pieces(place, target), *chain(*self.right.words(target))])
                 with cgutils.for_range(builder, operands.blocks) as blocks:
                     row = emit.scaled(blocks.index, ROWS)
                     left = emit.at(left_memory, builder.mul(emit.scaled(blocks.index, kernel.left_size), operands.units))
@@ -331,11 +334,18 @@ class _Blocks:
         def decode(product: ir.Value, place: ir.Value) -> list[Piece]:
             a, b, _, _ = self.matrices(product)
             emax, left, right = decoded(place)
+            emax_pieces = self.emax_pieces(left, right, emax)
+            half = len(emax_pieces) // 2
+            (row_words,), (column_bits, column_words) = self.left.words(left), self.right.words(right)
             return [
                 self.forget,
                 *self.left.pieces(a, left),
                 *self.right.pieces(b, right),
-                *self.emax_pieces(left, right, emax),
+                *row_words,
+                *emax_pieces[:half],
+                *column_bits,
+                *emax_pieces[half:],
+                *column_words,
                 lambda: emit.store(builder.zext(self.operands_bad(), I8), emit.at(operands.bad, product)),
             ]
 

@@ -17,7 +17,7 @@ from fastmma.kernels.llvm.emit import F32, F64, I8, I32, I64, Emitter, vector
 
 I16, HALF = ir.IntType(16), ir.HalfType()
 LINE = 16  # results whose exponent bytes share 128 bits: two rows
-VALUES_AT_ONCE = 16
+VALUES_AT_ONCE = 32  # codes
 
 Piece = Callable[[], None]
 
@@ -89,22 +89,28 @@ class Decoder:
         function = cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(I8, [value.type]), name)
         return self.builder.zext(self.builder.call(function, [value]), I32)
 
-    def values(self, place: ir.Value, offset: int, count: int) -> ir.Value:
-        """Some adjacent codes as f32 or f64 values, times 2**-excess."""
+    def values(self, place: ir.Value, offset: int) -> list[ir.Value]:
+        """The next `VALUES_AT_ONCE` adjacent codes as f32 or f64 values, times 2**-excess, 8 or 16 at a time."""
         emit, builder, element = self.emit, self.builder, self.element
-        codes = emit.load(vector(ir.IntType(8 * self.coding.itemsize), count), place, offset * self.coding.itemsize)
-        if self.coding.through_half:
-            if self.coding.itemsize == 1:
-                words = builder.zext(codes, vector(I16, count))
-                sign = emit.masked(emit.shifted_left(words, 15 - self.width), 1 << 15)
-                magnitude = emit.masked(words, (1 << self.width) - 1)
-                codes = builder.or_(sign, emit.shifted_left(magnitude, 10 - element.mantissa_bits))
-            value = builder.fpext(emit.cast(codes, vector(HALF, count)), vector(F32, count))
-        elif self.coding.itemsize == 2:
-            value = emit.cast(emit.shifted_left(builder.zext(codes, vector(I32, count)), 16), vector(F32, count))
+        size, wide = self.coding.itemsize, 16 if self.kernel.single and self.kernel.byte_vector == 64 else 8
+        if size == 1 and self.coding.through_half:
+            codes = emit.load(vector(I8, VALUES_AT_ONCE), place, offset)
+            words = builder.zext(codes, vector(I16, VALUES_AT_ONCE))
+            sign = emit.masked(emit.shifted_left(words, 15 - self.width), 1 << 15)
+            magnitude = emit.masked(words, (1 << self.width) - 1)
+            halves = builder.or_(sign, emit.shifted_left(magnitude, 10 - element.mantissa_bits))
+            parts = [emit.shuffle(halves, halves, range(first, first + wide)) for first in range(0, VALUES_AT_ONCE, wide)]
         else:
-            value = emit.cast(emit.masked(codes, -1 << element.shift), vector(F32, count))
-        return value if self.kernel.single else builder.fpext(value, vector(F64, count))
+            places = range(offset, offset + VALUES_AT_ONCE, wide)
+            parts = [emit.load(vector(ir.IntType(8 * size), wide), place, start * size) for start in places]
+        singles = vector(F32, wide)
+        if self.coding.through_half:
+            values = [builder.fpext(emit.cast(part, vector(HALF, wide)), singles) for part in parts]
+        elif size == 2:
+            values = [emit.cast(emit.shifted_left(builder.zext(part, vector(I32, wide)), 16), singles) for part in parts]
+        else:
+            values = [emit.cast(emit.masked(part, -1 << element.shift), singles) for part in parts]
+        return values if self.kernel.single else [builder.fpext(value, vector(F64, wide)) for value in values]
 
     def codes(self, place: ir.Value, offset: int) -> ir.Value:
         """A vector of codes, shifted down."""
@@ -158,21 +164,24 @@ class LeftDecoder(Decoder):
     def pieces(self, place: ir.Value, target: ir.Value) -> list[Piece]:
         """A unit of a block."""
         kernel, unit = self.kernel, self.kernel.unit
-        step = min(VALUES_AT_ONCE, unit)
         found: list[ir.Value] = []
         size = kernel.byte_vector
         per_vector = size // self.coding.itemsize
         return [
-            *(partial(self._values, place, target, first, step) for first in range(0, ROWS * unit, step)),
+            *(partial(self._values, place, target, first) for first in range(0, ROWS * unit, VALUES_AT_ONCE)),
             *(partial(self._exponents, place, target, first, found) for first in range(0, ROWS * unit, per_vector)),
             *(partial(self._arranged, target, number, found) for number in range(ROWS * unit // size)),
-            partial(self._words, target),
         ]
 
-    def _values(self, place: ir.Value, target: ir.Value, first: int, count: int) -> None:
-        size = self.kernel.value_bytes
-        for start in range(first, first + count, 8):
-            self.emit.store(self.values(place, start, 8), target, start * size)
+    def words(self, target: ir.Value) -> list[list[Piece]]:
+        """Words of signs from a unit's masks, which take a while to reach memory."""
+        return [[partial(self._words, target)]]
+
+    def _values(self, place: ir.Value, target: ir.Value, first: int) -> None:
+        offset = first * self.kernel.value_bytes
+        for value in self.values(place, first):
+            self.emit.store(value, target, offset)
+            offset += value.type.count * self.kernel.value_bytes
 
     def _exponents(self, place: ir.Value, target: ir.Value, first: int, found: list[ir.Value]) -> None:
         codes = self.codes(place, first * self.coding.itemsize)
@@ -222,19 +231,22 @@ class RightDecoder(Decoder):
         kernel, unit = self.kernel, self.kernel.unit
         per_vector = kernel.byte_vector // self.coding.itemsize
         return [
-            *(partial(self._values, place, target, first) for first in range(0, COLUMNS * unit, 2 * COLUMNS)),
+            *(partial(self._values, place, target, first) for first in range(0, COLUMNS * unit, VALUES_AT_ONCE)),
             *(partial(self._exponents, place, target, first) for first in range(0, COLUMNS * unit, per_vector)),
-            *(partial(self._bits, target, part) for part in range(kernel.words)),
-            partial(self._words, target),
         ]
+
+    def words(self, target: ir.Value) -> list[list[Piece]]:
+        """Words of signs from a unit's masks, which take a while to reach memory, twice."""
+        return [[partial(self._bits, target, part) for part in range(self.kernel.words)], [partial(self._words, target)]]
 
     def _values(self, place: ir.Value, target: ir.Value, first: int) -> None:
         kernel = self.kernel
         growth = (1 + 2.0**-kernel.extra_bits) * 2.0 ** (kernel.a.excess + kernel.b.excess)
-        for start in (first, first + COLUMNS):
-            value = self.values(place, start, COLUMNS)
+        offset = first * kernel.value_bytes
+        for value in self.values(place, first):
             grown = self.builder.fmul(value, self.emit.constant(value.type, growth))
-            self.emit.store(grown, target, start * kernel.value_bytes)
+            self.emit.store(grown, target, offset)
+            offset += value.type.count * kernel.value_bytes
 
     def _exponents(self, place: ir.Value, target: ir.Value, first: int) -> None:
         kernel, emit = self.kernel, self.emit
