@@ -92,6 +92,8 @@ def _picked(typingctx: Any, first: Any, index: Any, second: Any) -> Any:
     name = {8: "qi", 16: "hi", 32: "d"}[first.dtype.bitwidth]
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        if not cpu.features() >= _FEATURES[first.dtype.bitwidth // 8]:
+            return args[0]  # never runs: on such a CPU no plan has a vector
         function_type = ir.FunctionType(args[0].type, [args[0].type] * 3)
         function = cgutils.get_or_insert_function(builder.module, function_type, f"llvm.x86.avx512.vpermi2var.{name}.512")
         return builder.call(function, args)
