@@ -116,7 +116,7 @@ def mma(
     d = operands["d"]
     count = math.prod(lead)
     result = np.empty((count, d.layout.lanes * d.registers), dtype=register_dtype(d))
-    warps = Operands(*(flat[name].reshape(count, -1) for name in "abc"))
+    warps = Operands(*(flat[name].reshape(count, ins.lanes * operands[name].registers) for name in "abc"))
     if not extra and runner.run_registers(operation, warps, result, workers):
         return result.reshape(*lead, d.layout.lanes, d.registers)
     scratch: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}

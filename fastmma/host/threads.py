@@ -156,6 +156,8 @@ def parallel_for(function: Callable[[int, int, int], None], count: int, threads:
     The first exception, be it of a piece or of a signal handler, is raised here after all workers have stopped: nothing writes into the
     caller's memory afterwards. A piece that has begun is finished, so pieces are to be short: Ctrl-C is answered after the present ones.
     """
+    if count <= 0:
+        return
     work = _Work(function, count, grain)
     doors: list[Door] = []
     close = closing(doors)

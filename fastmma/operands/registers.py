@@ -95,7 +95,7 @@ def unpack_range(registers: NDArray[Any], operand: Operand, kind: str, codes: ND
             np.right_shift(codes, shift, out=codes)
             np.bitwise_and(codes, codes.dtype.type(mask), out=codes)
         return
-    words = np.empty_like(registers)
+    words = np.empty(registers.shape, registers.dtype)
     permute(registers, _unpacking(layout), words)
     kernels.expand_bits(words.reshape(-1), layout.bits, codes.reshape(-1))
 
