@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.table import print_json, print_table
 from fastmma.host.errors import BackendError, OperandError
+from fastmma.host.files import write_text
 from fastmma.study.grid import SAMPLE, Case, Grid
 from fastmma.study.pictures import save
 from fastmma.study.presets import PRESETS, preset_of
@@ -53,13 +54,10 @@ def _command(preset: str | None, own: dict[str, Any], seeds: tuple[int, ...], sa
 def _write_report(results: Results, output: Path, title: str, command: str) -> list[str]:
     """Write the report and the pictures; what there is to say about them."""
     try:
-        try:
-            pictures, said = save(results, output), []
-        except BackendError as error:
-            pictures, said = [], [f"no pictures were drawn: {error}"]
-        (output / REPORT).write_text(markdown(results, title=title, command=command, pictures=pictures), encoding="utf-8")
-    except OSError as error:
-        raise OperandError(f"{output}: cannot write the report there: {error.strerror}") from None
+        pictures, said = save(results, output), []
+    except BackendError as error:
+        pictures, said = [], [f"no pictures were drawn: {error}"]
+    write_text(output / REPORT, markdown(results, title=title, command=command, pictures=pictures))
     names = [REPORT, CSV, JSON_LINES, *(file for _, file in pictures)]
     return [f"{output}: {', '.join(names)}", *said]
 

@@ -32,8 +32,12 @@ _ARCHIVE, _PICKLE = (b"PK\3\4", b"PK\5\6"), b"\x80"
 _VERSIONS = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}  # bytes of the header's length
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _SPACE = r"[ \t\r\n\f]*"  # between tokens of Python
-_VALUES = {"descr": r"['\"](?P<descr>[^'\"]*)['\"]", "fortran_order": r"(?P<fortran>True|False)", "shape": r"\((?P<shape>[^()]*)\)"}
-_ENTRIES = "|".join(rf"['\"]{name}['\"]{_SPACE}:{_SPACE}{value}" for name, value in _VALUES.items())
+_VALUES = {
+    "descr": r"""(?:'(?P<single>[^'"\\]*)'|"(?P<double>[^'"\\]*)")""",
+    "fortran_order": r"(?P<fortran>True|False)",
+    "shape": r"\((?P<shape>[^()]*)\)",
+}
+_ENTRIES = "|".join(rf"""(?:'{name}'|"{name}"){_SPACE}:{_SPACE}{value}""" for name, value in _VALUES.items())
 _HEADER = re.compile(rf"{_SPACE}\{{{_SPACE}(?:(?:{_ENTRIES}){_SPACE}(?:,{_SPACE}|(?=\}}))){{3}}\}}{_SPACE}")
 _RECORDS = re.compile(r"['\"]descr['\"]\s*:\s*\[")
 _NUMBER = re.compile(r"([<>|=]?)([biufcV])([1-9]\d{0,3})", re.ASCII)
@@ -81,7 +85,8 @@ def _header(file: IO[bytes], what: str) -> tuple[np.dtype[Any], tuple[int, ...],
     if _RECORDS.search(text):
         raise OperandTypeError(f"{what}: holds records, and not numbers; save one of their fields")
     found = _HEADER.fullmatch(text)
-    if found is None or None in (descr := found["descr"], order := found["fortran"], shape := found["shape"]):
+    descr, order, shape = (found["single"] or found["double"], found["fortran"], found["shape"]) if found else (None, None, None)
+    if descr is None or order is None or shape is None:
         raise _damaged(what, ".npy", "its header does not name type, order and shape")
     return _dtype(descr, what), _shape(shape, what), order == "True"
 

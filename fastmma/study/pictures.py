@@ -8,6 +8,7 @@ from typing import Any
 
 from fastmma.host.calls import public_call
 from fastmma.host.errors import BackendError
+from fastmma.host.files import written
 from fastmma.study.metrics import ULP_EDGES
 from fastmma.study.records import Record
 from fastmma.study.report import deepest, grouped, series
@@ -147,6 +148,7 @@ def save(records: Sequence[Record], folder: Path) -> list[tuple[str, str]]:
     """
     drawn = []
     for file, (title, draw) in PICTURES.items():
-        draw(records).savefig(folder / file, format="png")
+        with written(folder / file) as output:
+            draw(records).savefig(output, format="png")
         drawn.append((title, file))
     return drawn
