@@ -1,4 +1,4 @@
-"""The fast x86 path for batches of tiles and small products against the portable kernels and exact integer arithmetic."""
+"""The fast x86 path for batches of tiles and small products against the portable kernels and the exact reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from reference.fused import FORMATS, accumulator, operand, reference
+from reference.fused import ELEMENTS, accumulator, reference
+from reference.products import random_codes
 
 from fastmma.isa.formats import decode, encode, format_of
 from fastmma.kernels.fused import batch, portable
@@ -21,7 +22,7 @@ from fastmma.kernels.params import Coded, Fused
 Codes = NDArray[Any]
 
 TESTS = Path(__file__).parents[1]
-KINDS = ("bits", "normal", "spread", "tiny", "large", "exact", "rare", "extreme")
+KINDS = ("bits", "normal", "spread", "vanishing", "large", "exact", "rare", "extreme")
 HALVES = tuple(k for half in (0, 1) for k in range(32) if k // 2 % 2 == half)
 E4M3 = format_of("e4m3")
 WIDENED = encode(decode(np.arange(256), E4M3), "f16")
@@ -34,15 +35,15 @@ class Case:
         self, a: str, b: str, shape: tuple[int, int, int], terms: int, align: int, floor: int, keep: int = 23, *, widened: bool = False
     ) -> None:
         self.names, self.shape, self.widened = (a, b), shape, widened
-        elements = [FORMATS["f16" if widened else name] for name in (a, b)]
+        elements = [ELEMENTS["f16" if widened else name] for name in (a, b)]
         self.p = Fused(elements[0], elements[1], terms, align, floor, keep, int(keep == 10), 2 if widened else 0)
-        self.coded = Coded(FORMATS[a], FORMATS[b], HALVES if widened else ())
+        self.coded = Coded(ELEMENTS[a], ELEMENTS[b], HALVES if widened else ())
         self.order = np.array(HALVES, np.int32) if widened else None
 
     def operands(self, rng: np.random.Generator, count: int, kind: str) -> tuple[Codes, Codes, Codes]:
         """A batch."""
         m, n, k = self.shape
-        a, b = operand(rng, self.names[0], (count, m, k), kind), operand(rng, self.names[1], (count, k, n), kind)
+        a, b = random_codes(rng, self.names[0], (count, m, k), kind), random_codes(rng, self.names[1], (count, k, n), kind)
         return a, b, accumulator(rng, self.p, (count, m, n), kind)
 
     def blocks(self, *shape: int) -> batch.Blocks | None:
@@ -128,7 +129,7 @@ def test_a_special_value_costs_its_product(name: str) -> None:
     out, redone = case.found(a, b, c)
     np.testing.assert_array_equal(out, case.expected(a, b, c))
     assert redone == (0 if fast else 50)
-    element = FORMATS[case.names[1]]
+    element = ELEMENTS[case.names[1]]
     b[17, 3, 5] = (1 << element.exponent_bits + element.mantissa_bits + element.shift) - 1
     out, redone = case.found(a, b, c)
     np.testing.assert_array_equal(out, case.expected(a, b, c))
@@ -191,7 +192,7 @@ def test_empty() -> None:
 def test_zero_results_are_positive() -> None:
     for name, case in CASES.items():
         m, n, k = case.shape
-        element = FORMATS[case.names[0]]
+        element = ELEMENTS[case.names[0]]
         dtype, result = (array.dtype for array in case.operands(np.random.default_rng(8), 1, "normal")[::2])
         a = np.full((3, m, k), 1 << (element.exponent_bits + element.mantissa_bits + element.shift), dtype)
         b = np.zeros((3, k, n), dtype)

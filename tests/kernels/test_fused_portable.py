@@ -1,4 +1,4 @@
-"""The portable fused dot-product-add against exact integer arithmetic."""
+"""The portable fused dot-product-add against the exact reference."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from reference.fused import F16, FORMATS, accumulator, codes, f16, lowered_order, operand, reference
+from reference.fused import ELEMENTS, F16, accumulator, f16, lowered_order, reference
+from reference.products import nearby_codes, random_codes
 
 from fastmma.kernels.fused.portable import gemm, tiles
 from fastmma.kernels.params import Fused
 
-KINDS = ("bits", "normal", "spread", "tiny", "large", "exact", "rare", "extreme")
+KINDS = ("bits", "normal", "spread", "vanishing", "large", "exact", "rare", "extreme")
 # a, b, terms, align_bits, emax_floor, keep_bits, half, restart
 CASES = [
     ("f16", "f16", 4, 23, -200, 23, 0, 0),
@@ -44,7 +45,7 @@ CASES = [
 
 
 def parameters(case: tuple[Any, ...]) -> Fused:
-    return Fused(FORMATS[case[0]], FORMATS[case[1]], *case[2:])
+    return Fused(ELEMENTS[case[0]], ELEMENTS[case[1]], *case[2:])
 
 
 def check(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, order: NDArray[np.int32] | None, threads: int = 1) -> None:
@@ -59,7 +60,7 @@ def test_gemm_is_exact(case: tuple[Any, ...], kind: str) -> None:
     p = parameters(case)
     rng = np.random.default_rng([KINDS.index(kind), CASES.index(case)])
     depth = 3 * p.terms - 1
-    a, b = operand(rng, case[0], (9, depth), kind), operand(rng, case[1], (depth, 11), kind)
+    a, b = random_codes(rng, case[0], (9, depth), kind), random_codes(rng, case[1], (depth, 11), kind)
     check(p, a, b, accumulator(rng, p, (9, 11), kind), lowered_order(p))
 
 
@@ -69,7 +70,7 @@ def test_tiles_are_exact(case: tuple[Any, ...], kind: str) -> None:
     p = parameters(case)
     rng = np.random.default_rng([KINDS.index(kind), CASES.index(case), 1])
     depth = p.terms * max(p.restart, 1)
-    a, b = operand(rng, case[0], (3, 4, depth), kind), operand(rng, case[1], (3, depth, 8), kind)
+    a, b = random_codes(rng, case[0], (3, 4, depth), kind), random_codes(rng, case[1], (3, depth, 8), kind)
     c = accumulator(rng, p, (3, 4, 8), kind)
     out = np.empty_like(c)
     order = lowered_order(p)
@@ -80,7 +81,7 @@ def test_tiles_are_exact(case: tuple[Any, ...], kind: str) -> None:
 
 HOPPER = Fused(F16, F16, 16, 25, -133, 23, 0, 0)
 HOPPER_HALF = Fused(F16, F16, 16, 25, -21, 10, 1, 0)
-E4M3 = FORMATS["e4m3"]
+E4M3 = ELEMENTS["e4m3"]
 LOWERED = Fused(E4M3, E4M3, 16, 25, -133, 23, 0, 2)
 
 
@@ -89,7 +90,7 @@ LOWERED = Fused(E4M3, E4M3, 16, 25, -133, 23, 0, 2)
 def test_sizes(p: Fused, shape: tuple[int, int, int]) -> None:
     rows, depth, columns = shape
     rng = np.random.default_rng(shape)
-    a, b = operand(rng, "f16", (rows, depth), "spread"), operand(rng, "f16", (depth, columns), "spread")
+    a, b = random_codes(rng, "f16", (rows, depth), "spread"), random_codes(rng, "f16", (depth, columns), "spread")
     for threads in (1, 2):
         check(p, a, b, accumulator(rng, p, (rows, columns), "spread"), None, threads)
         check(p, a, b, None, None, threads)
@@ -115,7 +116,7 @@ def test_layouts(case: tuple[Any, ...]) -> None:
     p, order = parameters(case), lowered_order(parameters(case))
     rng = np.random.default_rng(11)
     rows, depth, columns = 11, 2 * p.terms + 3, 19
-    a, b = operand(rng, case[0], (rows, depth), "spread"), operand(rng, case[1], (depth, columns), "spread")
+    a, b = random_codes(rng, case[0], (rows, depth), "spread"), random_codes(rng, case[1], (depth, columns), "spread")
     c = accumulator(rng, p, (rows, columns), "spread")
     expected = reference(p, a, b, c, order)
 
@@ -139,7 +140,7 @@ def test_layouts(case: tuple[Any, ...]) -> None:
 
 def test_writes_nothing_but_out() -> None:
     rng = np.random.default_rng(12)
-    a, b = operand(rng, "f16", (5, 16), "normal"), operand(rng, "f16", (16, 3), "normal")
+    a, b = random_codes(rng, "f16", (5, 16), "normal"), random_codes(rng, "f16", (16, 3), "normal")
     for p, dtype in ((HOPPER, np.uint32), (HOPPER_HALF, np.uint16)):
         frame = np.full((9, 11), 0x5A5A, dtype)
         gemm(p, a, b, None, frame[2:7, 4:7], 1)
@@ -150,7 +151,7 @@ def test_writes_nothing_but_out() -> None:
 
 def test_in_place_where_some_blocks_hold_infinities() -> None:
     rng = np.random.default_rng(13)
-    a, b = operand(rng, "f16", (40, 48), "normal"), operand(rng, "f16", (48, 24), "normal")
+    a, b = random_codes(rng, "f16", (40, 48), "normal"), random_codes(rng, "f16", (48, 24), "normal")
     a[13, 7], b[30, 20] = 0x7C00, 0xFC00
     c = accumulator(rng, HOPPER, (40, 24), "normal")
     expected = reference(HOPPER, a, b, c)
@@ -163,7 +164,7 @@ def test_in_place_where_some_blocks_hold_infinities() -> None:
 def test_tiles_of_any_size_and_number(m: int, n: int) -> None:
     rng = np.random.default_rng([m, n])
     count = 1100
-    a, b = operand(rng, "f16", (count, m, 8), "normal"), operand(rng, "f16", (count, 8, n), "normal")
+    a, b = random_codes(rng, "f16", (count, m, 8), "normal"), random_codes(rng, "f16", (count, 8, n), "normal")
     a[700, 0, 3] = 0x7C01
     c = accumulator(rng, HOPPER, (count, m, n), "normal")
     out = [np.empty_like(c), np.empty_like(c)]
@@ -176,7 +177,7 @@ def test_tiles_of_any_size_and_number(m: int, n: int) -> None:
 
 def test_threads_give_the_same_bits() -> None:
     rng = np.random.default_rng(14)
-    a, b = operand(rng, "e4m3", (70, 200), "rare"), operand(rng, "e4m3", (200, 90), "rare")
+    a, b = random_codes(rng, "e4m3", (70, 200), "rare"), random_codes(rng, "e4m3", (200, 90), "rare")
     c = accumulator(rng, LOWERED, (70, 90), "rare")
     out = [np.empty_like(c), np.empty_like(c)]
     for threads in (1, 2):
@@ -217,7 +218,7 @@ def test_overflow_on_the_way_stays() -> None:
     p = HOPPER._replace(terms=4)
     check(p, a, b, top, None)
     check(HOPPER_HALF._replace(terms=4), f16([[256.0] * 4 + [-256.0] * 4]), f16([[64.0]] * 8), None, None)
-    wide = Fused(FORMATS["bf16"], FORMATS["bf16"], 4, 25, -133, 23, 0, 0)
+    wide = Fused(ELEMENTS["bf16"], ELEMENTS["bf16"], 4, 25, -133, 23, 0, 0)
     big = np.full((1, 12), 0x7F00, np.uint16)
     big[0, 6] = 0xFF80
     check(wide, big, np.full((12, 1), 0x7F00, np.uint16), None, None)
@@ -261,10 +262,10 @@ def test_without_products_c_is_only_cut(keep_bits: int) -> None:
 @pytest.mark.parametrize("name", ["bf16", "tf32"])
 @pytest.mark.parametrize("ends", [(-72, -58, -50, -40), (-130, -98, -10, 20), (60, 64, 60, 65), (110, 127, 0, 20)])
 def test_exponents_around_the_ends_of_float32_panels(name: str, ends: tuple[int, int, int, int]) -> None:
-    p = Fused(FORMATS[name], FORMATS[name], 8, 25, -133, 23, 0, 0)
+    p = Fused(ELEMENTS[name], ELEMENTS[name], 8, 25, -133, 23, 0, 0)
     rng = np.random.default_rng(list(map(abs, ends)))
-    a = codes(name, rng.standard_normal((24, 8)) * 2.0 ** rng.integers(*ends[:2], (24, 1)))
-    b = codes(name, rng.standard_normal((8, 24)) * 2.0 ** rng.integers(*ends[2:], (1, 24)))
+    a = nearby_codes(name, rng.standard_normal((24, 8)) * 2.0 ** rng.integers(*ends[:2], (24, 1)))
+    b = nearby_codes(name, rng.standard_normal((8, 24)) * 2.0 ** rng.integers(*ends[2:], (1, 24)))
     check(p, a, b, None, None)
     with np.errstate(under="ignore"):
         tiny = (rng.standard_normal((24, 24)) * 2.0 ** rng.integers(-150, -100, (24, 24))).astype(np.float32)

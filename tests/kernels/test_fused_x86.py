@@ -1,4 +1,4 @@
-"""The fast x86 path of the fused dot-product-add against exact integer arithmetic and the portable path."""
+"""The fast x86 path of the fused dot-product-add against the exact reference and the portable path."""
 
 from __future__ import annotations
 
@@ -14,24 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.fused import ELEMENTS, reference
 
+from fastmma import FORMATS
+from fastmma.backends.parameters import element_of
 from fastmma.kernels.fused import portable, x86
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.params import Element, Fused
 
 Codes = NDArray[Any]
-
-ELEMENTS = {
-    "f16": Element(5, 10, 15, 0, 1),
-    "bf16": Element(8, 7, 127, 0, 1),
-    "tf32": Element(8, 10, 127, 13, 1),
-    "e4m3": Element(4, 3, 7, 0, 2),
-    "e5m2": Element(5, 2, 15, 0, 1),
-    "e3m2": Element(3, 2, 3, 0, 0),
-    "e2m3": Element(2, 3, 1, 0, 0),
-    "e2m1": Element(2, 1, 1, 0, 0),
-}
-F32, F16 = Element(8, 23, 127, 0, 1), ELEMENTS["f16"]
 
 
 def fused_parameters(a: str, b: str, terms: int, align_bits: int, keep_bits: int, floor: int) -> Fused:
@@ -63,81 +54,10 @@ def result_dtype(p: Fused) -> type[Any]:
     return np.uint16 if p.half else np.uint32
 
 
-def field_of(code: int, element: Element) -> tuple[int, int, int]:
-    """Sign bit, exponent field and mantissa field."""
-    code >>= element.shift
-    mantissa, field = code & ((1 << element.mantissa_bits) - 1), code >> element.mantissa_bits
-    return field >> element.exponent_bits, field & ((1 << element.exponent_bits) - 1), mantissa
-
-
-def number(code: int, element: Element) -> tuple[int, int, int]:
-    """Significand, exponent of its last bit, exponent of the number, of a finite code."""
-    sign, field, mantissa = field_of(code, element)
-    significand = mantissa + ((field > 0) << element.mantissa_bits)
-    exponent = max(field, 1) - element.bias
-    return -significand if sign else significand, exponent - element.mantissa_bits, exponent
-
-
-def truncated(significand: int, places: int) -> int:
-    magnitude = abs(significand) << places if places >= 0 else abs(significand) >> -places
-    return -magnitude if significand < 0 else magnitude
-
-
-def rounded(total: int, last: int, p: Fused) -> int:
-    """The result's code for total * 2**last."""
-    element = F16 if p.half else F32
-    magnitude = abs(total)
-    if magnitude == 0:
-        return 0
-    exponent = max(magnitude.bit_length() - 1 + last, 1 - element.bias)
-    places = last - (exponent - p.keep_bits)
-    kept = magnitude << places if places >= 0 else magnitude >> -places
-    if p.half and places < 0:
-        rest, half = magnitude - (kept << -places), 1 << (-places - 1)
-        kept += rest > half or (rest == half and kept & 1)
-    code = kept << (element.mantissa_bits - p.keep_bits)
-    code += (exponent - 1 + element.bias) << element.mantissa_bits
-    code = min(code, ((1 << element.exponent_bits) - 1) << element.mantissa_bits)
-    return code | ((total < 0 < code) << (element.exponent_bits + element.mantissa_bits))
-
-
-def step(p: Fused, a: list[int], b: list[int], c: int) -> int:
-    """One fused step on finite codes."""
-    terms = [number(c, F16 if p.half else F32)]
-    for x, y in zip(a, b, strict=True):
-        (m, last_m, e_m), (n, last_n, e_n) = number(x, p.a), number(y, p.b)
-        terms.append((m * n, last_m + last_n, e_m + e_n))
-    emax = max([p.emax_floor] + [exponent for significand, _, exponent in terms if significand])
-    last = emax - p.align_bits
-    if last < -1 << 10:
-        return 0  # no term at all, and no floor
-    return rounded(sum(truncated(significand, place - last) for significand, place, _ in terms), last, p)
-
-
-def exact(p: Fused, a: Codes, b: Codes, c: Codes | None) -> Codes:
-    rows, columns = a.shape[0], b.shape[1]
-    out = np.zeros((rows, columns), result_dtype(p))
-    infinity = 0x7C00 if p.half else 0x7F800000
-    for i in range(rows):
-        for j in range(columns):
-            total = 0 if c is None else int(c[i, j])
-            for k in range(0, a.shape[1], p.terms):
-                if total & infinity == infinity:
-                    break  # with finite products it stays
-                total = step(p, a[i, k : k + p.terms].tolist(), b[k : k + p.terms, j].tolist(), total)
-            out[i, j] = total
-    return out
-
-
-def highest_finite(element: Element) -> int:
-    top = ((1 << element.exponent_bits) << element.mantissa_bits) - 1
-    return {0: top, 1: top - (1 << element.mantissa_bits), 2: top - 1}[element.specials]
-
-
 def operand(rng: np.random.Generator, element: Element, shape: tuple[int, int], kind: str) -> Codes:
     """Finite codes."""
     width = element.exponent_bits + element.mantissa_bits
-    top = highest_finite(element)
+    top = element.first_special - 1
     if kind == "any":
         magnitude = rng.integers(0, top + 1, shape)
     elif kind == "small":
@@ -156,7 +76,7 @@ def operand(rng: np.random.Generator, element: Element, shape: tuple[int, int], 
 
 
 def accumulator(rng: np.random.Generator, p: Fused, shape: tuple[int, int], kind: str) -> Codes | None:
-    element = F16 if p.half else F32
+    element = element_of(FORMATS["f16" if p.half else "f32"])
     if kind == "none":
         return None
     spread = 30 if kind == "near" else 127
@@ -204,7 +124,7 @@ def test_against_integers(setting: str, kind: str) -> None:
             b[1::2] = b[:-1:2] ^ code_dtype(p.b)(1 << (p.b.exponent_bits + p.b.mantissa_bits + p.b.shift))
             b[::5] ^= code_dtype(p.b)(1 << p.b.shift)
         c = accumulator(rng, p, (9, 7), c_kind)
-        np.testing.assert_array_equal(product(p, a, b, c)[0], exact(p, a, b, c))
+        np.testing.assert_array_equal(product(p, a, b, c)[0], reference(p, a, b, c))
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -403,7 +323,7 @@ for setting in ("f16 sm_90", "e4m3 wgmma"):
     for kind in ("near", "any", "zeros"):
         a, b = t.operand(rng, p.a, (13, 77), kind), t.operand(rng, p.b, (77, 35), kind)
         for c in (None, t.accumulator(rng, p, (13, 35), "near")):
-            np.testing.assert_array_equal(t.product(p, a, b, c, 2)[0], t.exact(p, a, b, c))
+            np.testing.assert_array_equal(t.product(p, a, b, c, 2)[0], t.reference(p, a, b, c))
     print(t.x86.supported(p))
 """
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, cwd=tests)

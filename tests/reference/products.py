@@ -12,6 +12,7 @@ from fastmma import FORMATS, Instruction, ScaledArray, scaled_matmul
 from fastmma.isa.formats import from_codes
 
 Codes = NDArray[Any]
+VALUES = ("normal", "spread", "vanishing", "large", "exact", "rare", "extreme")
 
 
 def elements(codes: Codes, fmt: str) -> NDArray[Any]:
@@ -50,9 +51,38 @@ def _finite(codes: Codes, fmt: str) -> Codes:
     return codes[np.isfinite(fastmma.decode(codes, fmt))] if FORMATS[fmt].kind == "float" else codes
 
 
-def random_codes(generator: np.random.Generator, fmt: str, shape: tuple[int, ...], distribution: str) -> Codes:
-    """Codes of a distribution: "bits", "special", "finite" (specials that are), "zero", "near" (one), "tiny", "huge" or "cancel"."""
+def nearby_codes(fmt: str, values: NDArray[np.float64]) -> Codes:
+    """Finite codes next to values, away from zero where there is one."""
     row = FORMATS[fmt]
+    magnitudes = fastmma.decode(np.arange(row.first_special, dtype=np.uint32) << np.uint32(row.padding), fmt)
+    index = np.minimum(np.searchsorted(magnitudes, np.abs(values)), row.first_special - 1)
+    sign = np.signbit(values).astype(np.int64) << row.magnitude_bits
+    return ((index | sign) << row.padding).astype(row.code_dtype)
+
+
+def _numbers(generator: np.random.Generator, fmt: str, shape: tuple[int, ...], distribution: str) -> NDArray[np.float64]:
+    """Numbers of one of the distributions of `VALUES`."""
+    if distribution == "exact":
+        return generator.choice([0.0, -0.0, 1.0, -1.0, 2.0**-6, -(2.0**-9), 2.0**-12, 1.5], shape)
+    if distribution == "extreme":
+        largest = FORMATS[fmt].max
+        return generator.choice([largest, largest, largest / 2, 0.0], (*shape[:-1], 1)) * generator.choice([1, 1, 1, -1], shape)
+    exponents = {"spread": (-30, 12), "vanishing": (-140, -50), "large": (0, 127)}.get(distribution, (0, 1))
+    return generator.standard_normal(shape) * 2.0 ** generator.integers(*exponents, shape)
+
+
+def random_codes(generator: np.random.Generator, fmt: str, shape: tuple[int, ...], distribution: str) -> Codes:
+    """Codes of a distribution.
+
+    By codes: "bits", "special", "finite" (specials that are), "zero", "near" (one), "tiny", "huge" or "cancel". By values, of floats of
+    at most 19 significant bits: those of `VALUES`, where "rare" are normal ones among which are a few of any bits.
+    """
+    row = FORMATS[fmt]
+    if distribution in VALUES:
+        codes = nearby_codes(fmt, _numbers(generator, fmt, shape, distribution))
+        if distribution == "rare":
+            return np.where(generator.random(shape) < 0.03, random_codes(generator, fmt, shape, "bits"), codes)
+        return codes
     if distribution == "special":
         return generator.choice(special_codes(fmt), shape)
     if distribution == "finite":
