@@ -116,8 +116,8 @@ def mma(
     d = operands["d"]
     count = math.prod(lead)
     result = np.empty((count, d.layout.lanes * d.registers), dtype=register_dtype(d))
-    warps = Operands(*(flat[name].reshape(count, ins.lanes * operands[name].registers) for name in "abc"))
-    if not extra and runner.run_registers(operation, warps, result, workers):
+    rows = {name: _rows(array.reshape(count, ins.lanes * operands[name].registers)) for name, array in flat.items()}
+    if not extra and runner.run_registers(operation, Operands(**rows), result, workers):
         return result.reshape(*lead, d.layout.lanes, d.registers)
     scratch: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}
 
@@ -126,8 +126,8 @@ def mma(
         if key not in scratch:
             scratch[key] = {name: _storage(operand, stop - start) for name, operand in operands.items()}
         codes = scratch[key]
-        for name, registers in flat.items():
-            unpack_range(registers[start:stop].reshape(stop - start, -1), operands[name], ins.kind, codes[name])
+        for name, registers in rows.items():
+            unpack_range(np.ascontiguousarray(registers[start:stop]), operands[name], ins.kind, codes[name])
         matrices = {name: _tiles(codes[name], operands[name]) for name in "abcd"}
         more = {name: array[start:stop] for name, array in flat_extra.items()}
         runner.run(operation, Operands(matrices["a"], matrices["b"], matrices["c"], **more), matrices["d"], 1)
@@ -135,6 +135,11 @@ def mma(
 
     parallel_for(work, count, workers, runner.warps_at_once)
     return result.reshape(*lead, d.layout.lanes, d.registers)
+
+
+def _rows(registers: NDArray[Any]) -> NDArray[Any]:
+    """Registers (warps, words) whose words follow each other; all warps may share theirs."""
+    return registers if registers.strides[1] == registers.itemsize else np.ascontiguousarray(registers)
 
 
 def _on_gpu(
