@@ -25,7 +25,10 @@ COLUMNS: tuple[str, ...] = ("case", *CASE_FIELDS, "instruction", "evidence", "ex
 Study = Grid | Case | Preset | str | Iterable[Grid | Case]
 Progress = Callable[[int, int, Case], None]
 _WIDEST = 4  # bytes of an element that is drawn, and of a result
-_SMALLEST, _LARGEST = 2.0**-200, 2.0**200  # magnitudes, beyond those of float32, whose products and squares are within float64
+_SMALLEST, _LARGEST = (
+    float.fromhex("0x1p-200"),
+    float.fromhex("0x1p200"),
+)  # magnitudes, beyond those of float32, whose products and squares are within float64
 _BLOCK = 64  # rows of the product that are compared at a time
 
 
