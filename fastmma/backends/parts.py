@@ -8,7 +8,9 @@ from typing import NamedTuple
 from fastmma.backends.call import Codes, Operands, cut
 from fastmma.isa.instruction import Instruction
 
-DEPTH = 1 << 13  # the most k of a part; a multiple of every instruction's
+DEPTH = 1 << 13  # k of a part of many rows; a multiple of every instruction's
+_DEEPEST = 1 << 15  # k of a part of few rows
+_ELEMENTS = 1 << 23  # of A in a part of more k than `DEPTH`
 _CODES = 1 << 24  # the most codes of an operand or of the results
 
 
@@ -39,16 +41,21 @@ class Part(NamedTuple):
         )
 
 
+def _deepest(rows: int) -> int:
+    """The most k of a part."""
+    return max(DEPTH, min(_DEEPEST, _ELEMENTS // max(rows, 1)))
+
+
 def is_small(operands: Operands, d: Codes) -> bool:
     """Whether everything is one part."""
     (products, rows, columns), depth = d.shape, operands.depth
-    return depth <= DEPTH and products * max(rows * depth, depth * columns, rows * columns) <= _CODES
+    return depth <= _deepest(rows) and products * max(rows * depth, depth * columns, rows * columns) <= _CODES
 
 
 def parts(operands: Operands, d: Codes, unit: int) -> Iterator[Part]:
     """Parts of ascending k, cut at multiples of `unit`."""
     (products, rows, columns), depth = d.shape, operands.depth
-    deep = max(DEPTH // unit, 1) * unit
+    deep = max(_deepest(rows) // unit, 1) * unit
     longest = max(1, min(depth, deep))
     wide = max(1, min(columns, _CODES // longest))
     high = max(1, min(rows, _CODES // max(longest, wide)))

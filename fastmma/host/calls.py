@@ -16,7 +16,10 @@ _TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded", "iterato
 
 
 def public_call(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a function in the default mode of floats; what does not fit into memory is an `OutOfMemoryError` that names it."""
+    """Run a function in the default mode of floats; what does not fit into memory is an `OutOfMemoryError` that names it.
+
+    The traceback of a Ctrl-C ends at the call.
+    """
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -24,6 +27,9 @@ def public_call(function: Callable[P, R]) -> Callable[P, R]:
             return in_default_mode(function, *args, **kwargs)
         except FastmmaError:
             raise
+        except KeyboardInterrupt as interrupt:
+            # where it came tells the user nothing, and its frames would keep the operands alive
+            raise interrupt.with_traceback(None) from None
         except MemoryError as error:
             reason = str(error)
         except ValueError as error:

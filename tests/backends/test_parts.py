@@ -14,7 +14,7 @@ from fastmma.backends.call import Operands
 from fastmma.isa.formats import FORMATS, from_codes, to_codes
 from fastmma.isa.sparsity import pattern_of
 from fastmma.kernels.fma import f64, m8n8k4
-from fastmma.kernels.fused import portable, x86
+from fastmma.kernels.fused import portable
 from fastmma.kernels.integer import words
 
 MMA = "mma.sync.aligned."
@@ -42,6 +42,7 @@ OPCODES = (
 def test_parts_cover_everything_once(codes: int, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "DEPTH", 64)
     monkeypatch.setattr(parts, "_CODES", codes)
+    monkeypatch.setattr(parts, "_ELEMENTS", 1)
     for shape in ((1, 1, 1), (3, 5, 7), (1, 40, 90), (20, 2, 2), (2, 0, 3), (0, 4, 4)):
         d = np.zeros((*shape, max(depth, 1)), np.int8)
         before = np.zeros(shape, np.int64)
@@ -61,11 +62,11 @@ def shrink(monkeypatch: pytest.MonkeyPatch, depth: int) -> None:
         (parts, "DEPTH", depth),
         (compiled, "DEPTH", depth),
         (parts, "_CODES", 1500),
+        (parts, "_ELEMENTS", 1),
         (f64, "STEPS", 1),
         (m8n8k4, "STEPS", 1),
         (f64, "_DIRECTED_STEPS", 1),
         (portable, "STEPS", 1),
-        (x86, "PIECE_STEPS", 1),
         (words, "_PACKED_WORDS", 1),
     ):
         monkeypatch.setattr(module, name, value)

@@ -44,3 +44,75 @@ def test_nothing_is_written_after_the_exception(what: str, times: int) -> None:
     assert counts.pop("again") >= (times > 1)
     assert counts.pop("calls") >= 50
     assert set(counts.values()) == {0}, counts
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_long_calls_answer(threads: int) -> None:
+    """They take 0.1 s on an idle machine; without parts, pieces and looks at the signals, up to a minute."""
+    done = python("-m", "reference.interrupts", "answers", str(threads), timeout=300)
+    assert done.returncode == 0, done.stderr
+    late = json.loads(done.stdout)
+    print(late)
+    assert max(late.values()) < 4, late
+
+
+COMPILATION = """
+import signal, sys, time
+import numpy as np, fastmma
+opcode, a = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", np.ones((64, 64))
+def product():
+    return fastmma.gemm(a, a, instruction=opcode, target="sm_80", threads=int(sys.argv[2]))
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+after = float(sys.argv[1])
+start = time.monotonic()
+signal.setitimer(signal.ITIMER_REAL, after)
+try:
+    product()
+except KeyboardInterrupt as error:
+    frames, step = 0, error.__traceback__
+    while step is not None:
+        frames, step = frames + 1, step.tb_next
+    print(time.monotonic() - start - after, frames, error.__context__)
+    {then}
+signal.setitimer(signal.ITIMER_REAL, 0)
+print((product() == 64).all())
+"""
+
+
+@pytest.mark.parametrize(("after", "threads"), [(0.05, 1), (0.3, 3), (0.9, 2)])
+def test_compilation_answers_and_can_be_repeated(after: float, threads: int, tmp_path: Path) -> None:
+    """An interrupted compilation leaves Numba as it was, and no frames of Numba in the traceback."""
+    script = COMPILATION.replace("{then}", "pass")
+    done = python("-c", script, str(after), str(threads), timeout=300, NUMBA_CACHE_DIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    *interrupted, result = done.stdout.split("\n")[:-1]
+    assert result == "True"
+    for line in interrupted:
+        late, frames, context = line.split()
+        assert float(late) < 3
+        assert int(frames) <= 4
+        assert context == "None"
+
+
+def test_a_process_may_end_while_it_compiles(tmp_path: Path) -> None:
+    script = COMPILATION.replace("{then}", "raise SystemExit(7)")
+    done = python("-c", script, "0.4", "2", timeout=300, NUMBA_CACHE_DIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+COMMAND = """
+import signal, sys
+import fastmma.cli
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
+sys.exit(fastmma.cli.main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("after", [0.3, 3.0])
+def test_the_command_line_ends_with_one_line(after: float, tmp_path: Path) -> None:
+    """Also while it compiles."""
+    opcode = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rz"
+    command = ("gemm", "--random", "2000x2000x2000", "--instruction", opcode, "--target", "sm_80")
+    done = python("-c", COMMAND, str(after), *command, timeout=300, NUMBA_CACHE_DIR=str(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "fastmma: interrupted\n")

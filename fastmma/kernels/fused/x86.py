@@ -32,7 +32,6 @@ from fastmma.kernels.sums.promotion import by_chunks
 Slow = Callable[..., None]
 
 CHUNK_ROWS = 1024  # of A and of the running sums that go with one packed panel of B
-PIECE_STEPS = 1 << 27  # of a piece, which takes some hundredths of a second
 PACK_ROWS = 32
 PIECES_PER_THREAD = 2
 FEWEST_BLOCKS = 8  # in a piece: it packs its panel of B for them
@@ -169,8 +168,7 @@ def gemm(
     dtype = np.float32 if chain.single else np.float64
 
     blocks, panels = -(-rows // chain.rows), -(-columns // chain.panel)
-    most_rows = min(CHUNK_ROWS, max(PIECE_STEPS // (chain.panel * depth), 1))
-    pieces = max(-(-rows // most_rows), -(-PIECES_PER_THREAD * threads // panels) if threads > 1 else 1)
+    pieces = max(-(-rows // CHUNK_ROWS), -(-PIECES_PER_THREAD * threads // panels) if threads > 1 else 1)
     chunk = max(-(-blocks // pieces), min(blocks, FEWEST_BLOCKS)) * chain.rows
     padded_rows = blocks * chain.rows
     slab_depth = _slab_depth(chain, depth, promotion)

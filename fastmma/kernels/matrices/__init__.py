@@ -1,1 +1,3 @@
 """Operands in memory: addresses, fragments of registers, sparse rows."""
+
+import fastmma.kernels.llvm  # noqa: F401  # imports Numba, before anything else does
