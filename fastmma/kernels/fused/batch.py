@@ -215,7 +215,8 @@ class RegisterBlocks(NamedTuple):
     permutations: tuple[Permutation, ...]  # of a, b, c and out
 
     def multiply(self, a: Codes, b: Codes, c: Codes, out: Codes, threads: int, slow: Slow) -> None:
-        """As `Blocks.multiply`, on the registers (T, bytes) of T warps, whose rows are contiguous."""
+        """As `Blocks.multiply`, on the registers (T, words) of T warps; the rows of `out` are contiguous."""
+        a, b, c = (array if array.strides[1] == array.itemsize else np.ascontiguousarray(array) for array in (a, b, c))
         places = [
             Matrices(array.__array_interface__["data"][0], array.strides[0], how.address, how.vectors)
             for array, how in zip((a, b, c, out), self.permutations, strict=True)

@@ -170,7 +170,9 @@ _BY_PLAN = {1: _bytes_by_plan, 2: _halves_by_plan, 4: _words_by_plan}
 
 
 def permute(source: NDArray[Any], how: Permutation, target: NDArray[Any]) -> None:
-    """Permute each row of `source` into the row of `target`, which is as large or holds copies; rows are contiguous."""
+    """Permute each row of `source` into the row of `target`, which is as large or holds copies; the rows of `target` are contiguous."""
+    if source.strides[-1] != source.itemsize:
+        source = np.ascontiguousarray(source)
     first, result = source.__array_interface__["data"][0], target.__array_interface__["data"][0]
     if how.vectors:
         _BY_PLAN[how.granule](first, source.strides[0], result, how.vectors, how.address, len(source))
