@@ -15,13 +15,12 @@ from fastmma.backends.gpu.multiplication_ptx import Selectors
 from fastmma.backends.resolve import backend_of, operation_of
 from fastmma.execution.matrix_moves import ldmatrix, movmatrix, stmatrix
 from fastmma.execution.wmma_moves import wmma_load, wmma_store
-from fastmma.host.arrays import whole
 from fastmma.host.calls import public_call
-from fastmma.host.errors import InstructionError, OperandError
+from fastmma.host.errors import InstructionError
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.isa.instruction import Instruction, Operand
 from fastmma.numerics.lookup import fragment_evidence
-from fastmma.operands.check import broadcast, check_extra, flatten
+from fastmma.operands.check import broadcast, check_extra, check_unused, flatten
 from fastmma.operands.registers import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
 from fastmma.operands.scales import unpack_scales
 from fastmma.operands.sparse import unpack_metadata
@@ -163,15 +162,12 @@ def _extra_operands(
     """Metadata words and scales out of their registers, as an engine takes them."""
     extra: dict[str, NDArray[Any]] = {}
     check_extra(ins, metadata=metadata, scale_a=scale_a, scale_b=scale_b)
+    check_unused(ins, selector, *ids_a, *ids_b)
     if ins.sparse:
         extra["metadata"] = unpack_metadata(ins, metadata, selector=selector)
-    elif whole(selector) != 0:
-        raise OperandError(f"{ins}: selector must be 0 where A is dense, not {selector!r}")
     if ins.scale_vec_size:
         extra["scale_a"] = unpack_scales(ins, scale_a, "a", *ids_a)
         extra["scale_b"] = unpack_scales(ins, scale_b, "b", *ids_b).swapaxes(-1, -2)
-    elif any(whole(each) != 0 for each in (*ids_a, *ids_b)):
-        raise OperandError(f"{ins}: there is no block scaling, so byte and thread ids must be 0")
     return extra
 
 

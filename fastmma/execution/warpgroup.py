@@ -19,7 +19,7 @@ from fastmma.host.threads import thread_count
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
-from fastmma.operands.check import broadcast, check_extra, flatten
+from fastmma.operands.check import broadcast, check_extra, check_unused, flatten
 from fastmma.operands.registers import check_registers, gather, register_dtype, scatter
 from fastmma.operands.sparse import unpack_metadata
 
@@ -199,8 +199,7 @@ def mma(
     }
     if ins.sparse:
         given["metadata"] = unpack_metadata(ins, metadata, selector=selector)
-    elif whole(selector) != 0:
-        raise OperandError(f"{ins}: selector must be 0 where A is dense, not {selector!r}")
+    check_unused(ins, selector)
     lead = broadcast(ins, given)
     if runner.raw is not None:
         flags = (imm_scale_a, imm_scale_b) if afmt.kind == "float" else ()

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from functools import cache
 
+from fastmma.host.arrays import flag
 from fastmma.host.errors import TargetError
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import multiply
@@ -23,7 +24,7 @@ def _row(ins: Instruction, base: str) -> Arithmetic | None:
 
 
 def _strict(strict: bool | None) -> bool:
-    return os.environ.get("FASTMMA_STRICT", "") not in ("", "0") if strict is None else strict
+    return os.environ.get("FASTMMA_STRICT", "") not in ("", "0") if strict is None else flag(strict, "strict")
 
 
 def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = None) -> Arithmetic:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import RawCodes, as_array
+from fastmma.host.arrays import RawCodes, as_array, whole
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.formats import FORMATS, Format, encode, format_of, from_codes, to_codes
 from fastmma.isa.instruction import Instruction
@@ -201,6 +201,14 @@ def flatten(array: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:
 def elements_of(codes: NDArray[Any], fmt: str) -> NDArray[Any]:
     """Result codes as an array of the format's dtype."""
     return from_codes(codes, fmt)
+
+
+def check_unused(ins: Instruction, selector: Any, *ids: Any) -> None:
+    """Raise OperandError unless the selectors of what an instruction has not, metadata or scales, are 0."""
+    if not ins.sparse and whole(selector) != 0:
+        raise OperandError(f"{ins}: selector must be 0 where A is dense, not {selector!r}")
+    if not ins.scale_vec_size and any(whole(each) != 0 for each in ids):
+        raise OperandError(f"{ins}: there is no block scaling, so byte and thread ids must be 0")
 
 
 def check_extra(ins: Instruction, **extra: Any) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiply
+from fastmma.operands.check import check_unused
 from fastmma.operands.pictures.grid import Cell
 from fastmma.operands.pictures.view import Placement
 from fastmma.operands.placement import operand_names, placement
@@ -65,6 +66,7 @@ def placements(
     OperandError
         If a selector is not valid for the instruction.
     """
+    check_unused(ins, selector, byte_id_a, thread_id_a, byte_id_b, thread_id_b)
     chosen = {
         "metadata": {"selector": selector},
         "scale_a": {"byte_id": byte_id_a, "thread_id": thread_id_a},

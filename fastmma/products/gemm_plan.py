@@ -74,7 +74,12 @@ class GemmPlan:
         if ins.ctype != ins.dtype:
             raise InstructionError(f"{ins}: D cannot be fed back as C, because their types differ")
         every = _whole(self.promote_every, "promote_every", 1)
-        plain = {"promote_every": every, "split_k": _split(self.split_k), "split_unit": _whole(self.split_unit, "split_unit", 0) or 0}
+        plain: dict[str, Any] = {
+            "instruction": self.instruction if isinstance(self.instruction, str) else ins.opcode,
+            "promote_every": every,
+            "split_k": _split(self.split_k),
+            "split_unit": _whole(self.split_unit, "split_unit", 0) or 0,
+        }
         for name, value in {**plain, "cast": flag(self.cast, "cast")}.items():
             object.__setattr__(self, name, value)
         if not isinstance(self.source, str):

@@ -117,6 +117,8 @@ class AccumulationPlan:
 
     def __post_init__(self) -> None:
         ins = multiply(self.instruction)
+        if not isinstance(self.instruction, str):
+            object.__setattr__(self, "instruction", ins.opcode)
         _check_name(self.promotion, PROMOTIONS, "promotion must be")
         _check_name(self.scales, _PLACES, "scales must be applied in")
         _check_name(self.out, OUTPUTS, "the result must be")

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from fastmma.host.arrays import as_array, whole
 from fastmma.host.calls import public_call
-from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import thread_count
-from fastmma.isa.formats import all_codes, decode, format_of, from_codes
+from fastmma.isa.formats import all_codes, decode, encode, format_of, from_codes
 from fastmma.scaling.rounding import block_values, round_to
 from fastmma.scaling.schemes import SCHEMES, Scheme, scheme_of
 from fastmma.scaling.view import view_of
@@ -239,10 +239,14 @@ class ScaledArray:
 
 
 def _float32(value: Any) -> np.float32 | None:
-    """A number as float32; None for negative ones and for what is no number."""
+    """A number as float32; None for negative ones, for what float32 has not, and for what is no number."""
     if not isinstance(value, Real | np.floating) or isinstance(value, bool) or value < 0:
         return None
-    return np.float32(value)
+    try:
+        found = np.float32(encode(np.asarray(value), "f32").view(np.float32)[()])
+    except FastmmaError:
+        return None
+    return None if np.isinf(found) and value != np.inf else found
 
 
 def _bounds(item: slice, extent: int) -> tuple[int, int]:

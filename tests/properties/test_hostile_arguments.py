@@ -259,6 +259,26 @@ def test_any_byte_but_zero_is_true(opcode: str) -> None:
         np.testing.assert_array_equal(fastmma.gemm(a, b, instruction=opcode, target="sm_80", backend=backend), clean)
 
 
+@pytest.mark.one_path
+def test_global_scales_that_float32_has_not() -> None:
+    q = scaling.quantize(np.ones((16, 64), np.float32), "nvfp4")
+    for bad in (10**400, 1e300, np.longdouble(1e300), -1.0, True, "1", None):
+        with pytest.raises(fastmma.OperandError):
+            dataclasses.replace(q, global_scale=bad)
+    kept = dataclasses.replace(q, global_scale=np.longdouble(1) + np.longdouble(2) ** -24 + np.longdouble(2) ** -60)
+    assert kept.global_scale == np.float32(1 + 2.0**-23)
+
+
+@pytest.mark.one_path
+def test_selectors_of_what_is_not_there() -> None:
+    for name in ("selector", "byte_id_a", "thread_id_a", "byte_id_b", "thread_id_b"):
+        for bad in (1, "0", None, 0.0, np.array([0, 0])):
+            with pytest.raises(fastmma.OperandError):
+                fastmma.trace(MMA, 0, 0, **{name: bad})
+            with pytest.raises(fastmma.OperandError):
+                warp.mma(MMA, registers(4), registers(2), registers(4), target="sm_80", **{name: bad})
+
+
 def test_sizes_that_no_memory_has() -> None:
     tall, wide = np.broadcast_to(np.float16(1), (1 << 33, 16)), np.broadcast_to(np.float16(1), (16, 1 << 33))
     for call in (fastmma.gemm, fastmma.matmul):
