@@ -190,3 +190,9 @@ def test_values_of_tensors(value: float, tmp_path: Path, capsys: pytest.CaptureF
         for fmt in ("e4m3", "nvfp4"):
             status = check(["study", "--format", fmt, "--target", "sm_120a", "--input", str(tmp_path / name)], capsys)
             assert status == 2 if beyond and (name == "w.npy" or abs(value) > 1) else status == 0 or fmt == "nvfp4"
+
+
+def test_small_operands_of_a_large_product(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "a.npy", np.ones((1 << 20, 1), np.float16))
+    np.save(tmp_path / "b.npy", np.ones((1, 1 << 20), np.float16))
+    assert check(["gemm", str(tmp_path / "a.npy"), str(tmp_path / "b.npy")], capsys) == 2
