@@ -147,6 +147,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_helpers)
 
 
+def _in_turn(function: Callable[[int, int, int], None], count: int, grain: int) -> None:
+    """Take all pieces, on this thread alone."""
+    for start in range(0, count, grain):
+        function(start, min(start + grain, count), 0)
+
+
 def parallel_for(function: Callable[[int, int, int], None], count: int, threads: int, grain: int = 1) -> None:
     """Call ``function(start, stop, worker)`` over ``range(count)`` in pieces of `grain`.
 
@@ -157,6 +163,9 @@ def parallel_for(function: Callable[[int, int, int], None], count: int, threads:
     caller's memory afterwards. A piece that has begun is finished, so pieces are to be short: Ctrl-C is answered after the present ones.
     """
     if count <= 0:
+        return
+    if threads == 1 or count <= grain:
+        in_default_mode(_in_turn, function, count, grain)
         return
     work = _Work(function, count, grain)
     doors: list[Door] = []
