@@ -107,12 +107,12 @@ def products(rng: np.random.Generator, *, every: bool) -> Iterator[Operation]:
             for more in choices if every else [choices[int(rng.integers(3))]]:
                 if FORMATS[ins.dtype].kind == "float":
                     yield f"gemm {ins} {target} {more}", threaded(fastmma.gemm, **without_c, **options, **more)
+            if every:
+                few = {name: value if name in ("b", "scale_b") else value[:2] for name, value in given.items()}
+                yield f"gemm {ins} {target} reference", plain(fastmma.gemm, **few, **options, backend="reference")
         tile = product_operands(rng, ins, ins.m, ins.n, ins.k)
         if ins.op != "wmma" or every:
             yield f"mma {ins} {target}", threaded(fastmma.mma, ins, **tile, target=target)
-        if every:
-            few = {name: value if name in ("b", "scale_b") else value[:2] for name, value in given.items()}
-            yield f"gemm {ins} {target} reference", plain(fastmma.gemm, **few, **options, backend="reference")
         if ins.op == "wmma" and fragment_unknown(ins, target):
             continue
         trial = draw(ins, labels_of(ins)[:: 1 if every else 7], 1, int(rng.integers(1 << 30)))
