@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import concurrent.futures.thread  # noqa: F401 - what Numba imports may need it, and after main has ended it cannot be imported
 import itertools
 import os
 import threading
@@ -18,7 +19,7 @@ from fastmma.host.float_mode import in_default_mode
 P = ParamSpec("P")
 R = TypeVar("R")
 _MAX_THREADS = 1024
-_PATIENCE = 0.05  # seconds between two looks at whether a call has been given up
+_PATIENCE = 0.0625  # seconds between two looks at whether a call has been given up
 
 
 def thread_count(threads: int | None = None) -> int:
