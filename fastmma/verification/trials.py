@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,24 +78,34 @@ _CALLS: dict[str, Callable[..., Registers]] = {
 }
 
 
+class _Parameters(NamedTuple):
+    """The names of what a call can be given, of what it must be, and of what is an integer, beside the opcode and where it runs."""
+
+    possible: frozenset[str]
+    needed: frozenset[str]
+    integers: frozenset[str]
+
+
 @cache
-def _parameters(op: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of what a call can be given, and of what it must be, beside the opcode and where it runs."""
+def _parameters(op: str) -> _Parameters:
     _, *rest = inspect.signature(_CALLS[op]).parameters.values()
     names = [each for each in rest if each.name not in ("target", "backend", "threads")]
-    return frozenset(each.name for each in names), frozenset(each.name for each in names if each.default is each.empty)
+    return _Parameters(
+        frozenset(each.name for each in names),
+        frozenset(each.name for each in names if each.default is each.empty),
+        frozenset(each.name for each in names if "int" in str(each.annotation).split(" | ")),
+    )
 
 
 def argument_names(ins: Instruction | Movement) -> frozenset[str]:
     """The names of what an opcode's call can be given."""
-    return _parameters(ins.op)[0]
+    return _parameters(ins.op).possible
 
 
 def takes(trial: Trial) -> bool:
-    """Whether the opcode's call can be given the operands and arguments of a trial, each of them once."""
-    possible, needed = _parameters(trial.instruction.op)
-    given = trial.operands.keys() | trial.arguments.keys()
-    return needed <= given <= possible and not trial.operands.keys() & trial.arguments.keys()
+    """Whether the opcode's call can be given the operands and arguments of a trial, each of them once, and no array for an integer."""
+    call, arrays, given = _parameters(trial.instruction.op), trial.operands.keys(), {*trial.operands, *trial.arguments}
+    return call.needed <= given <= call.possible and not arrays & (call.integers | trial.arguments.keys())
 
 
 def labels_of(ins: Instruction | Movement) -> tuple[str, ...]:

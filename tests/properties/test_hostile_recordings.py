@@ -265,3 +265,14 @@ def test_a_manifest_of_another_target(copied: Path) -> None:
 def test_targets_that_are_none(target: str, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--folder", str(copied), "--target", target]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_arrays_in_the_place_of_integers(copied: Path) -> None:
+    with np.load(copied / TARGET / "kept.npz") as loaded:
+        whole = dict(loaded)
+    for key in range(len(NAMES)):
+        for name in ("selector", "byte_id_a", "stride", "imm_scale_a", "scale_d", "b", "threads", "target"):
+            file = io.BytesIO()
+            np.savez(file, **whole, **({f"{key}|{name}": np.ones((2, 1), np.int64)} if f"{key}|{name}" not in whole else {"x": np.ones(1)}))  # type: ignore[arg-type]
+            change_archive(copied, file.getvalue())
+            assert outcome(copied) == (0 if f"{key}|{name}" in whole else 2)
