@@ -46,14 +46,17 @@ class Interrupts:
     def __init__(self) -> None:
         self.ticks = self.left = 0
         signal.signal(signal.SIGALRM, self._tick)
-        signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
+        signal.setitimer(signal.ITIMER_REAL, _TICK)
 
     def _tick(self, _signal: int, frame: FrameType | None) -> None:
+        interrupts = False
         if self.left and _within(frame, "watched_call"):
             self.ticks -= 1
-            if self.ticks < 0:
-                self.left -= 1
-                raise KeyboardInterrupt
+            interrupts = self.ticks < 0
+            self.left -= interrupts
+        signal.setitimer(signal.ITIMER_REAL, _TICK)  # not before: a handler is no time for the next one
+        if interrupts:
+            raise KeyboardInterrupt
 
     def during(self, function: Callable[[], None], ticks: int, times: int) -> int:
         """Call a function and count its interrupts."""
