@@ -73,12 +73,12 @@ class Arrangement:
         return placed
 
 
-def drawn(rng: np.random.Generator, array: Array, *, is_result: bool = False, native: bool = False) -> Arrangement:
+def drawn(rng: np.random.Generator, array: Array, *, is_result: bool = False, native: bool = False, repeats: bool = True) -> Arrangement:
     """An arrangement for an array; one third of all are plain."""
     if rng.random() < 0.33:
         return Arrangement()
     backwards = tuple(dimension for dimension in range(array.ndim) if rng.random() < 0.2)
-    repeated = int(rng.integers(array.ndim)) if array.ndim and not is_result and rng.random() < 0.12 else None
+    repeated = int(rng.integers(array.ndim)) if array.ndim and repeats and not is_result and rng.random() < 0.12 else None
     swaps = array.dtype.kind in "iuf" and array.itemsize > 1 and not is_result and not native
     return Arrangement(
         order="F" if rng.random() < 0.4 else "C",
