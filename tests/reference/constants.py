@@ -19,7 +19,7 @@ import numpy as np
 
 from reference.float_modes import mode
 
-DRAWN = ("fastmma.study.pictures", "fastmma.operands.pictures")  # sizes and colours
+ASIDE = ("fastmma.study.pictures", "fastmma.operands.pictures", "fastmma.host.threads")  # sizes, colours and waiting times
 
 
 def numbers(path: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -43,7 +43,7 @@ def main(name: str, folder: str) -> None:
         modules = [importlib.import_module(each) for each in names]
     found: dict[str, str] = {}
     for module in modules:
-        if not module.__name__.startswith(DRAWN):
+        if not module.__name__.startswith(ASIDE):
             found |= numbers(module.__name__, {key: each for key, each in vars(module).items() if not key.startswith("__")})
     print(json.dumps(found))
 
