@@ -163,6 +163,7 @@ def gemm(
     (m, k), n = a.shape, b.shape[1]
     if compare:
         check_fits(b.size * BYTES, f"the comparison with float64 of a product with b of shape {b.shape}")
+    check_fits(m * n * ins.formats.d.dtype.itemsize, f"the product of {m} x {n}")
     d = np.empty((m, n), dtype=ins.formats.d.dtype)
     if c is not None and c.shape != d.shape:
         raise OperandError(f"c must have shape {d.shape}, not {c.shape}")
