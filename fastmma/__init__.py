@@ -1,89 +1,78 @@
 """fastmma computes what NVIDIA tensor cores compute, bit for bit, on any CPU.
 
+>>> import fastmma
 >>> import numpy as np
 >>> a = np.ones((64, 64), np.float16)
->>> float(gemm(a, a, target="sm_90a")[0, 0])
+>>> float(fastmma.gemm(a, a, target="sm_90a")[0, 0])
 64.0
 """
 
 import sys as _sys
-
-from fastmma import scaling
-from fastmma.execution import warp, warpgroup
-from fastmma.execution.tiles import mma
-from fastmma.host.errors import (
-    BackendError,
-    CacheWarning,
-    FastmmaError,
-    InstructionError,
-    OperandError,
-    OperandTypeError,
-    OutOfMemoryError,
-    TargetError,
-)
-from fastmma.isa.formats import FORMATS, Format, decode, encode
-from fastmma.isa.instruction import Instruction, Movement, Operand
-from fastmma.isa.layout import Layout
-from fastmma.isa.table import instruction, instructions
-from fastmma.isa.targets import TARGETS
-from fastmma.numerics.arithmetic import Arithmetic, Evidence
-from fastmma.numerics.lookup import arithmetic, fidelity
-from fastmma.operands import sparse
-from fastmma.operands.placement import placement
-from fastmma.operands.registers import gather, scatter
-from fastmma.operands.trace import trace
-from fastmma.products.gemm import gemm
-from fastmma.products.gemm_plan import GemmPlan, gemm_plan
-from fastmma.products.matmul import matmul
-from fastmma.products.plan import AccumulationPlan
-from fastmma.products.scaled import scaled_matmul
-from fastmma.products.scaled_choice import scaled_plan
-from fastmma.scaling import ScaledArray
+from importlib import import_module as _import_module
+from types import ModuleType as _ModuleType
+from typing import Any as _Any
 
 __version__ = "0.1.0"
 
-# `import fastmma.warp` works as `import os.path` does
-_sys.modules.update({f"{__name__}.{module.__name__.rpartition('.')[2]}": module for module in (sparse, warp, warpgroup)})
+# the module of each public name: it is imported when the name is first used, so that `import fastmma` takes no time
+_NAMES_OF_MODULES = {
+    "execution.tiles": ("mma",),
+    "host.errors": (
+        "BackendError",
+        "CacheWarning",
+        "FastmmaError",
+        "InstructionError",
+        "OperandError",
+        "OperandTypeError",
+        "OutOfMemoryError",
+        "TargetError",
+    ),
+    "isa.formats": ("FORMATS", "Format", "decode", "encode"),
+    "isa.instruction": ("Instruction", "Movement", "Operand"),
+    "isa.layout": ("Layout",),
+    "isa.table": ("instruction", "instructions"),
+    "isa.targets": ("TARGETS",),
+    "numerics.arithmetic": ("Arithmetic", "Evidence"),
+    "numerics.lookup": ("arithmetic", "fidelity"),
+    "operands.placement": ("placement",),
+    "operands.registers": ("gather", "scatter"),
+    "operands.trace": ("trace",),
+    "products.gemm": ("gemm",),
+    "products.gemm_plan": ("GemmPlan", "gemm_plan"),
+    "products.matmul": ("matmul",),
+    "products.plan": ("AccumulationPlan",),
+    "products.scaled": ("scaled_matmul",),
+    "products.scaled_choice": ("scaled_plan",),
+    "scaling": ("ScaledArray",),
+}
+_MODULES = {"scaling": "scaling", "sparse": "operands.sparse", "warp": "execution.warp", "warpgroup": "execution.warpgroup"}
+_MODULE_OF = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names}
 
-__all__ = [
-    "FORMATS",
-    "TARGETS",
-    "AccumulationPlan",
-    "Arithmetic",
-    "BackendError",
-    "CacheWarning",
-    "Evidence",
-    "FastmmaError",
-    "Format",
-    "GemmPlan",
-    "Instruction",
-    "InstructionError",
-    "Layout",
-    "Movement",
-    "Operand",
-    "OperandError",
-    "OperandTypeError",
-    "OutOfMemoryError",
-    "ScaledArray",
-    "TargetError",
-    "arithmetic",
-    "decode",
-    "encode",
-    "fidelity",
-    "gather",
-    "gemm",
-    "gemm_plan",
-    "instruction",
-    "instructions",
-    "matmul",
-    "mma",
-    "placement",
-    "scaled_matmul",
-    "scaled_plan",
-    "scaling",
-    "scatter",
-    "sparse",
-    "trace",
-    "warp",
-    "warpgroup",
-]
+__all__ = sorted([*_MODULE_OF, *_MODULES])
+
+
+class _PublicModule(_ModuleType):
+    """What `import fastmma.warp` finds: the module is imported when something in it is first used."""
+
+    def __getattr__(self, name: str) -> _Any:
+        if name.startswith("__"):  # `inspect` asks all modules for their files
+            raise AttributeError(name)
+        return getattr(_import_module(f"fastmma.{_MODULES[self.__name__.removeprefix('fastmma.')]}"), name)
+
+
+_sys.modules.update({f"fastmma.{name}": _PublicModule(f"fastmma.{name}") for name, module in _MODULES.items() if module != name})
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _MODULES:
+        value: _Any = _import_module(f"{__name__}.{_MODULES[name]}")
+    elif name in _MODULE_OF:
+        value = getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_sys.modules[__name__])
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -45,6 +45,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.ticks = self.left = 0
+        self.over = False
         signal.signal(signal.SIGALRM, self._tick)
         signal.setitimer(signal.ITIMER_REAL, _TICK)
 
@@ -54,7 +55,8 @@ class Interrupts:
             self.ticks -= 1
             interrupts = self.ticks < 0
             self.left -= interrupts
-        signal.setitimer(signal.ITIMER_REAL, _TICK)  # not before: a handler is no time for the next one
+        if not self.over:
+            signal.setitimer(signal.ITIMER_REAL, _TICK)  # not before: a handler is no time for the next one
         if interrupts:
             raise KeyboardInterrupt
 
@@ -71,7 +73,8 @@ class Interrupts:
         return times - left
 
     def stop(self) -> None:
-        """No more ticks."""
+        """No more ticks, also of a signal whose handler has not run yet."""
+        self.over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 

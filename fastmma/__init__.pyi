@@ -1,0 +1,78 @@
+"""The public names, for type checkers: `__init__.py` imports each where it is first used."""
+
+from fastmma import scaling
+from fastmma.execution import warp, warpgroup
+from fastmma.execution.tiles import mma
+from fastmma.host.errors import (
+    BackendError,
+    CacheWarning,
+    FastmmaError,
+    InstructionError,
+    OperandError,
+    OperandTypeError,
+    OutOfMemoryError,
+    TargetError,
+)
+from fastmma.isa.formats import FORMATS, Format, decode, encode
+from fastmma.isa.instruction import Instruction, Movement, Operand
+from fastmma.isa.layout import Layout
+from fastmma.isa.table import instruction, instructions
+from fastmma.isa.targets import TARGETS
+from fastmma.numerics.arithmetic import Arithmetic, Evidence
+from fastmma.numerics.lookup import arithmetic, fidelity
+from fastmma.operands import sparse
+from fastmma.operands.placement import placement
+from fastmma.operands.registers import gather, scatter
+from fastmma.operands.trace import trace
+from fastmma.products.gemm import gemm
+from fastmma.products.gemm_plan import GemmPlan, gemm_plan
+from fastmma.products.matmul import matmul
+from fastmma.products.plan import AccumulationPlan
+from fastmma.products.scaled import scaled_matmul
+from fastmma.products.scaled_choice import scaled_plan
+from fastmma.scaling import ScaledArray
+
+__version__: str
+
+__all__ = [
+    "FORMATS",
+    "TARGETS",
+    "AccumulationPlan",
+    "Arithmetic",
+    "BackendError",
+    "CacheWarning",
+    "Evidence",
+    "FastmmaError",
+    "Format",
+    "GemmPlan",
+    "Instruction",
+    "InstructionError",
+    "Layout",
+    "Movement",
+    "Operand",
+    "OperandError",
+    "OperandTypeError",
+    "OutOfMemoryError",
+    "ScaledArray",
+    "TargetError",
+    "arithmetic",
+    "decode",
+    "encode",
+    "fidelity",
+    "gather",
+    "gemm",
+    "gemm_plan",
+    "instruction",
+    "instructions",
+    "matmul",
+    "mma",
+    "placement",
+    "scaled_matmul",
+    "scaled_plan",
+    "scaling",
+    "scatter",
+    "sparse",
+    "trace",
+    "warp",
+    "warpgroup",
+]
