@@ -7,6 +7,7 @@
 64.0
 """
 
+import concurrent.futures.thread as _  # noqa: F401 - Numba may need it, and after main has ended it cannot be imported
 import sys as _sys
 from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType

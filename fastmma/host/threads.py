@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import concurrent.futures.thread  # noqa: F401 - what Numba imports may need it, and after main has ended it cannot be imported
 import itertools
 import os
 import threading
