@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 # the module of each public name: it is imported when the name is first used, so that `import fastmma` takes no time
 _NAMES_OF_MODULES = {
+    "execution.plan": ("MmaPlan", "mma_plan"),
     "execution.tiles": ("mma",),
     "host.errors": (
         "BackendError",

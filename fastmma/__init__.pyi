@@ -2,6 +2,7 @@
 
 from fastmma import scaling
 from fastmma.execution import warp, warpgroup
+from fastmma.execution.plan import MmaPlan, mma_plan
 from fastmma.execution.tiles import mma
 from fastmma.host.errors import (
     BackendError,
@@ -48,6 +49,7 @@ __all__ = [
     "Instruction",
     "InstructionError",
     "Layout",
+    "MmaPlan",
     "Movement",
     "Operand",
     "OperandError",
@@ -66,6 +68,7 @@ __all__ = [
     "instructions",
     "matmul",
     "mma",
+    "mma_plan",
     "placement",
     "scaled_matmul",
     "scaled_plan",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 from fastmma.backends.call import Operation
 from fastmma.backends.compiled import Compiled
@@ -13,7 +13,7 @@ from fastmma.host.errors import BackendError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import architecture
-from fastmma.numerics.lookup import arithmetic
+from fastmma.numerics.lookup import arithmetic, is_strict
 
 
 def _silicon() -> Backend:
@@ -83,5 +83,14 @@ def operation_of(ins: str | Instruction, target: str) -> Operation:
     >>> operation_of("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_80").arithmetic.terms
     8
     """
-    ins, target = multiply(ins), resolved_target(target)
-    return Operation(ins, target, arithmetic(ins, target))
+    if not isinstance(ins, str | Instruction):
+        ins = multiply(ins)
+    if not isinstance(target, str) or target == "native":
+        target = resolved_target(target)
+    return _operation(ins, target, is_strict())
+
+
+@lru_cache(1 << 14)
+def _operation(ins: str | Instruction, target: str, strict: bool) -> Operation:
+    found = multiply(ins)
+    return Operation(found, target, arithmetic(found, target, strict=strict))

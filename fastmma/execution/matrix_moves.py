@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.execution.shared_memory import LANES, gpu_target, leading_dimensions, memory_bytes, move_on_gpu, register_words
+from fastmma.execution.shared_memory import LANES, gpu_target, memory_bytes, move_on_gpu
 from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import movement
+from fastmma.operands.check import leading_dimensions, register_words
 
 _LINE_BYTES = 16  # what one address of ldmatrix and stmatrix stands for
 # the formats that expand put 4-bit elements where mma reads them: into the central bits of the byte
@@ -98,7 +99,7 @@ def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any, *, backend: st
     move = movement(opcode, "ldmatrix")
     array = memory_bytes(memory, str(move))
     places = _addresses(addresses, move, array.shape[-1])
-    lead = leading_dimensions(str(move), memory=array.shape[:-1], addresses=places.shape[:-2])
+    lead = leading_dimensions(move, memory=array.shape[:-1], addresses=places.shape[:-2])
     if (target := gpu_target(backend)) is not None:
         empty = np.zeros((LANES, move.registers), np.uint32)
         return move_on_gpu(move, target, lead, array, _all_lanes(places), empty)[1]
@@ -154,8 +155,8 @@ def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any
     move = movement(opcode, "stmatrix")
     array = memory_bytes(memory, str(move))
     places = _addresses(addresses, move, array.shape[-1])
-    given = register_words(registers, np.dtype(np.uint32), (LANES, move.registers), str(move))
-    lead = leading_dimensions(str(move), memory=array.shape[:-1], addresses=places.shape[:-2], registers=given.shape[:-2])
+    given = register_words(registers, (LANES, move.registers), f"{move}: registers")
+    lead = leading_dimensions(move, memory=array.shape[:-1], addresses=places.shape[:-2], registers=given.shape[:-2])
     if (target := gpu_target(backend)) is not None:
         return move_on_gpu(move, target, lead, array, _all_lanes(places), given)[0]
     count = math.prod(lead)
@@ -206,7 +207,7 @@ def movmatrix(opcode: str | Movement, registers: Any, *, backend: str = "numba")
     True
     """
     move = movement(opcode, "movmatrix")
-    given = np.ascontiguousarray(register_words(registers, np.dtype(np.uint32), (LANES,), str(move)))
+    given = np.ascontiguousarray(register_words(registers, (LANES,), f"{move}: registers"))
     if (target := gpu_target(backend)) is not None:
         nothing, nowhere = np.zeros(_LINE_BYTES, np.uint8), np.zeros(LANES, np.int64)
         return move_on_gpu(move, target, given.shape[:-1], nothing, nowhere, given[..., None])[1][..., 0]

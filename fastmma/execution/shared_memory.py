@@ -25,23 +25,6 @@ def memory_bytes(memory: Any, what: str) -> NDArray[np.uint8]:
     return array
 
 
-def register_words(registers: Any, dtype: np.dtype[Any], tail: tuple[int, ...], what: str) -> NDArray[Any]:
-    array = as_array(registers, f"{what}: registers")
-    if array.dtype.newbyteorder("=") != dtype:
-        raise OperandTypeError(f"{what}: registers must have dtype {dtype}, not {array.dtype}")
-    if array.shape[max(array.ndim - len(tail), 0) :] != tail:
-        raise OperandError(f"{what}: registers must have shape (..., {', '.join(map(str, tail))}), not {array.shape}")
-    return array.astype(dtype, copy=False)
-
-
-def leading_dimensions(what: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(*shapes.values())
-    except ValueError:
-        shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise OperandError(f"{what}: the leading dimensions do not broadcast: {shown}") from None
-
-
 def gpu_target(backend: str) -> str | None:
     """The target of the GPU that is to move the data, or None where it is moved here: copies of bytes are the same in every backend.
 

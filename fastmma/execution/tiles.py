@@ -10,25 +10,28 @@ from numpy.typing import NDArray
 
 from fastmma.backends.call import Operands
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.backends.resolve import backend_of, operation_of
+from fastmma.backends.resolve import backend_of
+from fastmma.execution.plan import MmaPlan, chosen_operation
 from fastmma.host.calls import public_call
 from fastmma.host.threads import thread_count
 from fastmma.isa.instruction import Instruction
-from fastmma.operands.check import broadcast, elements_of, extra_operands, flatten, tile_codes
+from fastmma.operands.check import broadcast, elements_of, flatten, tile_codes
+from fastmma.operands.extra import extra_operands
 
 
 @public_call
 @accepts_cupy
 def mma(
-    ins: str | Instruction,
+    ins: str | Instruction | None,
     a: Any,
     b: Any,
     c: Any,
     *,
-    target: str,
+    target: str | None = None,
     metadata: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
+    plan: MmaPlan | None = None,
     threads: int | None = None,
     backend: str = "numba",
 ) -> NDArray[Any]:
@@ -36,21 +39,24 @@ def mma(
 
     Parameters
     ----------
-    ins : str or Instruction
-        An ``mma.sync``, ``mma.sp`` or ``wgmma.mma_async`` opcode.
+    ins : str or Instruction, or None with a plan
+        An ``mma.sync``, ``mma.sp``, ``wmma.mma`` or ``wgmma.mma_async`` opcode.
     a, b, c : arrays (..., m, k), (..., k, n) and (..., m, n)
         Elements in the NumPy or ml_dtypes dtype of the operand's format (tf32 is float32, b1 is bool). Sparse A is stored, (..., m, k / 2).
         Leading dimensions broadcast.
     target : str
-        For example ``"sm_90a"``.
+        For example ``"sm_90a"``; left out with a plan.
     metadata : integer array (..., m, k / chunk), sparse instructions only
         The 4-bit words that `fastmma.sparse.compress` returns.
     scale_a, scale_b : arrays (..., m, scale_vec_size) and (..., scale_vec_size, n), block-scaled instructions only
         float8_e8m0fnu, or float8_e4m3fn (not negative) for ue4m3.
+    plan : MmaPlan, optional
+        What to do: what `fastmma.mma_plan` returns for an instruction and a target.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
     backend : {"numba", "reference", "cupy", "cupy-emulate"}
-        As for `fastmma.gemm`.
+        Compiled for the CPU; exact Python integers; the tensor cores of the GPU in the machine; or the emulator, for any target, on any
+        NVIDIA GPU. The last two need CuPy.
 
     Returns
     -------
@@ -74,7 +80,7 @@ def mma(
     (100, 16, 8)
     """
     runner = backend_of(backend)
-    operation = operation_of(ins, target)
+    operation = chosen_operation(ins, target, plan, "mma")
     ins = operation.instruction
     given = {
         "a": tile_codes(a, "a", ins.atype, (ins.m, ins.stored_k), ins),

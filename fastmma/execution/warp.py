@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from fastmma.backends.call import Operands, Operation
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.gpu.multiplication_ptx import Selectors
-from fastmma.backends.resolve import backend_of, operation_of
+from fastmma.backends.resolve import backend_of
 from fastmma.execution.matrix_moves import ldmatrix, movmatrix, stmatrix
+from fastmma.execution.plan import MmaPlan, chosen_operation
 from fastmma.execution.wmma_moves import wmma_load, wmma_store
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.isa.instruction import Instruction, Operand
 from fastmma.numerics.lookup import fragment_evidence
-from fastmma.operands.check import broadcast, check_extra, check_unused, flatten
+from fastmma.operands.check import broadcast, flatten
+from fastmma.operands.extra import register_operands
 from fastmma.operands.registers import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
-from fastmma.operands.scales import unpack_scales
-from fastmma.operands.sparse import unpack_metadata
 
 __all__ = ["ldmatrix", "mma", "movmatrix", "stmatrix", "wmma_load", "wmma_store"]
 
@@ -33,12 +33,12 @@ _LANES = 32
 @public_call
 @accepts_cupy
 def mma(
-    ins: str | Instruction,
+    ins: str | Instruction | None,
     a: Any,
     b: Any,
     c: Any,
     *,
-    target: str,
+    target: str | None = None,
     metadata: Any = None,
     selector: int = 0,
     scale_a: Any = None,
@@ -47,6 +47,7 @@ def mma(
     thread_id_a: int = 0,
     byte_id_b: int = 0,
     thread_id_b: int = 0,
+    plan: MmaPlan | None = None,
     threads: int | None = None,
     backend: str = "numba",
 ) -> NDArray[Any]:
@@ -54,12 +55,12 @@ def mma(
 
     Parameters
     ----------
-    ins : str or Instruction
+    ins : str or Instruction, or None with a plan
         An ``mma.sync``, ``mma.sp`` or ``wmma.mma`` opcode. The registers of wmma are those of the target's silicon (measured on sm_90).
     a, b, c : array (..., 32, registers) of uint32, uint64 for f64
         ``fastmma.instruction(ins).operands[name].registers`` registers a lane; the leading dimensions (warps) broadcast.
     target : str
-        For example ``"sm_90a"``.
+        For example ``"sm_90a"``; left out with a plan.
     metadata : uint32 array (..., 32), sparse instructions only
         Operand e. Invalid indices are errors, also unsorted ones under ``sp::ordered_metadata``.
     selector : int
@@ -68,10 +69,13 @@ def mma(
         Operands scale-a-data and scale-b-data.
     byte_id_a, thread_id_a, byte_id_b, thread_id_b : int
         Their selectors; other values than those in PTX's table are errors.
+    plan : MmaPlan, optional
+        What to do: what `fastmma.mma_plan` returns for an instruction and a target.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
     backend : {"numba", "reference", "cupy", "cupy-emulate"}
-        As for `fastmma.gemm`.
+        Compiled for the CPU; exact Python integers; the tensor cores of the GPU in the machine, which execute the opcode on the very
+        registers; or the emulator, for any target, on any NVIDIA GPU. The last two need CuPy.
 
     Returns
     -------
@@ -96,7 +100,7 @@ def mma(
     [16.0, 16.0, 16.0, 16.0]
     """
     runner = backend_of(backend)
-    operation = operation_of(ins, target)
+    operation = chosen_operation(ins, target, plan, "warp.mma")
     ins = operation.instruction
     if ins.op not in ("mma", "wmma"):
         raise InstructionError(f"{ins}: warp.mma takes mma and wmma.mma opcodes only")
@@ -104,7 +108,7 @@ def mma(
         fragment_evidence(ins, operation.target)
     operands = ins.operands
     given = {name: check_registers(value, operands[name], f"{ins}: {name}") for name, value in (("a", a), ("b", b), ("c", c))}
-    extra = _extra_operands(ins, metadata, selector, scale_a, scale_b, (byte_id_a, thread_id_a), (byte_id_b, thread_id_b))
+    extra = register_operands(ins, metadata, selector, scale_a, scale_b, (byte_id_a, thread_id_a), (byte_id_b, thread_id_b))
     lead, workers = broadcast(ins, {**given, **extra}), thread_count(threads)
     if runner.raw is not None:
         raw = {"metadata": metadata, "scale_a": scale_a, "scale_b": scale_b}
@@ -154,21 +158,6 @@ def _on_gpu(
     more = {name: np.ascontiguousarray(np.broadcast_to(array, (*lead, _LANES))).reshape(-1, _LANES) for name, array in extra.items()}
     d: NDArray[Any] = raw.multiply(operation.instruction, operation.target, a, b, c, more, selectors)
     return d.reshape(*lead, *d.shape[-2:])
-
-
-def _extra_operands(
-    ins: Instruction, metadata: Any, selector: Any, scale_a: Any, scale_b: Any, ids_a: tuple[Any, Any], ids_b: tuple[Any, Any]
-) -> dict[str, NDArray[Any]]:
-    """Metadata words and scales out of their registers, as an engine takes them."""
-    extra: dict[str, NDArray[Any]] = {}
-    check_extra(ins, metadata=metadata, scale_a=scale_a, scale_b=scale_b)
-    check_unused(ins, selector, *ids_a, *ids_b)
-    if ins.sparse:
-        extra["metadata"] = unpack_metadata(ins, metadata, selector=selector)
-    if ins.scale_vec_size:
-        extra["scale_a"] = unpack_scales(ins, scale_a, "a", *ids_a)
-        extra["scale_b"] = unpack_scales(ins, scale_b, "b", *ids_b).swapaxes(-1, -2)
-    return extra
 
 
 def _storage(operand: Operand, warps: int) -> NDArray[Any]:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fastmma.backends.call import Operands, Operation
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.backends.resolve import backend_of, operation_of
+from fastmma.backends.resolve import backend_of
+from fastmma.execution.plan import MmaPlan, chosen_operation
 from fastmma.host.arrays import as_array, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
@@ -19,9 +20,9 @@ from fastmma.host.threads import thread_count
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
-from fastmma.operands.check import broadcast, check_extra, check_unused, flatten
+from fastmma.operands.check import broadcast, flatten
+from fastmma.operands.extra import register_operands
 from fastmma.operands.registers import check_registers, gather, register_dtype, scatter
-from fastmma.operands.sparse import unpack_metadata
 
 __all__ = ["Descriptor", "mma"]
 
@@ -99,12 +100,12 @@ def _on_gpu(
 @public_call
 @accepts_cupy
 def mma(
-    ins: str | Instruction,
+    ins: str | Instruction | None,
     d: Any,
     a: Any,
     b: Descriptor | int,
     *,
-    target: str = "sm_90a",
+    target: str | None = None,
     memory: Any,
     metadata: Any = None,
     selector: int = 0,
@@ -113,6 +114,7 @@ def mma(
     imm_scale_b: int = 1,
     imm_trans_a: int = 0,
     imm_trans_b: int = 0,
+    plan: MmaPlan | None = None,
     threads: int | None = None,
     backend: str = "numba",
 ) -> NDArray[Any]:
@@ -120,7 +122,7 @@ def mma(
 
     Parameters
     ----------
-    ins : str or Instruction
+    ins : str or Instruction, or None with a plan
         A ``wgmma.mma_async`` opcode, dense or ``.sp``.
     d : uint32 array (..., 128, registers)
         The accumulators before.
@@ -128,7 +130,8 @@ def mma(
         A in registers, or the matrix descriptor of A in shared memory. Sparse A is stored without its zeros.
     b : Descriptor or int
         The matrix descriptor of B.
-    target : str
+    target : str, optional
+        ``"sm_90a"`` if neither it nor a plan is given.
     memory : uint8 array (..., bytes)
         Shared memory; descriptors' addresses are offsets into it, and swizzles count from its start. Leading dimensions broadcast.
     metadata : uint32 array (..., 128), sparse instructions only
@@ -140,9 +143,13 @@ def mma(
         Negate a float operand.
     imm_trans_a, imm_trans_b : {0, 1}
         16-bit operands in shared memory: 1 if m (or n) is contiguous, not k.
+    plan : MmaPlan, optional
+        What to do: what `fastmma.mma_plan` returns for an instruction and a target.
     threads : int, optional
+        All cores by default, or ``FASTMMA_NUM_THREADS``.
     backend : {"numba", "reference", "cupy", "cupy-emulate"}
-        As for `fastmma.gemm`; ``"cupy"`` takes at most 48 KiB of memory.
+        Compiled for the CPU; exact Python integers; the tensor cores of the GPU in the machine, which execute the opcode on at most 48
+        KiB of memory; or the emulator, for any target, on any NVIDIA GPU. The last two need CuPy.
 
     Returns
     -------
@@ -168,12 +175,11 @@ def mma(
     np.float32(16.0)
     """
     runner = backend_of(backend)
-    operation = operation_of(ins, target)
+    operation = chosen_operation(ins, target, plan, "warpgroup.mma", "sm_90a")
     ins = operation.instruction
     if ins.op != "wgmma":
         raise InstructionError(f"{ins}: warpgroup.mma takes wgmma.mma_async opcodes only")
     afmt, bfmt = ins.formats.a, ins.formats.b
-    check_extra(ins, metadata=metadata)
     signs = (1, -1) if afmt.kind == "float" else (1,)
     imm_scale_a, imm_scale_b = (_flag(value, signs, f"{ins}: imm_scale_{name}") for name, value in (("a", imm_scale_a), ("b", imm_scale_b)))
     in_memory = isinstance(a, Descriptor | int | np.integer)
@@ -196,10 +202,8 @@ def mma(
         "a": _negated(acodes, afmt, imm_scale_a),
         "b": _negated(bcodes, bfmt, imm_scale_b),
         "c": gather(before, operands["d"], threads=threads),
+        **register_operands(ins, metadata, selector),
     }
-    if ins.sparse:
-        given["metadata"] = unpack_metadata(ins, metadata, selector=selector)
-    check_unused(ins, selector)
     lead = broadcast(ins, given)
     if runner.raw is not None:
         flags = (imm_scale_a, imm_scale_b) if afmt.kind == "float" else ()

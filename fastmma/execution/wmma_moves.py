@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of, resolved_target
-from fastmma.execution.shared_memory import LANES, leading_dimensions, memory_bytes, move_on_gpu, register_words
-from fastmma.host.arrays import whole
+from fastmma.execution.shared_memory import LANES, memory_bytes, move_on_gpu
+from fastmma.host.arrays import integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import movement
 from fastmma.numerics.lookup import fragment_evidence
+from fastmma.operands.check import leading_dimensions, register_words
 
 _LINE_BYTES = 16  # the widest access of a lane
 
@@ -28,9 +29,7 @@ def _stride(move: Movement, stride: Any, size: int) -> int:
     count = move.rows if row_major else move.cols
     if stride is None:
         stride = least
-    elements = whole(stride)
-    if elements is None or elements < least:
-        raise OperandError(f"{move}: stride must be an integer of at least {least} elements, not {stride!r}")
+    elements = integer(stride, f"{move}: stride", least, "elements")
     aligned = min(move.registers * move.layout.register_bits // 8, _LINE_BYTES)
     step = 8 * aligned // move.bits
     if elements % step:
@@ -153,10 +152,10 @@ def wmma_store(
     fragment_evidence(move, target)
     array = memory_bytes(memory, str(move))
     dtype = np.dtype(f"u{move.layout.register_bits // 8}")
-    given = register_words(registers, dtype, (LANES, move.registers), str(move))
+    given = register_words(registers, (LANES, move.registers), f"{move}: registers", dtype)
     pitch = _stride(move, stride, array.shape[-1])
     places = _positions(move, pitch)
-    lead = leading_dimensions(str(move), memory=array.shape[:-1], registers=given.shape[:-2])
+    lead = leading_dimensions(move, memory=array.shape[:-1], registers=given.shape[:-2])
     if runner.raw is not None:
         return move_on_gpu(move, target, lead, array, np.zeros(LANES, np.int64), given, pitch)[0]
     result = np.array(np.broadcast_to(array, (*lead, array.shape[-1])), order="C")

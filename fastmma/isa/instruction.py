@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from fastmma.host.errors import TargetError
 from fastmma.isa.formats import FORMATS, Format, Formats
 from fastmma.isa.layout import Layout
 
@@ -207,3 +208,9 @@ class Movement:
 
     def __str__(self) -> str:
         return self.opcode
+
+
+def check_legal(ins: Instruction | Movement, target: str) -> None:
+    """Raise TargetError unless ptxas takes the opcode on the target."""
+    if target not in ins.targets:
+        raise TargetError(f"{ins}: illegal on {target}; it needs one of {', '.join(ins.targets)}")

@@ -8,7 +8,7 @@ from functools import cache
 
 from fastmma.host.arrays import flag
 from fastmma.host.errors import TargetError
-from fastmma.isa.instruction import Instruction, Movement
+from fastmma.isa.instruction import Instruction, Movement, check_legal
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import architecture
 from fastmma.numerics.arithmetic import Arithmetic, Evidence
@@ -23,8 +23,13 @@ def _row(ins: Instruction, base: str) -> Arithmetic | None:
     return rows[0] if rows else None
 
 
+def is_strict() -> bool:
+    """Whether ``FASTMMA_STRICT`` is set to something other than 0: what is only reported is refused."""
+    return os.environ.get("FASTMMA_STRICT", "") not in ("", "0")
+
+
 def _strict(strict: bool | None) -> bool:
-    return os.environ.get("FASTMMA_STRICT", "") not in ("", "0") if strict is None else flag(strict, "strict")
+    return is_strict() if strict is None else flag(strict, "strict")
 
 
 def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = None) -> Arithmetic:
@@ -50,8 +55,7 @@ def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = Non
     """
     ins = multiply(ins)
     base = architecture(target)
-    if target not in ins.targets:
-        raise TargetError(f"{ins}: illegal on {target}; it needs one of {', '.join(ins.targets)}")
+    check_legal(ins, target)
     row = _row(ins, base)
     if row is None:
         raise TargetError(f"{ins}: what {target} computes is not known, so there is nothing to emulate")
@@ -92,8 +96,7 @@ def fragment_evidence(ins: Instruction | Movement, target: str, *, strict: bool 
         If they are not known (sm_70, sm_75), or, when strict, only reported.
     """
     evidence = WMMA_FRAGMENTS.get(architecture(target))
-    if target not in ins.targets:
-        raise TargetError(f"{ins}: illegal on {target}; it needs one of {', '.join(ins.targets)}")
+    check_legal(ins, target)
     if evidence is None:
         raise TargetError(f"{ins}: PTX leaves the fragments of wmma unspecified, and those of {target} are not known; use matrices")
     if evidence.level == "reported" and _strict(strict):

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import RawCodes, as_array, whole
+from fastmma.host.arrays import RawCodes, as_array
 from fastmma.host.errors import OperandError, OperandTypeError
-from fastmma.isa.formats import FORMATS, Format, encode, format_of, from_codes, to_codes
+from fastmma.isa.formats import Format, encode, format_of, from_codes, to_codes
 from fastmma.isa.instruction import Instruction
-from fastmma.isa.sparsity import pattern_of
-from fastmma.operands.sparse import check_metadata
 
+_WORD = np.dtype(np.uint32)
 _CASTABLE = ("float16", "float32", "float64")
 
 
@@ -61,8 +60,23 @@ def as_elements(value: Any, fmt: str, what: str) -> NDArray[Any]:
 
 def check_shape(array: NDArray[Any], tail: tuple[int, ...], what: str) -> None:
     """Raise OperandError unless the last dimensions are `tail`."""
-    if array.shape[array.ndim - len(tail) :] != tail:
+    if array.shape[-len(tail) :] != tail:
         raise OperandError(f"{what} must have shape (..., {', '.join(map(str, tail))}), not {array.shape}")
+
+
+def register_words(value: Any, tail: tuple[int, ...], what: str, dtype: np.dtype[Any] = _WORD, verb: str = "have") -> NDArray[Any]:
+    """Registers as an array (..., tail) of the right dtype, in the byte order of this machine.
+
+    Raises
+    ------
+    OperandTypeError, OperandError
+        `what` names the instruction and the operand.
+    """
+    array = as_array(value, what)
+    if array.dtype.newbyteorder("=") != dtype:
+        raise OperandTypeError(f"{what} must {verb} dtype {dtype}, not {array.dtype}")
+    check_shape(array, tail, what)
+    return array.astype(dtype, copy=False)
 
 
 def check_output(out: Any, shape: tuple[int, ...], fmt: Format, what: str) -> NDArray[Any]:
@@ -144,39 +158,8 @@ def tile_codes(value: Any, name: str, fmt: str, tail: tuple[int, int], ins: Inst
     return codes
 
 
-def scale_codes(value: Any, name: str, ins: Instruction) -> NDArray[Any]:
-    """Codes of scales given as elements (float8_e8m0fnu, or float8_e4m3fn for ue4m3, which has no sign)."""
-    what = f"{ins}: {name}"
-    fmt = FORMATS[ins.stype]
-    codes = codes_of(value, fmt, what)
-    if not fmt.signed and fmt.exponent_bits + fmt.mantissa_bits < fmt.bits and (codes >> 7).any():
-        raise OperandError(f"{what} must not be negative: {fmt} has no sign")
-    return codes
-
-
-def extra_operands(ins: Instruction, metadata: Any, scale_a: Any, scale_b: Any, m: int, n: int, k: int) -> dict[str, NDArray[Any]]:
-    """Metadata words and scales at matrix level, checked, for a product of these sizes; leading dimensions are free.
-
-    Raises
-    ------
-    OperandError, OperandTypeError
-    """
-    check_extra(ins, metadata=metadata, scale_a=scale_a, scale_b=scale_b)
-    extra: dict[str, NDArray[Any]] = {}
-    if ins.sparse:
-        rule, words = pattern_of(ins), as_array(metadata, f"{ins}: metadata")
-        shape = (*words.shape[:-2], m, k // rule.chunk)
-        extra["metadata"] = check_metadata(words, shape, rule, ordered=ins.ordered_metadata, what=f"{ins}: metadata")
-    if ins.scale_vec_size:
-        scales = -(-k * ins.scale_vec_size // ins.k)
-        for name, value, tail in (("scale_a", scale_a, (m, scales)), ("scale_b", scale_b, (scales, n))):
-            extra[name] = scale_codes(value, name, ins)
-            check_shape(extra[name], tail, f"{ins}: {name}")
-    return extra
-
-
-def broadcast(ins: Instruction, arrays: dict[str, NDArray[Any]]) -> tuple[int, ...]:
-    """The common leading dimensions of matrices or registers.
+def leading_dimensions(what: object, **shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The leading dimensions that operands have in common, by broadcasting.
 
     Raises
     ------
@@ -184,10 +167,21 @@ def broadcast(ins: Instruction, arrays: dict[str, NDArray[Any]]) -> tuple[int, .
         If they do not broadcast.
     """
     try:
-        return np.broadcast_shapes(*(array.shape[:-2] for array in arrays.values()))
+        return np.broadcast_shapes(*shapes.values())
     except ValueError:
-        shapes = ", ".join(f"{name} {array.shape[:-2]}" for name, array in arrays.items())
-        raise OperandError(f"{ins}: the leading dimensions do not broadcast: {shapes}") from None
+        shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise OperandError(f"{what}: the leading dimensions do not broadcast: {shown}") from None
+
+
+def broadcast(what: object, arrays: dict[str, NDArray[Any]]) -> tuple[int, ...]:
+    """The leading dimensions that matrices or registers have in common.
+
+    Raises
+    ------
+    OperandError
+        If they do not broadcast.
+    """
+    return leading_dimensions(what, **{name: array.shape[:-2] for name, array in arrays.items()})
 
 
 def flatten(array: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:
@@ -201,22 +195,3 @@ def flatten(array: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:
 def elements_of(codes: NDArray[Any], fmt: str) -> NDArray[Any]:
     """Result codes as an array of the format's dtype."""
     return from_codes(codes, fmt)
-
-
-def check_unused(ins: Instruction, selector: Any, *ids: Any) -> None:
-    """Raise OperandError unless the selectors of what an instruction has not, metadata or scales, are 0."""
-    if not ins.sparse and whole(selector) != 0:
-        raise OperandError(f"{ins}: selector must be 0 where A is dense, not {selector!r}")
-    if not ins.scale_vec_size and any(whole(each) != 0 for each in ids):
-        raise OperandError(f"{ins}: there is no block scaling, so byte and thread ids must be 0")
-
-
-def check_extra(ins: Instruction, **extra: Any) -> None:
-    """Raise OperandError unless metadata and scales are given exactly where the instruction has them."""
-    wanted = {"metadata": bool(ins.sparse), "scale_a": bool(ins.scale_vec_size), "scale_b": bool(ins.scale_vec_size)}
-    reason = {"metadata": "sparse", "scale_a": "block-scaled", "scale_b": "block-scaled"}
-    for name, value in extra.items():
-        if wanted[name] and value is None:
-            raise OperandError(f"{ins}: the instruction is {reason[name]} and needs {name}")
-        if not wanted[name] and value is not None:
-            raise OperandError(f"{ins}: the instruction is not {reason[name]} and takes no {name}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastmma.host.arrays import one_of
 from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.layout import Layout, Mode
 from fastmma.isa.scales import scale_selectors
-from fastmma.isa.sparsity import metadata_lanes, metadata_layout, selectors
+from fastmma.isa.sparsity import metadata_lanes, metadata_layout
 from fastmma.isa.table import instruction
 from fastmma.operands.pictures.view import Placement
+from fastmma.operands.sparse import check_selector
 
 
 def operand_names(ins: Instruction | Movement) -> tuple[str, ...]:
@@ -21,16 +23,10 @@ def operand_names(ins: Instruction | Movement) -> tuple[str, ...]:
     return (*ins.operands, *(("metadata",) if ins.sparse else ()), *scales)
 
 
-def _choice(ins: Instruction, name: str, value: int, valid: tuple[int, ...]) -> int:
-    if value not in valid:
-        raise OperandError(f"{ins}: {name} must be one of {', '.join(map(str, valid))}, not {value!r}")
-    return value
-
-
 def _metadata(ins: Instruction, selector: int) -> Placement:
     count = metadata_lanes(ins)
     layout = metadata_layout(ins)
-    base = count * _choice(ins, "selector", selector, tuple(selectors(ins)))
+    base = count * check_selector(ins, selector)
     # of each group of four lanes, the pair or the one that contributes
     within = int(np.searchsorted(np.cumprod([mode.size for mode in layout.lane]), count, side="right"))
     digits = () if count == 4 else (*layout.lane[:within], Mode(4 // count, 0, 0), *layout.lane[within:])
@@ -40,8 +36,8 @@ def _metadata(ins: Instruction, selector: int) -> Placement:
 def _scale(ins: Instruction, name: str, byte_id: int, thread_id: int) -> Placement:
     operand = name[-1]
     valid = scale_selectors(ins, operand)
-    first_bit = 8 * _choice(ins, "byte_id", byte_id, valid.byte_id)
-    _choice(ins, "thread_id", thread_id, valid.thread_id)
+    first_bit = 8 * one_of(byte_id, valid.byte_id, f"{ins}: byte_id")
+    one_of(thread_id, valid.thread_id, f"{ins}: thread_id")
     scales = ins.scale_vec_size
     if operand == "a":
         pair, group, choice = (Mode(2, 8, 0),), Mode(8, 1, 0), Mode(2, 0, 0)

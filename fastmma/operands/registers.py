@@ -15,6 +15,7 @@ from fastmma.host.threads import parallel_for, thread_count
 from fastmma.isa.fragments import container_bits, container_shift
 from fastmma.isa.instruction import Operand
 from fastmma.isa.layout import Layout
+from fastmma.operands.check import register_words
 
 if TYPE_CHECKING:
     from fastmma.kernels.matrices.permutation import Permutation
@@ -36,14 +37,8 @@ def check_registers(registers: Any, operand: Operand, what: str) -> NDArray[Any]
     OperandError, OperandTypeError
         `what` names the instruction and the operand.
     """
-    array = as_array(registers, what)
-    dtype = register_dtype(operand)
-    if array.dtype.newbyteorder("=") != dtype:
-        raise OperandTypeError(f"{what} must hold registers of dtype {dtype}, not {array.dtype}")
-    lanes, count = operand.layout.lanes, operand.registers
-    if array.ndim < 2 or array.shape[-2:] != (lanes, count):
-        raise OperandError(f"{what} must have shape (..., {lanes}, {count}), not {array.shape}")
-    return array.astype(dtype, copy=False)
+    tail = operand.layout.lanes, operand.registers
+    return register_words(registers, tail, what, register_dtype(operand), "hold registers of")
 
 
 def _padding(operand: Operand, kind: str) -> tuple[int, int]:

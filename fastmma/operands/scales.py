@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, whole
+from fastmma.host.arrays import as_array, one_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.scales import scale_lanes, scale_selectors
 from fastmma.isa.table import multiply
+from fastmma.operands.check import check_shape, register_words
 
 _LANES = 32
 
@@ -25,11 +26,9 @@ def _selected(ins: str | Instruction, operand: str, byte_id: Any, thread_id: Any
     if not isinstance(operand, str) or operand not in ("a", "b"):
         raise OperandError(f"operand must be 'a' or 'b', not {operand!r}")
     valid = scale_selectors(found, operand)
-    for name, value, allowed in (("byte_id", byte_id, valid.byte_id), ("thread_id", thread_id, valid.thread_id)):
-        if whole(value) not in allowed:
-            raise OperandError(f"{found}: {name}_{operand} must be one of {', '.join(map(str, allowed))}, not {value!r}")
-    lanes = scale_lanes(found, operand, int(thread_id))
-    return found, lanes, np.arange(int(byte_id), int(byte_id) + found.scale_vec_size)
+    first = one_of(byte_id, valid.byte_id, f"{found}: byte_id_{operand}")
+    lanes = scale_lanes(found, operand, one_of(thread_id, valid.thread_id, f"{found}: thread_id_{operand}"))
+    return found, lanes, np.arange(first, first + found.scale_vec_size)
 
 
 @public_call
@@ -56,11 +55,7 @@ def unpack_scales(ins: str | Instruction, registers: Any, operand: str, byte_id:
     """
     found, lanes, places = _selected(ins, operand, byte_id, thread_id)
     what = f"{found}: scale_{operand}"
-    array = as_array(registers, what)
-    if array.dtype.newbyteorder("=") != np.uint32:
-        raise OperandTypeError(f"{what} must have dtype uint32, not {array.dtype}")
-    if array.ndim < 1 or array.shape[-1] != _LANES:
-        raise OperandError(f"{what} must have shape (..., {_LANES}), not {array.shape}")
+    array = register_words(registers, (_LANES,), what)
     scales = (array[..., lanes, None] >> (8 * places).astype(np.uint32)) & np.uint32(0xFF if found.stype == "ue8m0" else 0x7F)
     return scales.astype(np.uint8)
 
@@ -81,8 +76,7 @@ def pack_scales(ins: str | Instruction, scales: Any, operand: str, byte_id: int 
     if array.dtype != np.uint8:
         raise OperandTypeError(f"{what} must be codes of dtype uint8, not {array.dtype}")
     shape = (len(lanes), found.scale_vec_size)
-    if array.shape[-2:] != shape:
-        raise OperandError(f"{what} must have shape (..., {shape[0]}, {shape[1]}), not {array.shape}")
+    check_shape(array, shape, what)
     registers = np.zeros((*array.shape[:-2], _LANES), dtype=np.uint32)
     registers[..., lanes] = np.bitwise_or.reduce(array.astype(np.uint32) << (8 * places).astype(np.uint32), axis=-1)
     return registers

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, flag, whole
+from fastmma.host.arrays import as_array, flag, one_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.formats import decode, format_of, from_codes, to_codes
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import PATTERNS, Pattern, metadata_lanes, metadata_layout, pattern_of, selectors
 from fastmma.isa.table import multiply
+from fastmma.operands.check import register_words
 
 
 def _pattern(elements: NDArray[Any], pattern: str | None) -> Pattern:
@@ -159,11 +160,7 @@ def check_selector(ins: Instruction, selector: Any) -> int:
     OperandError
         If it is outside the range that PTX gives for the instruction.
     """
-    valid = selectors(ins)
-    found = whole(selector)
-    if found is None or found not in valid:
-        raise OperandError(f"{ins}: selector must be one of {', '.join(map(str, valid))}, not {selector!r}")
-    return found
+    return one_of(selector, selectors(ins), f"{ins}: selector")
 
 
 def _contributing(ins: Instruction, selector: int) -> NDArray[np.intp]:
@@ -217,11 +214,7 @@ def unpack_metadata(ins: str | Instruction, registers: Any, *, selector: int = 0
     """
     found = _sparse(ins)
     lanes = _contributing(found, check_selector(found, selector))
-    array = as_array(registers, f"{found}: metadata")
-    if array.dtype.newbyteorder("=") != np.uint32:
-        raise OperandTypeError(f"{found}: metadata must have dtype uint32, not {array.dtype}")
-    if array.ndim < 1 or array.shape[-1] != found.lanes:
-        raise OperandError(f"{found}: metadata must have shape (..., {found.lanes}), not {array.shape}")
+    array = register_words(registers, (found.lanes,), f"{found}: metadata")
     layout = metadata_layout(found)
     nibbles = (array[..., lanes, None] >> (4 * np.arange(8, dtype=np.uint32))) & np.uint32(15)
     words = nibbles.reshape(*array.shape[:-1], 8 * len(lanes))[..., layout.inverse[0]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiply
-from fastmma.operands.check import check_unused
+from fastmma.operands.extra import check_unused
 from fastmma.operands.pictures.grid import Cell
 from fastmma.operands.pictures.view import Placement
 from fastmma.operands.placement import operand_names, placement

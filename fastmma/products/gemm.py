@@ -15,8 +15,9 @@ from fastmma.host.threads import thread_count
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.kernels.params import Promotion
-from fastmma.operands.check import Results, codes_of, extra_operands
-from fastmma.products.gemm_plan import DEFAULT_TARGET, Choices, GemmPlan, choose, planned, signature
+from fastmma.operands.check import Results, codes_of
+from fastmma.operands.extra import extra_operands
+from fastmma.products.gemm_plan import DEFAULT_TARGET, Choices, GemmPlan, followed
 from fastmma.products.loop import accumulate
 
 
@@ -104,13 +105,8 @@ def gemm(
     """
     runner, workers = backend_of(backend), thread_count(threads)
     choices = Choices(instruction, target, promote_every, split_k, preset, cast)
-    if plan is not None:
-        plan = planned(plan, choices, "gemm")
-    else:
-        scales = scale_a if scale_a is not None else scale_b
-        accumulated = c if c is not None else out
-        formats = None if instruction is not None else signature(a, b, accumulated, scales, metadata is not None, "gemm")
-        plan = choose(choices, formats)
+    scales, accumulated = scale_a if scale_a is not None else scale_b, c if c is not None else out
+    plan = followed(plan, choices, a, b, accumulated, scales, metadata is not None, "gemm")
     operands = _bind(plan, a, b, c, metadata, scale_a, scale_b)
     ins = plan.operation.instruction
     results = Results(out, (operands.a.shape[1], operands.b.shape[2]), ins, operands)

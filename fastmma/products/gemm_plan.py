@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmma.backends.call import Operation
-from fastmma.backends.resolve import operation_of, resolved_target
-from fastmma.host.arrays import as_array, flag, whole
+from fastmma.backends.plan import Plan
+from fastmma.backends.resolve import resolved_target
+from fastmma.host.arrays import as_array, check_string, flag, integer
 from fastmma.host.calls import public_call
-from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
+from fastmma.numerics.lookup import is_strict
 from fastmma.products.choice import accumulator, default_instruction, multiplicand, scale
+from fastmma.products.loop import checked_loop
 from fastmma.products.presets import gemm_preset
 
 DEFAULT_TARGET = "sm_90a"
 
 
 @dataclass(frozen=True)
-class GemmPlan:
+class GemmPlan(Plan):
     """Everything that decides the bits of a plain product.
 
     Attributes
@@ -61,8 +62,6 @@ class GemmPlan:
       result       f32
     """
 
-    target: str
-    instruction: str
     promote_every: int | None = None
     split_k: int = 1
     split_unit: int = 0
@@ -70,59 +69,46 @@ class GemmPlan:
     source: str = ""
 
     def __post_init__(self) -> None:
-        ins = self.operation.instruction
-        if ins.ctype != ins.dtype:
-            raise InstructionError(f"{ins}: D cannot be fed back as C, because their types differ")
-        every = _whole(self.promote_every, "promote_every", 1)
-        plain: dict[str, Any] = {
-            "instruction": self.instruction if isinstance(self.instruction, str) else ins.opcode,
-            "promote_every": every,
-            "split_k": _split(self.split_k),
-            "split_unit": _whole(self.split_unit, "split_unit", 0) or 0,
-        }
-        for name, value in {**plain, "cast": flag(self.cast, "cast")}.items():
+        super().__post_init__()
+        every, parts = checked_loop(self.operation.instruction, self.promote_every, self.split_k)
+        unit = integer(self.split_unit, "split_unit", 0)
+        plain = {"promote_every": every, "split_k": parts, "split_unit": unit, "cast": flag(self.cast, "cast")}
+        for name, value in plain.items():
             object.__setattr__(self, name, value)
-        if not isinstance(self.source, str):
-            raise OperandTypeError(f"source must be a string, not {type(self.source).__name__}")
-        if every is not None and every % ins.k:
-            raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {every}")
-
-    @cached_property
-    def operation(self) -> Operation:
-        """The instruction as the target computes it."""
-        return operation_of(self.instruction, self.target)
+        check_string(self.source, "source")
 
     @property
     def unit(self) -> int:
         """What the length of a part of split-k is a multiple of."""
         return self.split_unit or self.operation.instruction.k
 
-    def __str__(self) -> str:
-        ins, arithmetic = self.operation.instruction, self.operation.arithmetic
+    def _details(self) -> list[tuple[str, str]]:
+        ins = self.operation.instruction
+        opcode, arithmetic = super()._details()
         promotion = f"every {self.promote_every} k: total + partial, {ins.dtype}, from c"
         split = f"{self.split_k} parts, rounded up to {self.unit} k, added in ascending order, {ins.dtype}"
-        lines = [
-            ("instruction", ins.opcode),
+        return [
+            opcode,
             ("operands", f"rounded to {ins.atype} and {ins.btype} first, to nearest even" if self.cast else ""),
-            ("arithmetic", arithmetic.family),
-            ("known", str(arithmetic.evidence)),
+            arithmetic,
+            ("known", str(self.operation.arithmetic.evidence)),
             ("k order", f"ascending by {ins.k}, D fed back as C"),
             ("promotion", "none" if self.promote_every is None else promotion),
             ("split-k", "none" if self.split_k == 1 else split),
             ("result", ins.dtype),
             ("as", self.source),
         ]
-        return "\n".join([f"{ins.atype} x {ins.btype} on {self.target}", *(f"  {name:<12} {text}" for name, text in lines if text)])
 
 
 class Signature(NamedTuple):
-    """What the choice of an instruction depends on: formats by PTX name, empty where nothing is given."""
+    """What the choice of an instruction depends on: the dtypes of operands, None where nothing is given."""
 
-    atype: str
-    btype: str
-    dtype: str
-    stype: str
+    a: np.dtype[Any]
+    b: np.dtype[Any]
+    accumulated: np.dtype[Any] | None
+    scales: np.dtype[Any] | None
     sparse: bool
+    what: str  # the call, for messages
 
 
 class Choices(NamedTuple):
@@ -136,14 +122,8 @@ class Choices(NamedTuple):
     cast: bool
 
 
-def _whole(value: Any, name: str, least: int) -> int | None:
-    """An integer that fits into 64 bits, or None as it is."""
-    found = whole(value)
-    if value is not None and (found is None or found < least):
-        raise OperandError(f"{name} must be an integer of at least {least}, not {value!r}")
-    if found is not None and found >> 63:
-        raise OperandError(f"{name} must be below 2**63, not {value!r}")
-    return found
+_UNSET = Choices(None, DEFAULT_TARGET, None, 1, None, False)
+_PLAIN = frozenset({str, int, bool, type(None), Instruction})  # types whose equal values mean the same choice
 
 
 def signature(a: Any, b: Any, accumulated: Any, scales: Any, sparse: bool, what: str) -> Signature:
@@ -152,14 +132,15 @@ def signature(a: Any, b: Any, accumulated: Any, scales: Any, sparse: bool, what:
     Raises
     ------
     OperandTypeError
-        If no instruction takes such operands.
+        If an operand is no array.
     """
     return Signature(
-        multiplicand(_dtype(a, f"{what}: a"), f"{what}: a").name,
-        multiplicand(_dtype(b, f"{what}: b"), f"{what}: b").name,
-        "" if accumulated is None else accumulator(_dtype(accumulated, f"{what}: c"), f"{what}: c and out").name,
-        "" if scales is None else scale(_dtype(scales, f"{what}: a scale"), what).name,
+        _dtype(a, f"{what}: a"),
+        _dtype(b, f"{what}: b"),
+        None if accumulated is None else _dtype(accumulated, f"{what}: c"),
+        None if scales is None else _dtype(scales, f"{what}: a scale"),
         sparse,
+        what,
     )
 
 
@@ -167,27 +148,35 @@ def _dtype(value: Any, what: str) -> np.dtype[Any]:
     return value.dtype if type(value) is np.ndarray and value.dtype.kind not in "OT" else as_array(value, what).dtype
 
 
-def _strict() -> str:
-    return os.environ.get("FASTMMA_STRICT", "")
+def _usual(operands: Signature, target: str) -> Instruction:
+    """The instruction for operands, where none is named."""
+    what = operands.what
+    a, b = multiplicand(operands.a, f"{what}: a"), multiplicand(operands.b, f"{what}: b")
+    d = None if operands.accumulated is None else accumulator(operands.accumulated, f"{what}: c and out")
+    scales = None if operands.scales is None else scale(operands.scales, what)
+    return default_instruction(a.name, b.name, d and d.name, target, sparse=operands.sparse, stype=scales.name if scales else "")
 
 
-@lru_cache(4096)
-def _chosen(operands: Signature | None, choices: Choices, _strict: str) -> GemmPlan:
-    """The plan of a call. Strict mode, on which errors depend, is a part of the key."""
-    target = choices.target
+def _chosen(operands: Signature | None, choices: Choices) -> GemmPlan:
+    """The plan of a call. This is where the choices are checked."""
+    target, promote_every = resolved_target(choices.target), choices.promote_every
     if choices.instruction is not None:
         ins = multiply(choices.instruction)
     else:
         assert operands is not None
-        dtype, stype = operands.dtype or None, operands.stype
-        ins = default_instruction(operands.atype, operands.btype, dtype, target, sparse=operands.sparse, stype=stype)
+        ins = _usual(operands, target)
     if choices.preset is None:
-        return GemmPlan(target, ins.opcode, choices.promote_every, choices.split_k, cast=choices.cast)
+        return GemmPlan(target, ins.opcode, promote_every, choices.split_k, cast=choices.cast)
     row = gemm_preset(choices.preset, ins, target)
-    if choices.promote_every not in (None, row.promote_every):
+    if promote_every is not None and integer(promote_every, "promote_every", 1) != row.promote_every:
         raise OperandError(f"preset {choices.preset!r} sets promote_every to {row.promote_every}; leave it out")
-    cast = choices.cast or row.cast
+    cast = flag(choices.cast, "cast") or row.cast
     return GemmPlan(target, ins.opcode, row.promote_every, choices.split_k, row.split_unit, cast, f"{choices.preset}: {row.source}")
+
+
+@lru_cache(4096, typed=True)
+def _remembered(operands: Signature | None, strict: bool, *choices: Any) -> GemmPlan:  # noqa: ARG001 - errors depend on strict mode
+    return _chosen(operands, Choices(*choices))
 
 
 def choose(choices: Choices, operands: Signature | None) -> GemmPlan:
@@ -195,44 +184,34 @@ def choose(choices: Choices, operands: Signature | None) -> GemmPlan:
 
     Raises
     ------
-    InstructionError, TargetError, OperandError
+    InstructionError, TargetError, OperandError, OperandTypeError
         If there is no such plan.
     """
-    if type(choices.instruction) not in (str, Instruction, type(None)):
-        raise InstructionError(f"an opcode must be a string, not {type(choices.instruction).__name__}")
-    if choices.preset is not None and not isinstance(choices.preset, str):
-        raise OperandError(f"there is no preset {choices.preset!r}; a preset is named by a string")
-    target, split_k = resolved_target(choices.target), _split(choices.split_k)
-    promote_every, cast = _whole(choices.promote_every, "promote_every", 1), flag(choices.cast, "cast")
-    return _chosen(operands, Choices(choices.instruction, target, promote_every, split_k, choices.preset, cast), _strict())
-
-
-def _split(value: Any) -> int:
-    found = _whole(value, "split_k", 1)
-    if found is None:
-        raise OperandError(f"split_k must be an integer of at least 1, not {value!r}")
-    return found
+    if _PLAIN.issuperset(map(type, choices)) and choices.target != "native":
+        return _remembered(operands, is_strict(), *choices)
+    return _chosen(operands, choices)
 
 
 def _is_default(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, int | str) and value == default)
 
 
-def planned(plan: Any, choices: Choices, what: str) -> GemmPlan:
-    """A plan that was passed back.
+def followed(plan: Any, choices: Choices, a: Any, b: Any, accumulated: Any, scales: Any, sparse: bool, what: str) -> GemmPlan:
+    """The plan that a call was given, or else the one that its choices and operands lead to (see `signature`).
 
     Raises
     ------
-    OperandTypeError, OperandError
-        If it is none, or choices are given besides.
+    InstructionError, TargetError, OperandError, OperandTypeError
+        If there is no such plan; or if what was given is none, or choices are given besides.
     """
+    if plan is None:
+        return choose(choices, None if choices.instruction is not None else signature(a, b, accumulated, scales, sparse, what))
     if not isinstance(plan, GemmPlan):
         raise OperandTypeError(f"{what}: plan must be a GemmPlan, not {type(plan).__name__}; fastmma.gemm_plan makes one")
-    unset = Choices(None, DEFAULT_TARGET, None, 1, None, False)
-    given = [name for name, value, default in zip(Choices._fields, choices, unset, strict=True) if not _is_default(value, default)]
+    given = [name for name, value, default in zip(Choices._fields, choices, _UNSET, strict=True) if not _is_default(value, default)]
     if given and not (given == ["target"] and choices.target == plan.target):
         raise OperandError(f"{what}: with a plan, {', '.join(given)} must be left out; dataclasses.replace changes a plan")
-    operation_of(plan.instruction, plan.target)  # strict mode may have been set since
+    plan.recheck()
     return plan
 
 
@@ -257,8 +236,20 @@ def gemm_plan(
 
     Parameters
     ----------
-    a, b, c, out, instruction, target, metadata, scale_a, scale_b, promote_every, split_k, preset, cast
-        As for `fastmma.gemm`. Of the arrays, only the dtypes count.
+    a, b, c, out, metadata, scale_a, scale_b : array, optional but for a and b
+        The operands. Of arrays only the dtypes count, and whether they are given.
+    instruction : str or Instruction, optional
+        By default the one that a vendor library would use for these dtypes on the target.
+    target : str
+        The GPU.
+    promote_every : int, optional
+        k between promotions.
+    split_k : int
+        Parts of k.
+    preset : str, optional
+        Accumulate as a library does, for example ``"cublas"``.
+    cast : bool
+        Round float16, float32 and float64 inputs to the instruction's formats first.
 
     Returns
     -------
@@ -268,6 +259,7 @@ def gemm_plan(
     Raises
     ------
     InstructionError, TargetError, OperandError, OperandTypeError
+        All are `fastmma.FastmmaError`.
 
     Examples
     --------
@@ -279,8 +271,6 @@ def gemm_plan(
     >>> replace(plan, split_k=2).split_k
     2
     """
-    chosen = Choices(instruction, target, promote_every, split_k, preset, cast)
-    scales = scale_a if scale_a is not None else scale_b
-    accumulated = c if c is not None else out
-    formats = None if instruction is not None else signature(a, b, accumulated, scales, metadata is not None, "gemm")
-    return choose(chosen, formats)
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast)
+    scales, accumulated = scale_a if scale_a is not None else scale_b, c if c is not None else out
+    return followed(None, choices, a, b, accumulated, scales, metadata is not None, "gemm")

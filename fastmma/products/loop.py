@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.engine import Backend
+from fastmma.host.arrays import integer
+from fastmma.host.errors import InstructionError, OperandError
 from fastmma.isa.formats import Format
+from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 
@@ -21,6 +26,22 @@ def split(depth: int, parts: int, unit: int) -> list[tuple[int, int]]:
     """
     length = max(-(-depth // (parts * unit)) * unit, unit)
     return [(start, min(start + length, depth)) for start in range(0, max(depth, 1), length)]
+
+
+def checked_loop(ins: Instruction, promote_every: Any, split_k: Any) -> tuple[int | None, int]:
+    """k between promotions and parts of k, as integers.
+
+    Raises
+    ------
+    InstructionError, OperandError
+        If the instruction cannot be looped over k, or not so.
+    """
+    if ins.ctype != ins.dtype:
+        raise InstructionError(f"{ins}: D cannot be fed back as C, because their types differ")
+    every = None if promote_every is None else integer(promote_every, "promote_every", 1)
+    if every is not None and every % ins.k:
+        raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {every}")
+    return every, integer(split_k, "split_k", 1)
 
 
 def accumulate(

@@ -16,8 +16,8 @@ from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
-from fastmma.operands.check import Results, codes_of, flatten
-from fastmma.products.gemm_plan import DEFAULT_TARGET, Choices, GemmPlan, choose, planned, signature
+from fastmma.operands.check import Results, codes_of, flatten, leading_dimensions
+from fastmma.products.gemm_plan import DEFAULT_TARGET, Choices, GemmPlan, followed
 from fastmma.products.loop import accumulate
 
 
@@ -63,10 +63,7 @@ def matmul(
     """
     runner, workers = backend_of(backend), thread_count(threads)
     choices = Choices(instruction, target, promote_every, split_k, preset, cast)
-    if plan is not None:
-        plan = planned(plan, choices, "matmul")
-    else:
-        plan = choose(choices, None if instruction is not None else signature(a, b, None, None, False, "matmul"))
+    plan = followed(plan, choices, a, b, None, None, False, "matmul")
     ins = plan.operation.instruction
     if ins.sparse or ins.scale_vec_size:
         raise OperandError(f"{ins}: matmul takes neither metadata nor scales; gemm does")
@@ -78,10 +75,7 @@ def matmul(
     right = y[:, None] if y.ndim == 1 else y
     if left.shape[-1] != right.shape[-2]:
         raise OperandError(f"matmul: the inner dimensions differ: a {x.shape}, b {y.shape}")
-    try:
-        lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    except ValueError:
-        raise OperandError(f"matmul: the leading dimensions do not broadcast: a {x.shape}, b {y.shape}") from None
+    lead = leading_dimensions("matmul", a=left.shape[:-2], b=right.shape[:-2])
     rows, columns = left.shape[-2], right.shape[-1]
     shape = (*lead, *((rows,) if x.ndim > 1 else ()), *((columns,) if y.ndim > 1 else ()))
     operands = Operands(flatten(left, lead), flatten(right, lead), None)

@@ -7,13 +7,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from fastmma.host.arrays import whole
-from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.backends.plan import Plan
+from fastmma.host.arrays import check_string
+from fastmma.host.errors import InstructionError, OperandError
 from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
-from fastmma.isa.table import multiply
 from fastmma.kernels.params import PROMOTIONS
-from fastmma.numerics.lookup import arithmetic
+from fastmma.products.loop import checked_loop
 from fastmma.scaling.schemes import scheme_of
 
 OUTPUTS = ("f32", "bf16", "f16")
@@ -52,7 +52,7 @@ def holders(element: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class AccumulationPlan:
+class AccumulationPlan(Plan):
     """Everything that decides the bits of a scaled product, in the order in which it happens.
 
     Attributes
@@ -104,8 +104,6 @@ class AccumulationPlan:
       epilogue     x = total; x * alpha; round to bf16
     """
 
-    target: str
-    instruction: str
     schemes: tuple[str, str]
     scales: str
     promote_every: int | None
@@ -116,39 +114,30 @@ class AccumulationPlan:
     source: str = ""
 
     def __post_init__(self) -> None:
-        ins = multiply(self.instruction)
-        if not isinstance(self.instruction, str):
-            object.__setattr__(self, "instruction", ins.opcode)
+        super().__post_init__()
+        ins = self.operation.instruction
         _check_name(self.promotion, PROMOTIONS, "promotion must be")
         _check_name(self.scales, _PLACES, "scales must be applied in")
         _check_name(self.out, OUTPUTS, "the result must be")
-        if not isinstance(self.source, str):
-            raise OperandTypeError(f"source must be a string, not {type(self.source).__name__}")
+        check_string(self.source, "source")
         if not isinstance(self.schemes, tuple) or len(self.schemes) != 2:
             raise OperandError(f"schemes must be a tuple of two, those of a and b, not {self.schemes!r}")
-        for name in ("split_k", "promote_every"):
-            value, number = getattr(self, name), whole(getattr(self, name))
-            if (value is not None or name == "split_k") and (number is None or number < 1):
-                raise OperandError(f"{name} must be an integer of at least 1, not {value!r}")
-            if number is not None and number >> 63:
-                raise OperandError(f"{name} must be below 2**63, not {value!r}")
-            object.__setattr__(self, name, number)
         check_epilogue(self.epilogue, self.scales)
-        arithmetic(ins, self.target)
         self._check_operands(ins)
-        if ins.ctype != ins.dtype or ins.dtype not in ("f32", "s32") or ins.sparse:
+        if ins.dtype not in ("f32", "s32") or ins.sparse:
             raise InstructionError(f"{ins}: a scaled product needs a dense instruction that accumulates in f32 or s32")
         if (self.scales == "promotion") == (self.promotion == "add"):
             raise OperandError(f"promotion {self.promotion!r} does not go with scales that are applied in the {self.scales}")
-        if self.promote_every is None:
+        every, parts = checked_loop(ins, self.promote_every, self.split_k)
+        object.__setattr__(self, "promote_every", every)
+        object.__setattr__(self, "split_k", parts)
+        if every is None:
             if self.scales == "promotion":
                 raise OperandError("scales that are applied at promotion need promote_every")
         elif ins.dtype != "f32":
             raise OperandError(f"{ins}: sums in {ins.dtype} are exact; leave promote_every out")
-        elif self.promote_every % ins.k:
-            raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {self.promote_every!r}")
-        elif self.scales == "promotion" and self.block % self.promote_every:
-            raise OperandError(f"promote_every must divide the {self.block} k that share their scales, not be {self.promote_every}")
+        elif self.scales == "promotion" and self.block % every:
+            raise OperandError(f"promote_every must divide the {self.block} k that share their scales, not be {every}")
 
     def _check_operands(self, ins: Instruction) -> None:
         """Raise InstructionError unless the instruction multiplies the elements exactly, and takes their scales if it takes any."""
@@ -170,18 +159,20 @@ class AccumulationPlan:
     @property
     def widened(self) -> tuple[str, str]:
         """The formats in which a and b are multiplied, where the elements are of others, else empty."""
-        ins = multiply(self.instruction)
+        ins = self.operation.instruction
         elements = (scheme_of(name).element for name in self.schemes)
         first, second = ("" if fmt == own else fmt for fmt, own in zip((ins.atype, ins.btype), elements, strict=True))
         return first, second
 
-    def __str__(self) -> str:
-        ins = multiply(self.instruction)
+    def _operands(self) -> str:
+        return " x ".join(self.schemes)
+
+    def _details(self) -> list[tuple[str, str]]:
+        ins = self.operation.instruction
         widened = [f"{name} as {fmt}" for name, fmt in zip("ab", self.widened, strict=True) if fmt]
         promotion = f"every {self.promote_every} k: total = {_FORMULAS[self.promotion]}, f32, from +0"
-        lines = [
-            ("instruction", str(ins)),
-            ("arithmetic", arithmetic(ins, self.target).family),
+        return [
+            *super()._details(),
             ("elements", f"{', '.join(widened)}, which has all their values" if widened else ""),
             ("k order", f"ascending by {ins.k}, D fed back as C"),
             ("promotion", "none" if self.promote_every is None else promotion),
@@ -190,8 +181,6 @@ class AccumulationPlan:
             ("epilogue", "; ".join(["x = total", *self._steps(ins.dtype)])),
             ("as", self.source),
         ]
-        head = f"{self.schemes[0]} x {self.schemes[1]} on {self.target}"
-        return "\n".join([head, *(f"  {name:<12} {text}" for name, text in lines if text)])
 
     def _steps(self, dtype: str) -> list[str]:
         steps = ["convert to f32"] if dtype == "s32" else []

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, whole
+from fastmma.host.arrays import as_array, axis_of, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 from fastmma.host.float_mode import default_floats
@@ -93,10 +93,7 @@ class ScaledArray:
             object.__setattr__(self, name, value)
 
     def _axis(self, ndim: int) -> int:
-        axis = whole(self.axis)
-        if axis is None or not -ndim <= axis < ndim:
-            raise OperandError(f"axis must be an integer from {-ndim} to {ndim - 1}, not {self.axis!r}")
-        return axis % ndim
+        return axis_of(self.axis, ndim)
 
     def _block(self, row: Scheme, shape: tuple[int, ...], axis: int) -> tuple[int, ...] | None:
         """The block that was given, if it is one of the scheme's."""

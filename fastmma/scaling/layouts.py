@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, whole
+from fastmma.host.arrays import as_array, axis_of, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.formats import FORMATS, from_codes, to_codes
@@ -149,9 +149,6 @@ def unpack_e2m1(packed: Any, axis: int = -1) -> NDArray[Any]:
 
 
 def _axis(axis: Any, array: NDArray[Any]) -> int:
-    place = whole(axis)
     if not array.ndim:
         raise OperandError("what is packed or unpacked must have at least one dimension, not the shape ()")
-    if place is None or not -array.ndim <= place < array.ndim:
-        raise OperandError(f"axis must be an integer from {-array.ndim} to {array.ndim - 1} for the shape {array.shape}, not {axis!r}")
-    return place
+    return axis_of(axis, array.ndim, f" for the shape {array.shape}")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, flag, whole
+from fastmma.host.arrays import as_array, axis_of, flag
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.threads import parallel_for, thread_count
@@ -99,10 +99,7 @@ def quantize(
         raise OperandTypeError(f"x must have dtype {', '.join(_WORKING)}, not {array.dtype}: convert it first")
     if array.ndim < row.dimensions:
         raise OperandError(f"x must have at least {row.dimensions} dimension(s) for {row.name}, not the shape {array.shape}")
-    place = whole(axis)
-    if place is None or not -array.ndim <= place < array.ndim:
-        raise OperandError(f"axis must be an integer from {-array.ndim} to {array.ndim - 1} for the shape {array.shape}, not {axis!r}")
-    place %= array.ndim
+    place = axis_of(axis, array.ndim, f" for the shape {array.shape}")
     block = row.block(array.shape, place)
     if not flag(pad, "pad") and any(extent % size for extent, size in zip(array.shape, block, strict=True)):
         raise OperandError(f"x of shape {array.shape} does not divide into blocks {block} of {row.name}: pass pad=True, or pad it")

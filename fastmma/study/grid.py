@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import product
 from typing import Any
 
-from fastmma.host.arrays import whole
+from fastmma.host.arrays import integer
 from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Instruction
 from fastmma.study.distributions import distribution_of
@@ -63,9 +63,7 @@ class Case:
         if self.promote_every is not None:
             least["promote_every"] = 1
         for name, low in least.items():
-            value = whole(getattr(self, name))
-            if value is None or value < low:
-                raise OperandError(f"study: {name} must be an integer of at least {low}, not {getattr(self, name)!r}")
+            value = integer(getattr(self, name), f"study: {name}", low)
             object.__setattr__(self, name, value)  # NumPy's integers are none of JSON's
         for name in ("format", "target", "weights", "activations"):
             if not isinstance(getattr(self, name), str):

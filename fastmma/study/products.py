@@ -15,6 +15,7 @@ from fastmma.isa.table import multiply
 from fastmma.numerics.lookup import arithmetic
 from fastmma.products.choice import default_instruction
 from fastmma.products.gemm import gemm
+from fastmma.products.loop import checked_loop
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.study.encoding import Encoded, blank, formats_of
@@ -42,8 +43,7 @@ def instruction_of(name: str, target: str, promote_every: int | None, split_k: i
         return multiply(plan.instruction)
     ins = default_instruction(a.base.name, b.base.name, OUTPUT.name, target)
     arithmetic(ins, target)
-    if promote_every is not None and promote_every % ins.k:
-        raise OperandError(f"{name} on {target}: promote_every must be a multiple of the instruction's k, {ins.k}, not {promote_every}")
+    checked_loop(ins, promote_every, split_k)
     return ins
 
 

@@ -135,6 +135,10 @@ def calls() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
     yield "matmul", fastmma.matmul, {**{key: each for key, each in gemm.items() if key != "c"}, **where, "instruction": None, "plan": None}
     tile = {"a": HALF, "b": HALF[:, :8], "c": SINGLE[:, :8]}
     yield "mma", fastmma.mma, {"ins": MMA, **tile, **nothing, **where}
+    one = fastmma.mma_plan(MMA, target="sm_90a")
+    yield "mma, plan", fastmma.mma, {**tile, "ins": MMA, "target": None, "plan": one}
+    yield "mma_plan", fastmma.mma_plan, {"ins": MMA, "target": "sm_90a"}
+    yield "MmaPlan", type(one), {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
     yield "mma, sparse", fastmma.mma, {"ins": SPARSE, **tile, "b": TALL[:, :8], "metadata": WORDS, "target": "sm_90a"}
     narrow = {"a": NARROW, "b": NARROW[:8].T, "c": SINGLE[:, :8], "scale_a": SCALES, "scale_b": SCALES[:8].T}
     yield "mma, blocks", fastmma.mma, {"ins": BLOCKS, **narrow, "target": "sm_120a"}
@@ -196,7 +200,7 @@ def calls() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
     more = {"c": SINGLE, "bias": SINGLE[0], "alpha": 1.0, "plan": None, "out": SINGLE.copy(), "threads": 1, "backend": "numba"}
     yield "scaled_matmul", fastmma.scaled_matmul, {**product, **more}
     deep = fastmma.AccumulationPlan("sm_90a", SCALED, ("fp8_1x128", "fp8_128x128"), "promotion", 128, "fma", 1, ("alpha", "round"), "bf16")
-    yield "AccumulationPlan", fastmma.AccumulationPlan, vars(deep)
+    yield "AccumulationPlan", fastmma.AccumulationPlan, {field.name: getattr(deep, field.name) for field in dataclasses.fields(deep)}
     grid = {"formats": ("e4m3",), "targets": ("sm_90a",), "shapes": ((8, 8, 32),), "distributions": ("normal",)}
     yield "Grid", study.Grid, {**grid, "promote_every": (None,), "split_k": (1,), "seeds": (0,), "sample": 4}
     few = study.Grid(formats=("e4m3",), targets=("sm_90a",), shapes=((8, 8, 32),), sample=4)

@@ -5,8 +5,7 @@ The text is derived from the instruction alone, so it can be written, read and a
 
 from __future__ import annotations
 
-from fastmma.host.errors import TargetError
-from fastmma.isa.instruction import Instruction, Movement
+from fastmma.isa.instruction import Instruction, Movement, check_legal
 from fastmma.isa.targets import target_ptx
 
 ENTRY = "fastmma"
@@ -25,8 +24,7 @@ def header(ins: Instruction | Movement, target: str, parameters: str) -> list[st
     TargetError
         If the opcode is illegal on the target.
     """
-    if target not in ins.targets:
-        raise TargetError(f"{ins}: illegal on {target}; it needs one of {', '.join(ins.targets)}")
+    check_legal(ins, target)
     major, minor = ptx_version(ins, target)
     return [
         f".version {major}.{minor}",

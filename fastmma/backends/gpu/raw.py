@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fastmma.backends.gpu import device
 from fastmma.backends.gpu.movement_ptx import MOVEMENT_BYTES, movement_kernel
 from fastmma.backends.gpu.multiplication_ptx import Selectors, loop_kernel, warpgroup_kernel
-from fastmma.host.errors import OperandError, TargetError
-from fastmma.isa.instruction import Instruction, Movement
+from fastmma.host.errors import OperandError
+from fastmma.isa.instruction import Instruction, Movement, check_legal
 
 Registers = NDArray[Any]
 _WARPS = 1 << 18
@@ -113,8 +113,7 @@ def move(
     size = memory.shape[1]
     if not movement.op.startswith("wmma"):
         _fits(movement, memory)
-    if target not in movement.targets:
-        raise TargetError(f"{movement}: illegal on {target}; it needs one of {', '.join(movement.targets)}")
+    check_legal(movement, target)
     device.check_target(target)
     if len(memory) == 0 or size == 0:
         return memory.copy(), registers.copy()

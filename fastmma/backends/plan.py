@@ -1,0 +1,62 @@
+"""What a call computes, as a value that holds no arrays: it prints, can be changed, and be passed back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from fastmma.backends.call import Operation
+from fastmma.backends.resolve import operation_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An instruction as a target computes it, which every plan is about; how it is used is up to the plans derived from this one.
+
+    Attributes
+    ----------
+    target : str
+        The GPU.
+    instruction : str
+        The opcode.
+
+    Raises
+    ------
+    InstructionError, TargetError
+        If the opcode or the target is wrong, or what the target computes is not known.
+    """
+
+    target: str
+    instruction: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", self.operation.target)
+        if not isinstance(self.instruction, str):
+            object.__setattr__(self, "instruction", self.operation.instruction.opcode)
+
+    @cached_property
+    def operation(self) -> Operation:
+        """The instruction as the target computes it."""
+        return operation_of(self.instruction, self.target)
+
+    def recheck(self) -> None:
+        """Look the operation up again: strict mode may have been set since the plan was made.
+
+        Raises
+        ------
+        TargetError
+            If strict mode refuses the plan.
+        """
+        operation_of(self.instruction, self.target)
+
+    def _operands(self) -> str:
+        """What is multiplied, for the first line."""
+        ins = self.operation.instruction
+        return f"{ins.atype} x {ins.btype}"
+
+    def _details(self) -> list[tuple[str, str]]:
+        """Names and texts of the other lines; those without text are left out."""
+        return [("instruction", self.operation.instruction.opcode), ("arithmetic", self.operation.arithmetic.family)]
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self._operands()} on {self.target}", *(f"  {name:<12} {text}" for name, text in self._details() if text)])
