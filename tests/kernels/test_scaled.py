@@ -19,6 +19,7 @@ from fastmma.backends.resolve import operation_of
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.scaled import dispatch, groups
+from fastmma.kernels.tiles import GROUPS
 from fastmma.numerics import reference
 
 Codes = NDArray[Any]
@@ -190,14 +191,14 @@ def test_many_tiles(name: str, threads: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "features", [row.features for row in groups._TILES if row.features <= cpu.features()], ids=lambda row: " ".join(sorted(row))
+    "features", [row.features for row in GROUPS if row.features <= cpu.features()], ids=lambda row: " ".join(sorted(row))
 )
 @pytest.mark.parametrize("mix", [MIXES[0], MIXES[2], MIXES[3], MIXES[7]], ids=" ".join)
 @pytest.mark.parametrize("name", ["nvf4 sparse"])
 def test_instruction_sets(name: str, mix: tuple[str, str, str], features: frozenset[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Register tiles that a lesser CPU would take."""
-    row = next(row for row in groups._TILES if row.features == features)
-    monkeypatch.setattr(groups, "_row", lambda _features: row)
+    row = next(row for row in GROUPS if row.features == features)
+    monkeypatch.setattr(groups, "first_fit", lambda _table: row)
     rng = np.random.default_rng(len(features))
     check(name, *operands(rng, name, 5, 35, 2 * parameters(name).step, mix))
 

@@ -16,8 +16,6 @@ from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel, Coding
 from fastmma.kernels.fused.reach import (
     SINGLE_LARGEST_C,
     SINGLE_SMALLEST_C,
-    Tiles,
-    available_tiles,
     byte_excess,
     exact_in_lanes,
     excess_of,
@@ -28,6 +26,7 @@ from fastmma.kernels.fused.reach import (
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.matrices.permutation import Permutation, permutation
 from fastmma.kernels.params import Coded, Element, Fused
+from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
 
 Codes = NDArray[Any]
 Slow = Callable[[Codes, Codes, Codes | None, Codes], None]
@@ -58,7 +57,7 @@ def _steps(p: Fused, coded: Coded, depth: int) -> tuple[tuple[int, ...], ...] | 
 
 @cache
 def _block_kernel(
-    p: Fused, coded: Coded, depth: int, single_block: bool, tiles: Tiles | None, granules: tuple[int, int, int, int] = (0, 0, 0, 0)
+    p: Fused, coded: Coded, depth: int, single_block: bool, tiles: FusedTile | None, granules: tuple[int, int, int, int] = (0, 0, 0, 0)
 ) -> BlockKernel | None:
     """The kernel for these parameters, if there is one; `single_block` where products are of a single block and unit."""
     if tiles is None or not exact_in_lanes(p) or not 0 < depth <= DEEPEST:
@@ -194,7 +193,7 @@ def _run(kernel: BlockKernel, batch: Batch, count: int, threads: int, added: tup
 
 def blocks(p: Fused, coded: Coded, rows: int, columns: int, depth: int) -> Blocks | None:
     """What multiplies batches of matrices of this shape, if this CPU has a kernel for it."""
-    kernel = _block_kernel(p, coded, depth, rows == ROWS and columns == COLUMNS, available_tiles())
+    kernel = _block_kernel(p, coded, depth, rows == ROWS and columns == COLUMNS, first_fit(FUSED))
     return None if kernel is None else Blocks(p, kernel)
 
 
@@ -236,7 +235,7 @@ class RegisterBlocks(NamedTuple):
 def register_blocks(p: Fused, coded: Coded, orders: Orders) -> RegisterBlocks | None:
     """What multiplies the registers of warps, if this CPU has a kernel for it."""
     (rows, depth), columns = orders.a.shape, orders.b.shape[1]
-    single_block, tiles = rows == ROWS and columns == COLUMNS, available_tiles()
+    single_block, tiles = rows == ROWS and columns == COLUMNS, first_fit(FUSED)
     kernel = _block_kernel(p, coded, depth, single_block, tiles)
     if kernel is None or p.restart or rows % ROWS or columns % COLUMNS or depth % kernel.unit:
         return None

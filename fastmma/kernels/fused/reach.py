@@ -1,46 +1,13 @@
-"""What the lanes of x86 vectors are exact for, and the vectors that a CPU has."""
+"""What the lanes of x86 vectors are exact for."""
 
 from __future__ import annotations
 
-import platform
-from functools import cache
-from typing import NamedTuple
-
 from fastmma.kernels.fused.lanes import HALF_LOWEST
-from fastmma.kernels.llvm import cpu
 from fastmma.kernels.params import Element, Fused
 
 SINGLE_FLOOR = -90  # of emax in f32 lanes: tiny products of zeros stay below the last place of every sum
 SINGLE_SMALLEST_C = -77  # sums that start from here keep clear of that floor
 SINGLE_LARGEST_C = 100
-
-
-class Tiles(NamedTuple):
-    """The register tile of one instruction set."""
-
-    isa: frozenset[str]
-    vector_bytes: int
-    double_rows: int
-    single_rows: int
-    depth: int
-
-
-_TILES = (
-    Tiles(frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "f16c"}), 64, 4, 8, 256),
-    Tiles(frozenset({"avx2", "fma", "f16c"}), 32, 3, 4, 256),
-)
-
-
-@cache
-def _first_tiles(features: frozenset[str]) -> Tiles | None:
-    return next((row for row in _TILES if row.isa <= features), None)
-
-
-def available_tiles() -> Tiles | None:
-    """The register tile of this CPU, if it has one and may use it."""
-    if cpu.portable() or platform.machine().lower() not in ("x86_64", "amd64"):
-        return None
-    return _first_tiles(cpu.features())
 
 
 def _lowest_exponent(element: Element) -> int:

@@ -16,8 +16,6 @@ from fastmma.kernels.fused.piece import Limits, Piece, Promoting, Work, run_piec
 from fastmma.kernels.fused.reach import (
     SINGLE_LARGEST_C,
     SINGLE_SMALLEST_C,
-    Tiles,
-    available_tiles,
     byte_excess,
     exact_in_lanes,
     first_bad,
@@ -28,6 +26,7 @@ from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
 from fastmma.kernels.sums.promotion import by_chunks
+from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
 
 Slow = Callable[..., None]
 
@@ -39,11 +38,11 @@ FEWEST_BLOCKS = 8  # in a piece: it packs its panel of B for them
 
 def supported(p: Fused) -> bool:
     """Whether this CPU has a fast path for these parameters."""
-    return p.restart == 0 and exact_in_lanes(p) and available_tiles() is not None
+    return p.restart == 0 and exact_in_lanes(p) and first_fit(FUSED) is not None
 
 
 @cache
-def _chain(p: Fused, tiles: Tiles) -> Chain:
+def _chain(p: Fused, tiles: FusedTile) -> Chain:
     single = single_lanes(p)
     return Chain(
         terms=p.terms,
@@ -162,7 +161,7 @@ def gemm(
         return
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()
-    tiles = available_tiles()
+    tiles = first_fit(FUSED)
     assert tiles is not None
     chain = _chain(p, tiles)
     dtype = np.float32 if chain.single else np.float64

@@ -8,23 +8,17 @@ from numpy.typing import NDArray
 from fastmma.kernels.integer import words
 from fastmma.kernels.integer.tile import Tile
 from fastmma.kernels.integer.words import Arithmetic
-from fastmma.kernels.llvm import cpu
+from fastmma.kernels.tiles import BITS, WordsTile, first_fit
 
 _Bits = NDArray[np.uint8] | NDArray[np.bool_]
 
-# register tiles (lanes, rows, vectors) for large matrices and for single instructions, of the first row whose feature the CPU has
-_TILES = (
-    ("avx512vpopcntdq", Tile("bits", 16, 2, 8), Tile("bits", 8, 8, 1)),
-    ("avx512bw", Tile("bits_by_bytes", 16, 2, 4), Tile("bits_by_bytes", 8, 8, 1)),
-    ("avx2", Tile("bits_by_bytes", 8, 2, 4), Tile("bits_by_bytes", 8, 8, 1)),
-    ("", Tile("bits_by_bytes", 4, 2, 4), Tile("bits_by_bytes", 4, 4, 2)),
-)
 _OPERATIONS = {"xor": Arithmetic(0), "and": Arithmetic(1)}
 
 
-def _row() -> tuple[str, Tile, Tile]:
-    features = frozenset() if cpu.portable() else cpu.features()
-    return next(row for row in _TILES if not row[0] or row[0] in features)
+def _row() -> WordsTile:
+    row = first_fit(BITS)
+    assert row is not None
+    return row
 
 
 def gemm(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32], operation: str, threads: int) -> None:
@@ -32,9 +26,11 @@ def gemm(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32]
 
     `c` may be `out`. `operation` is "xor" or "and"; a byte that is not zero is a one.
     """
-    words.gemm(_row()[1], _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)
+    row = _row()
+    words.gemm(Tile(row.words, *row.wide), _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)
 
 
 def tiles(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32], operation: str, threads: int) -> None:
     """The same for batches a (T, m, k), b (T, k, n) and C-contiguous c, out (T, m, n)."""
-    words.tiles(_row()[2], _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)
+    row = _row()
+    words.tiles(Tile(row.words, *row.narrow), _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.integer import words
 from fastmma.kernels.integer.tile import Tile
 from fastmma.kernels.integer.words import Arithmetic
-from fastmma.kernels.llvm import cpu
+from fastmma.kernels.tiles import BYTES, WordsTile, first_fit
 
 _Bytes = NDArray[np.int8] | NDArray[np.uint8]
 
 
-class _Row(NamedTuple):
-    """Register tiles (lanes, rows, vectors) for the CPUs with some features; the first row that fits is taken."""
-
-    features: frozenset[str]
-    words: str
-    wide: tuple[int, int, int]  # for large matrices
-    narrow: tuple[int, int, int]  # for single instructions
+def _row() -> WordsTile:
+    row = first_fit(BYTES)
+    assert row is not None
+    return row
 
 
-_TILES = (
-    _Row(frozenset({"avx512vnni", "avx512vl"}), "bytes", (16, 6, 4), (8, 8, 1)),
-    _Row(frozenset({"avx512bw"}), "pairs", (16, 6, 4), (8, 8, 1)),
-    _Row(frozenset({"avxvnni"}), "bytes", (8, 6, 2), (8, 8, 1)),
-    _Row(frozenset({"avx2"}), "pairs", (8, 4, 2), (8, 8, 1)),
-    _Row(frozenset(), "pairs", (4, 4, 2), (4, 4, 2)),
-)
-
-
-@cache
-def _row(features: frozenset[str]) -> _Row:
-    return next(row for row in _TILES if row.features <= features)
-
-
-def _arithmetic(row: _Row, a: _Bytes, b: _Bytes, period: int) -> Arithmetic:
+def _arithmetic(row: WordsTile, a: _Bytes, b: _Bytes, period: int) -> Arithmetic:
     """How bytes are read; a `period` of 0 wraps."""
     a_signed, b_signed = a.dtype.kind == "i", b.dtype.kind == "i"
     if row.words == "pairs":
@@ -63,13 +43,13 @@ def gemm(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int3
 
     With `saturate` every `period` elements of k (one instruction) end in one clamp of the exact sum to int32; else sums wrap.
     """
-    row = _row(frozenset() if cpu.portable() else cpu.features())
+    row = _row()
     arithmetic = _arithmetic(row, a, b, period if saturate and _may_saturate(a, b, c) else 0)
     words.gemm(Tile(row.words, *row.wide), arithmetic, a.view(np.uint8), b.view(np.uint8), c, out, threads)
 
 
 def tiles(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int32], saturate: bool, threads: int) -> None:
     """``out = c + a b`` for batches a (T, m, k), b (T, k, n) and C-contiguous int32 c, out (T, m, n): one instruction each."""
-    row = _row(frozenset() if cpu.portable() else cpu.features())
+    row = _row()
     arithmetic = _arithmetic(row, a, b, a.shape[2] if saturate and _may_saturate(a, b, c) else 0)
     words.tiles(Tile(row.words, *row.narrow), arithmetic, a.view(np.uint8), b.view(np.uint8), c, out, threads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from functools import cache
 
 import llvmlite.binding
@@ -22,3 +23,12 @@ def features() -> frozenset[str]:
 def portable() -> bool:
     """Whether ``FASTMMA_PORTABLE=1`` forbids everything that is not available on any CPU."""
     return os.environ.get("FASTMMA_PORTABLE") == "1"
+
+
+_X86 = platform.machine().lower() in ("x86_64", "amd64")
+_NONE = frozenset[str]()
+
+
+def usable() -> frozenset[str]:
+    """The features of x86 that kernels may use."""
+    return features() if _X86 and not portable() else _NONE

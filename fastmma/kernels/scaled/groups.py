@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import platform
-from functools import cache, cached_property
+from functools import cached_property
 from math import ldexp
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.llvm import cpu
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, TERMS, GroupTile
 from fastmma.kernels.scaled.group_panels import Rows, Slab, pack_rows, run_piece
 from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, finish, fixed, fixed_right, scales_of, write
 from fastmma.kernels.scaled.portable import NAN
+from fastmma.kernels.tiles import GROUPS, first_fit
 
 _E2M1 = Element(2, 1, 1, 0, 0)
 _CHUNK_ROWS = 1024
@@ -32,38 +30,11 @@ _EXACT_SCALE_A = 500  # leaves the products of B's scales with 2**52 in range
 _SCALE_A, _SCALE_B = -437, -436  # aligned kernels hold sums times 2 to their sum, so that float64 has the exponent field of EXCESS
 
 
-class _Row(NamedTuple):
-    """The register tiles (rows, vectors) of one instruction set, of exact and of aligned kernels.
-
-    Both have the same vectors, and the rows of an exact one are a multiple of those of an aligned one.
-    """
-
-    features: frozenset[str]
-    vnni: bool
-    lanes: int
-    exact: tuple[int, int]
-    aligned: tuple[int, int]
-
-
-_TILES = (
-    _Row(frozenset({"avx512vnni", "avx512bw", "avx512dq", "avx512vl"}), True, 16, (4, 2), (2, 2)),
-    _Row(frozenset({"avx512bw", "avx512dq", "avx512vl"}), False, 16, (4, 2), (2, 2)),
-    _Row(frozenset({"avxvnni", "avx2", "fma"}), True, 8, (2, 2), (1, 2)),
-    _Row(frozenset({"avx2", "fma"}), False, 8, (2, 2), (1, 2)),
-)
-
-
-@cache
-def _row(features: frozenset[str]) -> _Row | None:
-    return next((row for row in _TILES if row.features <= features), None)
-
-
 def supported(p: Scaled) -> bool:
     """Whether this CPU has a fast path for these parameters."""
-    if cpu.portable() or platform.machine().lower() not in ("x86_64", "amd64") or _row(cpu.features()) is None:
-        return False
     return (
-        p.a == p.b == _E2M1
+        first_fit(GROUPS) is not None
+        and p.a == p.b == _E2M1
         and p.group in (16, 32)
         and p.step == TERMS * p.group
         and p.block % p.group == 0
@@ -74,7 +45,7 @@ def supported(p: Scaled) -> bool:
 
 
 def _tile(p: Scaled, aligned: bool) -> GroupTile:
-    row = _row(cpu.features())
+    row = first_fit(GROUPS)
     assert row is not None
     return GroupTile(aligned, p.group, p.align_bits, row.vnni, row.lanes, *(row.aligned if aligned else row.exact))
 

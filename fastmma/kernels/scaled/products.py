@@ -11,12 +11,13 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused import x86
 from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.micro_kernel import UNIT
-from fastmma.kernels.fused.reach import available_tiles, byte_excess
+from fastmma.kernels.fused.reach import byte_excess
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Fused, Scaled, Specials
 from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, finish, fixed, fixed_right, write
 from fastmma.kernels.scaled.portable import NAN, scale_tables, tables
 from fastmma.kernels.scaled.product_panels import Elements, Packed, Scales, Slab, pack_rows, run_piece
+from fastmma.kernels.tiles import FUSED, first_fit
 
 _CHUNK_ROWS = 1024
 _PACK_ROWS = 32
@@ -54,7 +55,7 @@ class _Product:
 
     def __init__(self, p: Scaled, operands: Operands, threads: int) -> None:
         self.p, self.c, self.out = p, operands.c, operands.out
-        registers = available_tiles()
+        registers = first_fit(FUSED)
         assert registers is not None
         self.chain: Chain = x86._chain(_fused(p)._replace(terms=p.step), registers)
         a, scale_a = fixed(operands.a), fixed(operands.scale_a)

@@ -1,0 +1,86 @@
+"""The register tiles of all micro-kernels; each takes the first row of its table whose features the CPU has."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple, Protocol, TypeVar
+
+from fastmma.kernels.llvm import cpu
+
+
+class FusedTile(NamedTuple):
+    """A tile of sums in float64 or float32 lanes."""
+
+    features: frozenset[str]
+    vector_bytes: int
+    double_rows: int
+    single_rows: int
+    depth: int  # of k in a slab
+
+
+class GroupsTile(NamedTuple):
+    """Tiles (rows, vectors) of exact sums of groups.
+
+    Both have the same vectors, and the rows of an exact one are a multiple of those of an aligned one.
+    """
+
+    features: frozenset[str]
+    vnni: bool
+    lanes: int
+    exact: tuple[int, int]
+    aligned: tuple[int, int]
+
+
+class WordsTile(NamedTuple):
+    """Tiles (lanes, rows, vectors) of dot products of words."""
+
+    features: frozenset[str]
+    words: str  # one of the kinds of `fastmma.kernels.integer.tile.Tile`
+    wide: tuple[int, int, int]  # for large matrices
+    narrow: tuple[int, int, int]  # for single instructions
+
+
+_ANY = frozenset[str]()
+_AVX512 = frozenset({"avx512bw", "avx512dq", "avx512vl"})
+
+FUSED = (
+    FusedTile(_AVX512 | {"avx512f", "f16c"}, 64, 4, 8, 256),
+    FusedTile(frozenset({"avx2", "fma", "f16c"}), 32, 3, 4, 256),
+)
+GROUPS = (
+    GroupsTile(_AVX512 | {"avx512vnni"}, True, 16, (4, 2), (2, 2)),
+    GroupsTile(_AVX512, False, 16, (4, 2), (2, 2)),
+    GroupsTile(frozenset({"avxvnni", "avx2", "fma"}), True, 8, (2, 2), (1, 2)),
+    GroupsTile(frozenset({"avx2", "fma"}), False, 8, (2, 2), (1, 2)),
+)
+BYTES = (
+    WordsTile(frozenset({"avx512vnni", "avx512vl"}), "bytes", (16, 6, 4), (8, 8, 1)),
+    WordsTile(frozenset({"avx512bw"}), "pairs", (16, 6, 4), (8, 8, 1)),
+    WordsTile(frozenset({"avxvnni"}), "bytes", (8, 6, 2), (8, 8, 1)),
+    WordsTile(frozenset({"avx2"}), "pairs", (8, 4, 2), (8, 8, 1)),
+    WordsTile(_ANY, "pairs", (4, 4, 2), (4, 4, 2)),
+)
+BITS = (
+    WordsTile(frozenset({"avx512vpopcntdq"}), "bits", (16, 2, 8), (8, 8, 1)),
+    WordsTile(frozenset({"avx512bw"}), "bits_by_bytes", (16, 2, 4), (8, 8, 1)),
+    WordsTile(frozenset({"avx2"}), "bits_by_bytes", (8, 2, 4), (8, 8, 1)),
+    WordsTile(_ANY, "bits_by_bytes", (4, 2, 4), (4, 4, 2)),
+)
+
+
+class _Row(Protocol):
+    @property
+    def features(self) -> frozenset[str]: ...
+
+
+T = TypeVar("T", bound=_Row)
+
+
+@cache
+def _first(table: tuple[T, ...], features: frozenset[str]) -> T | None:
+    return next((row for row in table if row.features <= features), None)
+
+
+def first_fit(table: tuple[T, ...]) -> T | None:
+    """The first row that this CPU can run and may use, if there is one."""
+    return _first(table, cpu.usable())
