@@ -7,15 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, emit_blocks
+from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, Blocks, Operands
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
 from fastmma.kernels.fused.step_end import ieee_sum
+from fastmma.kernels.fused.tile_kernel import Tiles
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.emit import POINTER
+from fastmma.kernels.llvm.micro_kernel import MicroKernel, runs
 from fastmma.kernels.llvm.simd import inner, load, load_scalar, store
 from fastmma.kernels.matrices.accumulators import load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LINES, Matrix
@@ -25,17 +24,12 @@ from fastmma.kernels.params import Fused
 AHEAD = 8  # products: the memory of one is asked for while the one so far before it is computed
 
 
-@intrinsic
-def _run_blocks(typingctx: Any, kernel: Any, arguments: Any) -> Any:
-    """``_run_blocks(kernel, arguments)``: the kernel on addresses and integers."""
+def _emit(kernel: BlockKernel, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+    (Tiles if kernel.tiles else Blocks)(kernel, builder, Operands(*arguments)).run()
 
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        values = [builder.extract_value(args[1], index) for index in range(POINTERS + INTEGERS)]
-        values[:POINTERS] = [builder.inttoptr(value, POINTER) for value in values[:POINTERS]]
-        builder.call(emit_blocks(kernel.value, builder.module), values)
-        return context.get_dummy_value()
 
-    return types.none(kernel, arguments), codegen
+BLOCKS = MicroKernel(_emit, POINTERS, INTEGERS)
+run_blocks = runs(BLOCKS)
 
 
 class Matrices(NamedTuple):
@@ -281,7 +275,7 @@ def run_batch(kernel: Any, numbers: int, first: int, last: int) -> None:
         matrices = (a, b, c, out, batch.bad + start, work.memory)
         shape = (count, blocks, panels, units)
         strides = (a_stride, b_stride, c_stride, out_stride, c_row, out_row)
-        _run_blocks(kernel, matrices + ahead + shape + strides)
+        run_blocks(kernel, matrices + ahead + shape + strides)
         if kernel.granule_out:
             _permute(kernel.granule_out, out, out_stride, batch.out, batch.out.address + start * batch.out.stride, count)
         elif batch.arrange_out:

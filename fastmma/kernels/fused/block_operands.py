@@ -13,19 +13,12 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel, Coding
-from fastmma.kernels.llvm.emit import F32, F64, I8, I32, I64, Emitter, vector
+from fastmma.kernels.llvm.emit import F32, F64, HALF, I8, I16, I32, I64, Emitter, vector
 
-I16, HALF = ir.IntType(16), ir.HalfType()
 LINE = 16  # results whose exponent bytes share 128 bits: two rows
 VALUES_AT_ONCE = 32  # codes
 
 Piece = Callable[[], None]
-
-
-def any_lane(emit: Emitter, mask: ir.Value) -> ir.Value:
-    """Whether any lane of a mask is set."""
-    bits = emit.cast(mask, ir.IntType(mask.type.count))
-    return emit.builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
 
 
 def gathered(emit: Emitter, sources: Sequence[ir.Value], picks: Sequence[tuple[int, int]]) -> ir.Value:
@@ -80,14 +73,11 @@ class Decoder:
         if limit > 255:
             return ir.Constant(ir.IntType(1), 0)
         largest = self.builder.load(self.largest)
-        return any_lane(self.emit, self.builder.icmp_unsigned(">=", largest, self.emit.constant(self.bytes, limit)))
+        return self.emit.any_lane(self.builder.icmp_unsigned(">=", largest, self.emit.constant(self.bytes, limit)))
 
     def least(self) -> ir.Value:
         """The smallest exponent byte less 1, as a word; 255 if all are zeros."""
-        value = self.builder.load(self.smallest)
-        name = f"llvm.vector.reduce.umin.v{value.type.count}i8"
-        function = cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(I8, [value.type]), name)
-        return self.builder.zext(self.builder.call(function, [value]), I32)
+        return self.builder.zext(self.emit.reduced("umin", self.builder.load(self.smallest)), I32)
 
     def values(self, place: ir.Value, offset: int) -> list[ir.Value]:
         """The next `VALUES_AT_ONCE` adjacent codes as f32 or f64 values, times 2**-excess, 8 or 16 at a time."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from fastmma.kernels.llvm.constants import constant
-from fastmma.kernels.llvm.emit import F32, F64, I32, I64, Emitter, vector
+from fastmma.kernels.llvm.emit import F32, F64, HALF, I16, I32, I64, Emitter, vector
 
 HALF_LOWEST = -14  # the exponent of f16's subnormals
 
@@ -88,13 +88,6 @@ class Chain:
         return 16 if self.single else 30
 
     @property
-    def order(self) -> tuple[int, ...]:
-        """Columns of a group in the order of the packed values."""
-        if self.single:
-            return tuple(range(self.lanes))
-        return tuple(4 * quad + 2 * part + lane for part in (0, 1) for quad in range(self.lanes // 4) for lane in (0, 1))
-
-    @property
     def scale(self) -> int:
         """Sums are held times 2**scale."""
         return 0 if self.single else self.excess - 1023
@@ -117,6 +110,7 @@ class Lanes:
         self.chain, self.emit, self.builder = chain, emit, emit.builder
         self.vectors = 1 if chain.single else 2
         self.words = vector(I32, chain.lanes)
+        self.whole = vector(I32, chain.lanes) if chain.single else vector(I64, chain.lanes // 2)
         self.kind = vector(F32, chain.lanes) if chain.single else vector(F64, chain.lanes // 2)
         self.fraction = 23 if chain.single else 52
         self.field = 23 if chain.single else 20  # where the exponent starts in the word that holds it
@@ -130,6 +124,12 @@ class Lanes:
         return self.emit.shuffle(
             words[0], words[1], [part + 4 * quad + odd for quad in range(lanes // 4) for part in (0, lanes) for odd in (1, 3)]
         )
+
+    def doubles(self, low: ir.Value, high: ir.Value) -> list[ir.Value]:
+        """float64 lanes of columns from their low and high words, by the unpack instructions of 128-bit lanes."""
+        lanes = range(self.chain.lanes)
+        picks = [[pick for lane in lanes if lane & 2 == part for pick in (lane, len(lanes) + lane)] for part in (0, 2)]
+        return [self.emit.cast(self.emit.shuffle(low, high, pick), self.kind) for pick in picks]
 
     def start(self, values: list[ir.Value], emax: ir.Value, negatives: ir.Value, worst: ir.Value) -> list[ir.Value]:
         """Accumulators of a step that hold `values` already; emax and negatives are words."""
@@ -145,30 +145,19 @@ class Lanes:
             exponent = builder.select(nonzero, emit.call("umax", exponent, lowest), zero)
         emax = emit.shifted_left(emax, field)
         exponent = emit.call("umax", exponent, emit.plus(emax, self.chain.lift << field) if self.chain.lift else emax)
-        half_ulp = 1 << (field - 1)
-        exponent = emit.plus(exponent, ((self.fraction - self.chain.align_bits) << field) + half_ulp)
-        count = builder.add(negatives, emit.shifted_right(words, 31))
-        if self.chain.single:
-            starts = [builder.add(exponent, count)]
-        else:
-            quads = range(self.chain.lanes // 4)
-            lanes = self.chain.lanes
-            starts = [
-                emit.shuffle(
-                    count, exponent, [lane for quad in quads for low in (0, 1) for lane in self._pair(4 * quad + part + low, lanes)]
-                )
-                for part in (0, 2)
-            ]
-        return [builder.fadd(value, emit.cast(begin, self.kind)) for value, begin in zip(values, starts, strict=True)]
+        return self.started(values, exponent, builder.add(negatives, emit.shifted_right(words, 31)))
 
-    @staticmethod
-    def _pair(lane: int, lanes: int) -> tuple[int, int]:
-        return lane, lanes + lane
+    def started(self, values: list[ir.Value], emax: ir.Value, negatives: ir.Value) -> list[ir.Value]:
+        """The same from the exponent fields of emax, where sums have them, and the number of all terms that are negative."""
+        emit, builder, field = self.emit, self.builder, self.field
+        high = emit.plus(emax, ((self.fraction - self.chain.align_bits) << field) + (1 << (field - 1)))
+        starts = [emit.cast(builder.add(high, negatives), self.kind)] if self.chain.single else self.doubles(negatives, high)
+        return [builder.fadd(value, begin) for value, begin in zip(values, starts, strict=True)]
 
     def end(self, sums: list[ir.Value]) -> list[ir.Value]:
         """The rounded results of a step."""
         emit, builder = self.emit, self.builder
-        whole = vector(I32, self.chain.lanes) if self.chain.single else vector(I64, self.chain.lanes // 2)
+        whole = self.whole
         results = []
         for total in sums:
             # a sum never leaves the binade of its start, which is therefore its own exponent with half an ulp of that exponent
@@ -176,16 +165,18 @@ class Lanes:
             origin = emit.masked(bits, -(1 << self.fraction))
             origin = builder.or_(origin, emit.constant(whole, 1 << (self.fraction - 1)))
             result = builder.fsub(total, emit.cast(origin, self.kind))
-            if not self.chain.half:
-                result = emit.cast(emit.masked(emit.cast(result, whole), -(1 << (self.fraction - self.chain.keep_bits))), self.kind)
-            results.append(result)
+            results.append(result if self.chain.half else self.kept(result))
         return self.grown(self._rounded_to_half(results) if self.chain.half else results)
+
+    def kept(self, value: ir.Value) -> ir.Value:
+        """A value without the bits that a result has not."""
+        bits = self.emit.masked(self.emit.cast(value, self.whole), -(1 << (self.fraction - self.chain.keep_bits)))
+        return self.emit.cast(bits, self.kind)
 
     def grown(self, values: list[ir.Value]) -> list[ir.Value]:
         """Values with their last bit, far below what they hold, set: floored sums count a negative one like a product of B's."""
-        whole = vector(I32, self.chain.lanes) if self.chain.single else vector(I64, self.chain.lanes // 2)
-        one = self.emit.constant(whole, 1)
-        return [self.emit.cast(self.builder.or_(self.emit.cast(value, whole), one), self.kind) for value in values]
+        one = self.emit.constant(self.whole, 1)
+        return [self.emit.cast(self.builder.or_(self.emit.cast(value, self.whole), one), self.kind) for value in values]
 
     def _rounded_to_half(self, values: list[ir.Value]) -> list[ir.Value]:
         """Rounded to nearest even, whatever the mode in force."""
@@ -203,12 +194,12 @@ class Lanes:
         lanes = range(self.chain.lanes)
         single = self._through_half(emit.shuffle(parts[0], parts[1], lanes))
         return [
-            builder.fmul(builder.fpext(emit.shuffle(single, single, lanes[part : part + whole.count]), self.kind), self._scale())
+            builder.fmul(builder.fpext(emit.shuffle(single, single, lanes[part : part + whole.count]), self.kind), self._scale(1))
             for part in (0, whole.count)
         ]
 
-    def _scale(self) -> ir.Constant:
-        return self.emit.constant(self.kind, 2.0**self.chain.scale)
+    def _scale(self, power: int) -> ir.Constant:
+        return self.emit.constant(self.kind, 2.0 ** (power * self.chain.scale))
 
     def _through_half(self, value: ir.Value) -> ir.Value:
         """f32 lanes rounded to f16 values."""
@@ -216,14 +207,12 @@ class Lanes:
         pieces = []
         for lane in range(0, self.chain.lanes, 8):
             codes = self._half_codes(emit.shuffle(value, value, range(lane, lane + 8)))
-            pieces.append(builder.fpext(emit.cast(codes, vector(ir.HalfType(), 8)), vector(F32, 8)))
+            pieces.append(builder.fpext(emit.cast(codes, vector(HALF, 8)), vector(F32, 8)))
         return pieces[0] if len(pieces) == 1 else emit.shuffle(pieces[0], pieces[1], range(16))
 
     def _half_codes(self, value: ir.Value) -> ir.Value:
         """The f16 codes of 8 f32 lanes, to nearest even; the instruction's own rounding field overrides the mode."""
-        function_type = ir.FunctionType(vector(ir.IntType(16), 8), [value.type, I32])
-        convert = cgutils.get_or_insert_function(self.builder.module, function_type, "llvm.x86.vcvtps2ph.256")
-        return self.builder.call(convert, [value, ir.Constant(I32, 0)])
+        return self.emit.intrinsic("x86.vcvtps2ph.256", vector(I16, 8), value, ir.Constant(I32, 0))
 
     def half_codes(self, value: ir.Value) -> ir.Value:
         """The f16 codes of 8 f32 lanes that hold f16 values; a zero is +0, also what rounded to it from below."""
@@ -236,26 +225,34 @@ class Lanes:
 class ColumnLanes(Lanes):
     """Adjacent columns, and their way to and from float32."""
 
-    def __init__(self, chain: Chain, emit: Emitter) -> None:
+    def __init__(self, chain: Sums, emit: Emitter) -> None:
         super().__init__(chain, emit)
-        self.order = chain.order
+        lanes = range(chain.lanes)
+        # columns in the order of the packed values: two, then two of the other vector
+        self.order = tuple(lanes) if chain.single else tuple(column for part in (0, 2) for column in lanes if column & 2 == part)
 
-    def load(self, state: ir.Value, offset: ir.Value) -> list[ir.Value]:
-        """Sums from float32 in memory."""
+    def load(self, state: ir.Value, offset: ir.Value, factors: Sequence[ir.Value] = ()) -> list[ir.Value]:
+        """Sums from float32 in memory, times `factors` (2**scale)."""
         singles = self.emit.load(vector(F32, self.chain.lanes), state, offset, 4 * self.chain.lanes)
         if self.chain.single:
-            return self.grown([singles])
-        count, order = self.chain.lanes // 2, self.order
-        pieces = [self.emit.shuffle(singles, singles, order[part : part + count]) for part in (0, count)]
-        return self.grown([self.builder.fmul(self.builder.fpext(piece, self.kind), self._scale()) for piece in pieces])
+            return [singles]
+        count = self.chain.lanes // 2
+        pieces = [self.emit.shuffle(singles, singles, self.order[part : part + count]) for part in (0, count)]
+        return self._times([self.builder.fpext(piece, self.kind) for piece in pieces], factors or (self._scale(1),))
 
-    def store(self, values: list[ir.Value], state: ir.Value, offset: ir.Value) -> None:
-        """Sums to float32 in memory, where they fit exactly."""
+    def store(self, values: list[ir.Value], state: ir.Value, offset: ir.Value, factors: Sequence[ir.Value] = ()) -> None:
+        """Sums, times `factors` (2**-scale), to float32 in memory, where they fit exactly."""
         if not self.chain.single:
-            unscale = self.emit.constant(self.kind, 2.0**-self.chain.scale)
-            pieces = [self.builder.fptrunc(self.builder.fmul(value, unscale), vector(F32, self.chain.lanes // 2)) for value in values]
-            order = self.order
-            values = [self.emit.shuffle(pieces[0], pieces[1], [order.index(column) for column in range(self.chain.lanes)])]
+            pieces = [
+                self.builder.fptrunc(value, vector(F32, self.chain.lanes // 2))
+                for value in self._times(values, factors or (self._scale(-1),))
+            ]
+            values = [self.emit.shuffle(pieces[0], pieces[1], [self.order.index(column) for column in range(self.chain.lanes)])]
         else:
             values = [self.emit.cast(self.emit.masked(self.emit.cast(values[0], self.words), -2), self.kind)]
         self.emit.store(values[0], state, offset, 4 * self.chain.lanes)
+
+    def _times(self, values: list[ir.Value], factors: Sequence[ir.Value]) -> list[ir.Value]:
+        for factor in factors:
+            values = [self.builder.fmul(value, factor) for value in values]
+        return values

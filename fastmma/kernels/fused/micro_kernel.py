@@ -16,7 +16,8 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from fastmma.kernels.fused.lanes import Chain, ColumnLanes
-from fastmma.kernels.llvm.emit import I8, I32, I64, POINTER, Emitter, vector
+from fastmma.kernels.llvm.emit import I8, I32, Emitter, Variables, vector
+from fastmma.kernels.llvm.micro_kernel import MicroKernel, runs
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Operands:
     steps: ir.Value
 
 
-POINTERS, INTEGERS = 10, 5
+_POINTERS, _INTEGERS = 10, 5
 UNIT = 8  # adjacent k of a packed row of A; then come those of the next row of the block
 
 Values = list[ir.Value]
@@ -66,17 +67,11 @@ class _Tile:
     def __init__(self, chain: Chain, builder: ir.IRBuilder, operands: Operands) -> None:
         self.chain, self.builder, self.operands = chain, builder, operands
         self.emit = Emitter(builder)
+        self.sum = self.emit.sum
         self.lanes = ColumnLanes(chain, self.emit)
         self.bytes = vector(I8, chain.panel)
         self.tiles = chain.panel // chain.tile
         self.worst = cgutils.alloca_once(builder, self.lanes.words)
-
-    def sum(self, *terms: ir.Value | int) -> ir.Value:
-        """The sum of 64-bit integers."""
-        total = self.emit.index(0)
-        for term in terms:
-            total = self.builder.add(total, self.emit.index(term) if isinstance(term, int) else term)
-        return total
 
     def scratch_of(self, block: ir.Value) -> ir.Value:
         """The half of the scratch that a block of rows uses."""
@@ -208,14 +203,14 @@ class _Tile:
         columns = emit.scaled(tile, chain.tile * chain.depth * chain.value_bytes)
         state = emit.at(operands.state, emit.scaled(self.sum(emit.scaled(block, chain.rows * chain.panel), column), 4))
         places = [[emit.index(4 * (row * chain.panel + start)) for row in range(chain.rows)] for start in (0, chain.lanes)]
-        early, late = ([self.lanes.load(state, place) for place in part] for part in places)
+        early, late = ([self.lanes.grown(self.lanes.load(state, place)) for place in part] for part in places)
         finish(self.restart(early, scratch, emit.index(0), column, True))
         finish(self.restart(late, scratch, operands.steps, late_column, True))
-        kept_early, kept_late = self.variables(early), self.variables(late)
+        kept_early, kept_late = self.kept(early), self.kept(late)
         share = -(-chain.rows // (2 * self.tiles))
         with cgutils.for_range(builder, operands.steps) as loop:
             step = loop.index
-            early, late = self.values(kept_early), self.values(kept_late)
+            early, late = kept_early.get(), kept_late.get()
             self.prefetch_next(block, self.sum(builder.mul(tile, operands.steps), step))
             self.interleaved(
                 (self.chain_products(early, elements, columns, step, 0), chain.terms),
@@ -227,11 +222,17 @@ class _Tile:
                 (self.restart(early, scratch, self.sum(step, 1), column, False), chain.rows),
                 (self.share_of_exponents(next_scratch, block, tile, step, 1, share), chain.terms),
             )
-            self.assign(kept_early, early)
-            self.assign(kept_late, late)
+            kept_early.put(early)
+            kept_late.put(late)
         for kept, part in zip((kept_early, kept_late), places, strict=True):
-            for sums, place in zip(self.values(kept), part, strict=True):
+            for sums, place in zip(kept.get(), part, strict=True):
                 self.lanes.store(self.lanes.end(sums), state, place)
+
+    def kept(self, subtile: Sums) -> Variables:
+        """Variables that hold a subtile."""
+        variables = Variables(self.builder, [[value.type for value in vectors] for vectors in subtile])
+        variables.put(subtile)
+        return variables
 
     def prefetch_next(self, block: ir.Value, iteration: ir.Value) -> None:
         """Ask for this iteration's share of the lines that the next block of rows reads; they come from a far cache."""
@@ -255,44 +256,12 @@ class _Tile:
             number = builder.select(builder.icmp_signed("<", number, last), number, last)
         return self.emax_and_counts(scratch, self.sum(block, 1), number, share, step)
 
-    def variables(self, subtile: Sums) -> Sums:
-        """Stack variables that LLVM keeps in registers."""
-        places = [[cgutils.alloca_once(self.builder, value.type) for value in vectors] for vectors in subtile]
-        self.assign(places, subtile)
-        return places
 
-    def values(self, variables: Sums) -> Sums:
-        """What a subtile's variables hold."""
-        return [[self.builder.load(place) for place in places] for places in variables]
-
-    def assign(self, variables: Sums, values: Sums) -> None:
-        """Set a subtile's variables."""
-        for places, vectors in zip(variables, values, strict=True):
-            for place, value in zip(places, vectors, strict=True):
-                self.builder.store(value, place)
-
-
-def emit_slab(chain: Chain, module: ir.Module) -> ir.Function:
-    """The function that runs a slab of k for all rows."""
-    name = "fastmma_chain_" + "_".join(str(int(value)) for value in chain.__dict__.values())
-    if name in module.globals:
-        return module.globals[name]
-    function, chains = (_declared(module, declared) for declared in (name, f"{name}_toward_zero"))
-    for argument in chains.args[:POINTERS]:
+def _emit(chain: Chain, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+    for argument in arguments[:_POINTERS]:
         argument.add_attribute("noalias")
-    builder = ir.IRBuilder(chains.append_basic_block("entry"))
-    _Tile(chain, builder, Operands(*chains.args)).run()
-    builder.ret_void()
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    with Emitter(builder).round_toward_zero():
-        builder.call(chains, function.args)
-    builder.ret_void()
-    return function
+    _Tile(chain, builder, Operands(*arguments)).run()
 
 
-def _declared(module: ir.Module, name: str) -> ir.Function:
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER] * POINTERS + [I64] * INTEGERS), name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    function.attributes.add("nounwind")
-    return function
+SLAB = MicroKernel(_emit, _POINTERS, _INTEGERS)
+run_slab = runs(SLAB)  # a slab of k for all rows

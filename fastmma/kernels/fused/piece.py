@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from fastmma.kernels.fused.micro_kernel import INTEGERS, POINTERS, emit_slab
+from fastmma.kernels.fused.micro_kernel import run_slab
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, forget_extremes, pack_columns
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.emit import POINTER
 from fastmma.kernels.llvm.simd import (
     bitcast,
     convert,
@@ -32,19 +28,6 @@ from fastmma.kernels.sums.promotion import promoted
 
 _INFINITY = 0x7F800000
 _MAGNITUDE = 0x7FFFFFFF
-
-
-@intrinsic
-def _run_slab(typingctx: Any, chain: Any, arguments: Any) -> Any:
-    """``_run_slab(chain, arguments)``: the micro-kernel on addresses and integers."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        values = [builder.extract_value(args[1], index) for index in range(POINTERS + INTEGERS)]
-        values[:POINTERS] = [builder.inttoptr(value, POINTER) for value in values[:POINTERS]]
-        builder.call(emit_slab(chain.value, builder.module), values)
-        return context.get_dummy_value()
-
-    return types.none(chain, arguments), codegen
 
 
 class Limits(NamedTuple):
@@ -234,7 +217,7 @@ def run_piece(
         pack_columns(chain, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.arranged, work.extremes)
         place = start * packed.rows + piece.first * packed.depth
         block = chain.rows * packed.depth
-        _run_slab(
+        run_slab(
             chain,
             (
                 packed.values + place * chain.value_bytes,

@@ -10,16 +10,14 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-import llvmlite.binding
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from fastmma.kernels.integer.tile import Tile
-from fastmma.kernels.llvm.emit import I8, I32, POINTER, Emitter, vector
+from fastmma.kernels.llvm.emit import I8, I16, I32, POINTER, Emitter, vector
 
-_I16 = ir.IntType(16)
 _BYTE_SUM = 31  # words whose ones a byte can count
 
 
@@ -39,9 +37,9 @@ class _Words(Emitter):
         """``total`` plus the dot product of a word of A and a word of B, in every lane."""
         match operation:
             case "signed by unsigned":
-                return self._dot_bytes(total, b, a)
+                return self.dot_bytes(total, b, a)
             case "unsigned by signed":
-                return self._dot_bytes(total, a, b)
+                return self.dot_bytes(total, a, b)
             case "int16 by int16":
                 return self._dot_pairs(total, a, b)
             case "xor":
@@ -49,19 +47,10 @@ class _Words(Emitter):
             case _:
                 return self._count(total, self.builder.and_(a, b))
 
-    def _dot_bytes(self, total: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
-        """VNNI's vpdpbusd, which wraps (vpdpbusds saturates)."""
-        arguments = [total, unsigned, signed]
-        if llvmlite.binding.llvm_version_info[0] >= 21:
-            arguments[1:] = (self.cast(x, vector(I8, 4 * self.tile.lanes)) for x in (unsigned, signed))
-        function_type = ir.FunctionType(self.lanes, [argument.type for argument in arguments])
-        name = f"llvm.x86.avx512.vpdpbusd.{32 * self.tile.lanes}"
-        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, function_type, name), arguments)
-
     def _dot_pairs(self, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         """Sums of two products in the form that LLVM turns into pmaddwd on x86."""
         halves = 2 * self.tile.lanes
-        a, b = (self.builder.sext(self.cast(x, vector(_I16, halves)), vector(I32, halves)) for x in (a, b))
+        a, b = (self.builder.sext(self.cast(x, vector(I16, halves)), vector(I32, halves)) for x in (a, b))
         products = self.builder.mul(a, b)
         even, odd = (self.shuffle(products, products, range(first, halves, 2)) for first in (0, 1))
         return self.builder.add(total, self.builder.add(even, odd))
@@ -79,8 +68,8 @@ class _Words(Emitter):
                 flips = self.builder.mul(self.builder.trunc(flip, I32), ir.Constant(I32, 0x01010101))
                 return self.builder.xor(self.load(I32, place), flips)
             case "pairs":
-                kind = vector(_I16, 2)
-                bias = self.splat(kind, self.builder.trunc(flip, _I16))
+                kind = vector(I16, 2)
+                bias = self.splat(kind, self.builder.trunc(flip, I16))
                 pair = self.builder.zext(self.load(vector(I8, 2), place), kind)
                 return self.cast(self.builder.sub(self.builder.xor(pair, bias), bias), I32)
             case _:

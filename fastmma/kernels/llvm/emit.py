@@ -1,17 +1,16 @@
-"""Emission of LLVM vector code: what the tile generators write with, and the rounding mode around it."""
+"""Emission of LLVM vector code: what vectors of Numba and the micro-kernels are written with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
+import llvmlite.binding
 from llvmlite import ir
 from numba.core import cgutils
 
-I8, I32, I64 = (ir.IntType(bits) for bits in (8, 32, 64))
-F32, F64 = ir.FloatType(), ir.DoubleType()
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 POINTER = ir.PointerType(I8)
-ROUND_TOWARD_ZERO = 0x7F80  # MXCSR: all exceptions masked, subnormals neither flushed nor taken as zeros
 
 
 def vector(element: ir.Type, lanes: int) -> ir.VectorType:
@@ -35,6 +34,13 @@ class Emitter:
     def index(self, value: int) -> ir.Constant:
         """A 64-bit constant."""
         return ir.Constant(I64, value)
+
+    def sum(self, *terms: ir.Value | int) -> ir.Value:
+        """The sum of 64-bit integers."""
+        total = self.index(0)
+        for term in terms:
+            total = self.builder.add(total, self.index(term) if isinstance(term, int) else term)
+        return total
 
     def constant(self, kind: ir.VectorType, value: float) -> ir.Constant:
         """A vector constant with equal lanes."""
@@ -72,12 +78,31 @@ class Emitter:
         """The named lanes of two vectors one after the other."""
         return self.builder.shuffle_vector(first, second, ir.Constant(vector(I32, len(lanes)), list(lanes)))
 
+    def intrinsic(self, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
+        """The LLVM intrinsic of this full name."""
+        function_type = ir.FunctionType(result, [argument.type for argument in arguments])
+        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, function_type, f"llvm.{name}"), arguments)
+
     def call(self, name: str, *arguments: ir.Value) -> ir.Value:
         """The LLVM intrinsic `name` whose operands and result share one type."""
         kind = arguments[0].type
-        function_type = ir.FunctionType(kind, [kind] * len(arguments))
-        name = f"llvm.{name}.{_mangled(kind)}"
-        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, function_type, name), arguments)
+        return self.intrinsic(f"{name}.{_mangled(kind)}", kind, *arguments)
+
+    def reduced(self, name: str, value: ir.Value) -> ir.Value:
+        """The sum or the extremum of all lanes, by LLVM's name."""
+        return self.intrinsic(f"vector.reduce.{name}.{_mangled(value.type)}", value.type.element, value)
+
+    def any_lane(self, mask: ir.Value) -> ir.Value:
+        """Whether any lane of a mask is set."""
+        bits = self.cast(mask, ir.IntType(mask.type.count))
+        return self.builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+
+    def dot_bytes(self, total: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
+        """VNNI's vpdpbusd, which wraps (vpdpbusds saturates): words plus the products of their four unsigned and four signed bytes."""
+        words = total.type
+        operands = words if llvmlite.binding.llvm_version_info[0] < 21 else vector(I8, 4 * words.count)
+        name = f"x86.avx512.vpdpbusd.{32 * words.count}"
+        return self.intrinsic(name, words, total, self.cast(unsigned, operands), self.cast(signed, operands))
 
     def cast(self, value: ir.Value, kind: ir.Type) -> ir.Value:
         """The same bits as another type."""
@@ -122,21 +147,20 @@ class Emitter:
         pins = self.builder.asm(ir.FunctionType(result, kinds), "", constraints, values, side_effect=True)
         return [pins] if len(kinds) == 1 else [self.builder.extract_value(pins, place) for place in range(len(kinds))]
 
-    @contextmanager
-    def round_toward_zero(self) -> Iterator[None]:
-        """Run what is emitted inside under round toward zero, then restore the caller's mode.
 
-        LLVM knows nothing of the mode and may move arithmetic across its change: only the call of a function that is never inlined
-        belongs inside, in a function that does nothing else.
-        """
-        saved, chosen = (cgutils.alloca_once(self.builder, I32) for _ in range(2))
-        self.builder.store(ir.Constant(I32, ROUND_TOWARD_ZERO), chosen)
-        self._control("stmxcsr", saved)
-        self._control("ldmxcsr", chosen)
-        yield
-        self._control("ldmxcsr", saved)
+class Variables:
+    """Stack variables for rows of vectors, which LLVM keeps in registers."""
 
-    def _control(self, instruction: str, place: ir.Value) -> None:
-        function_type = ir.FunctionType(ir.VoidType(), [POINTER])
-        function = cgutils.get_or_insert_function(self.builder.module, function_type, f"llvm.x86.sse.{instruction}")
-        self.builder.call(function, [self.builder.bitcast(place, POINTER)])
+    def __init__(self, builder: ir.IRBuilder, kinds: Iterable[Sequence[ir.Type]]) -> None:
+        self._builder = builder
+        self._places = [[cgutils.alloca_once(builder, kind) for kind in row] for row in kinds]
+
+    def put(self, rows: Sequence[Sequence[ir.Value]]) -> None:
+        """Set them."""
+        for places, values in zip(self._places, rows, strict=True):
+            for place, value in zip(places, values, strict=True):
+                self._builder.store(value, place)
+
+    def get(self) -> list[list[ir.Value]]:
+        """What they hold."""
+        return [[self._builder.load(place) for place in places] for places in self._places]

@@ -15,21 +15,11 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
-from fastmma.kernels.llvm.vector_type import (
-    INDEX,
-    VectorType,
-    as_vector,
-    call_intrinsic,
-    is_float,
-    llvm_element,
-    llvm_vector,
-    operand_vector,
-    splat_value,
-    uniform,
-)
+from fastmma.kernels.llvm.emit import Emitter
+from fastmma.kernels.llvm.vector_type import VectorType, as_vector, is_float, llvm_element, llvm_vector, operand_vector
 
 # For functions that only kernels call: vectors never pass through Python, and the outermost function's cache entry holds them all.
 # A `separate` one is too large to be repeated wherever it is called.
@@ -86,10 +76,10 @@ def load_pair(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
         if vector.dtype.bitwidth <= 32:
             # one wider scalar broadcasts from memory in one instruction
             both = _load(builder, args[0], ir.IntType(2 * vector.dtype.bitwidth))
-            return builder.bitcast(splat_value(builder, both, vector.lanes // 2), llvm_vector(vector.dtype, vector.lanes))
+            pairs = Emitter(builder).splat(ir.VectorType(both.type, vector.lanes // 2), both)
+            return builder.bitcast(pairs, llvm_vector(vector.dtype, vector.lanes))
         both = _load(builder, args[0], llvm_vector(vector.dtype, 2))
-        order = ir.Constant(ir.VectorType(INDEX, vector.lanes), [0, 1] * (vector.lanes // 2))
-        return builder.shuffle_vector(both, ir.Constant(both.type, ir.Undefined), order)
+        return Emitter(builder).shuffle(both, ir.Constant(both.type, ir.Undefined), [0, 1] * (vector.lanes // 2))
 
     return vector(types.intp, dtype, lanes), codegen
 
@@ -101,8 +91,7 @@ def load_twice(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         elements = _load(builder, args[0], llvm_vector(vector.dtype, vector.lanes // 2))
-        order = ir.Constant(ir.VectorType(INDEX, vector.lanes), [lane // 2 for lane in range(vector.lanes)])
-        return builder.shuffle_vector(elements, ir.Constant(elements.type, ir.Undefined), order)
+        return Emitter(builder).shuffle(elements, ir.Constant(elements.type, ir.Undefined), [lane // 2 for lane in range(vector.lanes)])
 
     return vector(types.intp, dtype, lanes), codegen
 
@@ -136,8 +125,7 @@ def any_lane(typingctx: Any, mask: Any) -> Any:
     """Whether any lane of a mask is true."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        bits = builder.bitcast(args[0], ir.IntType(mask.lanes))
-        return builder.icmp_unsigned("!=", bits, bits.type(0))
+        return Emitter(builder).any_lane(args[0])
 
     return types.boolean(mask), codegen
 
@@ -148,7 +136,7 @@ def splat(typingctx: Any, scalar: Any, lanes: Any) -> Any:
     element = getattr(scalar, "literal_type", scalar)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return splat_value(builder, args[0], lanes.literal_value)
+        return Emitter(builder).splat(llvm_vector(element, lanes.literal_value), args[0])
 
     return VectorType(element, lanes.literal_value)(element, lanes), codegen
 
@@ -158,7 +146,7 @@ def zeros(typingctx: Any, dtype: Any, lanes: Any) -> Any:
     """``zeros(dtype, lanes)``."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return uniform(llvm_vector(dtype.dtype, lanes.literal_value), 0)
+        return ir.Constant(llvm_vector(dtype.dtype, lanes.literal_value), None)
 
     return VectorType(dtype.dtype, lanes.literal_value)(dtype, lanes), codegen
 
@@ -185,11 +173,9 @@ def extract(typingctx: Any, vector: Any, lane: Any) -> Any:
 
 def _reduction(which: str, vector: VectorType) -> Any:
     """The extremum of an integer vector's lanes."""
-    name = f"llvm.vector.reduce.{'s' if vector.dtype.signed else 'u'}{which}.v{vector.lanes}i{vector.dtype.bitwidth}"
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        function_type = ir.FunctionType(args[0].type.element, [args[0].type])
-        return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), args)
+        return Emitter(builder).reduced(("s" if vector.dtype.signed else "u") + which, args[0])
 
     return vector.dtype(vector), codegen
 
@@ -209,7 +195,7 @@ def highest_lane(typingctx: Any, vector: Any) -> Any:
 def _shuffled(vector: VectorType, second: bool, lanes: list[int]) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         other = args[1] if second else ir.Constant(args[0].type, ir.Undefined)
-        return builder.shuffle_vector(args[0], other, ir.Constant(ir.VectorType(INDEX, len(lanes)), lanes))
+        return Emitter(builder).shuffle(args[0], other, lanes)
 
     arguments = (vector, vector) if second else (vector,)
     return VectorType(vector.dtype, len(lanes))(*arguments), codegen
@@ -255,11 +241,10 @@ def _lane_function(name: str, arguments: tuple[Any, ...]) -> Any:
     result = getattr(arguments[0], "literal_type", arguments[0]) if vector is None else vector
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        if vector is None:
-            return call_intrinsic(builder, name, list(args))
-        return call_intrinsic(
-            builder, name, [as_vector(context, builder, value, kind, vector) for value, kind in zip(args, sig.args, strict=True)]
-        )
+        values = args
+        if vector is not None:
+            values = [as_vector(context, builder, value, kind, vector) for value, kind in zip(args, sig.args, strict=True)]
+        return Emitter(builder).call(name, *values)
 
     return result(*(arguments if vector is not None else (result,) * len(arguments))), codegen
 
@@ -360,9 +345,10 @@ def power_of_two(typingctx: Any, exponent: Any, dtype: Any) -> Any:
     bias, position = _EXPONENT_FIELD[target.bitwidth]
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        biased = builder.add(args[0], uniform(args[0].type, bias))
+        emit = Emitter(builder)
+        biased = emit.plus(args[0], bias)
         if target.bitwidth > exponent.dtype.bitwidth:
             biased = builder.zext(biased, ir.VectorType(ir.IntType(target.bitwidth), exponent.lanes))
-        return builder.bitcast(builder.shl(biased, uniform(biased.type, position)), llvm_vector(target, exponent.lanes))
+        return builder.bitcast(emit.shifted_left(biased, position), llvm_vector(target, exponent.lanes))
 
     return VectorType(target, exponent.lanes)(exponent, dtype), codegen

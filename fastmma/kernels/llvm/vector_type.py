@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model
 
-INDEX = ir.IntType(32)
+from fastmma.kernels.llvm.emit import Emitter
+
 _MASK_BITS = 1
 
 
@@ -49,26 +50,6 @@ def is_float(dtype: Any) -> bool:
     return isinstance(dtype, types.Float)
 
 
-def uniform(vector: ir.VectorType, value: float) -> ir.Constant:
-    return ir.Constant(vector, [value] * vector.count)
-
-
-def splat_value(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
-    empty = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
-    first = builder.insert_element(empty, scalar, INDEX(0))
-    return builder.shuffle_vector(first, empty, uniform(ir.VectorType(INDEX, lanes), 0))
-
-
-def call_intrinsic(builder: ir.IRBuilder, name: str, arguments: list[ir.Value]) -> ir.Value:
-    """Call the LLVM intrinsic `name`, overloaded by its operands' type, which is also its result's."""
-    kind = arguments[0].type
-    element = kind.element if isinstance(kind, ir.VectorType) else kind
-    suffix = f"i{element.width}" if isinstance(element, ir.IntType) else {"float": "f32", "double": "f64"}[str(element)]
-    prefix = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
-    function_type = ir.FunctionType(kind, [kind] * len(arguments))
-    return builder.call(cgutils.get_or_insert_function(builder.module, function_type, f"llvm.{name}.{prefix}{suffix}"), arguments)
-
-
 _ARITHMETIC: dict[Any, tuple[str, str | None]] = {  # IRBuilder's integer and float method
     operator.add: ("add", "fadd"),
     operator.sub: ("sub", "fsub"),
@@ -100,7 +81,7 @@ def operand_vector(left: Any, right: Any) -> VectorType | None:
 def as_vector(context: Any, builder: ir.IRBuilder, value: ir.Value, kind: Any, vector: VectorType) -> ir.Value:
     if kind == vector:
         return value
-    return splat_value(builder, context.cast(builder, value, kind, vector.dtype), vector.lanes)
+    return Emitter(builder).splat(llvm_vector(vector.dtype, vector.lanes), context.cast(builder, value, kind, vector.dtype))
 
 
 def _emit_arithmetic(symbol: Any, builder: ir.IRBuilder, dtype: Any, left: ir.Value, right: ir.Value) -> ir.Value:

@@ -12,28 +12,22 @@ float32 has not. They hold sums times so large a power of two that those which w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import llvmlite.binding
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from fastmma.kernels.fused.lanes import ColumnLanes
 from fastmma.kernels.llvm.constants import constant
-from fastmma.kernels.llvm.emit import F32, F64, I8, I32, I64, POINTER, Emitter, vector
+from fastmma.kernels.llvm.emit import F64, I8, I16, I32, Emitter, Variables, vector
+from fastmma.kernels.llvm.micro_kernel import NEAREST, TOWARD_ZERO, MicroKernel, runs
 
 TERMS = 4  # of a step
 GROWTH = 48  # A's scales are packed times 1 + 2**-GROWTH for aligned kernels
 EXCESS = 150  # what the exponent field of an aligned kernel's sums exceeds the exponent by
 HIGH_WORD = 0x43300000  # of 2**52
 OFFSET = float((1 << 52) + (1 << 31))
-ROUND_TO_NEAREST, ROUND_TOWARD_ZERO = 0x1F80, 0x7F80  # MXCSR: all exceptions masked, subnormals neither flushed nor taken as zeros
-
-_I16 = ir.IntType(16)
 
 
 @constant
@@ -59,10 +53,42 @@ class GroupTile:
         """Elements of k in a step."""
         return TERMS * self.group
 
+    # what `fastmma.kernels.fused.lanes` asks for
+
     @property
-    def order(self) -> tuple[int, ...]:
-        """Columns of one vector in the order of float64 lanes: two, then two of the other half."""
-        return tuple(4 * quad + 2 * part + lane for part in (0, 1) for quad in range(self.lanes // 4) for lane in (0, 1))
+    def keep_bits(self) -> int:
+        """Fraction bits of a result."""
+        return 23
+
+    @property
+    def half(self) -> bool:
+        """Whether results are f16."""
+        return False
+
+    @property
+    def single(self) -> bool:
+        """Whether lanes are f32."""
+        return False
+
+    @property
+    def watched(self) -> bool:
+        """Whether starts note the largest exponents of sums."""
+        return False
+
+    @property
+    def excess(self) -> int:
+        """What an exponent field of B's and A's scales together holds above the exponent."""
+        return EXCESS
+
+    @property
+    def lift(self) -> int:
+        """What an exponent field of a sum holds above that."""
+        return 0
+
+    @property
+    def scale(self) -> int:
+        """Sums of aligned kernels are held times 2**scale."""
+        return EXCESS - 1023
 
 
 @dataclass(frozen=True)
@@ -95,43 +121,20 @@ class _Kernel:
     def __init__(self, tile: GroupTile, builder: ir.IRBuilder, operands: _Operands) -> None:
         self.tile, self.builder, self.operands = tile, builder, operands
         self.emit = Emitter(builder)
+        self.sum = self.emit.sum
+        self.lanes = ColumnLanes(tile, self.emit)
         self.words = vector(I32, tile.lanes)
         self.bytes = vector(I8, 4 * tile.lanes)
-        self.doubles = vector(F64, tile.lanes // 2)
-        self.wholes = vector(I64, tile.lanes // 2)
-        quads = range(tile.lanes // 4)
-        # a word of the first vector, then one of the second: with 128-bit lanes' unpack instructions
-        self.pairs = [
-            [lane for quad in quads for low in (0, 1) for lane in (4 * quad + part + low, tile.lanes + 4 * quad + part + low)]
-            for part in (0, 2)
-        ]
-
-    def sum(self, *terms: ir.Value | int) -> ir.Value:
-        """The sum of 64-bit integers."""
-        total = self.emit.index(0)
-        for term in terms:
-            total = self.builder.add(total, self.emit.index(term) if isinstance(term, int) else term)
-        return total
-
-    def doubles_of(self, low: ir.Value, high: ir.Value) -> list[ir.Value]:
-        """float64 lanes from their low and high words."""
-        return [self.emit.cast(self.emit.shuffle(low, high, pairs), self.doubles) for pairs in self.pairs]
+        self.doubles = self.lanes.kind
 
     def dot(self, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         """Sums plus the products of a word of unsigned and a word of signed bytes (int16 pairs of sums without VNNI)."""
-        bits = 32 * self.tile.lanes
+        if self.tile.vnni:
+            return self.emit.dot_bytes(total, a, b)
+        name = "avx512.pmaddubs.w.512" if self.tile.lanes == 16 else "avx2.pmadd.ub.sw"
         a, b = self.emit.cast(a, self.bytes), self.emit.cast(b, self.bytes)
-        if not self.tile.vnni:
-            name = "avx512.pmaddubs.w.512" if bits == 512 else "avx2.pmadd.ub.sw"
-            pairs = self._x86(name, vector(_I16, 2 * self.tile.lanes), [a, b])
-            return pairs if total is None else self.builder.add(total, pairs)
-        if llvmlite.binding.llvm_version_info[0] < 21:
-            a, b = self.emit.cast(a, self.words), self.emit.cast(b, self.words)
-        return self._x86(f"avx512.vpdpbusd.{bits}", self.words, [total, a, b])
-
-    def _x86(self, name: str, kind: ir.Type, arguments: list[ir.Value]) -> ir.Value:
-        function_type = ir.FunctionType(kind, [argument.type for argument in arguments])
-        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, function_type, f"llvm.x86.{name}"), arguments)
+        pairs = self.emit.intrinsic(f"x86.{name}", vector(I16, 2 * self.tile.lanes), a, b)
+        return pairs if total is None else self.builder.add(total, pairs)
 
     def dots(self, rows: list[ir.Value], step: ir.Value, term: int) -> list[list[ir.Value]]:
         """The words of the dot products of a term, of rows by vectors; `rows` are the places of A's bytes."""
@@ -147,10 +150,13 @@ class _Kernel:
                 line[:] = [self.dot(total, element, column) for total, column in zip(line, columns, strict=True)]
         if tile.vnni:
             return totals
-        ones = emit.constant(vector(_I16, 2 * tile.lanes), 1)
+        ones = emit.constant(vector(I16, 2 * tile.lanes), 1)
         name = "avx512.pmaddw.d.512" if tile.lanes == 16 else "avx2.pmadd.wd"
         return [
-            [self.builder.add(self._x86(name, self.words, [total, ones]), start) for total, start in zip(line, starts, strict=True)]
+            [
+                self.builder.add(emit.intrinsic(f"x86.{name}", self.words, total, ones), start)
+                for total, start in zip(line, starts, strict=True)
+            ]
             for line in totals
         ]
 
@@ -178,26 +184,16 @@ class _Kernel:
             scale = emit.broadcast(self.doubles, place, emit.scaled(self.sum(emit.scaled(step, TERMS), term), 8))
             new = []
             for v, total in enumerate(line):
-                raw = self.doubles_of(row_dots[v], high)
+                raw = self.lanes.doubles(row_dots[v], high)
                 products = [emit.call("fma", raw[part], columns[v][part], offsets[v][part]) for part in (0, 1)]
                 new.append([emit.call("fma", product, scale, old) for product, old in zip(products, total, strict=True)])
             result.append(new)
         return result
 
-    def rounded(self, value: ir.Value) -> ir.Value:
-        """float64 without the bits that a float32 has not."""
-        return self.emit.cast(self.emit.masked(self.emit.cast(value, self.wholes), -(1 << 29)), self.doubles)
-
     def start(self, values: list[ir.Value], words: list[ir.Value], exponents: list[ir.Value]) -> list[ir.Value]:
         """Accumulators that hold a vector's `values`; `words` are its dot products, `exponents` those of their terms."""
         emit, builder = self.emit, self.builder
-        lanes = self.tile.lanes
-        first, second = (emit.cast(value, self.words) for value in values)
-        top = emit.shuffle(
-            first,
-            second,
-            [part + 4 * quad + odd for quad in range(lanes // 4) for part in (0, lanes) for odd in (1, 3)],
-        )
+        top = self.lanes.top_words(values)
         emax = emit.masked(top, 0x7FF00000)
         positives = None
         for word, exponent in zip(words, exponents, strict=True):
@@ -205,19 +201,8 @@ class _Kernel:
             emax = emit.call("umax", emax, builder.select(nonzero, exponent, emit.constant(self.words, 0)))
             bit = emit.shifted_right(word, 31)
             positives = bit if positives is None else builder.add(positives, bit)
-        half_ulp = 1 << 19
-        high = emit.plus(emax, ((52 - self.tile.align_bits) << 20) + half_ulp)
         negatives = builder.sub(emit.plus(emit.shifted_right(top, 31), TERMS), positives)
-        # with its last bit set a negative value, too, floors to one less and is counted
-        grown = [emit.cast(builder.or_(emit.cast(value, self.wholes), emit.constant(self.wholes, 1)), self.doubles) for value in values]
-        return [builder.fadd(value, begin) for value, begin in zip(grown, self.doubles_of(negatives, high), strict=True)]
-
-    def end(self, total: ir.Value) -> ir.Value:
-        """The rounded result of an aligned step."""
-        # a sum never leaves the binade of its start, which is therefore its own exponent with half an ulp of that exponent
-        bits = self.emit.cast(total, self.wholes)
-        origin = self.builder.or_(self.emit.masked(bits, -(1 << 52)), self.emit.constant(self.wholes, 1 << 51))
-        return self.rounded(self.builder.fsub(total, self.emit.cast(origin, self.doubles)))
+        return self.lanes.started(values, emax, negatives)
 
     def aligned_step(
         self, sums: list[list[list[ir.Value]]], rows: list[ir.Value], scales: list[ir.Value], exponents: list[ir.Value], step: ir.Value
@@ -239,7 +224,7 @@ class _Kernel:
             started.append(new)
         for term in range(TERMS):
             started = self.add_term(started, dots[term], scales, step, term)
-        return [[[self.end(total) for total in parts] for parts in line] for line in started]
+        return [[self.lanes.end(parts) for parts in line] for line in started]
 
     def exact_step(
         self, sums: list[list[list[ir.Value]]], rows: list[ir.Value], scales: list[ir.Value], step: ir.Value
@@ -247,35 +232,24 @@ class _Kernel:
         """One step without."""
         for term in range(TERMS):
             sums = self.add_term(sums, self.dots(rows, step, term), scales, step, term)
-        return [[[self.rounded(total) for total in parts] for parts in line] for line in sums]
+        return [[[self.lanes.kept(total) for total in parts] for parts in line] for line in sums]
 
-    def load_state(self, place: ir.Value) -> list[ir.Value]:
+    def factors(self) -> tuple[list[ir.Value], list[ir.Value]]:
+        """What sums are multiplied by, and what takes them back."""
+        both = self.operands.factor0, self.operands.factor1
+        inverses = [self.builder.fdiv(ir.Constant(F64, 1.0), factor) for factor in reversed(both)]
+        there, back = ([self.emit.splat(self.doubles, factor) for factor in each] for each in (both, inverses))
+        return there, back
+
+    def load(self, place: ir.Value, factors: list[ir.Value]) -> list[ir.Value]:
         """A vector of sums."""
-        lanes = self.tile.lanes
-        singles = self.emit.load(vector(F32, lanes), self.operands.state, place, 4 * lanes)
-        factors = [self.emit.splat(self.doubles, factor) for factor in (self.operands.factor0, self.operands.factor1)]
-        values = []
-        for part in (0, lanes // 2):
-            piece = self.emit.shuffle(singles, singles, self.tile.order[part : part + lanes // 2])
-            values.append(self.builder.fmul(self.builder.fmul(self.builder.fpext(piece, self.doubles), factors[0]), factors[1]))
-        return values
-
-    def store_state(self, values: list[ir.Value], place: ir.Value) -> None:
-        """A vector of sums, which float32 has."""
-        lanes = self.tile.lanes
-        inverses = [self.builder.fdiv(ir.Constant(F64, 1.0), factor) for factor in (self.operands.factor1, self.operands.factor0)]
-        factors = [self.emit.splat(self.doubles, inverse) for inverse in inverses]
-        pieces = [
-            self.builder.fptrunc(self.builder.fmul(self.builder.fmul(value, factors[0]), factors[1]), vector(F32, lanes // 2))
-            for value in values
-        ]
-        order = self.tile.order
-        singles = self.emit.shuffle(pieces[0], pieces[1], [order.index(column) for column in range(lanes)])
-        self.emit.store(singles, self.operands.state, place, 4 * lanes)
+        values = self.lanes.load(self.operands.state, place, factors)
+        return self.lanes.grown(values) if self.tile.aligned else values
 
     def run(self) -> None:
         """All blocks of rows."""
         tile, emit, builder, operands = self.tile, self.emit, self.builder, self.operands
+        there, back = self.factors()
         with cgutils.for_range(builder, operands.blocks) as blocks:
             numbers = [self.sum(emit.scaled(blocks.index, tile.rows), row) for row in range(tile.rows)]
             rows = [emit.at(operands.a, builder.mul(number, operands.a_stride)) for number in numbers]
@@ -284,72 +258,27 @@ class _Kernel:
             places = [
                 [self.sum(emit.scaled(number, 4 * tile.columns), 4 * tile.lanes * v) for v in range(tile.vectors)] for number in numbers
             ]
-            variables = [[[cgutils.alloca_once(builder, self.doubles) for _ in (0, 1)] for _ in line] for line in places]
-            for line, targets in zip(places, variables, strict=True):
-                for place, parts in zip(line, targets, strict=True):
-                    for value, target in zip(self.load_state(place), parts, strict=True):
-                        builder.store(value, target)
+            kept = [Variables(builder, [[self.doubles] * 2] * tile.vectors) for _ in places]
+            for variables, line in zip(kept, places, strict=True):
+                variables.put([self.load(place, there) for place in line])
             with cgutils.for_range(builder, operands.steps) as loop:
-                sums = [[[builder.load(part) for part in parts] for parts in line] for line in variables]
+                sums = [variables.get() for variables in kept]
                 if tile.aligned:
                     sums = self.aligned_step(sums, rows, scales, exponents, loop.index)
                 else:
                     sums = self.exact_step(sums, rows, scales, loop.index)
-                for line_sums, line in zip(sums, variables, strict=True):
-                    for values, parts in zip(line_sums, line, strict=True):
-                        for value, part in zip(values, parts, strict=True):
-                            builder.store(value, part)
-            for line, targets in zip(places, variables, strict=True):
-                for place, parts in zip(line, targets, strict=True):
-                    self.store_state([builder.load(part) for part in parts], place)
+                for variables, line in zip(kept, sums, strict=True):
+                    variables.put(line)
+            for variables, line in zip(kept, places, strict=True):
+                for values, place in zip(variables.get(), line, strict=True):
+                    self.lanes.store(values, operands.state, place, back)
 
 
-def _emit_slab(tile: GroupTile, module: ir.Module) -> ir.Function:
-    """The function that runs a slab of k for blocks of rows."""
-    name = "fastmma_groups_" + "_".join(str(int(value)) for value in tile.__dict__.values())
-    if name in module.globals:
-        return module.globals[name]
-    kinds = [POINTER] * _POINTERS + [I64] * _INTEGERS + [F64] * _FLOATS
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    function.attributes.add("nounwind")
-    for argument in function.args[:_POINTERS]:
+def _emit(tile: GroupTile, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+    for argument in arguments[:_POINTERS]:
         argument.add_attribute("noalias")
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    _Kernel(tile, builder, _Operands(*function.args)).run()
-    builder.ret_void()
-    return function
+    _Kernel(tile, builder, _Operands(*arguments)).run()
 
 
-@contextmanager
-def _mode(builder: ir.IRBuilder, control: int) -> Iterator[None]:
-    """Run calls of functions that are never inlined under a value of MXCSR, then restore the caller's."""
-
-    def execute(instruction: str, place: ir.Value) -> None:
-        function_type = ir.FunctionType(ir.VoidType(), [POINTER])
-        function = cgutils.get_or_insert_function(builder.module, function_type, f"llvm.x86.sse.{instruction}")
-        builder.call(function, [builder.bitcast(place, POINTER)])
-
-    saved, chosen = (cgutils.alloca_once(builder, I32) for _ in range(2))
-    builder.store(ir.Constant(I32, control), chosen)
-    execute("stmxcsr", saved)
-    execute("ldmxcsr", chosen)
-    yield
-    execute("ldmxcsr", saved)
-
-
-@intrinsic
-def run_slab(typingctx: Any, tile: Any, addresses: Any, sizes: Any, factors: Any) -> Any:
-    """``run_slab(tile, addresses, sizes, factors)``: the micro-kernel; the tuples are the fields of its operands, in their order."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        pointers = [builder.inttoptr(builder.extract_value(args[1], place), POINTER) for place in range(_POINTERS)]
-        integers = [builder.extract_value(args[2], place) for place in range(_INTEGERS)]
-        floats = [builder.extract_value(args[3], place) for place in range(_FLOATS)]
-        function = _emit_slab(tile.value, builder.module)
-        with _mode(builder, ROUND_TOWARD_ZERO if tile.value.aligned else ROUND_TO_NEAREST):
-            builder.call(function, pointers + integers + floats)
-        return context.get_dummy_value()
-
-    return types.none(tile, addresses, sizes, factors), codegen
+GROUPS = MicroKernel(_emit, _POINTERS, _INTEGERS, _FLOATS, lambda tile: TOWARD_ZERO if tile.aligned else NEAREST)
+run_slab = runs(GROUPS)  # a slab of k for blocks of rows

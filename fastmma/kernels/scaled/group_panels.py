@@ -148,13 +148,12 @@ def run_piece(
                 slab.scales.ctypes.data,
                 slab.exponents.ctypes.data,
                 slab.state.ctypes.data,
-            ),
-            (
                 rows.elements.strides[0],
                 rows.scales.strides[0],
                 rows.exponents.strides[0],
                 (last - first) // tile.rows,
                 stop - start,
+                state_factors[0],
+                state_factors[1],
             ),
-            state_factors,
         )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fused.piece import _run_slab
+from fastmma.kernels.fused.micro_kernel import run_slab
 from fastmma.kernels.llvm.compilation import compiled
 
 
@@ -146,7 +146,7 @@ def run_piece(
         start = number * slab_depth
         _pack_columns(chain, b, turned, scale_codes, elements, scales, block, column, start, slab)
         steps = min(-(-(depth - start) // chain.terms), slab_depth // chain.terms)
-        _run_slab(
+        run_slab(
             chain,
             (
                 packed.values[number, block_of_rows:].ctypes.data,

@@ -1,0 +1,121 @@
+"""Some rows of a block of 16 rows by 8 columns: their sums between memory, the starts of steps, products and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from fastmma.kernels.fused.block_operands import LINE
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
+from fastmma.kernels.fused.lanes import Lanes
+from fastmma.kernels.llvm.emit import F32, F64, HALF, I8, I32, Variables, vector
+
+Group = list[ir.Value]  # the sums of a group: vector by vector
+
+
+class Strip:
+    """The sums of some rows, between memory, starts, products and ends."""
+
+    def __init__(self, kernel: BlockKernel, lanes: Lanes, first: int, worst: ir.Value) -> None:
+        self.kernel, self.lanes, self.emit, self.builder = kernel, lanes, lanes.emit, lanes.emit.builder
+        self.first, self.worst = first, worst
+        self.rows_of_group = kernel.lanes // COLUMNS
+        self.rows = range(first, first + kernel.strip, self.rows_of_group)
+        self.groups: list[Group] = [[] for _ in self.rows]
+
+    def load(self, index: int, c: ir.Value, stride: ir.Value) -> None:
+        """The sums of a group from c."""
+        kernel, emit, builder = self.kernel, self.emit, self.builder
+        rows = []
+        for row in range(self.rows[index], self.rows[index] + self.rows_of_group):
+            place = emit.at(c, emit.scaled(stride, row))
+            if kernel.half:
+                value = builder.fpext(emit.load(vector(HALF, COLUMNS), place), vector(F32, COLUMNS))
+            else:
+                bits = emit.load(vector(I32, COLUMNS), place)
+                value = emit.cast(bits if kernel.mask_c == -1 else emit.masked(bits, kernel.mask_c), vector(F32, COLUMNS))
+            rows.append(value if kernel.single else builder.fpext(value, vector(F64, COLUMNS)))
+        if not kernel.single and kernel.lanes == COLUMNS:
+            rows = [emit.shuffle(rows[0], rows[0], range(part, part + 4)) for part in (0, 4)]
+        if kernel.smallest_c:
+            self._note_small(rows)
+        self.groups[index] = self.lanes.grown(rows)
+
+    def _note_small(self, values: Group) -> None:
+        """Count sums that are not zero, but too small, as the largest of all."""
+        emit, builder, lanes = self.emit, self.builder, self.lanes
+        exponent = emit.masked(lanes.top_words(values), ((1 << 31) - 1) >> lanes.field << lanes.field)
+        less = emit.plus(exponent, -1)  # a zero's is the largest of all
+        small = builder.icmp_unsigned("<", less, emit.constant(lanes.words, (self.kernel.smallest_c << lanes.field) - 1))
+        found = builder.select(small, emit.constant(lanes.words, 0x7FFFFFFF), ir.Constant(lanes.words, None))
+        builder.store(emit.call("umax", builder.load(self.worst), found), self.worst)
+
+    def start(self, index: int, left: ir.Value, right: ir.Value, emax: ir.Value, number: int) -> None:
+        """Start a group's step of a unit."""
+        kernel, emit = self.kernel, self.emit
+        row = self.rows[index]
+        exponents = emit.widened(emit.load(vector(I8, kernel.lanes), emax, (number * ROWS + row) * COLUMNS))
+        negatives = self._negatives(left, right, index, kernel.steps[number])
+        self.groups[index] = self.lanes.start(self.groups[index], exponents, negatives, self.worst)
+
+    def _negatives(self, left: ir.Value, right: ir.Value, index: int, step: Sequence[int]) -> ir.Value:
+        """How many products of a step are negative, for a group."""
+        kernel, emit, builder = self.kernel, self.emit, self.builder
+        row = self.rows[index]
+        words = vector(I32, kernel.lanes)
+        bits = sum(1 << k for k in step)
+        whole = (1 << 32) - 1
+        if kernel.words == 1:
+            bits, whole = bits | bits << kernel.unit, (1 << 2 * kernel.unit) - 1
+        found = None
+        for part in range(kernel.words):
+            if kernel.lanes == LINE:
+                four = emit.load(vector(I32, 4), left, kernel.left_words + 128 * part + 8 * row)
+                spread = emit.shuffle(four, four, list(range(4)) * 4)
+            else:
+                spread = emit.broadcast(words, left, kernel.left_words + 64 * part + 4 * row)
+            chosen = emit.load(words, right, kernel.right_words + 64 * part)
+            if bits != whole:
+                chosen = emit.masked(chosen, bits)
+            both = builder.and_(spread, chosen)
+            found = both if found is None else builder.or_(found, both)
+        assert found is not None
+        return emit.call("ctpop", found)
+
+    def multiply(self, left: ir.Value, right: ir.Value, k: int) -> None:
+        """Add the products of one k."""
+        kernel, emit, kind = self.kernel, self.emit, self.lanes.kind
+        vectors = COLUMNS // kind.count
+        size = kind.count * kernel.value_bytes
+        columns = [emit.load(kind, right, (k * vectors + part) * size) for part in range(vectors)]
+        for row in range(kernel.strip):
+            element = emit.broadcast(kind, left, ((self.first + row) * kernel.unit + k) * kernel.value_bytes)
+            group, part = self.groups[row // self.rows_of_group], row % self.rows_of_group
+            for number, column in enumerate(columns, part * vectors):
+                group[number] = emit.call("fma", element, column, group[number])
+
+    def end(self, index: int) -> None:
+        """Round a group at the end of a step."""
+        self.groups[index] = self.lanes.end(self.groups[index])
+
+    def store(self, index: int, out: ir.Value, stride: ir.Value) -> None:
+        """A group's results to out."""
+        kernel, emit, builder, lanes = self.kernel, self.emit, self.builder, self.lanes
+        values = self.groups[index]
+        if kernel.half:
+            exponent = emit.masked(lanes.top_words(values), ((1 << 31) - 1) >> lanes.field << lanes.field)
+            builder.store(emit.call("umax", builder.load(self.worst), exponent), self.worst)
+        if kernel.single:
+            singles = [emit.cast(emit.masked(emit.cast(values[0], lanes.words), -2), lanes.kind)]
+        else:
+            singles = [builder.fptrunc(value, vector(F32, value.type.count)) for value in values]
+            if kernel.lanes == COLUMNS:
+                singles = [emit.shuffle(singles[0], singles[1], range(COLUMNS))]
+        for row, value in enumerate(singles, self.rows[index]):
+            place = emit.at(out, emit.scaled(stride, row))
+            emit.store(lanes.half_codes(value) if kernel.half else value, place)
+
+    def variables(self) -> Variables:
+        """Variables for the sums."""
+        return Variables(self.builder, [[self.lanes.kind] * self.lanes.vectors for _ in self.groups])

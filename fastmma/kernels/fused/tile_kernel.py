@@ -1,0 +1,156 @@
+"""The kernel for products of a single block and unit: while one is multiplied, the next one is decoded."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from fastmma.kernels.fused.block_kernel import Blocks, emit_all
+from fastmma.kernels.fused.block_operands import Piece
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS
+from fastmma.kernels.fused.strip import Strip
+from fastmma.kernels.llvm.emit import I8, I64, vector
+
+
+class Tiles(Blocks):
+    """Emits the loop over products, each of one block and one unit."""
+
+    def run(self) -> None:
+        """All products, each of one block and one unit: while one is multiplied, the next one is decoded."""
+        kernel, emit, builder, operands = self.kernel, self.emit, self.builder, self.operands
+        size = kernel.block_size + kernel.left_size + kernel.right_size
+        zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
+        early, late = (Strip(kernel, self.lanes, first, self.worst) for first in (0, kernel.strip))
+        kept_early, kept_late = early.variables(), late.variables()
+        c_row, out_row = ir.Constant(I64, COLUMNS * kernel.sum_bytes), ir.Constant(I64, COLUMNS * kernel.sum_bytes)
+
+        def decoded(product: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+            memory = emit.at(operands.memory, emit.scaled(builder.and_(product, one), size))
+            left = emit.at(memory, kernel.block_size)
+            return memory, left, emit.at(left, kernel.left_size)
+
+        def decode(product: ir.Value, place: ir.Value) -> list[Piece]:
+            a, b, _, _ = self.matrices(product)
+            emax, left, right = decoded(place)
+            emax_pieces = self.emax_pieces(left, right, emax)
+            half = len(emax_pieces) // 2
+            (row_words,), (column_bits, column_words) = self.left.words(left), self.right.words(right)
+            return [
+                self.forget,
+                *self.left.pieces(a, left),
+                *self.right.pieces(b, right),
+                *row_words,
+                *emax_pieces[:half],
+                *column_bits,
+                *emax_pieces[half:],
+                *column_words,
+                lambda: emit.store(builder.zext(self.operands_bad(), I8), emit.at(operands.bad, product)),
+            ]
+
+        def begin(strip: Strip, product: ir.Value, place: ir.Value) -> list[Piece]:
+            """Load and start a strip."""
+            c = self.matrices(product)[2]
+            emax, left, right = (emit.opaque(part) for part in decoded(place))
+
+            def piece(index: int) -> None:
+                strip.load(index, c, c_row)
+                strip.start(index, left, right, emax, 0)
+
+            return [partial(piece, index) for index in range(len(strip.groups))]
+
+        def conclude(strip: Strip, out: ir.Value) -> list[Piece]:
+            def piece(index: int) -> None:
+                strip.end(index)
+                strip.store(index, out, out_row)
+
+            return [partial(piece, index) for index in range(len(strip.groups))]
+
+        def again(strip: Strip, place: ir.Value, number: int) -> list[Piece]:
+            emax, left, right = (emit.opaque(part) for part in decoded(place))
+
+            def piece(index: int) -> None:
+                strip.end(index)
+                strip.start(index, left, right, emax, number)
+
+            return [partial(piece, index) for index in range(len(strip.groups))]
+
+        def multiply(strip: Strip, place: ir.Value, number: int) -> list[Piece]:
+            _, left, right = (emit.opaque(part) for part in decoded(place))
+            return [partial(strip.multiply, left, right, k) for k in kernel.steps[number]]
+
+        # the loop begins one product early, with zeros in place of a decoded one, whose results nobody reads
+        self.clear(emit.at(operands.memory, size), size)
+        builder.store(ir.Constant(self.lanes.words, None), self.worst)
+        zeros = ir.Constant(self.lanes.kind, None)
+        for kept, strip in ((kept_early, early), (kept_late, late)):
+            kept.put([[zeros] * self.lanes.vectors for _ in strip.groups])
+        spare = emit.at(operands.memory, 2 * size)
+        previous = cgutils.alloca_once_value(builder, spare)
+        last = builder.sub(operands.products, one)
+        with cgutils.for_range_slice(builder, ir.Constant(I64, -1), operands.products, one) as (product, _):
+            following = builder.add(product, one)
+            following = builder.select(builder.icmp_signed("<", following, last), following, last)
+            is_real = builder.icmp_signed(">=", product, zero)
+            current = builder.select(is_real, product, zero)
+            early.groups = kept_early.get()
+            late.groups = kept_late.get()
+            out = builder.select(is_real, self.matrices(current)[3], spare)
+            next_place = builder.add(product, one)
+            decoding = self.prefetches(current) + decode(following, next_place) + begin(early, following, next_place)
+            slots = 2 * sum(map(len, kernel.steps))
+            done = slot = 0
+            for number, step in enumerate(kernel.steps):
+                first, final = number == 0, number == len(kernel.steps) - 1
+                restarts = conclude(late, builder.load(previous)) + begin(late, current, product) if first else again(late, product, number)
+                endings = conclude(early, out) if final else again(early, product, number + 1)
+                for strip, work in ((early, restarts), (late, endings)):
+                    worked = 0
+                    for position, piece in enumerate(multiply(strip, product, number), 1):
+                        piece()
+                        slot += 1
+                        while worked < len(work) and worked * len(step) < len(work) * position * 1.5:
+                            work[worked]()
+                            worked += 1
+                        while done * slots < len(decoding) * slot:
+                            decoding[done]()
+                            done += 1
+                        self.pin(strip)
+            builder.store(out, previous)
+            kept_early.put(early.groups)
+            kept_late.put(late.groups)
+            # sums were noted for three products together: it is seldom that any is out of reach
+            with builder.if_then(self.sums_bad(builder.load(self.worst)), likely=False):
+                before = builder.select(builder.icmp_signed(">", product, zero), builder.sub(product, one), zero)
+                for number in (before, current, following):
+                    emit.store(ir.Constant(I8, 1), emit.at(operands.bad, number))
+            builder.store(ir.Constant(self.lanes.words, None), self.worst)
+        late.groups = kept_late.get()
+        emit_all(conclude(late, builder.load(previous)))
+        with builder.if_then(self.sums_bad(builder.load(self.worst)), likely=False):
+            emit.store(ir.Constant(I8, 1), emit.at(operands.bad, last))
+
+    def prefetches(self, product: ir.Value) -> list[Piece]:
+        """Ask for what will be read after these products."""
+        kernel, operands = self.kernel, self.operands
+        sizes = (
+            (operands.next_a, operands.a_stride, ROWS * kernel.unit * kernel.a.itemsize),
+            (operands.next_b, operands.b_stride, COLUMNS * kernel.unit * kernel.b.itemsize),
+            (operands.next_c, operands.c_stride, ROWS * COLUMNS * kernel.sum_bytes),
+        )
+        pieces: list[Piece] = []
+        for base, stride, size in sizes:
+            place = self.emit.at(base, self.builder.mul(product, stride))
+            pieces += [partial(self.emit.prefetch, place, line) for line in range(0, size, 64)]
+        return pieces
+
+    def clear(self, place: ir.Value, size: int) -> None:
+        """Zeros."""
+        for offset in range(0, size, 64):
+            self.emit.store(ir.Constant(vector(I64, 8), None), place, offset)
+
+    def pin(self, strip: Strip) -> None:
+        """Keep what was emitted so far before what is emitted next."""
+        pinned = iter(self.emit.pinned([value for group in strip.groups for value in group]))
+        strip.groups = [[next(pinned) for _ in group] for group in strip.groups]
