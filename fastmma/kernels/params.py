@@ -110,7 +110,7 @@ class Promotion(NamedTuple):
     scale_a: NDArray[Any] | None = None
     scale_b: NDArray[Any] | None = None
 
-    def part(self, chunks: slice, rows: slice, columns: slice) -> Promotion:
+    def part(self, chunks: slice, rows: slice | NDArray[Any], columns: slice | NDArray[Any]) -> Promotion:
         """That of a part of the product."""
         if self.scale_a is None or self.scale_b is None:
             return self

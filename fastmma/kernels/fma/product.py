@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.simd import inner
 from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, batch_matrix, matrix, rows_from
+from fastmma.kernels.pieces import OfWorkers, Piece, Pieces
 
 STEPS = 1 << 25  # of a piece, which takes some hundredths of a second
 _TILES_AT_ONCE = 256
@@ -54,12 +55,10 @@ def each_tile(count: int, threads: int, run: Callable[[int, int], None]) -> None
 
 def each_block(product: Product, steps: int, threads: int, run: Callable[[Product, int, int], None]) -> None:
     """Call ``run(rows, first_column, last_column)`` over some rows of a product and `LINES` of its columns, about so many steps a piece."""
-    panels, high = -(-product.columns // LINES), max(steps // (LINES * max(product.depth, 1)) // LINES, 1) * LINES
+    high = max(steps // (LINES * max(product.depth, 1)) // LINES, 1) * LINES
 
-    def piece(index: int, _stop: int, _worker: int) -> None:
-        row, column = index // panels * high, index % panels * LINES
-        a, c, out = (rows_from(whole, row) for whole in (product.a, product.c, product.out))
-        rows = min(high, product.rows - row)
-        run(product._replace(a=a, c=c, out=out, rows=rows), column, min(column + LINES, product.columns))
+    def compute(piece: Piece, _memory: None) -> None:
+        a, c, out = (rows_from(whole, piece.row) for whole in (product.a, product.c, product.out))
+        run(product._replace(a=a, c=c, out=out, rows=piece.last_row - piece.row), piece.column, piece.last_column)
 
-    parallel_for(piece, panels * -(-product.rows // high), threads)
+    Pieces(product.rows, product.columns, high, LINES).run(threads, OfWorkers(lambda: None), compute)

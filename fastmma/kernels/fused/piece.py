@@ -66,7 +66,7 @@ class Promoting(NamedTuple):
     chunk_b: int
 
 
-class Piece(NamedTuple):
+class Extent(NamedTuple):
     """What is computed: rows first to last, a whole number of blocks, of which the matrix may have fewer, by a panel of columns."""
 
     first: int
@@ -95,7 +95,7 @@ def _to_half(bits: Any) -> Any:
 
 
 @inner
-def _read_state(chain: Any, piece: Piece, c: Matrix, limits: Limits, state: int, redo: Any) -> None:
+def _read_state(chain: Any, piece: Extent, c: Matrix, limits: Limits, state: int, redo: Any) -> None:
     """The initial sums as float32, +0 without c; rows with a c that the micro-kernel cannot take are marked."""
     zero = splat(np.int32(0), LINES)
     for row in range(piece.last - piece.first):
@@ -120,7 +120,7 @@ def _read_state(chain: Any, piece: Piece, c: Matrix, limits: Limits, state: int,
 
 
 @inner
-def _write_row(chain: Any, piece: Piece, row: int, out: Matrix, state: int) -> None:
+def _write_row(chain: Any, piece: Extent, row: int, out: Matrix, state: int) -> None:
     """One row of results from the state to the caller's array."""
     for lane in range(0, min(chain.panel, piece.columns - piece.column), LINES):
         count = min(piece.columns - piece.column - lane, LINES)
@@ -142,7 +142,7 @@ def _write_row(chain: Any, piece: Piece, row: int, out: Matrix, state: int) -> N
 
 
 @inner
-def _read_total(chain: Any, piece: Piece, c: Matrix, total: int, rows: int) -> None:
+def _read_total(chain: Any, piece: Extent, c: Matrix, total: int, rows: int) -> None:
     """The initial totals of f32, which may be any, +0 without c."""
     for row in range(piece.last - piece.first):
         for lane in range(0, chain.panel, LINES):
@@ -155,7 +155,7 @@ def _read_total(chain: Any, piece: Piece, c: Matrix, total: int, rows: int) -> N
 
 
 @inner
-def _promote(chain: Any, piece: Piece, how: Promoting, chunk: int, state: int, total: int, rows: int) -> None:
+def _promote(chain: Any, piece: Extent, how: Promoting, chunk: int, state: int, total: int, rows: int) -> None:
     """The sums join the totals, and become zero; scales of B are there for whole panels, those of A for `rows` rows."""
     b = how.scale_b + chunk * how.chunk_b + 4 * piece.column
     a = how.scale_a + chunk * how.chunk_a + 4 * piece.first
@@ -177,7 +177,7 @@ def _promote(chain: Any, piece: Piece, how: Promoting, chunk: int, state: int, t
 @compiled
 def run_piece(
     chain: Any,
-    piece: Piece,
+    piece: Extent,
     promoting: Promoting | None,
     packed: Panels,
     smallest_a: Any,

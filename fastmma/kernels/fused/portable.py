@@ -45,6 +45,7 @@ from fastmma.kernels.matrices.addresses import (
 )
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Fused
+from fastmma.kernels.pieces import OfWorkers, Piece, Pieces
 
 PAIRS = LINES // 2  # of rows in a block
 INT32_TERMS = 16  # that many products below 2**27 sum up within int32
@@ -312,24 +313,20 @@ class _PackedRows:
 def _multiply(problem: Problem, dtype: type[np.float32 | np.float64], threads: int) -> int:
     """A pass over a whole matrix; how many blocks it left."""
     rows = _PackedRows(problem, dtype)
-    panels, high = -(-problem.columns // LINES), max(1, STEPS // (LINES * LINES * problem.depth))
-    scratch: dict[int, AlignedMemory] = {}
-    left = [0] * threads
+    left: list[int] = []
 
     def pack(start: int, stop: int, _worker: int) -> None:
         _run(problem, rows.packed(0), dtype, 0, 1, start, stop, 0, 0)
 
-    def multiply(index: int, _stop: int, worker: int) -> None:
-        if worker not in scratch:
-            scratch[worker] = _scratch(problem, dtype)
-        block, panel = index // panels * high, index % panels
-        row = LINES * block
-        c, out = rows_from(problem.c, row), rows_from(problem.out, row)
-        part = problem._replace(c=c, out=out, rows=min(LINES * high, problem.rows - row))
-        left[worker] += _run(part, rows.packed(scratch[worker].address, block), dtype, 0, 1, 0, 0, panel, panel + 1)
+    def multiply(piece: Piece, scratch: AlignedMemory) -> None:
+        block, panel = piece.row // LINES, piece.column // LINES
+        c, out = rows_from(problem.c, piece.row), rows_from(problem.out, piece.row)
+        part = problem._replace(c=c, out=out, rows=piece.last_row - piece.row)
+        left.append(_run(part, rows.packed(scratch.address, block), dtype, 0, 1, 0, 0, panel, panel + 1))
 
     parallel_for(pack, rows.blocks, threads, min(-(-rows.blocks // (4 * threads)), max(1, STEPS // (LINES * problem.depth))))
-    parallel_for(multiply, panels * -(-rows.blocks // high), threads)
+    high = max(1, STEPS // (LINES * LINES * problem.depth))
+    Pieces(problem.rows, problem.columns, LINES * high, LINES).run(threads, OfWorkers(lambda: _scratch(problem, dtype)), multiply)
     return sum(left)
 
 
@@ -372,13 +369,15 @@ def tiles(
         return
     batch, _table = _problem(p, a, b, c, out, order)
     panels = -(-batch.columns // LINES)
-    memory: dict[tuple[int, type], tuple[_PackedRows, AlignedMemory]] = {}
+
+    def memory(dtype: Any) -> OfWorkers[tuple[_PackedRows, AlignedMemory]]:
+        return OfWorkers(lambda: (_PackedRows(batch, dtype), _scratch(batch, dtype)))
+
+    passes = {dtype: memory(dtype) for dtype in (np.float32, np.float64)}
 
     def multiply(start: int, stop: int, worker: int) -> None:
-        for dtype in (np.float32, np.float64):
-            if (worker, dtype) not in memory:
-                memory[worker, dtype] = _PackedRows(batch, dtype), _scratch(batch, dtype)
-            rows, scratch = memory[worker, dtype]
+        for dtype, held in passes.items():
+            rows, scratch = held[worker]
             if not _run(batch, rows.packed(scratch.address), dtype, start, stop, 0, rows.blocks, 0, panels):
                 return
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, pack_rows
-from fastmma.kernels.fused.piece import Limits, Piece, Promoting, Work, run_piece
+from fastmma.kernels.fused.piece import Extent, Limits, Promoting, Work, run_piece
 from fastmma.kernels.fused.reach import (
     SINGLE_LARGEST_C,
     SINGLE_SMALLEST_C,
@@ -25,6 +25,7 @@ from fastmma.kernels.fused.reach import (
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
+from fastmma.kernels.pieces import Lines, Missed, OfWorkers, Piece, cut
 from fastmma.kernels.sums.promotion import by_chunks
 from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
 
@@ -33,7 +34,6 @@ Slow = Callable[..., None]
 CHUNK_ROWS = 1024  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
 PIECES_PER_THREAD = 2
-FEWEST_BLOCKS = 8  # in a piece: it packs its panel of B for them
 
 
 def supported(p: Fused) -> bool:
@@ -130,12 +130,6 @@ def _work(chain: Chain, rows: int, promotes: bool) -> AlignedMemory:
     )
 
 
-def _runs(marks: NDArray[Any]) -> list[tuple[int, int]]:
-    """The first and the last-plus-one of each run of true marks."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], marks.astype(np.int8), [0]))))
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
-
-
 def gemm(
     p: Fused,
     a: NDArray[Any],
@@ -166,10 +160,8 @@ def gemm(
     chain = _chain(p, tiles)
     dtype = np.float32 if chain.single else np.float64
 
-    blocks, panels = -(-rows // chain.rows), -(-columns // chain.panel)
-    pieces = max(-(-rows // CHUNK_ROWS), -(-PIECES_PER_THREAD * threads // panels) if threads > 1 else 1)
-    chunk = max(-(-blocks // pieces), min(blocks, FEWEST_BLOCKS)) * chain.rows
-    padded_rows = blocks * chain.rows
+    pieces = cut(rows, columns, (chain.rows, chain.panel), threads, CHUNK_ROWS, PIECES_PER_THREAD)
+    padded_rows = -(-rows // chain.rows) * chain.rows
     slab_depth = _slab_depth(chain, depth, promotion)
     held_rows = padded_rows + chain.rows  # the exponents of a block are read while the one before it is computed
     held = held_rows * -(-depth // slab_depth) * slab_depth
@@ -186,59 +178,45 @@ def gemm(
         pack_rows(how_a, place_a, start, stop, rows, depth, chain.terms, packed, dtype, scratch.addresses[0], extremes)
 
     parallel_for(pack, held_rows, threads, PACK_ROWS)
-    bad_rows = extremes[:, 1] >= how_a.first_bad
+    missed = Missed(pieces)
+    missed.rows[:] = extremes[:, 1] >= how_a.first_bad
     smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
-    smallest_a[bad_rows] = NO_MAGNITUDE >> 8
+    smallest_a[missed.rows] = NO_MAGNITUDE >> 8
 
     limits = _limits(p, chain, depth)
-    promoting, _scales = (None, None) if promotion is None else _promoting(promotion, panels * chain.panel)
-    redo = np.zeros((panels, rows), np.uint8)
-    redo_columns = np.zeros(columns, np.uint8)
-    buffers: dict[int, AlignedMemory] = {}
+    promoting, _scales = (None, None) if promotion is None else _promoting(promotion, pieces.panels * chain.panel)
+    parts, missed_columns = missed.parts.view(np.uint8), missed.columns.view(np.uint8)
 
-    def compute(start: int, stop: int, worker: int) -> None:
-        if worker not in buffers:
-            buffers[worker] = _work(chain, chunk, promotion is not None)
-        work = Work(*buffers[worker].addresses)
-        for index in range(start, stop):
-            panel, first = index % panels, index // panels * chunk
-            last = min(first + chunk, padded_rows)
-            column = panel * chain.panel
-            run_piece(
-                chain,
-                Piece(first, last, column, columns, depth),
-                promoting,
-                packed,
-                smallest_a[first:last],
-                how_b,
-                place_b,
-                place_c,
-                place_out,
-                limits,
-                work,
-                dtype,
-                redo[panel, first:last],
-                redo_columns[column : column + chain.panel],
-            )
+    def compute(piece: Piece, work: AlignedMemory) -> None:
+        lines = slice(piece.row, piece.last_row)
+        run_piece(
+            chain,
+            Extent(piece.row, min(piece.row + pieces.height, padded_rows), piece.column, columns, depth),
+            promoting,
+            packed,
+            smallest_a[lines],
+            how_b,
+            place_b,
+            place_c,
+            place_out,
+            limits,
+            Work(*work.addresses),
+            dtype,
+            parts[piece.column // chain.panel, lines],
+            missed_columns[piece.column : piece.last_column],
+        )
 
-    parallel_for(compute, panels * -(-padded_rows // chunk), threads)
+    pieces.run(threads, OfWorkers(lambda: _work(chain, pieces.height, promotion is not None)), compute)
 
-    def again(first: int, last: int, start: int, stop: int) -> None:
-        part, cols = slice(first, last), slice(start, stop)
-        before = None if c is None else c[part, cols]
+    def again(lines: Lines, panel: Lines, results: NDArray[Any]) -> None:
+        before = None if c is None else c[lines][:, panel]
         if promotion is None:
-            slow(p, a[part], b[:, cols], before, out[part, cols], threads)
+            slow(p, a[lines], b[:, panel], before, results, threads)
             return
 
         def multiply(k: int, end: int, partial: NDArray[Any]) -> None:
-            slow(p, a[part, k:end], b[k:end, cols], None, partial, threads)
+            slow(p, a[lines, k:end], b[k:end, panel], None, partial, threads)
 
-        by_chunks(multiply, depth, before, out[part, cols], promotion.part(slice(None), part, cols), threads)
+        by_chunks(multiply, depth, before, results, promotion.part(slice(None), lines, panel), threads)
 
-    for first, last in _runs(bad_rows):
-        again(first, last, 0, columns)
-    for start, stop in _runs(redo_columns):
-        again(0, rows, start, stop)
-    for panel in np.flatnonzero(redo.any(axis=1)).tolist():
-        for first, last in _runs(redo[panel] & ~bad_rows):
-            again(first, last, panel * chain.panel, min((panel + 1) * chain.panel, columns))
+    missed.redo(out, again)

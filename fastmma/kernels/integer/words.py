@@ -11,6 +11,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Plan, Result, multiply_batch, multiply_block, pack_rows
 from fastmma.kernels.integer.tile import Tile
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
+from fastmma.kernels.pieces import OfWorkers, Piece, cut
 
 _SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass
 _CHUNK_ROWS = 1536  # rows of a task, so that its part of the result stays in the L2 cache
@@ -60,9 +61,9 @@ def _accumulator(tile: Tile, c: NDArray[np.int32] | None, out: NDArray[np.int32]
     return c, Result(c.ctypes.data, c.strides[-2], c.itemsize, c.strides[0])
 
 
-def _scratch(tile: Tile, plan: Plan, threads: int) -> list[AlignedMemory]:
-    """For each thread: room for single words, a register tile of the result, a slice of a panel of B."""
-    return [AlignedMemory(WORDS_SCRATCH + 4 * tile.columns * (tile.rows + min(plan.slice, plan.words))) for _ in range(threads)]
+def _scratch(tile: Tile, plan: Plan) -> AlignedMemory:
+    """Room for single words, a register tile of the result, a slice of a panel of B."""
+    return AlignedMemory(WORDS_SCRATCH + 4 * tile.columns * (tile.rows + min(plan.slice, plan.words)))
 
 
 def gemm(
@@ -89,11 +90,11 @@ def gemm(
     _memory, c_result = _accumulator(tile, c, target)
     out_result = Result(target.ctypes.data, target.strides[0], target.itemsize)
 
-    row_panels, column_panels = -(-m // tile.rows), -(-n // tile.columns)
+    row_panels = -(-m // tile.rows)
     panel_bytes, starts_bytes = 4 * tile.rows * plan.words, 4 * tile.rows * plan.segments * plan.biased
     panels = AlignedMemory(row_panels * panel_bytes + _WHOLE, zeroed=True)
     starts = AlignedMemory(row_panels * starts_bytes + _WHOLE, zeroed=True)
-    scratch = _scratch(tile, plan, threads)
+    scratch = OfWorkers(lambda: _scratch(tile, plan))
 
     def pack(first: int, last: int, worker: int) -> None:
         row = first * tile.rows
@@ -106,20 +107,12 @@ def gemm(
     shared = -(-row_panels // (_TASKS_PER_THREAD * threads)) if threads > 1 else row_panels
     parallel_for(pack, row_panels, threads, min(shared, max(1, _PACKED_WORDS // (tile.rows * plan.words))))
 
-    wanted = -(-_TASKS_PER_THREAD * threads // column_panels) if threads > 1 else 1
-    chunks = max(-(-m // _CHUNK_ROWS), min(wanted, -(-row_panels // 8)))
-    chunk_rows = -(-row_panels // chunks) * tile.rows
+    def multiply(piece: Piece, memory: AlignedMemory) -> None:
+        row_range, column_range = piece[:2], piece[2:]
+        multiply_block(tile, plan, panels.address, starts.address, b_operand, c_result, out_result, row_range, column_range, memory.address)
 
-    def multiply(first: int, last: int, worker: int) -> None:
-        for task in range(first, last):
-            chunk, panel = divmod(task, column_panels)
-            rows = chunk * chunk_rows, min((chunk + 1) * chunk_rows, m)
-            columns = panel * tile.columns, min((panel + 1) * tile.columns, n)
-            multiply_block(
-                tile, plan, panels.address, starts.address, b_operand, c_result, out_result, rows, columns, scratch[worker].address
-            )
-
-    parallel_for(multiply, column_panels * -(-m // chunk_rows), threads)
+    pieces = cut(m, n, (tile.rows, tile.columns), threads, _CHUNK_ROWS, _TASKS_PER_THREAD)
+    pieces.run(threads, scratch, multiply)
     if target is not out:
         out[...] = target
 
@@ -147,12 +140,11 @@ def tiles(
     b, b_operand = _operand(b.transpose(0, 2, 1), arithmetic.flip_b)
     _memory, c_result = _accumulator(tile, c, out)
     out_result = Result(out.ctypes.data, out.strides[1], out.itemsize, out.strides[0])
-    scratch = _scratch(tile, plan, threads)
     panel_bytes = 4 * tile.rows * -(-m // tile.rows) * (plan.words + plan.segments)
-    panels = [AlignedMemory(panel_bytes + LINE + _WHOLE, zeroed=True) for _ in range(threads)]
+    held = OfWorkers(lambda: (AlignedMemory(panel_bytes + LINE + _WHOLE, zeroed=True), _scratch(tile, plan)))
 
     def multiply(first: int, last: int, worker: int) -> None:
-        where = panels[worker].address, scratch[worker].address
+        where = (memory.address for memory in held[worker])
         multiply_batch(tile, plan, a_operand, b_operand, c_result, out_result, m, n, first, last, *where)
 
     parallel_for(multiply, count, threads, min(_TILES_PER_TASK, -(-count // (_TASKS_PER_THREAD * threads))))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.params import Scaled
+from fastmma.kernels.pieces import OfWorkers, Piece, Pieces
 from fastmma.kernels.scaled import groups, products
 from fastmma.kernels.scaled import portable as portable
 from fastmma.kernels.scaled.lines import Operands
@@ -69,15 +70,11 @@ def _portable_gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, s
         state = _state(None if c is None else c[None, :, part], rows, right)
         either = special or portable.special(p.b, right)
 
-        panels = state.shape[1]
+        def multiply(piece: Piece, _memory: None) -> None:
+            panel = piece.column // width
+            portable.multiply(p, left, right, either, state, (0, 1), (panel, panel + 1), piece[:2])  # noqa: B023
 
-        def multiply(start: int, stop: int, _worker: int) -> None:
-            for index in range(start, stop):
-                panel, row = index % panels, index // panels * _ROWS  # noqa: B023
-                lines = (row, min(row + _ROWS, rows))
-                portable.multiply(p, left, right, either, state, (0, 1), (panel, panel + 1), lines)  # noqa: B023
-
-        parallel_for(multiply, panels * -(-rows // _ROWS), threads)
+        Pieces(rows, right.values.shape[1] * width, _ROWS, width).run(threads, OfWorkers(lambda: None), multiply)
         out[:, part] = _unpaneled(state, columns - first)[0]
 
 

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
+from fastmma.kernels.pieces import Missed, OfWorkers, Piece, cut
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, TERMS, GroupTile
 from fastmma.kernels.scaled.group_panels import Rows, Slab, pack_rows, run_piece
-from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, finish, fixed, fixed_right, scales_of, write
+from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, fixed, fixed_right, redo, scales_of, write
 from fastmma.kernels.scaled.portable import NAN
 from fastmma.kernels.tiles import GROUPS, first_fit
 
@@ -91,11 +92,10 @@ class _Product:
         exponents = ((self.scales.exponents + EXCESS // 2) << 20).astype(np.int32)
         return Rows(self.elements, values[self.codes], exponents[self.codes])
 
-    def piece(self, first: int, column: int, slab: Slab) -> NDArray[np.bool_]:
+    def piece(self, piece: Piece, slab: Slab) -> NDArray[np.bool_]:
         """Compute a piece; which of its rows have to be done another way."""
-        rows, columns = self.out.shape
-        last, width = min(first + len(slab.state), rows), min(self.exact.columns, columns - column)
-        lines, panel = slice(first, last), slice(column, column + width)
+        first, last, column, last_column = piece
+        lines, panel = slice(first, last), slice(column, last_column)
         lowest = self.rows.lowest[lines] + self.columns.lowest[panel].min()
         highest = self.rows.highest[lines] + self.columns.highest[panel].max()
         growth = _DOT_BITS + (TERMS * self.steps).bit_length()
@@ -164,20 +164,11 @@ def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
     """
     product = _Product(p, operands, threads)
     rows, columns = operands.out.shape
-    width = product.exact.columns
-    panels = -(-columns // width)
-    pieces = max(-(-rows // _CHUNK_ROWS), -(-_PIECES_PER_THREAD * threads // panels) if threads > 1 else 1)
-    height = product.exact.rows
-    chunk = -(-product.padded_rows // (height * pieces)) * height
-    redo = np.zeros((panels, rows), np.bool_)
-    slabs: dict[int, Slab] = {}
+    pieces = cut(rows, columns, (product.exact.rows, product.exact.columns), threads, _CHUNK_ROWS, _PIECES_PER_THREAD)
+    missed = Missed(pieces)
 
-    def compute(start: int, stop: int, worker: int) -> None:
-        if worker not in slabs:
-            slabs[worker] = _slab(product.exact, product.steps, chunk)
-        for index in range(start, stop):
-            panel, first = index % panels, index // panels * chunk
-            redo[panel, first : first + chunk] = product.piece(first, panel * width, slabs[worker])
+    def compute(piece: Piece, slab: Slab) -> None:
+        missed.parts[piece.column // pieces.width, piece.row : piece.last_row] = product.piece(piece, slab)
 
-    parallel_for(compute, panels * -(-rows // chunk), threads)
-    finish(p, operands, product.rows, product.columns, redo, width, threads, slow)
+    pieces.run(threads, OfWorkers(lambda: _slab(product.exact, product.steps, pieces.height)), compute)
+    redo(p, operands, product.rows, product.columns, missed, threads, slow)

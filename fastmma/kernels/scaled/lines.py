@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.params import Element, Scaled
+from fastmma.kernels.pieces import Lines, Missed
 from fastmma.kernels.scaled.portable import NAN, ZERO_EXPONENT, scale_tables
 
 Codes = NDArray[Any]
@@ -137,30 +138,17 @@ def write(state: Any, out: Any) -> None:
             out[row, column] = state[row, column]
 
 
-def finish(
-    p: Scaled, operands: Operands, rows: Extremes, columns: Extremes, redo: NDArray[np.bool_], width: int, threads: int, slow: Slow
-) -> None:
-    """Compute by ``slow(p, *operands, threads)`` what the fast path cannot: special lines, and rows marked in `redo` (panel, row).
+def redo(p: Scaled, operands: Operands, rows: Extremes, columns: Extremes, missed: Missed, threads: int, slow: Slow) -> None:
+    """Compute by ``slow(p, *operands, threads)`` what the fast path cannot: special lines, and what it missed.
 
     A NaN scale makes all that it belongs to NaN.
     """
-    every = slice(None)
+    missed.rows[:], missed.columns[:] = rows.special & ~rows.nan, columns.special & ~columns.nan
+    missed.parts[:, rows.nan] = False
 
-    def again(lines: Any, part: Any) -> None:
-        result = np.empty_like(operands.out[lines][:, part])
-        slow(p, *operands.part(lines, part, result), threads)
-        target = np.ix_(lines, np.arange(operands.out.shape[1])[part]) if isinstance(lines, np.ndarray) else (lines, part)
-        operands.out[target] = result
+    def again(lines: Lines, panel: Lines, results: Codes) -> None:
+        slow(p, *operands.part(lines, panel, results), threads)
 
-    special_rows, special_columns = np.flatnonzero(rows.special & ~rows.nan), np.flatnonzero(columns.special & ~columns.nan)
-    if special_rows.size:
-        again(special_rows, every)
-    if special_columns.size:
-        again(every, special_columns)
-    done = rows.special | rows.nan
-    for panel in np.flatnonzero(redo.any(axis=1)).tolist():
-        lines = np.flatnonzero(redo[panel] & ~done)
-        if lines.size:
-            again(lines, slice(panel * width, (panel + 1) * width))
+    missed.redo(operands.out, again)
     operands.out[rows.nan] = NAN
     operands.out[:, columns.nan] = NAN

@@ -14,7 +14,8 @@ from fastmma.kernels.fused.micro_kernel import UNIT
 from fastmma.kernels.fused.reach import byte_excess
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Fused, Scaled, Specials
-from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, finish, fixed, fixed_right, write
+from fastmma.kernels.pieces import Missed, OfWorkers, Piece, cut
+from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, fixed, fixed_right, redo, write
 from fastmma.kernels.scaled.portable import NAN, scale_tables, tables
 from fastmma.kernels.scaled.product_panels import Elements, Packed, Scales, Slab, pack_rows, run_piece
 from fastmma.kernels.tiles import FUSED, first_fit
@@ -113,11 +114,10 @@ class _Product:
             aligned_empty(((rows + this.rows) * this.panel,), np.uint8),
         )
 
-    def piece(self, first: int, column: int, slab: Slab) -> NDArray[np.bool_]:
+    def piece(self, piece: Piece, slab: Slab) -> NDArray[np.bool_]:
         """Compute a piece; which of its rows have to be done another way."""
-        rows, columns = self.out.shape
-        last, width = min(first + len(slab.state), rows), min(self.chain.panel, columns - column)
-        lines, panel = slice(first, last), slice(column, column + width)
+        first, last, column, last_column = piece
+        lines, panel = slice(first, last), slice(column, last_column)
         lowest = self.rows.lowest[lines] + self.columns.lowest[panel].min()
         high_a, high_b = (
             self.rows.highest[lines] + self.p.a.highest_exponent,
@@ -132,7 +132,7 @@ class _Product:
             redo |= ((start & NAN) >= (127 + _HIGHEST) << 23).any(axis=1)
             start[redo] = 0
             start[start == 1 << 31] = 0
-            slab.state[: last - first, :width] = start.view(np.float32)
+            slab.state[: last - first, : last_column - column] = start.view(np.float32)
         if redo.all():
             return redo
         end = min(first + len(slab.state), self.padded_rows)
@@ -149,19 +149,11 @@ def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
     """
     product = _Product(p, operands, threads)
     rows, columns = operands.out.shape
-    width, height = product.chain.panel, product.chain.rows
-    panels = -(-columns // width)
-    pieces = max(-(-rows // _CHUNK_ROWS), -(-_PIECES_PER_THREAD * threads // panels) if threads > 1 else 1)
-    chunk = -(-product.padded_rows // (height * pieces)) * height
-    redo = np.zeros((panels, rows), np.bool_)
-    slabs: dict[int, Slab] = {}
+    pieces = cut(rows, columns, (product.chain.rows, product.chain.panel), threads, _CHUNK_ROWS, _PIECES_PER_THREAD)
+    missed = Missed(pieces)
 
-    def compute(start: int, stop: int, worker: int) -> None:
-        if worker not in slabs:
-            slabs[worker] = product.slab(chunk)
-        for index in range(start, stop):
-            panel, first = index % panels, index // panels * chunk
-            redo[panel, first : first + chunk] = product.piece(first, panel * width, slabs[worker])
+    def compute(piece: Piece, slab: Slab) -> None:
+        missed.parts[piece.column // pieces.width, piece.row : piece.last_row] = product.piece(piece, slab)
 
-    parallel_for(compute, panels * -(-rows // chunk), threads)
-    finish(p, operands, product.rows, product.columns, redo, width, threads, slow)
+    pieces.run(threads, OfWorkers(lambda: product.slab(pieces.height)), compute)
+    redo(p, operands, product.rows, product.columns, missed, threads, slow)

@@ -1,0 +1,109 @@
+"""The way of every product: cut into pieces for threads, run piece by piece, and redone where it was out of the fast path's reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.threads import parallel_for
+
+Memory = TypeVar("Memory")
+Lines = slice | NDArray[np.intp]
+Compute = Callable[[Lines, Lines, NDArray[Any]], None]
+
+FEWEST_BLOCKS = 8  # of rows in a piece, for which it packs its panel of B
+
+
+class OfWorkers(dict[int, Memory]):
+    """Memory of each worker, made when it first asks."""
+
+    def __init__(self, make: Callable[[], Memory]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, worker: int) -> Memory:
+        return self.setdefault(worker, self._make())
+
+
+class Piece(NamedTuple):
+    """Rows and columns of a product, each from the first to before the last."""
+
+    row: int
+    last_row: int
+    column: int
+    last_column: int
+
+
+class Pieces(NamedTuple):
+    """How a product is cut: chunks of rows by panels of columns."""
+
+    rows: int
+    columns: int
+    height: int
+    width: int
+
+    @property
+    def panels(self) -> int:
+        """How many panels there are."""
+        return -(-self.columns // self.width)
+
+    def run(self, threads: int, memory: OfWorkers[Memory], compute: Callable[[Piece, Memory], None]) -> None:
+        """Call ``compute(piece, memory)`` for every piece, with the memory of the worker that does it."""
+        panels = self.panels
+
+        def work(index: int, _stop: int, worker: int) -> None:
+            row, column = index // panels * self.height, index % panels * self.width
+            piece = Piece(row, min(row + self.height, self.rows), column, min(column + self.width, self.columns))
+            compute(piece, memory[worker])
+
+        parallel_for(work, panels * -(-self.rows // self.height), threads)
+
+
+def cut(rows: int, columns: int, tile: tuple[int, int], threads: int, highest: int, per_thread: int) -> Pieces:
+    """Pieces of whole blocks of rows by panels, a `tile` being a block by a panel.
+
+    Chunks have at most about `highest` rows, and there are as many as give each of several threads so many pieces.
+    """
+    block, panel = tile
+    blocks, panels = -(-rows // block), -(-columns // panel)
+    wanted = min(-(-per_thread * threads // panels), -(-blocks // FEWEST_BLOCKS)) if threads > 1 else 1
+    chunks = max(-(-rows // highest), wanted)
+    return Pieces(rows, columns, -(-blocks // chunks) * block, panel)
+
+
+class Missed:
+    """Marks what a fast path has not computed: rows, columns, and rows of panels."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.width = pieces.width
+        self.rows: NDArray[np.bool_] = np.zeros(pieces.rows, np.bool_)
+        self.columns: NDArray[np.bool_] = np.zeros(pieces.columns, np.bool_)
+        self.parts: NDArray[np.bool_] = np.zeros((pieces.panels, pieces.rows), np.bool_)
+
+    def redo(self, out: NDArray[Any], compute: Compute) -> None:
+        """Call ``compute(rows, columns, results)`` until all that is marked has been computed."""
+        every = slice(None)
+        if self.rows.any():
+            _redo(out, _chosen(self.rows), every, compute)
+        if self.columns.any():
+            _redo(out, every, _chosen(self.columns), compute)
+        parts = self.parts & ~self.rows
+        for panel in np.flatnonzero(parts.any(axis=1)).tolist():
+            _redo(out, _chosen(parts[panel]), slice(panel * self.width, (panel + 1) * self.width), compute)
+
+
+def _chosen(marks: NDArray[np.bool_]) -> Lines:
+    """Where there are marks, at least one."""
+    places = np.flatnonzero(marks)
+    first, last = int(places[0]), int(places[-1]) + 1
+    return slice(first, last) if last - first == len(places) else places
+
+
+def _redo(out: NDArray[Any], rows: Lines, columns: Lines, compute: Compute) -> None:
+    results = out[rows, columns]  # a copy where rows or columns lie apart
+    compute(rows, columns, results)
+    if not (isinstance(rows, slice) and isinstance(columns, slice)):
+        out[rows, columns] = results
