@@ -86,7 +86,8 @@ class Scaled(NamedTuple):
     """A fused dot-product-add with block scaling; f32 accumulator, rounded toward zero.
 
     With ``group == 1`` a term is one product, and its exponent is the sum of its factors' exponents and of their scales'. Else a term is
-    the exact sum of `group` consecutive products times the significands of their scales, and its exponent is that of the scales' product.
+    the exact sum of `group` consecutive products times the significands of their scales, and its exponent is that of the scales' product,
+    also where products cancel to zero; only without a product that is not zero it has none.
     """
 
     a: Element

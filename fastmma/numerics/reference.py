@@ -35,6 +35,7 @@ class Number:
     negative: bool = False
     special: str = ""  # "inf" or "nan"
     code: int = 0
+    cancelled: bool = False  # a zero that is a sum of others: its exponent counts
 
 
 @cache
@@ -101,7 +102,8 @@ def product(a: Number, b: Number) -> Number:
         finite_zero = any(not each.special and each.significand == 0 for each in (a, b))
         nan = "nan" in (a.special, b.special) or finite_zero
         return Number(negative=negative, special="nan" if nan else "inf")
-    return Number(a.significand * b.significand, a.last + b.last, a.exponent + b.exponent, negative)
+    cancelled = a.cancelled and b.significand != 0
+    return Number(a.significand * b.significand, a.last + b.last, a.exponent + b.exponent, negative, cancelled=cancelled)
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def _fused_step(terms: tuple[Number, ...], row: Arithmetic, fmt: Format) -> Step
     specials = [term for term in terms if term.special]
     if specials:
         return Step(terms, _special_sum(specials, CANONICAL_NAN[fmt.name], fmt))
-    emax = max([term.exponent for term in terms if term.significand], default=row.emax_floor)
+    emax = max([term.exponent for term in terms if term.significand or term.cancelled], default=row.emax_floor)
     last = max(emax, row.emax_floor) - row.align_bits
     aligned = []
     for term in terms:
@@ -181,12 +183,16 @@ def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, row: Arithmetic
 
 
 def _grouped(terms: Sequence[Number], size: int) -> list[Number]:
-    """Exact sums of `size` finite terms each; their exponent is still to come from the scales."""
+    """Exact sums of `size` finite terms each; their exponent is still to come from the scales.
+
+    A sum that cancels to zero has one, too; a sum of nothing but zeros has none.
+    """
     groups = []
     for start in range(0, len(terms), size):
         members = terms[start : start + size]
         last = min(term.last for term in members)
-        groups.append(Number(sum(term.significand << (term.last - last) for term in members), last))
+        total = sum(term.significand << (term.last - last) for term in members)
+        groups.append(Number(total, last, cancelled=total == 0 and any(term.significand for term in members)))
     return groups
 
 

@@ -91,7 +91,8 @@ def _fused(
 ROWS: tuple[Arithmetic, ...] = (
     # tensor cores, 16- and 32-bit floats
     *_fused(("sm_70",), ("f16",), 4, VOLTA, _V100, ops=_BOTH, shapes=(*_M884, *_WMMA)),
-    *_fused(("sm_75",), ("f16",), 4, AMPERE, _TURING, ops=_BOTH),
+    *_fused(("sm_75",), ("f16",), 8, AMPERE, _TURING, ops=_BOTH, shapes=_NOT_M884),
+    *_fused(("sm_75",), ("f16",), 4, VOLTA, _TURING, shapes=_M884),
     *_fused(_AMPERE_UP, _16BIT, 8, AMPERE, _AMPERE, ops=_BOTH, shapes=_NOT_M884),
     *_fused(_AMPERE_UP, ("tf32",), 4, AMPERE, _AMPERE, ops=_BOTH),
     *_fused(_AMPERE_KIN, _16BIT, 8, AMPERE, _LIKE_AMPERE, ops=_BOTH, shapes=_NOT_M884),
@@ -133,10 +134,10 @@ ROWS: tuple[Arithmetic, ...] = (
     *_fused(_CONSUMER, NARROW, ALL_OF_K, HOPPER, _LIKE_DENSE, sparse=True),
     # block scaling
     Arithmetic(_CONSUMER, ("mma",), NARROW, ("f32",), "fused", _SM120, ALL_OF_K, 25, -133, kinds=("mxf8f6f4",)),
-    Arithmetic(_CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", _SM120, 4, 35, -133, group=16, kinds=("mxf4", "mxf4nvf4")),
+    Arithmetic(_CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", _SM120, 4, 35, -139, group=16, kinds=("mxf4", "mxf4nvf4")),
     Arithmetic(_CONSUMER, ("mma",), NARROW, ("f32",), "fused", _LIKE_DENSE, ALL_OF_K, 25, -133, sparse=True, kinds=("mxf8f6f4",)),
     Arithmetic(
-        _CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", _LIKE_DENSE, 4, 35, -133, group=16, sparse=True, kinds=("mxf4", "mxf4nvf4")
+        _CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", _LIKE_DENSE, 4, 35, -139, group=16, sparse=True, kinds=("mxf4", "mxf4nvf4")
     ),
     # f64
     Arithmetic(("sm_90",), _BOTH, ("f64",), ("f64",), "f64-fma", _H200),

@@ -269,8 +269,8 @@ def test_threads_and_paths_agree(name: str, mix: tuple[str, str, str], monkeypat
 
 @pytest.mark.parametrize("name", ["mxf4", "nvf4", "mxf4 sparse", "nvf4 sparse"])
 @pytest.mark.usefixtures("path")
-def test_a_zero_sum_has_no_exponent(name: str) -> None:
-    """Groups that cancel, or whose scale is zero, must not decide how far the others and c are truncated."""
+def test_exponents_of_groups_without_a_sum(name: str) -> None:
+    """Groups that cancel decide how far the others and c are truncated; groups of zeros, or whose scale is zero, do not."""
     p = parameters(name)
     rng = np.random.default_rng(3)
     a, b, c, scale_a, scale_b = operands(rng, name, 8, 40, p.step, ("finite", "near", "normal"))

@@ -113,10 +113,61 @@ def test_alignment_bits(target: str, bits_kept: int, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_alignment_bits_of_sm_70(backend: str) -> None:
+@pytest.mark.parametrize("target", ["sm_70", "sm_75"])
+def test_alignment_bits_of_m8n8k4(target: str, backend: str) -> None:
     opcode = MMA + "m8n8k4.row.col.f32.f16.f16.f32"
-    assert dot(opcode, "sm_70", [(1.0, 1.0), (-(2.0**-12), 2.0**-11)], backend=backend) == 1 - 2.0**-23
-    assert dot(opcode, "sm_70", [(1.0, 1.0), (-(2.0**-12), 2.0**-12)], backend=backend) == 1
+    assert dot(opcode, target, [(1.0, 1.0), (-(2.0**-12), 2.0**-11)], backend=backend) == 1 - 2.0**-23
+    assert dot(opcode, target, [(1.0, 1.0), (-(2.0**-12), 2.0**-12)], backend=backend) == 1
+    # f16: 2**-42 survives beside 2**-25 and breaks the tie, 2**-43 does not
+    half, tie = opcode.replace("f32", "f16"), (2.0**-12, 2.0**-13)
+    assert dot(half, target, [tie, (2.0**-21, 2.0**-21)], backend=backend) == 2.0**-24
+    assert dot(half, target, [tie, (2.0**-21, 2.0**-22)], backend=backend) == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sm_75_takes_eight_products_a_step(backend: str) -> None:
+    big = 2.0**12
+    products = [(big, big), (1.0, 1.0), (0.0, 0.0), (0.0, 0.0), (-big, big)]
+    assert dot(MMA + "m16n8k8.row.col.f32.f16.f16.f32", "sm_75", products, backend=backend) == 1
+
+
+MXF4 = MMA + "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32."
+
+
+def groups(stype: str, sums: list[list[tuple[float, float]]], exponents: list[int], c: float = 0.0, *, backend: str) -> Any:
+    """One dot product of four groups of 16 on sm_120a; each has the power of two of an exponent for A's scale."""
+    a, b = np.zeros((16, 64), ml_dtypes.float4_e2m1fn), np.zeros((64, 8), ml_dtypes.float4_e2m1fn)
+    scale = ml_dtypes.float8_e8m0fnu if stype == "ue8m0" else ml_dtypes.float8_e4m3fn
+    scale_a, scale_b = np.ones((16, 4), scale), np.ones((4, 8), scale)
+    d = np.zeros((16, 8), np.float32)
+    d[3, 5] = c
+    for group, products in enumerate(sums):
+        for place, (x, y) in enumerate(products):
+            a[3, 16 * group + place], b[16 * group + place, 5] = x, y
+        # below 2**-127 B's scale takes the rest
+        low = min(max(exponents[group], -80), 80) if stype == "ue8m0" else exponents[group]
+        scale_a[3, group], scale_b[group, 5] = (0.0 if low == -99 else 2.0**low), 2.0 ** (exponents[group] - low)
+    return mma(MXF4 + stype, a, b, d, target="sm_120a", scale_a=scale_a, scale_b=scale_b, backend=backend)[3, 5]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_groups_that_cancel_count_in_alignment(backend: str) -> None:
+    """A group is aligned by its scales, whatever its sum; without a product that is not zero, or without a scale, it is not there."""
+    one, cancelled, nothing = [(1.0, 1.0)], [(1.0, 1.0), (-1.0, 1.0)], [(1.0, 0.0), (0.0, -1.0)]
+    assert groups("ue8m0", [cancelled, one, [], []], [35, 0, 0, 0], backend=backend) == 1
+    assert groups("ue8m0", [cancelled, one, [], []], [36, 0, 0, 0], backend=backend) == 0
+    assert groups("ue8m0", [cancelled, [], [], []], [60, 0, 0, 0], c=1.0, backend=backend) == 0
+    assert groups("ue8m0", [nothing, one, [], []], [60, 0, 0, 0], backend=backend) == 1
+    assert groups("ue4m3", [cancelled, [(0.5, 0.5)], [], []], [8, -6, 0, 0], backend=backend) == 2.0**-8
+    assert groups("ue4m3", [cancelled, [(0.5, 0.5)], [], []], [-99, -6, 0, 0], backend=backend) == 2.0**-8
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_floor_of_groups(backend: str) -> None:
+    """2**-174 less than the last bit of float32 rounds to zero, and 2**-175 is lost."""
+    sums = [[(4.0, 4.0)] * 16, [(-0.5, 0.5)], [], []]
+    assert groups("ue8m0", sums, [-157, -172, 0, 0], backend=backend) == 0
+    assert groups("ue8m0", sums, [-157, -173, 0, 0], backend=backend) == 2.0**-149
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

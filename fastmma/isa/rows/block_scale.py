@@ -15,7 +15,15 @@ _E2M1 = "f32.e2m1.e2m1.f32."
 
 
 def _row(
-    syntax: str, kind: str, scale_vec: str, default: str, shape: str, types: tuple[str, ...], targets: tuple[str, ...], heading: str
+    syntax: str,
+    kind: str,
+    scale_vec: str,
+    default: str,
+    shape: str,
+    types: tuple[str, ...],
+    targets: tuple[str, ...],
+    heading: str,
+    ptx: tuple[int, int] = (8, 7),
 ) -> Family:
     return Family(
         "mma",
@@ -23,7 +31,7 @@ def _row(
         (shape,),
         types,
         targets,
-        (8, 7),
+        ptx,
         heading,
         defaults=(default,) if default else (),
         kind=kind,
@@ -32,12 +40,13 @@ def _row(
 
 
 def _rows(syntax: str, shapes: tuple[str, str], targets: tuple[str, ...], headings: tuple[str, str]) -> tuple[Family, ...]:
-    """The four kinds of scaling; `shapes` and `headings` are those of mxf8f6f4 and of the 4-bit kinds."""
+    """The kinds of scaling; `shapes` and `headings` are those of mxf8f6f4 and of the 4-bit kinds."""
     return (
         _row(syntax, "mxf8f6f4", "", "scale_vec::1X", shapes[0], _MXF8F6F4, CONSUMER_BLACKWELL, headings[0]),
         _row(syntax, "mxf4", "", "scale_vec::2X", shapes[1], (_E2M1 + "ue8m0",), targets, headings[1]),
         _row(syntax, "mxf4nvf4", ".scale_vec::2X", "", shapes[1], (_E2M1 + "ue8m0",), targets, headings[1]),
         _row(syntax, "mxf4nvf4", ".scale_vec::4X", "", shapes[1], (_E2M1 + "ue4m3",), targets, headings[1]),
+        _row(syntax, "mxf4nvf4", ".scale_vec::4X", "", shapes[1], (_E2M1 + "ue8m0",), targets, headings[1], (9, 1)),
     )
 
 

@@ -102,17 +102,20 @@ class _Operands:
     starts: ir.Value  # [step][term][column]
     scales_b: ir.Value  # the same, in `order`
     exponents_b: ir.Value
+    nonzero_a: ir.Value  # a bit for each element of a group that is not zero; used by aligned kernels only, like B's
+    nonzero_b: ir.Value
     state: ir.Value  # float32 [row][column]
     a_stride: ir.Value
     scales_stride: ir.Value
     exponents_stride: ir.Value
+    nonzero_stride: ir.Value
     blocks: ir.Value  # of rows
     steps: ir.Value
     factor0: ir.Value
     factor1: ir.Value
 
 
-_POINTERS, _INTEGERS, _FLOATS = 8, 5, 2
+_POINTERS, _INTEGERS, _FLOATS = 10, 6, 2
 
 
 class _Kernel:
@@ -190,14 +193,17 @@ class _Kernel:
             result.append(new)
         return result
 
-    def start(self, values: list[ir.Value], words: list[ir.Value], exponents: list[ir.Value]) -> list[ir.Value]:
-        """Accumulators that hold a vector's `values`; `words` are its dot products, `exponents` those of their terms."""
+    def start(self, values: list[ir.Value], words: list[ir.Value], exponents: list[ir.Value], common: list[ir.Value]) -> list[ir.Value]:
+        """Accumulators that hold a vector's `values`; `words` are its dot products, `exponents` those of their terms.
+
+        `common` are the places where neither element is zero: a term that has any counts in emax, even if its products cancel.
+        """
         emit, builder = self.emit, self.builder
         top = self.lanes.top_words(values)
         emax = emit.masked(top, 0x7FF00000)
         positives = None
-        for word, exponent in zip(words, exponents, strict=True):
-            nonzero = builder.icmp_unsigned("!=", word, emit.constant(self.words, -(1 << 31)))
+        for word, exponent, places in zip(words, exponents, common, strict=True):
+            nonzero = builder.icmp_unsigned("!=", places, emit.constant(self.words, 0))
             emax = emit.call("umax", emax, builder.select(nonzero, exponent, emit.constant(self.words, 0)))
             bit = emit.shifted_right(word, 31)
             positives = bit if positives is None else builder.add(positives, bit)
@@ -205,7 +211,13 @@ class _Kernel:
         return self.lanes.started(values, emax, negatives)
 
     def aligned_step(
-        self, sums: list[list[list[ir.Value]]], rows: list[ir.Value], scales: list[ir.Value], exponents: list[ir.Value], step: ir.Value
+        self,
+        sums: list[list[list[ir.Value]]],
+        rows: list[ir.Value],
+        scales: list[ir.Value],
+        exponents: list[ir.Value],
+        nonzero: list[ir.Value],
+        step: ir.Value,
     ) -> list[list[list[ir.Value]]]:
         """One step with alignment."""
         tile, emit, builder = self.tile, self.emit, self.builder
@@ -214,13 +226,15 @@ class _Kernel:
         for row, line in enumerate(sums):
             new = []
             for v, values in enumerate(line):
-                of_terms = []
+                of_terms, common = [], []
                 for term in range(TERMS):
                     place = self.sum(emit.scaled(step, TERMS), term)
                     offset = self.sum(emit.scaled(place, 4 * tile.columns), 4 * tile.lanes * v)
                     column = emit.load(self.words, self.operands.exponents_b, offset, 4 * tile.lanes)
                     of_terms.append(builder.add(column, emit.broadcast(self.words, exponents[row], emit.scaled(place, 4))))
-                new.append(self.start(values, [dots[term][row][v] for term in range(TERMS)], of_terms))
+                    bits = emit.load(self.words, self.operands.nonzero_b, offset, 4 * tile.lanes)
+                    common.append(builder.and_(bits, emit.broadcast(self.words, nonzero[row], emit.scaled(place, 4))))
+                new.append(self.start(values, [dots[term][row][v] for term in range(TERMS)], of_terms, common))
             started.append(new)
         for term in range(TERMS):
             started = self.add_term(started, dots[term], scales, step, term)
@@ -255,6 +269,7 @@ class _Kernel:
             rows = [emit.at(operands.a, builder.mul(number, operands.a_stride)) for number in numbers]
             scales = [emit.at(operands.scales_a, builder.mul(number, operands.scales_stride)) for number in numbers]
             exponents = [emit.at(operands.exponents_a, builder.mul(number, operands.exponents_stride)) for number in numbers]
+            nonzero = [emit.at(operands.nonzero_a, builder.mul(number, operands.nonzero_stride)) for number in numbers]
             places = [
                 [self.sum(emit.scaled(number, 4 * tile.columns), 4 * tile.lanes * v) for v in range(tile.vectors)] for number in numbers
             ]
@@ -264,7 +279,7 @@ class _Kernel:
             with cgutils.for_range(builder, operands.steps) as loop:
                 sums = [variables.get() for variables in kept]
                 if tile.aligned:
-                    sums = self.aligned_step(sums, rows, scales, exponents, loop.index)
+                    sums = self.aligned_step(sums, rows, scales, exponents, nonzero, loop.index)
                 else:
                     sums = self.exact_step(sums, rows, scales, loop.index)
                 for variables, line in zip(kept, sums, strict=True):

@@ -14,11 +14,12 @@ BIAS_A = 12  # makes bytes of A positive
 
 
 class Rows(NamedTuple):
-    """A packed for one kind of kernels: bytes (row, k), scales and their exponents (row, group)."""
+    """A packed for one kind of kernels: bytes (row, k); scales, their exponents and bits of what is not zero (row, group)."""
 
     elements: NDArray[np.uint8]
     scales: NDArray[np.float64]
     exponents: NDArray[np.int32]
+    nonzero: NDArray[np.int32]
 
 
 class Slab(NamedTuple):
@@ -28,6 +29,7 @@ class Slab(NamedTuple):
     starts: NDArray[np.int32]
     scales: NDArray[np.float64]
     exponents: NDArray[np.int32]
+    nonzero: NDArray[np.int32]
     state: NDArray[np.float32]
 
 
@@ -52,6 +54,17 @@ def pack_rows(a: Any, scale_codes: Any, alive: Any, block: int, group: int, firs
             if alive[scale_codes[row, start // block]] != 0:
                 for k in range(start, min(start + group, len(source))):
                     line[k] = np.uint8(_twice(np.int32(source[k])) + BIAS_A)
+
+
+@compiled
+def nonzero_rows(elements: Any, group: int, first: int, last: int, nonzero: Any) -> None:
+    """A bit for each element of a group of packed rows first to last that is not zero."""
+    for row in range(first, last):
+        for term in range(nonzero.shape[1]):
+            bits = np.int64(0)
+            for i in range(group):
+                bits |= np.int64(elements[row, term * group + i] != BIAS_A) << np.int64(i)
+            nonzero[row, term] = np.int32(bits)
 
 
 @compiled
@@ -96,6 +109,8 @@ def _pack_columns(
             slab.scales[term, place] = scales.values[code] * factor
             slab.exponents[term, j] = (scales.exponents[code] + EXCESS // 2) << 20
         sums[:] = 0
+        nonzero = slab.nonzero[term]
+        nonzero[:] = 0
         for word in range(tile.group // 4):
             target = slab.words[term * (tile.group // 4) + word]
             if start + 4 * word >= depth:
@@ -108,6 +123,8 @@ def _pack_columns(
                 x2 = np.int32(_twice(np.int32(codes[2, j]))) & alive[j]
                 x3 = np.int32(_twice(np.int32(codes[3, j]))) & alive[j]
                 sums[j] += x0 + x1 + x2 + x3
+                some = np.int32(x0 != 0) | np.int32(x1 != 0) << 1 | np.int32(x2 != 0) << 2 | np.int32(x3 != 0) << 3
+                nonzero[j] |= np.int32(some << np.int32(4 * word))
                 target[j] = (x0 & 255) | (x1 & 255) << 8 | (x2 & 255) << 16 | x3 << 24
         for j in range(width):
             slab.starts[term, j] = np.int32(-(2**31) - BIAS_A * sums[j])
@@ -147,10 +164,13 @@ def run_piece(
                 slab.starts.ctypes.data,
                 slab.scales.ctypes.data,
                 slab.exponents.ctypes.data,
+                rows.nonzero[first, min(group, rows.nonzero.shape[1] - 1) :].ctypes.data,
+                slab.nonzero.ctypes.data,
                 slab.state.ctypes.data,
                 rows.elements.strides[0],
                 rows.scales.strides[0],
                 rows.exponents.strides[0],
+                rows.nonzero.strides[0],
                 (last - first) // tile.rows,
                 stop - start,
                 state_factors[0],

@@ -13,7 +13,7 @@ from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.pieces import Missed, OfWorkers, Piece, cut
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, TERMS, GroupTile
-from fastmma.kernels.scaled.group_panels import Rows, Slab, pack_rows, run_piece
+from fastmma.kernels.scaled.group_panels import Rows, Slab, nonzero_rows, pack_rows, run_piece
 from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, fixed, fixed_right, redo, scales_of, write
 from fastmma.kernels.scaled.portable import NAN
 from fastmma.kernels.tiles import GROUPS, first_fit
@@ -83,14 +83,17 @@ class _Product:
     def exact_rows(self) -> Rows:
         """A for exact kernels, which know no exponents."""
         values = self.scales.values * ldexp(1, _EXACT_SCALE_A - self.lowest_a)
-        return Rows(self.elements, values[self.codes], np.zeros((self.padded_rows, 1), np.int32))
+        unused = np.zeros((self.padded_rows, 1), np.int32)
+        return Rows(self.elements, values[self.codes], unused, unused)
 
     @cached_property
     def aligned_rows(self) -> Rows:
         """A for aligned kernels."""
         values = self.scales.values * ldexp(1 + ldexp(1, -GROWTH), _SCALE_A)
         exponents = ((self.scales.exponents + EXCESS // 2) << 20).astype(np.int32)
-        return Rows(self.elements, values[self.codes], exponents[self.codes])
+        nonzero = np.empty(self.codes.shape, np.int32)
+        nonzero_rows(self.elements, self.p.group, 0, self.padded_rows, nonzero)
+        return Rows(self.elements, values[self.codes], exponents[self.codes], nonzero)
 
     def piece(self, piece: Piece, slab: Slab) -> NDArray[np.bool_]:
         """Compute a piece; which of its rows have to be done another way."""
@@ -152,6 +155,7 @@ def _slab(tile: GroupTile, steps: int, rows: int) -> Slab:
         aligned_empty((terms * tile.group // 4, tile.columns), np.int32),
         aligned_empty((terms, tile.columns), np.int32),
         aligned_empty((terms, tile.columns), np.float64),
+        aligned_empty((terms, tile.columns), np.int32),
         aligned_empty((terms, tile.columns), np.int32),
         aligned_empty((rows, tile.columns), np.float32),
     )

@@ -176,6 +176,15 @@ def _multiply_products(p: Scaled, a: Lines, b: Lines, special: bool, work: Work)
 
 
 @compiled
+def _cancelled(a: Any, b: Any, j: int) -> bool:
+    """Whether a row's and a column's elements have products that are not zero, of a group whose sum is."""
+    for k in range(len(a)):
+        if a[k] != 0 and b[k, j] != 0:
+            return True
+    return False
+
+
+@compiled
 def _multiply_groups(p: Scaled, a: Lines, b: Lines, work: Work) -> None:
     """All steps of a row by a panel whose terms are exact sums of groups."""
     emax, totals, factor = work.emax, work.totals, work.factor
@@ -195,6 +204,9 @@ def _multiply_groups(p: Scaled, a: Lines, b: Lines, work: Work) -> None:
             for j in range(width):
                 exponent = a.scale_exponents[block] + b.scale_exponents[block, j]
                 emax[j] = max(emax[j], exponent if dot[j] != 0 else ZERO_EXPONENT)
+            for j in range(width):
+                if dot[j] == 0 and _cancelled(a.values[start : start + p.group], b.values[start : start + p.group], j):
+                    emax[j] = max(emax[j], a.scale_exponents[block] + b.scale_exponents[block, j])
         _align(p, work)
         totals[:] = 0
         for term in range(TERMS):

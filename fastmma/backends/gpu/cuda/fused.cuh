@@ -34,14 +34,16 @@ INNER Term term_at(const Operands& operands, int64 start)
     term = product(term_of(x, A_FRACTION), term_of(y, B_FRACTION));
 #else
     bool present;
+    // the sum has the exponent of its scales, also where products cancel; without a product it has none
     for (int64 k = start; k < start + GROUP; k++) {
         const Entry x = entry_at(operands.a, operands.row, k, present);
         const Entry y = entry_at(operands.b, operands.column, k, present);
-        if (x.significand != 0 && y.significand != 0)
+        if (x.significand != 0 && y.significand != 0) {
             term.significand += (int64)(x.significand * y.significand) << (x.exponent + y.exponent);
+            term.exponent = 0;
+        }
     }
     term.last = -(A_FRACTION + B_FRACTION);
-    term.exponent = 0;
 #endif
 #if SCALE_BLOCK
     term = product(term, term_of(scale_at(operands.a, operands.row, start), SCALE_FRACTION));
@@ -68,7 +70,7 @@ INNER uint32 fused_step(const Operands& operands, int64 base, int start, uint32 
     for (int position = start; position < start + STEP; position += GROUP) {
         const Term term = term_at(operands, base + place_of(position));
         seen |= seen_as(term);
-        if (term.significand != 0 && !term.special)
+        if (!term.special)  // zeros have exponents below every floor
             emax = larger(emax, term.exponent);
     }
     if (seen)
