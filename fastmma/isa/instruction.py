@@ -171,6 +171,8 @@ class Movement:
         wmma only: ``"a"``, ``"b"``, ``"c"`` or ``"d"``; ``"row"`` or ``"col"``; the shape of the wmma.
     dtype : str
         wmma only: PTX name of the element format.
+    unknown : str
+        Why it cannot be executed; empty where it can.
     """
 
     opcode: str
@@ -190,6 +192,7 @@ class Movement:
     layout_in_memory: str = ""
     shape: str = ""
     dtype: str = ""
+    unknown: str = ""
 
     @cached_property
     def layout(self) -> Layout:

@@ -157,11 +157,13 @@ def movement(text: str | Movement, op: str) -> Movement:
     Raises
     ------
     InstructionError
-        Also if the opcode is not of the kind `op`.
+        Also if the opcode is not of the kind `op`, or what it does is not known.
     """
     found = instruction(text)
     if not isinstance(found, Movement) or found.op != op:
         raise InstructionError(f"{found}: the instruction is no {op}")
+    if found.unknown:
+        raise InstructionError(f"{found}: {found.unknown}, so there is nothing to emulate")
     return found
 
 

@@ -33,6 +33,7 @@ ARCHITECTURES = (
     Architecture("sm_90", (7, 8), "a"),
     Architecture("sm_100", (8, 6), "af"),
     Architecture("sm_103", (8, 8), "af"),
+    Architecture("sm_107", (9, 4), "af"),
     Architecture("sm_110", (9, 0), "af"),
     Architecture("sm_120", (8, 7), "af"),
     Architecture("sm_121", (8, 8), "af"),
@@ -54,7 +55,7 @@ def specific(*bases: str) -> tuple[str, ...]:
     return tuple(target for target in TARGETS if target[-1] in "af" and target.rstrip("af") in bases)
 
 
-BLACKWELL = specific("sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
+BLACKWELL = specific("sm_100", "sm_103", "sm_107", "sm_110", "sm_120", "sm_121")
 CONSUMER_BLACKWELL = specific("sm_120", "sm_121")
 
 

@@ -6,24 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fastmma.isa.instruction import Instruction
+from fastmma.numerics.evidence import Evidence
 
 Method = Literal["fused", "grouped", "f32-fma", "f32-fma-pairs", "f64-fma", "integer", "bit"]
-Level = Literal["measured", "recorded", "reported"]
 
 ALL_OF_K = 0  # terms: one step for the whole instruction
 NO_FLOOR = -1000  # below every exponent
 CANONICAL_NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """How a row is known: measured by us on the GPU named, checked against others' recordings, or only reported."""
-
-    level: Level
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.level}: {self.source}"
 
 
 @dataclass(frozen=True)

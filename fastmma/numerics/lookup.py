@@ -11,7 +11,8 @@ from fastmma.host.errors import TargetError
 from fastmma.isa.instruction import Instruction, Movement, check_legal
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import architecture
-from fastmma.numerics.arithmetic import Arithmetic, Evidence
+from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.numerics.evidence import Evidence
 from fastmma.numerics.rows import ROWS, WMMA_FRAGMENTS
 
 
@@ -72,7 +73,8 @@ def fidelity(ins: str | Instruction, target: str) -> Evidence:
     Returns
     -------
     Evidence
-        ``level`` is ``"measured"`` (on our own GPU), ``"recorded"`` (equals others' recordings) or ``"reported"``; ``source`` says by what.
+        ``level`` is ``"measured"`` (on our own GPU), ``"recorded"`` (equals others' recordings) or ``"reported"``; ``source`` says by what, and
+        ``sources`` have the GPU, its driver or toolkit, the count of words and the citation of each.
 
     Raises
     ------

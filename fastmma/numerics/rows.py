@@ -10,26 +10,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fastmma.isa.formats import FP8, NARROW
-from fastmma.numerics.arithmetic import ALL_OF_K, NO_FLOOR, Arithmetic, Evidence
-
-_V100 = Evidence("recorded", "V100, 10,000 dot products")
-_AMPERE = Evidence("recorded", "A100, A2, Ada and L40S, 5,000 dot products a format")
-_ADA_FP8 = Evidence("recorded", "Ada and L40S, 5,000 dot products a format")
-_B200 = Evidence("recorded", "B200, 5,000 dot products a format")
-_H200 = Evidence("measured", "H200, registers of every opcode on adversarial inputs")
-_TURING = Evidence("reported", "MMA-Sim; no recording of an sm_75 part")
-_LIKE_AMPERE = Evidence("reported", "the machine instruction of sm_80 and sm_86; no recording of this part")
-_LIKE_B200 = Evidence("reported", "the machine instruction of sm_100; no recording of this part")
-_SM120 = Evidence("reported", "MMA-Sim and an independent model of the RTX 5090")
-_EXACT = Evidence("measured", "exact by definition; H200, registers of every opcode")
-_LIKE_DENSE = Evidence("reported", "as the dense instruction of the target, stored products for products; no recording")
-_LIKE_H200 = Evidence("reported", "the instruction sequence that ptxas emits for sm_90, measured on an H200")
-_IEEE = Evidence("reported", "IEEE fma, as measured on an H200; NaN bits of other parts are not measured")
+from fastmma.numerics import evidence as known
+from fastmma.numerics.arithmetic import ALL_OF_K, NO_FLOOR, Arithmetic
+from fastmma.numerics.evidence import Evidence
 
 _M884 = ("m8n8k4",)
 _AMPERE_UP = ("sm_80", "sm_86", "sm_89")
 _AMPERE_KIN = ("sm_87", "sm_88")
-_BLACKWELL_KIN = ("sm_103", "sm_110")
+_BLACKWELL_KIN = ("sm_103", "sm_107", "sm_110")
 _CONSUMER = ("sm_120", "sm_121")
 _LATER = ("sm_100", *_BLACKWELL_KIN, *_CONSUMER)
 _ALL = ("sm_75", *_AMPERE_UP, *_AMPERE_KIN, "sm_90", *_LATER)
@@ -90,68 +78,67 @@ def _fused(
 
 ROWS: tuple[Arithmetic, ...] = (
     # tensor cores, 16- and 32-bit floats
-    *_fused(("sm_70",), ("f16",), 4, VOLTA, _V100, ops=_BOTH, shapes=(*_M884, *_WMMA)),
-    *_fused(("sm_75",), ("f16",), 8, AMPERE, _TURING, ops=_BOTH, shapes=_NOT_M884),
-    *_fused(("sm_75",), ("f16",), 4, VOLTA, _TURING, shapes=_M884),
-    *_fused(_AMPERE_UP, _16BIT, 8, AMPERE, _AMPERE, ops=_BOTH, shapes=_NOT_M884),
-    *_fused(_AMPERE_UP, ("tf32",), 4, AMPERE, _AMPERE, ops=_BOTH),
-    *_fused(_AMPERE_KIN, _16BIT, 8, AMPERE, _LIKE_AMPERE, ops=_BOTH, shapes=_NOT_M884),
-    *_fused(_AMPERE_KIN, ("tf32",), 4, AMPERE, _LIKE_AMPERE, ops=_BOTH),
-    *_fused(("sm_90",), _16BIT, ALL_OF_K, HOPPER, _H200, ops=_BOTH, shapes=_NOT_M884),
-    *_fused(("sm_90",), ("tf32",), 4, HOPPER, _H200, ops=("wmma",)),
-    *_fused(("sm_90",), ("tf32",), ALL_OF_K, HOPPER, _H200),
-    *_fused(("sm_90",), (*_16BIT, "tf32"), ALL_OF_K, HOPPER, _H200, ops=("wgmma",)),
-    *_fused(("sm_100",), _16BIT, ALL_OF_K, HOPPER, _B200, ops=_BOTH, shapes=_NOT_M884),
-    *_fused(("sm_100",), ("tf32",), ALL_OF_K, HOPPER, _B200),
-    *_fused(("sm_100",), ("tf32",), 4, HOPPER, _B200, ops=("wmma",)),
-    *_fused(_BLACKWELL_KIN, _16BIT, ALL_OF_K, HOPPER, _LIKE_B200, ops=_BOTH, shapes=_NOT_M884),
-    *_fused(_BLACKWELL_KIN, ("tf32",), ALL_OF_K, HOPPER, _LIKE_B200),
-    *_fused((*_BLACKWELL_KIN, *_CONSUMER), ("tf32",), 4, HOPPER, _LIKE_B200, ops=("wmma",)),
-    *_fused(_CONSUMER, _16BIT, ALL_OF_K, HOPPER, _SM120, ops=_BOTH, shapes=_NOT_M884),
-    *_fused(_CONSUMER, ("tf32",), ALL_OF_K, HOPPER, _SM120),
+    *_fused(("sm_70",), ("f16",), 4, VOLTA, known.V100, ops=_BOTH, shapes=(*_M884, *_WMMA)),
+    *_fused(("sm_75",), ("f16",), 8, AMPERE, known.TURING, ops=_BOTH, shapes=_NOT_M884),
+    *_fused(("sm_75",), ("f16",), 4, VOLTA, known.TURING, shapes=_M884),
+    *_fused(_AMPERE_UP, _16BIT, 8, AMPERE, known.AMPERE, ops=_BOTH, shapes=_NOT_M884),
+    *_fused(_AMPERE_UP, ("tf32",), 4, AMPERE, known.AMPERE, ops=_BOTH),
+    *_fused(_AMPERE_KIN, _16BIT, 8, AMPERE, known.LIKE_AMPERE, ops=_BOTH, shapes=_NOT_M884),
+    *_fused(_AMPERE_KIN, ("tf32",), 4, AMPERE, known.LIKE_AMPERE, ops=_BOTH),
+    *_fused(("sm_90",), _16BIT, ALL_OF_K, HOPPER, known.H200, ops=_BOTH, shapes=_NOT_M884),
+    *_fused(("sm_90",), ("tf32",), 4, HOPPER, known.H200, ops=("wmma",)),
+    *_fused(("sm_90",), ("tf32",), ALL_OF_K, HOPPER, known.H200),
+    *_fused(("sm_90",), (*_16BIT, "tf32"), ALL_OF_K, HOPPER, known.H200, ops=("wgmma",)),
+    *_fused(("sm_100",), _16BIT, ALL_OF_K, HOPPER, known.B200, ops=_BOTH, shapes=_NOT_M884),
+    *_fused(("sm_100",), ("tf32",), ALL_OF_K, HOPPER, known.B200),
+    *_fused(("sm_100",), ("tf32",), 4, HOPPER, known.B200, ops=("wmma",)),
+    *_fused(_BLACKWELL_KIN, _16BIT, ALL_OF_K, HOPPER, known.LIKE_B200, ops=_BOTH, shapes=_NOT_M884),
+    *_fused(_BLACKWELL_KIN, ("tf32",), ALL_OF_K, HOPPER, known.LIKE_B200),
+    *_fused((*_BLACKWELL_KIN, *_CONSUMER), ("tf32",), 4, HOPPER, known.LIKE_B200, ops=("wmma",)),
+    *_fused(_CONSUMER, _16BIT, ALL_OF_K, HOPPER, known.SM120, ops=_BOTH, shapes=_NOT_M884),
+    *_fused(_CONSUMER, ("tf32",), ALL_OF_K, HOPPER, known.SM120),
     # 8-bit floats and narrower
-    *_fused(("sm_89",), FP8, 16, ADA_FP8, _ADA_FP8),
-    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER_FP8, _H200, ops=("wgmma",)),
-    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER, _H200, split=2),
-    *_fused(("sm_100",), FP8, ALL_OF_K, HOPPER, _B200, split=2),
-    *_fused(_BLACKWELL_KIN, FP8, ALL_OF_K, HOPPER, _LIKE_B200, split=2),
-    *_fused(_CONSUMER, NARROW, ALL_OF_K, HOPPER, _SM120),
+    *_fused(("sm_89",), FP8, 16, ADA_FP8, known.ADA_FP8),
+    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER_FP8, known.H200_FP8, ops=("wgmma",)),
+    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER, known.H200, split=2),
+    *_fused(("sm_100",), FP8, ALL_OF_K, HOPPER, known.B200, split=2),
+    *_fused(_BLACKWELL_KIN, FP8, ALL_OF_K, HOPPER, known.LIKE_B200, split=2),
+    *_fused(_CONSUMER, NARROW, ALL_OF_K, HOPPER, known.SM120),
     # m8n8k4 with f16 has no machine instruction after sm_75
-    Arithmetic(("sm_90",), ("mma",), ("f16",), ("f32",), "f32-fma", _H200, shapes=_M884),
-    Arithmetic(("sm_90",), ("mma",), ("f16",), ("f16",), "f32-fma-pairs", _H200, shapes=_M884),
-    Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), ("mma",), ("f16",), ("f32",), "f32-fma", _LIKE_H200, shapes=_M884),
-    Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), ("mma",), ("f16",), ("f16",), "f32-fma-pairs", _LIKE_H200, shapes=_M884),
+    Arithmetic(("sm_90",), ("mma",), ("f16",), ("f32",), "f32-fma", known.H200, shapes=_M884),
+    Arithmetic(("sm_90",), ("mma",), ("f16",), ("f16",), "f32-fma-pairs", known.H200, shapes=_M884),
+    Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), ("mma",), ("f16",), ("f32",), "f32-fma", known.LIKE_H200, shapes=_M884),
+    Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), ("mma",), ("f16",), ("f16",), "f32-fma-pairs", known.LIKE_H200, shapes=_M884),
     # sparse A
-    *_fused((*_AMPERE_UP, *_AMPERE_KIN), _16BIT, 8, AMPERE, _LIKE_DENSE, sparse=True),
-    *_fused((*_AMPERE_UP, *_AMPERE_KIN), ("tf32",), 4, AMPERE, _LIKE_DENSE, sparse=True),
-    *_fused(("sm_90",), (*_16BIT, "tf32"), ALL_OF_K, HOPPER, _H200, sparse=True),
-    *_fused(_LATER, (*_16BIT, "tf32"), ALL_OF_K, HOPPER, _LIKE_DENSE, sparse=True),
-    *_fused(("sm_90",), (*_16BIT, "tf32"), ALL_OF_K, HOPPER, _H200, ops=("wgmma",), sparse=True),
-    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER_FP8, _H200, ops=("wgmma",), sparse=True),
-    *_fused(("sm_89",), FP8, 16, ADA_FP8, _LIKE_DENSE, sparse=True),
-    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER, _H200, split=4, sparse=True),
-    *_fused(("sm_100", *_BLACKWELL_KIN), FP8, ALL_OF_K, HOPPER, _LIKE_DENSE, split=4, sparse=True),
-    *_fused(_CONSUMER, NARROW, ALL_OF_K, HOPPER, _LIKE_DENSE, sparse=True),
+    *_fused((*_AMPERE_UP, *_AMPERE_KIN), _16BIT, 8, AMPERE, known.LIKE_DENSE, sparse=True),
+    *_fused((*_AMPERE_UP, *_AMPERE_KIN), ("tf32",), 4, AMPERE, known.LIKE_DENSE, sparse=True),
+    *_fused(("sm_90",), (*_16BIT, "tf32"), ALL_OF_K, HOPPER, known.H200, sparse=True),
+    *_fused(_LATER, (*_16BIT, "tf32"), ALL_OF_K, HOPPER, known.LIKE_DENSE, sparse=True),
+    *_fused(("sm_90",), (*_16BIT, "tf32"), ALL_OF_K, HOPPER, known.H200, ops=("wgmma",), sparse=True),
+    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER_FP8, known.H200_FP8, ops=("wgmma",), sparse=True),
+    *_fused(("sm_89",), FP8, 16, ADA_FP8, known.LIKE_DENSE, sparse=True),
+    *_fused(("sm_90",), FP8, ALL_OF_K, HOPPER, known.H200, split=4, sparse=True),
+    *_fused(("sm_100", *_BLACKWELL_KIN), FP8, ALL_OF_K, HOPPER, known.LIKE_DENSE, split=4, sparse=True),
+    *_fused(_CONSUMER, NARROW, ALL_OF_K, HOPPER, known.LIKE_DENSE, sparse=True),
     # block scaling
-    Arithmetic(_CONSUMER, ("mma",), NARROW, ("f32",), "fused", _SM120, ALL_OF_K, 25, -133, kinds=("mxf8f6f4",)),
-    Arithmetic(_CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", _SM120, 4, 35, -139, group=16, kinds=("mxf4", "mxf4nvf4")),
-    Arithmetic(_CONSUMER, ("mma",), NARROW, ("f32",), "fused", _LIKE_DENSE, ALL_OF_K, 25, -133, sparse=True, kinds=("mxf8f6f4",)),
+    Arithmetic(_CONSUMER, ("mma",), NARROW, ("f32",), "fused", known.SM120, ALL_OF_K, 25, -133, kinds=("mxf8f6f4",)),
+    Arithmetic(_CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", known.SM120_GROUPS, 4, 35, -139, group=16, kinds=("mxf4", "mxf4nvf4")),
+    Arithmetic(_CONSUMER, ("mma",), NARROW, ("f32",), "fused", known.LIKE_DENSE, ALL_OF_K, 25, -133, sparse=True, kinds=("mxf8f6f4",)),
     Arithmetic(
-        _CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", _LIKE_DENSE, 4, 35, -139, group=16, sparse=True, kinds=("mxf4", "mxf4nvf4")
+        _CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", known.LIKE_DENSE, 4, 35, -139, group=16, sparse=True, kinds=("mxf4", "mxf4nvf4")
     ),
     # f64
-    Arithmetic(("sm_90",), _BOTH, ("f64",), ("f64",), "f64-fma", _H200),
-    Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), _BOTH, ("f64",), ("f64",), "f64-fma", _IEEE),
+    Arithmetic(("sm_90",), _BOTH, ("f64",), ("f64",), "f64-fma", known.H200),
+    Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), _BOTH, ("f64",), ("f64",), "f64-fma", known.IEEE),
     # exact integers
-    Arithmetic(_ALL, ("mma", "wmma", "wgmma"), ("s8", "u8"), ("s32",), "integer", _EXACT),
-    Arithmetic(_ALL, _BOTH, ("s4", "u4"), ("s32",), "integer", _EXACT),
-    Arithmetic(_ALL, ("mma", "wgmma"), ("s8", "u8", "s4", "u4"), ("s32",), "integer", _EXACT, sparse=True),
-    Arithmetic(_ALL, ("mma", "wmma", "wgmma"), ("b1",), ("s32",), "bit", _EXACT),
+    Arithmetic(_ALL, ("mma", "wmma", "wgmma"), ("s8", "u8"), ("s32",), "integer", known.EXACT),
+    Arithmetic(_ALL, _BOTH, ("s4", "u4"), ("s32",), "integer", known.EXACT),
+    Arithmetic(_ALL, ("mma", "wgmma"), ("s8", "u8", "s4", "u4"), ("s32",), "integer", known.EXACT, sparse=True),
+    Arithmetic(_ALL, ("mma", "wmma", "wgmma"), ("b1",), ("s32",), "bit", known.EXACT),
 )
 
-# PTX leaves the fragments of wmma unspecified; these architectures have those of `fastmma.isa.fragments.wmma_layouts`
-_SAME_FRAGMENTS = Evidence("reported", "the fragments of the mma instructions that wmma is made of; not measured on this part")
+# the fragments that these architectures have are those of `fastmma.isa.fragments.wmma_layouts`
 WMMA_FRAGMENTS = {
-    "sm_90": Evidence("measured", "H200, every load and store, element by element"),
-    **dict.fromkeys((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), _SAME_FRAGMENTS),
+    "sm_90": known.FRAGMENTS,
+    **dict.fromkeys((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), known.SAME_FRAGMENTS),
 }

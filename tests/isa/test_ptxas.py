@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 from reference.fragments import CONTAINER_BITS
-from reference.ptxas import accepted, registers
+from reference.ptxas import accepted, known_targets, registers, version
 
 import fastmma
-from fastmma import TARGETS, InstructionError, instruction
+from fastmma import InstructionError, instruction
 
 pytestmark = [pytest.mark.one_path, pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")]
-KNOWN = tuple(target for target in TARGETS if target != "sm_70")  # ptxas 13 has dropped sm_70
+KNOWN = known_targets()
 
 SHAPES = [(8, 8, k) for k in (4, 8, 16, 32, 64, 128)] + [(16, 8, k) for k in (4, 8, 16, 32, 64, 128, 256)] + [(16, 16, 16), (8, 16, 16)]
 MULTIPLICANDS = ("f64", "tf32", "f16", "bf16", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "s8", "u8", "s4", "u4", "b1", "f32")
@@ -42,7 +42,7 @@ def table() -> dict[str, tuple[str, ...]]:
 
 
 def legal(opcode: str, target: str) -> bool:
-    return target in table().get(opcode, ())
+    return target in table().get(opcode, ()) and instruction(opcode).ptx <= version()
 
 
 @cache

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from reference.fragments import CONTAINER_BITS
-from reference.ptxas import accepted, registers
+from reference.ptxas import accepted, registers, version
 from test_ptxas import ACCUMULATORS, KNOWN
 from test_table import variants
 
@@ -52,7 +52,7 @@ def table() -> dict[str, tuple[str, ...]]:
     for ins in fastmma.instructions():
         found[ins.opcode] = ins.targets
         if isinstance(ins, fastmma.Movement):
-            *before, last = ins.opcode.rsplit(".", 2 if ".b8x16." in ins.opcode else 1)
+            *before, last = ins.opcode.rsplit(".", 2 if ".b8x16." in ins.opcode or ins.opcode.endswith(".s8.s4") else 1)
             for space in ins.spaces:
                 found[".".join([ins.opcode.removesuffix("." + ".".join([*before[1:], last])), space, *before[1:], last])] = ins.targets
         elif ins.op == "wmma" and ins.rounding == "rn":
@@ -67,7 +67,7 @@ def table() -> dict[str, tuple[str, ...]]:
 
 
 def legal(opcode: str, target: str) -> bool:
-    return target in table().get(opcode, ())
+    return target in table().get(opcode, ()) and instruction(opcode).ptx <= version()
 
 
 def words(count: int, bits: int) -> int:
@@ -215,6 +215,10 @@ def matrix_move_candidates() -> dict[str, str]:
         "b8x16",
         "b6x16_p32",
         "b4x16_p64",
+        "s8.s4",
+        "u8.u4",
+        "s8.u4",
+        "s4.s8",
     )
     shapes = {"m8n8": 64, "m8n16": 128, "m16n8": 128, "m16n16": 256, "m8n32": 256}
     for op, shape, num, trans, space, fmt in itertools.product(

@@ -37,6 +37,14 @@ def test_every_row_has_a_source() -> None:
         assert row.evidence.source
         assert str(row.evidence) == f"{row.evidence.level}: {row.evidence.source}"
         assert row.family
+        assert row.evidence.sources
+        for source in row.evidence.sources:
+            assert source.title
+            assert source.reference
+            assert 2020 < source.year < 2100
+            assert str(source).startswith(f"{source.title}, {source.reference}, {source.year}")
+        measured = [source for source in row.evidence.sources if source.words]
+        assert row.evidence.level == "reported" or all(source.gpu for source in measured)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
-_HEAD = """.version 9.0
+from fastmma import TARGETS
+from fastmma.isa.targets import target_ptx
+
+_HEAD = """.version {version}
 .target {target}
 .address_size 64
 .visible .entry k()
@@ -19,9 +24,25 @@ _BETWEEN = " mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r510, %r511}, {%
 _ERROR = re.compile(r"statements\.ptx, line (\d+); (?:error|fatal)")
 
 
+@cache
+def version() -> tuple[int, int]:
+    """The PTX version of the ptxas on the PATH: that of CUDA 13.n is 9.n."""
+    if shutil.which("ptxas") is None:
+        return 9, 0
+    told = subprocess.run(["ptxas", "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"release (\d+)\.(\d+)", told)
+    assert found is not None, told
+    return int(found[1]) - 4, int(found[2])
+
+
+def known_targets() -> tuple[str, ...]:
+    """The targets that this ptxas knows; 13 has dropped sm_70."""
+    return tuple(target for target in TARGETS if target != "sm_70" and target_ptx(target) <= version())
+
+
 def _refused(statements: Sequence[str], target: str, folder: Path) -> set[int] | None:
     """Which statements ptxas complains about; None if it says that some are illegal but not which."""
-    head = _HEAD.format(target=target)
+    head = _HEAD.format(target=target, version="{}.{}".format(*version()))
     first = head.count("\n") + 1
     source = folder / "statements.ptx"
     source.write_text(head + "".join(f"{statement}\n{_BETWEEN}" for statement in statements) + "ret;\n}\n")

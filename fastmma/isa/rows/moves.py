@@ -50,6 +50,22 @@ def _ldmatrix() -> Iterator[Movement]:
         for source, bits in (("b6x16_p32", 6), ("b4x16_p64", 4)):
             opcode = f"ldmatrix.sync.aligned.m8n16.x{num}.b8x16.{source}"
             yield Movement(opcode, "ldmatrix", 8, 16, num, 8, BLACKWELL, (8, 6), heading, _rows_of_lanes, SHARED, bits)
+        opcode = f"ldmatrix.sync.aligned.m8n16.x{num}.s8.s4"
+        yield Movement(
+            opcode,
+            "ldmatrix",
+            8,
+            16,
+            num,
+            8,
+            ("sm_90a", *BLACKWELL),
+            (9, 4),
+            heading,
+            _rows_of_lanes,
+            SHARED,
+            4,
+            unknown="where the signed 4-bit elements lie in a line of memory is not documented",
+        )
     for num in (1, 2):
         for source, bits in (("b8", 8), ("b8x16.b6x16_p32", 6), ("b8x16.b4x16_p64", 4)):
             opcode = f"ldmatrix.sync.aligned.m16n16.x{num}.trans.{source}"
