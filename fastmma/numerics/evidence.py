@@ -73,9 +73,7 @@ def _model(gpu: str) -> Source:
     return replace(_MMA_SIM, gpu=gpu)
 
 
-_MMA_SIM = Source(
-    "MMA-Sim 2.1.1: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", "arXiv:2511.10909, PyPI mmasim", 2026
-)
+_MMA_SIM = Source("MMA-Sim 2.1.1: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", "arXiv:2511.10909, PyPI mmasim", 2026)
 _KHATTAK = Source("Accurate Models of NVIDIA Tensor Cores", "arXiv:2512.07004, doi:10.1145/3830409", 2025)
 _OWN = Source("recordings of fastmma", "fastmma/verification/golden/sm_90a", 2026, "H200", "driver 580.159.04", 11_007_200)
 _PTXAS = Source("machine code of ptxas", "PyPI nvidia-cuda-nvcc", 2026, software="CUDA 13.0.88 and 13.5.37")
@@ -96,9 +94,7 @@ ADA_FP8 = Evidence(
     "Ada and L40S, 5,000 dot products a format",
     (_recordings("Ada and L40S", 5_000), _model("Ada Lovelace"), _MMAEMU),
 )
-B200 = Evidence(
-    "recorded", "B200, 5,000 dot products a format", (_recordings("B200", 5_000), _KHATTAK, _model("Blackwell"), _CUBLAS_BITS)
-)
+B200 = Evidence("recorded", "B200, 5,000 dot products a format", (_recordings("B200", 5_000), _KHATTAK, _model("Blackwell"), _CUBLAS_BITS))
 H200 = Evidence("measured", "H200, registers of every opcode on adversarial inputs", (_OWN, _model("Hopper")))
 H200_FP8 = replace(H200, sources=(*H200.sources, _MMAEMU))
 TURING = Evidence("reported", "MMA-Sim on a T4; no recording of an sm_75 part", (_model("Turing, T4"),))

@@ -125,7 +125,18 @@ ROWS: tuple[Arithmetic, ...] = (
     Arithmetic(_CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", known.SM120_GROUPS, 4, 35, -139, group=16, kinds=("mxf4", "mxf4nvf4")),
     Arithmetic(_CONSUMER, ("mma",), NARROW, ("f32",), "fused", known.LIKE_DENSE, ALL_OF_K, 25, -133, sparse=True, kinds=("mxf8f6f4",)),
     Arithmetic(
-        _CONSUMER, ("mma",), ("e2m1",), ("f32",), "grouped", known.LIKE_DENSE, 4, 35, -139, group=16, sparse=True, kinds=("mxf4", "mxf4nvf4")
+        _CONSUMER,
+        ("mma",),
+        ("e2m1",),
+        ("f32",),
+        "grouped",
+        known.LIKE_DENSE,
+        4,
+        35,
+        -139,
+        group=16,
+        sparse=True,
+        kinds=("mxf4", "mxf4nvf4"),
     ),
     # f64
     Arithmetic(("sm_90",), _BOTH, ("f64",), ("f64",), "f64-fma", known.H200),

@@ -19,7 +19,12 @@ def moves(op: str) -> list[Movement]:
     return [move for move in fastmma.instructions(op=op) if isinstance(move, Movement)]
 
 
-LDMATRIX, STMATRIX, MOVMATRIX = moves("ldmatrix"), moves("stmatrix"), "movmatrix.sync.aligned.m8n8.trans.b16"
+SIGNED = [move for move in moves("ldmatrix") if move.unknown]
+LDMATRIX, STMATRIX, MOVMATRIX = (
+    [move for move in moves("ldmatrix") if not move.unknown],
+    moves("stmatrix"),
+    "movmatrix.sync.aligned.m8n8.trans.b16",
+)
 
 
 def parts(opcode: str) -> tuple[str, int, bool, str]:
@@ -47,6 +52,16 @@ def test_all_of_them_are_there() -> None:
     for opcode, registers in counts.items():
         shape, num, _, _ = parts(opcode)
         assert registers == num * (2 if shape == "m16n16" else 1)
+
+
+def test_signed_4_bit_elements_are_known_and_refused() -> None:
+    assert [move.opcode for move in SIGNED] == [f"ldmatrix.sync.aligned.m8n16.x{num}.s8.s4" for num in (1, 2, 4)]
+    for move in SIGNED:
+        assert (move.ptx, move.registers) == ((9, 4), move.num)
+        assert "sm_90" not in move.targets
+        assert {"sm_90a", "sm_107f", "sm_121a"} <= set(move.targets)
+        with pytest.raises(InstructionError, match="not documented, so there is nothing to emulate"):
+            warp.ldmatrix(move, np.zeros(BYTES, np.uint8), np.zeros(32, np.int64))
 
 
 @pytest.mark.parametrize("move", LDMATRIX, ids=str)
