@@ -73,8 +73,8 @@ def fidelity(ins: str | Instruction, target: str) -> Evidence:
     Returns
     -------
     Evidence
-        ``level`` is ``"measured"`` (on our own GPU), ``"recorded"`` (equals others' recordings) or ``"reported"``; ``source`` says by what, and
-        ``sources`` have the GPU, its driver or toolkit, the count of words and the citation of each.
+        ``level`` is ``"measured"`` (on our own GPU), ``"recorded"`` (equals others' recordings) or ``"reported"``; ``source`` says by
+        what, and ``sources`` have the GPU, its driver or toolkit, the count of words and the citation of each.
 
     Raises
     ------

@@ -178,10 +178,10 @@ def _multiply_products(p: Scaled, a: Lines, b: Lines, special: bool, work: Work)
 @compiled
 def _cancelled(a: Any, b: Any, j: int) -> bool:
     """Whether a row's and a column's elements have products that are not zero, of a group whose sum is."""
+    common = 0
     for k in range(len(a)):
-        if a[k] != 0 and b[k, j] != 0:
-            return True
-    return False
+        common += a[k] != 0 and b[k, j] != 0
+    return common > 0
 
 
 @compiled
