@@ -19,7 +19,8 @@ from fastmma.isa.instruction import Instruction, Movement, Operand
 from fastmma.isa.layout import Layout
 from fastmma.isa.table import instruction, instructions
 from fastmma.isa.targets import TARGETS
-from fastmma.numerics.arithmetic import Arithmetic, Evidence
+from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.numerics.evidence import Evidence, Source
 from fastmma.numerics.lookup import arithmetic, fidelity
 from fastmma.operands import sparse
 from fastmma.operands.placement import placement
@@ -56,6 +57,7 @@ __all__ = [
     "OperandTypeError",
     "OutOfMemoryError",
     "ScaledArray",
+    "Source",
     "TargetError",
     "arithmetic",
     "decode",

@@ -12,7 +12,7 @@ from fastmma.cli.table import print_json, print_table
 from fastmma.host.errors import TargetError
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instruction
-from fastmma.numerics.arithmetic import Evidence
+from fastmma.numerics.evidence import Evidence
 from fastmma.numerics.lookup import arithmetic, fragment_evidence
 from fastmma.operands.placement import operand_names, placement
 
