@@ -137,7 +137,7 @@ def signature(a: Any, b: Any, accumulated: Any, scales: Any, sparse: bool, what:
     return Signature(
         _dtype(a, f"{what}: a"),
         _dtype(b, f"{what}: b"),
-        None if accumulated is None else _dtype(accumulated, f"{what}: c"),
+        None if accumulated is None else _dtype(accumulated, f"{what}: c or out"),
         None if scales is None else _dtype(scales, f"{what}: a scale"),
         sparse,
         what,
