@@ -48,7 +48,13 @@ _NAMES_OF_MODULES = {
     "products.scaled_choice": ("scaled_plan",),
     "scaling": ("ScaledArray",),
 }
-_MODULES = {"scaling": "scaling", "sparse": "operands.sparse", "warp": "execution.warp", "warpgroup": "execution.warpgroup"}
+_MODULES = {
+    "scaling": "scaling",
+    "sparse": "operands.sparse",
+    "tcgen05": "execution.tcgen05",
+    "warp": "execution.warp",
+    "warpgroup": "execution.warpgroup",
+}
 _MODULE_OF = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names}
 
 __all__ = sorted([*_MODULE_OF, *_MODULES])

@@ -1,7 +1,7 @@
 """The public names, for type checkers: `__init__.py` imports each where it is first used."""
 
 from fastmma import scaling
-from fastmma.execution import warp, warpgroup
+from fastmma.execution import tcgen05, warp, warpgroup
 from fastmma.execution.plan import MmaPlan, mma_plan
 from fastmma.execution.tiles import mma
 from fastmma.host.errors import (
@@ -77,6 +77,7 @@ __all__ = [
     "scaling",
     "scatter",
     "sparse",
+    "tcgen05",
     "trace",
     "warp",
     "warpgroup",

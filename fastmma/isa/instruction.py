@@ -38,9 +38,9 @@ class Instruction:
     Attributes
     ----------
     opcode : str
-        Canonical text. Modifiers that only state a default (``.rn``) are left out.
+        Canonical text. Modifiers that only state a default (``.rn``) are left out; that of tcgen05 ends with its descriptor word.
     op : str
-        ``"mma"`` or ``"wgmma"``.
+        ``"mma"``, ``"wmma"``, ``"wgmma"`` or ``"tcgen05"``.
     m, n, k : int
         Matrix shape: a is m x k, b is k x n, c and d are m x n.
     dtype, atype, btype, ctype : str
@@ -64,13 +64,19 @@ class Instruction:
     fragments : callable
         How operands lie in registers: a rule of `fastmma.isa.fragments`.
     lanes : int
-        32 for a warp, 128 for a warpgroup.
+        32 for a warp, 128 for a warpgroup; for tcgen05 the lanes of Tensor Memory that hold D.
     sparse : str
         ``"sp"`` or ``"sp::ordered_metadata"`` where A is stored without its zeros, else empty.
     scale_vec_size : int
         Scales a row of A (and a column of B) has: 1, 2 or 4 where there is block scaling, else 0.
     stype : str
         Format of the scales, or empty.
+    cta_group : int
+        tcgen05 only: CTAs that work together, 1 or 2; else 0.
+    ws : bool
+        tcgen05 only: weight stationary.
+    idesc : int
+        tcgen05 only: the instruction descriptor.
     """
 
     opcode: str
@@ -96,6 +102,9 @@ class Instruction:
     sparse: str = ""
     scale_vec_size: int = 0
     stype: str = ""
+    cta_group: int = 0
+    ws: bool = False
+    idesc: int = 0
 
     @property
     def stored_k(self) -> int:
@@ -105,7 +114,17 @@ class Instruction:
     @property
     def ordered_metadata(self) -> bool:
         """Whether the metadata words of sparse A must name ascending places."""
-        return self.op == "wgmma" or self.sparse == "sp::ordered_metadata"
+        return self.in_place or self.sparse == "sp::ordered_metadata"
+
+    @property
+    def in_place(self) -> bool:
+        """Whether D is C, and B lies in shared memory: wgmma and tcgen05."""
+        return self.op in ("wgmma", "tcgen05")
+
+    @property
+    def form(self) -> str:
+        """tcgen05 only: ``"cta_group::1"``, ``"cta_group::2"`` or ``"ws"``; else empty."""
+        return "ws" if self.ws else f"cta_group::{self.cta_group}" if self.cta_group else ""
 
     @property
     def accumulator(self) -> str:

@@ -49,6 +49,8 @@ class Layout:
         Width of an element's container in a register.
     tiles : int
         Matrices a warp holds at once: 4 for m8n8k4 with f16, else 1.
+    lane_numbers : tuple of int
+        The numbers of the lanes where some are left out; empty where they are 0, 1, 2, ...
 
     Raises
     ------
@@ -71,6 +73,7 @@ class Layout:
     element: tuple[Mode, ...]
     bits: int
     tiles: int = 1
+    lane_numbers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         held = np.bincount(self.offsets.ravel(), minlength=self.tiles * math.prod(self.shape))
@@ -89,8 +92,8 @@ class Layout:
 
     @property
     def copies(self) -> int:
-        """How often a lane holds each of its elements: twice or more for some wmma fragments, else once."""
-        return math.prod(mode.size for mode in self.element if not (mode.row or mode.col or mode.tile))
+        """How often lanes hold each element: twice or more for some wmma fragments and A in Tensor Memory, else once."""
+        return math.prod(mode.size for mode in (*self.lane, *self.element) if not (mode.row or mode.col or mode.tile))
 
     @property
     def register_bits(self) -> int:
@@ -157,6 +160,7 @@ class Layout:
             raise OperandError(f"a {self.shape[0]}x{self.shape[1]} matrix has no element {where}")
         lane, element = divmod(int(self.inverse[tile, row, col]), self.elements)
         per_register = self.register_bits // self.bits
+        lane = self.lane_numbers[lane] if self.lane_numbers else lane
         return Place(lane, element, element // per_register, element % per_register * self.bits)
 
     @cached_property

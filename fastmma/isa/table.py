@@ -13,6 +13,7 @@ from fastmma.isa.rows.family import PART_PTX, Family, sizes
 from fastmma.isa.rows.moves import MOVEMENTS
 from fastmma.isa.spelling import Spelling, spelling_of
 from fastmma.isa.targets import architecture
+from fastmma.isa.tcgen05 import instruction as tcgen05
 
 FAMILIES: tuple[Family, ...] = (*mma.FAMILIES, *mma_sp.FAMILIES, *block_scale.FAMILIES, *wmma.FAMILIES, *wgmma.FAMILIES)
 
@@ -107,13 +108,15 @@ def instructions(target: str | None = None, *, op: str | None = None) -> tuple[I
     return tuple(ins for ins in _all() if (target is None or target in ins.targets) and (op is None or ins.op == op))
 
 
-def instruction(text: str | Instruction | Movement) -> Instruction | Movement:
+def instruction(text: str | Instruction | Movement, *, idesc: int | None = None) -> Instruction | Movement:
     """The instruction that an opcode names, in any spelling that ptxas takes.
 
     Parameters
     ----------
     text : str
         For example ``"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"``. White space around it and a final semicolon are ignored.
+    idesc : int, optional
+        tcgen05.mma only: the 32-bit instruction descriptor. It may also stand behind the opcode, as ``idesc=0x08200490``.
 
     Raises
     ------
@@ -131,6 +134,10 @@ def instruction(text: str | Instruction | Movement) -> Instruction | Movement:
     if not isinstance(text, str):
         raise InstructionError(f"an opcode must be a string, not {type(text).__name__}")
     stripped = text.strip().removesuffix(";").strip()
+    if tcgen05.is_mma(stripped):
+        return tcgen05.read(stripped, idesc)
+    if idesc is not None:
+        raise InstructionError(f"{stripped!r:.300}: idesc belongs to tcgen05.mma")
     found = _table().get(spelling_of(stripped))
     if found is None:
         raise InstructionError(explain(stripped, _table(), [ins.opcode for ins in _all()]))

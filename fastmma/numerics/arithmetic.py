@@ -66,6 +66,8 @@ class Arithmetic:
     sparse: bool = False
     shapes: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("", "f8f6f4")
+    forms: tuple[str, ...] = ()
+    depths: tuple[int, ...] = ()
 
     def answers(self, ins: Instruction, base: str) -> bool:
         """Whether this row is about an instruction on a base architecture."""
@@ -78,6 +80,8 @@ class Arithmetic:
             and ins.kind in self.kinds
             and bool(ins.sparse) == self.sparse
             and (not self.shapes or ins.shape in self.shapes)
+            and (not self.forms or ins.form in self.forms)
+            and (not self.depths or ins.k in self.depths)
         )
 
     @property

@@ -106,6 +106,22 @@ SM120_GROUPS = Evidence(
     "MMA-Sim, and a model of a B200's 4-bit arithmetic; no recording of this part",
     (_model("RTX Blackwell"), replace(_SF_TENSOR, title="tcgen05, 46 paths of 1,000,000 cases")),
 )
+TCGEN05 = Evidence(
+    "recorded",
+    "B200, 36 words of sf-tensor, which reports 46 paths of 1,000,000 cases, and MMA-Sim",
+    (replace(_SF_TENSOR, words=36), _model("Blackwell"), _CUBLAS_BITS),
+)
+TCGEN05_F16 = Evidence("reported", "MMA-Sim on a B200; no recording of f16 results but a NaN", (_model("Blackwell"),))
+TCGEN05_FORMS = Evidence("reported", "sf-tensor, paths of 1,000,000 cases on a B200; no recording of this form", (_SF_TENSOR,))
+TCGEN05_ASSUMED = Evidence(
+    "reported", "assumed to be as the dense instruction on one CTA; nobody has published it", (_model("Blackwell"), _SF_TENSOR)
+)
+LIKE_TCGEN05 = Evidence(
+    "reported",
+    "as sm_100; cuBLAS has the same bits on a GB300 for 16-bit and 8-bit floats, other parts and types are unpublished",
+    (_CUBLAS_BITS,),
+)
+TCGEN05_K96 = Evidence("reported", "assumed to be one step of six groups; nobody has published k of 96", (_model("Blackwell"),))
 EXACT = Evidence("measured", "exact by definition; H200, registers of every opcode", (_OWN,))
 LIKE_DENSE = Evidence("reported", "as the dense instruction of the target, stored products for products; no recording", (_MMA_SIM,))
 LIKE_H200 = Evidence("reported", "the instruction sequence that ptxas emits for sm_90, measured on an H200", (_PTXAS, _OWN))

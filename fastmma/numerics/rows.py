@@ -26,6 +26,8 @@ _16BIT = ("f16", "bf16")
 _WMMA = ("m16n16k16", "m8n32k16", "m32n8k16")
 _NOT_M884 = ("m16n8k8", "m16n8k16", *_WMMA)
 _BOTH = ("mma", "wmma")
+_TCGEN05 = ("tcgen05",)
+_ONE, _OTHERS = ("cta_group::1",), ("cta_group::2", "ws")
 
 
 class FusedStep(NamedTuple):
@@ -55,8 +57,11 @@ def _fused(
     split: int = 0,
     shapes: tuple[str, ...] = (),
     sparse: bool = False,
+    kinds: tuple[str, ...] = ("", "f8f6f4"),
+    forms: tuple[str, ...] = (),
+    half: Evidence | None = None,
 ) -> tuple[Arithmetic, Arithmetic]:
-    """The rows of a fused step with f32 and with f16 output."""
+    """The rows of a fused step with f32 and with f16 output, whose evidence is `half` where it differs."""
     row = Arithmetic(
         architectures,
         ops,
@@ -72,8 +77,25 @@ def _fused(
         widened="f16" if split else "",
         sparse=sparse,
         shapes=shapes,
+        kinds=kinds,
+        forms=forms,
     )
-    return row, replace(row, dtypes=("f16",), emax_floor=step.floors[1], keep_bits=10)
+    return row, replace(row, dtypes=("f16",), emax_floor=step.floors[1], keep_bits=10, evidence=half or evidence)
+
+
+def _tcgen05(
+    architectures: tuple[str, ...], forms: tuple[str, ...], sparse: bool, evidence: Evidence, half: Evidence
+) -> tuple[Arithmetic, ...]:
+    """The rows of tcgen05.mma: 16-bit operands as mma.sync has them on sm_100, all others in one step."""
+    found: list[Arithmetic] = []
+    for kind, atypes in (("f16", ("f16",)), ("f16", ("bf16",)), ("tf32", ("tf32",)), ("f8f6f4", NARROW)):
+        rows = _fused(architectures, atypes, ALL_OF_K, HOPPER, evidence, ops=_TCGEN05, sparse=sparse, kinds=(kind,), forms=forms, half=half)
+        found += rows if "f16" in atypes or kind == "f8f6f4" else rows[:1]
+    scaled = replace(found[-2], kinds=("mxf8f6f4",))
+    fours = replace(scaled, atypes=("e2m1",), method="grouped", terms=4, align_bits=35, emax_floor=-139, group=16)
+    fours = replace(fours, kinds=("mxf4", "mxf4nvf4"), depths=(128,) if sparse else (64,))
+    integers = Arithmetic(architectures, _TCGEN05, ("s8", "u8"), ("s32",), "integer", evidence, sparse=sparse, kinds=("i8",), forms=forms)
+    return *found, scaled, fours, integers
 
 
 ROWS: tuple[Arithmetic, ...] = (
@@ -137,6 +159,25 @@ ROWS: tuple[Arithmetic, ...] = (
         group=16,
         sparse=True,
         kinds=("mxf4", "mxf4nvf4"),
+    ),
+    # tcgen05
+    *_tcgen05(("sm_100",), _ONE, False, known.TCGEN05, known.TCGEN05_F16),
+    *_tcgen05(("sm_100",), _ONE, True, known.TCGEN05_FORMS, known.TCGEN05_ASSUMED),
+    *(row for sparse in (False, True) for row in _tcgen05(("sm_100",), _OTHERS, sparse, known.TCGEN05_FORMS, known.TCGEN05_ASSUMED)),
+    *(row for sparse in (False, True) for row in _tcgen05(_BLACKWELL_KIN, (), sparse, known.LIKE_TCGEN05, known.TCGEN05_ASSUMED)),
+    Arithmetic(
+        ("sm_103",),
+        _TCGEN05,
+        ("e2m1",),
+        ("f32",),
+        "grouped",
+        known.TCGEN05_K96,
+        6,
+        35,
+        -139,
+        group=16,
+        kinds=("mxf4", "mxf4nvf4"),
+        depths=(96,),
     ),
     # f64
     Arithmetic(("sm_90",), _BOTH, ("f64",), ("f64",), "f64-fma", known.H200),

@@ -92,7 +92,7 @@ def placement(
     found = instruction(ins)
     names = operand_names(found)
     if not isinstance(operand, str) or operand not in names:
-        if found.op == "wgmma" and operand == "b":
+        if isinstance(found, Instruction) and found.in_place and operand == "b":
             raise OperandError(f"{found}: b is read from shared memory and lies in no register; {', '.join(names)} do")
         raise OperandError(f"{found}: there is no operand {operand!r} in registers; there are {', '.join(names)}")
     if selector is not None and operand != "metadata":

@@ -52,7 +52,7 @@ def _equation(ins: Instruction, row: int, col: int) -> str:
         k = "k(j)" if ins.sparse else "k"
         block = f"{k} / {ins.k // ins.scale_vec_size}" if ins.scale_vec_size > 1 else "0"
         terms += f" * scale_a[{row}][{block}] * scale_b[{block}][{col}]"
-    added = f"d[{row}][{col}]" if ins.op == "wgmma" else f"c[{row}][{col}]"
+    added = f"d[{row}][{col}]" if ins.in_place else f"c[{row}][{col}]"
     return f"d[{row}][{col}] = {added} + sum of {terms}" + (choice or f", k < {ins.k}")
 
 
@@ -115,8 +115,7 @@ def trace(
     found = multiply(ins)
     held = placements(found, selector=selector, byte_id_a=byte_id_a, thread_id_a=thread_id_a, byte_id_b=byte_id_b, thread_id_b=thread_id_b)
     d = held["d"].at(row, col, computation)
-    # wgmma accumulates in place: its c is d itself
-    outputs = ("c", "d") if found.op == "wgmma" else ("d",)
+    outputs = ("c", "d") if found.in_place else ("d",)
     sources = {name: _needed(each, row, col, computation) for name, each in held.items() if name not in outputs}
     memory = () if "b" in held else (f"b[0..{found.k - 1}][{col}]",)
     return Trace(found, d, sources, memory, _equation(found, row, col))

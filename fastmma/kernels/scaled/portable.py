@@ -17,7 +17,6 @@ from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.params import Element, Scaled, Specials
 
 ZERO_EXPONENT = -8192  # of a zero: below every floor, and two of them still fit 16 bits
-TERMS = 4  # of a step of groups
 INT32_TERMS = 16  # that many products below 2**27 sum up within int32
 SCALE_LOWEST, SCALE_HIGHEST = -100, 60  # beyond these a float32 product is truncated to zero, or is zero
 SUBNORMAL_EXPONENT = -126
@@ -73,7 +72,7 @@ class Work(NamedTuple):
     factor: NDArray[np.float64]
     inverse: NDArray[np.float64]
     scale: NDArray[np.float32]
-    dots: NDArray[np.float32]  # (TERMS, column)
+    dots: NDArray[np.float32]  # (term of a step, column)
     emax: NDArray[np.int32]
     shift: NDArray[np.int32]
     part: NDArray[np.int32]
@@ -81,9 +80,9 @@ class Work(NamedTuple):
 
 
 @compiled
-def _work(width: int) -> Work:
+def _work(width: int, terms: int) -> Work:
     floats = np.empty((4, width), np.float64)
-    singles = np.empty((1 + TERMS, width), np.float32)
+    singles = np.empty((1 + terms, width), np.float32)
     integers = np.empty((3, width), np.int32)
     highest = np.empty(width, np.int16)
     return Work(floats[0], floats[1], floats[2], floats[3], singles[0], singles[1:], integers[0], integers[1], integers[2], highest)
@@ -188,11 +187,11 @@ def _cancelled(a: Any, b: Any, j: int) -> bool:
 def _multiply_groups(p: Scaled, a: Lines, b: Lines, work: Work) -> None:
     """All steps of a row by a panel whose terms are exact sums of groups."""
     emax, totals, factor = work.emax, work.totals, work.factor
-    width = len(emax)
+    width, terms = len(emax), p.step // p.group
     for first in range(0, len(a.values), p.step):
         work.dots[:] = 0
         emax[:] = p.emax_floor
-        for term in range(TERMS):
+        for term in range(terms):
             start = first + term * p.group
             dot = work.dots[term]
             for k in range(start, start + p.group, 4):
@@ -209,7 +208,7 @@ def _multiply_groups(p: Scaled, a: Lines, b: Lines, work: Work) -> None:
                     emax[j] = max(emax[j], a.scale_exponents[block] + b.scale_exponents[block, j])
         _align(p, work)
         totals[:] = 0
-        for term in range(TERMS):
+        for term in range(terms):
             dot = work.dots[term]
             block = (first + term * p.group) // p.block
             for j in range(width):
@@ -252,7 +251,7 @@ def _narrow(sums: Any, bits: Any) -> None:
 @compiled
 def multiply(p: Scaled, a: Lines, b: Lines, special: bool, state: Any, tiles: Any, panels: Any, rows: Any) -> None:
     """Ranges of tiles, panels and rows; `state` (tile, panel, row, column) holds c and gets d, as float32 bits."""
-    work = _work(state.shape[3])
+    work = _work(state.shape[3], p.step // p.group if p.group > 1 else 0)
     for tile in range(tiles[0], tiles[1]):
         for panel in range(panels[0], panels[1]):
             columns = Lines(b.values[tile, panel], b.exponents[tile, panel], b.scales[tile, panel], b.scale_exponents[tile, panel])

@@ -1,0 +1,98 @@
+"""Where the matrices of tcgen05.mma lie in Tensor Memory: 128 lanes of 512 columns of 32 bits in each CTA (PTX: Data path layouts).
+
+A lane number here counts through the CTAs of a pair: those of the second CTA are 128 to 255.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fastmma.isa.formats import Formats
+from fastmma.isa.fragments import container_bits
+from fastmma.isa.layout import Layout, Mode
+
+LANES, COLUMNS = 128, 512
+
+
+class Multiplication(Protocol):
+    """What the layouts depend on."""
+
+    @property
+    def m(self) -> int:
+        """Rows of d."""
+
+    @property
+    def n(self) -> int:
+        """Columns of d."""
+
+    @property
+    def stored_k(self) -> int:
+        """Columns of a as it is stored."""
+
+    @property
+    def kind(self) -> str:
+        """PTX's ``.kind::``."""
+
+    @property
+    def formats(self) -> Formats:
+        """Formats of the operands."""
+
+    @property
+    def sparse(self) -> str:
+        """Whether a is sparse."""
+
+    @property
+    def cta_group(self) -> int:
+        """CTAs that hold the matrices."""
+
+    @property
+    def ws(self) -> bool:
+        """Whether it is weight stationary."""
+
+
+def data_path(ins: Multiplication) -> str:
+    """PTX's letter for how D lies.
+
+    A: M 256 on two CTAs. B, C: M 128 on two CTAs, dense and sparse. D: M 128. E: M 64, weight stationary. F: M 64. G: M 32.
+    """
+    if ins.cta_group == 2:
+        return "A" if ins.m == 256 else "C" if ins.sparse else "B"
+    return {128: "D", 64: "E" if ins.ws else "F", 32: "G"}[ins.m]
+
+
+# for each letter: rows in one run of lanes; then parts of N side by side in lanes; then CTAs
+_RUNS = {"A": (256, 1, 1), "B": (64, 2, 2), "C": (64, 1, 2), "D": (128, 1, 1), "E": (64, 2, 1), "F": (64, 1, 1), "G": (32, 4, 1)}
+
+
+def parts(ins: Multiplication) -> int:
+    """Parts of N that lie in lanes above each other."""
+    return _RUNS[data_path(ins)][1]
+
+
+def _lanes(ins: Multiplication) -> tuple[int, ...]:
+    """The lanes' numbers where some are left out: half of each 32 of the layouts C and F."""
+    if data_path(ins) not in ("C", "F"):
+        return ()
+    one = tuple(32 * (row // 16) + row % 16 for row in range(64))
+    return one if ins.cta_group == 1 else (*one, *(LANES + lane for lane in one))
+
+
+def _lane_modes(ins: Multiplication, step: int) -> tuple[Mode, ...]:
+    """Digits of the lane number; parts of N are `step` columns apart, or copies where it is 0."""
+    rows, parts_of_n, ctas = _RUNS[data_path(ins)]
+    modes = Mode(rows, 1, 0), Mode(parts_of_n, 0, step), Mode(ctas, rows, 0)
+    return tuple(mode for mode in modes if mode.size > 1)
+
+
+def accumulator_layout(ins: Multiplication) -> Layout:
+    """D, which is C as well; elements of 16 bits have cells of 32 bits of their own."""
+    width = ins.n // parts(ins)
+    return Layout((ins.m, ins.n), _lane_modes(ins, width), (Mode(width, 0, 1),), 32, lane_numbers=_lanes(ins))
+
+
+def tensor_memory_layouts(ins: Multiplication) -> dict[str, Layout]:
+    """The layouts of A (in Tensor Memory), C and D. B is read from shared memory, as A may be."""
+    bits = container_bits(ins.formats.a, ins.kind)
+    a = Layout((ins.m, ins.stored_k), _lane_modes(ins, 0), (Mode(ins.stored_k, 0, 1),), bits, lane_numbers=_lanes(ins))
+    d = accumulator_layout(ins)
+    return {"a": a, "c": d, "d": d}
