@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.execution.shared_memory import LANES, gpu_target, memory_bytes, move_on_gpu
+from fastmma.execution.shared_memory import LANES, expanded, gpu_target, memory_bytes, move_on_gpu
 from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
@@ -21,8 +21,6 @@ from fastmma.isa.table import movement
 from fastmma.operands.check import leading_dimensions, register_words
 
 _LINE_BYTES = 16  # what one address of ldmatrix and stmatrix stands for
-# the formats that expand put 4-bit elements where mma reads them: into the central bits of the byte
-_EXPANDED_SHIFT = {6: 0, 4: 2}
 
 
 def _addresses(addresses: Any, move: Movement, size: int) -> NDArray[np.int64]:
@@ -54,10 +52,7 @@ def _lines_to_elements(lines: NDArray[np.uint8], move: Movement) -> NDArray[Any]
     if move.source_bits == move.bits:
         elements: NDArray[Any] = lines.view(f"u{move.bits // 8}")
         return elements
-    bits = np.unpackbits(lines, axis=-1, bitorder="little")[..., : 16 * move.source_bits]
-    places = 1 << np.arange(move.source_bits)
-    values = np.asarray((bits.reshape(*lines.shape[:-1], 16, move.source_bits) * places).sum(axis=-1))
-    return (values << _EXPANDED_SHIFT[move.source_bits]).astype(np.uint8)
+    return expanded(lines, move.source_bits)
 
 
 @public_call

@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 from fastmma.backends.resolve import backend_of, resolved_target
 from fastmma.host.arrays import as_array
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.isa.descriptor import Descriptor
+from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Movement
 
 LANES = 32
+_UNIT = 16  # bytes that hold 16 codes which are expanded to 8 bits
+_EXPANDED_SHIFT = {6: 0, 4: 2}
 
 
 def memory_bytes(memory: Any, what: str) -> NDArray[np.uint8]:
@@ -23,6 +27,37 @@ def memory_bytes(memory: Any, what: str) -> NDArray[np.uint8]:
     if array.ndim < 1:
         raise OperandError(f"{what}: memory must have shape (..., bytes), not ()")
     return array
+
+
+def unpacked(units: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """Units (..., 16) of 16 codes of 4 or 6 bits, packed from the lowest bit up and padded to 16 bytes, as one byte a code."""
+    found = np.unpackbits(units, axis=-1, bitorder="little")[..., : _UNIT * bits]
+    values = (found.reshape(*units.shape[:-1], _UNIT, bits) * (1 << np.arange(bits))).sum(axis=-1)
+    return np.asarray(values, dtype=np.uint8)
+
+
+def expanded(units: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """The bytes that ldmatrix and tcgen05.cp make of such units: codes of 4 bits go where mma reads them, into the central bits."""
+    return np.asarray(unpacked(units, bits) << np.uint8(_EXPANDED_SHIFT[bits]))
+
+
+def matrix_in_memory(
+    memory: NDArray[np.uint8], descriptor: Descriptor, outer: int, k: int, fmt: Format, mn_major: bool, what: str, bits: int = 0
+) -> NDArray[Any]:
+    """Codes (..., outer, k) of an operand in shared memory; `bits` is the width of their containers where it is another than theirs."""
+    bits = bits or fmt.bits
+    places = descriptor.offsets(outer, k, bits, mn_major=mn_major)
+    width = max(1, bits // 8)
+    size = memory.shape[-1]
+    if places.max() + width > size:
+        raise OperandError(f"{what}: the descriptor reaches byte {int(places.max()) + width - 1} of a memory of {size} bytes")
+    if bits < 8:
+        return (memory[..., places] >> (np.arange(k) * bits % 8).astype(np.uint8)) & np.uint8((1 << bits) - 1)
+    if bits != fmt.bits:  # narrow codes are packed within units of 16 bytes
+        units = memory[..., places].reshape(*memory.shape[:-1], outer, k // _UNIT, _UNIT)
+        return unpacked(units, fmt.bits).reshape(*memory.shape[:-1], outer, k)
+    raw = np.ascontiguousarray(memory[..., places[..., None] + np.arange(width)])
+    return np.asarray(raw.view(fmt.code_dtype)[..., 0])
 
 
 def gpu_target(backend: str) -> str | None:

@@ -13,6 +13,7 @@ from fastmma.backends.call import Operands, Operation
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of
 from fastmma.execution.plan import MmaPlan, chosen_operation
+from fastmma.execution.shared_memory import matrix_in_memory
 from fastmma.host.arrays import as_array, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
@@ -25,21 +26,6 @@ from fastmma.operands.extra import register_operands
 from fastmma.operands.registers import check_registers, gather, register_dtype, scatter
 
 __all__ = ["Descriptor", "mma"]
-
-
-def matrix_in_memory(
-    memory: NDArray[np.uint8], descriptor: Descriptor, outer: int, k: int, fmt: Format, mn_major: bool, what: str
-) -> NDArray[Any]:
-    """Codes (..., outer, k) of an operand in shared memory."""
-    places = descriptor.offsets(outer, k, fmt.bits, mn_major=mn_major)
-    width = max(1, fmt.bits // 8)
-    size = memory.shape[-1]
-    if places.max() + width > size:
-        raise OperandError(f"{what}: the descriptor reaches byte {int(places.max()) + width - 1} of a memory of {size} bytes")
-    if fmt.bits < 8:
-        return (memory[..., places] >> (np.arange(k) % 8).astype(np.uint8)) & np.uint8(1)
-    raw = np.ascontiguousarray(memory[..., places[..., None] + np.arange(width)])
-    return np.asarray(raw.view(fmt.code_dtype)[..., 0])
 
 
 def _flag(value: Any, allowed: tuple[int, ...], what: str) -> int:

@@ -1,4 +1,4 @@
-"""Matrix descriptors of wgmma: operands in shared memory, and the byte where each element lies (PTX: Matrix Descriptor Format).
+"""Matrix descriptors: operands in shared memory, and the byte where each element lies (PTX: Matrix Descriptor Format).
 
 An operand is made of core matrices of 8 lines of 16 bytes. Without swizzle each core matrix is 128 contiguous bytes; with a swizzle of 32,
 64 or 128 bytes, 2, 4 or 8 of them lie beside each other in rows of that many bytes, and the 16-byte units of a row are permuted.
@@ -21,13 +21,26 @@ SWIZZLES = {0: _UNIT, 3: 32, 2: 64, 1: 128}
 _CODE = {0: 0, 32: 3, 64: 2, 128: 1}
 
 
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
+    """Whether a value is an integer of Python or NumPy."""
     return isinstance(value, int | np.integer)
+
+
+def descriptor_word(bits: Any) -> int:
+    """The 64 bits of a descriptor as an int.
+
+    Raises
+    ------
+    OperandError
+    """
+    if not is_whole(bits) or not 0 <= bits < 1 << 64:
+        raise OperandError(f"a descriptor must be an integer of 64 bits, not {bits!r}")
+    return int(bits)
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A matrix descriptor, its fields in bytes.
+    """A matrix descriptor of wgmma, its fields in bytes.
 
     Attributes
     ----------
@@ -54,12 +67,22 @@ class Descriptor:
     def __post_init__(self) -> None:
         for name in ("address", "leading", "stride"):
             value = getattr(self, name)
-            if not _is_whole(value) or value % _UNIT or not 0 <= value < 1 << 18:
+            if not is_whole(value) or value % _UNIT or not 0 <= value < 1 << 18:
                 raise OperandError(f"a descriptor's {name} must be a multiple of 16 below 262144, not {value!r}")
-        if not _is_whole(self.swizzle) or self.swizzle not in _CODE:
+        if not is_whole(self.swizzle) or self.swizzle not in _CODE:
             raise OperandError(f"a descriptor's swizzle must be 0, 32, 64 or 128 bytes, not {self.swizzle!r}")
-        if not _is_whole(self.base_offset) or not 0 <= self.base_offset < 8:
+        if not is_whole(self.base_offset) or not 0 <= self.base_offset < 8:
             raise OperandError(f"a descriptor's base_offset must be 0 to 7, not {self.base_offset!r}")
+
+    @property
+    def _atom(self) -> int:
+        """Bytes that a swizzle moves together."""
+        return _UNIT
+
+    def _check_transposed(self, bits: int) -> None:
+        """Raise OperandError unless elements of that width can be MN-major."""
+        if bits != 16:
+            raise OperandError(f"only 16-bit elements can be transposed in shared memory, not {bits}-bit ones")
 
     def encode(self) -> int:
         """The 64 bits of the descriptor.
@@ -86,9 +109,7 @@ class Descriptor:
         >>> Descriptor.decode(0x4000001000080040)
         Descriptor(address=1024, leading=128, stride=256, swizzle=128, base_offset=0)
         """
-        if not _is_whole(bits) or not 0 <= bits < 1 << 64:
-            raise OperandError(f"a descriptor must be an integer of 64 bits, not {bits!r}")
-        bits = int(bits)
+        bits = descriptor_word(bits)
         row = SWIZZLES[bits >> 62 & 3]
         return cls((bits & 0x3FFF) << 4, (bits >> 16 & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4, 0 if row == _UNIT else row, bits >> 49 & 7)
 
@@ -104,12 +125,12 @@ class Descriptor:
         bits : int
             Width of an element; for single bits, the offset is that of the byte.
         mn_major : bool
-            Whether the operand is transposed: m or n contiguous, not k. 16-bit elements only.
+            Whether the operand is transposed: m or n contiguous, not k.
 
         Raises
         ------
         OperandError
-            If another width than 16 bits is to be transposed, or a row of the swizzle is too short for k.
+            If elements of that width cannot be transposed, or a row of the swizzle is too short for k.
         """
         row = max(self.swizzle, _UNIT)
         line, along = np.arange(outer)[:, None], np.arange(k)[None, :]
@@ -122,17 +143,17 @@ class Descriptor:
             else:
                 place = line // _CORE_LINES * self.stride + byte // _UNIT * self.leading + line % _CORE_LINES * _UNIT + byte % _UNIT
         else:
-            if bits != 16:
-                raise OperandError(f"only 16-bit elements can be transposed in shared memory, not {bits}-bit ones")
-            byte = line * 2
+            self._check_transposed(bits)
+            byte = line * bits // 8
             across, inside = byte // row, byte % row
             blocks, steps = (self.leading, self.stride) if self.swizzle else (self.stride, self.leading)
-            place = across * blocks + along // _CORE_LINES * steps + along % _CORE_LINES * row + inside
+            lines = _CORE_LINES * _UNIT // self._atom
+            place = across * blocks + along // lines * steps + along % lines * row + inside
         return np.asarray(self._swizzled(place + self.address), dtype=np.int64)
 
     def _swizzled(self, place: NDArray[Any]) -> NDArray[Any]:
-        """The 16-byte unit within a row, exclusive-or the number of the 128-byte line in its pattern of 8."""
+        """The unit of 16 bytes (or atom of 32) within a row, exclusive-or the number of the 128-byte line in its pattern."""
         if not self.swizzle:
             return place
-        pattern = (place >> 7) - self.base_offset & (self.swizzle // _UNIT - 1)
-        return np.asarray(place ^ (pattern << 4))
+        pattern = (place >> 7) - self.base_offset & (self.swizzle // self._atom - 1)
+        return np.asarray(place ^ (pattern * self._atom))

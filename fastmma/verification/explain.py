@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.execution.warpgroup import matrix_in_memory
+from fastmma.execution.shared_memory import matrix_in_memory
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError
 from fastmma.isa.descriptor import Descriptor

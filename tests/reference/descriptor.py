@@ -1,6 +1,7 @@
-"""Where wgmma's operands lie in shared memory: CuTe's canonical layouts, typed as nested shapes and strides.
+"""Where operands of wgmma and tcgen05 lie in shared memory: CuTe's canonical layouts, typed as nested shapes and strides.
 
-T is the elements of 16 bytes. Strides are in elements; the swizzle then exchanges 16-byte units within rows of the address.
+T is the elements of 16 bytes. Strides are in elements; the swizzle then exchanges 16-byte units (or 32-byte ones) within rows of the
+address.
 """
 
 from __future__ import annotations
@@ -32,13 +33,35 @@ def walk(index: int, modes: Sequence[Mode]) -> int:
     return total
 
 
+def atoms_of_32(t: int, leading: int, stride: int, big: int) -> tuple[list[Mode], list[Mode]]:
+    """MN-major with the swizzle of 32-byte atoms: 128 bytes of m or n, four lines of k."""
+    return [(8 * t, 1), (big, leading)], [(4, 8 * t), (big, stride)]  # Swizzle<2,5,2> o ((8T,m),(4,k)):((1,LBO),(8T,SBO))
+
+
+def swizzled_by_32(address: int) -> int:
+    """Swizzle<2,5,2>: bits 5 and 6 exclusive-or bits 7 and 8."""
+    return address ^ (address & 0b11 << 7) >> 2
+
+
 def swizzled(address: int, swizzle: int) -> int:
     """Bits 4 and up exclusive-or bits 7 and up, as many as a row has 16-byte units: one, two or three."""
     return address ^ (address >> 7 & UNITS[swizzle] - 1) << 4
 
 
-def byte_offset(line: int, along: int, bits: int, *, address: int, leading: int, stride: int, swizzle: int, mn_major: bool = False) -> int:
+def byte_offset(
+    line: int,
+    along: int,
+    bits: int,
+    *,
+    address: int,
+    leading: int,
+    stride: int,
+    swizzle: int,
+    mn_major: bool = False,
+    atom: int = 16,
+) -> int:
     """Byte of shared memory that holds (or begins) element (m or n, k) of an operand; offsets in bytes."""
-    outer, inner = canonical(swizzle, mn_major, 128 // bits, leading * 8 // bits, stride * 8 // bits, 1 << 20)
-    element = walk(line, outer) + walk(along, inner)
-    return swizzled(address + element * bits // 8, swizzle)
+    offsets = 128 // bits, leading * 8 // bits, stride * 8 // bits, 1 << 20
+    outer, inner = atoms_of_32(*offsets) if atom == 32 else canonical(swizzle, mn_major, *offsets)
+    place = address + (walk(line, outer) + walk(along, inner)) * bits // 8
+    return swizzled_by_32(place) if atom == 32 else swizzled(place, swizzle)
