@@ -13,8 +13,13 @@ _LONGEST = 300  # characters of a text that are shown and compared
 
 def explain(text: str, legal: Collection[Spelling], opcodes: Sequence[str]) -> str:
     """The message for a text that is no opcode; `legal` are all spellings, `opcodes` all canonical texts."""
+    return refusal(text, _reason(spelling_of(text), legal), opcodes)
+
+
+def refusal(text: str, reason: str, opcodes: Sequence[str]) -> str:
+    """The message for a text that is no opcode for a reason, with the nearest of those that are."""
     nearest = " and ".join(_nearest(text, opcodes))
-    return f"{_shortened(text)!r} is no legal opcode: {_shortened(_reason(spelling_of(text), legal))}. The nearest are {nearest}"
+    return f"{_shortened(text)!r} is no legal opcode: {_shortened(reason)}. The nearest are {nearest}"
 
 
 def _nearest(text: str, opcodes: Sequence[str], count: int = 2) -> list[str]:

@@ -173,7 +173,8 @@ class Movement:
     opcode : str
         Canonical text, without a state space.
     op : str
-        ``"ldmatrix"``, ``"stmatrix"``, ``"movmatrix"``, ``"wmma.load"`` or ``"wmma.store"``.
+        ``"ldmatrix"``, ``"stmatrix"``, ``"movmatrix"``, ``"wmma.load"``, ``"wmma.store"``, ``"tcgen05.ld"``, ``"tcgen05.ld.red"`` or
+        ``"tcgen05.st"``.
     rows, cols : int
         Of one matrix, as PTX's shape says; for wmma, of the operand.
     num : int
@@ -186,10 +187,14 @@ class Movement:
         Width of an element in memory: 6 or 4 for the formats that expand to 8 bits, else `bits`.
     trans : bool
         Whether matrices in memory are column-major.
-    operand, layout_in_memory, shape : str
-        wmma only: ``"a"``, ``"b"``, ``"c"`` or ``"d"``; ``"row"`` or ``"col"``; the shape of the wmma.
+    operand, layout_in_memory : str
+        wmma only: ``"a"``, ``"b"``, ``"c"`` or ``"d"``; ``"row"`` or ``"col"``.
+    shape : str
+        The shape of the wmma, or that of tcgen05, for example ``"16x64b"``.
     dtype : str
-        wmma only: PTX name of the element format.
+        PTX name of the element format of wmma, or of what tcgen05.ld.red compares.
+    reduction : str
+        tcgen05.ld.red only: ``"min"`` or ``"max"``, with ``".abs"`` and ``".NaN"`` behind it.
     unknown : str
         Why it cannot be executed; empty where it can.
     """
@@ -211,6 +216,7 @@ class Movement:
     layout_in_memory: str = ""
     shape: str = ""
     dtype: str = ""
+    reduction: str = ""
     unknown: str = ""
 
     @cached_property

@@ -14,6 +14,7 @@ from fastmma.isa.rows.moves import MOVEMENTS
 from fastmma.isa.spelling import Spelling, spelling_of
 from fastmma.isa.targets import architecture
 from fastmma.isa.tcgen05 import instruction as tcgen05
+from fastmma.isa.tcgen05 import moves as tcgen05_moves
 
 FAMILIES: tuple[Family, ...] = (*mma.FAMILIES, *mma_sp.FAMILIES, *block_scale.FAMILIES, *wmma.FAMILIES, *wgmma.FAMILIES)
 
@@ -138,6 +139,8 @@ def instruction(text: str | Instruction | Movement, *, idesc: int | None = None)
         return tcgen05.read(stripped, idesc)
     if idesc is not None:
         raise InstructionError(f"{stripped!r:.300}: idesc belongs to tcgen05.mma")
+    if tcgen05_moves.is_move(stripped):
+        return tcgen05_moves.read(stripped)
     found = _table().get(spelling_of(stripped))
     if found is None:
         raise InstructionError(explain(stripped, _table(), [ins.opcode for ins in _all()]))

@@ -40,6 +40,8 @@ def accepts_cupy(function: Callable[_Parameters, _Result]) -> Callable[_Paramete
         if out is not None:
             bound.arguments["out"] = np.asarray(bound.arguments["out"])
         result: Any = function(*bound.args, **bound.kwargs)
+        if isinstance(result, tuple):
+            return tuple(map(device.to_device, result))  # type: ignore[return-value]
         if out is None:
             return device.to_device(result)  # type: ignore[no-any-return]
         out[...] = device.to_device(result)
