@@ -7,21 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.host.errors import InstructionError, OperandTypeError
+from fastmma.host.errors import InstructionError, OperandTypeError, TargetError
 from fastmma.isa.formats import FORMATS, Format, format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
-from fastmma.isa.targets import architecture
+from fastmma.isa.targets import TARGETS, architecture, specific
+from fastmma.isa.tcgen05.instruction import largest
+from fastmma.numerics.lookup import arithmetic
 
-# what a vendor library reaches for first: wgmma where there is one, and the deepest k
-_OP_PREFERENCE = {"wgmma": 0, "mma": 1, "wmma": 2}
+# what a vendor library reaches for first: tcgen05 or wgmma where there is one, and the deepest k
+_OP_PREFERENCE = {"tcgen05": 0, "wgmma": 0, "mma": 1, "wmma": 2}
+# libraries take tcgen05 there; what they take on sm_107 is not known
+_TCGEN05 = specific("sm_100", "sm_103", "sm_110")
 _ACCUMULATORS = tuple(FORMATS[name] for name in ("f16", "f32", "f64", "s32"))
 _SCALES = tuple(FORMATS[name] for name in ("ue8m0", "ue4m3"))
 
 
 @cache
 def default_instruction(
-    atype: str, btype: str, dtype: str | None, target: str, *, sparse: bool = False, stype: str = "", chunk: int = 0
+    atype: str, btype: str, dtype: str | None, target: str, *, sparse: bool = False, stype: str = "", chunk: int = 0, aligned: bool = True
 ) -> Instruction:
     """The instruction that a vendor library would use for these element formats.
 
@@ -38,6 +42,8 @@ def default_instruction(
         Format of the scales, or empty where there is no block scaling.
     chunk : int
         What the instruction's k must divide, or 0.
+    aligned : bool
+        Whether K and N are multiples of 8; without that, libraries take no tcgen05 for 16-bit operands.
 
     Raises
     ------
@@ -52,7 +58,7 @@ def default_instruction(
     architecture(target)
     fitting = [
         ins
-        for ins in multiplications(target)
+        for ins in (*multiplications(target), *_fifth_generation(target, sparse, aligned))
         if (ins.atype, ins.btype) == (atype, btype)
         and ins.ctype == ins.dtype
         and (dtype is None or ins.dtype == dtype)
@@ -78,6 +84,42 @@ def default_instruction(
             *(ins.bit_op != "and", ins.kind, ins.sparse == "sp"),
         ),
     )
+
+
+def _fifth_generation(target: str, sparse: bool, aligned: bool) -> list[Instruction]:
+    """The tcgen05.mma that libraries take: dense, with sums in f32 or s32."""
+    if target not in _TCGEN05 or sparse:
+        return []
+    return [ins for ins in largest(target) if not ins.sparse and ins.dtype != "f16" and (aligned or ins.formats.a.bits != 16)]
+
+
+@cache
+def other_spelling(ins: Instruction, target: str) -> str:
+    """What the same GPU takes under its other name, if its bits differ; empty where they do not, or the instruction is not the usual one.
+
+    Examples
+    --------
+    >>> other_spelling(default_instruction("e4m3", "e4m3", None, "sm_90a"), "sm_90a")
+    'sm_90 takes mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32, with other bits'
+    """
+    base = architecture(target)
+    formats = ins.atype, ins.btype, ins.dtype
+    form: Any = {"sparse": bool(ins.sparse), "stype": ins.stype}
+    try:
+        usual = default_instruction(*formats, target, **form) == ins
+    except InstructionError:
+        usual = False
+    for other in (base, f"{base}a"):
+        if not usual or other not in TARGETS:
+            continue
+        try:
+            its = default_instruction(*formats, other, **form)
+            same = arithmetic(its, other, strict=False).family == arithmetic(ins, target, strict=False).family
+        except (InstructionError, TargetError):
+            return f"{other} has no such instruction, and other bits"
+        if not same:
+            return f"{other} takes {its}, with other bits"
+    return ""
 
 
 @cache

@@ -16,7 +16,7 @@ from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics.lookup import is_strict
-from fastmma.products.choice import accumulator, default_instruction, multiplicand, scale
+from fastmma.products.choice import accumulator, default_instruction, multiplicand, other_spelling, scale
 from fastmma.products.loop import checked_loop
 from fastmma.products.presets import gemm_preset
 
@@ -92,6 +92,7 @@ class GemmPlan(Plan):
             ("operands", f"rounded to {ins.atype} and {ins.btype} first, to nearest even" if self.cast else ""),
             arithmetic,
             ("known", str(self.operation.arithmetic.evidence)),
+            ("elsewhere", other_spelling(ins, self.target)),
             ("k order", f"ascending by {ins.k}, D fed back as C"),
             ("promotion", "none" if self.promote_every is None else promotion),
             ("split-k", "none" if self.split_k == 1 else split),
@@ -108,6 +109,7 @@ class Signature(NamedTuple):
     accumulated: np.dtype[Any] | None
     scales: np.dtype[Any] | None
     sparse: bool
+    aligned: bool  # whether K and N are multiples of 8
     what: str  # the call, for messages
 
 
@@ -140,6 +142,7 @@ def signature(a: Any, b: Any, accumulated: Any, scales: Any, sparse: bool, what:
         None if accumulated is None else _dtype(accumulated, f"{what}: c or out"),
         None if scales is None else _dtype(scales, f"{what}: a scale"),
         sparse,
+        all(size % 8 == 0 for size in getattr(b, "shape", ())[-2:]),
         what,
     )
 
@@ -154,7 +157,9 @@ def _usual(operands: Signature, target: str) -> Instruction:
     a, b = multiplicand(operands.a, f"{what}: a"), multiplicand(operands.b, f"{what}: b")
     d = None if operands.accumulated is None else accumulator(operands.accumulated, f"{what}: c and out")
     scales = None if operands.scales is None else scale(operands.scales, what)
-    return default_instruction(a.name, b.name, d and d.name, target, sparse=operands.sparse, stype=scales.name if scales else "")
+    return default_instruction(
+        a.name, b.name, d and d.name, target, sparse=operands.sparse, stype=scales.name if scales else "", aligned=operands.aligned
+    )
 
 
 def _chosen(operands: Signature | None, choices: Choices) -> GemmPlan:
@@ -237,7 +242,8 @@ def gemm_plan(
     Parameters
     ----------
     a, b, c, out, metadata, scale_a, scale_b : array, optional but for a and b
-        The operands. Of arrays only the dtypes count, and whether they are given.
+        The operands. Of arrays only the dtypes count, and whether they are given; on a GPU with tcgen05 also whether K and N are
+        multiples of 8.
     instruction : str or Instruction, optional
         By default the one that a vendor library would use for these dtypes on the target.
     target : str

@@ -12,7 +12,9 @@ from fastmma.host.arrays import check_string
 from fastmma.host.errors import InstructionError, OperandError
 from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
+from fastmma.isa.targets import specific
 from fastmma.kernels.params import PROMOTIONS
+from fastmma.products.choice import other_spelling
 from fastmma.products.loop import checked_loop
 from fastmma.scaling.schemes import scheme_of
 
@@ -173,6 +175,7 @@ class AccumulationPlan(Plan):
         promotion = f"every {self.promote_every} k: total = {_FORMULAS[self.promotion]}, f32, from +0"
         return [
             *super()._details(),
+            ("elsewhere", other_spelling(ins, self.target)),
             ("elements", f"{', '.join(widened)}, which has all their values" if widened else ""),
             ("k order", f"ascending by {ins.k}, D fed back as C"),
             ("promotion", "none" if self.promote_every is None else promotion),
@@ -240,7 +243,11 @@ _FP8_ROWS = ("fp8_row", "fp8_row_e5m2")
 _FP8_LINES = ("fp8_1x128", "fp8_1x128_e5m2")
 _FP8_BLOCKS = ("fp8_128x128", "fp8_128x128_e5m2")
 _NVFP4 = ("nvfp4", "nvfp4_16x16")
+_MXFP8 = ("mxfp8_e4m3", "mxfp8_e5m2")
 _HOPPER = ("sm_90a",)
+_BLACKWELL = specific("sm_100", "sm_103")
+_NVJET = "bitequiv: cuBLASLt 12.8.5 and 13.1.1 on GB200, 13.1.1 on GB300, not compared here"
+_ONE_SUM = "one sum over all k, whose order is assumed to be ascending; not compared here"
 _CUBLAS = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
 PRESETS: dict[str, tuple[Preset, ...]] = {
     "cublas": (
@@ -248,6 +255,9 @@ PRESETS: dict[str, tuple[Preset, ...]] = {
         Preset(_FP8_ROWS, _FP8_ROWS, ("scale_b", "scale_a", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER),
         Preset(_FP8_LINES, _FP8_BLOCKS, ("round",), _CUBLAS, 128, "fma", _HOPPER),
         Preset(_FP8_LINES, _FP8_LINES, ("round",), _CUBLAS, 128, "fma-each", _HOPPER),
+        Preset(("fp8_tensor",), ("fp8_tensor",), ("scale_ab", "round"), _NVJET, targets=_BLACKWELL),
+        Preset(_MXFP8, _MXFP8, ("alpha", "round"), f"cuBLASLt VEC32_UE8M0: {_ONE_SUM}", targets=_BLACKWELL),
+        Preset(_NVFP4, _NVFP4, ("alpha", "round"), f"cuBLASLt VEC16_UE4M3: {_ONE_SUM}", targets=_BLACKWELL),
     ),
     "cublas-fast-accum": (
         Preset(_FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "round"), f"{_CUBLAS}; use_fast_accum=True", targets=_HOPPER),
@@ -264,7 +274,19 @@ PRESETS: dict[str, tuple[Preset, ...]] = {
             _HOPPER,
         ),
     ),
+    "cutlass": (
+        Preset(
+            _FP8_LINES,
+            (*_FP8_LINES, *_FP8_BLOCKS),
+            ("alpha+c", "round"),
+            "CUTLASS sm100_mma_warpspecialized_blockwise_scaling: scale_a * scale_b is one multiplication, scaling and adding one FFMA",
+            128,
+            "fma",
+            _BLACKWELL,
+        ),
+    ),
     "transformer-engine": (
+        Preset(_MXFP8, _MXFP8, ("alpha", "bias", "round"), f"TransformerEngine: cuBLASLt VEC32_UE8M0, {_ONE_SUM}", targets=_BLACKWELL),
         Preset(_NVFP4, _NVFP4, ("alpha", "bias", "round"), "TransformerEngine: the global scales are part of cuBLAS's f32 alpha"),
     ),
     "torchao": (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fastmma.host.errors import OperandError
 from fastmma.isa.formats import FP8
 from fastmma.isa.instruction import Instruction
+from fastmma.isa.targets import specific
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,16 @@ class GemmPreset:
 
 
 _HOPPER = ("sm_90a",)
+_BLACKWELL = specific("sm_100", "sm_103")
+_NVJET = "bitequiv: cuBLASLt 12.8.5 and 13.1.1 on GB200, 13.1.1 on GB300, not compared here"
 _SEEN = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
 GEMM_PRESETS: dict[str, tuple[GemmPreset, ...]] = {
     "cublas": (
         GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN),
         GemmPreset(("tf32",), _HOPPER, 4, _SEEN, cast=True),
         GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128),
+        GemmPreset(("f16", "bf16"), _BLACKWELL, 64, _NVJET, ops=("tcgen05",)),
+        GemmPreset(("e4m3",), _BLACKWELL, 128, _NVJET, ops=("tcgen05",)),
     ),
     "cublas-fast-accum": (GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True"),),
 }

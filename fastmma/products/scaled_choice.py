@@ -159,10 +159,11 @@ def _preset(name: str | None, question: _Question, target: str) -> Preset | None
     if not fitting:
         known = "; ".join(f"a of {' or '.join(row.a)} and b of {' or '.join(row.b)}" for row in rows)
         raise OperandError(f"preset {name!r} is for {known}, not {question.a.name} and {question.b.name}")
-    row = fitting[0]
-    if row.targets and target not in row.targets:
-        raise OperandError(f"preset {name!r} is for {' and '.join(row.targets)}, not {target}")
-    return row
+    for row in fitting:
+        if not row.targets or target in row.targets:
+            return row
+    known_targets = dict.fromkeys(each for row in fitting for each in row.targets)
+    raise OperandError(f"preset {name!r} is for {' and '.join(known_targets)}, not {target}")
 
 
 def _out(dtype: Any) -> str:
@@ -202,7 +203,7 @@ def _block_scaled(question: _Question, target: str) -> Instruction | None:
 
 
 def _unscaled(question: _Question, target: str, chunk: int) -> Instruction | None:
-    """The instruction for the elements, widened where that is needed; wgmma before the others, narrow formats before wide ones."""
+    """The instruction for the elements, widened where needed; wgmma and tcgen05 before the others, narrow formats before wide ones."""
     found = []
     # elements of less than a byte are widened without being asked
     formats = (holders(fmt) if format_of(fmt).bits < 8 else (fmt,) for fmt in (question.a.element, question.b.element))
@@ -211,4 +212,4 @@ def _unscaled(question: _Question, target: str, chunk: int) -> Instruction | Non
             found.append(default_instruction(atype, btype, None, target, chunk=chunk))
         except InstructionError:
             continue
-    return min(found, key=lambda ins: ins.op != "wgmma", default=None)
+    return min(found, key=lambda ins: not ins.in_place, default=None)
