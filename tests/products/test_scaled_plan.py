@@ -62,15 +62,16 @@ def test_a_plan_is_what_runs() -> None:
 
 @pytest.mark.parametrize(("name", "row"), [(name, row) for name, rows in PRESETS.items() for row in rows])
 def test_presets_run_for_the_schemes_that_they_name(name: str, row: Preset) -> None:
-    other = row.epilogue[1:] if row.epilogue[0] == "c" else ("c", *row.epilogue)
+    other = row.epilogue[1:] if row.epilogue[0] in ("c", "alpha+c") else ("c", *row.epilogue)
+    where = {"preset": name, "target": row.targets[0] if row.targets else "sm_90a"}
     for left in row.a:
         for right in row.b:
             a, b = operands(left, right)
-            assert scaled_plan(a, b, preset=name).source == row.source
-            assert not scaled_plan(a, b, preset=name, epilogue=other).source
-            assert not scaled_plan(a, b, preset=name, split_k=2).source
-            assert not scaled_plan(a, b, preset=name, instruction=scaled_plan(a, b, preset=name).instruction).source
-            both(a[:2], b[:, :2], preset=name)
+            assert scaled_plan(a, b, **where).source == row.source
+            assert not scaled_plan(a, b, **where, epilogue=other).source
+            assert not scaled_plan(a, b, **where, split_k=2).source
+            assert not scaled_plan(a, b, **where, instruction=scaled_plan(a, b, **where).instruction).source
+            both(a[:2], b[:, :2], **where)
 
 
 @pytest.mark.parametrize(
