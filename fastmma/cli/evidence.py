@@ -12,6 +12,7 @@ from fastmma.host.errors import TargetError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
 from fastmma.isa.targets import TARGETS, architecture
+from fastmma.isa.tcgen05.instruction import largest
 from fastmma.numerics.arithmetic import NO_FLOOR
 from fastmma.numerics.lookup import arithmetic
 
@@ -39,6 +40,9 @@ _EXACT = ("integer", "bit")
 
 def _family(ins: Instruction) -> str:
     """Head and shape-independent name of what a row of the table is about."""
+    if ins.form:
+        other = "" if ins.form == "cta_group::1" and not ins.sparse else ", .sp, .ws or cta_group::2,"
+        return f"tcgen05.mma{other} kind::{ins.kind}"
     head = ins.opcode.split(".aligned")[0].removesuffix(".sync").replace("::ordered_metadata", "")
     kind = f" kind::{ins.kind}" if ins.kind else ""
     lowered = " m8n8k4" if ins.shape == "m8n8k4" and ins.atype == "f16" else ""
@@ -56,7 +60,7 @@ def _level(ins: Instruction, target: str) -> tuple[str, str]:
 def evidence_rows() -> list[list[str]]:
     """One row a family of instructions that share their evidence: its name, and the architectures at each level."""
     levels: defaultdict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: {level: set() for level in LEVELS})
-    for ins in multiplications():
+    for ins in (*multiplications(), *largest(every_form=True)):
         found = levels[_family(ins), ins.atype]
         for target in ins.targets:
             found[_level(ins, target)[0]].add(architecture(target))
@@ -87,8 +91,9 @@ def _parameters(ins: Instruction, target: str) -> tuple[str, ...]:
 def arithmetic_rows() -> list[list[str]]:
     """What every architecture computes: a row for instructions and architectures that compute alike, in the terms of `Arithmetic`."""
     rows: dict[tuple[Choices, ...], None] = {}
-    for ins in multiplications():
-        head = f"{ins.op}{'.sp' if ins.sparse else ''}{f' kind::{ins.kind}' if ins.kind else ''}"
+    for ins in (*multiplications(), *largest(every_form=True)):
+        form = "" if ins.form in ("", "cta_group::1") else f" {ins.form}"
+        head = f"{ins.op}{'.sp' if ins.sparse else ''}{form}{f' kind::{ins.kind}' if ins.kind else ''}"
         for target in ins.targets:
             about = (head, str(ins.k), ins.atype, ins.btype, ins.accumulator, architecture(target))
             rows[tuple((cell,) for cell in (*about, *_parameters(ins, target)))] = None

@@ -99,6 +99,7 @@ class AccumulationPlan(Plan):
     fp8_1x128 x fp8_128x128 on sm_90a
       instruction  wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3
       arithmetic   fused: L = 32, F = 13, emax >= -133, keep 13
+      elsewhere    sm_90 takes mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32, with other bits
       k order      ascending by 32, D fed back as C
       promotion    every 128 k: total = fma(scale_a * scale_b, partial, total), f32, from +0
       split-k      none

@@ -182,17 +182,33 @@ def _scalings(kind: Kind) -> list[tuple[str | None, int | None]]:
     return [(stype, 64 // size if kind.k == 64 else 32) for stype, sizes in (kind.stypes or {}).items() for size in sizes]
 
 
+_FORMS = ((1, False), (2, False), (1, True))  # CTAs, and whether it is weight stationary
+
+
 @cache
-def largest(target: str | None = None) -> tuple[Instruction, ...]:
-    """The tcgen05.mma of every kind and types, in their largest shape on one CTA, dense and sparse; all or those legal on a target."""
+def largest(target: str | None = None, *, every_form: bool = False) -> tuple[Instruction, ...]:
+    """The tcgen05.mma of every kind and types, dense and sparse, in their largest shape; all or those legal on a target.
+
+    Parameters
+    ----------
+    target : str, optional
+        For example ``"sm_100a"``.
+    every_form : bool
+        Also those on two CTAs, the weight-stationary ones, and those of k 96; else those on one CTA only.
+    """
     if target is not None:
         architecture(target)
     found = []
+    forms = _FORMS if every_form else _FORMS[:1]
     for kind in KINDS.values():
         types = [(d, a, b) for d in kind.dtypes for a in kind.codes for b in kind.codes if not kind.same or a == b]
         scalings = [(None, None)] if kind.stypes is None else _scalings(kind)
-        for (d, a, b), sparse, (stype, block) in product(types, (False, True), scalings):
-            if (kind.name, d, a) != ("f16", "f16", "bf16"):
-                m, n = (choices(kind, 1, False, sparse, kind.k)[-1] for choices in (rows, columns))
-                found.append(tcgen05_instruction(kind.name, d, a, b, m=m, n=n, sparse=sparse, scale=stype, block=block))
+        for (cta_group, ws), (d, a, b), sparse, (stype, block) in product(forms, types, (False, True), scalings):
+            if (kind.name, d, a) == ("f16", "f16", "bf16") or (ws and kind.vectors is not None):
+                continue
+            m, n = (choices(kind, cta_group, ws, sparse, kind.k)[-1] for choices in (rows, columns))
+            form: dict[str, Any] = {"m": m, "n": n, "cta_group": cta_group, "sparse": sparse, "ws": ws, "scale": stype, "block": block}
+            found.append(tcgen05_instruction(kind.name, d, a, b, **form))
+            if every_form and kind.layout == "mx4" and not sparse:
+                found.append(tcgen05_instruction(kind.name, d, a, b, **form, k=K96))
     return tuple(ins for ins in found if target is None or target in ins.targets)
