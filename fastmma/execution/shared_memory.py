@@ -46,7 +46,10 @@ def matrix_in_memory(
 ) -> NDArray[Any]:
     """Codes (..., outer, k) of an operand in shared memory; `bits` is the width of their containers where it is another than theirs."""
     bits = bits or fmt.bits
-    places = descriptor.offsets(outer, k, bits, mn_major=mn_major)
+    try:
+        places = descriptor.offsets(outer, k, bits, mn_major=mn_major)
+    except OperandError as error:
+        raise OperandError(f"{what}: {error}") from None
     width = max(1, bits // 8)
     size = memory.shape[-1]
     if places.max() + width > size:

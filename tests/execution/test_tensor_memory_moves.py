@@ -166,7 +166,7 @@ def test_nothing_given_is_changed() -> None:
     copies = tmem.copy(), given.copy()
     tcgen05.st(X8.replace(".ld.", ".st."), tmem, 0, given)
     tcgen05.shift(SHIFTS[0].opcode, tmem, 0)
-    tcgen05.cp(COPIES[0].opcode, tmem, 0, tcgen05.SharedMemoryDescriptor(0, 128, 256), np.zeros(4096, np.uint8))
+    tcgen05.cp(COPIES[0].opcode, tmem, 0, tcgen05.MatrixDescriptor(0, 128, 256), np.zeros(4096, np.uint8))
     np.testing.assert_array_equal(tmem, copies[0])
     np.testing.assert_array_equal(given, copies[1])
 
@@ -214,7 +214,7 @@ def test_cp(copy: Any) -> None:
         leading, stride = (144, 4096 // 8 + 16) if swizzle == 0 else (16, 1024)
         fields = {"address": 1024, "leading": leading, "stride": stride, "swizzle": swizzle}
         lane = 31 if shape == "4x256b" else 0
-        found = tcgen05.cp(copy.opcode, tmem, lane << 16 | 300, tcgen05.SharedMemoryDescriptor(**fields), memory)
+        found = tcgen05.cp(copy.opcode, tmem, lane << 16 | 300, tcgen05.MatrixDescriptor(**fields), memory)
         expected = tmem.copy()
         for cta in range(max(1, len(ctas) * 2)):
             source = memory[cta] if ctas else memory
@@ -306,7 +306,7 @@ def copied(**changes: Any) -> Any:
         "opcode": "tcgen05.cp.cta_group::1.128x128b",
         "tmem": T,
         "taddr": 0,
-        "descriptor": tcgen05.SharedMemoryDescriptor(0, stride=128),
+        "descriptor": tcgen05.MatrixDescriptor(0, stride=128),
         "memory": np.zeros(2048, np.uint8),
     }
     return tcgen05.cp(**{**given, **changes})
@@ -314,7 +314,7 @@ def copied(**changes: Any) -> Any:
 
 def test_a_descriptor_may_be_a_word() -> None:
     memory = np.arange(2048, dtype=np.uint16).astype(np.uint8)
-    word = tcgen05.SharedMemoryDescriptor(0, stride=128).encode()
+    word = tcgen05.MatrixDescriptor(0, stride=128).encode()
     np.testing.assert_array_equal(copied(memory=memory), copied(memory=memory, descriptor=word))
 
 
@@ -325,7 +325,7 @@ def test_a_descriptor_may_be_a_word() -> None:
         ({"memory": np.zeros(2048, np.int8)}, OperandTypeError, "memory must have dtype uint8"),
         ({"taddr": 1 << 16}, OperandError, "reaches lane 128, column 0"),
         ({"taddr": 509}, OperandError, "reaches lane 0, column 512"),
-        ({"descriptor": None}, OperandTypeError, "descriptor must be a SharedMemoryDescriptor or its 64 bits, not NoneType"),
+        ({"descriptor": None}, OperandTypeError, "descriptor must be a MatrixDescriptor or its 64 bits, not NoneType"),
         ({"descriptor": 0}, OperandError, "descriptor: bits 46 to 48 of a descriptor of tcgen05 must be 1"),
         (
             {"opcode": "tcgen05.cp.cta_group::1.64x128b"},

@@ -58,10 +58,10 @@ def byte_offset(
     stride: int,
     swizzle: int,
     mn_major: bool = False,
-    atom: int = 16,
+    wide_atoms: bool = False,
 ) -> int:
     """Byte of shared memory that holds (or begins) element (m or n, k) of an operand; offsets in bytes."""
     offsets = 128 // bits, leading * 8 // bits, stride * 8 // bits, 1 << 20
-    outer, inner = atoms_of_32(*offsets) if atom == 32 else canonical(swizzle, mn_major, *offsets)
+    outer, inner = atoms_of_32(*offsets) if wide_atoms else canonical(swizzle, mn_major, *offsets)
     place = address + (walk(line, outer) + walk(along, inner)) * bits // 8
-    return swizzled_by_32(place) if atom == 32 else swizzled(place, swizzle)
+    return swizzled_by_32(place) if wide_atoms else swizzled(place, swizzle)

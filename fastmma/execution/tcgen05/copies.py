@@ -13,7 +13,7 @@ from fastmma.execution.tcgen05.cells import address, check_inside, check_lane, t
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError, TargetError
 from fastmma.isa.tcgen05.copies import Copy, Shift, read
-from fastmma.isa.tcgen05.shared_memory import SharedMemoryDescriptor
+from fastmma.isa.tcgen05.matrix_descriptor import MatrixDescriptor
 from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES
 from fastmma.numerics.lookup import is_strict
 from fastmma.operands.check import leading_dimensions
@@ -21,21 +21,21 @@ from fastmma.operands.check import leading_dimensions
 _UNIT = 16
 
 
-def shared_memory_descriptor(value: Any, what: str) -> SharedMemoryDescriptor:
+def matrix_descriptor(value: Any, what: str) -> MatrixDescriptor:
     """A descriptor, or the one that 64 bits say.
 
     Raises
     ------
     OperandTypeError, OperandError
     """
-    if isinstance(value, SharedMemoryDescriptor):
+    if isinstance(value, MatrixDescriptor):
         return value
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         try:
-            return SharedMemoryDescriptor.decode(int(value))
+            return MatrixDescriptor.decode(int(value))
         except OperandError as error:
             raise OperandError(f"{what}: {error}") from None
-    raise OperandTypeError(f"{what} must be a SharedMemoryDescriptor or its 64 bits, not {type(value).__name__}")
+    raise OperandTypeError(f"{what} must be a MatrixDescriptor or its 64 bits, not {type(value).__name__}")
 
 
 def _one(found: Copy | Shift) -> int:
@@ -45,7 +45,7 @@ def _one(found: Copy | Shift) -> int:
 
 @public_call
 @accepts_cupy
-def cp(opcode: str, tmem: Any, taddr: int, descriptor: SharedMemoryDescriptor | int, memory: Any) -> NDArray[np.uint32]:
+def cp(opcode: str, tmem: Any, taddr: int, descriptor: MatrixDescriptor | int, memory: Any) -> NDArray[np.uint32]:
     """Copy rows of shared memory to Tensor Memory.
 
     Parameters
@@ -56,7 +56,7 @@ def cp(opcode: str, tmem: Any, taddr: int, descriptor: SharedMemoryDescriptor | 
         What is there before; it is not modified.
     taddr : int
         Where the first row goes, ``lane << 16 | column``.
-    descriptor : SharedMemoryDescriptor or int
+    descriptor : MatrixDescriptor or int
         Where the rows lie: as a K-major operand of 8-bit elements, 16 or 32 to a row.
     memory : uint8 array (..., bytes); (..., 2, bytes) for ``.cta_group::2``
         Shared memory. With ``.b8x16`` every 16 bytes begin with 16 packed codes of 4 or 6 bits.
@@ -77,7 +77,7 @@ def cp(opcode: str, tmem: Any, taddr: int, descriptor: SharedMemoryDescriptor | 
     Examples
     --------
     >>> memory = np.arange(512, dtype=np.uint16).astype(np.uint8)  # scales: 32 rows of 16 bytes
-    >>> rows = SharedMemoryDescriptor(0, stride=128)
+    >>> rows = MatrixDescriptor(0, stride=128)
     >>> tmem = cp("tcgen05.cp.cta_group::1.32x128b.warpx4", np.zeros((128, 512), np.uint32), 4, rows, memory)
     >>> [hex(cell) for cell in tmem[[1, 33, 97], 4]]
     ['0x13121110', '0x13121110', '0x13121110']
@@ -92,7 +92,7 @@ def cp(opcode: str, tmem: Any, taddr: int, descriptor: SharedMemoryDescriptor | 
     lanes, columns = copy.lanes + lane, np.arange(copy.columns) + column
     check_inside(lanes[:, :, None], columns, what)
     size = 4 * copy.columns
-    places = shared_memory_descriptor(descriptor, f"{what}: descriptor").offsets(lanes.shape[1], size, 8)
+    places = matrix_descriptor(descriptor, f"{what}: descriptor").offsets(lanes.shape[1], size, 8)
     if places.max() >= source.shape[-1]:
         raise OperandError(f"{what}: the descriptor reaches byte {int(places.max())} of a memory of {source.shape[-1]} bytes")
     lead = leading_dimensions(what, tmem=before.shape[:-2], memory=source.shape[:-1])

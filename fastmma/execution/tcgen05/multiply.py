@@ -1,218 +1,298 @@
-"""One tcgen05.mma as a kernel issues it: descriptors and addresses, shared memory and Tensor Memory."""
+"""tcgen05.mma on shared memory and Tensor Memory."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Operands
-from fastmma.backends.resolve import backend_of, operation_of
-from fastmma.execution.tcgen05.operands import from_shared, from_tensor, into_tensor, negated, picked, tensor_address
-from fastmma.host.arrays import as_array, flag
+from fastmma.backends.call import Operands, Operation
+from fastmma.backends.engine import Backend
+from fastmma.backends.gpu.arrays import accepts_cupy
+from fastmma.backends.resolve import backend_of
+from fastmma.execution.plan import MmaPlan, chosen_operation
+from fastmma.execution.shared_memory import memory_bytes
+from fastmma.execution.tcgen05 import operands as places
+from fastmma.execution.tcgen05.cells import address, tensor_memory
+from fastmma.execution.tcgen05.copies import matrix_descriptor
+from fastmma.host.arrays import as_array, flag, one_of, whole
 from fastmma.host.calls import public_call
-from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.errors import BackendError, InstructionError, OperandError, TargetError
 from fastmma.host.threads import thread_count
+from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
+from fastmma.isa.table import instruction
 from fastmma.isa.tcgen05.descriptor import InstructionDescriptor
-from fastmma.isa.tcgen05.extra_places import metadata_places, scale_places
-from fastmma.isa.tcgen05.instruction import read
+from fastmma.isa.tcgen05.kinds import K96
 from fastmma.isa.tcgen05.matrix_descriptor import MatrixDescriptor
 from fastmma.isa.tcgen05.syntax import Syntax, parsed
-from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES, data_path
+from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES, metadata_layout
+from fastmma.operands.check import flatten, leading_dimensions
+from fastmma.operands.sparse import check_metadata
 
-_NEGATE = 3 << 13  # of A and B, in the instruction descriptor
-
-
-def memory_of(value: Any, dtype: Any, tail: tuple[int | None, ...], what: str) -> NDArray[Any]:
-    """An array of a dtype whose last dimensions are as given; None is any number."""
-    array = as_array(value, what)
-    if array.dtype != dtype:
-        raise OperandTypeError(f"{what} must be {np.dtype(dtype)}, not {array.dtype}")
-    shape = array.shape[len(array.shape) - len(tail) :]
-    if array.ndim < len(tail) or any(size not in (None, found) for size, found in zip(tail, shape, strict=True)):
-        shown = ", ".join("..." if size is None else str(size) for size in tail)
-        raise OperandError(f"{what} must have shape (..., {shown}), not {array.shape}")
-    return array
+_ADDRESSES = 1 << 32  # numbers from here on are descriptors
+_SELECTING_KINDS = ("f16", "tf32")  # whose metadata has one column, that the sparsity selector chooses
 
 
-def _mask(value: Any, ins: Instruction, syntax: Syntax) -> NDArray[np.bool_]:
-    """Which lanes (CTA, lane) of D stay as they are."""
-    kept = np.zeros(ins.cta_group * LANES, np.bool_)
-    if value is not None:
-        if syntax.ws or ins.scale_vec_size:
-            raise OperandError(f"{ins}: there is no lane mask with .ws or block scaling")
-        words = as_array(value, f"{ins}: lane_mask")
-        if words.shape != (4 * ins.cta_group,) or words.dtype.kind not in "ui" or ((words < 0) | (words >= 1 << 32)).any():
-            raise OperandError(f"{ins}: lane_mask must be {4 * ins.cta_group} integers of 32 bits")
-        kept = (words.astype(np.uint64)[:, None] >> np.arange(32, dtype=np.uint64) & np.uint64(1)).astype(np.bool_).ravel()
-    return kept.reshape(ins.cta_group, LANES)
+def _read(ins: Any, idesc: Any) -> tuple[Any, InstructionDescriptor | None]:
+    """The instruction without its negations, which are the operands' here, and its descriptor."""
+    if idesc is None:
+        return ins, None
+    if not isinstance(ins, str):
+        raise InstructionError(f"{ins}: idesc goes with an opcode as text, which has no descriptor of its own")
+    kind = parsed(ins.strip().removesuffix(";").strip()).kind.name
+    given = idesc if isinstance(idesc, InstructionDescriptor) else InstructionDescriptor.decode(kind, idesc)
+    return instruction(ins, idesc=replace(given, negate_a=False, negate_b=False).encode()), given
 
 
-def _matrix(value: Any, ins: Instruction, what: str) -> MatrixDescriptor:
-    try:
-        return value if isinstance(value, MatrixDescriptor) else MatrixDescriptor.decode(value)
-    except OperandError as error:
-        raise OperandError(f"{ins}: {what}: {error}") from None
+def _check_form(syntax: Syntax, ins: Instruction, target: str, **given: bool) -> None:
+    """Raise unless ptxas takes the opcode with these operands on the target, and what it then does is known."""
+    if syntax.ashift:
+        raise InstructionError(f"{ins}: what .ashift shifts is not known")
+    if ins.k == K96:
+        raise InstructionError(f"{ins}: where operands of K = 96 lie in shared memory is not known")
+    takers = syntax.targets_with(**given)
+    if target not in takers:
+        names = ", ".join(name for name, there in given.items() if there)
+        if not takers:
+            raise InstructionError(f"{ins}: the instruction takes no {names}")
+        raise TargetError(f"{ins}: illegal with {names or 'these operands'} on {target}; it needs one of {', '.join(takers)}")
 
 
-def _given(value: Any, ins: Instruction, name: str, wanted: bool) -> None:
-    if (value is not None) != wanted:
-        raise OperandError(f"{ins}: {name} must be {'given' if wanted else 'left out'}")
+def _kept_lanes(mask: Any, ins: Instruction) -> NDArray[np.bool_]:
+    """Which lanes of the CTAs keep what they have."""
+    if mask is None:
+        return np.zeros(2 * LANES, np.bool_)
+    words = as_array(mask, f"{ins}: disable_output_lane")
+    count = 4 * ins.cta_group
+    if words.dtype.kind not in "ui" or words.shape != (count,) or (words < 0).any() or (words >> 32).any():
+        raise OperandError(f"{ins}: disable_output_lane must be {count} words of 32 bits, not {mask!r:.60}")
+    bits = words[:, None].astype(np.uint32) >> np.arange(32, dtype=np.uint32) & np.uint32(1)
+    return np.pad(bits.ravel().astype(np.bool_), (0, 2 * LANES - 32 * count))
+
+
+def _shrunk(codes: NDArray[Any], fmt: Format, shift: int, what: str) -> NDArray[Any]:
+    """D times 2 ** -shift, where that needs no rounding and no subnormal, which nobody has asked a GPU about."""
+    if not shift:
+        return codes
+    values = codes.view(fmt.dtype)
+    with np.errstate(all="ignore"):
+        scaled = values * fmt.dtype.type(2.0**-shift)
+        least = np.finfo(fmt.dtype).tiny
+        wrong = np.isfinite(values) & (values != 0) & (np.abs(scaled) < least)
+    if wrong.any():
+        found = values[wrong].flat[0]
+        raise OperandError(f"{what}: {found} times 2 ** -{shift} is no normal number of {fmt}, and how it is rounded is not known")
+    return np.asarray(scaled).view(codes.dtype)
+
+
+def _negated(codes: NDArray[Any], fmt: Format, negate: bool) -> NDArray[Any]:
+    return codes ^ codes.dtype.type(1 << fmt.bits - 1) if negate else codes
 
 
 @public_call
+@accepts_cupy
 def mma(
-    opcode: str,
-    tensor_memory: Any,
-    shared: Any,
+    ins: str | Instruction | None,
     d: int,
-    a: int | MatrixDescriptor | None,
-    b: int | MatrixDescriptor,
-    idesc: int,
+    a: MatrixDescriptor | int,
+    b: MatrixDescriptor | int,
     *,
-    target: str,
-    a_address: int | None = None,
+    idesc: InstructionDescriptor | int | None = None,
+    target: str | None = None,
+    tmem: Any,
+    memory: Any,
     metadata: int | None = None,
     scale_a: int | None = None,
     scale_b: int | None = None,
     enable_input_d: bool = True,
-    lane_mask: Any = None,
+    scale_input_d: int = 0,
+    disable_output_lane: Any = None,
+    zero_column_mask: int = 0,
+    plan: MmaPlan | None = None,
     threads: int | None = None,
     backend: str = "numba",
 ) -> NDArray[np.uint32]:
-    """Execute one tcgen05.mma on memory.
+    """Execute a ``tcgen05.mma`` on shared memory and Tensor Memory, of any number of CTAs (or pairs of them).
 
     Parameters
     ----------
-    opcode : str
-        For example ``"tcgen05.mma.cta_group::1.kind::f16"``.
-    tensor_memory : uint32 array (..., CTAs, 128, 512)
-        CTAs, lanes and columns before; it is not modified. There are as many CTAs as the opcode's cta_group says.
-    shared : uint8 array (..., CTAs, bytes)
-        The CTAs' shared memory. Leading dimensions broadcast with those of `tensor_memory`.
+    ins : str or Instruction, or None with a plan
+        An opcode and its descriptor, ``"tcgen05.mma... idesc=0x08200490"``, or what `instruction` returns.
     d : int
-        The address of D, ``lane << 16 | column``. The lane is 0, or 16 where M of 64 leaves half of the lanes.
-    a, b : int or MatrixDescriptor
-        64-bit descriptors; of two CTAs each reads its half of the rows of A and of the columns of B from its own memory.
-    idesc : int
-        The instruction descriptor.
-    target : str
-        For example ``"sm_100a"``.
-    a_address : int, optional
-        The address of A in Tensor Memory, in the place of `a`, which is then None.
-    metadata : int, optional
-        The address of the metadata of sparse A.
-    scale_a, scale_b : int, optional
-        The addresses of the scales.
+        The address of D in Tensor Memory, ``lane << 16 | column``.
+    a : MatrixDescriptor or int
+        The matrix descriptor of A, or the address of A in Tensor Memory: a number of no more than 32 bits.
+    b : MatrixDescriptor or int
+        The matrix descriptor of B.
+    idesc : InstructionDescriptor or int, optional
+        The instruction descriptor, for an opcode without one; only here it may negate A or B.
+    target : str, optional
+        ``"sm_100a"`` if neither it nor a plan is given.
+    tmem : uint32 array (..., 128, 512); (..., 2, 128, 512) for ``.cta_group::2``
+        Tensor Memory before; it is not modified.
+    memory : uint8 array (..., bytes); (..., 2, bytes) for ``.cta_group::2``
+        Shared memory; descriptors' addresses are offsets into it, and swizzles count from its start. Leading dimensions broadcast.
+    metadata, scale_a, scale_b : int, where the instruction has them
+        Their addresses in Tensor Memory.
     enable_input_d : bool
-        Whether D is added to.
-    lane_mask : array of 4 or 8 words, optional
-        Lanes of D that stay as they are: bit i of word w is lane 32 w + i.
-    threads, backend
-        As in `fastmma.mma`.
+        False computes A x B alone.
+    scale_input_d : int
+        kind::f16 and tf32: D is multiplied by 2 to the power of minus this, 0 to 15, before.
+    disable_output_lane : 4 integers, or 8 for ``.cta_group::2``
+        Bits of the lanes of D that stay as they are.
+    zero_column_mask : int
+        0: what it does to which columns is not known.
+    plan : MmaPlan, optional
+        What to do: what `fastmma.mma_plan` returns for an instruction and a target.
+    threads : int, optional
+        All cores by default, or ``FASTMMA_NUM_THREADS``.
+    backend : {"numba", "reference", "cupy-emulate"}
+        As for `fastmma.mma`.
 
     Returns
     -------
-    uint32 array (..., CTAs, 128, 512)
+    uint32 array of the shape of `tmem`, with the broadcast leading dimensions
         Tensor Memory afterwards.
 
     Raises
     ------
     InstructionError, TargetError, OperandError, OperandTypeError, BackendError
-        An address beyond a memory, or copies that differ, are named. So are operands whose effect is not known well enough: scale-input-d,
-        zero-column masks and ``.ashift``.
+        All are `fastmma.FastmmaError`. What lies outside Tensor Memory or shared memory, overlaps D, or differs between copies names its
+        place.
+
+    Notes
+    -----
+    PTX: tcgen05.mma; Data path layouts; Matrix descriptors; Sparse matrices; Block scaling.
 
     Examples
     --------
-    >>> shared = np.zeros((1, 65536), np.uint8)
-    >>> shared[0, :4096].view(np.float16)[:] = 1  # 128 x 16, K-major, not swizzled
-    >>> shared[0, 8192:8448].view(np.float16)[:] = 2  # 8 x 16
-    >>> a, b = MatrixDescriptor(0, leading=128, stride=256), MatrixDescriptor(8192, leading=128, stride=256)
-    >>> word = InstructionDescriptor("f16", "f32", "f16", "f16", 128, 8).encode()
-    >>> before = np.zeros((1, 128, 512), np.uint32)
-    >>> after = mma("tcgen05.mma.cta_group::1.kind::f16", before, shared, 64, a, b, word, target="sm_100a")
-    >>> after[0, 5, 63:73].view(np.float32).tolist()
-    [0.0, 32.0, 32.0, 32.0, 32.0, 32.0, 32.0, 32.0, 32.0, 0.0]
+    >>> from fastmma import tcgen05
+    >>> ins = tcgen05.instruction("f16", "f32", "f16", "f16", m=128, n=8)
+    >>> memory = np.ones(4096, np.float16).view(np.uint8)
+    >>> rows = tcgen05.MatrixDescriptor(0, leading=128, stride=256)
+    >>> after = mma(ins, 0, rows, rows, tmem=np.zeros((128, 512), np.uint32), memory=memory)
+    >>> after.view(np.float32)[127, 6:10].tolist()
+    [16.0, 16.0, 0.0, 0.0]
     """
-    syntax = parsed(opcode.strip().removesuffix(";").strip()) if isinstance(opcode, str) else parsed(str(opcode))
-    descriptor = InstructionDescriptor.decode(syntax.kind.name, idesc)
-    ins = read(syntax.opcode, int(idesc) & ~_NEGATE)
-    operation, runner = operation_of(ins, target), backend_of(backend)
-    if syntax.ashift:
-        raise OperandError(f"{ins}: what .ashift does is not known well enough to emulate")
-    if syntax.kind.k != ins.k // (2 if ins.sparse else 1):
-        raise OperandError(f"{ins}: how rows of k of 96 lie in memory is not known well enough to emulate")
-    tensor = memory_of(tensor_memory, np.uint32, (ins.cta_group, LANES, COLUMNS), f"{ins}: tensor_memory")
-    bytes_of = memory_of(shared, np.uint8, (ins.cta_group, None), f"{ins}: shared")
-    lead = np.broadcast_shapes(tensor.shape[:-3], bytes_of.shape[:-2])
-    count = math.prod(lead)
-    result = np.array(np.broadcast_to(tensor, (*lead, *tensor.shape[-3:])).reshape(count, *tensor.shape[-3:]))
-    source = np.broadcast_to(bytes_of, (*lead, *bytes_of.shape[-2:])).reshape(count, *bytes_of.shape[-2:])
-    for name, value, wanted in (
-        ("a_address", a_address, a is None),
-        ("metadata", metadata, bool(ins.sparse)),
-        ("scale_a", scale_a, bool(ins.scale_vec_size)),
-        ("scale_b", scale_b, bool(ins.scale_vec_size)),
-    ):
-        _given(value, ins, name, wanted)
-    half = data_path(ins) in ("C", "F")
-    place = tensor_address(d, "d", ins, any_lane=half)
-    formats, kept = ins.formats, _mask(lane_mask, ins, syntax)
-    acodes = _a(ins, result, source, a, a_address, descriptor, place)
-    bcodes = _from_ctas(ins, source, _matrix(b, ins, "b"), "b", descriptor.transpose_b).swapaxes(-1, -2)
-    layout = ins.operands["d"].layout
-    ccodes = from_tensor(result, layout, formats.c, "", place, f"{ins}: d") if flag(enable_input_d, "enable_input_d") else None
+    runner = backend_of(backend)
+    ins, word = _read(ins, idesc)
+    operation = chosen_operation(ins, target, plan, "tcgen05.mma", "sm_100a")
+    ins = operation.instruction
+    if ins.op != "tcgen05":
+        raise InstructionError(f"{ins}: tcgen05.mma takes tcgen05.mma opcodes only")
+    if runner.raw is not None:
+        raise BackendError(f"{ins}: the backend {backend!r} executes no tcgen05.mma on memory; 'numba', 'reference' and 'cupy-emulate' do")
+    said = word or places.descriptor_of(ins)
+    in_tmem = not isinstance(a, MatrixDescriptor) and (number := whole(a)) is not None and number < _ADDRESSES
+    shift = one_of(scale_input_d, range(16), f"{ins}: scale_input_d")
+    _check_form(
+        parsed(ins.opcode.split()[0]),
+        ins,
+        operation.target,
+        a_in_tensor_memory=in_tmem,
+        lane_mask=disable_output_lane is not None,
+        scale_input_d=shift > 0,
+        zero_column_mask=whole(zero_column_mask) != 0,
+    )
+    if whole(zero_column_mask) != 0:
+        raise OperandError(f"{ins}: zero_column_mask must be 0: which columns it zeroes is not known")
+    if in_tmem and ins.alayout == "col":
+        raise OperandError(f"{ins}: A in Tensor Memory is K-major; transpose_a must be 0")
+    ctas = ins.cta_group if ins.cta_group == 2 else 0
+    before, shared = tensor_memory(tmem, str(ins), ctas), memory_bytes(memory, str(ins))
+    if ctas and shared.shape[-2:-1] != (ctas,):
+        raise OperandError(f"{ins}: memory must have shape (..., {ctas}, bytes), not {shared.shape}")
+    outer = 2 if ctas else 1
+    lead = leading_dimensions(ins, tmem=before.shape[: -outer - 1], memory=shared.shape[:-outer])
+    flat = before.reshape(*before.shape[: -outer - 1], outer * LANES, COLUMNS)
+    cells = _cells(ins, said, {"d": d, "a": a if in_tmem else None, "metadata": metadata, "scale_a": scale_a, "scale_b": scale_b})
+    c = _accumulators(ins, flat, cells["d"], flag(enable_input_d, f"{ins}: enable_input_d"), shift)
+    if in_tmem:
+        acodes = places.a_in_tensor_memory(flat, cells["a"], ins)
+    else:
+        acodes = places.in_shared_memory(shared, matrix_descriptor(a, f"{ins}: a"), "a", ins)[..., None, :, :]
+    bcodes = places.in_shared_memory(shared, matrix_descriptor(b, f"{ins}: b"), "b", ins).swapaxes(-1, -2)
+    given = {
+        "a": _negated(acodes, ins.formats.a, said.negate_a),
+        "b": _negated(bcodes, ins.formats.b, said.negate_b),
+        "c": c,
+        **_extra(ins, said, flat, cells),
+    }
+    result = _multiplied(runner, operation, given, lead, thread_count(threads))
+    after = np.array(np.broadcast_to(flat, (*lead, *flat.shape[-2:])))
+    places.write_accumulators(after, cells["d"], result, ins, _kept_lanes(disable_output_lane, ins))
+    return after.reshape(*lead, *before.shape[-outer - 1 :])
+
+
+def _cells(ins: Instruction, said: InstructionDescriptor, addresses: dict[str, Any]) -> dict[str, places.Cells]:
+    """Where the operands lie whose addresses in Tensor Memory are given; D overlaps none of them."""
+    for name, there in (("metadata", ins.sparse), ("scale_a", ins.stype), ("scale_b", ins.stype)):
+        if bool(there) != (addresses[name] is not None):
+            raise OperandError(f"{ins}: the instruction {'needs' if there else 'takes no'} {name}")
+    cells = {}
+    for name, taddr in addresses.items():
+        what = f"{ins}: {name}"
+        if taddr is None and name != "d":
+            continue
+        if name.startswith("scale"):
+            cells[name] = places.scale_cells(ins, name[-1], taddr, what)
+        elif name == "metadata":
+            if ins.kind in _SELECTING_KINDS and address(taddr, what)[1] % 2:
+                raise OperandError(f"{what}: it must begin in an even column; the descriptor's sparsity selector chooses the next one")
+            cells[name] = places.matrix_cells(metadata_layout(ins), ins, taddr, what, said.sparsity_selector)
+        else:
+            cells[name] = places.matrix_cells(ins.operands[name].layout, ins, taddr, what)
+    for name in {"a", "metadata"} & set(cells):
+        lane, lane_of_d = (int(cells[each].lanes[0, 0]) for each in (name, "d"))
+        if lane != lane_of_d:
+            raise OperandError(f"{ins}: {name} must begin in the lane of d, {lane_of_d}, not {lane}")
+    places.check_apart(cells, str(ins))
+    return cells
+
+
+def _accumulators(ins: Instruction, tmem: NDArray[np.uint32], cells: places.Cells, enabled: bool, shift: int) -> NDArray[Any]:
+    """D before, as the multiplication adds it."""
+    codes = places.accumulators(tmem, cells, ins)
+    if not enabled:
+        return np.zeros_like(codes)
+    return codes if ins.kind == "i8" else _shrunk(codes, ins.formats.d, shift, f"{ins}: scale_input_d")
+
+
+def _extra(
+    ins: Instruction, said: InstructionDescriptor, tmem: NDArray[np.uint32], cells: dict[str, places.Cells]
+) -> dict[str, NDArray[Any]]:
+    """Metadata and scales, checked."""
     extra: dict[str, NDArray[Any]] = {}
-    if metadata is not None:
-        extra["metadata"] = _metadata(ins, result, metadata, descriptor.sparsity_selector, half)
-    for name, address, first in (("a", scale_a, descriptor.scale_a_id), ("b", scale_b, descriptor.scale_b_id)):
-        if address is not None:
-            found = picked(result, scale_places(ins, name, first), tensor_address(address, f"scale_{name}", ins), 8, f"{ins}: scale_{name}")
-            extra[f"scale_{name}"] = found if name == "a" else np.ascontiguousarray(found.swapaxes(-1, -2))
-    codes = np.empty((count, ins.m, ins.n), formats.d.code_dtype)
-    given = negated(acodes, formats.a, descriptor.negate_a), negated(bcodes, formats.b, descriptor.negate_b)
-    operands = Operands(np.ascontiguousarray(given[0]), np.ascontiguousarray(given[1]), ccodes, **extra)
-    runner.run(operation, operands, codes, thread_count(threads))
-    into_tensor(result, layout, codes, place, kept, f"{ins}: d")
-    return result.reshape(*lead, *tensor.shape[-3:])
+    if "metadata" in cells:
+        what = f"{ins}: metadata"
+        words = places.metadata_words(tmem, cells["metadata"], ins, what)
+        extra["metadata"] = check_metadata(words, words.shape, pattern_of(ins), ordered=ins.ordered_metadata, what=what)
+    if "scale_a" in cells:
+        extra["scale_a"] = places.scale_codes(tmem, cells["scale_a"], said.scale_a_id, ins, f"{ins}: scale_a")
+        extra["scale_b"] = places.scale_codes(tmem, cells["scale_b"], said.scale_b_id, ins, f"{ins}: scale_b").swapaxes(-1, -2)
+    return extra
 
 
-def _from_ctas(ins: Instruction, source: NDArray[Any], matrix: MatrixDescriptor, name: str, mn_major: bool) -> NDArray[Any]:
-    """A matrix (count, outer, k) of which every CTA holds a share of the lines."""
-    outer, k = (ins.m, ins.stored_k) if name == "a" else (ins.n, ins.k)
-    shape, fmt = (outer // ins.cta_group, k), ins.formats.a if name == "a" else ins.formats.b
-    shares = [from_shared(source[:, cta], matrix, fmt, ins.kind, shape, mn_major, f"{ins}: {name}") for cta in range(ins.cta_group)]
-    return np.concatenate(shares, axis=1)
-
-
-def _a(
-    ins: Instruction,
-    tensor: NDArray[Any],
-    source: NDArray[Any],
-    a: Any,
-    address: Any,
-    descriptor: InstructionDescriptor,
-    d: tuple[int, int],
-) -> NDArray[Any]:
-    if a is not None:
-        return _from_ctas(ins, source, _matrix(a, ins, "a"), "a", descriptor.transpose_a)
-    if descriptor.transpose_a:
-        raise OperandError(f"{ins}: a in Tensor Memory is K-major; transpose_a must be 0")
-    place = tensor_address(address, "a", ins, any_lane=d[0] == 16)
-    if place[0] != d[0]:
-        raise OperandError(f"{ins}: a must start at the lane of d, {d[0]}, not {place[0]}")
-    return from_tensor(tensor, ins.operands["a"].layout, ins.formats.a, ins.kind, place, f"{ins}: a")
-
-
-def _metadata(ins: Instruction, tensor: NDArray[Any], address: Any, selector: int, half: bool) -> NDArray[Any]:
-    place = tensor_address(address, "metadata", ins, any_lane=half)
-    words = picked(tensor, metadata_places(ins, selector), place, 4, f"{ins}: metadata")
-    legal = pattern_of(ins).table(ins.ordered_metadata)[:, 0] >= 0
-    if not legal[words].all():
-        at = np.argwhere(~legal[words])[0]
-        raise OperandError(f"{ins}: metadata of row {at[1]}, chunk {at[2]} is {words[tuple(at)]:#x}, which names no places")
-    return words
+def _multiplied(runner: Backend, operation: Operation, given: dict[str, NDArray[Any]], lead: tuple[int, ...], threads: int) -> NDArray[Any]:
+    """Codes of D; where A has a copy for each part of N that is not the others', the parts are products of their own."""
+    ins = operation.instruction
+    copies = given["a"].shape[-3]
+    width = ins.n // copies
+    result = np.empty((math.prod(lead), ins.m, ins.n), ins.formats.d.code_dtype)
+    fixed = {name: flatten(array, lead) for name, array in given.items() if name not in "abc"}
+    for copy in range(copies):
+        part = slice(copy * width, (copy + 1) * width)
+        operands = {
+            "a": flatten(given["a"][..., copy, :, :], lead),
+            **{name: flatten(given[name][..., part], lead) for name in "bc"},
+            **fixed,
+        }
+        found = np.empty((len(result), ins.m, width), result.dtype)
+        runner.run(operation, Operands(**operands), found, threads)
+        result[..., part] = found
+    return result.reshape(*lead, ins.m, ins.n)

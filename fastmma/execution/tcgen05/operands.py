@@ -1,122 +1,174 @@
-"""Operands of tcgen05.mma, taken from shared memory and Tensor Memory and put back: bytes and cells to matrices of codes."""
+"""The matrices of tcgen05.mma out of Tensor Memory and shared memory, and its result back into Tensor Memory."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.execution.shared_memory import matrix_in_memory
+from fastmma.execution.tcgen05.cells import address
 from fastmma.host.errors import OperandError
 from fastmma.isa.formats import Format
 from fastmma.isa.fragments import container_bits, container_shift
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.layout import Layout
-from fastmma.isa.tcgen05.extra_places import Places
+from fastmma.isa.tcgen05.descriptor import InstructionDescriptor
 from fastmma.isa.tcgen05.matrix_descriptor import MatrixDescriptor
-from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES
-
-Codes = NDArray[Any]
-_UNIT = 16
+from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES, first_lanes, metadata_layout, parts, scale_places
 
 
-def _bytes(memory: Codes, places: NDArray[np.int64], what: str) -> Codes:
-    """Bytes (batch, ...) of memory (batch, bytes), with the places checked."""
-    last = int(places.max(initial=0))
-    if last >= memory.shape[-1]:
-        raise OperandError(f"{what} reads byte {last:#x} of shared memory, which has {memory.shape[-1]} bytes")
-    return np.asarray(memory[:, places])
+class Cells(NamedTuple):
+    """Indices of cells in Tensor Memory, whose lanes count through the CTAs of a pair; they broadcast."""
+
+    lanes: NDArray[np.intp]
+    columns: NDArray[np.intp]
 
 
-def from_shared(
-    memory: Codes, matrix: MatrixDescriptor, fmt: Format, kind: str, shape: tuple[int, int], mn_major: bool, what: str
-) -> Codes:
-    """Codes (batch, outer, k) of a matrix in shared memory (batch, bytes) of one CTA; `shape` is (outer, k)."""
-    outer, k = shape
-    bits = container_bits(fmt, kind)
-    if mn_major:
-        size = bits // 8
-        places = matrix.elements(outer, k, size)[..., None] + np.arange(size)
-        raw = np.ascontiguousarray(_bytes(memory, places, what))
-        return raw.view(f"<u{size}")[..., 0].astype(fmt.code_dtype)
-    count = k * bits // (8 * _UNIT)
-    places = matrix.units(outer, max(count, 1))[..., None] + np.arange(_UNIT)
-    units = np.ascontiguousarray(_bytes(memory, places, what))
-    if fmt.bits >= 8:
-        size = fmt.bits // 8
-        return units.reshape(len(memory), outer, -1).view(f"<u{size}")[..., :k].astype(fmt.code_dtype)
-    # 16 elements of a narrow format fill the first bytes of a unit where containers have 8 bits, and all of it where they have 4
-    held = 8 * _UNIT // bits
-    spread = np.unpackbits(units, axis=-1, bitorder="little")[..., : held * fmt.bits]
-    values = spread.reshape(*spread.shape[:-1], held, fmt.bits) @ (1 << np.arange(fmt.bits))
-    return np.asarray(values.reshape(len(memory), outer, -1)[..., :k], fmt.code_dtype)
+def _check_columns(columns: NDArray[Any], what: str) -> None:
+    if columns.max() >= COLUMNS:
+        raise OperandError(f"{what} reaches column {int(columns.max())}, outside the {COLUMNS} columns of Tensor Memory")
 
 
-def _cells(layout: Layout, lane: int, column: int, what: str) -> tuple[Codes, Codes, Codes]:
-    """CTA, lane and column of every (row, element) of a matrix, the lowest bit being the rest."""
-    per_cell = 32 // layout.bits
-    numbers = np.array(layout.lane_numbers) if layout.lane_numbers else np.arange(layout.lanes)
-    # of every copy: the lanes that hold the matrix once each
-    places = np.argsort(layout.offsets.ravel(), kind="stable").reshape(*layout.shape, layout.copies)
-    number, element = numbers[places // layout.elements], places % layout.elements
-    columns = column + element // per_cell
-    lanes = number % LANES + lane
-    if int(columns.max()) >= COLUMNS or int(lanes.max()) >= LANES:
-        raise OperandError(
-            f"{what} at lane {lane}, column {column} reaches lane {lanes.max()}, column {columns.max()} of {LANES} x {COLUMNS}"
-        )
-    return number // LANES, lanes, columns
+def matrix_cells(layout: Layout, ins: Instruction, taddr: Any, what: str, first_column: int = 0) -> Cells:
+    """Where a matrix lies that begins some columns behind an address: lanes by columns.
+
+    Raises
+    ------
+    OperandTypeError, OperandError
+    """
+    lane, column = address(taddr, what)
+    if lane not in first_lanes(ins):
+        raise OperandError(f"{what}: it must begin in lane {' or '.join(map(str, first_lanes(ins)))}, not {lane}")
+    lanes = np.array(layout.lane_numbers or range(layout.lanes)) + lane
+    columns = np.arange(-(-layout.elements * layout.bits // 32)) + column + first_column
+    _check_columns(columns, what)
+    return Cells(lanes[:, None], columns[None, :])
 
 
-def from_tensor(memory: Codes, layout: Layout, fmt: Format, kind: str, address: tuple[int, int], what: str) -> Codes:
-    """Codes (batch, rows, columns) of a matrix in Tensor Memory (batch, CTAs, lanes, columns).
+def scale_cells(ins: Instruction, operand: str, taddr: Any, what: str) -> Cells:
+    """Where the scales of A or B lie: copies by rows (or columns).
+
+    Raises
+    ------
+    OperandTypeError, OperandError
+    """
+    lane, column = address(taddr, what)
+    if lane:
+        raise OperandError(f"{what}: it must begin in lane 0, not {lane}")
+    lanes, columns = scale_places(ins, operand)
+    _check_columns(columns + column, what)
+    return Cells(lanes, columns + column)
+
+
+def check_apart(cells: dict[str, Cells], what: str) -> None:
+    """Raise OperandError where another operand lies in a cell of D."""
+
+    def mask(each: Cells) -> NDArray[np.bool_]:
+        used = np.zeros((2 * LANES, COLUMNS), np.bool_)
+        used[each.lanes, each.columns] = True
+        return used
+
+    of_d = mask(cells["d"])
+    for name, each in cells.items():
+        if name != "d" and len(both := np.argwhere(of_d & mask(each))):
+            lane, column = (int(place) for place in both[0])
+            where = f"lane {lane % LANES}, column {column}" + f" of CTA {lane // LANES}" * (lane >= LANES)
+            raise OperandError(f"{what}: d and {name} overlap in {where}")
+
+
+def _elements(held: NDArray[np.uint32], layout: Layout) -> NDArray[Any]:
+    """Cells (..., lanes, columns) as containers (..., lanes, elements)."""
+    held = np.ascontiguousarray(held, dtype="<u4")
+    if layout.bits >= 8:
+        return held.view(f"<u{layout.bits // 8}")[..., : layout.elements]
+    packed = held.view(np.uint8)[..., None]
+    return ((packed >> np.array([0, 4], np.uint8)) & np.uint8(15)).reshape(*packed.shape[:-2], -1)[..., : layout.elements]
+
+
+def _copies(tmem: NDArray[np.uint32], layout: Layout, cells: Cells, ins: Instruction) -> NDArray[Any]:
+    """The containers of a matrix, (..., copies, rows, columns): a copy for each part of N where those lie above each other."""
+    count = parts(ins) if layout.copies > 1 else 1
+    found = _elements(tmem[..., cells.lanes, cells.columns], layout)
+    run = layout.lanes // count // ins.cta_group  # lanes of a copy
+    result = np.empty((*found.shape[:-2], count, *layout.shape), found.dtype)
+    lane = np.arange(layout.lanes)
+    for copy in range(count):
+        chosen = lane // run % count == copy
+        result[..., copy, layout.rows[chosen], layout.cols[chosen]] = found[..., chosen, :]
+    return result
+
+
+def a_in_tensor_memory(tmem: NDArray[np.uint32], cells: Cells, ins: Instruction) -> NDArray[Any]:
+    """Codes of A, (..., copies, m, stored k); one copy where all are the same."""
+    layout, fmt = ins.operands["a"].layout, ins.formats.a
+    codes = _copies(tmem, layout, cells, ins)
+    if layout.bits != fmt.bits:
+        codes = codes >> np.uint8(container_shift(fmt, ins.kind)) & np.uint8((1 << fmt.bits) - 1)
+    if (codes == codes[..., :1, :, :]).all():
+        codes = codes[..., :1, :, :]
+    return codes.astype(fmt.code_dtype, copy=False)
+
+
+def metadata_words(tmem: NDArray[np.uint32], cells: Cells, ins: Instruction, what: str) -> NDArray[np.uint8]:
+    """The 4-bit words of A, (..., m, chunks).
 
     Raises
     ------
     OperandError
-        If it reaches beyond the memory, or copies of it differ.
+        If the copies for the parts of N are not the same: what the hardware takes then is not known.
     """
-    cta, lane, column = _cells(layout, *address, what)
-    words = memory[:, cta, lane, column]
-    shift = np.arange(layout.shape[1])[:, None] % (32 // layout.bits) * layout.bits + container_shift(fmt, kind)
-    values = words >> shift.astype(np.uint32) & np.uint32((1 << fmt.bits) - 1)
-    if (values != values[..., :1]).any():
-        raise OperandError(f"{what}: its copies in Tensor Memory differ; each would serve a part of N of its own")
-    return np.asarray(values[..., 0], fmt.code_dtype)
+    words = _copies(tmem, metadata_layout(ins), cells, ins)
+    if not (words == words[..., :1, :, :]).all():
+        raise OperandError(f"{what}: the copies for the parts of N differ")
+    return np.asarray(words[..., 0, :, :])
 
 
-def into_tensor(memory: Codes, layout: Layout, codes: Codes, address: tuple[int, int], kept: NDArray[np.bool_], what: str) -> None:
-    """Write D to Tensor Memory, but for the lanes (CTA, lane) that are `kept`; elements of 16 bits leave zeros above them."""
-    cta, lane, column = (each[..., 0] for each in _cells(layout, *address, what))
-    written = ~kept[cta, lane]
-    memory[:, cta[written], lane[written], column[written]] = codes[:, written]
+def scale_codes(tmem: NDArray[np.uint32], cells: Cells, first: int, ins: Instruction, what: str) -> NDArray[np.uint8]:
+    """Codes of scales, (..., rows or columns, scales), which begin with a byte of their words.
+
+    Raises
+    ------
+    OperandError
+        If the copies are not the same: what the hardware takes then is not known.
+    """
+    mask = np.uint32(0xFF if ins.stype == "ue8m0" else 0x7F)
+    shifts = (8 * np.arange(first, first + ins.scale_vec_size)).astype(np.uint32)
+    found = tmem[..., cells.lanes, cells.columns][..., None] >> shifts & mask
+    wrong = np.argwhere(found != found[..., :1, :, :])
+    if len(wrong):
+        copy, line = (int(place) for place in wrong[0][-3:-1])
+        one, other = (int(cells.lanes[each, line]) % LANES for each in (0, copy))
+        raise OperandError(f"{what}: the copies in lanes {one} and {other} of column {int(cells.columns[line])} differ")
+    return np.asarray(found[..., 0, :, :], dtype=np.uint8)
 
 
-def picked(memory: Codes, places: Places, address: tuple[int, int], bits: int, what: str) -> Codes:
-    """Codes (batch, rows, columns) of metadata or scales."""
-    lane, column = places.lane + address[0], places.column + address[1]
-    if int(column.max()) >= COLUMNS or int(lane.max()) >= LANES:
-        raise OperandError(f"{what} at lane {address[0]}, column {address[1]} reaches lane {lane.max()}, column {column.max()}")
-    values = memory[:, places.cta, lane, column] >> places.bit.astype(np.uint32) & np.uint32((1 << bits) - 1)
-    if (values != values[:, :1]).any():
-        at = np.argwhere(values != values[:, :1])[0]
-        raise OperandError(f"{what}: copy {at[1]} in Tensor Memory differs from the first, at row {at[2]}, column {at[3]}")
-    return np.asarray(values[:, 0], np.uint8)
+def in_shared_memory(memory: NDArray[np.uint8], descriptor: MatrixDescriptor, operand: str, ins: Instruction) -> NDArray[Any]:
+    """Codes (..., m, stored k) of A or (..., n, k) of B; the CTAs of a pair hold half of the rows or columns each."""
+    fmt: Format = getattr(ins.formats, operand)
+    lines, k, mn_major = (ins.m, ins.stored_k, ins.alayout == "col") if operand == "a" else (ins.n, ins.k, ins.blayout == "row")
+    own = lines // ins.cta_group
+    each = memory if ins.cta_group == 2 else memory[..., None, :]
+    codes = matrix_in_memory(each, descriptor, own, k, fmt, mn_major, f"{ins}: {operand}", container_bits(fmt, ins.kind))
+    return codes.reshape(*codes.shape[:-3], lines, k)
 
 
-def negated(codes: Codes, fmt: Format, negate: bool) -> Codes:
-    """The same with the sign bit flipped, if asked for."""
-    return np.asarray(codes ^ codes.dtype.type(1 << (fmt.bits - 1))) if negate else codes
+def accumulators(tmem: NDArray[np.uint32], cells: Cells, ins: Instruction) -> NDArray[Any]:
+    """Codes of D, (..., m, n); of 16-bit ones the upper half of a cell is ignored."""
+    layout, held = ins.operands["d"].layout, tmem[..., cells.lanes, cells.columns]
+    codes = np.empty((*held.shape[:-2], ins.m, ins.n), ins.formats.d.code_dtype)
+    codes[..., layout.rows, layout.cols] = held.astype(codes.dtype)
+    return codes
 
 
-def tensor_address(value: Any, what: str, ins: Instruction, *, any_lane: bool = False) -> tuple[int, int]:
-    """Lane and column of an address in Tensor Memory, ``lane << 16 | column``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 1 << 32:
-        raise OperandError(f"{ins}: the address of {what} must be an integer of 32 bits, not {value!r:.60}")
-    lane, column = int(value) >> 16, int(value) & 0xFFFF
-    lanes = (0, 16) if any_lane else (0,)
-    if lane not in lanes or column >= COLUMNS:
-        raise OperandError(
-            f"{ins}: {what} must start at lane {' or '.join(map(str, lanes))} and a column below 512, not at {lane}, {column}"
-        )
-    return lane, column
+def write_accumulators(tmem: NDArray[np.uint32], cells: Cells, codes: NDArray[Any], ins: Instruction, kept: NDArray[np.bool_]) -> None:
+    """Put D back, but for the lanes that are kept as they are; the upper half of a cell of 16 bits becomes zero."""
+    layout = ins.operands["d"].layout
+    written = ~kept[cells.lanes[:, 0]]
+    tmem[..., cells.lanes[written], cells.columns] = codes[..., layout.rows, layout.cols][..., written, :].astype(np.uint32)
+
+
+def descriptor_of(ins: Instruction) -> InstructionDescriptor:
+    """What the instruction descriptor of an instruction says."""
+    return InstructionDescriptor.decode(ins.kind, ins.idesc)

@@ -1,78 +1,82 @@
-"""Matrix descriptors of tcgen05: operands in shared memory, and the bytes where their elements lie (PTX: Shared memory descriptor)."""
+"""Matrix descriptors of tcgen05: wgmma's with other codes and one more swizzle (PTX: Shared Memory Descriptor)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import OperandError
+from fastmma.isa.descriptor import Descriptor, descriptor_word
 
-_UNIT = 16  # bytes that stay together whatever the swizzle
-# the code of each swizzle: bytes of a row, and whether its atoms have 32 bytes and not 16
-_SWIZZLES = {0: (0, False), 1: (128, True), 2: (128, False), 4: (64, False), 6: (32, False)}
-_CODES = {value: code for code, value in _SWIZZLES.items()}
-_VERSION = 1  # of the descriptor, in bits 46 to 48
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+# the code of bits 61 to 63: bytes of a row of the swizzle, and whether it moves 32 of them together and not 16
+_SWIZZLES = {0: (0, False), 6: (32, False), 4: (64, False), 2: (128, False), 1: (128, True)}
+_CODES = {swizzle: code for code, swizzle in _SWIZZLES.items()}
+_CONSTANT = 1  # bits 46 to 48, which wgmma leaves 0
+_TRANSPOSED_BITS = {False: (8, 16), True: (32,)}  # widths of elements that can be MN-major, by `wide_atoms`
 
 
 @dataclass(frozen=True)
-class MatrixDescriptor:
-    """A matrix in shared memory, its fields in bytes.
+class MatrixDescriptor(Descriptor):
+    """A matrix descriptor of tcgen05, its fields in bytes.
 
     Attributes
     ----------
-    address : int
-        Where it starts.
-    leading : int
-        Leading-dimension byte offset. K-major without swizzle: from 16 bytes of k to the next. MN-major: from one swizzled block to the
-        next along m or n (without swizzle: along k). Not used for K-major with a swizzle.
-    stride : int
-        Stride-dimension byte offset. K-major: from 8 lines of m or n to the next 8. MN-major: from 8 lines of k to the next 8 (4 with
-        `wide_atoms`; without swizzle: from 16 bytes of m or n to the next).
-    swizzle : int
-        0, 32, 64 or 128 bytes.
+    address, leading, stride, swizzle, base_offset : int
+        As wgmma has them: `fastmma.warpgroup.Descriptor`.
     wide_atoms : bool
-        128 bytes only: units of 32 bytes are permuted, not of 16. MN-major tf32 has no other swizzle.
-    base_offset : int
-        0 to 7; not 0 only if a swizzled matrix does not start at a multiple of its pattern.
-
-    Raises
-    ------
-    OperandError
-        If a field has a value that it cannot have.
+        A swizzle of 128 bytes only: it moves 32 bytes together, not 16. MN-major tf32 has no other, and nothing else has it.
+    absolute : bool
+        Whether `leading` is an address, which is for K of 96 on sm_103a.
 
     Examples
     --------
-    >>> hex(MatrixDescriptor(0x1000, leading=16, stride=1024, swizzle=128).encode())
-    '0x4000404000010100'
-    >>> MatrixDescriptor.decode(0x4000404000010100).swizzle
+    >>> hex(MatrixDescriptor(0x400, leading=16, stride=1024, swizzle=128).encode())
+    '0x4000404000010040'
+    >>> MatrixDescriptor.decode(0x4000404000010040).swizzle
     128
     """
 
-    address: int
-    leading: int = 0
-    stride: int = 0
-    swizzle: int = 0
     wide_atoms: bool = False
-    base_offset: int = 0
+    absolute: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("address", "leading", "stride"):
-            value = getattr(self, name)
-            if not _is_whole(value) or value % _UNIT or not 0 <= value < 1 << 18:
-                raise OperandError(f"a matrix descriptor's {name} must be a multiple of 16 below 262144, not {value!r:.60}")
-        if not _is_whole(self.swizzle) or (self.swizzle, self.wide_atoms) not in _CODES:
+        super().__post_init__()
+        for name in ("wide_atoms", "absolute"):
+            if not isinstance(getattr(self, name), bool):
+                raise OperandError(f"a descriptor's {name} must be True or False, not {getattr(self, name)!r:.60}")
+        if (self.swizzle, self.wide_atoms) not in _CODES:
+            raise OperandError(f"a descriptor's wide_atoms go with a swizzle of 128 bytes, not of {self.swizzle}")
+
+    @property
+    def _atom(self) -> int:
+        return 32 if self.wide_atoms else 16
+
+    def _check_transposed(self, bits: int) -> None:
+        if bits not in _TRANSPOSED_BITS[self.wide_atoms]:
+            widths = " and ".join(map(str, _TRANSPOSED_BITS[self.wide_atoms]))
+            atoms = "with" if self.wide_atoms else "without"
+            raise OperandError(f"{atoms} wide atoms, elements of {widths} bits can be MN-major, not those of {bits} bits")
+
+    def offsets(self, outer: int, k: int, bits: int, *, mn_major: bool = False) -> NDArray[np.int64]:
+        """Byte offset in shared memory of each element of an operand, (outer, k), as for wgmma.
+
+        Raises
+        ------
+        OperandError
+            Also if `leading` is an address, a K-major operand has wide atoms, or its k reaches beyond a row of the swizzle.
+        """
+        if self.absolute:
+            raise OperandError("a descriptor whose leading offset is an address is for K of 96, whose place in memory is not known")
+        if self.wide_atoms and not mn_major:
+            raise OperandError("a swizzle with wide atoms is for MN-major tf32, not for K-major operands")
+        start = self.address % (self.swizzle or 1)  # software walks along k by advancing the address within a row
+        if self.swizzle and not mn_major and 8 * start + k * bits > 8 * self.swizzle:
             raise OperandError(
-                f"a matrix descriptor's swizzle must be 0, 32, 64 or 128 bytes, wide atoms with 128 only, not {self.swizzle!r:.60}"
+                f"{k * bits // 8} bytes of k from byte {start} on do not fit into the {self.swizzle}-byte rows of the swizzle"
             )
-        if not _is_whole(self.base_offset) or not 0 <= self.base_offset < 8:
-            raise OperandError(f"a matrix descriptor's base_offset must be 0 to 7, not {self.base_offset!r:.60}")
+        return super().offsets(outer, k, bits, mn_major=mn_major)
 
     def encode(self) -> int:
         """The 64 bits of the descriptor."""
@@ -80,74 +84,28 @@ class MatrixDescriptor:
             (self.address >> 4, 0),
             (self.leading >> 4, 16),
             (self.stride >> 4, 32),
-            (_VERSION, 46),
+            (_CONSTANT, 46),
             (self.base_offset, 49),
+            (self.absolute, 52),
             (_CODES[self.swizzle, self.wide_atoms], 61),
         )
-        return sum(int(value) << low for value, low in fields)
+        return sum(int(value) << shift for value, shift in fields)
 
     @classmethod
     def decode(cls, bits: int) -> MatrixDescriptor:
-        """The fields of 64 bits.
+        """The fields of 64 bits; bits that mean nothing are ignored.
 
         Raises
         ------
         OperandError
-            If it is no integer of 64 bits, or a field has a value without a meaning: the message names it.
+            If it is no integer of 64 bits, its constant is another one, or its swizzle has a code without a meaning.
         """
-        if not _is_whole(bits) or not 0 <= bits < 1 << 64:
-            raise OperandError(f"a matrix descriptor must be an integer of 64 bits, not {bits!r:.60}")
-        word = int(bits)
-        if word >> 46 & 7 != _VERSION:
-            raise OperandError(f"matrix descriptor {word:#018x}: bits 46 to 48 must be 1, not {word >> 46 & 7}; those of wgmma have 0")
-        if word >> 52 & 1:
-            raise OperandError(f"matrix descriptor {word:#018x}: absolute leading offsets (bit 52) are not known well enough to emulate")
-        if (swizzle := _SWIZZLES.get(word >> 61)) is None:
-            raise OperandError(f"matrix descriptor {word:#018x}: the swizzle (bits 61 to 63) is {word >> 61}, which means nothing")
-        address, leading, stride = ((word >> low & 0x3FFF) << 4 for low in (0, 16, 32))
-        return cls(address, leading, stride, *swizzle, word >> 49 & 7)
-
-    def units(self, outer: int, count: int) -> NDArray[np.int64]:
-        """Byte offsets (outer, count) of the 16-byte units of k of each line of a K-major matrix.
-
-        Raises
-        ------
-        OperandError
-            If the swizzle has atoms of 32 bytes, or so many units do not fit into its rows.
-        """
-        if self.wide_atoms:
-            raise OperandError("a K-major matrix cannot have a swizzle with atoms of 32 bytes")
-        line, unit = np.arange(outer)[:, None], np.arange(count)[None, :]
-        if not self.swizzle:
-            return np.asarray(self.address + line // 8 * self.stride + line % 8 * _UNIT + unit * self.leading, np.int64)
-        # software walks along k by advancing the address within a row
-        if self.address % self.swizzle + count * _UNIT > self.swizzle:
-            raise OperandError(
-                f"{count * _UNIT} bytes of k from {self.address:#x} on do not fit into {self.swizzle}-byte rows of the swizzle"
-            )
-        return self._swizzled(self.address + line // 8 * self.stride + line % 8 * self.swizzle + unit * _UNIT)
-
-    def elements(self, outer: int, k: int, size: int) -> NDArray[np.int64]:
-        """Byte offsets (outer, k) of the elements of `size` bytes of an MN-major matrix.
-
-        Raises
-        ------
-        OperandError
-            If elements of 4 bytes have another swizzle than that with atoms of 32 bytes, or narrower ones have it.
-        """
-        if self.wide_atoms != (size == 4):
-            raise OperandError("an MN-major matrix of tf32, and no other, needs the 128-byte swizzle with atoms of 32 bytes")
-        line, along = np.arange(outer)[:, None], np.arange(k)[None, :]
-        row, lines = self.swizzle or _UNIT, 4 if self.wide_atoms else 8
-        across, inside = line * size // row, line * size % row
-        blocks, steps = (self.leading, self.stride) if self.swizzle else (self.stride, self.leading)
-        return self._swizzled(self.address + across * blocks + along // lines * steps + along % lines * row + inside)
-
-    def _swizzled(self, place: NDArray[Any]) -> NDArray[np.int64]:
-        """Units within a row, exclusive-or the number of the 128-byte line in its pattern."""
-        if not self.swizzle:
-            return np.asarray(place, np.int64)
-        if self.wide_atoms:
-            return np.asarray(place ^ ((place >> 7) - self.base_offset & 3) << 5, np.int64)
-        pattern = (place >> 7) - self.base_offset & (self.swizzle // _UNIT - 1)
-        return np.asarray(place ^ (pattern << 4), np.int64)
+        word = descriptor_word(bits)
+        if word >> 46 & 7 != _CONSTANT:
+            raise OperandError(f"bits 46 to 48 of a descriptor of tcgen05 must be 1, not {word >> 46 & 7} as in {word:#018x}")
+        if word >> 61 not in _SWIZZLES:
+            codes = ", ".join(map(str, sorted(_SWIZZLES)))
+            raise OperandError(f"the swizzle of a descriptor (bits 61 to 63) must be one of {codes}, not {word >> 61} as in {word:#018x}")
+        row, wide = _SWIZZLES[word >> 61]
+        address, leading, stride = ((word >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
+        return cls(address, leading, stride, row, word >> 49 & 7, wide, bool(word >> 52 & 1))

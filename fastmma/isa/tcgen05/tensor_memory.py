@@ -5,8 +5,13 @@ A lane number here counts through the CTAs of a pair: those of the second CTA ar
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.errors import OperandError
 from fastmma.isa.formats import Formats
 from fastmma.isa.fragments import container_bits
 from fastmma.isa.layout import Layout, Mode
@@ -96,3 +101,48 @@ def tensor_memory_layouts(ins: Multiplication) -> dict[str, Layout]:
     a = Layout((ins.m, ins.stored_k), _lane_modes(ins, 0), (Mode(ins.stored_k, 0, 1),), bits, lane_numbers=_lanes(ins))
     d = accumulator_layout(ins)
     return {"a": a, "c": d, "d": d}
+
+
+def first_lanes(ins: Multiplication) -> tuple[int, ...]:
+    """The lanes at which D, A in Tensor Memory and metadata may begin; where half of each 32 lanes is left out, either half."""
+    return (0, 16) if data_path(ins) in ("C", "F") else (0,)
+
+
+def metadata_layout(ins: Multiplication) -> Layout:
+    """The 4-bit words of sparse A, (m rows, chunks).
+
+    With 16-bit elements and tf32, each 16 lanes hold 16 rows in one column: words of 8 rows and half of the chunks in a lane. With narrower
+    ones a lane holds its row in two columns.
+    """
+    rows, parts_of_n, ctas = _RUNS[data_path(ins)]
+    if container_bits(ins.formats.a, ins.kind) >= 16:
+        run: tuple[Mode, ...] = (Mode(8, 1, 0), Mode(2, 0, 4), Mode(rows // 16, 16, 0))
+        element: tuple[Mode, ...] = (Mode(4, 0, 1), Mode(2, 8, 0))
+    else:
+        run, element = (Mode(rows, 1, 0),), (Mode(16, 0, 1),)
+    lane = tuple(mode for mode in (*run, Mode(parts_of_n, 0, 0), Mode(ctas, rows, 0)) if mode.size > 1)
+    chunks = math.prod(mode.size for mode in (*run, *element) if mode.col)
+    return Layout((ins.m, chunks), lane, element, 4, lane_numbers=_lanes(ins))
+
+
+def scale_places(ins: Multiplication, operand: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Lanes (copies, lines) and columns (lines) of the words that hold the scales of A's rows, or of B's columns.
+
+    Each 32 lanes hold a copy, for 32 rows or columns in a column of Tensor Memory.
+
+    Raises
+    ------
+    OperandError
+        Where it is not known: B with M of 128 on two CTAs, unless N is a multiple of 64.
+    """
+    ctas, line = max(1, ins.cta_group), np.arange(ins.m if operand == "a" else ins.n)
+    if operand == "a":
+        own = ins.m // ctas
+        base, place, copies = line // own * LANES, line % own, 32 * np.arange(4)
+    else:
+        halves = 2 if data_path(ins) == "B" else 1  # of N, in half of the lanes each
+        if ins.n % (32 * halves) and halves > 1:
+            raise OperandError(f"{ins}: where scale_b lies is known for N of a multiple of 64 only")
+        base, place = line * halves // ins.n * (LANES // halves), line % (ins.n // halves)
+        copies = (32 * np.arange(4 // halves)[:, None] + LANES * np.arange(ctas)).ravel()
+    return base + place % 32 + copies[:, None], place // 32
