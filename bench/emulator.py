@@ -15,7 +15,8 @@ from fastmma.backends.call import Operands
 from fastmma.backends.gpu import device
 from fastmma.backends.gpu.emulator import Emulator
 from fastmma.backends.resolve import operation_of
-from fastmma.isa.formats import encode, format_of, from_codes
+from fastmma.isa.codes import encode, from_codes
+from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.products.choice import default_instruction
 from fastmma.verification import inputs

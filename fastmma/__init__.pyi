@@ -14,7 +14,8 @@ from fastmma.host.errors import (
     OutOfMemoryError,
     TargetError,
 )
-from fastmma.isa.formats import FORMATS, Format, decode, encode
+from fastmma.isa.codes import decode, encode
+from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction, Movement, Operand
 from fastmma.isa.layout import Layout
 from fastmma.isa.table import instruction, instructions

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.isa.formats import FORMATS, Format, encode
+from fastmma.isa.codes import encode
+from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.numerics.arithmetic import Arithmetic
@@ -26,8 +27,12 @@ class Operation:
     target: str
     arithmetic: Arithmetic
 
-    def __hash__(self) -> int:
+    @cached_property
+    def _hash(self) -> int:
         return hash((self.instruction.opcode, self.target))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @cached_property
     def multiplied(self) -> tuple[Format, Format]:

@@ -13,7 +13,8 @@ from fastmma.backends.engine import Backend
 from fastmma.backends.parameters import fused_coding, fused_parameters, product_order, scaled_parameters
 from fastmma.backends.parts import DEPTH, is_small, parts
 from fastmma.backends.zeros import on_dense_kernel
-from fastmma.isa.formats import Format, decode, encode
+from fastmma.isa.codes import decode, encode
+from fastmma.isa.formats import Format
 from fastmma.kernels.params import Fused, Promotion
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 
@@ -61,10 +62,10 @@ class Compiled(Backend):
             if promotion.every <= DEPTH and x86.promotes(parameters, promotion.every):
                 for part in parts(operands, d, promotion.every):
                     chunks = slice(part.start // promotion.every, -(-part.stop // promotion.every))
-                    joining = promotion.part(chunks, part.rows, part.columns)
+                    joining = promotion.of(part.products).part(chunks, part.rows, part.columns)
                     whole = _widened(operation, part.of(operation.instruction, operands, d))
-                    for result, product in zip(d[part.results], _each(whole), strict=True):
-                        x86.gemm(parameters, product.a, product.b, product.c, result, threads, _portable, joining)
+                    for index, (result, product) in enumerate(zip(d[part.results], _each(whole), strict=True)):
+                        x86.gemm(parameters, product.a, product.b, product.c, result, threads, _portable, joining.of(index))
                 return
         super().promoted(operation, operands, d, promotion, threads)
 

@@ -50,8 +50,8 @@ class Backend(ABC):
         partial = np.empty(d.shape, np.uint32)
         for chunk, start in enumerate(range(0, depth, promotion.every)):
             self.run(operation, cut(ins, operands, start, min(start + promotion.every, depth)), partial, threads)
-            for sums, totals in zip(partial, total, strict=True):
-                promote(promotion, chunk, sums, totals, threads)
+            for index, (sums, totals) in enumerate(zip(partial, total, strict=True)):
+                promote(promotion.of(index), chunk, sums, totals, threads)
         d[...] = total
 
     def apply(self, sums: Codes, steps: list[Step], threads: int) -> Codes:

@@ -36,8 +36,9 @@ class Exact(Backend):
         for chunk, start in enumerate(range(0, depth, promotion.every)):
             partial = np.empty_like(d)
             self.run(operation, cut(ins, operands, start, min(start + promotion.every, depth)), partial, threads)
-            scales = [None if each is None else each[chunk].view(np.uint32) for each in (promotion.scale_a, promotion.scale_b)]
             for index in range(len(d)):
+                own = promotion.of(index)
+                scales = [None if each is None else each[chunk].view(np.uint32) for each in (own.scale_a, own.scale_b)]
                 total[index] = reference_sums.promote(promotion.rule, partial[index], total[index], *scales)
         d[...] = total
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.isa.formats import decode, to_codes
+from fastmma.isa.codes import decode, to_codes
 from fastmma.isa.instruction import Instruction
 
 Values = NDArray[np.float64]

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.files import opened
 from fastmma.host.npy import arrays_in
-from fastmma.isa.formats import Format, encode, format_of, from_codes
-from fastmma.operands.check import codes_of, elements_of
+from fastmma.isa.codes import encode, from_codes
+from fastmma.isa.formats import Format, format_of
+from fastmma.operands.check import codes_of
 
 Arrays = dict[str, NDArray[Any]]
 _NAMES = ("a", "b", "c")
@@ -95,7 +96,7 @@ def as_elements(array: NDArray[Any], fmt: Format, what: str) -> NDArray[Any]:
         array = np.ascontiguousarray(array).view(fmt.dtype)
     result = np.empty(array.shape, dtype=fmt.dtype)
     for rows in _chunks(*array.shape):
-        result[rows] = elements_of(codes_of(array[rows], fmt, what, cast=True), fmt.name)
+        result[rows] = from_codes(codes_of(array[rows], fmt, what, cast=True), fmt)
     return result
 
 

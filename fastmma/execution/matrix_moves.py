@@ -120,12 +120,13 @@ def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any
     opcode : str
         For example ``"stmatrix.sync.aligned.m8n8.x2.shared.b16"``.
     memory : uint8 array (..., bytes)
-        What is there before; it is not modified.
+        What is there before; it is not modified. Leading dimensions (warps) broadcast with those of `addresses` and `registers`.
     addresses : integer array (..., 32)
-        As for `ldmatrix`. Where rows overlap, those of higher lanes win.
+        Byte offsets of rows, one a lane, multiples of 16. Those of lanes that the instruction does not read are ignored. Where rows
+        overlap, those of higher lanes win.
     registers : uint32 array (..., 32, registers)
     backend : {"numba", "reference", "cupy", "cupy-emulate"}
-        As for `ldmatrix`.
+        ``"cupy"`` executes the opcode on the GPU in the machine, with at most 48 KiB of memory; the others move bytes here.
 
     Returns
     -------
@@ -135,6 +136,7 @@ def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any
     Raises
     ------
     InstructionError, OperandError, OperandTypeError, BackendError, TargetError
+        All are `fastmma.FastmmaError`. A misaligned address or one outside the memory names its lane.
 
     Notes
     -----
@@ -181,7 +183,7 @@ def movmatrix(opcode: str | Movement, registers: Any, *, backend: str = "numba")
         ``"movmatrix.sync.aligned.m8n8.trans.b16"``.
     registers : uint32 array (..., 32)
     backend : {"numba", "reference", "cupy", "cupy-emulate"}
-        As for `ldmatrix`.
+        ``"cupy"`` executes the opcode on the GPU in the machine; the others move bytes here.
 
     Returns
     -------
@@ -190,6 +192,7 @@ def movmatrix(opcode: str | Movement, registers: Any, *, backend: str = "numba")
     Raises
     ------
     InstructionError, OperandError, OperandTypeError, BackendError, TargetError
+        All are `fastmma.FastmmaError`.
 
     Notes
     -----

@@ -85,7 +85,7 @@ def chosen_operation(ins: Any, target: Any, plan: Any, what: str, usual: str | N
     InstructionError, TargetError
         If the opcode or the target is wrong, or what the target computes is not known.
     OperandTypeError, OperandError
-        If the plan is none, or is about another instruction or target than the call names.
+        If `plan` is not an MmaPlan, or the call names another instruction or target than the plan.
     """
     if plan is None:
         target = usual if target is None else target

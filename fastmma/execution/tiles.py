@@ -14,8 +14,9 @@ from fastmma.backends.resolve import backend_of
 from fastmma.execution.plan import MmaPlan, chosen_operation
 from fastmma.host.calls import public_call
 from fastmma.host.threads import thread_count
+from fastmma.isa.codes import from_codes
 from fastmma.isa.instruction import Instruction
-from fastmma.operands.check import broadcast, elements_of, flatten, tile_codes
+from fastmma.operands.check import broadcast, flatten, tile_codes
 from fastmma.operands.extra import extra_operands
 
 
@@ -81,14 +82,14 @@ def mma(
     """
     runner = backend_of(backend)
     operation = chosen_operation(ins, target, plan, "mma")
-    ins = operation.instruction
+    ins, formats = operation.instruction, operation.instruction.formats
     given = {
-        "a": tile_codes(a, "a", ins.atype, (ins.m, ins.stored_k), ins),
-        "b": tile_codes(b, "b", ins.btype, (ins.k, ins.n), ins),
-        "c": tile_codes(c, "c", ins.ctype, (ins.m, ins.n), ins),
+        "a": tile_codes(a, "a", formats.a, (ins.m, ins.stored_k), ins),
+        "b": tile_codes(b, "b", formats.b, (ins.k, ins.n), ins),
+        "c": tile_codes(c, "c", formats.c, (ins.m, ins.n), ins),
         **extra_operands(ins, metadata, scale_a, scale_b, ins.m, ins.n, ins.k),
     }
     lead = broadcast(ins, given)
-    d = np.empty((math.prod(lead), ins.m, ins.n), dtype=ins.formats.d.code_dtype)
+    d = np.empty((math.prod(lead), ins.m, ins.n), dtype=formats.d.code_dtype)
     runner.run(operation, Operands(**{name: flatten(array, lead) for name, array in given.items()}), d, thread_count(threads))
-    return elements_of(d.reshape(*lead, ins.m, ins.n), ins.dtype)
+    return from_codes(d.reshape(*lead, ins.m, ins.n), formats.d)

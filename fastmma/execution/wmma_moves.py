@@ -73,6 +73,7 @@ def wmma_load(opcode: str | Movement, memory: Any, *, stride: int | None = None,
     Raises
     ------
     InstructionError, TargetError, OperandError, OperandTypeError, BackendError
+        All are `fastmma.FastmmaError`.
 
     Notes
     -----
@@ -122,10 +123,12 @@ def wmma_store(
         What is there before; it is not modified.
     registers : uint32 array (..., 32, registers), uint64 for f64
     stride : int, optional
-        As for `wmma_load`.
+        Elements between the starts of rows (columns if column-major); by default the matrix is dense. A multiple of the smaller of the
+        fragment's size and 16 bytes.
     target : str
+        PTX leaves the fragments unspecified: they are those of this target's silicon (measured on sm_90).
     backend : {"numba", "reference", "cupy", "cupy-emulate"}
-        As for `wmma_load`.
+        ``"cupy"`` executes the opcode on the GPU in the machine, on global memory; the others move bytes here.
 
     Returns
     -------
@@ -135,6 +138,7 @@ def wmma_store(
     Raises
     ------
     InstructionError, TargetError, OperandError, OperandTypeError, BackendError
+        All are `fastmma.FastmmaError`.
 
     Notes
     -----

@@ -102,7 +102,7 @@ class Descriptor:
         Raises
         ------
         OperandError
-            If it is no integer of 64 bits.
+            If it is not an integer of at most 64 bits.
 
         Examples
         --------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,12 +80,12 @@ class Layout:
         if len(held) != self.tiles * math.prod(self.shape) or not (held == self.copies).all():
             raise ValueError(f"the layout of a {self.shape[0]}x{self.shape[1]} matrix is not a bijection")
 
-    @property
+    @cached_property
     def lanes(self) -> int:
         """Lanes that hold the matrix: 32 for a warp, 128 for a warpgroup."""
         return math.prod(mode.size for mode in self.lane)
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Elements a lane holds."""
         return math.prod(mode.size for mode in self.element)
@@ -95,12 +95,17 @@ class Layout:
         """How often lanes hold each element: twice or more for some wmma fragments and A in Tensor Memory, else once."""
         return math.prod(mode.size for mode in (*self.lane, *self.element) if not (mode.row or mode.col or mode.tile))
 
-    @property
+    @cached_property
     def register_bits(self) -> int:
         """Width of a register: 64 for f64, else 32."""
         return max(32, self.bits)
 
-    @property
+    @cached_property
+    def register_dtype(self) -> np.dtype[Any]:
+        """uint64 for f64, else uint32."""
+        return np.dtype(f"u{self.register_bits // 8}")
+
+    @cached_property
     def registers(self) -> int:
         """Registers a lane holds."""
         return self.elements * self.bits // self.register_bits

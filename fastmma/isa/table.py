@@ -1,4 +1,4 @@
-"""All instructions: the rows expanded, looked up by text, and the nearest legal opcodes when the text is none."""
+"""All instructions: the rows expanded, looked up by text, and the nearest opcodes for other text."""
 
 from __future__ import annotations
 
@@ -148,12 +148,12 @@ def instruction(text: str | Instruction | Movement, *, idesc: int | None = None)
 
 
 def multiply(text: str | Instruction) -> Instruction:
-    """As `instruction`, for opcodes that multiply matrices.
+    """The instruction that an opcode names, which must multiply matrices.
 
     Raises
     ------
     InstructionError
-        Also if the opcode only moves them.
+        If there is no such opcode, or it only moves matrices.
     """
     found = instruction(text)
     if isinstance(found, Movement):
@@ -162,12 +162,12 @@ def multiply(text: str | Instruction) -> Instruction:
 
 
 def movement(text: str | Movement, op: str) -> Movement:
-    """As `instruction`, for opcodes that move matrices.
+    """The instruction that an opcode names, which must move matrices.
 
     Raises
     ------
     InstructionError
-        Also if the opcode is not of the kind `op`, or what it does is not known.
+        If there is no such opcode, it is not of the kind `op`, or what it does is not known.
     """
     found = instruction(text)
     if not isinstance(found, Movement) or found.op != op:

@@ -103,7 +103,8 @@ class Scaled(NamedTuple):
 class Promotion(NamedTuple):
     """Sums of `every` k are taken from zero by the tensor core, then join a running f32 total by the operation `rule` of `PROMOTIONS`.
 
-    `scale_a` (chunks, M) and `scale_b` (chunks, N) are float32, C-contiguous; a plain "add" has none.
+    `scale_a` (chunks, M) and `scale_b` (chunks, N) are float32, C-contiguous; a plain "add" has none. Where there are many products, each
+    may have its own: (T, chunks, M) and (T, chunks, N).
     """
 
     every: int
@@ -111,11 +112,17 @@ class Promotion(NamedTuple):
     scale_a: NDArray[Any] | None = None
     scale_b: NDArray[Any] | None = None
 
+    def of(self, products: int | slice) -> Promotion:
+        """That of one product, or of some."""
+        if self.scale_a is None or self.scale_b is None or self.scale_a.ndim == 2:
+            return self
+        return self._replace(scale_a=self.scale_a[products], scale_b=self.scale_b[products])
+
     def part(self, chunks: slice, rows: slice | NDArray[Any], columns: slice | NDArray[Any]) -> Promotion:
-        """That of a part of the product."""
+        """That of a part of each product."""
         if self.scale_a is None or self.scale_b is None:
             return self
-        return self._replace(scale_a=self.scale_a[chunks, rows], scale_b=self.scale_b[chunks, columns])
+        return self._replace(scale_a=self.scale_a[..., chunks, rows], scale_b=self.scale_b[..., chunks, columns])
 
 
 class Step(NamedTuple):

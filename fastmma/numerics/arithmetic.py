@@ -27,8 +27,8 @@ class Arithmetic:
         The questions that the row answers.
     method : str
         ``"fused"``: fused dot-product-add steps, a product's exponent being that of its factors and of their scales; ``"grouped"``:
-        likewise, but the terms are exact sums of `group` products times the significands of their scales, and their exponent is that of
-        the scales alone; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
+        fused steps whose terms are exact sums of `group` products times the significands of their scales, with the exponent of the
+        scales alone; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
         ``"f32-fma-pairs"``: two such chains of two products, ``(c + first) + second``; ``"f64-fma"``: a chain of IEEE fma from c;
         ``"integer"`` and ``"bit"``: exact.
     terms : int

@@ -70,6 +70,12 @@ def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = Non
 def fidelity(ins: str | Instruction, target: str) -> Evidence:
     """How well the arithmetic of an instruction on a target is known.
 
+    Parameters
+    ----------
+    ins : str or Instruction
+    target : str
+        For example ``"sm_90a"``.
+
     Returns
     -------
     Evidence
@@ -78,8 +84,10 @@ def fidelity(ins: str | Instruction, target: str) -> Evidence:
 
     Raises
     ------
+    InstructionError
+        If there is no such opcode.
     TargetError
-        As `arithmetic`.
+        If the target is unknown, does not take the opcode, or nothing is known of what it computes.
 
     Examples
     --------

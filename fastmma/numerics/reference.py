@@ -119,27 +119,27 @@ class Step:
     last: int = 0
 
 
-def fused_step(terms: Sequence[Number], row: Arithmetic, fmt: Format, watch: list[Step] | None = None) -> int:
+def fused_step(terms: Sequence[Number], arithmetic: Arithmetic, fmt: Format, watch: list[Step] | None = None) -> int:
     """One fused dot-product-add: align, truncate, sum exactly, round once. Returns the code of the result; `watch` is given the step."""
-    step = _fused_step(tuple(terms), row, fmt)
+    step = _fused_step(tuple(terms), arithmetic, fmt)
     if watch is not None:
         watch.append(step)
     return step.code
 
 
-def _fused_step(terms: tuple[Number, ...], row: Arithmetic, fmt: Format) -> Step:
+def _fused_step(terms: tuple[Number, ...], arithmetic: Arithmetic, fmt: Format) -> Step:
     specials = [term for term in terms if term.special]
     if specials:
         return Step(terms, _special_sum(specials, CANONICAL_NAN[fmt.name], fmt))
-    emax = max([term.exponent for term in terms if term.significand or term.cancelled], default=row.emax_floor)
-    last = max(emax, row.emax_floor) - row.align_bits
+    emax = max([term.exponent for term in terms if term.significand or term.cancelled], default=arithmetic.emax_floor)
+    last = max(emax, arithmetic.emax_floor) - arithmetic.align_bits
     aligned = []
     for term in terms:
         shift = term.last - last
         magnitude = abs(term.significand) << shift if shift >= 0 else abs(term.significand) >> -shift
         aligned.append(-magnitude if term.significand < 0 else magnitude)
     half = fmt.name == "f16"
-    code = round_to(sum(aligned), last, fmt, "rn" if half else "rz", keep=None if half else row.keep_bits)
+    code = round_to(sum(aligned), last, fmt, "rn" if half else "rz", keep=None if half else arithmetic.keep_bits)
     return Step(terms, code, tuple(aligned), last)
 
 
@@ -167,18 +167,20 @@ def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
     return ieee_add(product(a, b), c, fmt, mode)
 
 
-def _steps(terms: Sequence[Number], c: int, row: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
-    """Steps of `row.terms` terms each, c being a term of the first and each result one of the next."""
-    for start in range(0, len(terms), row.terms):
-        c = fused_step([*terms[start : start + row.terms], number(c, fmt)], row, fmt, watch)
+def _steps(terms: Sequence[Number], c: int, arithmetic: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
+    """Steps of `arithmetic.terms` terms each, c being a term of the first and each result one of the next."""
+    for start in range(0, len(terms), arithmetic.terms):
+        c = fused_step([*terms[start : start + arithmetic.terms], number(c, fmt)], arithmetic, fmt, watch)
     return c
 
 
-def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, row: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
+def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, arithmetic: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
     """Two steps that start at zero, then one IEEE add of c; `ks` are the k of the terms."""
     total = 0
     for half in (0, 1):
-        total = _steps([term for k, term in zip(ks, terms, strict=True) if k // row.split % 2 == half], total, row, fmt, watch)
+        total = _steps(
+            [term for k, term in zip(ks, terms, strict=True) if k // arithmetic.split % 2 == half], total, arithmetic, fmt, watch
+        )
     return ieee_add(number(total, fmt), number(c, fmt), fmt)
 
 
@@ -260,9 +262,9 @@ def _widened(code: int, source: Format, wide: Format) -> Number:
     return number(_convert(code, source, wide), wide)
 
 
-def _decoded(codes: Codes, fmt: Format, row: Arithmetic) -> list[list[Any]]:
-    if row.widened:
-        return [[_widened(int(code), fmt, FORMATS[row.widened]) for code in line] for line in codes]
+def _decoded(codes: Codes, fmt: Format, arithmetic: Arithmetic) -> list[list[Any]]:
+    if arithmetic.widened:
+        return [[_widened(int(code), fmt, FORMATS[arithmetic.widened]) for code in line] for line in codes]
     read = number if fmt.kind == "float" else _integer
     return [[read(int(code), fmt) for code in line] for line in codes]
 
@@ -278,7 +280,7 @@ def _columns_of_stored(ins: Instruction, words: Codes | None) -> list[list[int]]
 
 def tile(
     ins: Instruction,
-    row: Arithmetic,
+    arithmetic: Arithmetic,
     a: Codes,
     b: Codes,
     c: Codes,
@@ -293,8 +295,8 @@ def tile(
     Parameters
     ----------
     a, b, c : (m, stored k), (k, n) and (m, n) arrays of codes
-    row : Arithmetic
-        As `fastmma.numerics.arithmetic` returns it, so that `terms` is the number of products a step.
+    arithmetic : Arithmetic
+        What `fastmma.arithmetic` returns, so that `terms` is the number of products a step.
     metadata : (m, k / chunk) array of 4-bit words, for sparse A
     scale_a, scale_b : (m, scales) and (scales, n) arrays of codes, for block scaling
     watch : list, optional
@@ -305,26 +307,26 @@ def tile(
     (m, n) array of codes of d
     """
     afmt, bfmt, dfmt = ins.formats.a, ins.formats.b, ins.formats.d
-    lines, columns = _decoded(a, afmt, row), _decoded(b.T, bfmt, row)
+    rows, columns = _decoded(a, afmt, arithmetic), _decoded(b.T, bfmt, arithmetic)
     stored = _columns_of_stored(ins, metadata)
     scales_a, scales_b = (
-        None if scales is None else _decoded(scales, FORMATS[ins.stype], row)
+        None if scales is None else _decoded(scales, FORMATS[ins.stype], arithmetic)
         for scales in (scale_a, None if scale_b is None else scale_b.T)
     )
     d = np.empty(c.shape, dtype=dfmt.code_dtype)
-    for i, line in enumerate(lines):
+    for i, row in enumerate(rows):
         ks = stored[min(i, len(stored) - 1)]
         for j, whole_column in enumerate(columns):
             column = [whole_column[k] for k in ks] if metadata is not None else whole_column
             scales = None if scales_a is None or scales_b is None else (scales_a[i], scales_b[j])
-            d[i, j] = _element(ins, row, line, column, int(c[i, j]), ks, scales, watch)
+            d[i, j] = _element(ins, arithmetic, row, column, int(c[i, j]), ks, scales, watch)
     return d
 
 
 def _element(
     ins: Instruction,
-    row: Arithmetic,
-    line: list[Any],
+    arithmetic: Arithmetic,
+    row: list[Any],
     column: list[Any],
     c: int,
     ks: Sequence[int],
@@ -333,21 +335,23 @@ def _element(
 ) -> int:
     """The code of one element of d: decoded elements of a row of A and of B's column that meet it, and the k where they do."""
     cfmt, dfmt, sums = ins.formats.c, ins.formats.d, ins.formats.sums
-    match row.method:
+    match arithmetic.method:
         case "fused" | "grouped":
             start = c if cfmt is sums else _convert(c, cfmt, sums)
-            terms = [product(x, y) for x, y in zip(line, column, strict=True)]
-            if row.group > 1:
-                terms = _grouped(terms, row.group)
+            terms = [product(x, y) for x, y in zip(row, column, strict=True)]
+            if arithmetic.group > 1:
+                terms = _grouped(terms, arithmetic.group)
             if scales is not None:
                 terms = _scaled(terms, *scales)
-            total = _lowered(terms, ks, start, row, sums, watch) if row.split else _steps(terms, start, row, sums, watch)
+            total = (
+                _lowered(terms, ks, start, arithmetic, sums, watch) if arithmetic.split else _steps(terms, start, arithmetic, sums, watch)
+            )
             return total if dfmt is sums else _convert(total, sums, dfmt)
         case "f32-fma" | "f32-fma-pairs":
-            return _f32_dot(line, column, c, row.method == "f32-fma-pairs", cfmt, dfmt)
+            return _f32_dot(row, column, c, arithmetic.method == "f32-fma-pairs", cfmt, dfmt)
         case "f64-fma":
-            return _f64_dot(line, column, c, ins.rounding)
+            return _f64_dot(row, column, c, ins.rounding)
         case "integer":
-            return _integer_dot(line, column, c, ins.satfinite)
+            return _integer_dot(row, column, c, ins.satfinite)
         case "bit":
-            return _bit_dot(line, column, c, ins.bit_op)
+            return _bit_dot(row, column, c, ins.bit_op)

@@ -10,20 +10,21 @@ from numpy.typing import NDArray
 
 from fastmma.host.arrays import RawCodes, as_array
 from fastmma.host.errors import OperandError, OperandTypeError
-from fastmma.isa.formats import Format, encode, format_of, from_codes, to_codes
+from fastmma.isa.codes import encode, from_codes, to_codes
+from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 
 _WORD = np.dtype(np.uint32)
 _CASTABLE = ("float16", "float32", "float64")
 
 
-def codes_of(value: Any, fmt: str | Format, what: str, *, cast: bool = False) -> NDArray[Any]:
+def codes_of(value: Any, fmt: Format, what: str, *, cast: bool = False) -> NDArray[Any]:
     """The codes of an operand's elements.
 
     Parameters
     ----------
     value : array of the format's dtype, or its codes where they come from CuPy, which lacks that dtype
-    fmt : str or Format
+    fmt : Format
     what : str
         The instruction and the operand, for messages.
     cast : bool
@@ -35,7 +36,6 @@ def codes_of(value: Any, fmt: str | Format, what: str, *, cast: bool = False) ->
     OperandTypeError
         If the dtype is another one.
     """
-    fmt = format_of(fmt)
     if type(value) is np.ndarray and value.dtype == fmt.dtype and fmt.kind == "float" and not (cast and fmt.padding):
         return value.view(fmt.code_dtype)
     array = as_array(value, what)
@@ -49,13 +49,6 @@ def codes_of(value: Any, fmt: str | Format, what: str, *, cast: bool = False) ->
         return encode(array, fmt, saturate=fmt.nan is None)
     hint = f"; cast=True rounds it to {fmt}" if fmt.kind == "float" and array.dtype.name in _CASTABLE else ""
     raise OperandTypeError(f"{what} must have dtype {fmt.dtype} ({fmt}), not {array.dtype}{hint}")
-
-
-def as_elements(value: Any, fmt: str, what: str) -> NDArray[Any]:
-    """An array as it is, or as elements of the format where it holds codes from CuPy."""
-    if isinstance(value, RawCodes) and value.dtype != format_of(fmt).dtype:
-        return elements_of(codes_of(value, fmt, what, cast=True), fmt) if value.dtype.kind == "u" else np.asarray(value)
-    return as_array(value, what)
 
 
 def check_shape(array: NDArray[Any], tail: tuple[int, ...], what: str) -> None:
@@ -150,7 +143,7 @@ def _same_memory(x: NDArray[Any], y: NDArray[Any]) -> bool:
     return bool(x.ctypes.data == y.ctypes.data and x.strides[-2:] == y.strides[-2:] and x.shape[-2:] == y.shape[-2:])
 
 
-def tile_codes(value: Any, name: str, fmt: str, tail: tuple[int, int], ins: Instruction) -> NDArray[Any]:
+def tile_codes(value: Any, name: str, fmt: Format, tail: tuple[int, int], ins: Instruction) -> NDArray[Any]:
     """Operand `name` of an instruction at matrix level: codes (..., rows, columns)."""
     what = f"{ins}: {name}"
     codes = codes_of(value, fmt, what)
@@ -166,8 +159,11 @@ def leading_dimensions(what: object, **shapes: tuple[int, ...]) -> tuple[int, ..
     OperandError
         If they do not broadcast.
     """
+    first, *others = shapes.values()
+    if all(shape == first for shape in others):
+        return first
     try:
-        return np.broadcast_shapes(*shapes.values())
+        return np.broadcast_shapes(first, *others)
     except ValueError:
         shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise OperandError(f"{what}: the leading dimensions do not broadcast: {shown}") from None
@@ -186,12 +182,11 @@ def broadcast(what: object, arrays: dict[str, NDArray[Any]]) -> tuple[int, ...]:
 
 def flatten(array: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:
     """Matrices or registers with one leading dimension; a view where all share one array, or where the dimensions are already so."""
+    if array.ndim == 3 and array.shape[:1] == lead:
+        return array
     count, tail = math.prod(lead), array.shape[-2:]
+    if count == 1:
+        return array.reshape(1, *tail)
     if math.prod(array.shape[:-2]) == 1:
         return np.broadcast_to(array.reshape(1, *tail), (count, *tail))
     return np.broadcast_to(array, lead + tail).reshape(count, *tail)
-
-
-def elements_of(codes: NDArray[Any], fmt: str) -> NDArray[Any]:
-    """Result codes as an array of the format's dtype."""
-    return from_codes(codes, fmt)

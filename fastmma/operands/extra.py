@@ -33,8 +33,8 @@ def extra_operands(ins: Instruction, metadata: Any, scale_a: Any, scale_b: Any, 
     ------
     OperandError, OperandTypeError
     """
-    _check_given(ins, metadata=metadata, scale_a=scale_a, scale_b=scale_b)
     extra: dict[str, NDArray[Any]] = {}
+    _check_given(ins, metadata, scale_a, scale_b)
     if ins.sparse:
         rule, words = pattern_of(ins), as_array(metadata, f"{ins}: metadata")
         shape = (*words.shape[:-2], m, k // rule.chunk)
@@ -62,7 +62,7 @@ def register_operands(
     ------
     OperandError, OperandTypeError
     """
-    _check_given(ins, metadata=metadata, scale_a=scale_a, scale_b=scale_b)
+    _check_given(ins, metadata, scale_a, scale_b)
     check_unused(ins, selector, *ids_a, *ids_b)
     extra: dict[str, NDArray[Any]] = {}
     if ins.sparse:
@@ -74,19 +74,23 @@ def register_operands(
 
 
 def check_unused(ins: Instruction, selector: Any, *ids: Any) -> None:
-    """Raise OperandError unless the selectors of what an instruction has not, metadata or scales, are 0."""
+    """Raise OperandError unless selectors are 0 where the instruction takes no metadata, or no scales."""
     if not ins.sparse and whole(selector) != 0:
         raise OperandError(f"{ins}: selector must be 0 where A is dense, not {selector!r}")
-    if not ins.scale_vec_size and any(whole(each) != 0 for each in ids):
+    if not ins.scale_vec_size and set(map(whole, ids)) - {0}:
         raise OperandError(f"{ins}: there is no block scaling, so byte and thread ids must be 0")
 
 
-def _check_given(ins: Instruction, **extra: Any) -> None:
+def _check_given(ins: Instruction, metadata: Any, scale_a: Any, scale_b: Any) -> None:
     """Raise OperandError unless metadata and scales are given exactly where the instruction has them."""
-    wanted = {"metadata": bool(ins.sparse), "scale_a": bool(ins.scale_vec_size), "scale_b": bool(ins.scale_vec_size)}
-    reason = {"metadata": "sparse", "scale_a": "block-scaled", "scale_b": "block-scaled"}
-    for name, value in extra.items():
-        if wanted[name] and value is None:
-            raise OperandError(f"{ins}: the instruction is {reason[name]} and needs {name}")
-        if not wanted[name] and value is not None:
-            raise OperandError(f"{ins}: the instruction is not {reason[name]} and takes no {name}")
+    sparse, scaled = bool(ins.sparse), bool(ins.scale_vec_size)
+    wanted = (
+        ("metadata", metadata, sparse, "sparse"),
+        ("scale_a", scale_a, scaled, "block-scaled"),
+        ("scale_b", scale_b, scaled, "block-scaled"),
+    )
+    for name, value, needed, reason in wanted:
+        if needed and value is None:
+            raise OperandError(f"{ins}: the instruction is {reason} and needs {name}")
+        if not needed and value is not None:
+            raise OperandError(f"{ins}: the instruction is not {reason} and takes no {name}")

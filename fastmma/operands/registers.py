@@ -26,7 +26,7 @@ _GRAIN = 512
 
 def register_dtype(operand: Operand) -> np.dtype[Any]:
     """uint64 for f64, else uint32."""
-    return np.dtype(f"u{operand.layout.register_bits // 8}")
+    return operand.layout.register_dtype
 
 
 def check_registers(registers: Any, operand: Operand, what: str) -> NDArray[Any]:
@@ -155,10 +155,17 @@ def gather(registers: Any, operand: Operand, *, kind: str = "", threads: int | N
         For example ``instruction(text).operands["a"]``.
     kind : str
         The instruction's ``kind``, which decides where narrow elements sit in their containers.
+    threads : int, optional
+        All cores by default, or ``FASTMMA_NUM_THREADS``.
 
     Returns
     -------
     array of codes (..., rows, columns), or (..., tiles, rows, columns) where a warp holds several matrices
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+        If the registers are of another dtype or shape.
 
     Examples
     --------
@@ -186,10 +193,32 @@ def gather(registers: Any, operand: Operand, *, kind: str = "", threads: int | N
 def scatter(matrices: Any, operand: Operand, *, kind: str = "", threads: int | None = None) -> NDArray[Any]:
     """Put matrices of codes into registers: the inverse of `gather`.
 
+    Parameters
+    ----------
+    matrices : array of codes (..., rows, columns), or (..., tiles, rows, columns) where a warp holds several matrices
+        Unsigned integers as wide as the containers of the elements, at least 8 bits.
+    operand : Operand
+        For example ``instruction(text).operands["a"]``.
+    kind : str
+        The instruction's ``kind``, which decides where narrow elements sit in their containers.
+    threads : int, optional
+        All cores by default, or ``FASTMMA_NUM_THREADS``.
+
+    Returns
+    -------
+    array (..., lanes, registers) of uint32 (uint64 for f64)
+
     Raises
     ------
     OperandError, OperandTypeError
         If the array is not of unsigned codes of the operand's width, or not of its shape.
+
+    Examples
+    --------
+    >>> from fastmma.isa.table import instruction
+    >>> c = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32").operands["c"]
+    >>> scatter(np.arange(128, dtype=np.uint32).reshape(16, 8), c)[5].tolist()
+    [10, 11, 74, 75]
     """
     _check(operand, kind)
     array = as_array(matrices, f"operand {operand.name}")

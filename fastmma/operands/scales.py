@@ -47,11 +47,18 @@ def unpack_scales(ins: str | Instruction, registers: Any, operand: str, byte_id:
     Returns
     -------
     uint8 array (..., m, scales) for a, (..., n, scales) for b
-        The sign bit of ue4m3, which the format has not, is cleared.
+        The top bit of ue4m3, an unsigned format of 7 bits, is cleared.
 
     Raises
     ------
     InstructionError, OperandError, OperandTypeError
+        If the instruction is not block-scaled, or a selector is outside PTX's table.
+
+    Examples
+    --------
+    >>> ins = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0"
+    >>> unpack_scales(ins, np.full(32, 0x7F, np.uint32), "b").ravel().tolist()
+    [127, 127, 127, 127, 127, 127, 127, 127]
     """
     found, lanes, places = _selected(ins, operand, byte_id, thread_id)
     what = f"{found}: scale_{operand}"
@@ -62,13 +69,32 @@ def unpack_scales(ins: str | Instruction, registers: Any, operand: str, byte_id:
 
 @public_call
 def pack_scales(ins: str | Instruction, scales: Any, operand: str, byte_id: int = 0, thread_id: int = 0) -> NDArray[np.uint32]:
-    """Codes of scales (..., m or n, scales) into the register that an instruction takes: the inverse of `unpack_scales`.
+    """Codes of scales into the register that a block-scaled instruction takes: the inverse of `unpack_scales`.
 
-    Lanes and bytes that are not selected are zero.
+    Parameters
+    ----------
+    ins : str or Instruction
+    scales : uint8 array (..., m, scales) for a, (..., n, scales) for b
+        Codes.
+    operand : {"a", "b"}
+    byte_id, thread_id : int
+        The selectors.
+
+    Returns
+    -------
+    uint32 array (..., 32)
+        Lanes and bytes that are not selected are zero.
 
     Raises
     ------
     InstructionError, OperandError, OperandTypeError
+        If the instruction is not block-scaled, or a selector is outside PTX's table.
+
+    Examples
+    --------
+    >>> ins = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0"
+    >>> pack_scales(ins, np.full((8, 1), 127, np.uint8), "b")[:5].tolist()
+    [127, 0, 0, 0, 127]
     """
     found, lanes, places = _selected(ins, operand, byte_id, thread_id)
     what = f"{found}: scale_{operand}"

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from fastmma.host.arrays import as_array, flag, one_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
-from fastmma.isa.formats import decode, format_of, from_codes, to_codes
+from fastmma.isa.codes import decode, from_codes, to_codes
+from fastmma.isa.formats import Format, format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import PATTERNS, Pattern, metadata_lanes, metadata_layout, pattern_of, selectors
 from fastmma.isa.table import multiply
 from fastmma.operands.check import register_words
 
 
-def _pattern(elements: NDArray[Any], pattern: str | None) -> Pattern:
+def _pattern(fmt: Format, pattern: str | None) -> Pattern:
     if pattern is None:
-        bits = format_of(elements.dtype).bits
-        pattern = {32: "1:2", 4: "4:8"}.get(bits, "2:4")
+        pattern = {32: "1:2", 4: "4:8"}.get(fmt.bits, "2:4")
     if not isinstance(pattern, str) or pattern not in PATTERNS:
         raise OperandError(f"there is no sparsity pattern {pattern!r}; there are {', '.join(PATTERNS)}")
     return PATTERNS[pattern]
@@ -38,7 +38,8 @@ def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tupl
     pattern : {"2:4", "1:2", "4:8"}, optional
         By default 1:2 for float32 (tf32), 4:8 in pairs for 4-bit elements, else 2:4. Give ``"2:4"`` for e2m1 in ``.kind::f8f6f4``.
     prune : bool
-        Keep the largest magnitudes of each chunk (the first of equal ones) and drop the rest, instead of refusing what has not the pattern.
+        Keep the largest magnitudes of each chunk (the first of equal ones) and drop the rest. Without it, a matrix that breaks the pattern
+        is an error.
 
     Returns
     -------
@@ -58,10 +59,10 @@ def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tupl
     ([[5.0, 7.0]], [[13]])
     """
     array = as_array(a, "a")
-    rule = _pattern(array, pattern)
+    fmt = format_of(array.dtype)
+    rule = _pattern(fmt, pattern)
     if array.ndim < 1 or array.shape[-1] % rule.chunk:
         raise OperandError(f"a must have shape (..., k) with k a multiple of {rule.chunk} for {rule.name}, not {array.shape}")
-    fmt = format_of(array.dtype)
     codes = to_codes(array, fmt)
     chunks = codes.reshape(*codes.shape[:-1], codes.shape[-1] // rule.chunk, rule.chunk)
     magnitude = np.abs(decode(chunks, fmt).astype(np.float64))
@@ -92,6 +93,18 @@ def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tupl
 def decompress(stored: Any, metadata: Any, *, pattern: str | None = None) -> NDArray[Any]:
     """The dense matrix of a stored one: the inverse of `compress`.
 
+    Parameters
+    ----------
+    stored : array (..., m, k / 2)
+    metadata : integer array (..., m, k / chunk)
+        The 4-bit words of the chunks.
+    pattern : {"2:4", "1:2", "4:8"}, optional
+        By default 1:2 for float32 (tf32), 4:8 in pairs for 4-bit elements, else 2:4.
+
+    Returns
+    -------
+    array (..., m, k)
+
     Raises
     ------
     OperandError
@@ -105,8 +118,8 @@ def decompress(stored: Any, metadata: Any, *, pattern: str | None = None) -> NDA
     array = as_array(stored, "stored")
     if array.ndim < 1:
         raise OperandError("stored must have shape (..., k / 2), not ()")
-    rule = _pattern(array, pattern)
     fmt = format_of(array.dtype)
+    rule = _pattern(fmt, pattern)
     words = check_metadata(metadata, (*array.shape[:-1], array.shape[-1] // rule.stored), rule, ordered=False, what="metadata")
     return from_codes(expand(to_codes(array, fmt), words, rule), fmt)
 
@@ -178,7 +191,7 @@ def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -
     ins : str or Instruction
         A sparse opcode.
     metadata : integer array (..., m, k / chunk)
-        As `compress` returns it.
+        The 4-bit words that `compress` returns.
     selector : int
         Which lanes of each group of four hold it.
 
@@ -190,6 +203,14 @@ def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -
     Raises
     ------
     InstructionError, OperandError, OperandTypeError
+        If the instruction is not sparse, or a word is invalid, or unsorted for ``sp::ordered_metadata``.
+
+    Examples
+    --------
+    >>> ins = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+    >>> _, words = compress(np.eye(16, 32, dtype=np.float16))
+    >>> pack_metadata(ins, words).shape
+    (32,)
     """
     found = _sparse(ins)
     lanes = _contributing(found, check_selector(found, selector))
@@ -207,10 +228,30 @@ def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -
 def unpack_metadata(ins: str | Instruction, registers: Any, *, selector: int = 0) -> NDArray[np.uint8]:
     """Metadata words out of registers: the inverse of `pack_metadata`.
 
+    Parameters
+    ----------
+    ins : str or Instruction
+        A sparse opcode.
+    registers : uint32 array (..., 32), or (..., 128) for wgmma
+    selector : int
+        Which lanes of each group of four hold the metadata.
+
+    Returns
+    -------
+    uint8 array (..., m, k / chunk)
+        The 4-bit words, one a chunk.
+
     Raises
     ------
     InstructionError, OperandError, OperandTypeError
-        Also when a word is invalid, or unsorted for ``sp::ordered_metadata``.
+        If the instruction is not sparse, or a word is invalid, or unsorted for ``sp::ordered_metadata``.
+
+    Examples
+    --------
+    >>> ins = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+    >>> _, words = compress(np.eye(16, 32, dtype=np.float16))
+    >>> bool((unpack_metadata(ins, pack_metadata(ins, words, selector=1), selector=1) == words).all())
+    True
     """
     found = _sparse(ins)
     lanes = _contributing(found, check_selector(found, selector))

@@ -134,7 +134,7 @@ def signature(a: Any, b: Any, accumulated: Any, scales: Any, sparse: bool, what:
     Raises
     ------
     OperandTypeError
-        If an operand is no array.
+        If an operand cannot be made an array of numbers.
     """
     return Signature(
         _dtype(a, f"{what}: a"),
@@ -207,7 +207,7 @@ def followed(plan: Any, choices: Choices, a: Any, b: Any, accumulated: Any, scal
     Raises
     ------
     InstructionError, TargetError, OperandError, OperandTypeError
-        If there is no such plan; or if what was given is none, or choices are given besides.
+        If there is no such plan; if `plan` is not a GemmPlan; or if the call has both a plan and choices.
     """
     if plan is None:
         return choose(choices, None if choices.instruction is not None else signature(a, b, accumulated, scales, sparse, what))

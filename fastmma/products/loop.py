@@ -58,6 +58,9 @@ def accumulate(
 
     Parts are cut at multiples of `split_unit`, by default the instruction's k, or of the chunks between promotions where these have scales.
     """
+    if split_k == 1:
+        _part(backend, operation, operands, d, promotion, threads)
+        return
     ins = operation.instruction
     scaled = promotion is not None and promotion.scale_a is not None
     parts = split(operands.depth, split_k, promotion.every if promotion is not None and scaled else split_unit or ins.k)

@@ -45,10 +45,31 @@ def matmul(
     a, b : array
         Of at least one dimension. One-dimensional operands are promoted to matrices and the added dimension is dropped from the result;
         leading dimensions broadcast.
+    instruction : str or Instruction, optional
+        By default the one that a vendor library would use for these dtypes on the target. Sparse and block-scaled ones are `gemm`'s.
+    target : str
+        The GPU, for example ``"sm_80"`` or ``"sm_120a"``.
+    promote_every : int, optional
+        k between promotions: partial sums that start from zero join the result by one IEEE add. A multiple of the instruction's k.
+    split_k : int
+        Parts of K, each accumulated from zero, that are added in ascending order by IEEE adds.
+    preset : str, optional
+        Accumulate as a library does: one of `fastmma.products.presets.GEMM_PRESETS`, for example ``"cublas"``.
+    cast : bool
+        Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
+    plan : GemmPlan, optional
+        What to do, in place of the six parameters before; by default what `fastmma.gemm_plan` returns for them.
     out : ndarray, optional
-        Where to put the result, of exactly its shape and dtype.
+        Where to put the result, of exactly its shape and dtype; it may overlap any operand.
+    threads : int, optional
+        All cores by default, or ``FASTMMA_NUM_THREADS``. The result does not depend on it.
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        Compiled for the CPU; exact Python integers; the tensor cores of the GPU in the machine; or the emulator, for any target, on any
+        NVIDIA GPU. The last two need CuPy.
 
-    The other parameters are those of `gemm`.
+    Returns
+    -------
+    array of the shape that `numpy.matmul` gives, in the dtype of d
 
     Raises
     ------

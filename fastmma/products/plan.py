@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fastmma.backends.plan import Plan
 from fastmma.host.arrays import check_string
 from fastmma.host.errors import InstructionError, OperandError
-from fastmma.isa.formats import format_of
+from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.targets import specific
 from fastmma.kernels.params import PROMOTIONS
@@ -19,7 +20,7 @@ from fastmma.products.loop import checked_loop
 from fastmma.scaling.schemes import scheme_of
 
 OUTPUTS = ("f32", "bf16", "f16")
-WIDER = ("e4m3", "f16")  # what elements may be widened to
+WIDER = (FORMATS["e4m3"], FORMATS["f16"])  # what elements may be widened to
 ROUND = "round"
 # what steps of an epilogue do; "x" is an f32 sum
 MULTIPLIERS = {
@@ -43,14 +44,13 @@ _PLACES = {
 }
 
 
-def holders(element: str) -> tuple[str, ...]:
+def holders(fmt: Format) -> tuple[Format, ...]:
     """The formats as which elements can be multiplied, because they have all values: first their own, then the wider ones.
 
-    >>> holders("e2m1")
-    ('e2m1', 'e4m3', 'f16')
+    >>> [each.name for each in holders(FORMATS["e2m1"])]
+    ['e2m1', 'e4m3', 'f16']
     """
-    fmt = format_of(element)
-    return (element, *(name for name in WIDER if name != element and fmt.kind == "float" and format_of(name).holds(fmt)))
+    return (fmt, *(wide for wide in WIDER if wide != fmt and fmt.kind == "float" and wide.holds(fmt)))
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ class AccumulationPlan(Plan):
     def _check_operands(self, ins: Instruction) -> None:
         """Raise InstructionError unless the instruction multiplies the elements exactly, and takes their scales if it takes any."""
         rows = [scheme_of(name) for name in self.schemes]
-        for name, fmt, row in zip("ab", (ins.atype, ins.btype), rows, strict=True):
-            if fmt not in holders(row.element):
+        for name, fmt, row in zip("ab", ins.formats[:2], rows, strict=True):
+            if fmt not in holders(row.element_format):
                 raise InstructionError(f"{ins}: {name} is {row.element}, whose values {fmt} does not have")
         if (self.scales == "instruction") != bool(ins.scale_vec_size):
             raise InstructionError(f"{ins}: an instruction with block scaling takes the scales, and no other does")
@@ -154,12 +154,12 @@ class AccumulationPlan(Plan):
             own = f"{ins.stype} scales for every {ins.k // ins.scale_vec_size} k"
             raise InstructionError(f"{ins}: it takes {own}, not those of {' and '.join(self.schemes)}")
 
-    @property
+    @cached_property
     def block(self) -> int:
         """How many k share both scales; 0 if all do."""
         return math.gcd(*(scheme_of(name).extents[0] or 0 for name in self.schemes))
 
-    @property
+    @cached_property
     def widened(self) -> tuple[str, str]:
         """The formats in which a and b are multiplied, where the elements are of others, else empty."""
         ins = self.operation.instruction

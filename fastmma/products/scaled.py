@@ -2,53 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Operands, Operation
+from fastmma.backends.call import Codes, Operands
 from fastmma.backends.compiled import widening
-from fastmma.backends.engine import Backend
-from fastmma.backends.resolve import backend_of, operation_of
-from fastmma.host.arrays import as_array
+from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
-from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
+from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.threads import thread_count
-from fastmma.isa.formats import FORMATS, decode, encode, from_codes, to_codes
+from fastmma.isa.codes import decode, from_codes, to_codes
+from fastmma.isa.formats import FORMATS
 from fastmma.isa.instruction import Instruction
-from fastmma.kernels.params import Promotion, Step
-from fastmma.operands.check import check_output
+from fastmma.kernels.params import Promotion
+from fastmma.operands.check import check_output, flatten, leading_dimensions
+from fastmma.products.epilogue import Epilogue
 from fastmma.products.loop import accumulate
-from fastmma.products.plan import MULTIPLIERS, ROUND, AccumulationPlan
+from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled_choice import check_operands, scaled_plan
 from fastmma.scaling import ScaledArray
 
-Codes = NDArray[Any]
-_ADDENDS = ("float32", "bfloat16", "float16")
 
-
-class _Matrix(NamedTuple):
-    """A two-dimensional operand: codes as they are multiplied, scales (one for each block of rows and of columns), and the blocks."""
+class _Operand(NamedTuple):
+    """A or B of all products: codes (..., rows, columns) as they are multiplied, and scales, one for each block of rows and of columns."""
 
     codes: Codes
     scales: Codes
     block: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What the products of a call share."""
-
-    plan: AccumulationPlan
-    operation: Operation
-    backend: Backend
-    threads: int
-
-    def apply(self, sums: Codes, steps: list[Step]) -> Codes:
-        """Steps of an epilogue on f32 codes; they may be overwritten."""
-        return self.backend.apply(sums, steps, self.threads)
 
 
 @public_call
@@ -92,13 +75,29 @@ def scaled_matmul(
         Taken as f32. Multiplied by the global scales of NVFP4, if there are any, it multiplies the sums in the epilogue.
     plan : AccumulationPlan, optional
         What to do; by default what `fastmma.scaled_plan` returns for the next eight parameters, none of which may be given with a plan.
-    target, preset, instruction, promote_every, promotion, split_k, epilogue, out_dtype : optional
-        Those of `fastmma.scaled_plan`, with the same defaults: on ``"sm_90a"``, one part of k, to float32.
+    target : str, optional
+        The GPU; ``"sm_90a"`` by default.
+    preset : str, optional
+        The choices of a library: one of `fastmma.products.plan.PRESETS`.
+    instruction : str or Instruction, optional
+        By default the one that a library would use: it takes the scales where the target has such an instruction.
+    promote_every : int, optional
+        k between promotions; a multiple of the instruction's k.
+    promotion : str, optional
+        How partial sums join the total: ``"add"``, ``"fma"``, ``"multiply-add"``, ``"fma-each"`` or ``"multiply-add-each"``.
+    split_k : int, optional
+        Parts of k; 1 by default.
+    epilogue : tuple of str, optional
+        The steps on the f32 sums, in order; `fastmma.AccumulationPlan` names them.
+    out_dtype : dtype or format, optional
+        float32 (the default), bfloat16 or float16.
     out : ndarray (..., M, N), optional
         Where to put the result.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``. The result does not depend on it.
     backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        Compiled for the CPU; exact Python integers; the tensor cores of the GPU in the machine; or the emulator, for any target, on any
+        NVIDIA GPU. The last two need CuPy.
 
     Returns
     -------
@@ -126,7 +125,7 @@ def scaled_matmul(
     >>> d.shape, str(d.dtype)
     ((4, 256), 'bfloat16')
     """
-    runner = backend_of(backend)
+    runner, workers = backend_of(backend), thread_count(threads)
     choices: dict[str, Any] = {
         "target": target,
         "preset": preset,
@@ -138,22 +137,19 @@ def scaled_matmul(
         "out_dtype": out_dtype,
     }
     plan = _plan(a, b, plan, {name: value for name, value in choices.items() if value is not None})
-    run = _Run(plan, operation_of(plan.instruction, plan.target), runner, thread_count(threads))
-    lead = _leading(a, b)
+    lead = leading_dimensions("scaled_matmul", a=a.shape[:-2], b=b.shape[:-2])
     shape = (*lead, a.shape[-2], b.shape[-1])
     if out is not None:
         check_output(out, shape, FORMATS[plan.out], "scaled_matmul")
-    given = {
-        "alpha": _alpha(run, alpha, a, b),
-        "c": _addend(run, "c", c, shape),
-        "bias": _addend(run, "bias", bias, shape[-1:]),
-    }
-    products = []
-    for index in np.ndindex(*lead):
-        addends = {name: value[index] if name == "c" and value is not None else value for name, value in given.items()}
-        products.append(_product(run, _matrix(a, run, 0, index), _matrix(b, run, 1, index), addends))
-    codes = products[0] if not lead else np.array(products, FORMATS[plan.out].code_dtype)
-    found = from_codes(codes.reshape(shape), plan.out)
+    left, right = _operand(a, plan.widened[0]), _operand(b, plan.widened[1])
+    finish = Epilogue(plan, runner, workers)
+    values = finish.operands(alpha, c, bias, shape, a.global_scale, b.global_scale)
+    if plan.scales == "epilogue":
+        values |= finish.scales(_of_lines(left, -1), _of_lines(right, -2))
+    sums = np.empty((math.prod(lead), *shape[-2:]), np.uint32)
+    promoted = _promotion(plan, left, right, lead)
+    accumulate(runner, plan.operation, _bind(plan, left, right, lead), sums, promoted, plan.split_k, workers)
+    found = from_codes(finish.apply(sums, values, shape), plan.out)
     if out is None:
         return found
     out[...] = found
@@ -169,64 +165,24 @@ def _plan(a: Any, b: Any, plan: Any, choices: dict[str, Any]) -> AccumulationPla
     if choices:
         raise OperandError(f"scaled_matmul: with a plan, {', '.join(choices)} must be left out; dataclasses.replace changes a plan")
     check_operands(a, b, plan)
+    plan.recheck()
     return plan
 
 
-def _leading(a: ScaledArray, b: ScaledArray) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    except ValueError:
-        raise OperandError(f"scaled_matmul: the leading dimensions do not broadcast: a {a.shape}, b {b.shape}") from None
-
-
-def _alpha(run: _Run, alpha: Any, a: ScaledArray, b: ScaledArray) -> Codes | None:
-    """``(alpha * global_scale_a) * global_scale_b`` as f32 codes (1, 1), or None if there is nothing to multiply by."""
-    try:
-        value = encode(alpha, "f32")
-    except FastmmaError:
-        value = np.zeros(2, np.uint32)
-    if value.ndim:
-        raise OperandTypeError(f"scaled_matmul: alpha must be a real number, not {alpha!r}")
-    factors = [np.float32(each.global_scale) for each in (a, b) if each.global_scale is not None]
-    if not factors and value == 0x3F800000:
-        return None
-    _check_step(run, "alpha")
-    steps = [Step("multiply", np.full((1, 1), factor)) for factor in factors]
-    return run.apply(value.reshape(1, 1).copy(), steps)
-
-
-def _check_step(run: _Run, name: str) -> None:
-    """Raise OperandError where the plan has no place for an operand that was given."""
-    if name not in [part for step in run.plan.epilogue for part in step.split("+")]:
-        raise OperandError(f"scaled_matmul: the plan's epilogue {run.plan.epilogue} has no step for {name}")
-
-
-def _addend(run: _Run, name: str, value: Any, shape: tuple[int, ...]) -> Codes | None:
-    """c or a bias as f32 codes."""
-    if value is None:
-        return None
-    array = as_array(value, f"scaled_matmul: {name}")
-    if array.dtype.name not in _ADDENDS:
-        raise OperandTypeError(f"scaled_matmul: {name} must have dtype {', '.join(_ADDENDS)}, not {array.dtype}")
-    if array.shape != shape:
-        raise OperandError(f"scaled_matmul: {name} must have shape {shape}, not {array.shape}")
-    _check_step(run, name)
-    return np.ascontiguousarray(array.astype(np.float32)).view(np.uint32)
-
-
-def _matrix(array: ScaledArray, run: _Run, side: int, index: tuple[int, ...]) -> _Matrix:
-    """Operand `side` of one product, its elements widened where the plan says so."""
-    lead = index[len(index) - (array.ndim - 2) :] if array.ndim > 2 else ()
-    at = tuple(0 if extent == 1 else i for i, extent in zip(lead, array.shape, strict=False))
-    scales = array.scales[tuple(i // size for i, size in zip(at, array.block, strict=False))]
-    codes, wide = to_codes(array.elements[at], array.row.element), run.plan.widened[side]
+def _operand(array: ScaledArray, wide: str) -> _Operand:
+    """An operand, its elements widened where the plan says so."""
+    fmt = array.row.element_format
+    codes = to_codes(array.elements, fmt)
     if wide:
-        codes = widening(FORMATS[array.row.element], FORMATS[wide])[codes]
-    return _Matrix(codes, scales, (array.block[-2], array.block[-1]))
+        codes = widening(fmt, FORMATS[wide])[codes]
+    scales = array.scales
+    for axis, block in enumerate(array.block[:-2]):
+        scales = _spread(scales, block, array.shape[axis], axis)
+    return _Operand(codes, scales, (array.block[-2], array.block[-1]))
 
 
 def _spread(scales: Codes, block: int, extent: int, axis: int) -> Codes:
-    """Scales of blocks of rows (or columns) as one for each row; there may be none where k is 0."""
+    """Scales of blocks along an axis as one for each place; there may be none where k is 0."""
     if scales.shape[axis] == extent:
         return scales
     return np.take(scales, np.arange(extent) // block, axis=axis)
@@ -241,77 +197,35 @@ def _floats(scales: Codes) -> NDArray[np.float32]:
     return np.asarray(table[scales.view(np.uint8)])
 
 
-def _promotion(every: int | None, rule: str, a: _Matrix, b: _Matrix) -> Promotion | None:
+def _of_lines(operand: _Operand, axis: int) -> NDArray[np.float32]:
+    """The scales of whole rows, columns or tensors, whose k run along an axis; ones where there is no k."""
+    if operand.scales.shape[axis]:
+        return _floats(operand.scales)
+    shape = list(operand.scales.shape)
+    shape[axis] = 1
+    return np.ones(shape, np.float32)
+
+
+def _bind(plan: AccumulationPlan, a: _Operand, b: _Operand, lead: tuple[int, ...]) -> Operands:
+    """The operands of all products, as codes."""
+    operands = Operands(flatten(a.codes, lead), flatten(b.codes, lead), None)
+    if plan.scales != "instruction":
+        return operands
+    fmt = plan.operation.instruction.formats.scale
+    assert fmt is not None
+    left = _spread(a.scales, a.block[0], a.codes.shape[-2], a.scales.ndim - 2)
+    right = _spread(b.scales, b.block[1], b.codes.shape[-1], b.scales.ndim - 1)
+    return operands._replace(scale_a=flatten(to_codes(left, fmt), lead), scale_b=flatten(to_codes(right, fmt), lead))
+
+
+def _promotion(plan: AccumulationPlan, a: _Operand, b: _Operand, lead: tuple[int, ...]) -> Promotion | None:
     """What happens at promotion, with the scales of every chunk."""
-    if every is None:
-        return None
-    if rule == "add":
-        return Promotion(every)
-    starts = np.arange(0, a.codes.shape[1], every)
-    left = _floats(a.scales[:, starts // a.block[1]]).T
-    right = _floats(b.scales[starts // b.block[0]])
-    return Promotion(
-        every,
-        rule,
-        np.ascontiguousarray(_spread(left, a.block[0], a.codes.shape[0], 1)),
-        np.ascontiguousarray(_spread(right, b.block[1], b.codes.shape[1], 1)),
-    )
-
-
-def _product(run: _Run, a: _Matrix, b: _Matrix, given: dict[str, Codes | None]) -> Codes:
-    """One product of matrices, in codes of the result."""
-    plan, ins = run.plan, run.operation.instruction
-    shape = a.codes.shape[0], b.codes.shape[1]
-    operands = Operands(a.codes[None], b.codes[None], None)
-    if plan.scales == "instruction":
-        left, right = _spread(a.scales, a.block[0], shape[0], 0), _spread(b.scales, b.block[1], shape[1], 1)
-        operands = operands._replace(scale_a=to_codes(left, ins.stype)[None], scale_b=to_codes(right, ins.stype)[None])
-    sums = np.empty(shape, np.uint32)
-    promotion = _promotion(plan.promote_every, plan.promotion, a, b)
-    accumulate(run.backend, run.operation, operands, sums[None], promotion, plan.split_k, run.threads)
-    if plan.scales == "epilogue":
-        given = {**given, **_epilogue_scales(run, a, b)}
-    steps = [Step("convert from s32")] if ins.dtype == "s32" else []
-    return run.backend.narrow(run.apply(sums, steps + _steps(run, given, shape)), plan.out, run.threads)
-
-
-def _epilogue_scales(run: _Run, a: _Matrix, b: _Matrix) -> dict[str, Codes]:
-    """Scales of rows, columns and tensors as f32 codes that broadcast; ones where there is no k."""
-    shapes = {"scale_a": (a.scales.shape[0], 1), "scale_b": (1, b.scales.shape[1])}
-    found: dict[str, Codes] = {}
-    for (name, shape), each in zip(shapes.items(), (a, b), strict=True):
-        scales = _floats(each.scales) if each.scales.size else np.ones(shape, np.float32)
-        found[name] = np.ascontiguousarray(scales).view(np.uint32)
-    if "scale_ab" in run.plan.epilogue:
-        both = np.ascontiguousarray(np.broadcast_to(found["scale_a"], np.broadcast_shapes(*shapes.values())))
-        factor = np.broadcast_to(found["scale_b"], both.shape).view(np.float32)
-        found["scale_ab"] = run.apply(both.copy(), [Step("multiply", factor)])
-    return found
-
-
-def _steps(run: _Run, operands: dict[str, Codes | None], shape: tuple[int, int]) -> list[Step]:
-    """The epilogue of the plan as operations; what is not given is left out."""
-    rounding = [Step(f"round to {run.plan.out}")] if run.plan.out != "f32" else []
-    steps: list[Step] = []
-    rounded = False
-    for step in run.plan.epilogue:
-        if step == ROUND:
-            steps += rounding
-            rounded = True
-            continue
-        values = []
-        for name in step.split("+"):
-            codes = operands.get(name)
-            if codes is None:
-                continue
-            if rounded:
-                codes = run.apply(np.atleast_2d(codes).copy(), rounding)
-            values.append((name, np.broadcast_to(codes, shape).view(np.float32)))
-        if len(values) == 2:
-            steps.append(Step("fma", values[0][1], values[1][1]))
-        elif values:
-            name, value = values[0]
-            steps.append(Step("multiply" if name in MULTIPLIERS else "add", value))
-        if values and rounded:
-            steps += rounding
-    return steps
+    every = plan.promote_every
+    if every is None or plan.promotion == "add":
+        return None if every is None else Promotion(every)
+    starts = np.arange(0, a.codes.shape[-1], every)
+    left = _floats(a.scales[..., starts // a.block[1]]).swapaxes(-1, -2)
+    right = _floats(b.scales[..., starts // b.block[0], :])
+    left = _spread(left, a.block[0], a.codes.shape[-2], left.ndim - 1)
+    right = _spread(right, b.block[1], b.codes.shape[-1], right.ndim - 1)
+    return Promotion(every, plan.promotion, *(flatten(np.ascontiguousarray(scales), lead) for scales in (left, right)))

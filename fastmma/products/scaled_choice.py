@@ -3,37 +3,59 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastmma.backends.resolve import resolved_target
-from fastmma.host.arrays import whole
+from fastmma.host.arrays import integer, whole
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import TARGETS
+from fastmma.numerics.lookup import is_strict
 from fastmma.products.choice import default_instruction
 from fastmma.products.plan import OUTPUTS, PRESETS, AccumulationPlan, Preset, holders
 from fastmma.scaling import ScaledArray, Scheme
+from fastmma.scaling.schemes import scheme_of
 
 
-@dataclass(frozen=True)
-class _Question:
-    """What has to be multiplied: the schemes, and the k that share both scales (0: all)."""
+class _Question(NamedTuple):
+    """What has to be multiplied: the schemes of a and b."""
 
     a: Scheme
     b: Scheme
-    block: int
+
+    @property
+    def block(self) -> int:
+        """How many k share both scales; 0 if all do."""
+        return math.gcd(*(each.extents[0] or 0 for each in self))
 
     @property
     def stype(self) -> str:
         """The format of the scales if an instruction could take them, else empty."""
         same = self.a.scale == self.b.scale and self.a.extents[0] == self.b.extents[0]
         return self.a.scale if same and self.a.scale in ("ue8m0", "ue4m3") else ""
+
+
+class _Choices(NamedTuple):
+    """The parameters of a call that its plan follows from, besides the schemes."""
+
+    target: str
+    preset: str | None
+    instruction: str | Instruction | None
+    promote_every: int | None
+    promotion: str | None
+    split_k: int
+    epilogue: tuple[str, ...] | None
+    out: str
+
+
+# types whose equal values mean the same choice
+_PLAIN = frozenset({str, int, type(None), Instruction, tuple})
 
 
 def scaled_plan(
@@ -61,13 +83,19 @@ def scaled_plan(
     a, b : ScaledArray (..., M, K) and (..., K, N)
         Contracted along their last and their last but one dimension.
     target : str
+        The GPU.
     preset : str, optional
         The choices of a library: one of `fastmma.products.plan.PRESETS`.
     instruction : str or Instruction, optional
+        By default the one that a library would use.
     promote_every : int, optional
         A multiple of the instruction's k; if the scales are applied at promotion, it must divide their blocks.
-    promotion, split_k, epilogue
-        As in `fastmma.AccumulationPlan`.
+    promotion : str, optional
+        How partial sums join the total: ``"add"``, ``"fma"``, ``"multiply-add"``, ``"fma-each"`` or ``"multiply-add-each"``.
+    split_k : int
+        Parts of k, added in ascending order.
+    epilogue : tuple of str, optional
+        The steps on the f32 sums, in order; `fastmma.AccumulationPlan` names them.
     out_dtype : dtype or format
         float32, bfloat16 or float16.
 
@@ -88,16 +116,30 @@ def scaled_plan(
     ('promotion', 16, ('f16', 'f16'))
     """
     question = _question(a, b)
-    target = resolved_target(target)
-    chosen = _preset(preset, question, target)
-    every = promote_every if promote_every is not None else chosen.promote_every if chosen else None
-    if every is not None and (whole(every) or 0) < 1:
-        raise OperandError(f"promote_every must be an integer of at least 1, not {every!r}")
-    ins = multiply(instruction) if instruction is not None else _found(question, target, every)
+    choices = _Choices(target, preset, instruction, promote_every, promotion, split_k, epilogue, _out(out_dtype))
+    names = isinstance(epilogue, tuple) and all(type(step) is str for step in epilogue)
+    if _PLAIN.issuperset(map(type, choices)) and (epilogue is None or names) and target != "native":
+        return _remembered(question.a.name, question.b.name, is_strict(), *choices)
+    return _chosen(question, choices)
+
+
+@lru_cache(4096, typed=True)
+def _remembered(a: str, b: str, strict: bool, *choices: Any) -> AccumulationPlan:  # noqa: ARG001 - errors depend on strict mode
+    return _chosen(_Question(scheme_of(a), scheme_of(b)), _Choices(*choices))
+
+
+def _chosen(question: _Question, choices: _Choices) -> AccumulationPlan:
+    """The plan of a call."""
+    target, promote_every, promotion = resolved_target(choices.target), choices.promote_every, choices.promotion
+    chosen = _preset(choices.preset, question, target)
+    every = chosen.promote_every if promote_every is None and chosen else promote_every
+    every = None if every is None else integer(every, "promote_every", 1)
+    ins = multiply(choices.instruction) if choices.instruction is not None else _found(question, target, every)
     scales = "instruction" if ins.scale_vec_size else "promotion" if question.block else "epilogue"
     if scales == "promotion" and every is None:
         every = question.block
-    changed = whole(split_k) != 1 or any(each is not None for each in (instruction, promote_every, promotion, epilogue))
+    given = choices.instruction, promote_every, promotion, choices.epilogue
+    changed = whole(choices.split_k) != 1 or any(each is not None for each in given)
     if promotion is None or (isinstance(promotion, str) and not promotion):
         promotion = (chosen.promotion if chosen else "") or ("fma" if scales == "promotion" else "add")
     both = ("scale_ab",) if _whole_tensors(question) else ("scale_a", "scale_b")
@@ -109,9 +151,9 @@ def scaled_plan(
         scales=scales,
         promote_every=every,
         promotion=promotion,
-        split_k=split_k,
-        epilogue=epilogue if epilogue is not None else chosen.epilogue if chosen else steps,
-        out=_out(out_dtype),
+        split_k=choices.split_k,
+        epilogue=choices.epilogue if choices.epilogue is not None else chosen.epilogue if chosen else steps,
+        out=choices.out,
         source=chosen.source if chosen and not changed else "",
     )
 
@@ -132,8 +174,7 @@ def _question(a: Any, b: Any) -> _Question:
             )
     if a.shape[-1] != b.shape[-2]:
         raise OperandError(f"scaled_matmul: a must have shape (..., M, K) and b (..., K, N), not {a.shape} and {b.shape}")
-    blocks = [each.row.extents[0] or 0 for each in (a, b)]
-    return _Question(a.row, b.row, math.gcd(*blocks))
+    return _Question(a.row, b.row)
 
 
 def check_operands(a: Any, b: Any, plan: AccumulationPlan) -> None:
@@ -206,10 +247,10 @@ def _unscaled(question: _Question, target: str, chunk: int) -> Instruction | Non
     """The instruction for the elements, widened where needed; wgmma and tcgen05 before the others, narrow formats before wide ones."""
     found = []
     # elements of less than a byte are widened without being asked
-    formats = (holders(fmt) if format_of(fmt).bits < 8 else (fmt,) for fmt in (question.a.element, question.b.element))
-    for atype, btype in product(*formats):
+    formats = (holders(fmt) if fmt.bits < 8 else (fmt,) for fmt in (question.a.element_format, question.b.element_format))
+    for a, b in product(*formats):
         try:
-            found.append(default_instruction(atype, btype, None, target, chunk=chunk))
+            found.append(default_instruction(a.name, b.name, None, target, chunk=chunk))
         except InstructionError:
             continue
     return min(found, key=lambda ins: not ins.in_place, default=None)

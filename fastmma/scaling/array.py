@@ -16,7 +16,8 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import thread_count
-from fastmma.isa.formats import all_codes, decode, encode, format_of, from_codes
+from fastmma.isa.codes import all_codes, decode, encode, from_codes
+from fastmma.isa.formats import format_of
 from fastmma.scaling.rounding import block_values, round_to
 from fastmma.scaling.schemes import SCHEMES, Scheme, scheme_of
 from fastmma.scaling.view import view_of

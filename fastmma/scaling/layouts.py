@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from fastmma.host.arrays import as_array, axis_of, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
-from fastmma.isa.formats import FORMATS, from_codes, to_codes
+from fastmma.isa.codes import from_codes, to_codes
+from fastmma.isa.formats import FORMATS
 
 _ROWS, _COLUMNS = 128, 4  # of a tile of scales
 _GROUP = 32  # rows whose scales stand one line of the tile apart

@@ -21,13 +21,13 @@ class Named(Protocol):
 Row = TypeVar("Row", bound=Named)
 
 
-def found(name: object, rows: Iterable[Row]) -> Row | None:
+def lookup(name: object, rows: Iterable[Row]) -> Row | None:
     """The row that goes by a name; None if there is none, and for what is no string.
 
     Examples
     --------
     >>> from fastmma.scaling import SCHEMES
-    >>> found("MXFP8-E4M3", SCHEMES.values()).name
+    >>> lookup("MXFP8-E4M3", SCHEMES.values()).name
     'mxfp8_e4m3'
     """
     text = name.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(name, str) else ""

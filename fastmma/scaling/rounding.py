@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from fastmma.host.arrays import whole
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import parallel_for
-from fastmma.isa.formats import Format, encode
-from fastmma.scaling.names import found
+from fastmma.isa.codes import encode
+from fastmma.isa.formats import Format
+from fastmma.scaling.names import lookup
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def rounding_of(name: object, seed: object) -> Any:
     """
     from fastmma.kernels.quantize import Rounding
 
-    row = found(name, ROUNDINGS.values())
+    row = lookup(name, ROUNDINGS.values())
     if row is None:
         raise OperandError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {name!r}")
     number = 0 if seed is None and not row.stochastic else whole(seed)

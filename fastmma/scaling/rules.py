@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import OperandError
-from fastmma.isa.formats import FORMATS, Format, all_codes, decode
-from fastmma.scaling.names import found
+from fastmma.isa.codes import all_codes, decode
+from fastmma.isa.formats import FORMATS, Format
+from fastmma.scaling.names import lookup
 from fastmma.scaling.rounding import round_to
 from fastmma.scaling.schemes import Scheme
 
@@ -194,7 +195,7 @@ RULES: dict[tuple[str, str], Rule] = {(row.scale, row.name): row for row in _ROW
 
 def known_rule(name: object, scheme: Scheme) -> Rule | None:
     """The rule of a scheme that goes by a name, if there is one."""
-    return found(name, (RULES[scheme.scale, each] for each in scheme.rules))
+    return lookup(name, (RULES[scheme.scale, each] for each in scheme.rules))
 
 
 def rule_of(name: object, scheme: Scheme) -> Rule:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from fastmma.host.errors import OperandError
 from fastmma.isa.formats import FORMATS, Format
-from fastmma.scaling.names import found
+from fastmma.scaling.names import lookup
 
 _MX = ("floor", "ceil", "rceil", "even")
 _FLOAT = ("amax", "deepgemm", "te")
@@ -141,7 +141,7 @@ def scheme_of(name: object) -> Scheme:
     >>> scheme_of("mxfp8").name, scheme_of("INT8").name
     ('mxfp8_e4m3', 'int8_row')
     """
-    row = found(name.name if isinstance(name, Scheme) else name, _ROWS)
+    row = lookup(name.name if isinstance(name, Scheme) else name, _ROWS)
     if row is None or (isinstance(name, Scheme) and name != row):
         raise OperandError(f"scheme must be one of {', '.join(SCHEMES)}, not {name!r}")
     return row

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import FastmmaError, InstructionError, OperandError
-from fastmma.isa.formats import FORMATS, Format, encode, from_codes
+from fastmma.isa.codes import encode, from_codes
+from fastmma.isa.formats import FORMATS, Format
 from fastmma.scaling import SCHEMES, ScaledArray, Scheme, quantize
-from fastmma.scaling.names import found as named
+from fastmma.scaling.names import lookup
 from fastmma.scaling.rounding import ROUNDINGS
 from fastmma.scaling.rules import known_rule
 from fastmma.scaling.schemes import scheme_of
@@ -77,7 +78,7 @@ def operand_format(text: str) -> OperandFormat:
         raise InstructionError(f"there is no format {text!r} for studies; there are {known}") from None
     found = OperandFormat(scheme)
     for option in options:
-        rule, rounding = known_rule(option, scheme), named(option, ROUNDINGS.values())
+        rule, rounding = known_rule(option, scheme), lookup(option, ROUNDINGS.values())
         if rule is not None:
             found = replace(found, rule=rule.name)
         elif rounding is not None:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from fastmma.execution.shared_memory import matrix_in_memory
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError
+from fastmma.isa.codes import decode
 from fastmma.isa.descriptor import Descriptor
-from fastmma.isa.formats import Format, decode
+from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.numerics import reference

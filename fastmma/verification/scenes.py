@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.isa.formats import Format, encode, format_of
+from fastmma.isa.codes import encode
+from fastmma.isa.formats import Format, format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.verification.stream import Stream

@@ -26,7 +26,8 @@ from fastmma.backends.gpu.decode_table import NO_EXPONENT, decode_table
 from fastmma.backends.gpu.emulator import Emulator
 from fastmma.backends.resolve import operation_of
 from fastmma.host.errors import BackendError, OperandError
-from fastmma.isa.formats import FORMATS, encode, format_of
+from fastmma.isa.codes import encode
+from fastmma.isa.formats import FORMATS, format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiplications

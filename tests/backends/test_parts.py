@@ -11,7 +11,8 @@ from reference.products import random_codes
 import fastmma
 from fastmma.backends import compiled, parts
 from fastmma.backends.call import Operands
-from fastmma.isa.formats import FORMATS, from_codes, to_codes
+from fastmma.isa.codes import from_codes, to_codes
+from fastmma.isa.formats import FORMATS
 from fastmma.isa.sparsity import pattern_of
 from fastmma.kernels.fma import f64, m8n8k4
 from fastmma.kernels.fused import portable

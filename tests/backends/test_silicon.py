@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import fastmma
 from fastmma.backends.gpu import device
-from fastmma.isa.formats import encode, from_codes
+from fastmma.isa.codes import encode, from_codes
 from fastmma.isa.instruction import Movement
 from fastmma.isa.sparsity import pattern_of
 from fastmma.verification import inputs, replay

@@ -14,7 +14,7 @@ from reference.descriptor import UNITS, byte_offset
 import fastmma
 from fastmma import FORMATS, FastmmaError, InstructionError, OperandError, OperandTypeError, TargetError, sparse, warpgroup
 from fastmma.execution.warpgroup import Descriptor
-from fastmma.isa.formats import from_codes
+from fastmma.isa.codes import from_codes
 
 WGMMA = [ins for ins in fastmma.instructions(op="wgmma") if isinstance(ins, fastmma.Instruction)]
 # one of each arithmetic; n is drawn

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import fastmma
 from fastmma import FORMATS, FastmmaError, Instruction, Movement, OperandError, OperandTypeError, TargetError, warp
-from fastmma.isa.formats import from_codes
+from fastmma.isa.codes import from_codes
 
 LOADS = [move for move in fastmma.instructions(op="wmma.load") if isinstance(move, Movement)]
 STORES = [move for move in fastmma.instructions(op="wmma.store") if isinstance(move, Movement)]

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fastmma import FORMATS, FastmmaError, InstructionError, OperandError, OperandTypeError, decode, encode
-from fastmma.isa.formats import all_codes, format_of, from_codes, to_codes
+from fastmma.isa.codes import all_codes, from_codes, to_codes
+from fastmma.isa.formats import format_of
 
 pytestmark = pytest.mark.one_path
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from reference.fused import ELEMENTS, accumulator, reference
 from reference.products import random_codes
 
-from fastmma.isa.formats import decode, encode, format_of
+from fastmma.isa.codes import decode, encode
+from fastmma.isa.formats import format_of
 from fastmma.kernels.fused import batch, portable
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.params import Coded, Fused

@@ -14,7 +14,7 @@ from reference.silicon import fused, step
 
 import fastmma
 from fastmma import FORMATS, Instruction, decode
-from fastmma.isa.formats import all_codes
+from fastmma.isa.codes import all_codes
 from fastmma.numerics.lookup import arithmetic
 from fastmma.numerics.reference import fma, number, product, round_to
 

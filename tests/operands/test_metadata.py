@@ -14,7 +14,7 @@ from reference.sparse_operands import METADATA, SPARSE, bits, elements, random_w
 
 import fastmma
 from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, sparse
-from fastmma.isa.formats import from_codes, to_codes
+from fastmma.isa.codes import from_codes, to_codes
 from fastmma.isa.sparsity import selectors
 
 WARP = [ins for ins in SPARSE if ins.op == "mma" and not ins.scale_vec_size]

@@ -14,7 +14,7 @@ from reference import sparsity
 
 import fastmma
 from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, sparse, warp
-from fastmma.isa.formats import from_codes
+from fastmma.isa.codes import from_codes
 from fastmma.isa.scales import scale_selectors
 from fastmma.operands import scales
 

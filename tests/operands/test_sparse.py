@@ -13,7 +13,8 @@ from reference.sparse_operands import PATTERNS, finite_values, random_words
 
 import fastmma
 from fastmma import OperandError, OperandTypeError, sparse
-from fastmma.isa.formats import decode, format_of, to_codes
+from fastmma.isa.codes import decode, to_codes
+from fastmma.isa.formats import format_of
 
 DTYPES = [
     *(np.float16, ml_dtypes.bfloat16, np.float32, np.int8, np.uint8, ml_dtypes.int4, ml_dtypes.uint4),

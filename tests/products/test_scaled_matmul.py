@@ -24,7 +24,8 @@ from fastmma import (
     scaled_matmul,
     scaled_plan,
 )
-from fastmma.isa.formats import FORMATS, from_codes
+from fastmma.isa.codes import from_codes
+from fastmma.isa.formats import FORMATS
 from fastmma.scaling import SCHEMES, quantize
 from fastmma.verification.inputs import PAIRS, codes
 
@@ -329,6 +330,46 @@ def test_leading_dimensions_broadcast(name: str) -> None:
         part = replace(a, elements=a.elements[i, 0], scales=a.scales[0 if name == "fp8_tensor" else i, 0], block=a.block[2:], axis=1)
         other = replace(b, elements=b.elements[j], scales=b.scales[0 if name == "fp8_tensor" else j], block=b.block[1:], axis=0)
         np.testing.assert_array_equal(bits(found[i, j]), bits(scaled_matmul(part, other, c=c[i, j])))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mxfp8", {"target": "sm_120a"}),
+        ("nvfp4", {"target": "sm_120a", "preset": "torchao", "out_dtype": "bfloat16"}),
+        ("fp8_row", {"epilogue": ("scale_b", "alpha+bias", "scale_a", "round", "c"), "out_dtype": "float16"}),
+        ("fp8_tensor", {"promote_every": 64, "split_k": 2, "out_dtype": "bfloat16"}),
+        ("fp8_1x128", {"promotion": "fma-each", "promote_every": 32, "split_k": 2}),
+        ("int8_row", {}),
+    ],
+)
+def test_batches_follow_any_plan(name: str, options: dict[str, Any]) -> None:
+    """Every product of a batch is the product alone: own scales, addends and epilogue; there may be none."""
+    rng = np.random.default_rng(12)
+    grows = 2.0 ** np.arange(3)[:, None, None]
+    a, b = quantize(rng.standard_normal((3, 7, 192)) * grows, name), quantize(rng.standard_normal((3, 192, 6)) * grows, name, axis=1)
+    given: dict[str, Any] = {"alpha": 0.75}
+    plan = scaled_plan(a, b, **options)
+    if any("bias" in step for step in plan.epilogue):
+        given["bias"] = rng.standard_normal(6).astype(np.float32)
+    c = rng.standard_normal((3, 7, 6)).astype(np.float32) if "c" in plan.epilogue else None
+    for backend in ("numba", "reference"):
+        found = scaled_matmul(a, b, c=c, plan=plan, backend=backend, **given)
+        assert found.shape == (3, 7, 6)
+        for index in range(3):
+            alone = scaled_matmul(a[index], b[index], c=None if c is None else c[index], plan=plan, **given)
+            np.testing.assert_array_equal(bits(found[index]), bits(alone))
+    assert scaled_matmul(a[:0], b[:0], c=None if c is None else c[:0], plan=plan, **given).shape == (0, 7, 6)
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "nvfp4", "fp8_row", "fp8_tensor", "fp8_1x128", "int8_row"])
+def test_batches_without_k(name: str) -> None:
+    """Nothing but c is left."""
+    a, b = quantize(np.zeros((3, 4, 0)), name), quantize(np.zeros((3, 0, 5)), name, axis=1)
+    c = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    for target in TARGETS:
+        np.testing.assert_array_equal(scaled_matmul(a, b, c=c, target=target), c)
+        assert not scaled_matmul(a, b, target=target).any()
 
 
 def test_out() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from reference.products import bits, both
 
+import fastmma
 from fastmma import (
+    AccumulationPlan,
     FastmmaError,
     InstructionError,
     OperandError,
@@ -191,8 +194,52 @@ def test_operands_that_are_refused() -> None:
         scaled_matmul(quantize(np.ones((2, 4, 64)), "mxfp8"), quantize(np.ones((3, 64, 4)), "mxfp8", axis=1))
 
 
+def test_plans_are_chosen_once() -> None:
+    a, b = operands()
+    for out in ("bfloat16", "bf16", ml_dtypes.bfloat16, np.dtype(ml_dtypes.bfloat16)):
+        assert scaled_plan(a, b, target="sm_90a", out_dtype=out) is scaled_plan(a, b, target="sm_90a", out_dtype="bf16")
+    # values that equal others, but of types that are refused
+    for options in ({"split_k": True}, {"split_k": 1.0}, {"promote_every": 128.0}):
+        with pytest.raises(OperandError, match="must be an integer of at least 1"):
+            scaled_plan(a, b, target="sm_90a", **options)  # type: ignore[arg-type]
+
+
+def test_strict_mode_refuses_plans_that_are_only_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chosen before, or anew."""
+    monkeypatch.delenv("FASTMMA_STRICT", raising=False)
+    half = np.ones((8, 8), np.float16)
+    reported = "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16"
+    plain = fastmma.gemm_plan(half, half, instruction=reported, target="sm_80")
+    a, b = operands()
+    scaled = next(
+        plan
+        for target in fastmma.TARGETS
+        for plan in [possible(a, b, target)]
+        if plan is not None and plan.operation.arithmetic.evidence.level == "reported"
+    )
+    monkeypatch.setenv("FASTMMA_STRICT", "1")
+    for call in (
+        lambda: fastmma.gemm(half, half, plan=plain),
+        lambda: fastmma.matmul(half, half, plan=plain),
+        lambda: fastmma.gemm_plan(half, half, instruction=reported, target="sm_80"),
+        lambda: scaled_matmul(a, b, plan=scaled),
+        lambda: scaled_plan(a, b, target=scaled.target),
+    ):
+        with pytest.raises(FastmmaError, match="strict mode refuses"):
+            call()
+
+
+def possible(a: ScaledArray, b: ScaledArray, target: str) -> AccumulationPlan | None:
+    """The plan for a target that has one."""
+    try:
+        return scaled_plan(a, b, target=target)
+    except FastmmaError:
+        return None
+
+
 def test_elements_are_widened_to_formats_that_have_all_their_values() -> None:
-    assert {name: holders(name) for name in dict.fromkeys(scheme.element for scheme in SCHEMES.values())} == {
+    elements = dict.fromkeys(scheme.element_format for scheme in SCHEMES.values())
+    assert {fmt.name: tuple(wide.name for wide in holders(fmt)) for fmt in elements} == {
         "e2m1": ("e2m1", "e4m3", "f16"),
         "e2m3": ("e2m3", "e4m3", "f16"),
         "e3m2": ("e3m2", "e4m3", "f16"),

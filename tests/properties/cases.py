@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import fastmma
 from fastmma import FORMATS, AccumulationPlan, FastmmaError, Instruction, ScaledArray, gemm, matmul, scaled_matmul, sparse, warp
 from fastmma import warpgroup as warpgroups
-from fastmma.isa.formats import from_codes
+from fastmma.isa.codes import from_codes
 from fastmma.isa.scales import scale_selectors
 from fastmma.isa.sparsity import metadata_layout, pattern_of, selectors
 from fastmma.operands import scales

@@ -305,7 +305,7 @@ def test_castable_arrays_that_hold_what_the_format_cannot() -> None:
 
 def test_codes_of_names_what_it_is_told() -> None:
     with pytest.raises(OperandTypeError, match=r"^the left one must have dtype float16 \(f16\), not int64$"):
-        codes_of(np.arange(3), "f16", "the left one")
+        codes_of(np.arange(3), FORMATS["f16"], "the left one")
 
 
 def test_functions_on_operands() -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import fastmma
 from fastmma import FORMATS, Instruction, ScaledArray, scaled_matmul
-from fastmma.isa.formats import from_codes
+from fastmma.isa.codes import from_codes
 
 Codes = NDArray[Any]
 VALUES = ("normal", "spread", "vanishing", "large", "exact", "rare", "extreme")

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 import fastmma
 from fastmma import FORMATS
-from fastmma.isa.formats import decode, format_of, from_codes, to_codes
+from fastmma.isa.codes import decode, from_codes, to_codes
+from fastmma.isa.formats import format_of
 from reference import sparsity as facts
 
 PATTERNS = tuple(facts.GRANULARITIES)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastmma.isa.formats import all_codes, decode
+from fastmma.isa.codes import all_codes, decode
 from fastmma.scaling import from_blocked, pack_e2m1, quantize, to_blocked, unpack_e2m1
 
 with warnings.catch_warnings():

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fastmma
+from fastmma.isa.codes import decode
 from fastmma.isa.descriptor import Descriptor
-from fastmma.isa.formats import decode
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.sparsity import selectors
 from fastmma.verification import recordings, replay, scenes

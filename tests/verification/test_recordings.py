@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from reference.recordings import GPUS, DotProducts, dot_products, register_file
 
 import fastmma
-from fastmma.isa.formats import from_codes
+from fastmma.isa.codes import from_codes
 
 Registers = dict[str, NDArray[Any]]
 

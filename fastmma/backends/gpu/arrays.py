@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -25,7 +26,7 @@ def accepts_cupy(function: Callable[_Parameters, _Result]) -> Callable[_Paramete
 
     @wraps(function)
     def wrapped(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        if not any(map(device.is_device_array, (*args, *kwargs.values()))):
+        if "cupy" not in sys.modules or not any(map(device.is_device_array, (*args, *kwargs.values()))):
             return function(*args, **kwargs)
         bound = inspect.signature(function).bind(*args, **kwargs)
         on_device = [name for name, value in bound.arguments.items() if device.is_device_array(value)]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.isa.formats import Format, decode
+from fastmma.isa.codes import decode
+from fastmma.isa.formats import Format
 
 # as in operands.cuh
 NO_EXPONENT = -8000
