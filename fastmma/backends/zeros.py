@@ -41,6 +41,9 @@ def on_dense_kernel(run: Run) -> Run:
         else:
             a = sparse.expand(operands.a, operands.metadata, rule)
         special = _specials(operands.b[:1] if _shared(operands.b) else operands.b, fmt)
+        if not special.any():
+            run(operation, operands._replace(a=a, metadata=None), d, threads)
+            return
         chosen = np.flatnonzero(np.broadcast_to(special.any(axis=(1, 2)), len(d)))
         columns = np.flatnonzero(special.any(axis=(0, 1)))
         before = None if operands.c is None or not chosen.size else operands.c[:, :, columns].copy()  # d may be c

@@ -29,6 +29,7 @@ class GroupsTile(NamedTuple):
     lanes: int
     exact: tuple[int, int]
     aligned: tuple[int, int]
+    narrow: int  # rows of an aligned one of 8 columns, for single instructions
 
 
 class WordsTile(NamedTuple):
@@ -48,10 +49,10 @@ FUSED = (
     FusedTile(frozenset({"avx2", "fma", "f16c"}), 32, 3, 4, 256),
 )
 GROUPS = (
-    GroupsTile(_AVX512 | {"avx512vnni"}, True, 16, (4, 2), (2, 2)),
-    GroupsTile(_AVX512, False, 16, (4, 2), (2, 2)),
-    GroupsTile(frozenset({"avxvnni", "avx2", "fma"}), True, 8, (2, 2), (1, 2)),
-    GroupsTile(frozenset({"avx2", "fma"}), False, 8, (2, 2), (1, 2)),
+    GroupsTile(_AVX512 | {"avx512vnni"}, True, 16, (4, 2), (2, 2), 4),
+    GroupsTile(_AVX512, False, 16, (4, 2), (2, 2), 4),
+    GroupsTile(frozenset({"avxvnni", "avx2", "fma"}), True, 8, (2, 2), (1, 2), 2),
+    GroupsTile(frozenset({"avx2", "fma"}), False, 8, (2, 2), (1, 2), 2),
 )
 BYTES = (
     WordsTile(frozenset({"avx512vnni", "avx512vl"}), "bytes", (16, 6, 4), (8, 8, 1)),

@@ -92,6 +92,9 @@ CASES = {
     "e4m3 wgmma to f16": Case("e4m3", "e4m3", (64, 24, 32), 32, 13, -21, 10),
     "e4m3 lowered": Case("e4m3", "e4m3", (16, 8, 32), 16, 25, -133, widened=True),
     "e4m3 lowered to f16": Case("e4m3", "e4m3", (16, 16, 32), 16, 25, -21, 10, widened=True),
+    "e4m3 sparse sm_120": Case("e4m3", "e4m3", (16, 8, 64), 64, 25, -133),
+    "e5m2 sparse wgmma": Case("e5m2", "e4m3", (64, 8, 64), 64, 13, -132, 13),
+    "e4m3 sparse sm_89": Case("e4m3", "e4m3", (16, 8, 64), 32, 13, -132, 13),
     "e2m1 x e4m3 sm_120": Case("e2m1", "e4m3", (16, 8, 32), 32, 25, -133),
 }
 

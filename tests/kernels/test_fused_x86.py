@@ -39,6 +39,8 @@ SETTINGS = {
     "e4m3 wgmma": fused_parameters("e4m3", "e4m3", 32, 13, 13, -133),
     "e4m3 x e5m2 wgmma": fused_parameters("e4m3", "e5m2", 32, 13, 13, -133),
     "e5m2 x e4m3 to f16": fused_parameters("e5m2", "e4m3", 32, 13, 10, -21),
+    "e5m2 x e4m3 sparse wgmma": fused_parameters("e5m2", "e4m3", 64, 13, 13, -133),
+    "e4m3 sparse sm_120": fused_parameters("e4m3", "e4m3", 64, 25, 23, -133),
     "e2m1 x e5m2 sm_120": fused_parameters("e2m1", "e5m2", 16, 25, 23, -133),
     "e3m2 x e2m3 sm_120": fused_parameters("e3m2", "e2m3", 16, 25, 23, -133),
 }

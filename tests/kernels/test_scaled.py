@@ -19,6 +19,8 @@ from fastmma.backends.resolve import operation_of
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.scaled import dispatch, groups
+from fastmma.kernels.scaled.group_tiles import group_tiles
+from fastmma.kernels.scaled.tiles import scaled_tiles
 from fastmma.kernels.tiles import GROUPS
 from fastmma.numerics import reference
 
@@ -172,6 +174,45 @@ def test_tiles_are_exact(name: str, mix: tuple[str, str, str]) -> None:
     dispatch.tiles(p, a, b, c, out, scale_a, scale_b, 1)
     for index, tile in enumerate(batch):
         np.testing.assert_array_equal(out[index], expected(name, *tile))
+
+
+@pytest.mark.parametrize("mix", MIXES, ids=" ".join)
+@pytest.mark.parametrize("name", OPCODES)
+def test_tiles_of_instructions_agree(name: str, mix: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fast kernels for whole instructions, where there are some, against the portable ones, which are exact."""
+    rng = np.random.default_rng([MIXES.index(mix), list(OPCODES).index(name)])
+    p = parameters(name)
+    batch = [operands(rng, name, 16, 8, p.step, mix) for _ in range(70)]
+    a, b, c, scale_a, scale_b = (np.stack(each) for each in zip(*batch, strict=True))
+    for start in (c, None):
+        results = []
+        for portable in ("1", "0"):
+            monkeypatch.setenv("FASTMMA_PORTABLE", portable)
+            out = np.full_like(c, 0xABCDEF)
+            dispatch.tiles(p, a, b, start, out, scale_a, scale_b, 2)
+            results.append(out)
+        np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("name", OPCODES)
+def test_what_is_out_of_reach_of_fast_tiles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of ordinary numbers are not; a special c, or a scale that is NaN, costs its own tile."""
+    monkeypatch.setenv("FASTMMA_PORTABLE", "0")
+    p = parameters(name)
+    fast = scaled_tiles(p, 16, 8, p.step) or group_tiles(p, 16, 8, p.step)
+    assert (fast is not None) == ("avx2" in cpu.usable())
+    if fast is None:
+        return
+    rng = np.random.default_rng(5)
+    batch = [operands(rng, name, 16, 8, p.step, ("finite", "near", "normal")) for _ in range(9)]
+    a, b, c, scale_a, scale_b = (np.stack(each) for each in zip(*batch, strict=True))
+    c[3, 2, 1] = 0x80000000
+    assert not fast.run(a, b, c, np.empty_like(c), scale_a, scale_b, 1).any()
+    c[2, 15, 7] = 0x7F800000
+    scale_a[5, 3, 0] = 0x7F if p.scale.mantissa_bits else 0xFF
+    scale_b[7, -1, 2] = 0x7F if p.scale.mantissa_bits else 0xFF
+    found = np.flatnonzero(fast.run(a, b, c, np.empty_like(c), scale_a, scale_b, 1))
+    assert {2, 5, 7} <= set(found.tolist()) <= {1, 2, 3, 5, 7}  # neighbours may share what is noted of sums
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -49,7 +49,7 @@ def _steps(p: Fused, coded: Coded, depth: int) -> tuple[tuple[int, ...], ...] | 
     period = p.terms * max(p.restart, 1)
     least = UNITS[max(_coding(element, element, 0).itemsize for element in (coded.a, coded.b))]
     unit = period if p.restart else max(period, min(least, -(-depth // 8) * 8))
-    if unit not in (8, 16, 32) or unit % period or (p.restart and depth > unit):
+    if unit not in (8, 16, 32, 64) or unit % period or (p.restart and depth > unit):
         return None
     order = coded.order or tuple(range(unit))
     return tuple(order[start : start + p.terms] for start in range(0, unit, p.terms))
@@ -142,13 +142,22 @@ class Blocks(NamedTuple):
         `c` and `out` are f32 bits (f16 bits for half results), all of any strides; no `c` is +0. Products with an operand out of reach
         (infinities, NaNs, sums that overflow) are done by ``slow(a, b, c, out)`` on copies.
         """
-        p, kernel = self
-        count, rows, columns = out.shape
-        depth = a.shape[2]
         if out.size == 0:
             return
         if c is not None and np.may_share_memory(c, out):
             c = c.copy()
+        bad = self.run(a, b, c, out, threads)
+        if bad[0] if len(bad) == 1 else bad.any():
+            redo = np.flatnonzero(bad)
+            again = np.empty((redo.size, *out.shape[1:]), out.dtype)
+            slow(a[redo], b[redo], None if c is None else c[redo], again)
+            out[redo] = again
+
+    def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> NDArray[np.uint8]:
+        """What `multiply` does, without what is out of reach: a byte a product says which ones are wrong. `c` overlaps nothing."""
+        p, kernel = self
+        count, rows, columns = out.shape
+        depth = a.shape[2]
         place_a, place_b, place_out = _matrices(a), _matrices(b), _matrices(out)
         width, line = kernel.sum_bytes, columns * kernel.sum_bytes
         arrange_a = depth != kernel.unit or rows % ROWS != 0 or place_a[2:] != (depth * kernel.a_itemsize, kernel.a_itemsize)
@@ -170,11 +179,7 @@ class Blocks(NamedTuple):
         )  # fmt: skip
         added = None if place_added is None else (p, place_added, place_out, width, rows, columns)
         _run(kernel, batch, count, threads, added)
-        if bad[0] if count == 1 else bad.any():
-            redo = np.flatnonzero(bad)
-            again = np.empty((redo.size, rows, columns), out.dtype)
-            slow(a[redo], b[redo], None if c is None else c[redo], again)
-            out[redo] = again
+        return bad
 
 
 def _run(kernel: BlockKernel, batch: Batch, count: int, threads: int, added: tuple[Any, ...] | None = None) -> None:

@@ -198,7 +198,11 @@ class LeftDecoder(Decoder):
         source = emit.opaque(target)
         kind = vector(ir.IntType(kernel.unit), ROWS)
         masks = [emit.load(kind, source, kernel.left_masks + part * ROWS * kernel.unit // 8) for part in (0, 1)]
-        words = [mask if kernel.unit == 32 else builder.zext(mask, vector(I32, ROWS)) for mask in masks]
+        if kernel.unit > 32:
+            halves = [emit.cast(mask, vector(I32, 2 * ROWS)) for mask in masks]
+            words = [emit.shuffle(half, half, range(part, 2 * ROWS, 2)) for half in halves for part in (0, 1)]
+        else:
+            words = [mask if kernel.unit == 32 else builder.zext(mask, vector(I32, ROWS)) for mask in masks]
         if kernel.words == 1:
             words = [builder.or_(words[0], emit.shifted_left(words[1], kernel.unit))]
         offset = kernel.left_words

@@ -167,7 +167,7 @@ class BlockKernel:
     @property
     def words(self) -> int:
         """32-bit words of signs of a unit of a row or column."""
-        return 1 if 2 * self.unit <= 32 else 2
+        return max(2 * self.unit // 32, 1)
 
     @property
     def values_size(self) -> int:
@@ -187,7 +187,7 @@ class BlockKernel:
     @property
     def left_size(self) -> int:
         """Bytes of a decoded unit of A's block."""
-        return self.left_masks + 128
+        return self.left_masks + max(2 * ROWS * self.unit // 8, 64)
 
     @property
     def right_exponents(self) -> int:
@@ -207,12 +207,12 @@ class BlockKernel:
     @property
     def right_bits(self) -> int:
         """Where they wait to become words."""
-        return self.right_masks + 64
+        return self.right_masks + max(2 * self.unit, 64)
 
     @property
     def right_size(self) -> int:
         """Bytes of a decoded unit of B's panel."""
-        return self.right_bits + 64
+        return self.right_bits + max(2 * self.unit, 64)
 
     @property
     def places(self) -> list[tuple[int, int]]:

@@ -26,7 +26,7 @@ def single_lanes(p: Fused) -> bool:
 
 def exact_in_lanes(p: Fused) -> bool:
     """Whether f32 or f64 lanes are exact for a step of these parameters."""
-    if p.terms not in (4, 8, 16, 32) or max(p.a.mantissa_bits, p.b.mantissa_bits) > 10:
+    if p.terms not in (4, 8, 16, 32, 64) or max(p.a.mantissa_bits, p.b.mantissa_bits) > 10:
         return False
     if p.align_bits not in (13, 23, 24, 25) or (p.align_bits == 13 and not single_lanes(p)):
         return False

@@ -64,24 +64,27 @@ class Strip:
         kernel, emit, builder = self.kernel, self.emit, self.builder
         row = self.rows[index]
         words = vector(I32, kernel.lanes)
-        bits = sum(1 << k for k in step)
-        whole = (1 << 32) - 1
+        bits, whole = sum(1 << k for k in step), (1 << 32) - 1
         if kernel.words == 1:
             bits, whole = bits | bits << kernel.unit, (1 << 2 * kernel.unit) - 1
-        found = None
+        found: dict[int, ir.Value] = {}
         for part in range(kernel.words):
+            half = part % max(kernel.words // 2, 1)
+            wanted = bits >> 32 * half & whole
+            if not wanted:
+                continue
             if kernel.lanes == LINE:
                 four = emit.load(vector(I32, 4), left, kernel.left_words + 128 * part + 8 * row)
                 spread = emit.shuffle(four, four, list(range(4)) * 4)
             else:
                 spread = emit.broadcast(words, left, kernel.left_words + 64 * part + 4 * row)
             chosen = emit.load(words, right, kernel.right_words + 64 * part)
-            if bits != whole:
-                chosen = emit.masked(chosen, bits)
+            if wanted != whole:
+                chosen = emit.masked(chosen, wanted)
             both = builder.and_(spread, chosen)
-            found = both if found is None else builder.or_(found, both)
-        assert found is not None
-        return emit.call("ctpop", found)
+            found[half] = builder.or_(found[half], both) if half in found else both
+        counts = [emit.call("ctpop", both) for both in found.values()]
+        return counts[0] if len(counts) == 1 else builder.add(*counts)
 
     def multiply(self, left: ir.Value, right: ir.Value, k: int) -> None:
         """Add the products of one k."""

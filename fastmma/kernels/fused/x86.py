@@ -42,7 +42,7 @@ def supported(p: Fused) -> bool:
 
 
 @cache
-def _chain(p: Fused, tiles: FusedTile) -> Chain:
+def chain_of(p: Fused, tiles: FusedTile) -> Chain:
     single = single_lanes(p)
     return Chain(
         terms=p.terms,
@@ -157,7 +157,7 @@ def gemm(
         c = c.copy()
     tiles = first_fit(FUSED)
     assert tiles is not None
-    chain = _chain(p, tiles)
+    chain = chain_of(p, tiles)
     dtype = np.float32 if chain.single else np.float64
 
     pieces = cut(rows, columns, (chain.rows, chain.panel), threads, CHUNK_ROWS, PIECES_PER_THREAD)

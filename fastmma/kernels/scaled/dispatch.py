@@ -12,7 +12,9 @@ from fastmma.kernels.params import Scaled
 from fastmma.kernels.pieces import OfWorkers, Piece, Pieces
 from fastmma.kernels.scaled import groups, products
 from fastmma.kernels.scaled import portable as portable
+from fastmma.kernels.scaled.group_tiles import group_tiles
 from fastmma.kernels.scaled.lines import Operands
+from fastmma.kernels.scaled.tiles import scaled_tiles
 
 Codes = NDArray[Any]
 
@@ -43,6 +45,23 @@ def tiles(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: C
     if a.shape[2] == 0:
         out[...] = 0 if c is None else c
         return
+    shape = (*out.shape[1:], a.shape[2])
+    fast = scaled_tiles(p, *shape) or group_tiles(p, *shape)
+    if fast is None:
+        _portable_tiles(p, a, b, c, out, scale_a, scale_b, threads)
+        return
+    if c is not None and np.may_share_memory(c, out):
+        c = c.copy()
+    redo = np.flatnonzero(fast.run(a, b, c, out, scale_a, scale_b, threads))
+    if redo.size:
+        results = np.empty((redo.size, *out.shape[1:]), out.dtype)
+        before = None if c is None else c[redo]
+        _portable_tiles(p, a[redo], b[redo], before, results, scale_a[redo], scale_b[redo], threads)
+        out[redo] = results
+
+
+def _portable_tiles(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> None:
+    """Tiles of at least one k, on any CPU."""
     _tiles, rows, columns = out.shape
 
     def multiply(start: int, stop: int, _worker: int) -> None:

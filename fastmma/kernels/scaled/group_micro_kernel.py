@@ -12,7 +12,7 @@ float32 has not. They hold sums times so large a power of two that those which w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llvmlite import ir
@@ -93,7 +93,10 @@ class GroupTile:
 
 @dataclass(frozen=True)
 class _Operands:
-    """Byte pointers, then integers (strides are bytes from row to row of A), then what sums are multiplied by, in two factors."""
+    """Byte pointers, then integers (strides are bytes from row to row of A), then what sums are multiplied by, in two factors.
+
+    Where there are several products, their operands follow one another.
+    """
 
     a: ir.Value
     scales_a: ir.Value
@@ -111,11 +114,12 @@ class _Operands:
     nonzero_stride: ir.Value
     blocks: ir.Value  # of rows
     steps: ir.Value
+    products: ir.Value
     factor0: ir.Value
     factor1: ir.Value
 
 
-_POINTERS, _INTEGERS, _FLOATS = 10, 6, 2
+_POINTERS, _INTEGERS, _FLOATS = 10, 7, 2
 
 
 class _Kernel:
@@ -261,9 +265,33 @@ class _Kernel:
         return self.lanes.grown(values) if self.tile.aligned else values
 
     def run(self) -> None:
-        """All blocks of rows."""
+        """All products."""
+        first, there_and_back = self.operands, self.factors()
+        with cgutils.for_range(self.builder, first.products) as products:
+            self.operands = self.product(first, products.index)
+            self.product_blocks(*there_and_back)
+
+    def product(self, first: _Operands, number: ir.Value) -> _Operands:
+        """The operands of a product."""
+        tile, emit, builder = self.tile, self.emit, self.builder
+        rows = builder.mul(number, emit.scaled(first.blocks, tile.rows))
+        columns = builder.mul(number, emit.scaled(first.steps, tile.columns))
+        terms = emit.scaled(columns, TERMS)
+        return replace(
+            first,
+            a=emit.at(first.a, builder.mul(rows, first.a_stride)),
+            scales_a=emit.at(first.scales_a, builder.mul(rows, first.scales_stride)),
+            exponents_a=emit.at(first.exponents_a, builder.mul(rows, first.exponents_stride)),
+            b=emit.at(first.b, emit.scaled(columns, tile.step)),
+            starts=emit.at(first.starts, emit.scaled(terms, 4)),
+            scales_b=emit.at(first.scales_b, emit.scaled(terms, 8)),
+            exponents_b=emit.at(first.exponents_b, emit.scaled(terms, 4)),
+            state=emit.at(first.state, emit.scaled(rows, 4 * tile.columns)),
+        )
+
+    def product_blocks(self, there: list[ir.Value], back: list[ir.Value]) -> None:
+        """All blocks of rows of a product."""
         tile, emit, builder, operands = self.tile, self.emit, self.builder, self.operands
-        there, back = self.factors()
         with cgutils.for_range(builder, operands.blocks) as blocks:
             numbers = [self.sum(emit.scaled(blocks.index, tile.rows), row) for row in range(tile.rows)]
             rows = [emit.at(operands.a, builder.mul(number, operands.a_stride)) for number in numbers]

@@ -173,6 +173,7 @@ def run_piece(
                 rows.nonzero.strides[0],
                 (last - first) // tile.rows,
                 stop - start,
+                1,
                 state_factors[0],
                 state_factors[1],
             ),

@@ -23,12 +23,12 @@ _CHUNK_ROWS = 1024
 _PACK_ROWS = 64
 _SLAB_STEPS = 8
 _PIECES_PER_THREAD = 4
-_DOT_BITS = 12  # a term's significand is below 2**12
-_HIGHEST = 126  # sums that stay below 2**126 never overflow
-_SMALLEST = -149  # exponent of the last bit of float32
+DOT_BITS = 12  # a term's significand is below 2**12
+HIGHEST = 126  # sums that stay below 2**126 never overflow
+SMALLEST = -149  # exponent of the last bit of float32
 _HEADROOM = 10  # exponents by which sums typically exceed their terms'
 _EXACT_SCALE_A = 500  # leaves the products of B's scales with 2**52 in range
-_SCALE_A, _SCALE_B = -437, -436  # aligned kernels hold sums times 2 to their sum, so that float64 has the exponent field of EXCESS
+SCALE_A, SCALE_B = -437, -436  # aligned kernels hold sums times 2 to their sum, so that float64 has the exponent field of EXCESS
 
 
 def supported(p: Scaled) -> bool:
@@ -41,7 +41,7 @@ def supported(p: Scaled) -> bool:
         and p.block % p.group == 0
         and p.align_bits == 35
         # a floor at which nothing is truncated that an f32 result could hold is as good as any lower one
-        and p.emax_floor <= p.align_bits + _SMALLEST
+        and p.emax_floor <= p.align_bits + SMALLEST
     )
 
 
@@ -89,7 +89,7 @@ class _Product:
     @cached_property
     def aligned_rows(self) -> Rows:
         """A for aligned kernels."""
-        values = self.scales.values * ldexp(1 + ldexp(1, -GROWTH), _SCALE_A)
+        values = self.scales.values * ldexp(1 + ldexp(1, -GROWTH), SCALE_A)
         exponents = ((self.scales.exponents + EXCESS // 2) << 20).astype(np.int32)
         nonzero = np.empty(self.codes.shape, np.int32)
         nonzero_rows(self.elements, self.p.group, 0, self.padded_rows, nonzero)
@@ -101,12 +101,12 @@ class _Product:
         lines, panel = slice(first, last), slice(column, last_column)
         lowest = self.rows.lowest[lines] + self.columns.lowest[panel].min()
         highest = self.rows.highest[lines] + self.columns.highest[panel].max()
-        growth = _DOT_BITS + (TERMS * self.steps).bit_length()
-        redo: NDArray[np.bool_] = (lowest - self.last_bit < _SMALLEST) | (highest + growth > _HIGHEST)
+        growth = DOT_BITS + (TERMS * self.steps).bit_length()
+        redo: NDArray[np.bool_] = (lowest - self.last_bit < SMALLEST) | (highest + growth > HIGHEST)
         start: Codes | None = None
         if self.c is not None:
             start = np.array(self.c[lines, panel], np.uint32)
-            redo |= ((start & NAN) >= (127 + _HIGHEST) << 23).any(axis=1)
+            redo |= ((start & NAN) >= (127 + HIGHEST) << 23).any(axis=1)
             start[redo] = 0
             start[start == 1 << 31] = 0
         if redo.all():
@@ -114,7 +114,7 @@ class _Product:
         low, high = int(lowest[~redo].min()), int(highest[~redo].max())
         if not self._exactly(first, column, low, high, start, ~redo, slab):
             self._begin(start, slab)
-            self._run(self.aligned, first, column, ldexp(1, _SCALE_B - 2), (ldexp(1, _SCALE_A), ldexp(1, _SCALE_B)), slab)
+            self._run(self.aligned, first, column, ldexp(1, SCALE_B - 2), (ldexp(1, SCALE_A), ldexp(1, SCALE_B)), slab)
         write(slab.state.view(np.uint32), self.out[lines, panel])
         return redo
 

@@ -26,27 +26,25 @@ _PIECES_PER_THREAD = 4
 _HIGHEST = 126  # sums that stay below 2**126 never overflow
 _SMALLEST = -149  # exponent of the last bit of float32
 _NEVER = -4096  # an exponent that stays below every byte
-_TERMS = (32, 64)
 
 
-def _fused(p: Scaled) -> Fused:
-    """The same without scales, of half as many terms where these are too many to be asked for."""
-    return Fused(p.a, p.b, min(p.step, _TERMS[0]), p.align_bits, p.emax_floor, 23, 0, 0)
+def fused(p: Scaled) -> Fused:
+    """What is computed, without its scales."""
+    return Fused(p.a, p.b, p.step, p.align_bits, p.emax_floor, 23, 0, 0)
 
 
 def supported(p: Scaled) -> bool:
     """Whether this CPU has a fast path for these parameters."""
     return (
         p.group == 1
-        and p.step in _TERMS
         and p.block % p.step == 0
         and p.scale.specials == Specials.POWERS_OF_TWO
         and p.align_bits == 25
-        and x86.supported(_fused(p))
+        and x86.supported(fused(p))
     )
 
 
-def _lowest_bit(element: Element) -> int:
+def lowest_bit(element: Element) -> int:
     """The exponent of the last bit of the smallest element."""
     return 1 - element.bias - element.mantissa_bits
 
@@ -58,7 +56,7 @@ class _Product:
         self.p, self.c, self.out = p, operands.c, operands.out
         registers = first_fit(FUSED)
         assert registers is not None
-        self.chain: Chain = x86._chain(_fused(p)._replace(terms=p.step), registers)
+        self.chain: Chain = x86.chain_of(fused(p), registers)
         a, scale_a = fixed(operands.a), fixed(operands.scale_a)
         self.b, self.scale_b, self.turned = fixed_right(operands.b, operands.scale_b)
         self.rows = extremes(p.a, p.scale, a, scale_a, p.block, False, threads)
@@ -123,7 +121,7 @@ class _Product:
             self.rows.highest[lines] + self.p.a.highest_exponent,
             int(self.columns.highest[panel].max()) + self.p.b.highest_exponent,
         )
-        redo: NDArray[np.bool_] = lowest + _lowest_bit(self.p.a) + _lowest_bit(self.p.b) < _SMALLEST
+        redo: NDArray[np.bool_] = lowest + lowest_bit(self.p.a) + lowest_bit(self.p.b) < _SMALLEST
         redo |= high_a + high_b + 2 + self.depth.bit_length() > _HIGHEST
         redo |= (high_a > self.room_a) | (high_b > self.room_b)
         slab.state[...] = 0

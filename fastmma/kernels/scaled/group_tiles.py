@@ -1,0 +1,235 @@
+"""Tiles of 8 columns whose terms are exact sums of groups, many at a time: packed, and multiplied by the micro-kernel of groups."""
+
+from __future__ import annotations
+
+from math import ldexp
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.threads import parallel_for
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.simd import bitcast, convert, inner, interleave, load, maximum, select, splat, store
+from fastmma.kernels.matrices.memory import aligned_empty
+from fastmma.kernels.params import Scaled
+from fastmma.kernels.pieces import OfWorkers
+from fastmma.kernels.scaled import groups
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, TERMS, GroupTile, run_slab
+from fastmma.kernels.scaled.group_panels import BIAS_A
+from fastmma.kernels.scaled.lines import Codes, Scales, fixed, scales_of
+from fastmma.kernels.tiles import GROUPS, first_fit
+
+COLUMNS = 8
+AT_ONCE = 64  # tiles, whose packed operands stay in the cache
+RUN = 16  # elements of A that are packed together
+
+
+class Packed(NamedTuple):
+    """Operands of some tiles as the micro-kernel reads them, and the sums."""
+
+    elements: NDArray[np.uint8]  # (tile, row, k)
+    scales_a: NDArray[np.float64]  # (tile, row, group)
+    exponents_a: NDArray[np.int32]
+    words: NDArray[np.int32]  # (tile, word of k, column)
+    starts: NDArray[np.int32]  # (tile, group, column)
+    scales_b: NDArray[np.float64]
+    exponents_b: NDArray[np.int32]
+    state: NDArray[np.uint32]  # (tile, row, column)
+
+
+class Limits(NamedTuple):
+    """What the micro-kernel is exact for: exponents of two scales added, and the magnitude of c."""
+
+    lowest: int
+    highest: int
+    largest_c: int
+
+
+@inner
+def _doubled(codes: Any) -> Any:
+    """Magnitudes of e2m1 codes times 2, in lanes of uint8."""
+    magnitude = codes & 7
+    six = maximum(magnitude, 6)
+    return magnitude + maximum(magnitude, 4) + six + six - 16
+
+
+@inner
+def _pack_rows(a: Any, scale_codes: Any, values: Any, scales: Scales, block: int, group: int, packed: Packed, tile: int) -> Any:
+    """Pack A of a tile; the lowest and the highest exponent of its scales."""
+    low, high = np.int32(1 << 20), np.int32(-(1 << 20))
+    bias = splat(np.uint8(BIAS_A), RUN)
+    for row in range(a.shape[0]):
+        for term in range(a.shape[1] // group):
+            code = scale_codes[row, term * group // block]
+            alive = scales.alive[code] != 0
+            exponent = scales.exponents[code]
+            packed.scales_a[tile, row, term] = values[code]
+            packed.exponents_a[tile, row, term] = (exponent + EXCESS // 2) << 20
+            source, target = a[row, term * group :].ctypes.data, packed.elements[tile, row, term * group :].ctypes.data
+            for k in range(0, group, RUN):
+                codes = load(source + k, np.uint8, RUN)
+                doubled = _doubled(codes)
+                store(select((codes & 8) != 0, bias - doubled, bias + doubled) if alive else bias, target + k)
+            if alive:
+                low, high = min(low, exponent), max(high, exponent)
+    return low, high
+
+
+@inner
+def _pack_columns(b: Any, scale_codes: Any, values: Any, scales: Scales, block: int, group: int, packed: Packed, tile: int) -> Any:
+    """Pack B of a tile; the lowest and the highest exponent of its scales."""
+    low, high = np.int32(1 << 20), np.int32(-(1 << 20))
+    alive = np.empty(COLUMNS, np.uint8)
+    for term in range(b.shape[0] // group):
+        for column in range(COLUMNS):
+            code = scale_codes[term * group // block, column]
+            exponent = scales.exponents[code]
+            # two columns, then two for the other half of the vector
+            place = (column & 2) * (COLUMNS // 4) + column // 4 * 2 + column % 2
+            packed.scales_b[tile, term, place] = values[code]
+            packed.exponents_b[tile, term, column] = (exponent + EXCESS // 2) << 20
+            alive[column] = 0
+            if scales.alive[code] != 0:
+                alive[column] = 255
+                low, high = min(low, exponent), max(high, exponent)
+        mask = load(alive.ctypes.data, np.uint8, COLUMNS)
+        sums = splat(np.int16(0), COLUMNS)
+        for k in range(term * group, (term + 1) * group, 4):
+            row0 = _signed(load(b[k].ctypes.data, np.uint8, COLUMNS)) & mask
+            row1 = _signed(load(b[k + 1].ctypes.data, np.uint8, COLUMNS)) & mask
+            row2 = _signed(load(b[k + 2].ctypes.data, np.uint8, COLUMNS)) & mask
+            row3 = _signed(load(b[k + 3].ctypes.data, np.uint8, COLUMNS)) & mask
+            pairs = interleave(bitcast(interleave(row0, row1), np.uint16), bitcast(interleave(row2, row3), np.uint16))
+            store(pairs, packed.words[tile, k // 4].ctypes.data)
+            sums = sums + convert(bitcast(row0, np.int8), np.int16) + convert(bitcast(row1, np.int8), np.int16)
+            sums = sums + convert(bitcast(row2, np.int8), np.int16) + convert(bitcast(row3, np.int8), np.int16)
+        store(convert(sums, np.int32) * np.int32(-BIAS_A) + np.int32(-(2**31)), packed.starts[tile, term].ctypes.data)
+    return low, high
+
+
+@inner
+def _signed(codes: Any) -> Any:
+    """e2m1 values times 2 as bytes."""
+    doubled = _doubled(codes)
+    return select((codes & 8) != 0, 0 - doubled, doubled)
+
+
+@compiled
+def run_tiles(
+    tile: Any,
+    a: Any,
+    b: Any,
+    c: Any,
+    scale_codes_a: Any,
+    scale_codes_b: Any,
+    scales: Scales,
+    values_a: Any,
+    values_b: Any,
+    nan: int,
+    block: int,
+    limits: Limits,
+    factors: Any,
+    packed: Packed,
+    out: Any,
+    bad: Any,
+) -> None:
+    """Multiply tiles, and mark those that are out of reach; None for c is +0."""
+    depth = a.shape[2]
+    for number in range(len(a)):
+        low_a, high_a = _pack_rows(a[number], scale_codes_a[number], values_a, scales, block, tile.group, packed, number)
+        low_b, high_b = _pack_columns(b[number], scale_codes_b[number], values_b, scales, block, tile.group, packed, number)
+        wrong = (low_a + low_b < limits.lowest) | (high_a + high_b > limits.highest)
+        for row in range(scale_codes_a.shape[1]):
+            for place in range(scale_codes_a.shape[2]):
+                wrong |= (scale_codes_a[number, row, place] & nan) == nan
+        for place in range(scale_codes_b.shape[1]):
+            for column in range(COLUMNS):
+                wrong |= (scale_codes_b[number, place, column] & nan) == nan
+        for row in range(a.shape[1]):
+            for column in range(COLUMNS):
+                bits = np.uint32(0)
+                if c is not None:
+                    bits = np.uint32(c[number, row, column])
+                magnitude = bits & np.uint32(0x7FFFFFFF)
+                wrong |= magnitude >= limits.largest_c
+                packed.state[number, row, column] = np.uint32(0) if magnitude == 0 else bits
+        bad[number] = wrong
+    run_slab(
+        tile,
+        (
+            packed.elements.ctypes.data,
+            packed.scales_a.ctypes.data,
+            packed.exponents_a.ctypes.data,
+            packed.words.ctypes.data,
+            packed.starts.ctypes.data,
+            packed.scales_b.ctypes.data,
+            packed.exponents_b.ctypes.data,
+            packed.state.ctypes.data,
+            packed.elements.strides[1],
+            packed.scales_a.strides[1],
+            packed.exponents_a.strides[1],
+            a.shape[1] // tile.rows,
+            depth // tile.step,
+            len(a),
+            factors[0],
+            factors[1],
+        ),
+    )
+    out[...] = packed.state[: len(a)]
+
+
+class GroupTiles(NamedTuple):
+    """A `run` that this CPU has a kernel for."""
+
+    p: Scaled
+    tile: GroupTile
+
+    def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> NDArray[np.uint8]:
+        """Write tiles to `out`; a byte a tile says which ones are wrong, being out of reach."""
+        p, tile = self.p, self.tile
+        count, rows, depth = a.shape
+        scales = scales_of(p.scale)
+        values_a = scales.values * ldexp(1 + ldexp(1, -GROWTH), groups.SCALE_A)
+        values_b = scales.values * ldexp(1, groups.SCALE_B - 2)
+        steps = depth // p.step
+        last_bit = 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits
+        growth = groups.DOT_BITS + (TERMS * steps).bit_length()
+        limits = Limits(groups.SMALLEST + last_bit, groups.HIGHEST - growth, (127 + groups.HIGHEST) << 23)
+        factors = ldexp(1, groups.SCALE_A), ldexp(1, groups.SCALE_B)
+        nan = 0x7F if p.scale.mantissa_bits else 0xFF
+        bad = np.empty(count, np.uint8)
+        memory = OfWorkers(lambda: self._packed(min(count, AT_ONCE), rows, depth))
+
+        def multiply(start: int, stop: int, worker: int) -> None:
+            part = slice(start, stop)
+            operands = (fixed(a[part]), fixed(b[part]), None if c is None else fixed(c[part]), fixed(scale_a[part]), fixed(scale_b[part]))
+            results = np.empty(out[part].shape, np.uint32)
+            run_tiles(
+                tile, *operands, scales, values_a, values_b, nan, p.block, limits, factors, memory[worker], results, bad[part]
+            )  # fmt: skip
+            out[part] = results
+
+        parallel_for(multiply, count, threads, AT_ONCE)
+        return bad
+
+    def _packed(self, count: int, rows: int, depth: int) -> Packed:
+        terms = depth // self.p.group
+        return Packed(
+            aligned_empty((count, rows, depth), np.uint8),
+            aligned_empty((count, rows, terms), np.float64),
+            aligned_empty((count, rows, terms), np.int32),
+            aligned_empty((count, depth // 4, COLUMNS), np.int32),
+            aligned_empty((count, terms, COLUMNS), np.int32),
+            aligned_empty((count, terms, COLUMNS), np.float64),
+            aligned_empty((count, terms, COLUMNS), np.int32),
+            aligned_empty((count, rows, COLUMNS), np.uint32),
+        )
+
+
+def group_tiles(p: Scaled, rows: int, columns: int, depth: int) -> GroupTiles | None:
+    """What multiplies batches of tiles of this shape, if this CPU has a kernel for it."""
+    fit = first_fit(GROUPS)
+    if fit is None or not groups.supported(p) or columns != COLUMNS or rows % fit.narrow or depth % p.step:
+        return None
+    return GroupTiles(p, GroupTile(True, p.group, p.align_bits, fit.vnni, COLUMNS, fit.narrow, 1))
