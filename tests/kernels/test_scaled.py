@@ -211,8 +211,7 @@ def test_what_is_out_of_reach_of_fast_tiles(name: str, monkeypatch: pytest.Monke
     c[2, 15, 7] = 0x7F800000
     scale_a[5, 3, 0] = 0x7F if p.scale.mantissa_bits else 0xFF
     scale_b[7, -1, 2] = 0x7F if p.scale.mantissa_bits else 0xFF
-    found = np.flatnonzero(fast.run(a, b, c, np.empty_like(c), scale_a, scale_b, 1))
-    assert {2, 5, 7} <= set(found.tolist()) <= {1, 2, 3, 5, 7}  # neighbours may share what is noted of sums
+    assert np.flatnonzero(fast.run(a, b, c, np.empty_like(c), scale_a, scale_b, 1)).tolist() == [2, 5, 7]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -111,7 +111,7 @@ class Blocks:
 
     def sums_bad(self, worst: ir.Value) -> ir.Value:
         """Whether sums are."""
-        limit = self.emit.constant(self.lanes.words, self.kernel.largest_c << self.lanes.field)
+        limit = self.emit.constant(self.lanes.words, self.kernel.largest_c - self.kernel.smallest_c << self.lanes.field)
         return self.emit.any_lane(self.builder.icmp_unsigned(">=", worst, limit))
 
     def run(self) -> None:

@@ -198,7 +198,13 @@ class LeftDecoder(Decoder):
         source = emit.opaque(target)
         kind = vector(ir.IntType(kernel.unit), ROWS)
         masks = [emit.load(kind, source, kernel.left_masks + part * ROWS * kernel.unit // 8) for part in (0, 1)]
-        if kernel.unit > 32:
+        if kernel.word_of_step:
+            each = ROWS * kernel.words
+            negative, positive = (emit.cast(mask, vector(I16, each)) for mask in masks)
+            places = [range(step, each, kernel.words) for step in range(kernel.words)]
+            pairs = [emit.shuffle(negative, positive, [place + sign for place in step for sign in (0, each)]) for step in places]
+            words = [emit.cast(pair, vector(I32, ROWS)) for pair in pairs]
+        elif kernel.unit > 32:
             halves = [emit.cast(mask, vector(I32, 2 * ROWS)) for mask in masks]
             words = [emit.shuffle(half, half, range(part, 2 * ROWS, 2)) for half in halves for part in (0, 1)]
         else:
@@ -262,7 +268,12 @@ class RightDecoder(Decoder):
         """From bytes whose bits are columns, the bits of each column."""
         kernel, emit, builder = self.kernel, self.emit, self.builder
         count = 2 * kernel.unit // kernel.words
-        rows = emit.load(vector(I8, count), emit.opaque(target), kernel.right_masks + part * count)
+        source = emit.opaque(target)
+        if kernel.word_of_step:
+            positive, negative = (emit.load(vector(I8, 16), source, kernel.right_masks + sign * kernel.unit + 16 * part) for sign in (0, 1))
+            rows = emit.shuffle(positive, negative, range(count))
+        else:
+            rows = emit.load(vector(I8, count), source, kernel.right_masks + part * count)
         at_once = kernel.byte_vector // count
         repeated = emit.shuffle(rows, rows, list(range(count)) * at_once)
         for first in range(0, COLUMNS, at_once):

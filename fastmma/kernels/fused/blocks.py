@@ -146,8 +146,8 @@ class BlockKernel:
 
     @property
     def watched(self) -> bool:
-        """Whether starts note the largest exponents of sums."""
-        return True
+        """Whether starts note the largest exponents of sums; where they do not, only those of c can be too large."""
+        return self.half
 
     @property
     def scale(self) -> int:
@@ -168,6 +168,14 @@ class BlockKernel:
     def words(self) -> int:
         """32-bit words of signs of a unit of a row or column."""
         return max(2 * self.unit // 32, 1)
+
+    @property
+    def word_of_step(self) -> bool:
+        """Whether each word has the signs of one step: 16 negative ones, then 16 positive ones (B's the other way round).
+
+        Else there are words of negative ones, then words of positive ones.
+        """
+        return self.words > 1 and all(step == tuple(range(16 * number, 16 * number + 16)) for number, step in enumerate(self.steps))
 
     @property
     def values_size(self) -> int:

@@ -23,7 +23,7 @@ from fastmma.kernels.llvm.simd import (
     splat,
     store,
 )
-from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, load_codes
+from fastmma.kernels.matrices.addresses import LANES, LINES, NOWHERE, Matrix, load_codes
 from fastmma.kernels.sums.promotion import promoted
 
 _INFINITY = 0x7F800000
@@ -163,15 +163,15 @@ def _promote(chain: Any, piece: Extent, how: Promoting, chunk: int, state: int, 
         scale_a = np.float32(1)
         if how.rule != 0:
             scale_a = load_scalar(a + 4 * row, np.float32)
-        left = splat(scale_a, LINES)
+        left = splat(scale_a, LANES)
         right = left
-        for lane in range(0, chain.panel, LINES):
+        for lane in range(0, chain.panel, LANES):
             if how.rule != 0:
-                right = load(b + 4 * lane, np.float32, LINES)
+                right = load(b + 4 * lane, np.float32, LANES)
             place = (row * chain.panel + lane) * 4
-            partial = load(state + place, np.float32, LINES)
-            store(promoted(how.rule, partial, left, right, load(total + place, np.float32, LINES)), total + place)
-            store(splat(np.int32(0), LINES), state + place)
+            partial = load(state + place, np.float32, LANES)
+            store(promoted(how.rule, partial, left, right, load(total + place, np.float32, LANES)), total + place)
+            store(splat(np.int32(0), LANES), state + place)
 
 
 @compiled

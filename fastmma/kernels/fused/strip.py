@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from llvmlite import ir
 
 from fastmma.kernels.fused.block_operands import LINE
@@ -38,53 +36,59 @@ class Strip:
             rows.append(value if kernel.single else builder.fpext(value, vector(F64, COLUMNS)))
         if not kernel.single and kernel.lanes == COLUMNS:
             rows = [emit.shuffle(rows[0], rows[0], range(part, part + 4)) for part in (0, 4)]
-        if kernel.smallest_c:
-            self._note_small(rows)
         self.groups[index] = self.lanes.grown(rows)
+        if not kernel.watched:
+            self._note(self.groups[index])
 
-    def _note_small(self, values: Group) -> None:
-        """Count sums that are not zero, but too small, as the largest of all."""
+    def _note(self, values: Group) -> None:
+        """Count the exponents of c above the smallest one in; of one that is not zero, but too small, the difference is very large."""
         emit, builder, lanes = self.emit, self.builder, self.lanes
         exponent = emit.masked(lanes.top_words(values), ((1 << 31) - 1) >> lanes.field << lanes.field)
-        less = emit.plus(exponent, -1)  # a zero's is the largest of all
-        small = builder.icmp_unsigned("<", less, emit.constant(lanes.words, (self.kernel.smallest_c << lanes.field) - 1))
-        found = builder.select(small, emit.constant(lanes.words, 0x7FFFFFFF), ir.Constant(lanes.words, None))
-        builder.store(emit.call("umax", builder.load(self.worst), found), self.worst)
+        if self.kernel.smallest_c:
+            zero = ir.Constant(lanes.words, None)
+            above = emit.plus(exponent, -(self.kernel.smallest_c << lanes.field))
+            exponent = builder.select(builder.icmp_unsigned("!=", exponent, zero), above, zero)
+        builder.store(emit.call("umax", builder.load(self.worst), exponent), self.worst)
 
     def start(self, index: int, left: ir.Value, right: ir.Value, emax: ir.Value, number: int) -> None:
         """Start a group's step of a unit."""
         kernel, emit = self.kernel, self.emit
         row = self.rows[index]
         exponents = emit.widened(emit.load(vector(I8, kernel.lanes), emax, (number * ROWS + row) * COLUMNS))
-        negatives = self._negatives(left, right, index, kernel.steps[number])
+        negatives = self._negatives(left, right, index, number)
         self.groups[index] = self.lanes.start(self.groups[index], exponents, negatives, self.worst)
 
-    def _negatives(self, left: ir.Value, right: ir.Value, index: int, step: Sequence[int]) -> ir.Value:
+    def _negatives(self, left: ir.Value, right: ir.Value, index: int, number: int) -> ir.Value:
         """How many products of a step are negative, for a group."""
         kernel, emit, builder = self.kernel, self.emit, self.builder
         row = self.rows[index]
         words = vector(I32, kernel.lanes)
-        bits, whole = sum(1 << k for k in step), (1 << 32) - 1
-        if kernel.words == 1:
-            bits, whole = bits | bits << kernel.unit, (1 << 2 * kernel.unit) - 1
-        found: dict[int, ir.Value] = {}
-        for part in range(kernel.words):
-            half = part % max(kernel.words // 2, 1)
-            wanted = bits >> 32 * half & whole
-            if not wanted:
-                continue
+        found: dict[int, ir.Value] = {}  # words of negative ones of A and of B share no k, so that they can be counted together
+        for part, wanted, place in self._parts(number):
             if kernel.lanes == LINE:
                 four = emit.load(vector(I32, 4), left, kernel.left_words + 128 * part + 8 * row)
                 spread = emit.shuffle(four, four, list(range(4)) * 4)
             else:
                 spread = emit.broadcast(words, left, kernel.left_words + 64 * part + 4 * row)
             chosen = emit.load(words, right, kernel.right_words + 64 * part)
-            if wanted != whole:
+            if wanted is not None:
                 chosen = emit.masked(chosen, wanted)
             both = builder.and_(spread, chosen)
-            found[half] = builder.or_(found[half], both) if half in found else both
+            found[place] = builder.or_(found[place], both) if place in found else both
         counts = [emit.call("ctpop", both) for both in found.values()]
         return counts[0] if len(counts) == 1 else builder.add(*counts)
+
+    def _parts(self, number: int) -> list[tuple[int, int | None, int]]:
+        """The words with the signs of a step: which ones, their bits (None: all), and the 32 k that they are of."""
+        kernel = self.kernel
+        if kernel.word_of_step:
+            return [(number, None, 0)]
+        bits, whole = sum(1 << k for k in kernel.steps[number]), (1 << 32) - 1
+        if kernel.words == 1:
+            bits, whole = bits | bits << kernel.unit, (1 << 2 * kernel.unit) - 1
+        halves = max(kernel.words // 2, 1)
+        chosen = [(part, bits >> 32 * (part % halves) & whole, part % halves) for part in range(kernel.words)]
+        return [(part, None if wanted == whole else wanted, place) for part, wanted, place in chosen if wanted]
 
     def multiply(self, left: ir.Value, right: ir.Value, k: int) -> None:
         """Add the products of one k."""

@@ -40,7 +40,8 @@ def _over_scales(c: Any, scale_a: Any, scale_b: Any, lowest: int, highest: int, 
                 inside = (field > 0) & (field < 255) & (moved > 0) & (moved < 255)
                 zero = (bits & 0x7FFFFFFF) == 0
                 wrong |= np.uint32(not (fine & (zero | inside)))
-                sums[tile, i, j] = np.uint32(0) if zero else np.uint32((bits & 0x807FFFFF) | (np.uint32(moved & 255) << 23))
+                # the kernel notes sums of several tiles together: one that is wrong anyway is to look fine
+                sums[tile, i, j] = np.uint32((bits & 0x807FFFFF) | (np.uint32(moved) << 23)) if fine & inside else np.uint32(0)
         bad[tile] = wrong
 
 
