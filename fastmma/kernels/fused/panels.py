@@ -30,7 +30,7 @@ from fastmma.kernels.llvm.simd import (
     splat,
     store,
 )
-from fastmma.kernels.matrices.addresses import LINES, Lines, Matrix, arrange_codes
+from fastmma.kernels.matrices.addresses import LINES, Lines, Matrix, arrange_codes, code_place, load_code, load_codes
 
 NO_MAGNITUDE = 0x7FFFFFFF  # the smallest magnitude among no elements
 VECTOR_BYTES = 4 * LINES  # of 8 codes, magnitudes or exponents
@@ -48,6 +48,15 @@ class Decoding(NamedTuple):
     first_bad: int  # magnitudes from here on are left to another kernel and packed as zeros
     growth: float  # 1 for A, 1 + 2**-t for B
     tiny: float  # what a zero is packed as
+
+
+class BlockScales(NamedTuple):
+    """Codes of scales that are powers of two, of a byte each: one for every `block` adjacent k of each line."""
+
+    codes: Matrix
+    block: int
+    bias: int
+    nan: int  # the code that counts as 1: its lines are done another way
 
 
 class Panels(NamedTuple):
@@ -96,20 +105,26 @@ def _lane_bits(typingctx: Any, mask: Any) -> Any:
 
 
 @inner
-def _values(codes: Any, how: Decoding, dtype: Any) -> Any:
-    """The packed values of codes."""
+def _exponents_of(codes: Any, scales: BlockScales) -> Any:
+    """The exponents of scales in int32 lanes."""
+    return select(codes == scales.nan, 0, codes - scales.bias)
+
+
+@inner
+def _values(codes: Any, how: Decoding, shift: Any, dtype: Any) -> Any:
+    """The packed values of codes, times 2**shift."""
     magnitude = codes & how.magnitude_mask
     before = maximum(magnitude >> how.mantissa_bits, 1) - 1
     significand = magnitude - (before << how.mantissa_bits)
-    value = convert(significand, dtype) * power_of_two(before + how.value_offset, dtype) * how.growth
+    value = convert(significand, dtype) * power_of_two(before + how.value_offset + shift, dtype) * how.growth
     value = select((codes & how.sign_mask) != 0, -1.0 * value, value)
     return select(magnitude == 0, how.tiny, value)
 
 
 @inner
-def _exponent_bytes(magnitude: Any, how: Decoding) -> Any:
-    """Exponents as unsigned bytes in 32-bit lanes, 0 for zeros."""
-    byte = maximum(magnitude >> how.mantissa_bits, 1) + how.byte_offset
+def _exponent_bytes(magnitude: Any, how: Decoding, shift: Any) -> Any:
+    """Exponents plus `shift` as unsigned bytes in 32-bit lanes, 0 for zeros."""
+    byte = maximum(magnitude >> how.mantissa_bits, 1) + how.byte_offset + shift
     return select(magnitude == 0, 0, minimum(maximum(byte, 0), 255))
 
 
@@ -126,10 +141,12 @@ def pack_rows(
     dtype: Any,
     scratch: int,
     extremes: Any,
+    scales: BlockScales | None,
 ) -> None:
     """Pack rows first to last of A, zeros past `rows` and past column `depth`; `extremes` gets each row's smallest and largest magnitude.
 
-    Exponent bytes and sign bytes are written four times over, as the words that a broadcast reads. `scratch` holds 3 vectors a row.
+    Elements are multiplied by their scales, if there are some. Exponent bytes and sign bytes are written four times over, as the words that
+    a broadcast reads. `scratch` holds 3 vectors a row.
     """
     noted = scratch
     arranged = noted + (last - first) * 2 * VECTOR_BYTES
@@ -155,8 +172,12 @@ def pack_rows(
             else:
                 store(np.uint32(negative * 0x01010101), packed.signs + place // 2 + 4 * (row - block))
             place += (row - block) * LINES
-            store(_values(codes, how, dtype), packed.values + place * itemsize_of(dtype))
-            store(_exponent_bytes(magnitude, how) * 0x01010101, packed.exponents + 4 * place)
+            shift = splat(np.int32(0), LINES)
+            if scales is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
+                if row < rows and k < depth:
+                    shift = _exponents_of(splat(load_code(code_place(scales.codes, row, k // scales.block), 1), LINES), scales)
+            store(_values(codes, how, shift, dtype), packed.values + place * itemsize_of(dtype))
+            store(_exponent_bytes(magnitude, how, shift) * 0x01010101, packed.exponents + 4 * place)
     for row in range(first, min(last, rows)):
         place = (row - first) * 2 * VECTOR_BYTES
         extremes[row, 0] = lowest_lane(load(noted + place, np.int32, LINES))
@@ -164,9 +185,9 @@ def pack_rows(
 
 
 @inner
-def _pack_eight(chain: Any, codes: Any, magnitude: Any, how: Decoding, k: int, column: int, packed: Panels, dtype: Any) -> None:
-    """Pack 8 columns of one row of B."""
-    store(convert(255 - _exponent_bytes(magnitude, how), np.uint8), packed.exponents + k * chain.panel + column)
+def _pack_eight(chain: Any, codes: Any, magnitude: Any, how: Decoding, shift: Any, k: int, column: int, packed: Panels, dtype: Any) -> None:
+    """Pack 8 columns of one row of B, times 2**shift."""
+    store(convert(255 - _exponent_bytes(magnitude, how, shift), np.uint8), packed.exponents + k * chain.panel + column)
     bits_in_byte = min(chain.terms, 8)
     signs = packed.signs + k // bits_in_byte * chain.panel + column
     bit = k % bits_in_byte
@@ -177,13 +198,24 @@ def _pack_eight(chain: Any, codes: Any, magnitude: Any, how: Decoding, k: int, c
     store(convert(negative, np.uint8), signs)
     place = (column // chain.tile * chain.depth + k) * chain.tile + column % chain.tile
     if chain.value_bytes == 4:
-        store(_values(codes, how, dtype), packed.values + place * 4)
+        store(_values(codes, how, shift, dtype), packed.values + place * 4)
     else:
         # two columns, then two columns for the other vector of the group
-        pairs = bitcast(codes, np.int64)
+        pairs, shifts = bitcast(codes, np.int64), bitcast(shift, np.int64)
         place -= column % chain.lanes // 2
-        store(_values(bitcast(even_lanes(pairs), np.int32), how, dtype), packed.values + place * 8)
-        store(_values(bitcast(odd_lanes(pairs), np.int32), how, dtype), packed.values + (place + chain.lanes // 2) * 8)
+        first = _values(bitcast(even_lanes(pairs), np.int32), how, bitcast(even_lanes(shifts), np.int32), dtype)
+        second = _values(bitcast(odd_lanes(pairs), np.int32), how, bitcast(odd_lanes(shifts), np.int32), dtype)
+        store(first, packed.values + place * 8)
+        store(second, packed.values + (place + chain.lanes // 2) * 8)
+
+
+@inner
+def _shifts(scales: BlockScales, k: int, depth: int, column: int, columns: int) -> Any:
+    """The exponents of the scales of 8 columns at one k, 0 past the last column and row."""
+    if k >= depth or column >= columns:
+        return splat(np.int32(0), LINES)
+    place = code_place(scales.codes, k // scales.block, column)
+    return _exponents_of(load_codes(place, scales.codes.column_stride, 1, min(columns - column, LINES)), scales)
 
 
 @inner
@@ -200,6 +232,7 @@ def pack_columns(
     dtype: Any,
     scratch: int,
     extremes: int,
+    scales: BlockScales | None,
 ) -> None:
     """Pack rows start to stop of a panel of B from `column` on, zeros past `columns` columns and `depth` rows.
 
@@ -213,6 +246,10 @@ def pack_columns(
             source.itemsize,
         )
         arrange_codes(eight, columns - column - lane, depth - start if depth < stop else stop - start, stop - start, scratch)
+        shift = splat(np.int32(0), LINES)
         for k in range(stop - start):
+            if scales is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
+                if (start + k) % scales.block == 0 or k == 0:
+                    shift = _shifts(scales, start + k, depth, column + lane, columns)
             codes, magnitude = _checked(load(scratch + k * VECTOR_BYTES, np.int32, LINES), how, extremes + lane * 8)
-            _pack_eight(chain, codes, magnitude, how, k, lane, packed, dtype)
+            _pack_eight(chain, codes, magnitude, how, shift, k, lane, packed, dtype)

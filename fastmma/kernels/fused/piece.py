@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmma.kernels.fused.micro_kernel import run_slab
-from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, forget_extremes, pack_columns
+from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, forget_extremes, pack_columns
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import (
     bitcast,
@@ -190,6 +190,7 @@ def run_piece(
     dtype: Any,
     redo: Any,
     redo_columns: Any,
+    scales: BlockScales | None,
 ) -> None:
     """Compute a piece; mark rows (of the chunk) and columns (of the panel) that have to be done another way.
 
@@ -214,7 +215,9 @@ def run_piece(
     bits_in_byte = min(chain.terms, 8)
     for start in range(0, whole, packed.depth):
         stop = min(start + packed.depth, whole)
-        pack_columns(chain, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.arranged, work.extremes)
+        pack_columns(
+            chain, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.arranged, work.extremes, scales
+        )
         place = start * packed.rows + piece.first * packed.depth
         block = chain.rows * packed.depth
         run_slab(

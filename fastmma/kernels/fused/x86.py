@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.lanes import Chain
-from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, Decoding, Panels, pack_rows
+from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, pack_rows
 from fastmma.kernels.fused.piece import Extent, Limits, Promoting, Work, run_piece
 from fastmma.kernels.fused.reach import (
     SINGLE_LARGEST_C,
@@ -130,6 +130,80 @@ def _work(chain: Chain, rows: int, promotes: bool) -> AlignedMemory:
     )
 
 
+def multiply(
+    p: Fused,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any] | None,
+    out: NDArray[Any],
+    threads: int,
+    promotion: Promotion | None = None,
+    scales: tuple[BlockScales, BlockScales] | None = None,
+) -> Missed:
+    """What `gemm` does for at least one k, without what is out of reach; `c` overlaps nothing.
+
+    With `scales` it is for the caller to know which sums might overflow or have bits below the smallest f32.
+    """
+    (rows, depth), columns = a.shape, b.shape[1]
+    scales_a, scales_b = (None, None) if scales is None else scales
+    tiles = first_fit(FUSED)
+    assert tiles is not None
+    chain = chain_of(p, tiles)
+    dtype = np.float32 if chain.single else np.float64
+
+    pieces = cut(rows, columns, (chain.rows, chain.panel), threads, CHUNK_ROWS, PIECES_PER_THREAD)
+    padded_rows = -(-rows // chain.rows) * chain.rows
+    slab_depth = _slab_depth(chain, depth, promotion)
+    held_rows = padded_rows + chain.rows  # the exponents of a block are read while the one before it is computed
+    held = held_rows * -(-depth // slab_depth) * slab_depth
+    storage = AlignedMemory(held * chain.value_bytes, held * 4, held // min(chain.terms, 8) * 4)
+    values, exponents, signs = storage.addresses
+    packed = Panels(values, exponents, signs, slab_depth, held_rows, chain.rows)
+    extremes = np.empty((rows, 2), np.int32)
+    how_a, how_b = _decoding(p.a, chain, False, depth), _decoding(p.b, chain, True, depth)
+    place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)
+    place_c = NOWHERE if c is None else matrix(c)
+
+    def pack(start: int, stop: int, worker: int) -> None:
+        scratch = AlignedMemory(3 * VECTOR_BYTES * (stop - start))
+        pack_rows(how_a, place_a, start, stop, rows, depth, chain.terms, packed, dtype, scratch.addresses[0], extremes, scales_a)
+
+    parallel_for(pack, held_rows, threads, PACK_ROWS)
+    missed = Missed(pieces)
+    missed.rows[:] = extremes[:, 1] >= how_a.first_bad
+    smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
+    smallest_a[missed.rows] = NO_MAGNITUDE >> 8
+
+    limits = _limits(p, chain, depth)
+    if scales is not None:
+        limits = limits._replace(lowest_sum=0)
+    promoting, _scales = (None, None) if promotion is None else _promoting(promotion, pieces.panels * chain.panel)
+    parts, missed_columns = missed.parts.view(np.uint8), missed.columns.view(np.uint8)
+
+    def compute(piece: Piece, work: AlignedMemory) -> None:
+        lines = slice(piece.row, piece.last_row)
+        run_piece(
+            chain,
+            Extent(piece.row, min(piece.row + pieces.height, padded_rows), piece.column, columns, depth),
+            promoting,
+            packed,
+            smallest_a[lines],
+            how_b,
+            place_b,
+            place_c,
+            place_out,
+            limits,
+            Work(*work.addresses),
+            dtype,
+            parts[piece.column // chain.panel, lines],
+            missed_columns[piece.column : piece.last_column],
+            scales_b,
+        )
+
+    pieces.run(threads, OfWorkers(lambda: _work(chain, pieces.height, promotion is not None)), compute)
+    return missed
+
+
 def gemm(
     p: Fused,
     a: NDArray[Any],
@@ -155,58 +229,7 @@ def gemm(
         return
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()
-    tiles = first_fit(FUSED)
-    assert tiles is not None
-    chain = chain_of(p, tiles)
-    dtype = np.float32 if chain.single else np.float64
-
-    pieces = cut(rows, columns, (chain.rows, chain.panel), threads, CHUNK_ROWS, PIECES_PER_THREAD)
-    padded_rows = -(-rows // chain.rows) * chain.rows
-    slab_depth = _slab_depth(chain, depth, promotion)
-    held_rows = padded_rows + chain.rows  # the exponents of a block are read while the one before it is computed
-    held = held_rows * -(-depth // slab_depth) * slab_depth
-    storage = AlignedMemory(held * chain.value_bytes, held * 4, held // min(chain.terms, 8) * 4)
-    values, exponents, signs = storage.addresses
-    packed = Panels(values, exponents, signs, slab_depth, held_rows, chain.rows)
-    extremes = np.empty((rows, 2), np.int32)
-    how_a, how_b = _decoding(p.a, chain, False, depth), _decoding(p.b, chain, True, depth)
-    place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)
-    place_c = NOWHERE if c is None else matrix(c)
-
-    def pack(start: int, stop: int, worker: int) -> None:
-        scratch = AlignedMemory(3 * VECTOR_BYTES * (stop - start))
-        pack_rows(how_a, place_a, start, stop, rows, depth, chain.terms, packed, dtype, scratch.addresses[0], extremes)
-
-    parallel_for(pack, held_rows, threads, PACK_ROWS)
-    missed = Missed(pieces)
-    missed.rows[:] = extremes[:, 1] >= how_a.first_bad
-    smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
-    smallest_a[missed.rows] = NO_MAGNITUDE >> 8
-
-    limits = _limits(p, chain, depth)
-    promoting, _scales = (None, None) if promotion is None else _promoting(promotion, pieces.panels * chain.panel)
-    parts, missed_columns = missed.parts.view(np.uint8), missed.columns.view(np.uint8)
-
-    def compute(piece: Piece, work: AlignedMemory) -> None:
-        lines = slice(piece.row, piece.last_row)
-        run_piece(
-            chain,
-            Extent(piece.row, min(piece.row + pieces.height, padded_rows), piece.column, columns, depth),
-            promoting,
-            packed,
-            smallest_a[lines],
-            how_b,
-            place_b,
-            place_c,
-            place_out,
-            limits,
-            Work(*work.addresses),
-            dtype,
-            parts[piece.column // chain.panel, lines],
-            missed_columns[piece.column : piece.last_column],
-        )
-
-    pieces.run(threads, OfWorkers(lambda: _work(chain, pieces.height, promotion is not None)), compute)
+    missed = multiply(p, a, b, c, out, threads, promotion)
 
     def again(lines: Lines, panel: Lines, results: NDArray[Any]) -> None:
         before = None if c is None else c[lines][:, panel]

@@ -68,8 +68,13 @@ def rows_from(whole: Matrix, row: int) -> Matrix:
 @inner
 def matrix_part(whole: Matrix, row: int, column: int) -> Matrix:
     """The matrix from a row and a column on."""
-    address = whole.address + row * whole.row_stride + column * whole.column_stride
-    return Matrix(address, whole.row_stride, whole.column_stride, whole.itemsize)
+    return Matrix(code_place(whole, row, column), whole.row_stride, whole.column_stride, whole.itemsize)
+
+
+@inner
+def code_place(whole: Matrix, row: int, column: int) -> int:
+    """Where a code lies."""
+    return whole.address + row * whole.row_stride + column * whole.column_stride
 
 
 @inner

@@ -17,10 +17,9 @@ from fastmma.kernels.fused import batch
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.params import Coded, Scaled, Specials
 from fastmma.kernels.scaled.lines import Codes, fixed
-from fastmma.kernels.scaled.products import fused, lowest_bit
+from fastmma.kernels.scaled.products import NAN_SCALE, SMALLEST, fused, lowest_bit
 
 AT_ONCE = 512  # tiles, whose sums stay in the cache
-SMALLEST = -149  # exponent of the last bit of float32
 LARGEST_SHIFT = 126
 
 
@@ -36,7 +35,7 @@ def _over_scales(c: Any, scale_a: Any, scale_b: Any, lowest: int, highest: int, 
                 bits = np.uint32(c[tile, i, j])
                 field = np.int32((bits >> 23) & 255)
                 moved = field + highest - total
-                fine = (total >= lowest) & (total <= highest + LARGEST_SHIFT) & (row < 255) & (scale_b[tile, j] < 255)
+                fine = (total >= lowest) & (total <= highest + LARGEST_SHIFT) & (row != NAN_SCALE) & (scale_b[tile, j] != NAN_SCALE)
                 inside = (field > 0) & (field < 255) & (moved > 0) & (moved < 255)
                 zero = (bits & 0x7FFFFFFF) == 0
                 wrong |= np.uint32(not (fine & (zero | inside)))
