@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import bitcast, convert, inner, interleave, load, maximum, select, splat, store
+from fastmma.kernels.llvm.simd import bitcast, convert, inner, insert, interleave, load, maximum, select, splat, store
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.pieces import OfWorkers
 from fastmma.kernels.scaled import groups
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, TERMS, GroupTile, run_slab
 from fastmma.kernels.scaled.group_panels import BIAS_A
-from fastmma.kernels.scaled.lines import Codes, Scales, fixed, scales_of
+from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, Scales, fixed, scales_of
+from fastmma.kernels.scaled.portable import scale_tables
 from fastmma.kernels.tiles import GROUPS, first_fit
 
 COLUMNS = 8
@@ -38,6 +39,15 @@ class Packed(NamedTuple):
     state: NDArray[np.uint32]  # (tile, row, column)
 
 
+class Tables(NamedTuple):
+    """What the 256 codes of a scale mean: what A's and B's sums are multiplied by, and whether it is NaN."""
+
+    scales: Scales
+    values_a: NDArray[np.float64]
+    values_b: NDArray[np.float64]
+    nan: NDArray[np.uint8]
+
+
 class Limits(NamedTuple):
     """What the micro-kernel is exact for: exponents of two scales added, and the magnitude of c."""
 
@@ -54,58 +64,69 @@ def _doubled(codes: Any) -> Any:
     return magnitude + maximum(magnitude, 4) + six + six - 16
 
 
+class Known(NamedTuple):
+    """Of a tile's scales: the lowest and the highest exponent, and whether one is NaN."""
+
+    lowest: int
+    highest: int
+    nan: int
+
+
 @inner
-def _pack_rows(a: Any, scale_codes: Any, values: Any, scales: Scales, block: int, group: int, packed: Packed, tile: int) -> Any:
-    """Pack A of a tile; the lowest and the highest exponent of its scales."""
-    low, high = np.int32(1 << 20), np.int32(-(1 << 20))
+def _pack_rows(a: Any, scale_codes: Any, tables: Tables, groups_of_scale: int, group: int, packed: Packed, tile: int) -> Any:
+    """Pack A of a tile."""
+    low, high, nan = NO_EXPONENT, -NO_EXPONENT, 0
     bias = splat(np.uint8(BIAS_A), RUN)
     for row in range(a.shape[0]):
-        for term in range(a.shape[1] // group):
-            code = scale_codes[row, term * group // block]
-            alive = scales.alive[code] != 0
-            exponent = scales.exponents[code]
-            packed.scales_a[tile, row, term] = values[code]
-            packed.exponents_a[tile, row, term] = (exponent + EXCESS // 2) << 20
-            source, target = a[row, term * group :].ctypes.data, packed.elements[tile, row, term * group :].ctypes.data
-            for k in range(0, group, RUN):
-                codes = load(source + k, np.uint8, RUN)
-                doubled = _doubled(codes)
-                store(select((codes & 8) != 0, bias - doubled, bias + doubled) if alive else bias, target + k)
+        for place in range(scale_codes.shape[1]):
+            code = scale_codes[row, place]
+            alive, exponent = tables.scales.alive[code] != 0, int(tables.scales.exponents[code])
+            nan |= int(tables.nan[code])
             if alive:
                 low, high = min(low, exponent), max(high, exponent)
-    return low, high
+            for term in range(place * groups_of_scale, (place + 1) * groups_of_scale):
+                packed.scales_a[tile, row, term] = tables.values_a[code]
+                packed.exponents_a[tile, row, term] = (exponent + EXCESS // 2) << 20
+                source, target = a[row, term * group :].ctypes.data, packed.elements[tile, row, term * group :].ctypes.data
+                for k in range(0, group, RUN):
+                    codes = load(source + k, np.uint8, RUN)
+                    doubled = _doubled(codes)
+                    store(select((codes & 8) != 0, bias - doubled, bias + doubled) if alive else bias, target + k)
+    return Known(low, high, nan)
 
 
 @inner
-def _pack_columns(b: Any, scale_codes: Any, values: Any, scales: Scales, block: int, group: int, packed: Packed, tile: int) -> Any:
-    """Pack B of a tile; the lowest and the highest exponent of its scales."""
-    low, high = np.int32(1 << 20), np.int32(-(1 << 20))
-    alive = np.empty(COLUMNS, np.uint8)
-    for term in range(b.shape[0] // group):
+def _pack_columns(b: Any, scale_codes: Any, tables: Tables, groups_of_scale: int, group: int, packed: Packed, tile: int) -> Any:
+    """Pack B of a tile."""
+    low, high, nan = NO_EXPONENT, -NO_EXPONENT, 0
+    for term in range(scale_codes.shape[0] * groups_of_scale):
+        mask = splat(np.uint8(0), COLUMNS)
         for column in range(COLUMNS):
-            code = scale_codes[term * group // block, column]
-            exponent = scales.exponents[code]
+            code = scale_codes[term // groups_of_scale if groups_of_scale > 1 else term, column]
+            exponent = int(tables.scales.exponents[code])
+            nan |= int(tables.nan[code])
             # two columns, then two for the other half of the vector
             place = (column & 2) * (COLUMNS // 4) + column // 4 * 2 + column % 2
-            packed.scales_b[tile, term, place] = values[code]
+            packed.scales_b[tile, term, place] = tables.values_b[code]
             packed.exponents_b[tile, term, column] = (exponent + EXCESS // 2) << 20
-            alive[column] = 0
-            if scales.alive[code] != 0:
-                alive[column] = 255
+            if tables.scales.alive[code] != 0:
+                mask = insert(mask, column, np.uint8(255))
                 low, high = min(low, exponent), max(high, exponent)
-        mask = load(alive.ctypes.data, np.uint8, COLUMNS)
+        source, stride = b[term * group].ctypes.data, b.strides[0]
+        target = packed.words[tile, term * group // 4].ctypes.data
         sums = splat(np.int16(0), COLUMNS)
-        for k in range(term * group, (term + 1) * group, 4):
-            row0 = _signed(load(b[k].ctypes.data, np.uint8, COLUMNS)) & mask
-            row1 = _signed(load(b[k + 1].ctypes.data, np.uint8, COLUMNS)) & mask
-            row2 = _signed(load(b[k + 2].ctypes.data, np.uint8, COLUMNS)) & mask
-            row3 = _signed(load(b[k + 3].ctypes.data, np.uint8, COLUMNS)) & mask
-            pairs = interleave(bitcast(interleave(row0, row1), np.uint16), bitcast(interleave(row2, row3), np.uint16))
-            store(pairs, packed.words[tile, k // 4].ctypes.data)
+        for _ in range(0, group, 4):
+            row0 = _signed(load(source, np.uint8, COLUMNS)) & mask
+            row1 = _signed(load(source + stride, np.uint8, COLUMNS)) & mask
+            row2 = _signed(load(source + 2 * stride, np.uint8, COLUMNS)) & mask
+            row3 = _signed(load(source + 3 * stride, np.uint8, COLUMNS)) & mask
+            store(interleave(bitcast(interleave(row0, row1), np.uint16), bitcast(interleave(row2, row3), np.uint16)), target)
             sums = sums + convert(bitcast(row0, np.int8), np.int16) + convert(bitcast(row1, np.int8), np.int16)
             sums = sums + convert(bitcast(row2, np.int8), np.int16) + convert(bitcast(row3, np.int8), np.int16)
+            source += 4 * stride
+            target += 4 * COLUMNS
         store(convert(sums, np.int32) * np.int32(-BIAS_A) + np.int32(-(2**31)), packed.starts[tile, term].ctypes.data)
-    return low, high
+    return Known(low, high, nan)
 
 
 @inner
@@ -123,11 +144,8 @@ def run_tiles(
     c: Any,
     scale_codes_a: Any,
     scale_codes_b: Any,
-    scales: Scales,
-    values_a: Any,
-    values_b: Any,
-    nan: int,
-    block: int,
+    tables: Tables,
+    groups_of_scale: int,
     limits: Limits,
     factors: Any,
     packed: Packed,
@@ -137,15 +155,10 @@ def run_tiles(
     """Multiply tiles, and mark those that are out of reach; None for c is +0."""
     depth = a.shape[2]
     for number in range(len(a)):
-        low_a, high_a = _pack_rows(a[number], scale_codes_a[number], values_a, scales, block, tile.group, packed, number)
-        low_b, high_b = _pack_columns(b[number], scale_codes_b[number], values_b, scales, block, tile.group, packed, number)
-        wrong = (low_a + low_b < limits.lowest) | (high_a + high_b > limits.highest)
-        for row in range(scale_codes_a.shape[1]):
-            for place in range(scale_codes_a.shape[2]):
-                wrong |= (scale_codes_a[number, row, place] & nan) == nan
-        for place in range(scale_codes_b.shape[1]):
-            for column in range(COLUMNS):
-                wrong |= (scale_codes_b[number, place, column] & nan) == nan
+        of_a = _pack_rows(a[number], scale_codes_a[number], tables, groups_of_scale, tile.group, packed, number)
+        of_b = _pack_columns(b[number], scale_codes_b[number], tables, groups_of_scale, tile.group, packed, number)
+        wrong = (of_a.nan | of_b.nan) != 0
+        wrong |= (of_a.lowest + of_b.lowest < limits.lowest) | (of_a.highest + of_b.highest > limits.highest)
         for row in range(a.shape[1]):
             for column in range(COLUMNS):
                 bits = np.uint32(0)
@@ -190,14 +203,17 @@ class GroupTiles(NamedTuple):
         p, tile = self.p, self.tile
         count, rows, depth = a.shape
         scales = scales_of(p.scale)
-        values_a = scales.values * ldexp(1 + ldexp(1, -GROWTH), groups.SCALE_A)
-        values_b = scales.values * ldexp(1, groups.SCALE_B - 2)
+        tables = Tables(
+            scales,
+            scales.values * ldexp(1 + ldexp(1, -GROWTH), groups.SCALE_A),
+            scales.values * ldexp(1, groups.SCALE_B - 2),
+            np.isnan(scale_tables(p.scale)[0]).astype(np.uint8),
+        )
         steps = depth // p.step
         last_bit = 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits
         growth = groups.DOT_BITS + (TERMS * steps).bit_length()
         limits = Limits(groups.SMALLEST + last_bit, groups.HIGHEST - growth, (127 + groups.HIGHEST) << 23)
         factors = ldexp(1, groups.SCALE_A), ldexp(1, groups.SCALE_B)
-        nan = 0x7F if p.scale.mantissa_bits else 0xFF
         bad = np.empty(count, np.uint8)
         memory = OfWorkers(lambda: self._packed(min(count, AT_ONCE), rows, depth))
 
@@ -205,9 +221,7 @@ class GroupTiles(NamedTuple):
             part = slice(start, stop)
             operands = (fixed(a[part]), fixed(b[part]), None if c is None else fixed(c[part]), fixed(scale_a[part]), fixed(scale_b[part]))
             results = np.empty(out[part].shape, np.uint32)
-            run_tiles(
-                tile, *operands, scales, values_a, values_b, nan, p.block, limits, factors, memory[worker], results, bad[part]
-            )  # fmt: skip
+            run_tiles(tile, *operands, tables, p.block // p.group, limits, factors, memory[worker], results, bad[part])
             out[part] = results
 
         parallel_for(multiply, count, threads, AT_ONCE)
