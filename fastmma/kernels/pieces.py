@@ -74,6 +74,13 @@ def cut(rows: int, columns: int, tile: tuple[int, int], threads: int, highest: i
     return Pieces(rows, columns, -(-blocks // chunks) * block, panel)
 
 
+def settled(depth: int, c: NDArray[Any] | None, out: NDArray[Any]) -> bool:
+    """Whether nothing is to be computed, for want of results, or of k: then results are `c`."""
+    if depth == 0:
+        out[...] = 0 if c is None else c
+    return depth == 0 or out.size == 0
+
+
 class Missed:
     """Marks what a fast path has not computed: rows, columns, and rows of panels."""
 

@@ -25,7 +25,7 @@ from fastmma.kernels.fused.reach import (
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
-from fastmma.kernels.pieces import Lines, Missed, OfWorkers, Piece, cut
+from fastmma.kernels.pieces import Lines, Missed, OfWorkers, Piece, cut, settled
 from fastmma.kernels.sums.promotion import by_chunks
 from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
 
@@ -220,12 +220,8 @@ def gemm(
     (infinities, NaNs, overflow, bits below the smallest f32) is done by ``slow(p, a, b, c, out, threads)`` on views.
     With a `promotion` (see `promotes`) the sums of its chunks of k start at zero and join the total that starts from `c`.
     """
-    rows, depth = a.shape
-    columns = b.shape[1]
-    if rows == 0 or columns == 0:
-        return
-    if depth == 0:
-        out[...] = 0 if c is None else c
+    depth = a.shape[1]
+    if settled(depth, c, out):
         return
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()

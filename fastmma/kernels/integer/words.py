@@ -11,7 +11,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Plan, Result, multiply_batch, multiply_block, pack_rows
 from fastmma.kernels.integer.tile import Tile
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
-from fastmma.kernels.pieces import OfWorkers, Piece, cut
+from fastmma.kernels.pieces import OfWorkers, Piece, cut, settled
 
 _SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass
 _CHUNK_ROWS = 1536  # rows of a task, so that its part of the result stays in the L2 cache
@@ -77,10 +77,7 @@ def gemm(
 ) -> None:
     """``out = c + a b`` for matrices with any strides; `c` may be `out`."""
     (m, k), n = a.shape, b.shape[1]
-    if out.size == 0:
-        return
-    if k == 0:
-        out[...] = 0 if c is None else c
+    if settled(k, c, out):
         return
     plan = _plan(tile, arithmetic, k)
     threads = threads if m * n * plan.words >= _THREADED_WORDS else 1
@@ -129,10 +126,7 @@ def tiles(
     """``out = c + a b`` for a batch of matrices, one instruction each; `c` and `out` C-contiguous, `c` may be `out`."""
     count, m, k = a.shape
     n = b.shape[2]
-    if out.size == 0:
-        return
-    if k == 0:
-        out[...] = 0 if c is None else c
+    if settled(k, c, out):
         return
     plan = _plan(tile, arithmetic, k)
     threads = threads if out.size * plan.words >= _THREADED_WORDS else 1

@@ -13,7 +13,7 @@ float32 has not. They hold sums times so large a power of two that those which w
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -53,42 +53,19 @@ class GroupTile:
         """Elements of k in a step."""
         return TERMS * self.group
 
-    # what `fastmma.kernels.fused.lanes` asks for
 
-    @property
-    def keep_bits(self) -> int:
-        """Fraction bits of a result."""
-        return 23
+class _Sums(NamedTuple):
+    """What `fastmma.kernels.fused.lanes` needs to know of the sums; only aligned kernels hold them times 2**scale."""
 
-    @property
-    def half(self) -> bool:
-        """Whether results are f16."""
-        return False
-
-    @property
-    def single(self) -> bool:
-        """Whether lanes are f32."""
-        return False
-
-    @property
-    def watched(self) -> bool:
-        """Whether starts note the largest exponents of sums."""
-        return False
-
-    @property
-    def excess(self) -> int:
-        """What an exponent field of B's and A's scales together holds above the exponent."""
-        return EXCESS
-
-    @property
-    def lift(self) -> int:
-        """What an exponent field of a sum holds above that."""
-        return 0
-
-    @property
-    def scale(self) -> int:
-        """Sums of aligned kernels are held times 2**scale."""
-        return EXCESS - 1023
+    align_bits: int
+    lanes: int
+    keep_bits: int = 23
+    half: bool = False
+    single: bool = False
+    excess: int = EXCESS
+    lift: int = 0
+    scale: int = EXCESS - 1023
+    watched: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +106,7 @@ class _Kernel:
         self.tile, self.builder, self.operands = tile, builder, operands
         self.emit = Emitter(builder)
         self.sum = self.emit.sum
-        self.lanes = ColumnLanes(tile, self.emit)
+        self.lanes = ColumnLanes(_Sums(tile.align_bits, tile.lanes), self.emit)
         self.words = vector(I32, tile.lanes)
         self.bytes = vector(I8, 4 * tile.lanes)
         self.doubles = self.lanes.kind
