@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +29,7 @@ from fastmma.kernels.tiles import GROUPS
 from fastmma.numerics import reference
 
 Codes = NDArray[Any]
+TESTS = Path(__file__).parents[1]
 _F4 = "f32.e2m1.e2m1.f32"
 _SPARSE = "mma.sp::ordered_metadata.sync.aligned.{}.row.col.kind::{}.block_scale.scale_vec::{}.{}.{}"
 _DENSE = "mma.sync.aligned.{}.row.col.kind::{}.block_scale.scale_vec::{}.{}.{}"
@@ -212,6 +217,25 @@ def test_what_is_out_of_reach_of_fast_tiles(name: str, monkeypatch: pytest.Monke
     scale_a[5, 3, 0] = 0x7F if p.scale.mantissa_bits else 0xFF
     scale_b[7, -1, 2] = 0x7F if p.scale.mantissa_bits else 0xFF
     assert np.flatnonzero(fast.run(a, b, c, np.empty_like(c), scale_a, scale_b, 1)).tolist() == [2, 5, 7]
+
+
+def test_fast_tiles_with_narrower_vectors() -> None:
+    """The AVX2 kernels on a CPU that has more, in a process that is told so."""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(TESTS), str(TESTS / "kernels"), str(TESTS.parent)]))
+    if "avx2" in cpu.features():
+        environment["NUMBA_CPU_NAME"] = "haswell"
+        environment["NUMBA_CPU_FEATURES"] = "+sse4.2,+ssse3,+popcnt,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt"
+    program = """
+import pytest
+import test_scaled as t
+for name in ("nvf4", "e4m3 e4m3 sparse"):
+    for mix in (t.MIXES[2], t.MIXES[7]):
+        with pytest.MonkeyPatch.context() as patch:
+            t.test_tiles_of_instructions_agree(name, mix, patch)
+    with pytest.MonkeyPatch.context() as patch:
+        t.test_what_is_out_of_reach_of_fast_tiles(name, patch)
+"""
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -8,9 +8,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import (
@@ -20,6 +17,7 @@ from fastmma.kernels.llvm.simd import (
     highest_lane,
     inner,
     itemsize_of,
+    lane_bits,
     load,
     lowest_lane,
     maximum,
@@ -94,16 +92,6 @@ def _checked(codes: Any, how: Decoding, extremes: int) -> Any:
     return codes, codes & how.magnitude_mask
 
 
-@intrinsic
-def _lane_bits(typingctx: Any, mask: Any) -> Any:
-    """A mask of 8 lanes as the bits of an integer."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.zext(builder.bitcast(args[0], ir.IntType(8)), ir.IntType(64))
-
-    return types.int64(mask), codegen
-
-
 @inner
 def _exponents_of(codes: Any, scales: BlockScales) -> Any:
     """The exponents of scales in int32 lanes."""
@@ -164,7 +152,7 @@ def pack_rows(
             if row == block + packed.block:
                 block = row
             place = (k // packed.depth * packed.rows + block) * packed.depth + k % packed.depth * packed.block
-            negative = _lane_bits(select(magnitude == 0, 0, codes & how.sign_mask) != 0)
+            negative = lane_bits(select(magnitude == 0, 0, codes & how.sign_mask) != 0)
             if terms == 4:
                 signs = packed.signs + place + 4 * (row - block)
                 store(np.uint32((negative & 15) * 0x01010101), signs)

@@ -130,6 +130,16 @@ def any_lane(typingctx: Any, mask: Any) -> Any:
     return types.boolean(mask), codegen
 
 
+@intrinsic
+def lane_bits(typingctx: Any, mask: Any) -> Any:
+    """A mask of at most 64 lanes as the bits of an integer."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.zext(builder.bitcast(args[0], ir.IntType(mask.lanes)), ir.IntType(64))
+
+    return types.int64(mask), codegen
+
+
 @intrinsic(prefer_literal=True)
 def splat(typingctx: Any, scalar: Any, lanes: Any) -> Any:
     """``splat(scalar, lanes)``: the scalar in every lane."""

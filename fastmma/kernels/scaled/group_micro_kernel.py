@@ -263,6 +263,8 @@ class _Kernel:
             starts=emit.at(first.starts, emit.scaled(terms, 4)),
             scales_b=emit.at(first.scales_b, emit.scaled(terms, 8)),
             exponents_b=emit.at(first.exponents_b, emit.scaled(terms, 4)),
+            nonzero_a=emit.at(first.nonzero_a, builder.mul(rows, first.nonzero_stride)),
+            nonzero_b=emit.at(first.nonzero_b, emit.scaled(terms, 4)),
             state=emit.at(first.state, emit.scaled(rows, 4 * tile.columns)),
         )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import bitcast, convert, inner, insert, interleave, load, maximum, select, splat, store
+from fastmma.kernels.llvm.simd import bitcast, convert, inner, insert, interleave, lane_bits, load, maximum, select, splat, store
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.pieces import OfWorkers
@@ -36,6 +36,8 @@ class Packed(NamedTuple):
     starts: NDArray[np.int32]  # (tile, group, column)
     scales_b: NDArray[np.float64]
     exponents_b: NDArray[np.int32]
+    nonzero_a: NDArray[np.int32]  # (tile, row, group): a bit for each element that is not zero
+    nonzero_b: NDArray[np.int32]  # (tile, group, column)
     state: NDArray[np.uint32]  # (tile, row, column)
 
 
@@ -88,10 +90,13 @@ def _pack_rows(a: Any, scale_codes: Any, tables: Tables, groups_of_scale: int, g
                 packed.scales_a[tile, row, term] = tables.values_a[code]
                 packed.exponents_a[tile, row, term] = (exponent + EXCESS // 2) << 20
                 source, target = a[row, term * group :].ctypes.data, packed.elements[tile, row, term * group :].ctypes.data
+                bits = 0
                 for k in range(0, group, RUN):
                     codes = load(source + k, np.uint8, RUN)
                     doubled = _doubled(codes)
                     store(select((codes & 8) != 0, bias - doubled, bias + doubled) if alive else bias, target + k)
+                    bits |= lane_bits(doubled != 0) << k
+                packed.nonzero_a[tile, row, term] = bits if alive else 0
     return Known(low, high, nan)
 
 
@@ -115,6 +120,8 @@ def _pack_columns(b: Any, scale_codes: Any, tables: Tables, groups_of_scale: int
         source, stride = b[term * group].ctypes.data, b.strides[0]
         target = packed.words[tile, term * group // 4].ctypes.data
         sums = splat(np.int16(0), COLUMNS)
+        nonzero = splat(np.int32(0), COLUMNS)
+        bit = splat(np.int32(1), COLUMNS)
         for _ in range(0, group, 4):
             row0 = _signed(load(source, np.uint8, COLUMNS)) & mask
             row1 = _signed(load(source + stride, np.uint8, COLUMNS)) & mask
@@ -123,9 +130,13 @@ def _pack_columns(b: Any, scale_codes: Any, tables: Tables, groups_of_scale: int
             store(interleave(bitcast(interleave(row0, row1), np.uint16), bitcast(interleave(row2, row3), np.uint16)), target)
             sums = sums + convert(bitcast(row0, np.int8), np.int16) + convert(bitcast(row1, np.int8), np.int16)
             sums = sums + convert(bitcast(row2, np.int8), np.int16) + convert(bitcast(row3, np.int8), np.int16)
+            nonzero = nonzero | select(row0 != 0, bit, 0) | select(row1 != 0, bit << 1, 0)
+            nonzero = nonzero | select(row2 != 0, bit << 2, 0) | select(row3 != 0, bit << 3, 0)
+            bit = bit << 4
             source += 4 * stride
             target += 4 * COLUMNS
         store(convert(sums, np.int32) * np.int32(-BIAS_A) + np.int32(-(2**31)), packed.starts[tile, term].ctypes.data)
+        store(nonzero, packed.nonzero_b[tile, term].ctypes.data)
     return Known(low, high, nan)
 
 
@@ -178,10 +189,13 @@ def run_tiles(
             packed.starts.ctypes.data,
             packed.scales_b.ctypes.data,
             packed.exponents_b.ctypes.data,
+            packed.nonzero_a.ctypes.data,
+            packed.nonzero_b.ctypes.data,
             packed.state.ctypes.data,
             packed.elements.strides[1],
             packed.scales_a.strides[1],
             packed.exponents_a.strides[1],
+            packed.nonzero_a.strides[1],
             a.shape[1] // tile.rows,
             depth // tile.step,
             len(a),
@@ -236,6 +250,8 @@ class GroupTiles(NamedTuple):
             aligned_empty((count, depth // 4, COLUMNS), np.int32),
             aligned_empty((count, terms, COLUMNS), np.int32),
             aligned_empty((count, terms, COLUMNS), np.float64),
+            aligned_empty((count, terms, COLUMNS), np.int32),
+            aligned_empty((count, rows, terms), np.int32),
             aligned_empty((count, terms, COLUMNS), np.int32),
             aligned_empty((count, rows, COLUMNS), np.uint32),
         )
