@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.block_batch import Batch, Matrices, Work, add_sums, numbers_of, run_batch, sizes
-from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel, Coding
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel, Coding
 from fastmma.kernels.fused.reach import (
     SINGLE_LARGEST_C,
     SINGLE_SMALLEST_C,
@@ -56,9 +56,7 @@ def _steps(p: Fused, coded: Coded, depth: int) -> tuple[tuple[int, ...], ...] | 
 
 
 @cache
-def _block_kernel(
-    p: Fused, coded: Coded, depth: int, single_block: bool, tiles: FusedTile | None, granules: tuple[int, int, int, int] = (0, 0, 0, 0)
-) -> BlockKernel | None:
+def _block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles: FusedTile | None) -> BlockKernel | None:
     """The kernel for these parameters, if there is one; `single_block` where products are of a single block and unit."""
     if tiles is None or not exact_in_lanes(p) or not 0 < depth <= DEEPEST:
         return None
@@ -88,7 +86,6 @@ def _block_kernel(
         largest_c=bias + largest,
         mask_c=-1 if p.half else -(1 << (23 - p.keep_bits)),
         lowest_byte=excess_of(p) - 149 + p.align_bits,
-        granules=granules,
         lowest_sum=0 if p.half or single or smallest >= last_bits else last_bits,
     )
 
@@ -111,7 +108,7 @@ class _Worker(threading.local):
             at_once = max(min(count, ARRANGED // max(sum(arranged), 1)), 1)
             self.memory = AlignedMemory(*(at_once * each for each in arranged), size.memory)
             a, b, c, out, own = self.memory.addresses
-            self.numbers = numbers_of(batch, size, Work(a, b, c, out, own, at_once))
+            self.numbers = numbers_of(batch, size, Work(a, b, c, out, own, at_once), kernel)
             self.address: int = self.numbers.__array_interface__["data"][0]
             self.kind = kind
         else:
@@ -135,6 +132,7 @@ class Blocks(NamedTuple):
 
     p: Fused
     kernel: BlockKernel
+    how: Arrangement
 
     def multiply(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int, slow: Slow) -> None:
         """Write the fused products of `a` (T, M, K) and `b` (T, K, N) plus `c` (T, M, N) to `out`.
@@ -155,13 +153,13 @@ class Blocks(NamedTuple):
 
     def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> NDArray[np.uint8]:
         """What `multiply` does, without what is out of reach: a byte a product says which ones are wrong. `c` overlaps nothing."""
-        p, kernel = self
+        p, kernel, how = self
         count, rows, columns = out.shape
         depth = a.shape[2]
         place_a, place_b, place_out = _matrices(a), _matrices(b), _matrices(out)
         width, line = kernel.sum_bytes, columns * kernel.sum_bytes
-        arrange_a = depth != kernel.unit or rows % ROWS != 0 or place_a[2:] != (depth * kernel.a_itemsize, kernel.a_itemsize)
-        arrange_b = columns != COLUMNS or depth % kernel.unit != 0 or place_b[2:] != (columns * kernel.b_itemsize, kernel.b_itemsize)
+        arrange_a = depth != kernel.unit or rows % ROWS != 0 or place_a[2:] != (depth * kernel.a.itemsize, kernel.a.itemsize)
+        arrange_b = columns != COLUMNS or depth % kernel.unit != 0 or place_b[2:] != (columns * kernel.b.itemsize, kernel.b.itemsize)
         ragged = rows % ROWS != 0 or columns % COLUMNS != 0
         arrange_out = ragged or place_out.column_stride != width or (kernel.tiles and place_out.row_stride != line)
         place_added = None
@@ -178,18 +176,22 @@ class Blocks(NamedTuple):
             place_a, place_b, place_c, place_out, address, rows, columns, depth, arrange_a, arrange_b, arrange_c, arrange_out
         )  # fmt: skip
         added = None if place_added is None else (p, place_added, place_out, width, rows, columns)
-        _run(kernel, batch, count, threads, added)
+        _run(kernel, how, batch, count, threads, added)
         return bad
 
 
-def _run(kernel: BlockKernel, batch: Batch, count: int, threads: int, added: tuple[Any, ...] | None = None) -> None:
+def _arrangement(kernel: BlockKernel, *granules: int) -> Arrangement:
+    return Arrangement(kernel.a.itemsize, kernel.b.itemsize, kernel.sum_bytes, kernel.unit, *granules)
+
+
+def _run(kernel: BlockKernel, how: Arrangement, batch: Batch, count: int, threads: int, added: tuple[Any, ...] | None = None) -> None:
     """Compute a batch in pieces."""
     grain = max(AT_ONCE // (batch.rows * batch.columns * batch.depth), 1)
     if threads > 1:
         grain = min(grain, -(-count // (4 * threads)))
 
     def compute(first: int, last: int, _worker_number: int) -> None:
-        run_batch(kernel, _worker.prepare(kernel, batch, min(grain, count)), first, last)
+        run_batch(how, _worker.prepare(kernel, batch, min(grain, count)), first, last)
         if added is not None:
             add_sums(*added, first, last)
 
@@ -199,7 +201,7 @@ def _run(kernel: BlockKernel, batch: Batch, count: int, threads: int, added: tup
 def blocks(p: Fused, coded: Coded, rows: int, columns: int, depth: int) -> Blocks | None:
     """What multiplies batches of matrices of this shape, if this CPU has a kernel for it."""
     kernel = _block_kernel(p, coded, depth, rows == ROWS and columns == COLUMNS, first_fit(FUSED))
-    return None if kernel is None else Blocks(p, kernel)
+    return None if kernel is None else Blocks(p, kernel, _arrangement(kernel))
 
 
 class Orders(NamedTuple):
@@ -215,6 +217,7 @@ class RegisterBlocks(NamedTuple):
     """A `multiply` of matrices in registers that this CPU has a kernel for."""
 
     kernel: BlockKernel
+    how: Arrangement
     shape: tuple[int, int, int]  # rows, columns and k
     permutations: tuple[Permutation, ...]  # of a, b, c and out
 
@@ -229,7 +232,7 @@ class RegisterBlocks(NamedTuple):
         rows, columns, depth = self.shape
         address = bad.__array_interface__["data"][0]
         batch = Batch(places[0], places[1], places[2], places[3], address, rows, columns, depth, 1, 1, 1, 1)
-        _run(self.kernel, batch, len(out), threads)
+        _run(self.kernel, self.how, batch, len(out), threads)
         if bad.any():
             redo = np.flatnonzero(bad)
             again = np.empty((redo.size, *out.shape[1:]), out.dtype)
@@ -247,9 +250,8 @@ def register_blocks(p: Fused, coded: Coded, orders: Orders) -> RegisterBlocks | 
     # as the kernel reads them: blocks of rows, then units of k; panels of columns
     a = orders.a.reshape(rows // ROWS, ROWS, depth // kernel.unit, kernel.unit).swapaxes(1, 2)
     b = orders.b.reshape(depth, columns // COLUMNS, COLUMNS).swapaxes(0, 1)
-    sizes = kernel.a_itemsize, kernel.b_itemsize, kernel.sum_bytes, kernel.sum_bytes
+    sizes = kernel.a.itemsize, kernel.b.itemsize, kernel.sum_bytes, kernel.sum_bytes
     each = [permutation(order, size) for order, size in zip((a, b, orders.c, orders.out), sizes, strict=True)]
     if not all(how.vectors for how in each):
         return None
-    chosen = _block_kernel(p, coded, depth, single_block, tiles, (each[0].granule, each[1].granule, each[2].granule, each[3].granule))
-    return None if chosen is None else RegisterBlocks(chosen, (rows, columns, depth), tuple(each))
+    return RegisterBlocks(kernel, _arrangement(kernel, *(permuted.granule for permuted in each)), (rows, columns, depth), tuple(each))

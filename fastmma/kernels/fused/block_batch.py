@@ -10,11 +10,11 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, Blocks, Operands
-from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel
 from fastmma.kernels.fused.step_end import ieee_sum
 from fastmma.kernels.fused.tile_kernel import Tiles
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.micro_kernel import MicroKernel, runs
+from fastmma.kernels.llvm.micro_kernel import MicroKernel, run_at
 from fastmma.kernels.llvm.simd import inner, load, load_scalar, store
 from fastmma.kernels.matrices.accumulators import load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LINES, Matrix
@@ -29,7 +29,6 @@ def _emit(kernel: BlockKernel, builder: ir.IRBuilder, arguments: list[ir.Value])
 
 
 BLOCKS = MicroKernel(_emit, POINTERS, INTEGERS)
-run_blocks = runs(BLOCKS)
 
 
 class Matrices(NamedTuple):
@@ -88,8 +87,8 @@ def sizes(kernel: BlockKernel, rows: int, columns: int, depth: int) -> Sizes:
     block = kernel.block_size + kernel.left_size + kernel.right_size
     memory = 2 * block + ROWS * COLUMNS * 4 if kernel.tiles else units * (block + (blocks - 1) * kernel.left_size)
     return Sizes(
-        blocks * units * ROWS * kernel.unit * kernel.a_itemsize,
-        panels * units * COLUMNS * kernel.unit * kernel.b_itemsize,
+        blocks * units * ROWS * kernel.unit * kernel.a.itemsize,
+        panels * units * COLUMNS * kernel.unit * kernel.b.itemsize,
         blocks * panels * ROWS * COLUMNS * kernel.sum_bytes,
         memory,
     )
@@ -121,33 +120,33 @@ def _move_line(size: int, source: int, stride: int, count: int, target: int) -> 
 
 
 @inner
-def _arrange_left(kernel: Any, source: Matrices, rows: int, depth: int, target: int) -> None:
+def _arrange_left(how: Any, source: Matrices, rows: int, depth: int, target: int) -> None:
     """A as [block of rows][unit][row][k], zeros past its end."""
-    size = kernel.a_itemsize
+    size = how.a_itemsize
     for first in range(0, rows, ROWS):
-        for start in range(0, depth, kernel.unit):
+        for start in range(0, depth, how.unit):
             for row in range(first, first + ROWS):
-                for k in range(start, start + kernel.unit, LINES):
+                for k in range(start, start + how.unit, LINES):
                     place = source.address + row * source.row_stride + k * source.column_stride
                     _move_line(size, place, source.column_stride, depth - k if row < rows else 0, target)
                     target += LINES * size
 
 
 @inner
-def _arrange_right(kernel: Any, source: Matrices, columns: int, depth: int, target: int) -> None:
+def _arrange_right(how: Any, source: Matrices, columns: int, depth: int, target: int) -> None:
     """B as [panel][k][column], zeros past its end."""
-    size = kernel.b_itemsize
+    size = how.b_itemsize
     for first in range(0, columns, COLUMNS):
-        for k in range(-(-depth // kernel.unit) * kernel.unit):
+        for k in range(-(-depth // how.unit) * how.unit):
             place = source.address + k * source.row_stride + first * source.column_stride
             _move_line(size, place, source.column_stride, columns - first if k < depth else 0, target)
             target += COLUMNS * size
 
 
 @inner
-def _arrange_sums(kernel: Any, source: Matrices, rows: int, columns: int, target: int) -> None:
+def _arrange_sums(how: Any, source: Matrices, rows: int, columns: int, target: int) -> None:
     """c as [row][column], zeros past its end up to whole blocks."""
-    size = kernel.sum_bytes
+    size = how.sum_bytes
     for row in range(-(-rows // ROWS) * ROWS):
         for first in range(0, columns, COLUMNS):
             place = source.address + row * source.row_stride + first * source.column_stride
@@ -156,9 +155,9 @@ def _arrange_sums(kernel: Any, source: Matrices, rows: int, columns: int, target
 
 
 @inner
-def _hand_out(kernel: Any, source: int, rows: int, columns: int, target: Matrices) -> None:
+def _hand_out(how: Any, source: int, rows: int, columns: int, target: Matrices) -> None:
     """Results of whole blocks to where the caller wants them."""
-    size = kernel.sum_bytes
+    size = how.sum_bytes
     row_size = -(-columns // COLUMNS) * COLUMNS * size
     for row in range(rows):
         for column in range(columns):
@@ -212,13 +211,13 @@ def _batch_at(numbers: int) -> Batch:
     )
 
 
-def numbers_of(batch: Batch, size: Sizes, work: Work) -> NDArray[np.int64]:
+def numbers_of(batch: Batch, size: Sizes, work: Work, kernel: BlockKernel) -> NDArray[np.int64]:
     """All numbers that `run_batch` reads: to look into tuples in tuples would take Numba longer than a small product."""
-    return np.array((*batch.a, *batch.b, *batch.c, *batch.out, *batch[4:], *size, *work), np.int64)
+    return np.array((*batch.a, *batch.b, *batch.c, *batch.out, *batch[4:], *size, *work, BLOCKS.address(kernel)), np.int64)
 
 
 @compiled
-def run_batch(kernel: Any, numbers: int, first: int, last: int) -> None:
+def run_batch(how: Any, numbers: int, first: int, last: int) -> None:
     """Compute products first to last of the batch whose `numbers_of` are at this address."""
     batch = _batch_at(numbers)
     rest = numbers + 8 * 24
@@ -234,36 +233,37 @@ def run_batch(kernel: Any, numbers: int, first: int, last: int) -> None:
         load_scalar(rest + 32, np.int64),
         load_scalar(rest + 40, np.int64),
     )
+    kernel = load_scalar(rest + 48, np.int64)
     blocks, panels = -(-batch.rows // ROWS), -(-batch.columns // COLUMNS)
-    units = -(-batch.depth // kernel.unit)
-    row_size = panels * COLUMNS * kernel.sum_bytes
+    units = -(-batch.depth // how.unit)
+    row_size = panels * COLUMNS * how.sum_bytes
     for start in range(first, last, work.at_once):
         count = min(work.at_once, last - start)
         a, a_stride = batch.a.address + start * batch.a.stride, batch.a.stride
         b, b_stride = batch.b.address + start * batch.b.stride, batch.b.stride
         c, c_stride, c_row = batch.c.address + start * batch.c.stride, batch.c.stride, batch.c.row_stride
         out, out_stride, out_row = batch.out.address + start * batch.out.stride, batch.out.stride, batch.out.row_stride
-        if kernel.granule_a:
-            _permute(kernel.granule_a, a, a_stride, batch.a, work.a, count)
+        if how.granule_a:
+            _permute(how.granule_a, a, a_stride, batch.a, work.a, count)
             a, a_stride = work.a, size.a
         elif batch.arrange_a:
             a, a_stride = work.a, size.a
             for index in range(count):
-                _arrange_left(kernel, _matrix(batch.a, start + index), batch.rows, batch.depth, a + index * a_stride)
-        if kernel.granule_b:
-            _permute(kernel.granule_b, b, b_stride, batch.b, work.b, count)
+                _arrange_left(how, _matrix(batch.a, start + index), batch.rows, batch.depth, a + index * a_stride)
+        if how.granule_b:
+            _permute(how.granule_b, b, b_stride, batch.b, work.b, count)
             b, b_stride = work.b, size.b
         elif batch.arrange_b:
             b, b_stride = work.b, size.b
             for index in range(count):
-                _arrange_right(kernel, _matrix(batch.b, start + index), batch.columns, batch.depth, b + index * b_stride)
-        if kernel.granule_c:
-            _permute(kernel.granule_c, c, c_stride, batch.c, work.c, count)
+                _arrange_right(how, _matrix(batch.b, start + index), batch.columns, batch.depth, b + index * b_stride)
+        if how.granule_c:
+            _permute(how.granule_c, c, c_stride, batch.c, work.c, count)
             c, c_stride, c_row = work.c, size.out, row_size
         elif batch.arrange_c:
             c, c_stride, c_row = work.c, size.out, row_size
             for index in range(count):
-                _arrange_sums(kernel, _matrix(batch.c, start + index), batch.rows, batch.columns, c + index * c_stride)
+                _arrange_sums(how, _matrix(batch.c, start + index), batch.rows, batch.columns, c + index * c_stride)
         if batch.arrange_out:
             out, out_stride, out_row = work.out, size.out, row_size
         after = (start + count) if batch.arrange_out else (start + AHEAD)
@@ -275,12 +275,12 @@ def run_batch(kernel: Any, numbers: int, first: int, last: int) -> None:
         matrices = (a, b, c, out, batch.bad + start, work.memory)
         shape = (count, blocks, panels, units)
         strides = (a_stride, b_stride, c_stride, out_stride, c_row, out_row)
-        run_blocks(kernel, matrices + ahead + shape + strides)
-        if kernel.granule_out:
-            _permute(kernel.granule_out, out, out_stride, batch.out, batch.out.address + start * batch.out.stride, count)
+        run_at(kernel, matrices + ahead + shape + strides)
+        if how.granule_out:
+            _permute(how.granule_out, out, out_stride, batch.out, batch.out.address + start * batch.out.stride, count)
         elif batch.arrange_out:
             for index in range(count):
-                _hand_out(kernel, out + index * out_stride, batch.rows, batch.columns, _matrix(batch.out, start + index))
+                _hand_out(how, out + index * out_stride, batch.rows, batch.columns, _matrix(batch.out, start + index))
 
 
 @compiled

@@ -56,6 +56,21 @@ class Coding:
 
 @constant
 @dataclass(frozen=True)
+class Arrangement:
+    """The numbers that the loops around a kernel of blocks are compiled for."""
+
+    a_itemsize: int  # bytes of a code of A
+    b_itemsize: int
+    sum_bytes: int  # of a code of c and of a result
+    unit: int  # the k of a unit
+    granule_a: int = 0  # bytes of what moves together between A's registers and its codes; 0 where A is a matrix
+    granule_b: int = 0
+    granule_c: int = 0
+    granule_out: int = 0
+
+
+@constant
+@dataclass(frozen=True)
 class BlockKernel:
     """The numbers that a kernel of blocks is compiled for; `steps` names the k of a unit step by step.
 
@@ -78,7 +93,6 @@ class BlockKernel:
     largest_c: int  # ... to below here
     mask_c: int  # the fraction bits of float32 that c keeps
     lowest_byte: int  # the smallest emax byte at which no bit below 2**-149 can matter, unless ...
-    granules: tuple[int, int, int, int]  # of a, b, c and out in registers, in bytes; 0 where they are matrices
     lowest_sum: int  # ... the smallest exponent bytes of A and B add up to at least this; 0 if they always do
 
     @cached_property
@@ -93,36 +107,6 @@ class BlockKernel:
     def unit(self) -> int:
         """The k of a unit."""
         return sum(len(step) for step in self.steps)
-
-    @property
-    def a_itemsize(self) -> int:
-        """Bytes of a code of A."""
-        return self.a.itemsize
-
-    @property
-    def b_itemsize(self) -> int:
-        """Bytes of a code of B."""
-        return self.b.itemsize
-
-    @property
-    def granule_a(self) -> int:
-        """Bytes of what moves together between A's registers and its codes; 0 where A is a matrix."""
-        return self.granules[0]
-
-    @property
-    def granule_b(self) -> int:
-        """That of B."""
-        return self.granules[1]
-
-    @property
-    def granule_c(self) -> int:
-        """That of c."""
-        return self.granules[2]
-
-    @property
-    def granule_out(self) -> int:
-        """That of the results."""
-        return self.granules[3]
 
     @property
     def sum_bytes(self) -> int:
