@@ -10,7 +10,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, Blocks, Operands
-from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
 from fastmma.kernels.fused.step_end import ieee_sum
 from fastmma.kernels.fused.tile_kernel import Tiles
 from fastmma.kernels.llvm.compilation import compiled

@@ -39,14 +39,10 @@ class Sums(Protocol):
 
 @constant
 @dataclass(frozen=True)
-class Chain:
-    """What a micro-kernel is compiled for."""
+class PanelShape:
+    """How panels are packed and their sums lie: what the loops around a micro-kernel are compiled for."""
 
-    terms: int
-    align_bits: int
-    keep_bits: int
-    half: bool  # round to f16 and keep f16 values between steps
-    floor: int  # exponent byte below which emax does not fall
+    half: bool  # keep f16 values between steps
     single: bool  # f32 lanes, else f64
     vector_bytes: int
     rows: int
@@ -71,6 +67,22 @@ class Chain:
     def value_bytes(self) -> int:
         """Size of a packed value."""
         return 4 if self.single else 8
+
+
+@constant
+@dataclass(frozen=True)
+class Chain(PanelShape):
+    """What a micro-kernel is compiled for."""
+
+    terms: int  # of a step
+    align_bits: int
+    keep_bits: int
+    floor: int  # exponent byte below which emax does not fall
+
+    @property
+    def shape(self) -> PanelShape:
+        """What the loops around it are compiled for."""
+        return PanelShape(self.half, self.single, self.vector_bytes, self.rows, self.depth)
 
     @property
     def sign_bytes(self) -> int:

@@ -17,7 +17,7 @@ from numba.core import cgutils
 
 from fastmma.kernels.fused.lanes import Chain, ColumnLanes
 from fastmma.kernels.llvm.emit import I8, I32, Emitter, Variables, vector
-from fastmma.kernels.llvm.micro_kernel import MicroKernel, runs
+from fastmma.kernels.llvm.micro_kernel import MicroKernel
 
 
 @dataclass(frozen=True)
@@ -264,4 +264,3 @@ def _emit(chain: Chain, builder: ir.IRBuilder, arguments: list[ir.Value]) -> Non
 
 
 SLAB = MicroKernel(_emit, _POINTERS, _INTEGERS)
-run_slab = runs(SLAB)  # a slab of k for all rows

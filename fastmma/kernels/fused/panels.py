@@ -173,28 +173,30 @@ def pack_rows(
 
 
 @inner
-def _pack_eight(chain: Any, codes: Any, magnitude: Any, how: Decoding, shift: Any, k: int, column: int, packed: Panels, dtype: Any) -> None:
+def _pack_eight(
+    shape: Any, terms: int, codes: Any, magnitude: Any, how: Decoding, shift: Any, k: int, column: int, packed: Panels, dtype: Any
+) -> None:
     """Pack 8 columns of one row of B, times 2**shift."""
-    store(convert(255 - _exponent_bytes(magnitude, how, shift), np.uint8), packed.exponents + k * chain.panel + column)
-    bits_in_byte = min(chain.terms, 8)
-    signs = packed.signs + k // bits_in_byte * chain.panel + column
-    bit = k % bits_in_byte
+    store(convert(255 - _exponent_bytes(magnitude, how, shift), np.uint8), packed.exponents + k * shape.panel + column)
+    bits_in_byte, log = (8, 3) if terms >= 8 else (4, 2)  # a division would take longer than all else
+    signs = packed.signs + (k >> log) * shape.panel + column
+    bit = k & (bits_in_byte - 1)
     sign = select(magnitude == 0, 0, codes & how.sign_mask)
     negative = select(sign == 0, sign, 1 << bit)
     if bit != 0:
         negative = negative | convert(load(signs, np.uint8, LINES), np.int32)
     store(convert(negative, np.uint8), signs)
-    place = (column // chain.tile * chain.depth + k) * chain.tile + column % chain.tile
-    if chain.value_bytes == 4:
+    place = (column // shape.tile * shape.depth + k) * shape.tile + column % shape.tile
+    if shape.value_bytes == 4:
         store(_values(codes, how, shift, dtype), packed.values + place * 4)
     else:
         # two columns, then two columns for the other vector of the group
         pairs, shifts = bitcast(codes, np.int64), bitcast(shift, np.int64)
-        place -= column % chain.lanes // 2
+        place -= column % shape.lanes // 2
         first = _values(bitcast(even_lanes(pairs), np.int32), how, bitcast(even_lanes(shifts), np.int32), dtype)
         second = _values(bitcast(odd_lanes(pairs), np.int32), how, bitcast(odd_lanes(shifts), np.int32), dtype)
         store(first, packed.values + place * 8)
-        store(second, packed.values + (place + chain.lanes // 2) * 8)
+        store(second, packed.values + (place + shape.lanes // 2) * 8)
 
 
 @inner
@@ -208,7 +210,8 @@ def _shifts(scales: BlockScales, k: int, depth: int, column: int, columns: int) 
 
 @inner
 def pack_columns(
-    chain: Any,
+    shape: Any,
+    terms: int,
     how: Decoding,
     source: Matrix,
     column: int,
@@ -226,7 +229,7 @@ def pack_columns(
 
     `extremes` is where the columns' smallest and largest magnitudes so far lie, by eights; `scratch` holds a vector a row.
     """
-    for lane in range(0, chain.panel, LINES):
+    for lane in range(0, shape.panel, LINES):
         eight = Lines(
             source.address + start * source.row_stride + (column + lane) * source.column_stride,
             source.column_stride,
@@ -240,4 +243,4 @@ def pack_columns(
                 if (start + k) % scales.block == 0 or k == 0:
                     shift = _shifts(scales, start + k, depth, column + lane, columns)
             codes, magnitude = _checked(load(scratch + k * VECTOR_BYTES, np.int32, LINES), how, extremes + lane * 8)
-            _pack_eight(chain, codes, magnitude, how, shift, k, lane, packed, dtype)
+            _pack_eight(shape, terms, codes, magnitude, how, shift, k, lane, packed, dtype)

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmma.kernels.fused.micro_kernel import run_slab
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, forget_extremes, pack_columns
 from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import (
     bitcast,
     convert,
@@ -95,18 +95,18 @@ def _to_half(bits: Any) -> Any:
 
 
 @inner
-def _read_state(chain: Any, piece: Extent, c: Matrix, limits: Limits, state: int, redo: Any) -> None:
+def _read_state(shape: Any, piece: Extent, c: Matrix, limits: Limits, state: int, redo: Any) -> None:
     """The initial sums as float32, +0 without c; rows with a c that the micro-kernel cannot take are marked."""
     zero = splat(np.int32(0), LINES)
     for row in range(piece.last - piece.first):
         worst = zero
-        for lane in range(0, chain.panel, LINES):
+        for lane in range(0, shape.panel, LINES):
             bits = zero
             count = piece.columns - piece.column - lane
             if c.address != 0 and row < redo.size and count > 0:
                 place = c.address + (piece.first + row) * c.row_stride + (piece.column + lane) * c.column_stride
                 bits = load_codes(place, c.column_stride, c.itemsize, min(count, LINES))
-                if chain.half:
+                if shape.half:
                     bits = _from_half(bits)
                 bits = bits & limits.mask_c
                 magnitude = bits & _MAGNITUDE
@@ -114,48 +114,48 @@ def _read_state(chain: Any, piece: Extent, c: Matrix, limits: Limits, state: int
                 bad = select(magnitude < limits.largest_c, small, 1)
                 worst = worst | bad
                 bits = select(bad != 0, 0, select(magnitude == 0, 0, bits))
-            store(bits, state + (row * chain.panel + lane) * 4)
+            store(bits, state + (row * shape.panel + lane) * 4)
         if row < redo.size:
             redo[row] = np.uint8(highest_lane(worst) != 0)
 
 
 @inner
-def _write_row(chain: Any, piece: Extent, row: int, out: Matrix, state: int) -> None:
+def _write_row(shape: Any, piece: Extent, row: int, out: Matrix, state: int) -> None:
     """One row of results from the state to the caller's array."""
-    for lane in range(0, min(chain.panel, piece.columns - piece.column), LINES):
+    for lane in range(0, min(shape.panel, piece.columns - piece.column), LINES):
         count = min(piece.columns - piece.column - lane, LINES)
-        bits = load(state + (row * chain.panel + lane) * 4, np.int32, LINES)
+        bits = load(state + (row * shape.panel + lane) * 4, np.int32, LINES)
         place = out.address + (piece.first + row) * out.row_stride + (piece.column + lane) * out.column_stride
-        if chain.half:
+        if shape.half:
             bits = _to_half(bits)
         if count == LINES and out.column_stride == out.itemsize:
-            if chain.half:
+            if shape.half:
                 store(convert(bits, np.uint16), place)
             else:
                 store(bits, place)
         else:
             for column in range(count):
-                if chain.half:
+                if shape.half:
                     store(np.uint16(extract(bits, column)), place + column * out.column_stride)
                 else:
                     store(extract(bits, column), place + column * out.column_stride)
 
 
 @inner
-def _read_total(chain: Any, piece: Extent, c: Matrix, total: int, rows: int) -> None:
+def _read_total(shape: Any, piece: Extent, c: Matrix, total: int, rows: int) -> None:
     """The initial totals of f32, which may be any, +0 without c."""
     for row in range(piece.last - piece.first):
-        for lane in range(0, chain.panel, LINES):
+        for lane in range(0, shape.panel, LINES):
             bits = splat(np.int32(0), LINES)
             count = min(piece.columns - piece.column - lane, LINES)
             if c.address != 0 and row < rows and count > 0:
                 place = c.address + (piece.first + row) * c.row_stride + (piece.column + lane) * c.column_stride
                 bits = load_codes(place, c.column_stride, c.itemsize, count)
-            store(bits, total + (row * chain.panel + lane) * 4)
+            store(bits, total + (row * shape.panel + lane) * 4)
 
 
 @inner
-def _promote(chain: Any, piece: Extent, how: Promoting, chunk: int, state: int, total: int, rows: int) -> None:
+def _promote(shape: Any, piece: Extent, how: Promoting, chunk: int, state: int, total: int, rows: int) -> None:
     """The sums join the totals, and become zero; scales of B are there for whole panels, those of A for `rows` rows."""
     b = how.scale_b + chunk * how.chunk_b + 4 * piece.column
     a = how.scale_a + chunk * how.chunk_a + 4 * piece.first
@@ -165,10 +165,10 @@ def _promote(chain: Any, piece: Extent, how: Promoting, chunk: int, state: int, 
             scale_a = load_scalar(a + 4 * row, np.float32)
         left = splat(scale_a, LANES)
         right = left
-        for lane in range(0, chain.panel, LANES):
+        for lane in range(0, shape.panel, LANES):
             if how.rule != 0:
                 right = load(b + 4 * lane, np.float32, LANES)
-            place = (row * chain.panel + lane) * 4
+            place = (row * shape.panel + lane) * 4
             partial = load(state + place, np.float32, LANES)
             store(promoted(how.rule, partial, left, right, load(total + place, np.float32, LANES)), total + place)
             store(splat(np.int32(0), LANES), state + place)
@@ -176,7 +176,9 @@ def _promote(chain: Any, piece: Extent, how: Promoting, chunk: int, state: int, 
 
 @compiled
 def run_piece(
-    chain: Any,
+    shape: Any,
+    kernel: int,
+    terms: int,
     piece: Extent,
     promoting: Promoting | None,
     packed: Panels,
@@ -194,36 +196,36 @@ def run_piece(
 ) -> None:
     """Compute a piece; mark rows (of the chunk) and columns (of the panel) that have to be done another way.
 
-    A slab of k must not reach beyond the next promotion; with promotions, c is where the totals start. Without, None leaves
-    their code out of what is compiled.
+    `kernel` is the address of the micro-kernel, and `terms` the k of its steps. A slab of k must not reach beyond the next promotion;
+    with promotions, c is where the totals start. Without, None leaves their code out of what is compiled.
     """
-    slab = Panels(work.values, work.exponents, work.signs, chain.depth, 0, 0)
-    blocks = (piece.last - piece.first) // chain.rows
+    slab = Panels(work.values, work.exponents, work.signs, shape.depth, 0, 0)
+    blocks = (piece.last - piece.first) // shape.rows
     result = work.state
     if promoting is None:
-        _read_state(chain, piece, c, limits, work.state, redo)
+        _read_state(shape, piece, c, limits, work.state, redo)
     else:
         result = work.total
-        _read_state(chain, piece, NOWHERE, limits, work.state, redo)
-        _read_total(chain, piece, c, work.total, redo.size)
-    forget_extremes(work.extremes, chain.panel // LINES)
-    for place in range(0, (piece.last - piece.first) * chain.panel, LINES):
+        _read_state(shape, piece, NOWHERE, limits, work.state, redo)
+        _read_total(shape, piece, c, work.total, redo.size)
+    forget_extremes(work.extremes, shape.panel // LINES)
+    for place in range(0, (piece.last - piece.first) * shape.panel, LINES):
         store(splat(np.uint8(255), LINES), work.lowest + place)
-    for place in range(0, blocks * chain.lanes, LINES):
+    for place in range(0, blocks * shape.lanes, LINES):
         store(splat(np.int32(0), LINES), work.worst + 4 * place)
-    whole = -(-piece.depth // chain.terms) * chain.terms
-    bits_in_byte = min(chain.terms, 8)
+    whole = -(-piece.depth // terms) * terms
+    bits_in_byte = min(terms, 8)
     for start in range(0, whole, packed.depth):
         stop = min(start + packed.depth, whole)
         pack_columns(
-            chain, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.arranged, work.extremes, scales
+            shape, terms, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.arranged, work.extremes, scales
         )
         place = start * packed.rows + piece.first * packed.depth
-        block = chain.rows * packed.depth
-        run_slab(
-            chain,
+        block = shape.rows * packed.depth
+        run_at(
+            kernel,
             (
-                packed.values + place * chain.value_bytes,
+                packed.values + place * shape.value_bytes,
                 packed.exponents + place * 4,
                 packed.signs + place // bits_in_byte * 4,
                 slab.values,
@@ -233,16 +235,16 @@ def run_piece(
                 work.scratch,
                 work.lowest,
                 work.worst,
-                block * chain.value_bytes,
+                block * shape.value_bytes,
                 block * 4,
                 block // bits_in_byte * 4,
                 blocks,
-                (stop - start) // chain.terms,
+                (stop - start) // terms,
             ),
         )
         if promoting is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
             if stop % promoting.every == 0 or stop == whole:
-                _promote(chain, piece, promoting, start // promoting.every, work.state, work.total, redo.size)
+                _promote(shape, piece, promoting, start // promoting.every, work.state, work.total, redo.size)
     smallest_b = NO_MAGNITUDE
     for column in range(redo_columns.size):
         place = column // LINES * 2 * VECTOR_BYTES + column % LINES * 4
@@ -251,14 +253,14 @@ def run_piece(
             smallest_b = min(smallest_b, load_scalar(work.extremes + place, np.int32))
     field_b = max(smallest_b >> how.mantissa_bits, 1)
     for row in range(redo.size):
-        if chain.half:
+        if shape.half:
             largest = splat(np.int32(0), LINES)
-            for lane in range(0, chain.lanes, LINES):
-                largest = maximum(largest, load(work.worst + 4 * (row // chain.rows * chain.lanes + lane), np.int32, LINES))
+            for lane in range(0, shape.lanes, LINES):
+                largest = maximum(largest, load(work.worst + 4 * (row // shape.rows * shape.lanes + lane), np.int32, LINES))
             if highest_lane(largest) >= _INFINITY:
                 redo[row] = 1
         elif smallest_a[row] + field_b < limits.lowest_sum:
             for column in range(redo_columns.size):
-                if load_scalar(work.lowest + row * chain.panel + column, np.uint8) < limits.lowest_byte:
+                if load_scalar(work.lowest + row * shape.panel + column, np.uint8) < limits.lowest_byte:
                     redo[row] = 1
-        _write_row(chain, piece, row, out, result)
+        _write_row(shape, piece, row, out, result)

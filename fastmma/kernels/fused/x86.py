@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.lanes import Chain
+from fastmma.kernels.fused.micro_kernel import SLAB
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, pack_rows
 from fastmma.kernels.fused.piece import Extent, Limits, Promoting, Work, run_piece
 from fastmma.kernels.fused.reach import (
@@ -149,6 +150,7 @@ def multiply(
     tiles = first_fit(FUSED)
     assert tiles is not None
     chain = chain_of(p, tiles)
+    shape, kernel = chain.shape, SLAB.address(chain)
     dtype = np.float32 if chain.single else np.float64
 
     pieces = cut(rows, columns, (chain.rows, chain.panel), threads, CHUNK_ROWS, PIECES_PER_THREAD)
@@ -183,7 +185,9 @@ def multiply(
     def compute(piece: Piece, work: AlignedMemory) -> None:
         lines = slice(piece.row, piece.last_row)
         run_piece(
-            chain,
+            shape,
+            kernel,
+            chain.terms,
             Extent(piece.row, min(piece.row + pieces.height, padded_rows), piece.column, columns, depth),
             promoting,
             packed,
