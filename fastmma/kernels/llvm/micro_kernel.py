@@ -116,23 +116,3 @@ def run_at(typingctx: Any, address: Any, arguments: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(address, arguments), codegen
-
-
-def runs(kernel: MicroKernel) -> Any:
-    """What compiled loops call: ``run(record, arguments)``."""
-
-    @intrinsic
-    def run(typingctx: Any, record: Any, arguments: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-            kinds = [types.float64 if isinstance(kind, types.Float) else types.int64 for kind in arguments.types]
-            values = [
-                context.cast(builder, builder.extract_value(args[1], index), given, kind)
-                for index, (given, kind) in enumerate(zip(arguments.types, kinds, strict=True))
-            ]
-            memory = cgutils.alloca_once_value(builder, cgutils.pack_struct(builder, values))
-            kernel._call(record.value, builder, builder.bitcast(memory, POINTER))
-            return context.get_dummy_value()
-
-        return types.none(record, arguments), codegen
-
-    return run

@@ -21,7 +21,7 @@ from numba.core import cgutils
 from fastmma.kernels.fused.lanes import ColumnLanes
 from fastmma.kernels.llvm.constants import constant
 from fastmma.kernels.llvm.emit import F64, I8, I16, I32, Emitter, Variables, vector
-from fastmma.kernels.llvm.micro_kernel import NEAREST, TOWARD_ZERO, MicroKernel, runs
+from fastmma.kernels.llvm.micro_kernel import NEAREST, TOWARD_ZERO, MicroKernel
 
 TERMS = 4  # of a step
 GROWTH = 48  # A's scales are packed times 1 + 2**-GROWTH for aligned kernels
@@ -302,5 +302,4 @@ def _emit(tile: GroupTile, builder: ir.IRBuilder, arguments: list[ir.Value]) -> 
     _Kernel(tile, builder, _Operands(*arguments)).run()
 
 
-GROUPS = MicroKernel(_emit, _POINTERS, _INTEGERS, _FLOATS, lambda tile: TOWARD_ZERO if tile.aligned else NEAREST)
-run_slab = runs(GROUPS)  # a slab of k for blocks of rows
+SLAB = MicroKernel(_emit, _POINTERS, _INTEGERS, _FLOATS, lambda tile: TOWARD_ZERO if tile.aligned else NEAREST)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, TERMS, run_slab
+from fastmma.kernels.llvm.micro_kernel import run_at
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, TERMS
 
 BIAS_A = 12  # makes bytes of A positive
 
@@ -133,6 +134,7 @@ def _pack_columns(
 @compiled
 def run_piece(
     tile: Any,
+    kernel: int,
     rows: Any,
     first: int,
     last: int,
@@ -154,8 +156,8 @@ def run_piece(
         stop = min(start + at_once, steps)
         _pack_columns(tile, b, turned, scale_codes, scales, block, column, start, stop, factor, slab)
         group = start * TERMS
-        run_slab(
-            tile,
+        run_at(
+            kernel,
             (
                 rows.elements[first, start * tile.step :].ctypes.data,
                 rows.scales[first, group:].ctypes.data,

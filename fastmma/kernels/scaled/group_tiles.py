@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import bitcast, convert, inner, insert, interleave, lane_bits, load, maximum, select, splat, store
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.pieces import OfWorkers
 from fastmma.kernels.scaled import groups
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, TERMS, GroupTile, run_slab
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupTile
 from fastmma.kernels.scaled.group_panels import BIAS_A
 from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, Scales, fixed, scales_of
 from fastmma.kernels.scaled.portable import scale_tables
@@ -150,6 +151,7 @@ def _signed(codes: Any) -> Any:
 @compiled
 def run_tiles(
     tile: Any,
+    kernel: int,
     a: Any,
     b: Any,
     c: Any,
@@ -179,8 +181,8 @@ def run_tiles(
                 wrong |= magnitude >= limits.largest_c
                 packed.state[number, row, column] = np.uint32(0) if magnitude == 0 else bits
         bad[number] = wrong
-    run_slab(
-        tile,
+    run_at(
+        kernel,
         (
             packed.elements.ctypes.data,
             packed.scales_a.ctypes.data,
@@ -235,7 +237,7 @@ class GroupTiles(NamedTuple):
             part = slice(start, stop)
             operands = (fixed(a[part]), fixed(b[part]), None if c is None else fixed(c[part]), fixed(scale_a[part]), fixed(scale_b[part]))
             results = np.empty(out[part].shape, np.uint32)
-            run_tiles(tile, *operands, tables, p.block // p.group, limits, factors, memory[worker], results, bad[part])
+            run_tiles(tile, SLAB.address(tile), *operands, tables, p.block // p.group, limits, factors, memory[worker], results, bad[part])
             out[part] = results
 
         parallel_for(multiply, count, threads, AT_ONCE)

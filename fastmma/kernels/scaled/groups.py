@@ -12,7 +12,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.pieces import Missed, OfWorkers, Piece, cut
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, TERMS, GroupTile
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupTile
 from fastmma.kernels.scaled.group_panels import Rows, Slab, nonzero_rows, pack_rows, run_piece
 from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, fixed, fixed_right, redo, scales_of, write
 from fastmma.kernels.scaled.portable import NAN
@@ -128,7 +128,7 @@ class _Product:
         last = min(first + len(slab.state), self.padded_rows)
         where = (self.p.block, column, factor, state_factors, slab)
         rows = self.aligned_rows if tile.aligned else self.exact_rows
-        run_piece(tile, rows, first, last, self.b, self.turned, self.scale_b, self.scales, *where)
+        run_piece(tile, SLAB.address(tile), rows, first, last, self.b, self.turned, self.scale_b, self.scales, *where)
 
     def _exactly(self, first: int, column: int, low: int, high: int, start: Codes | None, good: NDArray[np.bool_], slab: Slab) -> bool:
         """Compute a piece without alignment, if nothing is truncated in its good rows."""
