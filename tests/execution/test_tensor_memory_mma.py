@@ -14,7 +14,7 @@ from reference.descriptor import UNITS, byte_offset
 
 import fastmma
 from fastmma import FORMATS, BackendError, FastmmaError, InstructionError, OperandError, OperandTypeError, TargetError, tcgen05
-from fastmma.isa.formats import from_codes
+from fastmma.isa.codes import from_codes
 from fastmma.isa.tcgen05.tensor_memory import metadata_layout
 
 D, A, E, SFA, SFB = 0, 260, 300, 320, 400  # columns of Tensor Memory where operands begin
