@@ -74,11 +74,15 @@ CASES = (
     Case("tf32, sm_90a", "tf32", "sm_90a"),
     Case("e4m3, sm_90a (wgmma)", "e4m3", "sm_90a"),
     Case("e4m3, sm_120a", "e4m3", "sm_120a"),
+    Case("e4m3, sm_100a (tcgen05)", "e4m3", "sm_100a"),
     Case("s8, sm_90a", "s8", "sm_90a"),
+    Case("s8, sm_100a (tcgen05)", "s8", "sm_100a"),
     Case("b1, sm_90a, K = 8192", "b1", "sm_90a", (1536, 1536, 8192), (128, 128, 512)),
     Case("f16, sm_90a, M = 16 (mostly packing B)", "f16", "sm_90a", (16, 4096, 4096), (16, 256, 256)),
     ScaledCase("fp8 1x128 x 128x128, sm_90a, promoted", ("fp8_1x128", "fp8_128x128"), "sm_90a"),
     ScaledCase("NVFP4, sm_120a", ("nvfp4", "nvfp4"), "sm_120a"),
+    ScaledCase("NVFP4, sm_100a (tcgen05)", ("nvfp4", "nvfp4"), "sm_100a"),
+    ScaledCase("MXFP8, sm_100a (tcgen05)", ("mxfp8", "mxfp8"), "sm_100a"),
 )
 
 

@@ -53,6 +53,10 @@ class GroupTile:
         """Elements of k in a step."""
         return TERMS * self.group
 
+    @property
+    def marked(self) -> bool:
+        """Whether the words of exponents have room for a bit of each element: the sums of two of them stay below the exponents."""
+        return self.group <= 16
 
 class _Sums(NamedTuple):
     """What `fastmma.kernels.fused.lanes` needs to know of the sums; only aligned kernels hold them times 2**scale."""
@@ -77,12 +81,12 @@ class _Operands:
 
     a: ir.Value
     scales_a: ir.Value
-    exponents_a: ir.Value  # (exponent + EXCESS / 2) << 20; used by aligned kernels only, like B's
+    exponents_a: ir.Value  # (exponent + EXCESS / 2) << 20, plus the bits of nonzero_a if `marked`; used by aligned kernels, like B's
     b: ir.Value  # [step][word of k][column]
     starts: ir.Value  # [step][term][column]
     scales_b: ir.Value  # the same, in `order`
     exponents_b: ir.Value
-    nonzero_a: ir.Value  # a bit for each element of a group that is not zero; used by aligned kernels only, like B's
+    nonzero_a: ir.Value  # a bit for each element of a group that is not zero; used by aligned kernels that are not `marked`, like B's
     nonzero_b: ir.Value
     state: ir.Value  # float32 [row][column]
     a_stride: ir.Value
@@ -188,6 +192,8 @@ class _Kernel:
             emax = emit.call("umax", emax, builder.select(nonzero, exponent, emit.constant(self.words, 0)))
             bit = emit.shifted_right(word, 31)
             positives = bit if positives is None else builder.add(positives, bit)
+        if self.tile.marked:
+            emax = emit.masked(emax, -(1 << 20))
         negatives = builder.sub(emit.plus(emit.shifted_right(top, 31), TERMS), positives)
         return self.lanes.started(values, emax, negatives)
 
@@ -212,7 +218,11 @@ class _Kernel:
                     place = self.sum(emit.scaled(step, TERMS), term)
                     offset = self.sum(emit.scaled(place, 4 * tile.columns), 4 * tile.lanes * v)
                     column = emit.load(self.words, self.operands.exponents_b, offset, 4 * tile.lanes)
-                    of_terms.append(builder.add(column, emit.broadcast(self.words, exponents[row], emit.scaled(place, 4))))
+                    line_word = emit.broadcast(self.words, exponents[row], emit.scaled(place, 4))
+                    of_terms.append(builder.add(column, line_word))
+                    if tile.marked:
+                        common.append(emit.masked(builder.and_(column, line_word), (1 << tile.group) - 1))
+                        continue
                     bits = emit.load(self.words, self.operands.nonzero_b, offset, 4 * tile.lanes)
                     common.append(builder.and_(bits, emit.broadcast(self.words, nonzero[row], emit.scaled(place, 4))))
                 new.append(self.start(values, [dots[term][row][v] for term in range(TERMS)], of_terms, common))

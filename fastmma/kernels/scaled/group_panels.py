@@ -129,6 +129,8 @@ def _pack_columns(
                 target[j] = (x0 & 255) | (x1 & 255) << 8 | (x2 & 255) << 16 | x3 << 24
         for j in range(width):
             slab.starts[term, j] = np.int32(-(2**31) - BIAS_A * sums[j])
+            if tile.group <= 16:  # as `GroupTile.marked` says
+                slab.exponents[term, j] |= nonzero[j]
 
 
 @compiled

@@ -93,7 +93,8 @@ class _Product:
         exponents = ((self.scales.exponents + EXCESS // 2) << 20).astype(np.int32)
         nonzero = np.empty(self.codes.shape, np.int32)
         nonzero_rows(self.elements, self.p.group, 0, self.padded_rows, nonzero)
-        return Rows(self.elements, values[self.codes], exponents[self.codes], nonzero)
+        words = exponents[self.codes]
+        return Rows(self.elements, values[self.codes], words | nonzero if self.aligned.marked else words, nonzero)
 
     def piece(self, piece: Piece, slab: Slab) -> NDArray[np.bool_]:
         """Compute a piece; which of its rows have to be done another way."""
