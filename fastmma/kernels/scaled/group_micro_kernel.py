@@ -58,6 +58,7 @@ class GroupTile:
         """Whether the words of exponents have room for a bit of each element: the sums of two of them stay below the exponents."""
         return self.group <= 16
 
+
 class _Sums(NamedTuple):
     """What `fastmma.kernels.fused.lanes` needs to know of the sums; only aligned kernels hold them times 2**scale."""
 
