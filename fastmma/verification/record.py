@@ -53,7 +53,7 @@ def _warp_level(target: str, seed: int) -> Iterator[Request]:
 
 def _movements(target: str, seed: int) -> Iterator[Request]:
     for move in instructions(target):
-        if isinstance(move, Movement):
+        if isinstance(move, Movement) and not move.unknown:
             yield Request("movement.npz", draw(move, labels_of(move), 2, seed), True)
 
 

@@ -40,6 +40,8 @@ def sample(target: str) -> list[Instruction | Movement]:
     """One opcode of every kind of instruction and every set of types, wgmma at its narrowest."""
     found: dict[object, Instruction | Movement] = {}
     for ins in fastmma.instructions(target):
+        if isinstance(ins, Movement) and ins.unknown:
+            continue
         kind = (ins.op, ins.rows, ins.bits) if isinstance(ins, Movement) else (ins.op, ins.types, ins.sparse, ins.scale_vec_size, ins.kind)
         found.setdefault(kind, ins)
     return list(found.values())

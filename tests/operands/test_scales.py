@@ -33,6 +33,7 @@ def test_all_forms_are_there() -> None:
         (2, "ue8m0", "mxf4"),
         (2, "ue8m0", "mxf4nvf4"),
         (4, "ue4m3", "mxf4nvf4"),
+        (4, "ue8m0", "mxf4nvf4"),
     ]
     for ins in SCALED:
         for operand in "ab":

@@ -356,7 +356,9 @@ def dequantize_case(rng: Generator) -> Case:
 
 def movement_case(rng: Generator) -> Case:
     moves = [
-        move for move in fastmma.instructions() if isinstance(move, fastmma.Movement) and move.op in ("ldmatrix", "stmatrix", "movmatrix")
+        move
+        for move in fastmma.instructions()
+        if isinstance(move, fastmma.Movement) and move.op in ("ldmatrix", "stmatrix", "movmatrix") and not move.unknown
     ]
     move = one_of(rng, moves)
     registers = rng.integers(0, 1 << 32, (2, 32, move.registers), dtype=np.uint32)

@@ -107,7 +107,9 @@ from fastmma.__main__ import main
 assert "numpy" not in sys.modules
 signal.signal(signal.SIGVTALRM, lambda *_: signal.raise_signal(signal.SIGINT))
 signal.setitimer(signal.ITIMER_VIRTUAL, float(sys.argv.pop(1)), 1.0)  # again: C code may swallow one
-sys.exit(main())
+status = main()
+signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+sys.exit(status)
 """
 
 

@@ -21,7 +21,7 @@ from fastmma.verification.trials import Trial, labels_of, variants
 TARGET = "sm_90a"
 FILES = tuple(manifest(TARGET)["files"])
 RECORDED = [recorded for file in FILES for recorded in recordings.load(TARGET, files=(file,))]
-ALL = fastmma.instructions(TARGET)
+ALL = [ins for ins in fastmma.instructions(TARGET) if isinstance(ins, Instruction) or not ins.unknown]
 WGMMA = [ins for ins in ALL if isinstance(ins, Instruction) and ins.op == "wgmma"]
 F16 = fastmma.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 
