@@ -14,6 +14,7 @@ from fastmma.host.files import make_folder
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
+from fastmma.verification import tensor_trials
 from fastmma.verification.recordings import Recorded, checksums, save
 from fastmma.verification.trials import Trial, draw, labels_of, variants
 
@@ -112,9 +113,14 @@ def _warpgroup_level(target: str, seed: int) -> Iterator[Request]:
                 )
 
 
+def _tensor_level(target: str, seed: int) -> Iterator[Request]:
+    for index, ins in enumerate(tensor_trials.tried(target)):
+        yield Request("tcgen05.npz", draw(ins, _some(labels_of(ins), index, 3), 1, seed), False)
+
+
 def requests(target: str, seed: int) -> Iterator[Request]:
     """Everything that is recorded of a target."""
-    for part in (_warp_level, _movements, _warpgroup_level):
+    for part in (_warp_level, _movements, _warpgroup_level, _tensor_level):
         yield from part(target, seed)
 
 

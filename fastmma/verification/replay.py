@@ -21,6 +21,7 @@ from fastmma.host.errors import FastmmaError, OperandError
 from fastmma.host.float_mode import default_floats
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
+from fastmma.verification import tensor_trials
 from fastmma.verification.explain import explain
 from fastmma.verification.manifest import GOLDEN, manifest
 from fastmma.verification.recordings import Recorded, checksums, load
@@ -190,7 +191,7 @@ def replay(
 
 def _count(ins: Instruction | Movement, warps: int) -> int:
     """Executions a trial: fewer of those that have more lanes and columns."""
-    if isinstance(ins, Movement) or ins.op != "wgmma":
+    if isinstance(ins, Movement) or not ins.in_place:
         return warps
     return max(1, warps * 8 // (ins.lanes * max(1, ins.n // 32)))
 
@@ -246,7 +247,7 @@ def compare_with_gpu(
     target = device.native_target()
     report = Report(target, f"{device.name()} in this machine")
     known = [ins for ins in instructions(target) if isinstance(ins, Instruction) or not ins.unknown]
-    todo = [(ins, chosen) for ins in known for chosen in variants(ins)]
+    todo = [(ins, chosen) for ins in (*known, *tensor_trials.tried(target)) for chosen in variants(ins)]
     report.outcomes = [Outcome(str(ins), chosen) for ins, chosen in todo]
     start, sweep = time.perf_counter(), 0
     with closing(_fresh(todo, warps, seed)) as trials:

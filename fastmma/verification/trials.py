@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.execution import warp, warpgroup
+from fastmma.execution import tcgen05, warp, warpgroup
 from fastmma.host.calls import public_call
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.instruction import Instruction, Movement
@@ -21,7 +21,7 @@ from fastmma.isa.sparsity import pattern_of, selectors
 from fastmma.isa.table import instruction
 from fastmma.operands.registers import scatter, stored_dtype
 from fastmma.operands.scales import pack_scales
-from fastmma.verification import inputs, scenes
+from fastmma.verification import inputs, scenes, tensor_trials
 from fastmma.verification.stream import Stream
 
 Registers = NDArray[Any]
@@ -70,6 +70,7 @@ _CALLS: dict[str, Callable[..., Registers]] = {
     "mma": warp.mma,
     "wmma": warp.mma,
     "wgmma": warpgroup.mma,
+    "tcgen05": tcgen05.mma,
     "ldmatrix": warp.ldmatrix,
     "stmatrix": warp.stmatrix,
     "movmatrix": warp.movmatrix,
@@ -121,7 +122,7 @@ def labels_of(ins: Instruction | Movement) -> tuple[str, ...]:
 
 def variants(ins: Instruction | Movement) -> tuple[dict[str, int], ...]:
     """The arguments that an opcode is to be tried with: every sparsity selector, and the selectors of block scales one after the other."""
-    if isinstance(ins, Movement):
+    if isinstance(ins, Movement) or ins.op == "tcgen05":
         return ({},)
     chosen: list[dict[str, int]] = [{"selector": selector} for selector in selectors(ins)] if ins.sparse else [{}]
     if ins.scale_vec_size:
@@ -265,10 +266,15 @@ def _draw_wmma_move(move: Movement, arguments: dict[str, int], _label: str, coun
     return operands
 
 
+def _draw_tcgen05(ins: Instruction, arguments: dict[str, int], label: str, count: int, stream: Stream) -> dict[str, Registers]:
+    return tensor_trials.placed(ins, arguments, _matrices(ins, label, count, stream), stream)
+
+
 _DRAWS: dict[str, Callable[[Any, dict[str, int], str, int, Stream], dict[str, Registers]]] = {
     "mma": _draw_mma,
     "wmma": _draw_mma,
     "wgmma": _draw_wgmma,
+    "tcgen05": _draw_tcgen05,
     "ldmatrix": _draw_lines,
     "stmatrix": _draw_lines,
     "movmatrix": _draw_movmatrix,
@@ -285,6 +291,8 @@ def default_arguments(ins: Instruction | Movement, stream: Stream) -> dict[str, 
         least = ins.cols if ins.layout_in_memory == "row" else ins.rows
         step = 8 * min(ins.registers * ins.layout.register_bits // 8, _LINE_BYTES) // ins.bits
         return {"stride": least + step * int(stream.integers(0, 3, 1)[0])}
+    if ins.op == "tcgen05":
+        return tensor_trials.arguments(ins)
     if ins.op != "wgmma":
         return {}
     units = ins.k * ins.formats.b.bits // 128

@@ -14,6 +14,7 @@ from fastmma.isa.targets import TARGETS, architecture
 
 # a block has that much shared memory without asking for more
 _STATIC_SHARED_BYTES = 48 * 1024
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 @cache
@@ -141,9 +142,12 @@ def _passed(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(np.uint64(0 if each is None else each) if not is_device_array(each) else each for each in arguments)
 
 
-def launch(text: str, grid: tuple[int, int], threads: int, arguments: tuple[Any, ...]) -> None:
+def launch(text: str, grid: tuple[int, int], threads: int, arguments: tuple[Any, ...], shared_bytes: int = 0) -> None:
     """Run a kernel and wait for it. Integers are passed as 64-bit ones; None as a null pointer."""
-    function(text)((*grid, 1), (threads, 1, 1), _passed(arguments))
+    kernel = function(text)
+    if shared_bytes > _STATIC_SHARED_BYTES:
+        _cupy().cuda.driver.funcSetAttribute(kernel.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
+    kernel((*grid, 1), (threads, 1, 1), _passed(arguments), shared_mem=shared_bytes)
     _cupy().cuda.Device().synchronize()
 
 

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from fastmma.backends.gpu import device
 from fastmma.backends.gpu.movement_ptx import MOVEMENT_BYTES, movement_kernel
 from fastmma.backends.gpu.multiplication_ptx import Selectors, loop_kernel, warpgroup_kernel
+from fastmma.backends.gpu.tensor_memory_ptx import PARAMETERS, dynamic_bytes, tensor_kernel
 from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Instruction, Movement, check_legal
 
 Registers = NDArray[Any]
 _WARPS = 1 << 18
+_EXECUTIONS = 1 << 12  # whose images of Tensor Memory are in GPU memory at a time
 
 
 def _fits(ins: Instruction | Movement, memory: NDArray[np.uint8]) -> None:
@@ -85,6 +87,36 @@ def multiply_warpgroup(
     arguments = (registers, device.to_device(d), result, more, device.to_device(images), 1, 1, 0, 1, 0)
     device.launch(text, (len(d), 1), ins.lanes, (*arguments, a if isinstance(a, int) else 0, descriptor_b, scale_d))
     return device.to_host(result)
+
+
+def multiply_tensor(
+    ins: Instruction, target: str, memory: NDArray[np.uint8], tmem: NDArray[np.uint32], given: dict[str, int], *, a_in_tensor_memory: bool
+) -> NDArray[np.uint32]:
+    """Execute a ``tcgen05.mma`` once on images of shared memory and of Tensor Memory, (executions, CTAs, bytes) and (..., 128, 512).
+
+    `given` holds the parameters of `tensor_kernel` that are no images.
+
+    Raises
+    ------
+    OperandError
+        If the image does not fit into the shared memory of a CTA.
+    BackendError, TargetError
+        If there is no GPU of this target.
+    """
+    device.check_target(target)
+    images = np.pad(memory, ((0, 0), (0, 0), (0, -memory.shape[-1] % 512)))
+    size = images.shape[-1]
+    text = tensor_kernel(ins, target, image_bytes=size, a_in_tensor_memory=a_in_tensor_memory)
+    result = np.empty_like(tmem)
+    for start in range(0, len(tmem), _EXECUTIONS):
+        part = slice(start, start + _EXECUTIONS)
+        before = device.to_device(tmem[part])
+        after = device.empty(before.shape, np.uint32)
+        rest = (given.get(name, 0) for name in PARAMETERS[3:])
+        grid = (len(tmem[part]) * ins.cta_group, 1)
+        device.launch(text, grid, 128, (device.to_device(images[part]), before, after, *rest), dynamic_bytes(size))
+        result[part] = device.to_host(after)
+    return result
 
 
 def move(

@@ -7,7 +7,7 @@ from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES
 
-# 64-bit parameters of the kernel: images (CTA, bytes), (CTA, lane, column) before and after; addresses, descriptors and a predicate
+# 64-bit parameters of the kernel: images before and after, (execution and CTA, bytes) and (execution and CTA, lane, column); the operands
 PARAMETERS = ("shared", "before", "after", "d", "a", "b", "idesc", "metadata", "scale_a", "scale_b", "enable")
 _AT_ONCE = 8  # columns that a thread moves
 _LIMIT = 200 << 10  # of the image, beside the barrier and the address that tcgen05.alloc writes
@@ -20,7 +20,7 @@ def dynamic_bytes(image_bytes: int) -> int:
 
 
 def tensor_kernel(ins: Instruction, target: str, *, image_bytes: int, a_in_tensor_memory: bool = False) -> str:
-    """A kernel of 128 threads a CTA, and a cluster of as many CTAs as the instruction has.
+    """A kernel of 128 threads a CTA; each cluster of as many CTAs as the instruction has executes it once.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def tensor_kernel(ins: Instruction, target: str, *, image_bytes: int, a_in_tenso
         f"mov.u32 %rank, {'%cluster_ctarank' if pair else '0'};",
         f"mov.u32 %base, image; add.u32 %slot, %base, {image_bytes}; add.u32 %bar, %slot, 8;",
         # the image of this CTA
-        "cvt.u64.u32 %index, %rank;",
+        "mov.u32 %t, %ctaid.x; cvt.u64.u32 %index, %t; mov.u32 %t, %tid.x;",
         f"mad.lo.u64 %at, %index, {image_bytes}, {given['shared']}; cvt.u64.u32 %start, %t; mad.lo.u64 %at, %start, 4, %at;",
         "mad.lo.u32 %to, %t, 4, %base; mov.u32 %column, 0;",
         "COPY:",

@@ -151,8 +151,8 @@ def mma(
         What to do: what `fastmma.mma_plan` returns for an instruction and a target.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
-    backend : {"numba", "reference", "cupy-emulate"}
-        As for `fastmma.mma`.
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        As for `fastmma.mma`; ``"cupy"`` executes the opcode on the GPU in the machine.
 
     Returns
     -------
@@ -185,8 +185,6 @@ def mma(
     ins = operation.instruction
     if ins.op != "tcgen05":
         raise InstructionError(f"{ins}: tcgen05.mma takes tcgen05.mma opcodes only")
-    if runner.raw is not None:
-        raise BackendError(f"{ins}: the backend {backend!r} executes no tcgen05.mma on memory; 'numba', 'reference' and 'cupy-emulate' do")
     said = word or places.descriptor_of(ins)
     in_tmem = not isinstance(a, MatrixDescriptor) and (number := whole(a)) is not None and number < _ADDRESSES
     shift = one_of(scale_input_d, range(16), f"{ins}: scale_input_d")
@@ -210,8 +208,27 @@ def mma(
     outer = 2 if ctas else 1
     lead = leading_dimensions(ins, tmem=before.shape[: -outer - 1], memory=shared.shape[:-outer])
     flat = before.reshape(*before.shape[: -outer - 1], outer * LANES, COLUMNS)
+    if runner.raw is not None and (shift or disable_output_lane is not None):
+        raise BackendError(f"{ins}: the backend {backend!r} takes neither scale_input_d nor disable_output_lane")
     cells = _cells(ins, said, {"d": d, "a": a if in_tmem else None, "metadata": metadata, "scale_a": scale_a, "scale_b": scale_b})
-    c = _accumulators(ins, flat, cells["d"], flag(enable_input_d, f"{ins}: enable_input_d"), shift)
+    enabled = flag(enable_input_d, f"{ins}: enable_input_d")
+    if runner.raw is not None:
+        numbers: dict[str, Any] = {
+            "d": d,
+            "metadata": metadata,
+            "scale_a": scale_a,
+            "scale_b": scale_b,
+            "idesc": said.encode(),
+            "enable": enabled,
+        }
+        numbers["a"] = a if in_tmem else matrix_descriptor(a, f"{ins}: a").encode()
+        numbers["b"] = matrix_descriptor(b, f"{ins}: b").encode()
+        passed = {name: int(value) for name, value in numbers.items() if value is not None}
+        images = np.broadcast_to(shared, (*lead, *shared.shape[-outer:])).reshape(math.prod(lead), outer, -1)
+        started = np.broadcast_to(flat, (*lead, *flat.shape[-2:])).reshape(math.prod(lead), outer, LANES, COLUMNS)
+        done = runner.raw.multiply_tensor(ins, operation.target, images, started, passed, a_in_tensor_memory=in_tmem)
+        return np.asarray(done.reshape(*lead, *before.shape[-outer - 1 :]))
+    c = _accumulators(ins, flat, cells["d"], enabled, shift)
     if in_tmem:
         acodes = places.a_in_tensor_memory(flat, cells["a"], ins)
     else:
