@@ -91,5 +91,9 @@ def trace(
 trace.__doc__ = f"{trace.__doc__}\n{EXAMPLES}"
 
 
+def _memory_of(source: str) -> str:
+    return "Tensor Memory" if source.startswith("scale") else "shared memory"
+
+
 def _memory(found: Trace) -> list[str]:
-    return [f"{source} is read from shared memory" for source in found.memory]
+    return [f"{source} is read from {_memory_of(source)}" for source in found.memory]

@@ -148,8 +148,8 @@ class Layout:
         inverse.flags.writeable = False
         return inverse
 
-    def find(self, row: int, col: int, tile: int = 0) -> Place:
-        """The lane, element, register and bit that hold one element of the matrix.
+    def position(self, row: int, col: int, tile: int = 0) -> tuple[int, int]:
+        """Which of the lanes that hold the matrix, counted from 0, and which of its elements one element of the matrix is.
 
         Raises
         ------
@@ -163,7 +163,17 @@ class Layout:
         if not (0 <= row < self.shape[0] and 0 <= col < self.shape[1] and 0 <= tile < self.tiles):
             where = f"({row}, {col})" if self.tiles == 1 else f"({row}, {col}) of computation {tile}"
             raise OperandError(f"a {self.shape[0]}x{self.shape[1]} matrix has no element {where}")
-        lane, element = divmod(int(self.inverse[tile, row, col]), self.elements)
+        return divmod(int(self.inverse[tile, row, col]), self.elements)
+
+    def find(self, row: int, col: int, tile: int = 0) -> Place:
+        """The lane, element, register and bit that hold one element of the matrix.
+
+        Raises
+        ------
+        OperandError
+            If the matrix has no such element.
+        """
+        lane, element = self.position(row, col, tile)
         per_register = self.register_bits // self.bits
         lane = self.lane_numbers[lane] if self.lane_numbers else lane
         return Place(lane, element, element // per_register, element % per_register * self.bits)

@@ -11,15 +11,17 @@ from fastmma.isa.layout import Layout, Mode
 from fastmma.isa.scales import scale_selectors
 from fastmma.isa.sparsity import metadata_lanes, metadata_layout
 from fastmma.isa.table import instruction
+from fastmma.isa.tcgen05.tensor_memory import lane_digits
+from fastmma.isa.tcgen05.tensor_memory import metadata_layout as metadata_layout_of_tcgen05
 from fastmma.operands.pictures.view import Placement
 from fastmma.operands.sparse import check_selector
 
 
 def operand_names(ins: Instruction | Movement) -> tuple[str, ...]:
-    """The operands of an instruction that lie in registers."""
+    """The operands of an instruction that lie in registers, or in cells of Tensor Memory of their own."""
     if isinstance(ins, Movement):
         return ("a", "d") if ins.op == "movmatrix" else ("r",)
-    scales = ("scale_a", "scale_b") if ins.scale_vec_size else ()
+    scales = ("scale_a", "scale_b") if ins.scale_vec_size and ins.op != "tcgen05" else ()
     return (*ins.operands, *(("metadata",) if ins.sparse else ()), *scales)
 
 
@@ -55,6 +57,15 @@ def _moved(move: Movement, name: str) -> Placement:
     if move.num > 1:
         layout = Layout(one.shape, one.lane, (*one.element, Mode(move.num, 0, 0, 1)), one.bits, tiles=move.num)
     return Placement(name, move.dtype or f"b{move.bits}", name, layout, tile="matrix")
+
+
+def _in_tensor_memory(ins: Instruction, name: str, selector: int | None) -> Placement:
+    """Lanes of Tensor Memory for lanes, and columns for registers."""
+    if selector:
+        raise OperandError(f"{ins}: the sparsity selector is a field of the instruction descriptor, and 0 here, not {selector!r}")
+    layout = metadata_layout_of_tcgen05(ins) if name == "metadata" else ins.operands[name].layout
+    kind, letter = ("4-bit words", "e") if name == "metadata" else (ins.operands[name].format.name, name)
+    return Placement(name, kind, letter, layout, lane_digits(layout))
 
 
 def placement(
@@ -101,6 +112,8 @@ def placement(
         raise OperandError(f"{found}: byte_id and thread_id belong to scales, not to {operand}")
     if isinstance(found, Movement):
         return _moved(found, operand)
+    if found.op == "tcgen05":
+        return _in_tensor_memory(found, operand, selector)
     if operand == "metadata":
         return _metadata(found, 0 if selector is None else selector)
     if operand in ("scale_a", "scale_b"):

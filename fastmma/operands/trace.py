@@ -26,7 +26,7 @@ class Trace:
         For each register operand, the elements that the output depends on. Of a sparse instruction's b it is the whole column: metadata
         choose half of it. wgmma has no c: d itself is the accumulator.
     memory : tuple of str
-        The sources that are read from shared memory, for example ``"b[0..15][5]"``.
+        The sources that are read from shared memory, for example ``"b[0..15][5]"``; for tcgen05 also the scales, bytes of Tensor Memory.
     equation : str
         How the output depends on them.
     """
@@ -117,7 +117,10 @@ def trace(
     d = held["d"].at(row, col, computation)
     outputs = ("c", "d") if found.in_place else ("d",)
     sources = {name: _needed(each, row, col, computation) for name, each in held.items() if name not in outputs}
-    memory = () if "b" in held else (f"b[0..{found.k - 1}][{col}]",)
+    memory: tuple[str, ...] = () if "b" in held else (f"b[0..{found.k - 1}][{col}]",)
+    if found.scale_vec_size and "scale_a" not in held:
+        last = found.scale_vec_size - 1
+        memory += (f"scale_a[{row}][0..{last}]", f"scale_b[0..{last}][{col}]")
     return Trace(found, d, sources, memory, _equation(found, row, col))
 
 

@@ -108,6 +108,22 @@ def first_lanes(ins: Multiplication) -> tuple[int, ...]:
     return (0, 16) if data_path(ins) in ("C", "F") else (0,)
 
 
+def lane_digits(layout: Layout) -> tuple[Mode, ...]:
+    """Digits of the lane number where half of each 32 lanes is left out, the one without a step being the choice; else none."""
+    if not layout.lane_numbers:
+        return ()
+    digits: list[Mode] = []
+    place = 1
+    for mode in layout.lane:
+        if place < 16 < place * mode.size:  # rows that go on behind the other half
+            half = 16 // place
+            digits += [mode._replace(size=half), Mode(2, 0, 0), Mode(mode.size // half, mode.row * half, mode.col * half)]
+        else:
+            digits += [Mode(2, 0, 0), mode] if place == 16 else [mode]
+        place *= mode.size
+    return tuple(digits)
+
+
 def metadata_layout(ins: Multiplication) -> Layout:
     """The 4-bit words of sparse A, (m rows, chunks).
 

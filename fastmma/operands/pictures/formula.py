@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from fastmma.isa.layout import Layout, Mode
 
 # PTX's names for parts of the lane number: name, first lane bit's weight, size, definition
-_LANE_WORDS = (("threadID_in_group", 1, 4, "%laneid % 4"), ("groupID", 4, 8, "%laneid >> 2"), ("warp", 32, 4, "%warpid % 4"))
+_LANE_WORDS = (
+    ("threadID_in_group", 1, 4, "%laneid % 4"),
+    ("groupID", 4, 8, "%laneid >> 2"),
+    ("warp", 32, 4, "%warpid % 4"),
+    ("cta", 128, 2, "%cluster_ctarank % 2"),
+)
 
 
 class _Digit(NamedTuple):
@@ -141,7 +146,7 @@ def formulas(
         return found
     found = {}
     place = 1
-    for mode in digits:
+    for mode in lane:
         if not any(mode[1:]):
             found["holds"] = f"{_c(_Digit('lane', place, mode.size, total, 1))} == {base // place}"
         place *= mode.size

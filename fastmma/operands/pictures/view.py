@@ -81,9 +81,11 @@ class Placement:
     @cached_property
     def lanes(self) -> NDArray[np.intp]:
         """The lanes that hold anything, ascending."""
+        if not self.digits:
+            return np.arange(self.base, self.base + self.layout.lanes)
         lanes = np.array([self.base], dtype=np.intp)
         place = 1
-        for mode in self.digits or self.layout.lane:
+        for mode in self.digits:
             if any(mode[1:]):
                 lanes = (np.arange(mode.size)[:, None] * place + lanes[None, :]).ravel()
             place *= mode.size
@@ -108,20 +110,19 @@ class Placement:
         OperandError
             If the matrix has no such element.
         """
-        place = self.layout.find(row, col, computation)
-        return self._cell(place.lane, place.element)
+        return self._cell(*self.layout.position(row, col, computation))
 
     def copies_of(self, row: int, col: int, computation: int = 0) -> list[Cell]:
-        """Every place where an element of the matrix is held: more than one in some wmma fragments.
+        """Every place where an element of the matrix is held: more than one in some wmma fragments and in Tensor Memory.
 
         Raises
         ------
         OperandError
             If the matrix has no such element.
         """
-        first = self.layout.find(row, col, computation)
-        alike = np.flatnonzero(self.layout.offsets[first.lane] == self.layout.offsets[first.lane, first.element])
-        return [self._cell(first.lane, int(element)) for element in alike]
+        offsets = self.layout.offsets
+        alike = np.argwhere(offsets == offsets[self.layout.position(row, col, computation)])
+        return [self._cell(int(index), int(element)) for index, element in alike]
 
     def of_lane(self, lane: int) -> list[Cell]:
         """Everything that a lane holds.
