@@ -259,3 +259,26 @@ def test_atoms_of_tensor_layouts() -> None:
             ins = tcgen05.instruction(*call, m=int(m), n=int(n))
             assert ins.k == int(k)
             assert getattr(atoms, name).shape_mnk == (ins.m, ins.n, ins.k)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_placements(form: dict[str, int | bool]) -> None:
+    """Every row of D, and every copy of a row of A, is in the lanes where the layouts have it."""
+    ins = tcgen05.instruction("f8f6f4", "f32", "e4m3", "e4m3", **form)  # type: ignore[arg-type]
+    d, a = fastmma.placement(ins, "d"), fastmma.placement(ins, "a")
+    for r in range(0, ins.m, 7):
+        lanes = set()
+        for j in range(ins.n):
+            cell = d.at(r, j)
+            cta, lane, column = place(ins.m, ins.n, ins.cta_group, ins.ws, bool(ins.sparse), r, j)
+            assert (cell.row, cell.col, cell.lane, cell.register) == (r, j, 128 * cta + lane, column)
+            lanes.add(cell.lane)
+        assert {cell.lane for cell in a.copies_of(r, 5)} == lanes
+    traced = fastmma.trace(ins, ins.m - 1, ins.n - 1)
+    assert [cell.col for cell in traced.sources["a"]] == list(range(ins.stored_k))
+    assert traced.memory == (f"b[0..{ins.k - 1}][{ins.n - 1}]",)
+    assert d.formulas()["row"]
+    if ins.sparse:
+        assert fastmma.placement(ins, "metadata").layout.shape == (ins.m, ins.k // 4)
+        with pytest.raises(fastmma.FastmmaError, match="selector"):
+            fastmma.placement(ins, "metadata", selector=1)
