@@ -31,6 +31,7 @@ from fastmma.isa.formats import FORMATS, format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiplications
+from fastmma.isa.tcgen05.instruction import largest, tcgen05_instruction
 from fastmma.verification import inputs, replay
 
 pytestmark = pytest.mark.one_path
@@ -63,14 +64,14 @@ def samples() -> list[Operation]:
     seen: set[object] = set()
     found = []
     for target in TARGETS:
-        for ins in multiplications(target):
+        for ins in (*multiplications(target), *largest(target)):
             each = operation_of(ins, target)
             way = frozenset((name, value) for name, value in parameters(each).items() if name not in _READING)
             formats = ins.atype, ins.btype
             if way not in seen or formats not in seen:
                 found.append(each)
             seen |= {way, formats}
-    return found
+    return [*found, operation_of(tcgen05_instruction("mxf4nvf4", "f32", "e2m1", "e2m1", k=96), "sm_103a")]
 
 
 def operands(ins: Instruction, products: int, size: tuple[int, int, int], pair: tuple[str, str], seed: int) -> Operands:
