@@ -15,6 +15,7 @@ from fastmma.isa.formats import FORMATS
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
 from fastmma.isa.targets import TARGETS
+from fastmma.isa.tcgen05.instruction import OP, largest
 
 FAMILY_HEADINGS = ("instruction", "shapes", "D and C", "A", "B", "modifiers", "PTX", "targets")
 SUMMARY_HEADINGS = ("instruction", "shape", "D and C", "A", "B", "modifiers", "targets")
@@ -23,17 +24,24 @@ _MOVED = re.compile(r"b\d+(x\d+)?(_p\d+)?")  # the types of ldmatrix, stmatrix a
 
 
 def _shape(ins: Instruction | Movement) -> str:
-    """The shape as it stands in the opcode: that of movements may have no k."""
+    """The shape as it stands in the opcode: that of movements may have no k, and that of tcgen05 stands in its descriptor."""
+    if isinstance(ins, Instruction) and ins.op == OP:
+        return ins.shape
     return next(token for token in ins.opcode.split(".") if _SHAPE.fullmatch(token))
 
 
 def _types(ins: Instruction | Movement) -> list[str]:
-    """The types as they stand in the opcode."""
+    """The types as they stand in the opcode, or in the descriptor of tcgen05."""
+    if isinstance(ins, Instruction) and ins.op == OP:
+        return [ins.dtype, ins.atype, ins.btype, *filter(None, (ins.stype,))]
     return [token for token in ins.opcode.split(".") if token in FORMATS or (isinstance(ins, Movement) and _MOVED.fullmatch(token))]
 
 
 def _fields(ins: Instruction | Movement) -> tuple[Choices, ...]:
     """What the columns of the summary say about one instruction, each a choice of one."""
+    if isinstance(ins, Instruction) and ins.op == OP:
+        head, scales = ins.opcode.split(" ")[0], f".{ins.stype}" if ins.stype else ""
+        return (head,), (ins.shape,), (ins.dtype,), (ins.atype,), (ins.btype,), (scales,), ins.targets
     tokens = ins.opcode.split(".")
     aligned = tokens.index("aligned")
     kind = [token for token in tokens if token.startswith(("kind::", "block_scale", "scale_vec::"))]
@@ -115,10 +123,13 @@ def select(target: str | None, element: str | None, shape: str | None, op: str |
     InstructionError, TargetError
         If a filter names something that no instruction has.
     """
-    everything = instructions(target)
-    _check(op, (ins.op for ins in instructions()), "op")
-    _check(element, (each for ins in instructions() for each in _types(ins)), "type")
-    _check(shape, map(_shape, instructions()), "shape")
+    everything: Sequence[Instruction | Movement] = instructions(target)
+    known: Sequence[Instruction | Movement] = instructions()
+    _check(op, (*(ins.op for ins in known), OP), "op")
+    if op == OP:  # one of all shapes each
+        everything, known = largest(target, every_form=True), largest(every_form=True)
+    _check(element, (each for ins in known for each in _types(ins)), "type")
+    _check(shape, map(_shape, known), "shape")
     return [
         ins
         for ins in everything
@@ -130,7 +141,7 @@ def list_instructions(
     target: Annotated[str | None, typer.Option(help="Only what this target takes, for example sm_90a.")] = None,
     element: Annotated[str | None, typer.Option("--type", help="Only those with this type, for example e4m3.")] = None,
     shape: Annotated[str | None, typer.Option(help="Only this shape, for example m16n8k16.")] = None,
-    op: Annotated[str | None, typer.Option(help="Only this one, for example mma or wgmma.")] = None,
+    op: Annotated[str | None, typer.Option(help="Only this one, for example mma or wgmma; tcgen05 in its largest shapes.")] = None,
     grouped: Annotated[bool, typer.Option("--summary", help="One line for opcodes that differ in shape or type only.")] = False,
     complete: Annotated[bool, typer.Option("--families", help="As --summary, with every shape and the PTX version.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The summary, or the families, as a Markdown table.")] = False,

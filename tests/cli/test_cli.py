@@ -385,3 +385,15 @@ def test_failed_run_leaves_the_output_alone(tmp_path: Path, capsys: pytest.Captu
     out.write_text("precious")
     assert run("gemm", "--random", "8x8x8", "--split-k", "0", "--output", str(out), capsys=capsys)[0] == 2
     assert out.read_text() == "precious"
+
+
+def test_list_of_tcgen05(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its types and shapes stand in a descriptor: the largest shape of each form is listed."""
+    found = json.loads(run("list", "--op", "tcgen05", "--target", "sm_103a", "--type", "ue4m3", "--json", capsys=capsys)[1])
+    assert {row["op"] for row in found} == {"tcgen05"}
+    assert "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 idesc=0x08400480" in [row["opcode"] for row in found]
+    assert {"m128n256k64", "m128n256k128", "m256n256k64", "m256n256k128"} <= {row["shape"] for row in found}
+    assert all(row["types"] == ["f32", "e2m1", "e2m1", "ue4m3"] for row in found)
+    lines = run("list", "--op", "tcgen05", "--target", "sm_103f", "--summary", capsys=capsys)[1]
+    assert "kind::i8" not in lines
+    assert "tcgen05.mma.ws.cta_group::1.kind::f16" in lines
