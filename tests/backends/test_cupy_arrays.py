@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,6 +39,7 @@ class Stand:
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     module = SimpleNamespace(asnumpy=lambda array: array.host.copy(), asarray=lambda host: Stand(np.array(host)))
     monkeypatch.setattr(device, "_cupy", lambda: module)
+    monkeypatch.setitem(sys.modules, "cupy", module)  # type: ignore[arg-type]
 
 
 def bits(result: Any) -> bytes:

@@ -7,10 +7,24 @@ from functools import partial
 from typing import Any
 
 from numba import config, njit
+from numba.core.compiler_lock import global_compiler_lock
 
 from fastmma.host.errors import BackendError
 from fastmma.host.threads import apart
 from fastmma.kernels.llvm.disk_cache import DiskCache
+
+_OPTIMIZATION = 2  # LLVM's third level takes twice as long over the loops around micro-kernels, and they run as fast
+
+
+def _optimized(compile_for: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    """Compile at a level of our own; other kernels of the process keep theirs."""
+    with global_compiler_lock:
+        level = config.OPT
+        config.OPT = type(level)(min(level, _OPTIMIZATION))
+        try:
+            return compile_for(*arguments, **keywords)
+        finally:
+            config.OPT = level
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -20,5 +34,6 @@ def compiled(function: Callable[..., Any]) -> Any:
     kernel = njit(nogil=True, error_model="numpy", boundscheck=False)(function)
     kernel._cache = DiskCache(function)
     # what Numba's dispatcher calls for types that are new; interrupted, it would leave Numba's registries unusable
-    kernel._compile_for_args = partial(apart, kernel._compile_for_args)
+    kernel._compile_for_args = partial(apart, _optimized, kernel._compile_for_args)
+    kernel.compile = partial(_optimized, kernel.compile)
     return kernel

@@ -24,6 +24,7 @@ from fastmma.kernels.llvm.emit import F64, I8, I16, I32, Emitter, Variables, vec
 from fastmma.kernels.llvm.micro_kernel import NEAREST, TOWARD_ZERO, MicroKernel
 
 TERMS = 4  # of a step
+MARKED = 16  # elements of a group whose bits fit below the exponents in their words
 GROWTH = 48  # A's scales are packed times 1 + 2**-GROWTH for aligned kernels
 EXCESS = 150  # what the exponent field of an aligned kernel's sums exceeds the exponent by
 HIGH_WORD = 0x43300000  # of 2**52
@@ -56,7 +57,7 @@ class GroupTile:
     @property
     def marked(self) -> bool:
         """Whether the words of exponents have room for a bit of each element: the sums of two of them stay below the exponents."""
-        return self.group <= 16
+        return self.group <= MARKED
 
 
 class _Sums(NamedTuple):

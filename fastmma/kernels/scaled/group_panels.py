@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.micro_kernel import run_at
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, TERMS
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, MARKED, TERMS
 
 BIAS_A = 12  # makes bytes of A positive
 
@@ -129,7 +129,7 @@ def _pack_columns(
                 target[j] = (x0 & 255) | (x1 & 255) << 8 | (x2 & 255) << 16 | x3 << 24
         for j in range(width):
             slab.starts[term, j] = np.int32(-(2**31) - BIAS_A * sums[j])
-            if tile.group <= 16:  # as `GroupTile.marked` says
+            if tile.group <= MARKED:
                 slab.exponents[term, j] |= nonzero[j]
 
 

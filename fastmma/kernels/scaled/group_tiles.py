@@ -16,7 +16,7 @@ from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.pieces import OfWorkers
 from fastmma.kernels.scaled import groups
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupTile
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, MARKED, SLAB, TERMS, GroupTile
 from fastmma.kernels.scaled.group_panels import BIAS_A
 from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, Scales, fixed, scales_of
 from fastmma.kernels.scaled.portable import scale_tables
@@ -98,6 +98,8 @@ def _pack_rows(a: Any, scale_codes: Any, tables: Tables, groups_of_scale: int, g
                     store(select((codes & 8) != 0, bias - doubled, bias + doubled) if alive else bias, target + k)
                     bits |= lane_bits(doubled != 0) << k
                 packed.nonzero_a[tile, row, term] = bits if alive else 0
+                if group <= MARKED:
+                    packed.exponents_a[tile, row, term] |= packed.nonzero_a[tile, row, term]
     return Known(low, high, nan)
 
 
@@ -138,6 +140,9 @@ def _pack_columns(b: Any, scale_codes: Any, tables: Tables, groups_of_scale: int
             target += 4 * COLUMNS
         store(convert(sums, np.int32) * np.int32(-BIAS_A) + np.int32(-(2**31)), packed.starts[tile, term].ctypes.data)
         store(nonzero, packed.nonzero_b[tile, term].ctypes.data)
+        if group <= MARKED:
+            exponents = packed.exponents_b[tile, term].ctypes.data
+            store(load(exponents, np.int32, COLUMNS) | nonzero, exponents)
     return Known(low, high, nan)
 
 
