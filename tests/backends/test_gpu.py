@@ -23,6 +23,8 @@ from fastmma.isa.instruction import Instruction, Movement
 from fastmma.verification import replay
 from fastmma.verification.trials import draw
 
+pytestmark = pytest.mark.one_path
+
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 with_ptxas = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")
 without_gpu = pytest.mark.skipif(device.available(), reason="there is an NVIDIA GPU with CuPy")

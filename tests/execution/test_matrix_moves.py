@@ -12,6 +12,8 @@ from reference import movement as facts
 import fastmma
 from fastmma import FastmmaError, InstructionError, Movement, OperandError, OperandTypeError, warp
 
+pytestmark = pytest.mark.one_path
+
 BYTES = 2048
 
 

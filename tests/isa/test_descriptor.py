@@ -13,6 +13,8 @@ from reference.descriptor import UNITS, byte_offset
 from fastmma import OperandError
 from fastmma.execution.warpgroup import Descriptor
 
+pytestmark = pytest.mark.one_path
+
 FIELD = st.integers(0, (1 << 14) - 1).map(lambda value: value << 4)
 SWIZZLE = st.sampled_from([0, 32, 64, 128])
 

@@ -15,6 +15,8 @@ from fastmma.kernels.sums import epilogue
 from fastmma.numerics import reference_sums
 from fastmma.verification.inputs import codes
 
+pytestmark = pytest.mark.one_path
+
 Codes = NDArray[Any]
 NAN = 0x7FFFFFFF
 

@@ -7,6 +7,8 @@ import pytest
 
 from fastmma.kernels.matrices.permutation import permutation, permute
 
+pytestmark = pytest.mark.one_path
+
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 @pytest.mark.parametrize("kind", ["near", "far", "words", "copies", "short"])

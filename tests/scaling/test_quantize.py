@@ -15,6 +15,8 @@ from reference.schemes import DTYPES, EXPECTED, MX, PAIRS, adversarial, agree, b
 
 from fastmma.scaling import RULES, SCHEMES, quantize
 
+pytestmark = pytest.mark.one_path
+
 
 def test_schemes_and_rules_are_those_expected() -> None:
     assert list(SCHEMES) == list(EXPECTED)

@@ -16,6 +16,8 @@ import fastmma
 from fastmma.scaling import RULES, SCHEMES, ScaledArray, quantize
 from fastmma.scaling.rounding import ROUNDINGS
 
+pytestmark = pytest.mark.one_path
+
 
 def identical(a: ScaledArray, b: ScaledArray) -> bool:
     same = np.array_equal(a.elements.view(np.uint8), b.elements.view(np.uint8))
