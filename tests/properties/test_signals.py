@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 60 * float(os.environ.get("FASTMMA_FUZZ_MINUTES") or 0) or 3
+SECONDS = 60 * float(os.environ.get("FASTMMA_FUZZ_MINUTES") or 0) or 2
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="timers are those of POSIX")
 
 
