@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import pytest
-
-_LARGE = 40  # cases of a table
 
 
 def _cache_directory() -> Path:
@@ -29,9 +26,6 @@ os.environ.pop("FASTMMA_NUM_THREADS", None)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="run the tests that need an NVIDIA GPU and CuPy, and fail where there is none")
-    parser.addoption(
-        "--every", action="store_true", help="run every case of large tables; else the run on portable kernels has every other one"
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,23 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "one_path: runs no kernels, or the same ones on every CPU, so that once is enough")
 
 
-def _share(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out every other case of large tables: a run with FASTMMA_PORTABLE=1 has those that a run without has not."""
-    tables = Counter(item.nodeid.partition("[")[0] for item in items if "one_path" not in item.keywords)
-    places: Counter[str] = Counter()
-    portable = os.environ.get("FASTMMA_PORTABLE") == "1"
-    kept, left_out = [], []
-    for item in items:
-        table = item.nodeid.partition("[")[0]
-        places[table] += 1
-        (left_out if tables[table] > _LARGE and places[table] % 2 == portable else kept).append(item)
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = kept
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--every") and not config.getoption("--gpu"):
-        _share(config, items)
     if not config.getoption("--gpu"):
         for item in items:
             if "gpu" in item.keywords:

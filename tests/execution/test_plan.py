@@ -11,8 +11,6 @@ import pytest
 import fastmma
 from fastmma import FastmmaError, InstructionError, MmaPlan, OperandError, OperandTypeError, TargetError, warp, warpgroup
 
-pytestmark = pytest.mark.one_path
-
 HALF = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 OTHER = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
 WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"

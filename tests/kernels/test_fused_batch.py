@@ -20,8 +20,6 @@ from fastmma.kernels.fused import batch, portable
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.params import Coded, Fused
 
-pytestmark = pytest.mark.one_path
-
 Codes = NDArray[Any]
 
 TESTS = Path(__file__).parents[1]

@@ -22,8 +22,6 @@ from fastmma.kernels.fused import portable, x86
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.params import Element, Fused
 
-pytestmark = pytest.mark.one_path
-
 Codes = NDArray[Any]
 
 

@@ -12,8 +12,6 @@ from fastmma.kernels import tiles
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.pieces import Lines, Missed, OfWorkers, Piece, Pieces, cut, settled
 
-pytestmark = pytest.mark.one_path
-
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("shape", [(1, 1), (7, 70), (64, 64), (130, 33), (2050, 200)], ids=str)

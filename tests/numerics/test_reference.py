@@ -18,8 +18,6 @@ from fastmma.isa.codes import all_codes
 from fastmma.numerics.lookup import arithmetic
 from fastmma.numerics.reference import fma, number, product, round_to
 
-pytestmark = pytest.mark.one_path
-
 DENSE = [ins for ins in (*fastmma.instructions(op="mma"), *fastmma.instructions(op="wgmma")) if not ins.sparse and not ins.scale_vec_size]
 
 

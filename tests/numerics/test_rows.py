@@ -14,8 +14,6 @@ import fastmma
 from fastmma import TARGETS, TargetError, arithmetic, fidelity, instruction, mma
 from fastmma.numerics.rows import ROWS
 
-pytestmark = pytest.mark.one_path
-
 DENSE = [ins for ins in (*fastmma.instructions(op="mma"), *fastmma.instructions(op="wgmma")) if not ins.sparse and not ins.scale_vec_size]
 BACKENDS = ("numba", "reference")
 MMA = "mma.sync.aligned."

@@ -18,8 +18,6 @@ from fastmma.isa.codes import from_codes
 from fastmma.isa.scales import scale_selectors
 from fastmma.operands import scales
 
-pytestmark = pytest.mark.one_path
-
 SCALED = [ins for ins in fastmma.instructions(op="mma") if isinstance(ins, fastmma.Instruction) and ins.scale_vec_size]
 FORMS = list({(ins.scale_vec_size, ins.stype, bool(ins.sparse)): ins for ins in SCALED}.values())
 DTYPES = {"ue8m0": ml_dtypes.float8_e8m0fnu, "ue4m3": ml_dtypes.float8_e4m3fn}

@@ -16,8 +16,6 @@ from fastmma import OperandError, OperandTypeError, sparse
 from fastmma.isa.codes import decode, to_codes
 from fastmma.isa.formats import format_of
 
-pytestmark = pytest.mark.one_path
-
 DTYPES = [
     *(np.float16, ml_dtypes.bfloat16, np.float32, np.int8, np.uint8, ml_dtypes.int4, ml_dtypes.uint4),
     *(ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn, ml_dtypes.float4_e2m1fn),

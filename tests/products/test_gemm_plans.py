@@ -12,8 +12,6 @@ from reference.products import bits, elements, looped
 
 from fastmma import FORMATS, instruction
 
-pytestmark = pytest.mark.one_path
-
 
 def ieee_sum(x: NDArray[Any], y: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Codes of the IEEE sums; a NaN is the canonical one."""

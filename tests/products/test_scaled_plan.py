@@ -25,8 +25,6 @@ from fastmma import (
 from fastmma.products.plan import PRESETS, Preset, holders
 from fastmma.scaling import SCHEMES, quantize
 
-pytestmark = pytest.mark.one_path
-
 
 def operands(left: str = "fp8_1x128", right: str = "fp8_128x128", k: int = 256) -> tuple[ScaledArray, ScaledArray]:
     x = np.ones((4, k), np.float32)

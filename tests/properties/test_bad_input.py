@@ -25,8 +25,6 @@ from fastmma import (
 )
 from fastmma.operands.check import codes_of
 
-pytestmark = pytest.mark.one_path
-
 MMA = "mma.sync.aligned."
 F16 = MMA + "m16n8k16.row.col.f32.f16.f16.f32"
 OPCODES = [

@@ -25,7 +25,7 @@ from fastmma.operands import scales
 
 MINUTES, FIRST_SEED = float(os.environ.get("FASTMMA_FUZZ_MINUTES", "0")), int(os.environ.get("FASTMMA_FUZZ_SEED", "0"))
 SEEDS = range(FIRST_SEED, FIRST_SEED + 20)
-CASES = 25  # with right results, a seed
+CASES = 50  # with right results, a seed
 OPCODES, REGISTERS, MATRICES, PRODUCTS, MOVES, DESCRIPTORS = 250, 80, 60, 30, 50, 30  # mutations a seed: 500
 CHECKED = 4  # one result in so many is compared with the reference
 

@@ -14,7 +14,7 @@ import pytest
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 MINUTES, FIRST_SEED = float(os.environ.get("FASTMMA_FUZZ_MINUTES", "0")), int(os.environ.get("FASTMMA_FUZZ_SEED", "0"))
-CASES = 50  # for each side and group
+CASES = 100  # for each side and group
 GROUPS = (("gemm", "large gemm", "matmul"), ("mma", "warp.mma", "warpgroup.mma", "movement"), ("scaled_matmul", "quantize", "dequantize"))
 
 pytestmark = pytest.mark.skipif(not (sys.platform == "linux" and hasattr(mmap, "MAP_ANONYMOUS")), reason="needs mmap and mprotect of Linux")

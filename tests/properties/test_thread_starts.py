@@ -17,8 +17,6 @@ import fastmma
 from fastmma.host import threads
 from fastmma.host.threads import parallel_for
 
-pytestmark = pytest.mark.one_path
-
 ROOT = Path(__file__).parents[2]
 PRODUCT = """
 import numpy as np, fastmma
