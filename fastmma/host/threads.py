@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import itertools
+import mmap
 import os
 import threading
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from fastmma.host.float_mode import in_default_mode
 P = ParamSpec("P")
 R = TypeVar("R")
 _MAX_THREADS = 1024
+_FIRST_STEPS = 1 << 21  # bytes of address space, more than a thread takes before it can catch its own MemoryError
 _PATIENCE = 0.0625  # seconds between two looks at whether a call has been given up
 
 
@@ -45,6 +47,15 @@ def thread_count(threads: int | None = None) -> int:
     if isinstance(source, bool) or not 1 <= count <= _MAX_THREADS:
         raise OperandError(f"{name} must be an integer from 1 to {_MAX_THREADS}, not {source!r}")
     return int(count)
+
+
+def _start(function: Callable[[], None]) -> None:
+    """Start a thread that has the memory of its first steps; if there is none, or Python is shutting down, raise MemoryError."""
+    try:
+        with mmap.mmap(-1, _FIRST_STEPS):  # given back before the thread gets the interpreter's lock, so it finds the room
+            _thread.start_new_thread(function, ())
+    except (RuntimeError, OSError) as error:
+        raise MemoryError(str(error)) from None
 
 
 class _Work:
@@ -96,9 +107,9 @@ class _Helpers:
             with self._starting:
                 try:
                     while self._count < wanted:
-                        _thread.start_new_thread(self._serve, ())
+                        _start(self._serve)
                         self._count += 1
-                except (RuntimeError, MemoryError):
+                except MemoryError:
                     pass
         return min(wanted, self._count)
 
@@ -226,8 +237,8 @@ def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
     ended.acquire()
     try:
-        _thread.start_new_thread(run, ())
-    except (RuntimeError, MemoryError):
+        _start(run)
+    except MemoryError:
         return function(*args, **kwargs)
     while not ended.acquire(timeout=_PATIENCE):
         give_way()
