@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,50 +12,19 @@ from fastmma.host.errors import InstructionError
 from fastmma.isa.tcgen05.kinds import K96, KINDS, Kind, columns, rows
 from fastmma.isa.tcgen05.syntax import Syntax
 
-# (field, lowest bit, bits) of the three forms; all other bits are 0
+# (field, lowest bit, bits)
+_ALWAYS = (("sparse", 2, 1), ("atype", 7, 3), ("negate_a", 13, 1), ("negate_b", 14, 1), ("n", 17, 6))
+_MAJORS = (("transpose_a", 15, 1), ("transpose_b", 16, 1))
+_SCALED = (("scale_b_id", 4, 2), ("stype", 23, 1), ("m", 27, 2), ("scale_a_id", 29, 2))
+_PLAIN = (("sparsity_selector", 0, 2), ("saturate", 3, 1), ("dtype", 4, 2), ("btype", 10, 3), ("m", 24, 5), ("max_shift", 30, 2))
+# the fields of the three forms, from the lowest bit up; all other bits are 0
 _FORMS = {
-    "plain": (
-        ("sparsity_selector", 0, 2),
-        ("sparse", 2, 1),
-        ("saturate", 3, 1),
-        ("dtype", 4, 2),
-        ("atype", 7, 3),
-        ("btype", 10, 3),
-        ("negate_a", 13, 1),
-        ("negate_b", 14, 1),
-        ("transpose_a", 15, 1),
-        ("transpose_b", 16, 1),
-        ("n", 17, 6),
-        ("m", 24, 5),
-        ("max_shift", 30, 2),
-    ),
-    "mx8": (
-        ("sparse", 2, 1),
-        ("scale_b_id", 4, 2),
-        ("atype", 7, 3),
-        ("btype", 10, 3),
-        ("negate_a", 13, 1),
-        ("negate_b", 14, 1),
-        ("transpose_a", 15, 1),
-        ("transpose_b", 16, 1),
-        ("n", 17, 6),
-        ("stype", 23, 1),
-        ("m", 27, 2),
-        ("scale_a_id", 29, 2),
-    ),
-    "mx4": (
-        ("sparse", 2, 1),
-        ("scale_b_id", 4, 2),
-        ("atype", 7, 3),
-        ("btype", 10, 2),
-        ("negate_a", 13, 1),
-        ("negate_b", 14, 1),
-        ("n", 17, 6),
-        ("stype", 23, 1),
-        ("m", 27, 2),
-        ("scale_a_id", 29, 2),
-        ("k", 31, 1),
-    ),
+    name: tuple(sorted(fields, key=itemgetter(1)))
+    for name, fields in (
+        ("plain", (*_ALWAYS, *_MAJORS, *_PLAIN)),
+        ("mx8", (*_ALWAYS, *_MAJORS, *_SCALED, ("btype", 10, 3))),
+        ("mx4", (*_ALWAYS, *_SCALED, ("btype", 10, 2), ("k", 31, 1))),
+    )
 }
 _DTYPES = {"f16": 0, "f32": 1, "s32": 2}
 _STYPES = {"ue4m3": 0, "ue8m0": 1}

@@ -12,35 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import OperandError
-from fastmma.isa.formats import Formats
+from fastmma.isa import fragments
 from fastmma.isa.fragments import container_bits
 from fastmma.isa.layout import Layout, Mode
 
 LANES, COLUMNS = 128, 512
 
 
-class Multiplication(Protocol):
-    """What the layouts depend on."""
-
-    @property
-    def m(self) -> int:
-        """Rows of d."""
-
-    @property
-    def n(self) -> int:
-        """Columns of d."""
-
-    @property
-    def stored_k(self) -> int:
-        """Columns of a as it is stored."""
-
-    @property
-    def kind(self) -> str:
-        """PTX's ``.kind::``."""
-
-    @property
-    def formats(self) -> Formats:
-        """Formats of the operands."""
+class Multiplication(fragments.Multiplication, Protocol):
+    """What the layouts depend on, besides what those of registers do."""
 
     @property
     def sparse(self) -> str:
