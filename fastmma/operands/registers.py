@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,11 @@ def _by_columns(layout: Layout) -> bool:
     return layout.bits < 8 and layout.column_major
 
 
+def _shape(layout: Layout) -> tuple[int, ...]:
+    """The shape of what a warp holds: that of the matrix, behind the number of matrices where they are several."""
+    return layout.shape if layout.tiles == 1 else (layout.tiles, *layout.shape)
+
+
 def as_matrices(codes: NDArray[Any], operand: Operand) -> NDArray[Any]:
     """View stored codes (warps, elements) as matrices (warps, tiles, rows, columns).
 
@@ -179,13 +185,13 @@ def gather(registers: Any, operand: Operand, *, kind: str = "", threads: int | N
     layout = operand.layout
     lead = array.shape[:-2]
     flat = np.ascontiguousarray(array).reshape(-1, layout.lanes * layout.registers)
-    codes = np.empty((len(flat), layout.tiles * layout.shape[0] * layout.shape[1]), dtype=stored_dtype(operand))
+    shape = _shape(layout)
+    codes = np.empty((len(flat), math.prod(shape)), dtype=stored_dtype(operand))
 
     def work(start: int, stop: int, _worker: int) -> None:
         unpack_range(flat[start:stop], operand, kind, codes[start:stop])
 
     parallel_for(work, len(flat), thread_count(threads), _GRAIN)
-    shape = layout.shape if layout.tiles == 1 else (layout.tiles, *layout.shape)
     return as_matrices(codes, operand).reshape(*lead, *shape)
 
 
@@ -224,14 +230,14 @@ def scatter(matrices: Any, operand: Operand, *, kind: str = "", threads: int | N
     array = as_array(matrices, f"operand {operand.name}")
     layout = operand.layout
     dtype = stored_dtype(operand)
-    shape = layout.shape if layout.tiles == 1 else (layout.tiles, *layout.shape)
+    shape = _shape(layout)
     if array.dtype.newbyteorder("=") != dtype:
         raise OperandTypeError(f"operand {operand.name} must hold codes of dtype {dtype}, not {array.dtype}")
     if array.shape[array.ndim - len(shape) :] != shape:
         raise OperandError(f"operand {operand.name} must have shape (..., {', '.join(map(str, shape))}), not {array.shape}")
     lead = array.shape[: array.ndim - len(shape)]
     stored = array.swapaxes(-1, -2) if _by_columns(layout) else array
-    codes = np.ascontiguousarray(stored, dtype=dtype).reshape(-1, layout.tiles * layout.shape[0] * layout.shape[1])
+    codes = np.ascontiguousarray(stored, dtype=dtype).reshape(-1, math.prod(shape))
     registers = np.empty((len(codes), layout.lanes * layout.registers), dtype=register_dtype(operand))
 
     def work(start: int, stop: int, _worker: int) -> None:
