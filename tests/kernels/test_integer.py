@@ -1,4 +1,4 @@
-"""The integer and single-bit kernels against exact int64 arithmetic, on every path that this machine can run."""
+"""The integer kernels against exact int64 arithmetic, on every path that this machine can run."""
 
 from __future__ import annotations
 
@@ -15,34 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from reference.integer_products import INT_MAX, INT_MIN, SHAPES, TYPES, accumulators, bits, expected, expected_bits, force, numbers
 
-from fastmma.kernels.integer import b1, int8, words
-from fastmma.kernels.llvm import cpu
-
-INT_MIN, INT_MAX = -(2**31), 2**31 - 1
-SHAPES = [
-    (1, 1, 1),
-    (1, 7, 3),
-    (5, 1, 2),
-    (16, 8, 32),
-    (7, 5, 31),
-    (13, 70, 129),
-    (64, 64, 64),
-    (37, 131, 1031),
-    (100, 17, 67),
-    (6, 64, 400),
-]
-TYPES = list(itertools.product((np.int8, np.uint8), repeat=2))
-# the features with which the paths are forced; all but "host" use only vectors that LLVM legalises anywhere
-PATHS = {"host": None, "portable": "", "avx2": "avx2", "avx512bw": "avx512bw"}
-
-
-def force(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the kernels take the path."""
-    monkeypatch.setenv("FASTMMA_PORTABLE", "1" if path == "portable" else "0")
-    monkeypatch.setattr(words, "_THREADED_WORDS", 0)  # small problems use threads too
-    if PATHS[path] is not None:
-        monkeypatch.setattr(cpu, "features", lambda: frozenset({PATHS[path]}))
+from fastmma.kernels.integer import b1, int8
 
 
 @pytest.fixture(params=["host", "portable"])
@@ -52,49 +27,6 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 on_every_path = pytest.mark.usefixtures("path")
-
-
-def wrapped(exact: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The low 32 bits."""
-    return exact.astype(np.uint64).astype(np.uint32).view(np.int32)
-
-
-def expected(a: Any, b: Any, c: Any, period: int | None = None) -> NDArray[np.int32]:
-    """``c + a b`` wrapped, or clamped after every `period` elements of k."""
-    a, b = a.astype(np.int64), b.astype(np.int64)
-    d = np.zeros((*a.shape[:-1], b.shape[-1]), np.int64) if c is None else c.astype(np.int64)
-    if period is None:
-        return wrapped(d + a @ b)
-    for k in range(0, a.shape[-1], period):
-        d = np.clip(d + a[..., k : k + period] @ b[..., k : k + period, :], INT_MIN, INT_MAX)
-    return d.astype(np.int32)
-
-
-def expected_bits(a: Any, b: Any, c: Any, operation: str) -> NDArray[np.int32]:
-    """``c`` plus the count of ones, wrapped."""
-    a, b = (x.astype(bool).astype(np.int64) for x in (a, b))
-    both = a @ b
-    count = both if operation == "and" else a.sum(-1)[..., :, None] + b.sum(-2)[..., None, :] - 2 * both
-    return wrapped(count + (0 if c is None else c.astype(np.int64)))
-
-
-def numbers(seed: int, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Random elements, a third of them the type's ends and zero."""
-    rng = np.random.default_rng(seed)
-    info = np.iinfo(dtype)
-    drawn = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
-    special = rng.choice(np.array([info.min, info.max, 0], dtype), shape)
-    return np.where(rng.random(shape) < 1 / 3, special, drawn).astype(dtype)
-
-
-def bits(seed: int, shape: tuple[int, ...], dtype: Any = np.uint8) -> NDArray[Any]:
-    """Random zeros and ones."""
-    return np.random.default_rng(seed).integers(0, 2, shape).astype(dtype)
-
-
-def accumulators(seed: int, shape: tuple[int, ...]) -> NDArray[np.int32]:
-    """int32 numbers at, near and far from the ends."""
-    return np.random.default_rng(seed).choice(np.array([INT_MIN, INT_MAX, 0, -1, INT_MAX - 5000, INT_MIN + 5000], np.int32), shape)
 
 
 def run(a: Any, b: Any, c: Any, period: int | None = None, threads: int = 1) -> NDArray[np.int32]:
@@ -304,55 +236,6 @@ def test_empty_batches(count: int, shape: tuple[int, int, int]) -> None:
         np.testing.assert_array_equal(out, expected(a, b, start, 16))
         b1.tiles(a, b, start, out, "and", 2)
         np.testing.assert_array_equal(out, expected_bits(a, b, start, "and"))
-
-
-@pytest.mark.parametrize("operation", ["xor", "and"])
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("transposed", [False, True])
-@on_every_path
-def test_bits(operation: str, threads: int, transposed: bool) -> None:
-    for seed, (m, n, k) in enumerate([*SHAPES, (9, 140, 33), (3, 129, 5003), (300, 20, 256)]):
-        a, b, c = bits(seed, (m, k), bool), bits(seed + 1, (k, n)), accumulators(seed, (m, n))
-        if transposed:
-            a, b = np.asfortranarray(a), np.asfortranarray(b)
-        for start in (c, None):
-            out = np.full((m, n), 77, np.int32)
-            b1.gemm(a, b, start, out, operation, threads)
-            np.testing.assert_array_equal(out, expected_bits(a, b, start, operation))
-
-
-@pytest.mark.parametrize("operation", ["xor", "and"])
-@pytest.mark.parametrize("k", [1, 31, 32, 33, 63, 64, 65, 1537])
-@on_every_path
-def test_padding_counts_nothing(operation: str, k: int) -> None:
-    for x, y in itertools.product((0, 1, 255), repeat=2):
-        a, b = np.full((4, k), x, np.uint8), np.full((k, 130), y, np.uint8)
-        out = np.full((4, 130), 77, np.int32)
-        b1.gemm(a, b, None, out, operation, 1)
-        one = (x > 0) != (y > 0) if operation == "xor" else x > 0 and y > 0
-        assert (out == k * one).all()
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-@on_every_path
-def test_bytes_that_are_not_zero_are_ones(order: Any) -> None:
-    a = np.random.default_rng(0).choice(np.array([0, 0, 1, 2, 128, 255], np.uint8), (33, 260))
-    b = np.random.default_rng(1).choice(np.array([0, 0, 1, 2, 128, 255], np.uint8), (260, 131))
-    out = np.zeros((33, 131), np.int32)
-    b1.gemm(np.array(a, order=order), np.array(b, order=order), None, out, "and", 1)
-    np.testing.assert_array_equal(out, expected_bits(a, b, None, "and"))
-
-
-@pytest.mark.parametrize("operation", ["xor", "and"])
-@on_every_path
-def test_bit_batches(operation: str) -> None:
-    for seed, (m, n, k) in enumerate([(8, 8, 128), (16, 8, 128), (16, 8, 256), (64, 8, 256), (64, 40, 256), (5, 3, 7), (1, 1, 1)]):
-        count = 1 + 1100 * (seed % 2)
-        a, b, c = bits(seed, (count, m, k), bool), bits(seed + 1, (count, k, n), bool), accumulators(seed, (count, m, n))
-        for start in (c, None):
-            out = np.full((count, m, n), 77, np.int32)
-            b1.tiles(a, b, start, out, operation, 2)
-            np.testing.assert_array_equal(out, expected_bits(a, b, start, operation))
 
 
 @pytest.mark.parametrize("forced", ["avx2", "avx512bw"])

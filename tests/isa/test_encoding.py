@@ -1,0 +1,296 @@
+"""Numbers rounded to formats, against ml_dtypes, NumPy and exact arithmetic."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from reference.formats import DTYPES, FLOATS, LARGEST, NARROW, SMALLEST, bits_of, edges
+
+from fastmma import FORMATS, FastmmaError, OperandError, OperandTypeError, decode, encode
+from fastmma.isa.codes import all_codes
+
+pytestmark = pytest.mark.one_path
+
+
+def test_tf32_rounds_to_10_bits() -> None:
+    codes = edges(np.float32)
+    codes = codes[np.isfinite(codes.view(np.float32))]
+    lower = codes & np.uint32(0xFFFFE000)
+    rest = codes & np.uint32(0x1FFF)
+    up = (rest > 0x1000) | ((rest == 0x1000) & ((lower >> np.uint32(13)) & np.uint32(1) == 1))
+    np.testing.assert_array_equal(encode(codes.view(np.float32), "tf32"), lower + up * np.uint32(0x2000))
+    np.testing.assert_array_equal(encode(codes.view(np.float32), "tf32", rounding="rz"), lower)
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_exact_values_encode_to_their_codes(name: str) -> None:
+    codes = all_codes(name)
+    values = decode(codes, name)
+    real = ~np.isnan(values)
+    for rounding in ("rn", "rz"):
+        np.testing.assert_array_equal(encode(values[real], name, rounding=rounding), codes[real])
+
+
+def around(name: str) -> NDArray[np.float64]:
+    """Every finite value of a format, the midpoints between neighbours, what lies just beside both, and values beyond the range."""
+    values = decode(all_codes(name), name)
+    grid = np.unique(np.abs(values[np.isfinite(values)]))
+    middle = (grid[1:] + grid[:-1]) / 2
+    step = grid[-1] - grid[-2]
+    beyond = grid[-1] + step * np.array([0.25, 0.5, 0.75, 1, 1.5, 4])
+    points = np.concatenate([grid, middle, beyond])
+    points = np.concatenate([points, np.nextafter(points, np.inf), np.nextafter(points, -np.inf).clip(0)])
+    return np.concatenate([points, -points])
+
+
+def spread(name: str) -> NDArray[np.float64]:
+    """Random values of every magnitude that the format has, and somewhat beyond."""
+    random = np.random.default_rng(2)
+    magnitude = np.exp2(random.uniform(np.log2(SMALLEST[name]) - 2, min(np.log2(LARGEST[name]) + 1, 127.9), 50_000))
+    return np.concatenate([magnitude, -magnitude])
+
+
+def finite_only(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Those that do not overflow."""
+    grid = np.unique(np.abs(decode(all_codes(name), name)))
+    grid = grid[np.isfinite(grid)]
+    return values[np.abs(values) < grid[-1] + (grid[-1] - grid[-2]) / 2]
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_nearest_even_is_ml_dtypes_cast(name: str) -> None:
+    with np.errstate(all="ignore"):
+        values = np.concatenate([around(name), spread(name)]).astype(np.float32)  # ml_dtypes rounds float64 twice
+        values = np.concatenate([values, np.nextafter(values, np.float32(0)), np.nextafter(values, np.float32(np.inf))])
+        if FORMATS[name].specials == "none":
+            values = finite_only(values, name)
+        expected = bits_of(values.astype(DTYPES[name]), name)
+    real = ~np.isnan(values)
+    np.testing.assert_array_equal(encode(values, name)[real], expected[real])
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_nearest_even_rounds_once(name: str) -> None:
+    """Against a search in the list of values: the nearest, and of two the one with the even code."""
+    values = finite_only(np.concatenate([around(name), spread(name)]), name)
+    listed = decode(all_codes(name), name)
+    positive = np.flatnonzero(np.isfinite(listed) & ~np.signbit(listed))
+    grid = listed[positive]
+    below = np.searchsorted(grid, np.abs(values), side="right") - 1
+    above = np.minimum(below + 1, len(grid) - 1)
+    to_below, to_above = np.abs(values) - grid[below], grid[above] - np.abs(values)
+    choose_above = (to_above < to_below) | ((to_above == to_below) & (positive[below] % 2 == 1))
+    expected = positive[np.where(choose_above, above, below)]
+    sign = np.where(np.signbit(values), 1 << (FORMATS[name].bits - 1), 0)
+    np.testing.assert_array_equal(encode(values, name), expected | sign)
+
+
+def test_f16_and_f32_casts_are_numpys() -> None:
+    single = edges(np.float32).view(np.float32)
+    values = np.concatenate([edges(np.float64).view(np.float64), single[~np.isnan(single)]])
+    values = values[~np.isnan(values)]
+    with np.errstate(all="ignore"):
+        half, single = values.astype(np.float16), values.astype(np.float32)
+    np.testing.assert_array_equal(encode(values, "f16"), half.view(np.uint16))
+    np.testing.assert_array_equal(encode(values, "f32"), single.view(np.uint32))
+
+
+def nearest_below(values: NDArray[np.float64], name: str) -> NDArray[np.uint64]:
+    """Codes toward zero, by search in the list of magnitudes."""
+    magnitudes = decode(all_codes(name), name)
+    positive = np.flatnonzero(np.isfinite(magnitudes) & ~np.signbit(magnitudes))
+    found = positive[np.searchsorted(magnitudes[positive], np.abs(values), side="right") - 1]
+    return found.astype(np.uint64) | np.where(np.signbit(values), np.uint64(1 << (FORMATS[name].bits - 1)), np.uint64(0))
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_toward_zero(name: str) -> None:
+    values = around(name)
+    if FORMATS[name].specials == "none":
+        with pytest.raises(OperandError, match="neither NaN nor infinity"):
+            encode(np.inf, name, rounding="rz")
+    np.testing.assert_array_equal(encode(values, name, rounding="rz"), nearest_below(values, name))
+
+
+@pytest.mark.parametrize("rounding", ["rn", "rz"])
+@pytest.mark.parametrize("name", NARROW)
+def test_saturation(name: str, rounding: Any) -> None:
+    largest = LARGEST[name]
+    values = np.array([largest, largest * 1.5, 1e300, np.inf])
+    for sign in (1, -1):
+        codes = encode(sign * values, name, rounding=rounding, saturate=True)
+        np.testing.assert_array_equal(decode(codes, name), sign * largest)
+
+
+@pytest.mark.parametrize("name", ["f64", "f32", "tf32", "f16", "bf16", "e5m2"])
+def test_overflow_is_infinite(name: str) -> None:
+    beyond = [np.inf, 1e308 if name != "f64" else np.inf]
+    assert np.all(decode(encode(beyond, name), name) == np.inf)
+    assert np.all(decode(encode(np.negative(beyond), name), name) == -np.inf)
+
+
+def test_overflow_of_e4m3_is_nan() -> None:
+    np.testing.assert_array_equal(encode([464, 465, 1e9, np.inf, -np.inf, -500], "e4m3"), [0x7E, 0x7F, 0x7F, 0x7F, 0xFF, 0xFF])
+
+
+@pytest.mark.parametrize("name", [name for name in FLOATS if FORMATS[name].specials != "none"])
+def test_nan_is_quiet_and_positive(name: str) -> None:
+    codes = encode(np.array([np.nan, -np.nan]), name)
+    assert np.isnan(decode(codes, name)).all()
+    assert codes[0] == codes[1]
+
+
+@pytest.mark.parametrize("name", ["e3m2", "e2m3", "e2m1"])
+@pytest.mark.parametrize("saturate", [False, True])
+def test_formats_without_nan_refuse_it(name: str, saturate: bool) -> None:
+    with pytest.raises(OperandError, match=f"{name} has neither NaN"):
+        encode([1.0, np.nan], name, saturate=saturate)
+
+
+@pytest.mark.parametrize("name", ["e3m2", "e2m3", "e2m1"])
+def test_formats_without_infinity_refuse_what_is_beyond(name: str) -> None:
+    for value in (LARGEST[name] * 1.5, -LARGEST[name] * 1.5, np.inf):
+        with pytest.raises(OperandError, match="saturated"):
+            encode(value, name)
+
+
+def test_ue8m0() -> None:
+    exponents = np.arange(-127.0, 128.0)
+    np.testing.assert_array_equal(encode(np.exp2(exponents), "ue8m0"), np.arange(255))
+    np.testing.assert_array_equal(encode([0.0, 2.0**-140], "ue8m0"), [0, 0])
+    np.testing.assert_array_equal(encode([2.0**127 * 1.9, np.inf, np.nan], "ue8m0"), [255, 255, 255])
+    np.testing.assert_array_equal(encode([1.5, 3.0, 1.49, 2.9], "ue8m0", rounding="rz"), [127, 128, 127, 128])
+    assert encode(1e300, "ue8m0", saturate=True) == 254
+
+
+@pytest.mark.parametrize("name", ["ue8m0", "ue4m3"])
+def test_unsigned_floats_refuse_negative_numbers(name: str) -> None:
+    with pytest.raises(OperandError, match="no negative numbers"):
+        encode([-1.0], name)
+
+
+def wide_numbers() -> list[NDArray[Any]]:
+    """64-bit integers and longdoubles, many of them next to ties of narrower formats."""
+    rng = np.random.default_rng(0)
+    near = [
+        sign * ((1 << top) + (odd << top - below) + more)
+        for top in range(53, 62)
+        for below in range(2, 54)
+        for odd in (1, 3)
+        for more in (-1, 0, 1)
+        for sign in (-1, 1)
+    ]
+    signed = np.array([*near, -(1 << 63), (1 << 63) - 1, 0, *rng.integers(-(1 << 62), 1 << 62, 100)], np.int64)
+    above = [(1 << 64) - 1, (1 << 64) - (1 << 10), (1 << 63) + (1 << 10), (1 << 63) + (1 << 39) + 1, (1 << 63) + (3 << 39)]
+    unsigned = np.array(above, np.uint64)
+    ones = np.longdouble(1) + np.ldexp(np.longdouble(1), -np.arange(1, 64))
+    ties = np.concatenate([ones, ones + np.ldexp(np.longdouble(1), -63), ones - np.ldexp(np.longdouble(1), -63), 3 * ones])
+    scales = np.array([0, 1, -3, 8, 15, 31, -14, -24, -126, -149, -150, 127, 1023, -1022, -1074, -1080, 1030])
+    wide = np.ldexp(ties[:, None], scales[scales < np.finfo(np.longdouble).maxexp]).ravel()
+    return [signed, unsigned, np.concatenate([wide, -wide])]
+
+
+def rounded_once(value: Fraction, name: str, rounding: str) -> Fraction | None:
+    """The value of a float format that a number is rounded to; None beyond the largest."""
+    fmt = FORMATS[name]
+    size = abs(value)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent -= size < Fraction(2) ** exponent
+    quantum = Fraction(2) ** (max(exponent, fmt.emin) - fmt.mantissa_bits)
+    steps = round(size / quantum) if rounding == "rn" else math.floor(size / quantum)
+    largest = (2 - Fraction(2) ** -fmt.mantissa_bits) * Fraction(2) ** fmt.emax
+    largest -= (fmt.specials == "nan") * Fraction(2) ** (fmt.emax - fmt.mantissa_bits)
+    found = steps * quantum
+    if found > largest:
+        return None if rounding == "rn" else (largest if value > 0 else -largest)
+    return found if value > 0 else -found
+
+
+@pytest.mark.parametrize("rounding", ["rn", "rz"])
+@pytest.mark.parametrize("name", ["f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2"])
+def test_wide_numbers_are_rounded_once(name: str, rounding: Any) -> None:
+    for values in wide_numbers():
+        found = decode(encode(values, name, rounding=rounding), name)
+        for value, result in zip(values, found, strict=True):
+            wanted = rounded_once(Fraction(*value.as_integer_ratio()) if values.dtype.kind == "f" else Fraction(int(value)), name, rounding)
+            if wanted is None:
+                assert not np.isfinite(result)
+            else:
+                assert Fraction(float(result)) == wanted, f"{value!r} is {result!r}, not {float(wanted)!r}"
+
+
+@pytest.mark.parametrize("name", ["s32", "s8", "u8", "s4", "u4", "b1"])
+def test_wide_numbers_to_integers(name: str) -> None:
+    fmt = FORMATS[name]
+    low, high = (-(1 << (fmt.bits - 1)) if fmt.kind == "signed" else 0), int(fmt.max)
+    for values in wide_numbers():
+        for rounding in ("rn", "rz"):
+            found = decode(encode(values, name, rounding=rounding, saturate=True), name)  # type: ignore[arg-type]
+            for value, result in zip(values, found, strict=True):
+                exact = Fraction(*value.as_integer_ratio()) if values.dtype.kind == "f" else Fraction(int(value))
+                assert result == min(max(round(exact) if rounding == "rn" else math.trunc(exact), low), high)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize("name", ["s32", "s8", "u4"])
+def test_integers_of_every_width_saturate(dtype: Any, name: str) -> None:
+    values = np.array([0, 1], bool) if dtype is bool else np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 3], dtype)
+    low, high = (-(1 << (FORMATS[name].bits - 1)) if FORMATS[name].kind == "signed" else 0), int(FORMATS[name].max)
+    found = decode(encode(values, name, saturate=True), name)
+    assert found.tolist() == [min(max(int(value), low), high) for value in values]
+
+
+def test_saturated_f64_is_finite() -> None:
+    largest = float(np.finfo(np.float64).max)
+    assert decode(encode([np.inf, -np.inf, 1.0], "f64", saturate=True), "f64").tolist() == [largest, -largest, 1.0]
+    assert decode(encode([np.inf, -np.inf], "f64"), "f64").tolist() == [np.inf, -np.inf]
+
+
+def test_integer_encoding() -> None:
+    np.testing.assert_array_equal(encode([-1.5, -0.5, 0.5, 1.5, 2.5], "s8").view(np.int8), [-2, 0, 0, 2, 2])
+    np.testing.assert_array_equal(encode([-1.9, 1.9], "s8", rounding="rz").view(np.int8), [-1, 1])
+    np.testing.assert_array_equal(encode([-1000, 1000], "s8", saturate=True).view(np.int8), [-128, 127])
+    np.testing.assert_array_equal(encode([-5, 300.7, np.inf], "u8", saturate=True), [0, 255, 255])
+    np.testing.assert_array_equal(encode([-8, 7, -1], "s4"), [8, 7, 15])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("s8", 128), ("s8", -129.0), ("u8", -1), ("u8", 256), ("s4", 8), ("u4", 16), ("b1", 2), ("s32", 2**31)]
+)
+def test_integers_out_of_range_are_refused(name: str, value: float) -> None:
+    with pytest.raises(OperandError, match=f"values for {name} must lie in"):
+        encode(value, name)
+    with pytest.raises(OperandError, match="no NaN"):
+        encode(np.nan, name)
+
+
+@pytest.mark.parametrize("bad", ["x", None, [None], object(), [1, "a"], 1j, np.array(["1"]), np.array([1], "M8[s]")])
+def test_encode_refuses_what_is_no_number(bad: Any) -> None:
+    for name in ("f16", "s8"):
+        with pytest.raises(OperandTypeError):
+            encode(bad, name)
+
+
+@pytest.mark.parametrize("bad", [[1.5], "x", None, [None], [[1], [2, 3]]])
+def test_decode_refuses_what_is_no_code(bad: Any) -> None:
+    with pytest.raises(FastmmaError):
+        decode(bad, "f16")
+
+
+@pytest.mark.parametrize("bad", ["rn ", "", None, "up", 1, ["rn"]])
+def test_rounding_modes(bad: Any) -> None:
+    with pytest.raises(OperandError, match="rounding must be"):
+        encode(1.0, "f16", rounding=bad)
+
+
+def test_empty_and_scalar() -> None:
+    for name in FORMATS:
+        assert encode(np.zeros((0, 3)), name).shape == (0, 3)
+        assert decode(np.zeros((2, 0), np.uint64), name).shape == (2, 0)
+        assert decode(encode(1, name), name) == 1
+        assert encode(1, name).dtype == FORMATS[name].code_dtype
