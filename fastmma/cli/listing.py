@@ -15,41 +15,51 @@ from fastmma.isa.formats import FORMATS
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
 from fastmma.isa.targets import TARGETS
+from fastmma.isa.tcgen05 import moves
+from fastmma.isa.tcgen05.copies import COPIES, SHIFTS, Copy, Shift
 from fastmma.isa.tcgen05.instruction import OP, largest
+
+Listed = Instruction | Movement | Copy | Shift
 
 FAMILY_HEADINGS = ("instruction", "shapes", "D and C", "A", "B", "modifiers", "PTX", "targets")
 SUMMARY_HEADINGS = ("instruction", "shape", "D and C", "A", "B", "modifiers", "targets")
 _SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
-_MOVED = re.compile(r"b\d+(x\d+)?(_p\d+)?")  # the types of ldmatrix, stmatrix and movmatrix
+_MOVED = re.compile(r"b\d+(x\d+)?(_p\d+)?")  # the types of ldmatrix, stmatrix, movmatrix, and of what tcgen05 moves
+_TENSOR_MEMORY: dict[str, tuple[Listed, ...]] = {
+    **{op: tuple(move for move in moves.MOVEMENTS if move.op == op) for op in (moves.LOAD, moves.LOAD_REDUCED, moves.STORE)},
+    **{rows[0].op: rows for rows in (COPIES, SHIFTS)},
+}
 
 
-def _shape(ins: Instruction | Movement) -> str:
+def _shape(ins: Listed) -> str:
     """The shape as it stands in the opcode: that of movements may have no k, and that of tcgen05 stands in its descriptor."""
-    if isinstance(ins, Instruction) and ins.op == OP:
+    if ins.op == OP or ins.op in _TENSOR_MEMORY:
         return ins.shape
     return next(token for token in ins.opcode.split(".") if _SHAPE.fullmatch(token))
 
 
-def _types(ins: Instruction | Movement) -> list[str]:
+def _types(ins: Listed) -> list[str]:
     """The types as they stand in the opcode, or in the descriptor of tcgen05."""
     if isinstance(ins, Instruction) and ins.op == OP:
         return [ins.dtype, ins.atype, ins.btype, *filter(None, (ins.stype,))]
-    return [token for token in ins.opcode.split(".") if token in FORMATS or (isinstance(ins, Movement) and _MOVED.fullmatch(token))]
+    if isinstance(ins, Movement) and ins.reduction:
+        return [ins.dtype]
+    return [token for token in ins.opcode.split(".") if token in FORMATS or (not isinstance(ins, Instruction) and _MOVED.fullmatch(token))]
 
 
-def _fields(ins: Instruction | Movement) -> tuple[Choices, ...]:
+def _fields(ins: Listed) -> tuple[Choices, ...]:
     """What the columns of the summary say about one instruction, each a choice of one."""
     if isinstance(ins, Instruction) and ins.op == OP:
         head, scales = ins.opcode.split(" ")[0], f".{ins.stype}" if ins.stype else ""
         return (head,), (ins.shape,), (ins.dtype,), (ins.atype,), (ins.btype,), (scales,), ins.targets
     tokens = ins.opcode.split(".")
-    aligned = tokens.index("aligned")
+    issued = tokens.index("aligned") if "aligned" in tokens else 2  # by one thread: tcgen05.cp and tcgen05.shift
     kind = [token for token in tokens if token.startswith(("kind::", "block_scale", "scale_vec::"))]
     types = _types(ins)
-    rest = [token for token in tokens[aligned + 1 :] if token not in (*kind, *types, _shape(ins))]
-    head = ".".join((*tokens[:aligned], *kind))
+    rest = [token for token in tokens[issued:] if token not in ("aligned", *kind, *types, _shape(ins))]
+    head = ".".join((*tokens[:issued], *kind))
     modifiers = "".join(f".{token}" for token in rest)
-    if isinstance(ins, Movement):
+    if not isinstance(ins, Instruction):
         return (head,), (_shape(ins),), (".".join(types),), ("",), ("",), (modifiers,), ins.targets
     accumulators = ins.dtype if ins.ctype == ins.dtype else f"{ins.dtype} (C {ins.ctype})"
     scales = f".{ins.stype}" if ins.stype else ""
@@ -61,36 +71,38 @@ def _shapes(shapes: Sequence[str]) -> str:
     if len(shapes) < 5:
         return ", ".join(shapes)
     sizes = [matched.groups() for matched in map(_SHAPE.fullmatch, shapes) if matched]
+    if not sizes:
+        return ", ".join(shapes)
     m, widths, k = sizes[0][0], [n for _, n, _ in sizes], sizes[0][2]
     if {(other, depth) for other, _, depth in sizes} != {(m, k)}:
         return ", ".join(shapes)
     return f"m{m}nNk{k} (N = {widths[0]}, {widths[1]}, ... {widths[-1]}: {len(widths)} shapes)"
 
 
-def _modifiers(choices: Sequence[str]) -> str:
-    return choices[0] if len(choices) == 1 else " ".join(choice or "(none)" for choice in choices)
+def _choices(choices: Sequence[str], between: str = ", ") -> str:
+    return choices[0] if len(choices) == 1 else between.join(choice or "(none)" for choice in choices)
 
 
-def summary(listed: Sequence[Instruction | Movement]) -> list[list[str]]:
+def summary(listed: Sequence[Listed]) -> list[list[str]]:
     """Rows whose every combination of choices is a legal opcode, and that together are exactly the instructions given."""
     rows = [_fields(ins) for ins in listed]
     for column in (1, 4, 3, 2, 5, 0):
         rows = merged(rows, column)
     return [
-        [", ".join(head), _shapes(shapes), ", ".join(d), ", ".join(a), ", ".join(b), _modifiers(modifiers), spans(targets, TARGETS)]
+        [", ".join(head), _shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), spans(targets, TARGETS)]
         for head, shapes, d, a, b, modifiers, targets in rows
     ]
 
 
 def _all_shapes(shapes: Sequence[str]) -> str:
     """Shapes without an omission: those that differ in n only as that of the first and the other n."""
-    first, *others = [matched.groups() for matched in map(_SHAPE.fullmatch, shapes) if matched]
-    if not others or any((m, k) != (first[0], first[2]) for m, _, k in others):
+    first, *others = [matched and matched.groups() for matched in map(_SHAPE.fullmatch, shapes)]
+    if first is None or not others or any(each is None or each[::2] != first[::2] for each in others):
         return ", ".join(shapes)
-    return ", ".join((shapes[0], *(f"n{n}" for _, n, _ in others)))
+    return ", ".join((shapes[0], *(f"n{each[1]}" for each in others if each)))
 
 
-def families(listed: Sequence[Instruction | Movement]) -> list[list[str]]:
+def families(listed: Sequence[Listed]) -> list[list[str]]:
     """Rows that leave nothing out: every combination of their choices is a legal opcode of that PTX version and those targets."""
     rows: list[tuple[Choices, ...]] = [(*_fields(ins)[:-1], (f"{ins.ptx[0]}.{ins.ptx[1]}",), ins.targets) for ins in listed]
     for column in (1, 4, 3, 2, 5):
@@ -99,8 +111,8 @@ def families(listed: Sequence[Instruction | Movement]) -> list[list[str]]:
         [
             ", ".join(head),
             _all_shapes(shapes),
-            *(", ".join(types) for types in (d, a, b)),
-            _modifiers(modifiers),
+            *map(_choices, (d, a, b)),
+            _choices(modifiers, " "),
             *ptx,
             spans(targets, TARGETS),
         ]
@@ -115,7 +127,7 @@ def _check(value: str | None, known: Iterable[str], what: str) -> None:
         raise InstructionError(f"there is no {what} {value!r}; there are {shown}")
 
 
-def select(target: str | None, element: str | None, shape: str | None, op: str | None) -> list[Instruction | Movement]:
+def select(target: str | None, element: str | None, shape: str | None, op: str | None) -> list[Listed]:
     """The instructions that pass every filter given.
 
     Raises
@@ -123,11 +135,13 @@ def select(target: str | None, element: str | None, shape: str | None, op: str |
     InstructionError, TargetError
         If a filter names something that no instruction has.
     """
-    everything: Sequence[Instruction | Movement] = instructions(target)
-    known: Sequence[Instruction | Movement] = instructions()
-    _check(op, (*(ins.op for ins in known), OP), "op")
+    everything: Sequence[Listed] = instructions(target)
+    known: Sequence[Listed] = instructions()
+    _check(op, (*(ins.op for ins in known), OP, *_TENSOR_MEMORY), "op")
     if op == OP:  # one of all shapes each
         everything, known = largest(target, every_form=True), largest(every_form=True)
+    elif op in _TENSOR_MEMORY:
+        everything, known = [ins for ins in _TENSOR_MEMORY[op] if target is None or target in ins.targets], _TENSOR_MEMORY[op]
     _check(element, (each for ins in known for each in _types(ins)), "type")
     _check(shape, map(_shape, known), "shape")
     return [
@@ -141,7 +155,9 @@ def list_instructions(
     target: Annotated[str | None, typer.Option(help="Only what this target takes, for example sm_90a.")] = None,
     element: Annotated[str | None, typer.Option("--type", help="Only those with this type, for example e4m3.")] = None,
     shape: Annotated[str | None, typer.Option(help="Only this shape, for example m16n8k16.")] = None,
-    op: Annotated[str | None, typer.Option(help="Only this one, for example mma or wgmma; tcgen05 in its largest shapes.")] = None,
+    op: Annotated[
+        str | None, typer.Option(help="Only this one, for example mma, wgmma or tcgen05.ld; tcgen05 in its largest shapes.")
+    ] = None,
     grouped: Annotated[bool, typer.Option("--summary", help="One line for opcodes that differ in shape or type only.")] = False,
     complete: Annotated[bool, typer.Option("--families", help="As --summary, with every shape and the PTX version.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The summary, or the families, as a Markdown table.")] = False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -13,25 +12,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.command_line import run
 
 import fastmma
-from fastmma.cli import main
 from fastmma.cli.gemm import _blocks
 from fastmma.cli.inputs import as_elements, generate
-from fastmma.cli.listing import summary
 from fastmma.isa.formats import format_of
 
 pytestmark = pytest.mark.one_path
 
 OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-
-
-def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Status, standard output and standard error."""
-    capsys.readouterr()
-    status = main(arguments)
-    printed = capsys.readouterr()
-    return status, printed.out, printed.err
 
 
 def report(*arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -77,56 +67,6 @@ def test_as_a_module() -> None:
     assert done.stderr.count("\n") == 1
 
 
-# list
-
-
-def listed(*arguments: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The opcodes that the command lists."""
-    status, out, _ = run("list", *arguments, capsys=capsys)
-    assert status == 0
-    return [line.split()[0] for line in out.splitlines()[1:]]
-
-
-def test_list_is_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    assert listed(capsys=capsys) == [ins.opcode for ins in fastmma.instructions()]
-
-
-def test_list_filters(capsys: pytest.CaptureFixture[str]) -> None:
-    found = listed("--target", "sm_89", "--type", "e5m2", "--shape", "m16n8k16", "--op", "mma", capsys=capsys)
-    assert found == [
-        ins.opcode
-        for ins in fastmma.instructions("sm_89", op="mma")
-        if isinstance(ins, fastmma.Instruction) and "e5m2" in (ins.atype, ins.btype) and ins.shape == "m16n8k16"
-    ]
-    assert found
-
-
-def test_list_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(run("list", "--json", capsys=capsys)[1])
-    assert [each["opcode"] for each in found] == [ins.opcode for ins in fastmma.instructions()]
-    assert all(each["targets"] for each in found)
-
-
-def test_summary_covers_every_instruction_once() -> None:
-    everything = fastmma.instructions()
-    count = 0
-    for head, shapes, accumulators, atypes, btypes, modifiers, _ in summary(everything):
-        shape_count = int(shapes.rsplit(": ", 1)[1].split()[0]) if "..." in shapes else len(shapes.split(", "))
-        choices = (each.split(", ") for each in (head, accumulators, atypes, btypes))
-        count += shape_count * math.prod(map(len, choices)) * max(1, len(modifiers.split()))
-    assert count == len(everything)
-
-
-@pytest.mark.parametrize("option", [("--type", "f12"), ("--shape", "m1n1k1"), ("--op", "dpas"), ("--target", "sm_1")])
-def test_list_refuses_what_nothing_has(option: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run("list", *option, capsys=capsys)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert option[1] in err
-
-
-# show
-
-
 def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run("show", OPCODE, capsys=capsys)
     assert status == 0
@@ -153,9 +93,6 @@ def test_show_takes_every_kind_of_instruction(index: int, capsys: pytest.Capture
     ins = everything[index % len(everything)]
     shown = json.loads(run("show", ins.opcode, "--json", capsys=capsys)[1])
     assert [each["target"] for each in shown["targets"]] == list(ins.targets)
-
-
-# gemm
 
 
 def test_gemm_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -385,15 +322,3 @@ def test_failed_run_leaves_the_output_alone(tmp_path: Path, capsys: pytest.Captu
     out.write_text("precious")
     assert run("gemm", "--random", "8x8x8", "--split-k", "0", "--output", str(out), capsys=capsys)[0] == 2
     assert out.read_text() == "precious"
-
-
-def test_list_of_tcgen05(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its types and shapes stand in a descriptor: the largest shape of each form is listed."""
-    found = json.loads(run("list", "--op", "tcgen05", "--target", "sm_103a", "--type", "ue4m3", "--json", capsys=capsys)[1])
-    assert {row["op"] for row in found} == {"tcgen05"}
-    assert "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 idesc=0x08400480" in [row["opcode"] for row in found]
-    assert {"m128n256k64", "m128n256k128", "m256n256k64", "m256n256k128"} <= {row["shape"] for row in found}
-    assert all(row["types"] == ["f32", "e2m1", "e2m1", "ue4m3"] for row in found)
-    lines = run("list", "--op", "tcgen05", "--target", "sm_103f", "--summary", capsys=capsys)[1]
-    assert "kind::i8" not in lines
-    assert "tcgen05.mma.ws.cta_group::1.kind::f16" in lines

@@ -12,7 +12,7 @@ from fastmma.execution.shared_memory import expanded, memory_bytes
 from fastmma.execution.tcgen05.cells import address, check_inside, check_lane, tensor_memory
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError, TargetError
-from fastmma.isa.tcgen05.copies import Copy, Shift, read
+from fastmma.isa.tcgen05.copies import COPY, SHIFT, Copy, Shift, read
 from fastmma.isa.tcgen05.matrix_descriptor import MatrixDescriptor
 from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES
 from fastmma.numerics.lookup import is_strict
@@ -82,7 +82,7 @@ def cp(opcode: str, tmem: Any, taddr: int, descriptor: MatrixDescriptor | int, m
     >>> [hex(cell) for cell in tmem[[1, 33, 97], 4]]
     ['0x13121110', '0x13121110', '0x13121110']
     """
-    copy = read(opcode, "tcgen05.cp")
+    copy = read(opcode, COPY)
     assert isinstance(copy, Copy)
     what = str(copy)
     before, source = tensor_memory(tmem, what, _one(copy)), memory_bytes(memory, what)
@@ -139,7 +139,7 @@ def shift(opcode: str, tmem: Any, taddr: int) -> NDArray[np.uint32]:
     >>> shift("tcgen05.shift.cta_group::1.down", tmem, 32 << 16)[30:65, 0].tolist()[:4]
     [30, 31, 33, 34]
     """
-    found = read(opcode, "tcgen05.shift")
+    found = read(opcode, SHIFT)
     assert isinstance(found, Shift)
     what = str(found)
     if is_strict():

@@ -13,6 +13,8 @@ from fastmma.host.errors import InstructionError
 from fastmma.isa.illegal import refusal
 from fastmma.isa.targets import specific
 
+COPY, SHIFT = "tcgen05.cp", "tcgen05.shift"
+_PTX = (8, 6)
 _TARGETS = specific("sm_100", "sm_103", "sm_107", "sm_110")
 # bits of a code in shared memory, by what expands it to 8
 _SOURCES = {"": 8, ".b8x16.b6x16_p32": 6, ".b8x16.b4x16_p64": 4}
@@ -26,6 +28,8 @@ class Copy:
     ----------
     cta_group : int
         2 where both CTAs of a pair copy, each from its shared memory to its Tensor Memory.
+    shape : str
+        PTX's, for example ``"32x128b"``.
     columns : int
         Columns of Tensor Memory that a row fills.
     row_digits, copy_digits : tuple of (int, int)
@@ -36,11 +40,14 @@ class Copy:
 
     opcode: str
     cta_group: int
+    shape: str
     columns: int
     row_digits: tuple[tuple[int, int], ...]
     copy_digits: tuple[tuple[int, int], ...] = ()
     source_bits: int = 8
+    op: str = COPY
     targets: tuple[str, ...] = field(repr=False, default=_TARGETS)
+    ptx: tuple[int, int] = field(repr=False, default=_PTX)
     heading: str = field(repr=False, default="Tensorcore 5th Generation Instructions: tcgen05.cp")
 
     @property
@@ -69,7 +76,7 @@ _SHAPES = {
     "32x128b.warpx4": (4, ((32, 1),), ((4, 32),)),
 }
 COPIES = tuple(
-    Copy(f"tcgen05.cp.cta_group::{cta_group}.{shape}{source}", cta_group, *_SHAPES[shape], source_bits=_SOURCES[source])
+    Copy(f"{COPY}.cta_group::{cta_group}.{shape}{source}", cta_group, shape.split(".")[0], *_SHAPES[shape], source_bits=_SOURCES[source])
     for cta_group, shape, source in product((1, 2), _SHAPES, _SOURCES)
 )
 
@@ -82,14 +89,17 @@ class Shift:
     cta_group: int
     rows: int = 31
     columns: int = 8
+    shape: str = ""
+    op: str = SHIFT
     targets: tuple[str, ...] = field(repr=False, default=tuple(target for target in _TARGETS if target.endswith("a")))
+    ptx: tuple[int, int] = field(repr=False, default=_PTX)
     heading: str = field(repr=False, default="Tensorcore 5th Generation Instructions: tcgen05.shift")
 
     def __str__(self) -> str:
         return self.opcode
 
 
-SHIFTS = tuple(Shift(f"tcgen05.shift.cta_group::{cta_group}.down", cta_group) for cta_group in (1, 2))
+SHIFTS = tuple(Shift(f"{SHIFT}.cta_group::{cta_group}.down", cta_group) for cta_group in (1, 2))
 _ROWS: tuple[Copy | Shift, ...] = (*COPIES, *SHIFTS)
 
 
@@ -110,7 +120,7 @@ def read(text: str, op: str) -> Copy | Shift:
         raise InstructionError(f"an opcode must be a string, not {type(text).__name__}")
     tokens = text.strip().removesuffix(";").strip().split(".")
     found = _table().get(frozenset(tokens))
-    wanted = [row for row in _ROWS if row.opcode.startswith(f"{op}.")]
+    wanted = [row for row in _ROWS if row.op == op]
     if found not in wanted or ".".join(tokens[:2]) != op or len(set(tokens)) < len(tokens):
         raise InstructionError(refusal(text.strip(), f"it is no {op}", [row.opcode for row in wanted]))
     assert found is not None
