@@ -150,9 +150,9 @@ class AccumulationPlan(Plan):
                 raise InstructionError(f"{ins}: {name} is {row.element}, whose values {fmt} does not have")
         if (self.scales == "instruction") != bool(ins.scale_vec_size):
             raise InstructionError(f"{ins}: an instruction with block scaling takes the scales, and no other does")
-        if ins.scale_vec_size and any((row.scale, row.extents[0]) != (ins.stype, ins.k // ins.scale_vec_size) for row in rows):
-            own = f"{ins.stype} scales for every {ins.k // ins.scale_vec_size} k"
-            raise InstructionError(f"{ins}: it takes {own}, not those of {' and '.join(self.schemes)}")
+        own = ins.k // ins.scale_vec_size if ins.scale_vec_size else 0
+        if own and any(row.scale != ins.stype or (row.extents[0] or 1) % own for row in rows):
+            raise InstructionError(f"{ins}: it takes {ins.stype} scales for every {own} k, not those of {' and '.join(self.schemes)}")
 
     @cached_property
     def block(self) -> int:
@@ -273,6 +273,13 @@ PRESETS: dict[str, tuple[Preset, ...]] = {
             128,
             "fma",
             _HOPPER,
+        ),
+        Preset(
+            ("mxfp8_e4m3", "fp8_1x128_ue8m0"),
+            ("mxfp8_e4m3", "mxfp4", "fp8_1x128_ue8m0", "fp8_128x128_ue8m0"),
+            ("c", "round"),
+            "DeepGEMM sm100_fp8_fp4_gemm_1d1d (54e2261): one sum over all k; four instructions take the scale of 128 k one after another",
+            targets=_BLACKWELL,
         ),
     ),
     "cutlass": (

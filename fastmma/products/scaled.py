@@ -211,10 +211,12 @@ def _bind(plan: AccumulationPlan, a: _Operand, b: _Operand, lead: tuple[int, ...
     operands = Operands(flatten(a.codes, lead), flatten(b.codes, lead), None)
     if plan.scales != "instruction":
         return operands
-    fmt = plan.operation.instruction.formats.scale
+    ins = plan.operation.instruction
+    fmt, own = ins.formats.scale, ins.k // ins.scale_vec_size
     assert fmt is not None
-    left = _spread(a.scales, a.block[0], a.codes.shape[-2], a.scales.ndim - 2)
-    right = _spread(b.scales, b.block[1], b.codes.shape[-1], b.scales.ndim - 1)
+    count = -(-a.codes.shape[-1] // own)  # the instruction's blocks of k, whose scales an operand's blocks may share
+    left = _spread(_spread(a.scales, a.block[0], a.codes.shape[-2], a.scales.ndim - 2), a.block[1] // own, count, a.scales.ndim - 1)
+    right = _spread(_spread(b.scales, b.block[1], b.codes.shape[-1], b.scales.ndim - 1), b.block[0] // own, count, b.scales.ndim - 2)
     return operands._replace(scale_a=flatten(to_codes(left, fmt), lead), scale_b=flatten(to_codes(right, fmt), lead))
 
 

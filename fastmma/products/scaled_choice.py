@@ -37,8 +37,7 @@ class _Question(NamedTuple):
     @property
     def stype(self) -> str:
         """The format of the scales if an instruction could take them, else empty."""
-        same = self.a.scale == self.b.scale and self.a.extents[0] == self.b.extents[0]
-        return self.a.scale if same and self.a.scale in ("ue8m0", "ue4m3") else ""
+        return self.a.scale if self.a.scale == self.b.scale and self.a.scale in ("ue8m0", "ue4m3") else ""
 
 
 class _Choices(NamedTuple):
@@ -233,14 +232,14 @@ def _best(question: _Question, target: str, chunk: int) -> Instruction | None:
 
 
 def _block_scaled(question: _Question, target: str) -> Instruction | None:
-    """The instruction that takes the scales, if there is one."""
+    """The instruction that takes the scales, of its own blocks or of whole numbers of them, if there is one."""
     if not question.stype:
         return None
     try:
         ins = default_instruction(question.a.element, question.b.element, "f32", target, stype=question.stype)
     except InstructionError:
         return None
-    return ins if ins.k // ins.scale_vec_size == question.block else None
+    return None if question.block % (ins.k // ins.scale_vec_size) else ins
 
 
 def _unscaled(question: _Question, target: str, chunk: int) -> Instruction | None:

@@ -12,6 +12,7 @@ from fastmma.scaling.names import lookup
 _MX = ("floor", "ceil", "rceil", "even")
 _FLOAT = ("amax", "deepgemm", "te")
 _NVFP4 = ("amax", "torchao", "te")
+_POWERS = ("rceil", "floor", "ceil", "even")
 _TENSOR, _ROW = (None, None, None), (None, 1, 1)
 
 
@@ -98,6 +99,7 @@ def last_other(ndim: int, axis: int) -> int:
 _OCP = "OCP Microscaling Formats (MX) 1.0"
 _NVIDIA = "NVIDIA, Pretraining LLMs with NVFP4"
 _DEEPSEEK = "DeepSeek-V3 Technical Report, 3.3.2"
+_UE8M0 = "DeepGEMM for sm_100; the scale format ue8m0 of DeepSeek-V3.1"
 _ROWS = (
     Scheme("mxfp8_e4m3", "e4m3", "ue8m0", (32, 1, 1), _MX, source=_OCP, aliases=("mxfp8",)),
     Scheme("mxfp8_e5m2", "e5m2", "ue8m0", (32, 1, 1), _MX, source=_OCP),
@@ -122,6 +124,8 @@ _ROWS = (
     Scheme("fp8_1x128_e5m2", "e5m2", "f32", (128, 1, 1), _FLOAT, source=_DEEPSEEK),
     Scheme("fp8_128x128", "e4m3", "f32", (128, 128, 1), _FLOAT, source=_DEEPSEEK, aliases=("fp8_128x128_e4m3", "fp8_blockwise_128x128")),
     Scheme("fp8_128x128_e5m2", "e5m2", "f32", (128, 128, 1), _FLOAT, source=_DEEPSEEK),
+    Scheme("fp8_1x128_ue8m0", "e4m3", "ue8m0", (128, 1, 1), _POWERS, source=_UE8M0),
+    Scheme("fp8_128x128_ue8m0", "e4m3", "ue8m0", (128, 128, 1), _POWERS, source=_UE8M0),
     Scheme("int8_row", "s8", "f32", _ROW, ("amax",), source="symmetric, [-127, 127]", aliases=("int8", "int8_per_row", "int8_rowwise")),
 )
 

@@ -107,6 +107,43 @@ def test_scaled_products_are_chains_of_block_scaled_instructions(scheme: str, ki
     assert got.tobytes() == (total * factor).astype(np.float32).tobytes()
 
 
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("fp8_1x128_ue8m0", "fp8_128x128_ue8m0"),
+        ("fp8_1x128_ue8m0", "fp8_1x128_ue8m0"),
+        ("fp8_1x128_ue8m0", "mxfp4"),
+        ("mxfp8_e4m3", "mxfp8_e4m3"),
+    ],
+)
+def test_deepgemm_is_a_chain_of_block_scaled_instructions(left: str, right: str) -> None:
+    """By definition: each instruction takes the scales of the blocks that its k lie in; c joins the sum; one rounding to bf16."""
+    x, y = (RNG.standard_normal((rows, 384)) * np.exp2(RNG.integers(-9, 9, (rows, 384))) for rows in (128, 144))
+    a, b, c = quantize(x, left), quantize(y, right).T, RNG.standard_normal((128, 144)).astype(np.float32)
+    plan = scaled_plan(a, b, target="sm_100a", preset="deepgemm", out_dtype="bfloat16")
+    assert (plan.scales, plan.promote_every, plan.epilogue) == ("instruction", None, ("c", "round"))
+    assert plan.instruction.startswith("tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.block32")
+    ins = tcgen05.instruction("mxf8f6f4", "f32", a.row.element, b.row.element, n=144)
+    total, columns = np.zeros((128, 144), np.float32), np.arange(144)
+    for k in range(0, 384, 32):
+        scale_a, scale_b = a.scales[:, k // a.block[1], None], b.scales[k // b.block[0], columns // b.block[1]][None]
+        total = mma(ins, a.elements[:, k : k + 32], b.elements[k : k + 32], total, target="sm_100a", scale_a=scale_a, scale_b=scale_b)
+    for backend in ("numba", "reference"):
+        found = scaled_matmul(a[:8], b, c=c[:8], plan=plan, backend=backend)
+        assert found.tobytes() == (total + c)[:8].astype(ml_dtypes.bfloat16).tobytes()
+    assert scaled_matmul(a, b, c=c, plan=plan).tobytes() == (total + c).astype(ml_dtypes.bfloat16).tobytes()
+
+
+def test_scales_of_128_k_are_those_of_32_k_four_times() -> None:
+    a = quantize(RNG.standard_normal((6, 300)), "fp8_1x128_ue8m0")
+    b = quantize(RNG.standard_normal((5, 300)), "fp8_1x128_ue8m0").T
+    fine_a = fastmma.ScaledArray(a.elements, a.scales.repeat(4, axis=1)[:, :10], (1, 32), 1, scheme="mxfp8_e4m3")
+    fine_b = fastmma.ScaledArray(b.elements, b.scales.repeat(4, axis=0)[:10], (32, 1), 0, scheme="mxfp8_e4m3")
+    for target in ("sm_100a", "sm_103f", "sm_120a"):
+        assert scaled_matmul(a, b, target=target).tobytes() == scaled_matmul(fine_a, fine_b, target=target).tobytes()
+        assert scaled_matmul(a, fine_b, target=target).tobytes() == scaled_matmul(fine_a, b, target=target).tobytes()
+
+
 def test_presets() -> None:
     a = elements("e4m3", (16, 640))
     plan = gemm_plan(a, a.T, target="sm_100a", preset="cublas", split_k=2)
@@ -127,5 +164,7 @@ def test_presets() -> None:
         for preset in ("cublas", "transformer-engine"):
             found = scaled_plan(quantize(x, scheme), quantize(x, scheme).T, target="sm_100a", preset=preset)
             assert "tcgen05" in found.instruction
+    with pytest.raises(fastmma.OperandError, match="preset 'deepgemm' is for sm_100a and sm_100f and sm_103a and sm_103f, not sm_90a"):
+        scaled_plan(quantize(x, "fp8_1x128_ue8m0"), quantize(x, "mxfp4").T, target="sm_90a", preset="deepgemm")
     with pytest.raises(fastmma.OperandError, match="preset 'cutlass' is for sm_100a and sm_100f and sm_103a and sm_103f, not sm_90a"):
         scaled_plan(quantize(x, "fp8_1x128"), quantize(x, "fp8_1x128").T, target="sm_90a", preset="cutlass")

@@ -46,6 +46,8 @@ KINDS = {
     "fp8_1x128_e5m2": ("e5m2", "f32", 128),
     "fp8_128x128": ("e4m3", "f32", 128),
     "fp8_128x128_e5m2": ("e5m2", "f32", 128),
+    "fp8_1x128_ue8m0": ("e4m3", "ue8m0", 128),
+    "fp8_128x128_ue8m0": ("e4m3", "ue8m0", 128),
     "int8_row": ("s8", "f32", 0),
 }
 SAME = [(name, name) for name in KINDS]
@@ -59,6 +61,8 @@ MIXED = [
     ("fp8_row", "fp8_tensor_e5m2"),
     ("fp8_row", "fp8_128x128"),
     ("mxfp8_e4m3", "fp8_1x128"),
+    ("fp8_1x128_ue8m0", "fp8_128x128_ue8m0"),
+    ("fp8_1x128_ue8m0", "mxfp4"),
     ("nvfp4", "mxfp4"),
     ("mxfp4", "fp8_row"),
 ]

@@ -15,6 +15,7 @@ from reference import quantisation as exact
 
 # scheme: element, extents of a block along the axis, across it and elsewhere (0: the whole), rules; typed from the specifications
 MX = ("floor", "ceil", "rceil", "even")
+POWERS = ("rceil", "floor", "ceil", "even")
 FLOAT = ("amax", "deepgemm", "te")
 EXPECTED = {
     "mxfp8_e4m3": ("e4m3", (32, 1, 1), MX),
@@ -32,6 +33,8 @@ EXPECTED = {
     "fp8_1x128_e5m2": ("e5m2", (128, 1, 1), FLOAT),
     "fp8_128x128": ("e4m3", (128, 128, 1), FLOAT),
     "fp8_128x128_e5m2": ("e5m2", (128, 128, 1), FLOAT),
+    "fp8_1x128_ue8m0": ("e4m3", (128, 1, 1), POWERS),
+    "fp8_128x128_ue8m0": ("e4m3", (128, 128, 1), POWERS),
     "int8_row": ("s8", (0, 1, 1), ("amax",)),
 }
 PAIRS = [(scheme, rule) for scheme, (_, _, rules) in EXPECTED.items() for rule in rules]
