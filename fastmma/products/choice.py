@@ -19,6 +19,8 @@ from fastmma.numerics.lookup import arithmetic
 _OP_PREFERENCE = {"tcgen05": 0, "wgmma": 0, "mma": 1, "wmma": 2}
 # libraries take tcgen05 there; what they take on sm_107 is not known
 _TCGEN05 = specific("sm_100", "sm_103", "sm_110")
+# libraries' loops over k take 32, 64 or 128 of unaligned 16-bit operands at a time, and begin with what is left over
+UNALIGNED_TILE = 32
 _ACCUMULATORS = tuple(FORMATS[name] for name in ("f16", "f32", "f64", "s32"))
 _SCALES = tuple(FORMATS[name] for name in ("ue8m0", "ue4m3"))
 
@@ -86,9 +88,14 @@ def default_instruction(
     )
 
 
+def takes_tcgen05(target: str) -> bool:
+    """Whether libraries take tcgen05 on a target."""
+    return target in _TCGEN05
+
+
 def _fifth_generation(target: str, sparse: bool, aligned: bool) -> list[Instruction]:
     """The tcgen05.mma that libraries take: dense, with sums in f32 or s32."""
-    if target not in _TCGEN05 or sparse:
+    if sparse or not takes_tcgen05(target):
         return []
     return [ins for ins in largest(target) if not ins.sparse and ins.dtype != "f16" and (aligned or ins.formats.a.bits != 16)]
 

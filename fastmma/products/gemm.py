@@ -111,7 +111,7 @@ def gemm(
     ins = plan.operation.instruction
     results = Results(out, (operands.a.shape[1], operands.b.shape[2]), ins, operands)
     promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
-    accumulate(runner, plan.operation, operands, results.codes[None], promotion, plan.split_k, workers, plan.unit)
+    accumulate(runner, plan.operation, operands, results.codes[None], promotion, plan.split_k, workers, plan.unit, plan.first_tile)
     return results.elements()
 
 

@@ -16,7 +16,7 @@ from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics.lookup import is_strict
-from fastmma.products.choice import accumulator, default_instruction, multiplicand, other_spelling, scale
+from fastmma.products.choice import UNALIGNED_TILE, accumulator, default_instruction, multiplicand, other_spelling, scale, takes_tcgen05
 from fastmma.products.loop import checked_loop
 from fastmma.products.presets import gemm_preset
 
@@ -39,6 +39,9 @@ class GemmPlan(Plan):
         Parts of k of equal length, the first from c, added in ascending order by IEEE adds.
     split_unit : int
         What the length of a part is rounded up to a multiple of; 0 means the instruction's k.
+    first_tile : int
+        Where K, or a part of it, is no multiple of this many k, what is left over comes first, and so its last instruction is a short one.
+        0: the last instruction of all is the short one.
     cast : bool
         Whether float16, float32 and float64 multiplicands are rounded to the instruction's formats first, to nearest even.
     source : str
@@ -65,16 +68,21 @@ class GemmPlan(Plan):
     promote_every: int | None = None
     split_k: int = 1
     split_unit: int = 0
+    first_tile: int = 0
     cast: bool = False
     source: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         every, parts = checked_loop(self.operation.instruction, self.promote_every, self.split_k)
-        unit = integer(self.split_unit, "split_unit", 0)
-        plain = {"promote_every": every, "split_k": parts, "split_unit": unit, "cast": flag(self.cast, "cast")}
+        unit, tile = integer(self.split_unit, "split_unit", 0), integer(self.first_tile, "first_tile", 0)
+        plain = {"promote_every": every, "split_k": parts, "split_unit": unit, "first_tile": tile, "cast": flag(self.cast, "cast")}
         for name, value in plain.items():
             object.__setattr__(self, name, value)
+        ins = self.operation.instruction
+        if tile and (tile % ins.k or ins.sparse or ins.scale_vec_size or every is not None):
+            form = "without promotion, for dense operands without scales"
+            raise OperandError(f"{ins}: first_tile must be 0 or, {form}, a multiple of the instruction's k, {ins.k}, not {tile}")
         check_string(self.source, "source")
 
     @property
@@ -86,6 +94,7 @@ class GemmPlan(Plan):
         ins = self.operation.instruction
         opcode, arithmetic = super()._details()
         promotion = f"every {self.promote_every} k: total + partial, {ins.dtype}, from c"
+        first = f", what is left over of tiles of {self.first_tile} k first" if self.first_tile else ""
         split = f"{self.split_k} parts, rounded up to {self.unit} k, added in ascending order, {ins.dtype}"
         return [
             opcode,
@@ -93,7 +102,7 @@ class GemmPlan(Plan):
             arithmetic,
             ("known", str(self.operation.arithmetic.evidence)),
             ("elsewhere", other_spelling(ins, self.target)),
-            ("k order", f"ascending by {ins.k}, D fed back as C"),
+            ("k order", f"ascending by {ins.k}, D fed back as C{first}"),
             ("promotion", "none" if self.promote_every is None else promotion),
             ("split-k", "none" if self.split_k == 1 else split),
             ("result", ins.dtype),
@@ -171,12 +180,14 @@ def _chosen(operands: Signature | None, choices: Choices) -> GemmPlan:
         assert operands is not None
         ins = _usual(operands, target)
     if choices.preset is None:
-        return GemmPlan(target, ins.opcode, promote_every, choices.split_k, cast=choices.cast)
+        alone = choices.instruction is None and promote_every is None and operands is not None and not operands.aligned
+        tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
+        return GemmPlan(target, ins.opcode, promote_every, choices.split_k, first_tile=tile, cast=choices.cast)
     row = gemm_preset(choices.preset, ins, target)
     if promote_every is not None and integer(promote_every, "promote_every", 1) != row.promote_every:
         raise OperandError(f"preset {choices.preset!r} sets promote_every to {row.promote_every}; leave it out")
     cast = flag(choices.cast, "cast") or row.cast
-    return GemmPlan(target, ins.opcode, row.promote_every, choices.split_k, row.split_unit, cast, f"{choices.preset}: {row.source}")
+    return GemmPlan(target, ins.opcode, row.promote_every, choices.split_k, row.split_unit, 0, cast, f"{choices.preset}: {row.source}")
 
 
 @lru_cache(4096, typed=True)

@@ -53,19 +53,21 @@ def accumulate(
     split_k: int,
     threads: int,
     split_unit: int | None = None,
+    first_tile: int = 0,
 ) -> None:
     """Write products to `d`: each part of k from zero (the first from c), the parts added in ascending order by IEEE adds.
 
     Parts are cut at multiples of `split_unit`, by default the instruction's k, or of the chunks between promotions where these have scales.
+    Where a part is no multiple of `first_tile`, what is left over is its first tile, and so ends with an instruction of fewer k.
     """
     if split_k == 1:
-        _part(backend, operation, operands, d, promotion, threads)
+        _part(backend, operation, operands, d, promotion, threads, first_tile)
         return
     ins = operation.instruction
     scaled = promotion is not None and promotion.scale_a is not None
     parts = split(operands.depth, split_k, promotion.every if promotion is not None and scaled else split_unit or ins.k)
     if len(parts) == 1:
-        _part(backend, operation, operands, d, promotion, threads)
+        _part(backend, operation, operands, d, promotion, threads, first_tile)
         return
     total: Codes | None = None
     for start, stop in parts:
@@ -75,15 +77,22 @@ def accumulate(
             inside = slice(start // promotion.every, -(-stop // promotion.every))
             chunks = promotion.part(inside, slice(None), slice(None))
         part = np.empty(d.shape, d.dtype)
-        _part(backend, operation, part_operands, part, chunks, threads)
+        _part(backend, operation, part_operands, part, chunks, threads, first_tile)
         total = part if total is None else _ieee_sum(total, part, ins.formats.d)
     d[...] = total
 
 
-def _part(backend: Backend, operation: Operation, operands: Operands, d: Codes, promotion: Promotion | None, threads: int) -> None:
+def _part(
+    backend: Backend, operation: Operation, operands: Operands, d: Codes, promotion: Promotion | None, threads: int, first_tile: int
+) -> None:
     """One part of k."""
     ins = operation.instruction
-    if promotion is None:
+    left_over = operands.depth % first_tile if first_tile else 0
+    if left_over % ins.k and left_over < operands.depth:
+        started = np.empty(d.shape, d.dtype)
+        backend.run(operation, cut(ins, operands, 0, left_over)._replace(c=operands.c), started, threads)
+        backend.run(operation, cut(ins, operands, left_over, operands.depth)._replace(c=started), d, threads)
+    elif promotion is None:
         backend.run(operation, operands, d, threads)
     elif ins.dtype == "f32":
         backend.promoted(operation, operands, d, promotion, threads)

@@ -104,7 +104,7 @@ def matmul(
     whole = (math.prod(lead), rows, columns)
     products = results.codes.reshape(whole) if results.codes.flags.c_contiguous else np.empty(whole, results.codes.dtype)
     promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
-    accumulate(runner, plan.operation, operands, products, promotion, plan.split_k, workers, plan.unit)
+    accumulate(runner, plan.operation, operands, products, promotion, plan.split_k, workers, plan.unit, plan.first_tile)
     if not results.codes.flags.c_contiguous:
         results.codes[...] = products.reshape(shape)
     return results.elements()

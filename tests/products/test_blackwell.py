@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -83,6 +85,64 @@ def test_gemm_is_the_chain_of_its_instruction(name: str, kind: str) -> None:
     for k in range(0, 3 * ins.k, ins.k):
         total = mma(ins, a[:, k : k + ins.k], b[k : k + ins.k], total, target="sm_100a")
     assert gemm(a, b, target="sm_100a").tobytes() == total.tobytes()
+
+
+def with_left_over_first(a: Any, b: Any, tile: int, target: str) -> Any:
+    """CUTLASS's loop over k: the instructions of a first tile of K % tile, the last of them short, then those of whole tiles."""
+    depth, left_over, rows = a.shape[1], a.shape[1] % tile, len(a)
+    cuts = sorted({*range(0, left_over, 16), *range(left_over, depth, 16), depth})
+    total = np.zeros((-(-rows // 16), 16, 8), np.float32)
+    ins = "mma.sync.aligned.m16n8k16.row.col.f32.{0}.{0}.f32".format("f16" if a.dtype == np.float16 else "bf16")
+    for start, stop in itertools.pairwise(cuts):
+        x = np.pad(a[:, start:stop], ((0, -rows % 16), (0, 16 - (stop - start)))).reshape(-1, 16, 16)
+        y = np.pad(b[start:stop], ((0, 16 - (stop - start)), (0, 8 - b.shape[1])))
+        total = mma(ins, x, y, total, target=target)
+    return total.reshape(-1, 8)[:rows, : b.shape[1]]
+
+
+@pytest.mark.parametrize("depth", [60, 40, 7, 33, 95, 96, 127, 300])
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_unaligned_products_begin_with_what_is_left_over(name: str, depth: int) -> None:
+    rng = np.random.default_rng(depth)
+    a, b = (rng.standard_normal(shape).astype(FORMATS[name].dtype) for shape in ((37, depth), (depth, 7)))
+    plan = gemm_plan(a, b, target="sm_100a")
+    assert plan.first_tile == 32
+    assert "ascending by 16, D fed back as C, what is left over of tiles of 32 k first" in str(plan)
+    assert gemm(a, b, target="sm_100a").tobytes() == with_left_over_first(a, b, 32, "sm_100a").tobytes()
+    assert fastmma.matmul(np.stack([a, -a]), b, target="sm_103a")[0].tobytes() == with_left_over_first(a, b, 32, "sm_103a").tobytes()
+    for tile in (16, 64, 128):
+        taller = dataclasses.replace(plan, first_tile=tile)
+        for backend in ("numba", "reference"):
+            found = gemm(a[:5], b, plan=taller, backend=backend)
+            assert found.tobytes() == with_left_over_first(a[:5], b, tile, "sm_100a").tobytes()
+    into, halves = np.ones((37, 7), np.float32), gemm(a, b, target="sm_100a", split_k=2)
+    length = -(-depth // 32) * 16
+    parts = [with_left_over_first(a[:, k : k + length], b[k : k + length], 32, "sm_100a") for k in range(0, depth, length)]
+    assert halves.tobytes() == sum(parts[1:], parts[0]).tobytes()
+    assert gemm(a, b, into, plan=plan, out=into) is into
+    if depth % 32 % 16 and depth > 32:
+        last = gemm(a, b, plan=dataclasses.replace(plan, first_tile=0))
+        assert (last != gemm(a, b, plan=plan)).any()
+
+
+def test_only_unaligned_operands_have_a_first_tile() -> None:
+    a = elements("f16", (8, 60))
+    plan = gemm_plan(a, a.T, target="sm_100a")
+    for other, options in (
+        (elements("f16", (8, 64)), {"target": "sm_100a"}),
+        (elements("e4m3", (8, 60)), {"target": "sm_100a"}),
+        (a, {"target": "sm_100"}),
+        (a, {"target": "sm_90a"}),
+        (a, {"target": "sm_100a", "promote_every": 64}),
+        (a, {"target": "sm_100a", "instruction": plan.instruction}),
+    ):
+        assert gemm_plan(other, other.T, **options).first_tile == 0
+    for changes in ({"first_tile": 24}, {"promote_every": 32}, {"first_tile": 32, "promote_every": 16}):
+        with pytest.raises(fastmma.OperandError, match=r"first_tile must be 0 or, without promotion, .* a multiple of the instruction's k"):
+            dataclasses.replace(plan, **changes)
+    for wrong in (-1, 32.0, True, None):
+        with pytest.raises(fastmma.OperandError, match="first_tile must be an integer"):
+            dataclasses.replace(plan, first_tile=wrong)
 
 
 @pytest.mark.parametrize(("scheme", "kind"), [("nvfp4", "mxf4nvf4"), ("mxfp4", "mxf4"), ("mxfp8", "mxf8f6f4"), ("mxfp6", "mxf8f6f4")])
