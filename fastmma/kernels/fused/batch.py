@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.block_batch import Batch, Matrices, Work, add_sums, numbers_of, run_batch, sizes
+from fastmma.kernels.fused.block_batch import BLOCKS, Form, Matrices, Strides, Work, add_sums, batch_runner, numbers_of, sizes
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel, Coding
 from fastmma.kernels.fused.reach import (
     SINGLE_LARGEST_C,
@@ -23,6 +24,7 @@ from fastmma.kernels.fused.reach import (
     floor_byte,
     single_lanes,
 )
+from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.matrices.permutation import Permutation, permutation
 from fastmma.kernels.params import Coded, Element, Fused
@@ -30,11 +32,12 @@ from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
 
 Codes = NDArray[Any]
 Slow = Callable[[Codes, Codes, Codes | None, Codes], None]
+Then = Callable[[int, int], None]
+Place = tuple[int, ...]  # strides of a batch, in bytes
 
 DEEPEST = 4096  # the k for which sums are known not to overflow
 ARRANGED = 1 << 17  # bytes of arranged operands at a time, which stay in the cache
 AT_ONCE = 1 << 26  # products of elements between looks at who else wants the CPU
-PLACES = 17  # of the numbers: where matrices are
 UNITS = {1: 32, 2: 16, 4: 8}  # by a code's bytes: the k that are decoded together
 
 
@@ -90,41 +93,86 @@ def _block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles:
     )
 
 
-def _matrices(array: Codes) -> Matrices:
-    return Matrices(array.__array_interface__["data"][0], *array.strides)
+class _Loop:
+    """The loop over products of a form, compiled, with what it needs in every batch."""
+
+    def __init__(self, kernel: BlockKernel, how: Arrangement, form: Form) -> None:
+        size = sizes(kernel, form.rows, form.columns, form.depth)
+        self.arranged = form.arrange_a * size.a, form.arrange_b * size.b, form.arrange_c * size.out, form.arrange_out * size.out
+        self.at_once = max(ARRANGED // max(sum(self.arranged), 1), 1)
+        self.grain = max(AT_ONCE // (form.rows * form.columns * form.depth), 1)
+        self.form, self.size = form, size
+        self.kernel, self.batch = BLOCKS.address(kernel), batch_runner(how)
+        self.zeros = np.zeros(ROWS * COLUMNS + form.columns, np.uint32)  # to start from where there is no c
+
+    def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int, then: Then | None = None) -> NDArray[np.uint8]:
+        """Compute a batch in pieces, each followed by what comes `then`; a byte a product says which ones are wrong."""
+        count, grain = len(out), self.grain
+        if threads > 1:
+            grain = min(grain, -(-count // (4 * threads)))
+        bad = np.empty(count, np.uint8)
+        start = self.zeros if c is None else c
+
+        def compute(first: int, last: int, _worker_number: int) -> None:
+            scratch = _worker.scratch_of(self, last - first)
+            self.batch(scratch.numbers, a, b, start, out, bad, first, last)
+            if then is not None:
+                then(first, last)
+
+        parallel_for(compute, count, threads, grain)
+        return bad
+
+
+class _Scratch:
+    """Memory of a thread for a loop, and the address of the numbers that the loop reads."""
+
+    def __init__(self, loop: _Loop, at_once: int) -> None:
+        self.loop, self.at_once = loop, at_once
+        self._memory = AlignedMemory(*(at_once * each for each in loop.arranged), loop.size.memory)
+        a, b, c, out, own = self._memory.addresses
+        self._numbers = numbers_of(loop.form, loop.size, Work(a, b, c, out, own, at_once), loop.kernel)
+        self.numbers = address_of(self._numbers)
 
 
 class _Worker(threading.local):
-    """A thread's memory and the numbers that its kernel reads, kept for the next batch of the same kind."""
+    """A thread's scratch, kept for the next batch of the same form."""
 
-    kind: tuple[Any, ...] = ()
+    scratch: _Scratch | None = None
 
-    def prepare(self, kernel: BlockKernel, batch: Batch, count: int) -> int:
-        """The address of the numbers for a batch."""
-        kind = (kernel, count, *batch[5:])
-        if kind != self.kind:
-            size = sizes(kernel, batch.rows, batch.columns, batch.depth)
-            arranged = batch.arrange_a * size.a, batch.arrange_b * size.b, batch.arrange_c * size.out, batch.arrange_out * size.out
-            at_once = max(min(count, ARRANGED // max(sum(arranged), 1)), 1)
-            self.memory = AlignedMemory(*(at_once * each for each in arranged), size.memory)
-            a, b, c, out, own = self.memory.addresses
-            self.numbers = numbers_of(batch, size, Work(a, b, c, out, own, at_once), kernel)
-            self.address: int = self.numbers.__array_interface__["data"][0]
-            self.kind = kind
-        else:
-            self.numbers[:PLACES] = (*batch.a, *batch.b, *batch.c, *batch.out, batch.bad)
-        return self.address
+    def scratch_of(self, loop: _Loop, count: int) -> _Scratch:
+        """What the thread needs to compute so many products; a signal handler may need another one meanwhile."""
+        scratch, at_once = self.scratch, min(count, loop.at_once)
+        if scratch is None or scratch.loop is not loop or scratch.at_once < at_once:
+            self.scratch = scratch = _Scratch(loop, at_once)
+        return scratch
 
 
 _worker = _Worker()
 
 
-@cache
-def _zeros(count: int) -> Codes:
-    """Sums to start from where there is no c."""
-    zeros = np.zeros(count, np.uint32)
-    zeros.flags.writeable = False
-    return zeros
+@lru_cache(256)
+def _loop(kernel: BlockKernel, rows: int, columns: int, depth: int, a: Place, b: Place, c: Place | None, out: Place) -> _Loop:
+    """The loop over products whose matrices have these strides."""
+    width = kernel.sum_bytes
+    ragged = rows % ROWS != 0 or columns % COLUMNS != 0
+
+    def sums_arranged(row: int, column: int) -> bool:
+        return ragged or column != width or (kernel.tiles and row != columns * width)
+
+    form = Form(
+        Strides(*a),
+        Strides(*b),
+        Strides(*(c or (0, 0, 0))),
+        Strides(*out),
+        rows,
+        columns,
+        depth,
+        depth != kernel.unit or rows % ROWS != 0 or a[1:] != (depth * kernel.a.itemsize, kernel.a.itemsize),
+        columns != COLUMNS or depth % kernel.unit != 0 or b[1:] != (columns * kernel.b.itemsize, kernel.b.itemsize),
+        c is not None and sums_arranged(*c[1:]),
+        sums_arranged(*out[1:]),
+    )
+    return _Loop(kernel, _arrangement(kernel), form)
 
 
 class Blocks(NamedTuple):
@@ -132,7 +180,6 @@ class Blocks(NamedTuple):
 
     p: Fused
     kernel: BlockKernel
-    how: Arrangement
 
     def multiply(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int, slow: Slow) -> None:
         """Write the fused products of `a` (T, M, K) and `b` (T, K, N) plus `c` (T, M, N) to `out`.
@@ -153,55 +200,23 @@ class Blocks(NamedTuple):
 
     def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> NDArray[np.uint8]:
         """What `multiply` does, without what is out of reach: a byte a product says which ones are wrong. `c` overlaps nothing."""
-        p, kernel, how = self
-        count, rows, columns = out.shape
-        depth = a.shape[2]
-        place_a, place_b, place_out = _matrices(a), _matrices(b), _matrices(out)
-        width, line = kernel.sum_bytes, columns * kernel.sum_bytes
-        arrange_a = depth != kernel.unit or rows % ROWS != 0 or place_a[2:] != (depth * kernel.a.itemsize, kernel.a.itemsize)
-        arrange_b = columns != COLUMNS or depth % kernel.unit != 0 or place_b[2:] != (columns * kernel.b.itemsize, kernel.b.itemsize)
-        ragged = rows % ROWS != 0 or columns % COLUMNS != 0
-        arrange_out = ragged or place_out.column_stride != width or (kernel.tiles and place_out.row_stride != line)
-        place_added = None
-        arrange_c = False
-        if c is None or p.restart:
-            place_c = Matrices(_zeros(ROWS * COLUMNS + columns).__array_interface__["data"][0], 0, 0, 0)
-            place_added = None if c is None else _matrices(c)
-        else:
-            place_c = _matrices(c)
-            arrange_c = ragged or place_c.column_stride != width or (kernel.tiles and place_c.row_stride != line)
-        bad = np.empty(count, np.uint8)
-        address = bad.__array_interface__["data"][0]
-        batch = Batch(
-            place_a, place_b, place_c, place_out, address, rows, columns, depth, arrange_a, arrange_b, arrange_c, arrange_out
-        )  # fmt: skip
-        added = None if place_added is None else (p, place_added, place_out, width, rows, columns)
-        _run(kernel, how, batch, count, threads, added)
-        return bad
+        _, rows, columns = out.shape
+        then = None
+        if c is not None and self.p.restart:
+            sums = Matrices(address_of(c), *c.strides), Matrices(address_of(out), *out.strides)
+            then, c = partial(add_sums, self.p, *sums, self.kernel.sum_bytes, rows, columns), None
+        loop = _loop(self.kernel, rows, columns, a.shape[2], a.strides, b.strides, None if c is None else c.strides, out.strides)
+        return loop.run(a, b, c, out, threads, then)
 
 
 def _arrangement(kernel: BlockKernel, *granules: int) -> Arrangement:
     return Arrangement(kernel.a.itemsize, kernel.b.itemsize, kernel.sum_bytes, kernel.unit, *granules)
 
 
-def _run(kernel: BlockKernel, how: Arrangement, batch: Batch, count: int, threads: int, added: tuple[Any, ...] | None = None) -> None:
-    """Compute a batch in pieces."""
-    grain = max(AT_ONCE // (batch.rows * batch.columns * batch.depth), 1)
-    if threads > 1:
-        grain = min(grain, -(-count // (4 * threads)))
-
-    def compute(first: int, last: int, _worker_number: int) -> None:
-        run_batch(how, _worker.prepare(kernel, batch, min(grain, count)), first, last)
-        if added is not None:
-            add_sums(*added, first, last)
-
-    parallel_for(compute, count, threads, grain)
-
-
 def blocks(p: Fused, coded: Coded, rows: int, columns: int, depth: int) -> Blocks | None:
     """What multiplies batches of matrices of this shape, if this CPU has a kernel for it."""
     kernel = _block_kernel(p, coded, depth, rows == ROWS and columns == COLUMNS, first_fit(FUSED))
-    return None if kernel is None else Blocks(p, kernel, _arrangement(kernel))
+    return None if kernel is None else Blocks(p, kernel)
 
 
 class Orders(NamedTuple):
@@ -213,31 +228,31 @@ class Orders(NamedTuple):
     out: Codes
 
 
-class RegisterBlocks(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class RegisterBlocks:
     """A `multiply` of matrices in registers that this CPU has a kernel for."""
 
     kernel: BlockKernel
-    how: Arrangement
     shape: tuple[int, int, int]  # rows, columns and k
     permutations: tuple[Permutation, ...]  # of a, b, c and out
 
     def multiply(self, a: Codes, b: Codes, c: Codes, out: Codes, threads: int, slow: Slow) -> None:
         """As `Blocks.multiply`, on the registers (T, words) of T warps; the rows of `out` are contiguous."""
         a, b, c = (array if array.strides[1] == array.itemsize else np.ascontiguousarray(array) for array in (a, b, c))
-        places = [
-            Matrices(array.__array_interface__["data"][0], array.strides[0], how.address, how.vectors)
-            for array, how in zip((a, b, c, out), self.permutations, strict=True)
-        ]
-        bad = np.empty(len(out), np.uint8)
-        rows, columns, depth = self.shape
-        address = bad.__array_interface__["data"][0]
-        batch = Batch(places[0], places[1], places[2], places[3], address, rows, columns, depth, 1, 1, 1, 1)
-        _run(self.kernel, self.how, batch, len(out), threads)
+        bad = _register_loop(self, a.strides[0], b.strides[0], c.strides[0], out.strides[0]).run(a, b, c, out, threads)
         if bad.any():
             redo = np.flatnonzero(bad)
             again = np.empty((redo.size, *out.shape[1:]), out.dtype)
             slow(a[redo], b[redo], c[redo], again)
             out[redo] = again
+
+
+@lru_cache(256)
+def _register_loop(blocks: RegisterBlocks, *strides: int) -> _Loop:
+    """The loop over warps whose registers have these strides from warp to warp: of a, b, c and out."""
+    each = [Strides(stride, how.address, how.vectors) for stride, how in zip(strides, blocks.permutations, strict=True)]
+    arrangement = _arrangement(blocks.kernel, *(how.granule for how in blocks.permutations))
+    return _Loop(blocks.kernel, arrangement, Form(each[0], each[1], each[2], each[3], *blocks.shape, 1, 1, 1, 1))
 
 
 def register_blocks(p: Fused, coded: Coded, orders: Orders) -> RegisterBlocks | None:
@@ -254,4 +269,4 @@ def register_blocks(p: Fused, coded: Coded, orders: Orders) -> RegisterBlocks | 
     each = [permutation(order, size) for order, size in zip((a, b, orders.c, orders.out), sizes, strict=True)]
     if not all(how.vectors for how in each):
         return None
-    return RegisterBlocks(kernel, _arrangement(kernel, *(permuted.granule for permuted in each)), (rows, columns, depth), tuple(each))
+    return RegisterBlocks(kernel, (rows, columns, depth), tuple(each))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
+from numba import typeof, types
 from numpy.typing import NDArray
 
 from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, Blocks, Operands
-from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel
 from fastmma.kernels.fused.step_end import ieee_sum
 from fastmma.kernels.fused.tile_kernel import Tiles
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.any_array import ANY_ARRAY, start_of
+from fastmma.kernels.llvm.compilation import compiled, entry
 from fastmma.kernels.llvm.micro_kernel import MicroKernel, run_at
 from fastmma.kernels.llvm.simd import inner, load, load_scalar, store
 from fastmma.kernels.matrices.accumulators import load_rows, store_rows
@@ -31,16 +34,40 @@ def _emit(kernel: BlockKernel, builder: ir.IRBuilder, arguments: list[ir.Value])
 BLOCKS = MicroKernel(_emit, POINTERS, INTEGERS)
 
 
-class Matrices(NamedTuple):
-    """Where the matrices of a batch lie in memory; strides in bytes, from matrix to matrix possibly 0.
+class Strides(NamedTuple):
+    """How the matrices of a batch lie in memory, in bytes; from matrix to matrix possibly 0.
 
     Of matrices in registers, the last two are the address and the number of vectors of a `Permutation`'s table.
     """
+
+    matrix: int
+    row: int
+    column: int
+
+
+class Matrices(NamedTuple):
+    """Where the matrices of a batch lie in memory, with their `Strides`."""
 
     address: int
     stride: int
     row_stride: int
     column_stride: int
+
+
+class Form(NamedTuple):
+    """What batches have in common that lie at other addresses: strides, sizes, and which matrices have to be arranged."""
+
+    a: Strides
+    b: Strides
+    c: Strides
+    out: Strides
+    rows: int
+    columns: int
+    depth: int
+    arrange_a: int
+    arrange_b: int
+    arrange_c: int
+    arrange_out: int
 
 
 class Batch(NamedTuple):
@@ -183,23 +210,19 @@ def _permute(granule: int, source: int, stride: int, how: Matrices, target: int,
 
 
 @inner
-def _matrices_at(numbers: int) -> Matrices:
-    return Matrices(
-        load_scalar(numbers, np.int64),
-        load_scalar(numbers + 8, np.int64),
-        load_scalar(numbers + 16, np.int64),
-        load_scalar(numbers + 24, np.int64),
-    )
+def _matrices_at(address: int, strides: int) -> Matrices:
+    return Matrices(address, load_scalar(strides, np.int64), load_scalar(strides + 8, np.int64), load_scalar(strides + 16, np.int64))
 
 
 @inner
-def _batch_at(numbers: int) -> Batch:
-    rest = numbers + 128
+def _batch_at(numbers: int, a: int, b: int, c: int, out: int, bad: int) -> Batch:
+    rest = numbers + 96
     return Batch(
-        _matrices_at(numbers),
-        _matrices_at(numbers + 32),
-        _matrices_at(numbers + 64),
-        _matrices_at(numbers + 96),
+        _matrices_at(a, numbers),
+        _matrices_at(b, numbers + 24),
+        _matrices_at(c, numbers + 48),
+        _matrices_at(out, numbers + 72),
+        bad,
         load_scalar(rest, np.int64),
         load_scalar(rest + 8, np.int64),
         load_scalar(rest + 16, np.int64),
@@ -207,20 +230,19 @@ def _batch_at(numbers: int) -> Batch:
         load_scalar(rest + 32, np.int64),
         load_scalar(rest + 40, np.int64),
         load_scalar(rest + 48, np.int64),
-        load_scalar(rest + 56, np.int64),
     )
 
 
-def numbers_of(batch: Batch, size: Sizes, work: Work, kernel: BlockKernel) -> NDArray[np.int64]:
-    """All numbers that `run_batch` reads: to look into tuples in tuples would take Numba longer than a small product."""
-    return np.array((*batch.a, *batch.b, *batch.c, *batch.out, *batch[4:], *size, *work, BLOCKS.address(kernel)), np.int64)
+def numbers_of(form: Form, size: Sizes, work: Work, kernel: int) -> NDArray[np.int64]:
+    """The numbers that `run_batch` reads: to look into tuples in tuples would take Numba longer than a small product."""
+    return np.array((*form.a, *form.b, *form.c, *form.out, *form[4:], *size, *work, kernel), np.int64)
 
 
 @compiled
-def run_batch(how: Any, numbers: int, first: int, last: int) -> None:
-    """Compute products first to last of the batch whose `numbers_of` are at this address."""
-    batch = _batch_at(numbers)
-    rest = numbers + 8 * 24
+def run_batch(how: Any, numbers: int, a: Any, b: Any, c: Any, out: Any, bad: Any, first: int, last: int) -> None:
+    """Compute products first to last of the batch in these arrays whose `numbers_of` are at this address."""
+    batch = _batch_at(numbers, start_of(a), start_of(b), start_of(c), start_of(out), start_of(bad))
+    rest = numbers + 8 * 19
     size = Sizes(
         load_scalar(rest, np.int64), load_scalar(rest + 8, np.int64), load_scalar(rest + 16, np.int64), load_scalar(rest + 24, np.int64)
     )
@@ -281,6 +303,11 @@ def run_batch(how: Any, numbers: int, first: int, last: int) -> None:
         elif batch.arrange_out:
             for index in range(count):
                 _hand_out(how, out + index * out_stride, batch.rows, batch.columns, _matrix(batch.out, start + index))
+
+
+def batch_runner(how: Arrangement) -> Callable[..., None]:
+    """`run_batch` for one arrangement."""
+    return partial(entry(run_batch, typeof(how), types.int64, *[ANY_ARRAY] * 5, types.int64, types.int64), how)
 
 
 @compiled

@@ -37,3 +37,10 @@ def compiled(function: Callable[..., Any]) -> Any:
     kernel._compile_for_args = partial(apart, _optimized, kernel._compile_for_args)
     kernel.compile = partial(_optimized, kernel.compile)
     return kernel
+
+
+def entry(kernel: Any, *kinds: Any) -> Callable[..., Any]:
+    """What runs a kernel for arguments of these types: Numba would take as long as a small product to find them out."""
+    apart(kernel.compile, kinds)
+    run: Callable[..., Any] = kernel.overloads[kinds].entry_point
+    return run
