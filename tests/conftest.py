@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -31,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU and CuPy; run with --gpu")
     config.addinivalue_line("markers", "one_path: runs no kernels, or the same ones on every CPU, so that once is enough")
+
+
+def pytest_collection_finish() -> None:
+    # tests are many objects and live on: Python need not look through them at each collection, of which compiling causes many
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

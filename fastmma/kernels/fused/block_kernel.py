@@ -18,7 +18,7 @@ from fastmma.kernels.fused.block_operands import LINE, LeftDecoder, Piece, Right
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
 from fastmma.kernels.fused.lanes import Lanes
 from fastmma.kernels.fused.strip import Strip
-from fastmma.kernels.llvm.emit import I8, I32, Emitter, vector
+from fastmma.kernels.llvm.emit import I8, I32, I64, Emitter, vector
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ class Blocks:
         with cgutils.for_range(builder, operands.units) as units:
             target = emit.at(operands.memory, emit.scaled(units.index, kernel.block_size))
             emit_all(self.emax_pieces(*self.units_of(left, right, units.index), target))
-        for first in range(0, ROWS, kernel.strip):
-            strip = Strip(kernel, self.lanes, first, self.worst)
+        with cgutils.for_range(builder, ir.Constant(I64, ROWS // kernel.strip)) as strips:
+            strip = Strip(kernel, self.lanes, emit.scaled(strips.index, kernel.strip), self.worst)
             groups = range(len(strip.groups))
             for index in groups:
                 strip.load(index, c, operands.c_row)
@@ -175,12 +175,13 @@ class Blocks:
             with cgutils.for_range(builder, operands.units) as units:
                 unit_left, unit_right = (emit.opaque(unit) for unit in self.units_of(left, right, units.index))
                 emax = emit.opaque(emit.at(operands.memory, emit.scaled(units.index, kernel.block_size)))
+                unit = strip.unit(unit_left, unit_right, emax)
                 strip.groups = kept.get()
                 for number, step in enumerate(kernel.steps):
                     for index in groups:
-                        strip.start(index, unit_left, unit_right, emax, number)
+                        strip.start(index, unit, number)
                     for k in step:
-                        strip.multiply(unit_left, unit_right, k)
+                        strip.multiply(unit, k)
                     for index in groups:
                         strip.end(index)
                 kept.put(strip.groups)

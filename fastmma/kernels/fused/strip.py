@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from llvmlite import ir
 
 from fastmma.kernels.fused.block_operands import LINE
@@ -12,22 +14,41 @@ from fastmma.kernels.llvm.emit import F32, F64, HALF, I8, I32, Variables, vector
 Group = list[ir.Value]  # the sums of a group: vector by vector
 
 
-class Strip:
-    """The sums of some rows, between memory, starts, products and ends."""
+class Unit(NamedTuple):
+    """Where a decoded unit lies in memory; of A's values, of its words of signs and of emax the first row's."""
 
-    def __init__(self, kernel: BlockKernel, lanes: Lanes, first: int, worst: ir.Value) -> None:
+    values: ir.Value
+    words: ir.Value
+    right: ir.Value
+    emax: ir.Value
+
+
+class Strip:
+    """The sums of some rows, between memory, starts, products and ends; `first` is the first one's number in the block."""
+
+    def __init__(self, kernel: BlockKernel, lanes: Lanes, first: ir.Value, worst: ir.Value) -> None:
         self.kernel, self.lanes, self.emit, self.builder = kernel, lanes, lanes.emit, lanes.emit.builder
         self.first, self.worst = first, worst
         self.rows_of_group = kernel.lanes // COLUMNS
-        self.rows = range(first, first + kernel.strip, self.rows_of_group)
+        self.rows = range(0, kernel.strip, self.rows_of_group)
         self.groups: list[Group] = [[] for _ in self.rows]
+
+    def unit(self, left: ir.Value, right: ir.Value, emax: ir.Value) -> Unit:
+        """The unit whose A, B and emax begin here."""
+        kernel = self.kernel
+        values = self._row(left, kernel.unit * kernel.value_bytes)
+        return Unit(values, self._row(left, 8 if kernel.lanes == LINE else 4), right, self._row(emax, COLUMNS))
+
+    def _row(self, base: ir.Value, size: int) -> ir.Value:
+        """The place of the first row, if rows are `size` bytes apart."""
+        return self.emit.at(base, self.emit.scaled(self.first, size))
 
     def load(self, index: int, c: ir.Value, stride: ir.Value) -> None:
         """The sums of a group from c."""
         kernel, emit, builder = self.kernel, self.emit, self.builder
         rows = []
         for row in range(self.rows[index], self.rows[index] + self.rows_of_group):
-            place = emit.at(c, emit.scaled(stride, row))
+            place = self._line(c, stride, row)
             if kernel.half:
                 value = builder.fpext(emit.load(vector(HALF, COLUMNS), place), vector(F32, COLUMNS))
             else:
@@ -40,6 +61,10 @@ class Strip:
         if not kernel.watched:
             self._note(self.groups[index])
 
+    def _line(self, base: ir.Value, stride: ir.Value, row: int) -> ir.Value:
+        """A row of c or of the results."""
+        return self.emit.at(base, self.builder.mul(self.emit.sum(self.first, row), stride))
+
     def _note(self, values: Group) -> None:
         """Count the exponents of c above the smallest one in; of one that is not zero, but too small, the difference is very large."""
         emit, builder, lanes = self.emit, self.builder, self.lanes
@@ -50,15 +75,15 @@ class Strip:
             exponent = builder.select(builder.icmp_unsigned("!=", exponent, zero), above, zero)
         builder.store(emit.call("umax", builder.load(self.worst), exponent), self.worst)
 
-    def start(self, index: int, left: ir.Value, right: ir.Value, emax: ir.Value, number: int) -> None:
+    def start(self, index: int, unit: Unit, number: int) -> None:
         """Start a group's step of a unit."""
         kernel, emit = self.kernel, self.emit
         row = self.rows[index]
-        exponents = emit.widened(emit.load(vector(I8, kernel.lanes), emax, (number * ROWS + row) * COLUMNS))
-        negatives = self._negatives(left, right, index, number)
+        exponents = emit.widened(emit.load(vector(I8, kernel.lanes), unit.emax, (number * ROWS + row) * COLUMNS))
+        negatives = self._negatives(unit, index, number)
         self.groups[index] = self.lanes.start(self.groups[index], exponents, negatives, self.worst)
 
-    def _negatives(self, left: ir.Value, right: ir.Value, index: int, number: int) -> ir.Value:
+    def _negatives(self, unit: Unit, index: int, number: int) -> ir.Value:
         """How many products of a step are negative, for a group."""
         kernel, emit, builder = self.kernel, self.emit, self.builder
         row = self.rows[index]
@@ -66,11 +91,11 @@ class Strip:
         found: dict[int, ir.Value] = {}  # words of negative ones of A and of B share no k, so that they can be counted together
         for part, wanted, place in self._parts(number):
             if kernel.lanes == LINE:
-                four = emit.load(vector(I32, 4), left, kernel.left_words + 128 * part + 8 * row)
+                four = emit.load(vector(I32, 4), unit.words, kernel.left_words + 128 * part + 8 * row)
                 spread = emit.shuffle(four, four, list(range(4)) * 4)
             else:
-                spread = emit.broadcast(words, left, kernel.left_words + 64 * part + 4 * row)
-            chosen = emit.load(words, right, kernel.right_words + 64 * part)
+                spread = emit.broadcast(words, unit.words, kernel.left_words + 64 * part + 4 * row)
+            chosen = emit.load(words, unit.right, kernel.right_words + 64 * part)
             if wanted is not None:
                 chosen = emit.masked(chosen, wanted)
             both = builder.and_(spread, chosen)
@@ -90,14 +115,14 @@ class Strip:
         chosen = [(part, bits >> 32 * (part % halves) & whole, part % halves) for part in range(kernel.words)]
         return [(part, None if wanted == whole else wanted, place) for part, wanted, place in chosen if wanted]
 
-    def multiply(self, left: ir.Value, right: ir.Value, k: int) -> None:
+    def multiply(self, unit: Unit, k: int) -> None:
         """Add the products of one k."""
         kernel, emit, kind = self.kernel, self.emit, self.lanes.kind
         vectors = COLUMNS // kind.count
         size = kind.count * kernel.value_bytes
-        columns = [emit.load(kind, right, (k * vectors + part) * size) for part in range(vectors)]
+        columns = [emit.load(kind, unit.right, (k * vectors + part) * size) for part in range(vectors)]
         for row in range(kernel.strip):
-            element = emit.broadcast(kind, left, ((self.first + row) * kernel.unit + k) * kernel.value_bytes)
+            element = emit.broadcast(kind, unit.values, (row * kernel.unit + k) * kernel.value_bytes)
             group, part = self.groups[row // self.rows_of_group], row % self.rows_of_group
             for number, column in enumerate(columns, part * vectors):
                 group[number] = emit.call("fma", element, column, group[number])
@@ -120,7 +145,7 @@ class Strip:
             if kernel.lanes == COLUMNS:
                 singles = [emit.shuffle(singles[0], singles[1], range(COLUMNS))]
         for row, value in enumerate(singles, self.rows[index]):
-            place = emit.at(out, emit.scaled(stride, row))
+            place = self._line(out, stride, row)
             emit.store(lanes.half_codes(value) if kernel.half else value, place)
 
     def variables(self) -> Variables:

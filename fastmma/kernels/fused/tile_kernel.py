@@ -10,7 +10,7 @@ from numba.core import cgutils
 from fastmma.kernels.fused.block_kernel import Blocks, emit_all
 from fastmma.kernels.fused.block_operands import Piece
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS
-from fastmma.kernels.fused.strip import Strip
+from fastmma.kernels.fused.strip import Strip, Unit
 from fastmma.kernels.llvm.emit import I8, I64, vector
 
 
@@ -22,7 +22,7 @@ class Tiles(Blocks):
         kernel, emit, builder, operands = self.kernel, self.emit, self.builder, self.operands
         size = kernel.block_size + kernel.left_size + kernel.right_size
         zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
-        early, late = (Strip(kernel, self.lanes, first, self.worst) for first in (0, kernel.strip))
+        early, late = (Strip(kernel, self.lanes, ir.Constant(I64, first), self.worst) for first in (0, kernel.strip))
         kept_early, kept_late = early.variables(), late.variables()
         c_row, out_row = ir.Constant(I64, COLUMNS * kernel.sum_bytes), ir.Constant(I64, COLUMNS * kernel.sum_bytes)
 
@@ -49,14 +49,18 @@ class Tiles(Blocks):
                 lambda: emit.store(builder.zext(self.operands_bad(), I8), emit.at(operands.bad, product)),
             ]
 
+        def unit_of(strip: Strip, place: ir.Value) -> Unit:
+            emax, left, right = (emit.opaque(part) for part in decoded(place))
+            return strip.unit(left, right, emax)
+
         def begin(strip: Strip, product: ir.Value, place: ir.Value) -> list[Piece]:
             """Load and start a strip."""
             c = self.matrices(product)[2]
-            emax, left, right = (emit.opaque(part) for part in decoded(place))
+            unit = unit_of(strip, place)
 
             def piece(index: int) -> None:
                 strip.load(index, c, c_row)
-                strip.start(index, left, right, emax, 0)
+                strip.start(index, unit, 0)
 
             return [partial(piece, index) for index in range(len(strip.groups))]
 
@@ -68,17 +72,17 @@ class Tiles(Blocks):
             return [partial(piece, index) for index in range(len(strip.groups))]
 
         def again(strip: Strip, place: ir.Value, number: int) -> list[Piece]:
-            emax, left, right = (emit.opaque(part) for part in decoded(place))
+            unit = unit_of(strip, place)
 
             def piece(index: int) -> None:
                 strip.end(index)
-                strip.start(index, left, right, emax, number)
+                strip.start(index, unit, number)
 
             return [partial(piece, index) for index in range(len(strip.groups))]
 
         def multiply(strip: Strip, place: ir.Value, number: int) -> list[Piece]:
-            _, left, right = (emit.opaque(part) for part in decoded(place))
-            return [partial(strip.multiply, left, right, k) for k in kernel.steps[number]]
+            unit = unit_of(strip, place)
+            return [partial(strip.multiply, unit, k) for k in kernel.steps[number]]
 
         # the loop begins one product early, with zeros in place of a decoded one, whose results nobody reads
         self.clear(emit.at(operands.memory, size), size)

@@ -8,6 +8,7 @@ from functools import cache
 
 import llvmlite.binding
 from numba.core import config
+from numba.core.registry import cpu_target
 
 
 @cache
@@ -18,6 +19,12 @@ def features() -> frozenset[str]:
     if config.CPU_NAME == "generic":
         return frozenset()
     return frozenset(name for name, present in llvmlite.binding.get_host_cpu_features().items() if present)
+
+
+def machine() -> tuple[str, str, str]:
+    """What Numba compiles for: LLVM's target triple, the CPU's name and its features."""
+    triple, name, with_features = cpu_target.target_context.codegen().magic_tuple()
+    return triple, name, with_features
 
 
 def portable() -> bool:

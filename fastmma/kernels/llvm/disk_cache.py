@@ -6,7 +6,7 @@ import hashlib
 import pickle
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
 
 from fastmma.host.errors import CacheWarning
+from fastmma.kernels.llvm import cpu
 
 _KERNELS = Path(__file__).parents[1]
 _CHECK_BYTES = 32  # at the start of a file: SHA-256 of the key and of what follows
@@ -50,34 +51,27 @@ def _folders() -> list[Path]:
     return [_KERNELS / "__pycache__", *([user] if user.is_absolute() else [])]
 
 
-class DiskCache(NullCache):
-    """What Numba's dispatcher asks for a compiled kernel before it compiles one, and gives it to afterwards.
+class KernelFiles:
+    """The files of one kernel, each for what it was compiled for.
 
     A failure of the disk is no failure of the call. A file that is missing, damaged or made of something else is a miss; a kernel that
-    cannot be kept is compiled by every process, and the first of them in a process is warned of. Files appear whole or not at all, each
-    kernel and signature in one of its own, so that any number of processes may share a folder.
+    cannot be kept is compiled by every process, and the first of them in a process is warned of. Files appear whole or not at all, so
+    that any number of processes may share a folder.
     """
 
     def __init__(self, kernel: Callable[..., Any]) -> None:
-        self._name = f"{kernel.__module__}.{kernel.__qualname__}"
+        self.name = f"{kernel.__module__}.{kernel.__qualname__}"
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The kernel for these types, or None."""
-        target_context.refresh()
-        with suppress(Exception):  # whatever is wrong with a file, the kernel can be compiled
-            key = self._key(sig, target_context.codegen())
-            for folder in _folders():
-                content = _read(folder / self._file(key), key)
-                if content is not None:
-                    kernel = CompileResult._rebuild(target_context, *pickle.loads(content))
-                    return kernel if kernel.signature.args == tuple(sig) else None
-        return None
+    def found(self, compiled_for: Sequence[Any]) -> bytes | None:
+        """What was kept for these types or records, or None."""
+        key = self._key(compiled_for)
+        return next((content for folder in _folders() if (content := _read(folder / self._file(key), key)) is not None), None)
 
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a kernel that has been compiled, or warn."""
+    def keep(self, compiled_for: Sequence[Any], content: Callable[[], bytes]) -> None:
+        """Keep what `content` returns in the first folder that takes it, or warn."""
         problem = ""
         try:
-            self._keep(sig, data)
+            self._keep(self._key(compiled_for), content())
         except Exception as error:  # of the disk, or of a Numba that is made otherwise
             problem = f"{error}" or type(error).__name__
         if problem and _warned.acquire(blocking=False):
@@ -88,12 +82,7 @@ class DiskCache(NullCache):
                 stacklevel=2,
             )
 
-    def _keep(self, sig: Any, data: Any) -> None:
-        """Write the kernel to the first folder that takes it."""
-        if data.library.has_dynamic_globals:
-            raise ValueError(f"{self._name} holds addresses of this process")
-        key = self._key(sig, data.codegen)
-        content = dumps(data._reduce())
+    def _keep(self, key: bytes, content: bytes) -> None:
         refusals = []
         for folder in _folders():
             try:
@@ -104,18 +93,44 @@ class DiskCache(NullCache):
                 return
         raise OSError(", ".join(refusals))
 
-    def _key(self, types: Any, codegen: Any) -> bytes:
+    def _key(self, compiled_for: Sequence[Any]) -> bytes:
         """All that the compiled code depends on."""
         versions = (numba.__version__, llvmlite.__version__, sys.implementation.cache_tag)
         options = (config.OPT, config.BOUNDSCHECK)
-        # the kind of machine, the CPU's name and its features
-        machine = codegen.magic_tuple()
-        return "\n".join((_sources(), self._name, *map(str, (*types, *machine, *versions, *options)))).encode()
+        return "\n".join((_sources(), self.name, *map(str, (*compiled_for, *cpu.machine(), *versions, *options)))).encode()
 
     def _file(self, key: bytes) -> Path:
         """The place in a folder."""
-        name = self._name.rpartition(".")[2]
+        name = self.name.rpartition(".")[2]
         return Path(f"fastmma-{_sources()}", f"{name}-{hashlib.sha256(key).hexdigest()[:32]}.kernel")
+
+
+class DiskCache(NullCache):
+    """What Numba's dispatcher asks for a compiled kernel before it compiles one, and gives it to afterwards."""
+
+    def __init__(self, kernel: Callable[..., Any]) -> None:
+        self._files = KernelFiles(kernel)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The kernel for these types, or None."""
+        target_context.refresh()
+        with suppress(Exception):  # whatever is wrong with a file, the kernel can be compiled
+            content = self._files.found(sig)
+            if content is not None:
+                kernel = CompileResult._rebuild(target_context, *pickle.loads(content))
+                return kernel if kernel.signature.args == tuple(sig) else None
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a kernel that has been compiled, or warn."""
+
+        def content() -> bytes:
+            if data.library.has_dynamic_globals:
+                raise ValueError(f"{self._files.name} holds addresses of this process")
+            reduced: bytes = dumps(data._reduce())
+            return reduced
+
+        self._files.keep(sig, content)
 
 
 def _check(key: bytes, content: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import llvmlite.binding
 from llvmlite import ir
@@ -25,6 +26,13 @@ def _mangled(kind: ir.Type) -> str:
     return {F32: "f32", F64: "f64"}.get(kind) or f"i{kind.width}"
 
 
+@cache
+def _equal_lanes(kind: ir.VectorType, value: str) -> ir.Constant:
+    """Written once for all its uses; the text tells -0.0 from 0.0."""
+    number = int(value) if isinstance(kind.element, ir.IntType) else float(value)
+    return ir.Constant(kind, [number] * kind.count)
+
+
 class Emitter:
     """Vector code on top of an IRBuilder; addresses are byte pointers plus byte offsets."""
 
@@ -44,7 +52,7 @@ class Emitter:
 
     def constant(self, kind: ir.VectorType, value: float) -> ir.Constant:
         """A vector constant with equal lanes."""
-        return ir.Constant(kind, [value] * kind.count)
+        return _equal_lanes(kind, str(value))
 
     def at(self, base: ir.Value, offset: ir.Value | int) -> ir.Value:
         """The byte pointer `offset` bytes after `base`."""

@@ -1,0 +1,74 @@
+"""Functions of LLVM code, compiled on their own: emitted, compiled to object code, kept on the disk and linked into the process."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import binding, ir
+from numba.core import config
+from numba.core.compiler_lock import global_compiler_lock
+
+from fastmma.kernels.llvm import cpu
+from fastmma.kernels.llvm.disk_cache import KernelFiles
+
+_OPTIMIZATION = 1  # of emitted vector code, which higher levels take longer over and make no faster
+_linked: list[Any] = []  # engines, which own the memory that compiled code lies in
+
+
+def linked(files: KernelFiles, record: Any, emit: Callable[[ir.Module], None], function: str) -> int:
+    """Where the function of this name is that `emit` adds to a module for a record."""
+    with global_compiler_lock:
+        code = files.found((record,))
+        if code is None:
+            compiled = code = _compiled(emit)
+            files.keep((record,), lambda: compiled)
+        return _address(code, function)
+
+
+def _target_machine() -> Any:
+    """A compiler for this CPU; every engine takes one of its own."""
+    triple, name, features = cpu.machine()
+    level = min(int(config.OPT), 2)
+    return binding.Target.from_triple(triple).create_target_machine(
+        cpu=name, features=features, opt=level, reloc="default", codemodel="jitdefault", jit=True
+    )
+
+
+def _compiled(emit: Callable[[ir.Module], None]) -> bytes:
+    """The object code of a module."""
+    machine = _target_machine()
+    with _without_collection():
+        module = ir.Module()
+        module.triple, module.data_layout = machine.triple, str(machine.target_data)
+        emit(module)
+        text = str(module)
+    parsed = binding.parse_assembly(text)
+    passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(min(int(config.OPT), _OPTIMIZATION)))
+    passes.getModulePassManager().run(parsed, passes)
+    code: bytes = machine.emit_object(parsed)
+    return code
+
+
+def _address(code: bytes, function: str) -> int:
+    """Where a function of object code is, linked into the process."""
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine())
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _linked.append(engine)
+    address: int = engine.get_function_address(function)
+    return address
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Leave garbage alone: the many objects of LLVM code would have Python look through all of the process's several times."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
