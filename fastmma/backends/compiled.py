@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,9 +42,7 @@ class Compiled(Backend):
 
     def run_registers(self, operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:
         """`Backend.run_registers`."""
-        from fastmma.kernels.llvm import cpu
-
-        found = _register_blocks(operation, cpu.portable())
+        found = _register_blocks(operation, _cpu().portable())
         if found is None or registers.c is None:
             return False
 
@@ -68,6 +67,14 @@ class Compiled(Backend):
                         x86.gemm(parameters, product.a, product.b, product.c, result, threads, _portable, joining.of(index))
                 return
         super().promoted(operation, operands, d, promotion, threads)
+
+
+@cache
+def _cpu() -> ModuleType:
+    """What kernels are compiled for. To import it takes long the first time, and to import it again takes a part of a small product."""
+    from fastmma.kernels.llvm import cpu
+
+    return cpu
 
 
 @cache
@@ -218,9 +225,7 @@ def _fused_run(operation: Operation, operands: Operands, d: Codes, threads: int)
     """Tiles and small products in blocks, where this CPU has a kernel for them."""
     _, rows, columns = d.shape
     if operands.scale_a is None and rows * columns * operands.depth <= _SMALL:
-        from fastmma.kernels.llvm import cpu
-
-        blocks = _blocks(operation, rows, columns, operands.depth, cpu.portable())
+        blocks = _blocks(operation, rows, columns, operands.depth, _cpu().portable())
         if blocks is not None:
 
             def again(a: Codes, b: Codes, c: Codes | None, out: Codes) -> None:

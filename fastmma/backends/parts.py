@@ -49,7 +49,8 @@ def _deepest(rows: int) -> int:
 def is_small(operands: Operands, d: Codes) -> bool:
     """Whether everything is one part."""
     (products, rows, columns), depth = d.shape, operands.depth
-    return depth <= _deepest(rows) and products * max(rows * depth, depth * columns, rows * columns) <= _CODES
+    most = products * max(rows * depth, depth * columns, rows * columns)
+    return most <= _CODES and (depth <= DEPTH or depth <= _deepest(rows))
 
 
 def parts(operands: Operands, d: Codes, unit: int) -> Iterator[Part]:

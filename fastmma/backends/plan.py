@@ -7,6 +7,7 @@ from functools import cached_property
 
 from fastmma.backends.call import Operation
 from fastmma.backends.resolve import operation_of
+from fastmma.numerics.lookup import check_strict
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ class Plan:
         return operation_of(self.instruction, self.target)
 
     def recheck(self) -> None:
-        """Look the operation up again: strict mode may have been set since the plan was made.
+        """Ask for strict mode again: it may have been set since the plan was made.
 
         Raises
         ------
         TargetError
             If strict mode refuses the plan.
         """
-        operation_of(self.instruction, self.target)
+        check_strict(self.operation.instruction, self.target, self.operation.arithmetic)
 
     def _operands(self) -> str:
         """What is multiplied, for the first line."""

@@ -13,7 +13,7 @@ from fastmma.host.errors import BackendError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import architecture
-from fastmma.numerics.lookup import arithmetic, is_strict
+from fastmma.numerics.lookup import arithmetic, check_strict
 
 
 def _silicon() -> Backend:
@@ -87,10 +87,12 @@ def operation_of(ins: str | Instruction, target: str) -> Operation:
         ins = multiply(ins)
     if not isinstance(target, str) or target == "native":
         target = resolved_target(target)
-    return _operation(ins, target, is_strict())
+    operation = _operation(ins, target)
+    check_strict(operation.instruction, target, operation.arithmetic)
+    return operation
 
 
 @lru_cache(1 << 14)
-def _operation(ins: str | Instruction, target: str, strict: bool) -> Operation:
+def _operation(ins: str | Instruction, target: str) -> Operation:
     found = multiply(ins)
-    return Operation(found, target, arithmetic(found, target, strict=strict))
+    return Operation(found, target, arithmetic(found, target, strict=False))

@@ -176,7 +176,10 @@ def parallel_for(function: Callable[[int, int, int], None], count: int, threads:
     if count <= 0:
         return
     if threads == 1 or count <= grain:
-        in_default_mode(_in_turn, function, count, grain)
+        if count <= grain:
+            in_default_mode(function, 0, count, 0)
+        else:
+            in_default_mode(_in_turn, function, count, grain)
         return
     work = _Work(function, count, grain)
     doors: list[Door] = []

@@ -106,7 +106,7 @@ class Instruction:
     ws: bool = False
     idesc: int = 0
 
-    @property
+    @cached_property
     def stored_k(self) -> int:
         """Columns of A as it is stored: half of k when A is sparse."""
         return self.k // 2 if self.sparse else self.k
@@ -126,7 +126,7 @@ class Instruction:
         """tcgen05 only: ``"cta_group::1"``, ``"cta_group::2"`` or ``"ws"``; else empty."""
         return "ws" if self.ws else f"cta_group::{self.cta_group}" if self.cta_group else ""
 
-    @property
+    @cached_property
     def accumulator(self) -> str:
         """The format that sums are kept in: f32 where C or D is f32, else that of D."""
         return "f32" if "f32" in (self.ctype, self.dtype) else self.dtype

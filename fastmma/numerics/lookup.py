@@ -33,6 +33,12 @@ def _strict(strict: bool | None) -> bool:
     return is_strict() if strict is None else flag(strict, "strict")
 
 
+def check_strict(ins: Instruction, target: str, row: Arithmetic, strict: bool | None = None) -> None:
+    """Raise TargetError where strict mode refuses what is only reported; by default ``FASTMMA_STRICT`` says whether it does."""
+    if row.evidence.level == "reported" and _strict(strict):
+        raise TargetError(f"{ins}: the arithmetic of {target} is only reported ({row.evidence.source}), which strict mode refuses")
+
+
 def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = None) -> Arithmetic:
     """How a target computes an instruction, `terms` filled in.
 
@@ -60,8 +66,7 @@ def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = Non
     row = _row(ins, base)
     if row is None:
         raise TargetError(f"{ins}: what {target} computes is not known, so there is nothing to emulate")
-    if row.evidence.level == "reported" and _strict(strict):
-        raise TargetError(f"{ins}: the arithmetic of {target} is only reported ({row.evidence.source}), which strict mode refuses")
+    check_strict(ins, target, row, strict)
     if row.method != "fused" or row.terms:
         return row
     return replace(row, terms=ins.stored_k // 2 if row.split else ins.stored_k)

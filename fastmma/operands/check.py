@@ -131,7 +131,8 @@ class Results:
     def elements(self) -> NDArray[Any]:
         """The results, in `out` if there is one."""
         if self.out is None:
-            return from_codes(self.codes, self.format).reshape(self.codes.shape)  # a scalar gains a dimension on the way
+            elements = from_codes(self.codes, self.format)
+            return elements if self.codes.ndim else elements.reshape(())  # a scalar gains a dimension on the way
         if not self.direct:
             self.out[...] = from_codes(self.codes, self.format)
         found: NDArray[Any] = self.out

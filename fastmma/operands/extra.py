@@ -84,6 +84,8 @@ def check_unused(ins: Instruction, selector: Any, *ids: Any) -> None:
 def _check_given(ins: Instruction, metadata: Any, scale_a: Any, scale_b: Any) -> None:
     """Raise OperandError unless metadata and scales are given exactly where the instruction has them."""
     sparse, scaled = bool(ins.sparse), bool(ins.scale_vec_size)
+    if (metadata is not None) == sparse and (scale_a is not None) == (scale_b is not None) == scaled:
+        return
     wanted = (
         ("metadata", metadata, sparse, "sparse"),
         ("scale_a", scale_a, scaled, "block-scaled"),

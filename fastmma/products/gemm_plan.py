@@ -15,7 +15,6 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
-from fastmma.numerics.lookup import is_strict
 from fastmma.products.choice import UNALIGNED_TILE, accumulator, default_instruction, multiplicand, other_spelling, scale, takes_tcgen05
 from fastmma.products.loop import checked_loop
 from fastmma.products.presets import gemm_preset
@@ -151,13 +150,21 @@ def signature(a: Any, b: Any, accumulated: Any, scales: Any, sparse: bool, what:
         None if accumulated is None else _dtype(accumulated, f"{what}: c or out"),
         None if scales is None else _dtype(scales, f"{what}: a scale"),
         sparse,
-        all(size % 8 == 0 for size in getattr(b, "shape", ())[-2:]),
+        _in_eights(b),
         what,
     )
 
 
 def _dtype(value: Any, what: str) -> np.dtype[Any]:
     return value.dtype if type(value) is np.ndarray and value.dtype.kind not in "OT" else as_array(value, what).dtype
+
+
+def _in_eights(b: Any) -> bool:
+    """Whether K and N are multiples of 8."""
+    for size in getattr(b, "shape", ())[-2:]:  # noqa: SIM110 - a generator takes a part of a small product
+        if size % 8:
+            return False
+    return True
 
 
 def _usual(operands: Signature, target: str) -> Instruction:
@@ -191,7 +198,7 @@ def _chosen(operands: Signature | None, choices: Choices) -> GemmPlan:
 
 
 @lru_cache(4096, typed=True)
-def _remembered(operands: Signature | None, strict: bool, *choices: Any) -> GemmPlan:  # noqa: ARG001 - errors depend on strict mode
+def _remembered(operands: Signature | None, *choices: Any) -> GemmPlan:
     return _chosen(operands, Choices(*choices))
 
 
@@ -204,7 +211,9 @@ def choose(choices: Choices, operands: Signature | None) -> GemmPlan:
         If there is no such plan.
     """
     if _PLAIN.issuperset(map(type, choices)) and choices.target != "native":
-        return _remembered(operands, is_strict(), *choices)
+        plan = _remembered(operands, *choices)
+        plan.recheck()
+        return plan
     return _chosen(operands, choices)
 
 
