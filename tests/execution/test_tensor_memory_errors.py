@@ -15,6 +15,7 @@ HALF = instruction("f16", "f32", "f16", "f16", 64, 16)
 TURNED = fastmma.instruction(SIMPLE.opcode.split()[0], idesc=SIMPLE.idesc | 1 << 15)
 MX = instruction("mxf4", "f32", "e2m1", "e2m1", 128, 16)
 PAIRED_MX = instruction("mxf4", "f32", "e2m1", "e2m1", 128, 32, cta_group=2)
+WS = instruction("f16", "f32", "f16", "f16", 64, 64, ws=True)
 SP = instruction("f16", "f32", "f16", "f16", 64, 64, sparse=True, ws=True)
 
 
@@ -81,11 +82,15 @@ def attempt(like: fastmma.Instruction, changes: dict[str, Any]) -> Any:
         (MX, {"scale_b": 3}, OperandError, "d and scale_b overlap in lane 0, column 3"),
         (PAIRED_MX, {}, OperandError, "where scale_b lies is known for N of a multiple of 64 only"),
         (MX, {"scale_input_d": 1}, InstructionError, "takes no scale_input_d"),
+        (WS, {"zero_column_mask": "all"}, OperandTypeError, "zero_column_mask must be a ZeroColumnMask or its 64 bits, not str"),
+        (WS, {"zero_column_mask": 1 << 36}, OperandError, "the bits 0x0000001000000000 of the zero-column mask .* must be 0"),
+        (WS, {"zero_column_mask": -1}, OperandError, "zero_column_mask: a zero-column mask must be an integer of 64 bits"),
+        (WS, {"zero_column_mask": 1 << 56}, OperandError, "shifts B by 1 columns, but the max_shift of the instruction descriptor is 0"),
         (
-            instruction("f16", "f32", "f16", "f16", 64, 64, ws=True),
-            {"zero_column_mask": 5},
+            WS,
+            {"zero_column_mask": 1 << 39 | 1},
             OperandError,
-            "which columns it zeroes is not known",
+            "part 0 of a zero-column mask must start within its first span of 1 columns, not 1",
         ),
     ],
 )

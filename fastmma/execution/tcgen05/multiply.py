@@ -15,22 +15,23 @@ from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of
 from fastmma.execution.plan import MmaPlan, chosen_operation
 from fastmma.execution.shared_memory import memory_bytes
+from fastmma.execution.tcgen05 import modifiers
 from fastmma.execution.tcgen05 import operands as places
 from fastmma.execution.tcgen05.cells import address, tensor_memory
 from fastmma.execution.tcgen05.copies import matrix_descriptor
-from fastmma.host.arrays import as_array, flag, one_of, whole
+from fastmma.host.arrays import flag, one_of, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import BackendError, InstructionError, OperandError, TargetError
 from fastmma.host.threads import thread_count
-from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import instruction
+from fastmma.isa.tcgen05.column_mask import ZeroColumnMask
 from fastmma.isa.tcgen05.descriptor import InstructionDescriptor
 from fastmma.isa.tcgen05.kinds import K96
 from fastmma.isa.tcgen05.matrix_descriptor import MatrixDescriptor
 from fastmma.isa.tcgen05.syntax import Syntax, parsed
-from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES, metadata_layout
+from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES, metadata_layout, parts
 from fastmma.operands.check import flatten, leading_dimensions
 from fastmma.operands.sparse import check_metadata
 
@@ -63,37 +64,6 @@ def _check_form(syntax: Syntax, ins: Instruction, target: str, **given: bool) ->
         raise TargetError(f"{ins}: illegal with {names or 'these operands'} on {target}; it needs one of {', '.join(takers)}")
 
 
-def _kept_lanes(mask: Any, ins: Instruction) -> NDArray[np.bool_]:
-    """Which lanes of the CTAs keep what they have."""
-    if mask is None:
-        return np.zeros(2 * LANES, np.bool_)
-    words = as_array(mask, f"{ins}: disable_output_lane")
-    count = 4 * ins.cta_group
-    if words.dtype.kind not in "ui" or words.shape != (count,) or (words < 0).any() or (words >> 32).any():
-        raise OperandError(f"{ins}: disable_output_lane must be {count} words of 32 bits, not {mask!r:.60}")
-    bits = words[:, None].astype(np.uint32) >> np.arange(32, dtype=np.uint32) & np.uint32(1)
-    return np.pad(bits.ravel().astype(np.bool_), (0, 2 * LANES - 32 * count))
-
-
-def _shrunk(codes: NDArray[Any], fmt: Format, shift: int, what: str) -> NDArray[Any]:
-    """D times 2 ** -shift, where that needs no rounding and no subnormal, which nobody has asked a GPU about."""
-    if not shift:
-        return codes
-    values = codes.view(fmt.dtype)
-    with np.errstate(all="ignore"):
-        scaled = values * fmt.dtype.type(2.0**-shift)
-        least = np.finfo(fmt.dtype).tiny
-        wrong = np.isfinite(values) & (values != 0) & (np.abs(scaled) < least)
-    if wrong.any():
-        found = values[wrong].flat[0]
-        raise OperandError(f"{what}: {found} times 2 ** -{shift} is no normal number of {fmt}, and how it is rounded is not known")
-    return np.asarray(scaled).view(codes.dtype)
-
-
-def _negated(codes: NDArray[Any], fmt: Format, negate: bool) -> NDArray[Any]:
-    return codes ^ codes.dtype.type(1 << fmt.bits - 1) if negate else codes
-
-
 @public_call
 @accepts_cupy
 def mma(
@@ -112,7 +82,7 @@ def mma(
     enable_input_d: bool = True,
     scale_input_d: int = 0,
     disable_output_lane: Any = None,
-    zero_column_mask: int = 0,
+    zero_column_mask: ZeroColumnMask | int = 0,
     plan: MmaPlan | None = None,
     threads: int | None = None,
     backend: str = "numba",
@@ -145,8 +115,8 @@ def mma(
         kind::f16 and tf32: D is multiplied by 2 to the power of minus this, 0 to 15, before.
     disable_output_lane : 4 integers, or 8 for ``.cta_group::2``
         Bits of the lanes of D that stay as they are.
-    zero_column_mask : int
-        0: what it does to which columns is not known.
+    zero_column_mask : ZeroColumnMask or int
+        ``.ws`` only: which columns of B count as zeros, and how far it is shifted.
     plan : MmaPlan, optional
         What to do: what `fastmma.mma_plan` returns for an instruction and a target.
     threads : int, optional
@@ -195,10 +165,9 @@ def mma(
         a_in_tensor_memory=in_tmem,
         lane_mask=disable_output_lane is not None,
         scale_input_d=shift > 0,
-        zero_column_mask=whole(zero_column_mask) != 0,
+        zero_column_mask=isinstance(zero_column_mask, ZeroColumnMask) or whole(zero_column_mask) != 0,
     )
-    if whole(zero_column_mask) != 0:
-        raise OperandError(f"{ins}: zero_column_mask must be 0: which columns it zeroes is not known")
+    columns = modifiers.zero_columns(zero_column_mask, ins, said.max_shift)
     if in_tmem and ins.alayout == "col":
         raise OperandError(f"{ins}: A in Tensor Memory is K-major; transpose_a must be 0")
     ctas = ins.cta_group if ins.cta_group == 2 else 0
@@ -208,8 +177,8 @@ def mma(
     outer = 2 if ctas else 1
     lead = leading_dimensions(ins, tmem=before.shape[: -outer - 1], memory=shared.shape[:-outer])
     flat = before.reshape(*before.shape[: -outer - 1], outer * LANES, COLUMNS)
-    if runner.raw is not None and (shift or disable_output_lane is not None):
-        raise BackendError(f"{ins}: the backend {backend!r} takes neither scale_input_d nor disable_output_lane")
+    if runner.raw is not None and (shift or disable_output_lane is not None or columns.active or columns.shift):
+        raise BackendError(f"{ins}: the backend {backend!r} takes no scale_input_d, no disable_output_lane and no zero_column_mask")
     cells = _cells(ins, said, {"d": d, "a": a if in_tmem else None, "metadata": metadata, "scale_a": scale_a, "scale_b": scale_b})
     enabled = flag(enable_input_d, f"{ins}: enable_input_d")
     if runner.raw is not None:
@@ -233,16 +202,17 @@ def mma(
         acodes = places.a_in_tensor_memory(flat, cells["a"], ins)
     else:
         acodes = places.in_shared_memory(shared, matrix_descriptor(a, f"{ins}: a"), "a", ins)[..., None, :, :]
-    bcodes = places.in_shared_memory(shared, matrix_descriptor(b, f"{ins}: b"), "b", ins).swapaxes(-1, -2)
+    bcodes = places.in_shared_memory(shared, matrix_descriptor(b, f"{ins}: b"), "b", ins, columns.shift).swapaxes(-1, -2)
+    bcodes = np.where(columns.columns(ins.n, parts(ins)), bcodes.dtype.type(0), bcodes) if columns.active else bcodes
     given = {
-        "a": _negated(acodes, ins.formats.a, said.negate_a),
-        "b": _negated(bcodes, ins.formats.b, said.negate_b),
+        "a": modifiers.negated(acodes, ins.formats.a, said.negate_a),
+        "b": modifiers.negated(bcodes, ins.formats.b, said.negate_b),
         "c": c,
         **_extra(ins, said, flat, cells),
     }
     result = _multiplied(runner, operation, given, lead, thread_count(threads))
     after = np.array(np.broadcast_to(flat, (*lead, *flat.shape[-2:])))
-    places.write_accumulators(after, cells["d"], result, ins, _kept_lanes(disable_output_lane, ins))
+    places.write_accumulators(after, cells["d"], result, ins, modifiers.kept_lanes(disable_output_lane, ins))
     return after.reshape(*lead, *before.shape[-outer - 1 :])
 
 
@@ -277,7 +247,7 @@ def _accumulators(ins: Instruction, tmem: NDArray[np.uint32], cells: places.Cell
     codes = places.accumulators(tmem, cells, ins)
     if not enabled:
         return np.zeros_like(codes)
-    return codes if ins.kind == "i8" else _shrunk(codes, ins.formats.d, shift, f"{ins}: scale_input_d")
+    return codes if ins.kind == "i8" else modifiers.shrunk(codes, ins.formats.d, shift, f"{ins}: scale_input_d")
 
 
 def _extra(

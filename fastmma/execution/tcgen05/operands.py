@@ -144,14 +144,16 @@ def scale_codes(tmem: NDArray[np.uint32], cells: Cells, first: int, ins: Instruc
     return np.asarray(found[..., 0, :, :], dtype=np.uint8)
 
 
-def in_shared_memory(memory: NDArray[np.uint8], descriptor: MatrixDescriptor, operand: str, ins: Instruction) -> NDArray[Any]:
-    """Codes (..., m, stored k) of A or (..., n, k) of B; the CTAs of a pair hold half of the rows or columns each."""
+def in_shared_memory(
+    memory: NDArray[np.uint8], descriptor: MatrixDescriptor, operand: str, ins: Instruction, first: int = 0
+) -> NDArray[Any]:
+    """Codes (..., m, stored k) of A or (..., n, k) of B, without its first lines; the CTAs of a pair hold half of the lines each."""
     fmt: Format = getattr(ins.formats, operand)
     lines, k, mn_major = (ins.m, ins.stored_k, ins.alayout == "col") if operand == "a" else (ins.n, ins.k, ins.blayout == "row")
     own = lines // ins.cta_group
     each = memory if ins.cta_group == 2 else memory[..., None, :]
-    codes = matrix_in_memory(each, descriptor, own, k, fmt, mn_major, f"{ins}: {operand}", container_bits(fmt, ins.kind))
-    return codes.reshape(*codes.shape[:-3], lines, k)
+    codes = matrix_in_memory(each, descriptor, own + first, k, fmt, mn_major, f"{ins}: {operand}", container_bits(fmt, ins.kind))
+    return codes[..., first:, :].reshape(*codes.shape[:-3], lines, k)
 
 
 def accumulators(tmem: NDArray[np.uint32], cells: Cells, ins: Instruction) -> NDArray[Any]:
