@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.descriptor import byte_offset
+from reference.descriptor import byte_offset, swizzled
 
 from fastmma import OperandError
 from fastmma.isa.descriptor import Descriptor
@@ -126,9 +126,31 @@ def test_k_beyond_a_row_of_the_swizzle() -> None:
             MatrixDescriptor(address, 0, 1024, swizzle).offsets(8, k, 8)
 
 
-def test_absolute_offsets_are_refused() -> None:
-    with pytest.raises(OperandError, match="K of 96, whose place in memory is not known"):
-        MatrixDescriptor(0, swizzle=128, absolute=True).offsets(8, 96, 4)
+@pytest.mark.parametrize("step", range(8))
+def test_48_bytes_of_k_go_on_at_the_absolute_address(step: int) -> None:
+    """Eight steps of 96 codes fill three rows of 128 bytes, which lie in three tiles."""
+    tiles, outer = (4096, 40960, 9216, 0), 24
+    first, start = divmod(48 * step, 128)
+    descriptor = MatrixDescriptor(tiles[first] + start, leading=tiles[first + 1], stride=1024, swizzle=128, absolute=True)
+    found = descriptor.offsets(outer, 96, 4)
+    for line in range(outer):
+        for k in range(96):
+            tile, byte = divmod(48 * step + k // 2, 128)
+            assert found[line, k] == swizzled(tiles[tile] + line // 8 * 1024 + line % 8 * 128 + byte, 128)
+
+
+def test_absolute_addresses_are_for_k_of_96() -> None:
+    why = "an absolute leading address is a multiple of 128, for 96 codes of 4 bits in the 128-byte swizzle"
+    for descriptor, k, bits, mn_major in (
+        (MatrixDescriptor(0, swizzle=128, absolute=True), 64, 4, False),
+        (MatrixDescriptor(0, swizzle=64, absolute=True), 96, 4, False),
+        (MatrixDescriptor(0, leading=64, swizzle=128, absolute=True), 96, 4, False),
+        (MatrixDescriptor(0, swizzle=128, absolute=True), 48, 8, True),
+    ):
+        with pytest.raises(OperandError, match=why):
+            descriptor.offsets(8, k, bits, mn_major=mn_major)
+    with pytest.raises(OperandError, match="48 bytes of k from byte 96 on do not fit into the 128-byte rows"):
+        MatrixDescriptor(96, stride=1024, swizzle=128).offsets(8, 96, 4)
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32])

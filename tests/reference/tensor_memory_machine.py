@@ -153,14 +153,14 @@ class Machine:
         self.end = (last // 1024 + 2) * 1024
         return tcgen05.MatrixDescriptor(**fields)
 
-    def product(self) -> NDArray[Any]:
+    def product(self, target: str = "sm_100a") -> NDArray[Any]:
         """Codes of D from the matrix level."""
         ins, given = self.ins, self.given
         a, b, c = (from_codes(given[name], fmt) for name, fmt in (("a", ins.atype), ("b", ins.btype), ("c", ins.ctype)))
         extra: dict[str, Any] = {"metadata": given.get("metadata")}
         if ins.stype:
             extra |= {name: from_codes(given[name], ins.stype) for name in ("scale_a", "scale_b")}
-        return np.ascontiguousarray(fastmma.mma(ins, a, b, c, target="sm_100a", **extra)).view(FORMATS[ins.dtype].code_dtype)
+        return np.ascontiguousarray(fastmma.mma(ins, a, b, c, target=target, **extra)).view(FORMATS[ins.dtype].code_dtype)
 
     def expected(self, result: NDArray[Any], base: int = 0, kept: tuple[tuple[int, int], ...] = ()) -> NDArray[np.uint32]:
         after = self.tmem.copy()

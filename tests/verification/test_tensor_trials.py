@@ -42,7 +42,7 @@ def test_images_hold_the_matrices(ins: Instruction) -> None:
         extra["metadata"] = tensor_trials.places.metadata_words(tmem, words, ins, "")
     if ins.stype:
         for name in "ab":
-            cells = tensor_trials.places.scale_cells(ins, name, trial.arguments[f"scale_{name}"], "")
+            cells = tensor_trials.places.scale_cells(ins, name, trial.arguments[f"scale_{name}"], 0, "")
             codes = tensor_trials.places.scale_codes(tmem, cells, 0, ins, "")
             extra[f"scale_{name}"] = (codes if name == "a" else codes.swapaxes(-1, -2)).copy().view(FORMATS[ins.stype].dtype)
     formats = ins.formats

@@ -28,7 +28,6 @@ from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import instruction
 from fastmma.isa.tcgen05.column_mask import ZeroColumnMask
 from fastmma.isa.tcgen05.descriptor import InstructionDescriptor
-from fastmma.isa.tcgen05.kinds import K96
 from fastmma.isa.tcgen05.matrix_descriptor import MatrixDescriptor
 from fastmma.isa.tcgen05.syntax import Syntax, parsed
 from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES, metadata_layout, parts
@@ -54,8 +53,6 @@ def _check_form(syntax: Syntax, ins: Instruction, target: str, **given: bool) ->
     """Raise unless ptxas takes the opcode with these operands on the target, and what it then does is known."""
     if syntax.ashift:
         raise InstructionError(f"{ins}: what .ashift shifts is not known")
-    if ins.k == K96:
-        raise InstructionError(f"{ins}: where operands of K = 96 lie in shared memory is not known")
     takers = syntax.targets_with(**given)
     if target not in takers:
         names = ", ".join(name for name, there in given.items() if there)
@@ -227,7 +224,7 @@ def _cells(ins: Instruction, said: InstructionDescriptor, addresses: dict[str, A
         if taddr is None and name != "d":
             continue
         if name.startswith("scale"):
-            cells[name] = places.scale_cells(ins, name[-1], taddr, what)
+            cells[name] = places.scale_cells(ins, name[-1], taddr, getattr(said, f"{name}_id"), what)
         elif name == "metadata":
             if ins.kind in _SELECTING_KINDS and address(taddr, what)[1] % 2:
                 raise OperandError(f"{what}: it must begin in an even column; the descriptor's sparsity selector chooses the next one")

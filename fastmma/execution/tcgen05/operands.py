@@ -18,6 +18,8 @@ from fastmma.isa.tcgen05.descriptor import InstructionDescriptor
 from fastmma.isa.tcgen05.matrix_descriptor import MatrixDescriptor
 from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES, first_lanes, metadata_layout, parts, scale_places
 
+_WORD = 4  # scales in a cell
+
 
 class Cells(NamedTuple):
     """Indices of cells in Tensor Memory, whose lanes count through the CTAs of a pair; they broadcast."""
@@ -47,8 +49,8 @@ def matrix_cells(layout: Layout, ins: Instruction, taddr: Any, what: str, first_
     return Cells(lanes[:, None], columns[None, :])
 
 
-def scale_cells(ins: Instruction, operand: str, taddr: Any, what: str) -> Cells:
-    """Where the scales of A or B lie: copies by rows (or columns).
+def scale_cells(ins: Instruction, operand: str, taddr: Any, first: int, what: str) -> Cells:
+    """Where the scales of A or B lie, which begin with a byte of their words: copies by rows (or columns) by words.
 
     Raises
     ------
@@ -57,7 +59,7 @@ def scale_cells(ins: Instruction, operand: str, taddr: Any, what: str) -> Cells:
     lane, column = address(taddr, what)
     if lane:
         raise OperandError(f"{what}: it must begin in lane 0, not {lane}")
-    lanes, columns = scale_places(ins, operand)
+    lanes, columns = scale_places(ins, operand, -(-(first + ins.scale_vec_size) // _WORD))
     _check_columns(columns + column, what)
     return Cells(lanes, columns + column)
 
@@ -126,7 +128,7 @@ def metadata_words(tmem: NDArray[np.uint32], cells: Cells, ins: Instruction, wha
 
 
 def scale_codes(tmem: NDArray[np.uint32], cells: Cells, first: int, ins: Instruction, what: str) -> NDArray[np.uint8]:
-    """Codes of scales, (..., rows or columns, scales), which begin with a byte of their words.
+    """Codes of scales, (..., rows or columns, scales), of which the first is that byte of their words.
 
     Raises
     ------
@@ -134,13 +136,13 @@ def scale_codes(tmem: NDArray[np.uint32], cells: Cells, first: int, ins: Instruc
         If the copies are not the same: what the hardware takes then is not known.
     """
     mask = np.uint32(0xFF if ins.stype == "ue8m0" else 0x7F)
-    shifts = (8 * np.arange(first, first + ins.scale_vec_size)).astype(np.uint32)
-    found = tmem[..., cells.lanes, cells.columns][..., None] >> shifts & mask
+    word, byte = np.divmod(np.arange(first, first + ins.scale_vec_size), _WORD)
+    found = tmem[..., cells.lanes, cells.columns][..., word] >> (8 * byte).astype(np.uint32) & mask
     wrong = np.argwhere(found != found[..., :1, :, :])
     if len(wrong):
-        copy, line = (int(place) for place in wrong[0][-3:-1])
-        one, other = (int(cells.lanes[each, line]) % LANES for each in (0, copy))
-        raise OperandError(f"{what}: the copies in lanes {one} and {other} of column {int(cells.columns[line])} differ")
+        copy, line, scale = (int(place) for place in wrong[0][-3:])
+        one, other = (int(cells.lanes[each, line, 0]) % LANES for each in (0, copy))
+        raise OperandError(f"{what}: the copies in lanes {one} and {other} of column {int(cells.columns[line, word[scale]])} differ")
     return np.asarray(found[..., 0, :, :], dtype=np.uint8)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from fastmma.isa.descriptor import Descriptor, descriptor_word
 # the code of bits 61 to 63: bytes of a row of the swizzle, and whether it moves 32 of them together and not 16
 _SWIZZLES = {0: (0, False), 6: (32, False), 4: (64, False), 2: (128, False), 1: (128, True)}
 _CODES = {swizzle: code for code, swizzle in _SWIZZLES.items()}
+_BITS_OF_K96 = 4 * 96
 _CONSTANT = 1  # bits 46 to 48, which wgmma leaves 0
 _TRANSPOSED_BITS = {False: (8, 16), True: (32,)}  # widths of elements that can be MN-major, by `wide_atoms`
 
@@ -28,7 +29,8 @@ class MatrixDescriptor(Descriptor):
     wide_atoms : bool
         A swizzle of 128 bytes only: it moves 32 bytes together, not 16. MN-major tf32 has no other, and nothing else has it.
     absolute : bool
-        Whether `leading` is an address, which is for K of 96 on sm_103a.
+        For K of 96 on sm_103a, whose 48 bytes may begin in one row of the 128-byte swizzle and end in another: `leading` is the address
+        from which they go on, where their row of 128 bytes begins.
 
     Examples
     --------
@@ -65,14 +67,19 @@ class MatrixDescriptor(Descriptor):
         Raises
         ------
         OperandError
-            Also if `leading` is an address, a K-major operand has wide atoms, or its k reaches beyond a row of the swizzle.
+            Also if a K-major operand has wide atoms, or its k reaches beyond a row of the swizzle and `leading` is no address.
         """
-        if self.absolute:
-            raise OperandError("a descriptor whose leading offset is an address is for K of 96, whose place in memory is not known")
+        if self.absolute and (mn_major or k * bits != _BITS_OF_K96 or self.swizzle != 128 or self.leading % 128):
+            raise OperandError("an absolute leading address is a multiple of 128, for 96 codes of 4 bits in the 128-byte swizzle")
         if self.wide_atoms and not mn_major:
             raise OperandError("a swizzle with wide atoms is for MN-major tf32, not for K-major operands")
         start = self.address % (self.swizzle or 1)  # software walks along k by advancing the address within a row
         if self.swizzle and not mn_major and 8 * start + k * bits > 8 * self.swizzle:
+            if self.absolute:
+                here = 8 * (self.swizzle - start) // bits
+                rest = replace(self, address=self.leading, absolute=False)
+                parts = super().offsets(outer, here, bits), rest.offsets(outer, k - here, bits)
+                return np.concatenate(parts, axis=1)
             raise OperandError(
                 f"{k * bits // 8} bytes of k from byte {start} on do not fit into the {self.swizzle}-byte rows of the swizzle"
             )

@@ -121,10 +121,11 @@ def metadata_layout(ins: Multiplication) -> Layout:
     return Layout((ins.m, chunks), lane, element, 4, lane_numbers=_lanes(ins))
 
 
-def scale_places(ins: Multiplication, operand: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Lanes (copies, lines) and columns (lines) of the words that hold the scales of A's rows, or of B's columns.
+def scale_places(ins: Multiplication, operand: str, words: int = 1) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Lanes (copies, lines, 1) and columns (lines, words) of the words that hold the scales of A's rows, or of B's columns.
 
-    Each 32 lanes hold a copy, for 32 rows or columns in a column of Tensor Memory.
+    Each 32 lanes hold a copy, for 32 rows or columns in a column of Tensor Memory. Where K of 96 has scales in a second word, all second
+    words lie behind all first ones, four columns for each 128 rows or columns.
 
     Raises
     ------
@@ -141,4 +142,5 @@ def scale_places(ins: Multiplication, operand: str) -> tuple[NDArray[np.intp], N
             raise OperandError(f"{ins}: where scale_b lies is known for N of a multiple of 64 only")
         base, place = line * halves // ins.n * (LANES // halves), line % (ins.n // halves)
         copies = (32 * np.arange(4 // halves)[:, None] + LANES * np.arange(ctas)).ravel()
-    return base + place % 32 + copies[:, None], place // 32
+    further = 4 * -(-(LANES if operand == "a" else ins.n) // LANES) * np.arange(words)
+    return (base + place % 32 + copies[:, None])[..., None], place[:, None] // 32 + further
