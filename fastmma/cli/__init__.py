@@ -78,12 +78,11 @@ def _run(arguments: Sequence[str]) -> int:
     """Run a command, whose failures are raised as they are: `main` of Typer's commands would end the process, and print, for some."""
     import typer
 
-    from fastmma.cli.app import app
+    from fastmma.cli.app import commands
 
-    command = typer.main.get_command(app)
     try:
-        with _any_encoding(), _warnings_as_lines(), command.make_context("fastmma", list(arguments)) as context:
-            command.invoke(context)
+        with _any_encoding(), _warnings_as_lines(), commands().make_context("fastmma", list(arguments)) as context:
+            commands().invoke(context)
             sys.stdout.flush()
     except typer.Exit as end:
         sys.stdout.flush()

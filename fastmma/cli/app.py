@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -44,3 +45,9 @@ def _options(
     _version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """What NVIDIA tensor cores compute, bit for bit, on any CPU."""
+
+
+@cache
+def commands() -> Any:
+    """All commands as one, put together once."""
+    return typer.main.get_command(app)
