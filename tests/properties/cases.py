@@ -17,6 +17,7 @@ from fastmma import warpgroup as warpgroups
 from fastmma.isa.codes import from_codes
 from fastmma.isa.scales import scale_selectors
 from fastmma.isa.sparsity import metadata_layout, pattern_of, selectors
+from fastmma.numerics.lookup import fragment_evidence
 from fastmma.operands import scales
 from fastmma.operands.registers import register_dtype
 from fastmma.scaling import SCHEMES, quantize
@@ -116,7 +117,7 @@ def matrices(rng: Generator, ins: Instruction, m: int, n: int, k: int, lead: tup
 
 @cache
 def instructions(family: str) -> tuple[tuple[tuple[Instruction, str], ...], ...]:
-    """Instructions with the targets whose arithmetic is known, in groups of like ones, so that none drowns in the wide families."""
+    """Instructions with the targets of which enough is known, in groups of like ones, so that none drowns in the wide families."""
     groups: dict[Any, list[tuple[Instruction, str]]] = {}
     for ins in fastmma.instructions():
         if not isinstance(ins, Instruction) or ins.n > 64:
@@ -126,6 +127,8 @@ def instructions(family: str) -> tuple[tuple[tuple[Instruction, str], ...], ...]
         for target in ins.targets:
             try:
                 fastmma.arithmetic(ins, target)
+                if family == "warp" and ins.op == "wmma":
+                    fragment_evidence(ins, target)
             except FastmmaError:
                 continue
             key = ins.op, ins.atype, ins.btype, ins.dtype, ins.kind, ins.sparse, ins.stype
