@@ -33,7 +33,7 @@ def _target_machine() -> Any:
     triple, name, features = cpu.machine()
     level = min(int(config.OPT), 2)
     return binding.Target.from_triple(triple).create_target_machine(
-        cpu=name, features=features, opt=level, reloc="default", codemodel="jitdefault", jit=True
+        cpu=name, features=features, opt=level, reloc="static", codemodel="jitdefault", jit=True
     )
 
 
