@@ -149,7 +149,7 @@ def _widened(operation: Operation, operands: Operands) -> Operands:
     if not operation.arithmetic.widened:
         return operands
     formats, (a, b) = operation.instruction.formats, operation.multiplied
-    return operands._replace(a=widening(formats.a, a)[operands.a], b=widening(formats.b, b)[operands.b])
+    return operands._replace(a=widening(formats.a, a).take(operands.a), b=widening(formats.b, b).take(operands.b))
 
 
 def _halved(codes: Codes) -> Codes:
@@ -185,15 +185,17 @@ def _fused_one(operation: Operation, operands: Operands, d: Codes, threads: int)
         return
     from fastmma.kernels.fused import portable, x86
 
-    parameters, wide = fused_parameters(operation), _widened(operation, operands)
-    period = operation.instruction.k
+    parameters, period = fused_parameters(operation), operation.instruction.k
     if x86.supported(parameters):
+        wide = _widened(operation, operands)
         x86.gemm(parameters, wide.a, wide.b, wide.c, d, threads, _portable)
     elif parameters.restart and x86.promotes(parameters._replace(restart=0), period):
         # sums of an instruction that start from zero and join c are promotions
-        a, b = _in_order(operation, wide.a, 1), _in_order(operation, wide.b, 0)
-        x86.gemm(parameters._replace(restart=0), a, b, wide.c, d, threads, _portable, Promotion(period))
+        a, b = _in_order(operation, operands.a, 1), _in_order(operation, operands.b, 0)
+        wide = _widened(operation, operands._replace(a=a, b=b))
+        x86.gemm(parameters._replace(restart=0), wide.a, wide.b, wide.c, d, threads, _portable, Promotion(period))
     else:
+        wide = _widened(operation, operands)
         portable.gemm(parameters, wide.a, wide.b, wide.c, d, threads, product_order(operation))
 
 

@@ -144,4 +144,5 @@ def _bind(plan: GemmPlan, a: Any, b: Any, c: Any, metadata: Any, scale_a: Any, s
     for name, array in extra.items():
         if array.ndim != 2:
             raise OperandError(f"{ins}: {name} must have two dimensions, not {array.ndim}")
-    return Operands(acodes[None], bcodes[None], ccodes, **{name: array[None] for name, array in extra.items()})
+    operands = Operands(acodes[None], bcodes[None], ccodes)
+    return operands._replace(**{name: array[None] for name, array in extra.items()}) if extra else operands

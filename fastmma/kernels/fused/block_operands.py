@@ -85,10 +85,7 @@ class Decoder:
         size, wide = self.coding.itemsize, 16 if self.kernel.single and self.kernel.byte_vector == 64 else 8
         if size == 1 and self.coding.through_half:
             codes = emit.load(vector(I8, VALUES_AT_ONCE), place, offset)
-            words = builder.zext(codes, vector(I16, VALUES_AT_ONCE))
-            sign = emit.masked(emit.shifted_left(words, 15 - self.width), 1 << 15)
-            magnitude = emit.masked(words, (1 << self.width) - 1)
-            halves = builder.or_(sign, emit.shifted_left(magnitude, 10 - element.mantissa_bits))
+            halves = self._halves(codes)
             parts = [emit.shuffle(halves, halves, range(first, first + wide)) for first in range(0, VALUES_AT_ONCE, wide)]
         else:
             places = range(offset, offset + VALUES_AT_ONCE, wide)
@@ -101,6 +98,16 @@ class Decoder:
         else:
             values = [emit.cast(emit.masked(part, -1 << element.shift), singles) for part in parts]
         return values if self.kernel.single else [builder.fpext(value, vector(F64, wide)) for value in values]
+
+    def _halves(self, codes: ir.Value) -> ir.Value:
+        """The f16 codes of bytes, whose exponents are lower by the `excess`."""
+        emit, kind, shift = self.emit, vector(I16, VALUES_AT_ONCE), 10 - self.element.mantissa_bits
+        magnitude = (1 << self.width) - 1 << shift
+        if self.width == 7:  # copies of the sign go to the top
+            return emit.masked(emit.shifted_left(self.builder.sext(codes, kind), shift), magnitude | -1 << 15)
+        words = self.builder.zext(codes, kind)
+        sign = emit.masked(emit.shifted_left(words, 15 - self.width), 1 << 15)
+        return self.builder.or_(sign, emit.masked(emit.shifted_left(words, shift), magnitude))
 
     def codes(self, place: ir.Value, offset: int) -> ir.Value:
         """A vector of codes, shifted down."""
