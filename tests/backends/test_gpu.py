@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from reference.ptxas import PTXAS, needs_ptxas
 
 import fastmma
 from fastmma.backends.gpu import device
@@ -26,7 +26,6 @@ from fastmma.verification.trials import draw
 pytestmark = pytest.mark.one_path
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-with_ptxas = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")
 without_gpu = pytest.mark.skipif(device.available(), reason="there is an NVIDIA GPU with CuPy")
 
 
@@ -49,13 +48,13 @@ def sample(target: str) -> list[Instruction | Movement]:
     return list(found.values())
 
 
-@with_ptxas
+@needs_ptxas
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90a", "sm_120a"])
 def test_ptxas_assembles_the_kernel_of_every_kind_of_instruction(target: str, tmp_path: Path) -> None:
     for number, ins in enumerate(sample(target)):
         path = tmp_path / f"{number}.ptx"
         path.write_text(kernel_of(ins, target))
-        done = subprocess.run(["ptxas", f"-arch={target}", str(path), "-o", "/dev/null"], capture_output=True, text=True, check=False)
+        done = subprocess.run([PTXAS, f"-arch={target}", str(path), "-o", "/dev/null"], capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{ins}: {done.stderr}"
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from reference.ptxas import known_targets
+from reference.ptxas import PTXAS, known_targets, needs_ptxas
 
 import fastmma
 from fastmma import Instruction, OperandError, TargetError, tcgen05
@@ -45,7 +44,7 @@ def instructions() -> list[Instruction]:
     ]
 
 
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")
+@needs_ptxas
 @pytest.mark.parametrize("target", ["sm_100a", "sm_100f", "sm_103a", "sm_110a", "sm_107a"])
 def test_ptxas_assembles_every_form(target: str, tmp_path: Path) -> None:
     if target not in known_targets():
@@ -57,7 +56,7 @@ def test_ptxas_assembles_every_form(target: str, tmp_path: Path) -> None:
         for in_tensor in (False, True):
             source = tmp_path / "kernel.ptx"
             source.write_text(tensor_kernel(ins, target, image_bytes=65536, a_in_tensor_memory=in_tensor))
-            command = ["ptxas", f"-arch={target}", str(source), "-o", str(tmp_path / "kernel.cubin")]
+            command = [PTXAS, f"-arch={target}", str(source), "-o", str(tmp_path / "kernel.cubin")]
             result = subprocess.run(command, capture_output=True, text=True, check=False)
             assert result.returncode == 0, (str(ins), result.stderr)
             tried += 1

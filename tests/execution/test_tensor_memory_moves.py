@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from reference import tensor_memory as facts
 from reference.descriptor import byte_offset
-from reference.ptxas import accepted, known_targets, registers, version
+from reference.ptxas import accepted, known_targets, needs_ptxas, registers, version
 
 import fastmma
 from fastmma import FastmmaError, InstructionError, Movement, OperandError, OperandTypeError, TargetError, tcgen05
@@ -58,7 +57,7 @@ def test_all_of_them_are_there() -> None:
         assert move.registers == per_matrix * move.num
 
 
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")
+@needs_ptxas
 @pytest.mark.parametrize(
     "target", [target for target in ("sm_90a", "sm_100", "sm_100a", "sm_103f", "sm_110a", "sm_120a") if target in known_targets()]
 )

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import itertools
 import random
-import shutil
 from functools import cache
 from pathlib import Path
 
 import pytest
 from reference.fragments import CONTAINER_BITS
-from reference.ptxas import accepted, known_targets, registers, version
+from reference.ptxas import accepted, known_targets, needs_ptxas, registers, version
 
 import fastmma
 from fastmma import InstructionError, instruction
 
-pytestmark = [pytest.mark.one_path, pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")]
+pytestmark = [pytest.mark.one_path, needs_ptxas]
 KNOWN = known_targets()
 
 SHAPES = [(8, 8, k) for k in (4, 8, 16, 32, 64, 128)] + [(16, 8, k) for k in (4, 8, 16, 32, 64, 128, 256)] + [(16, 16, 16), (8, 16, 16)]

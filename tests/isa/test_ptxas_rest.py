@@ -8,21 +8,20 @@ from __future__ import annotations
 import itertools
 import random
 import re
-import shutil
 import zlib
 from functools import cache
 from pathlib import Path
 
 import pytest
 from reference.fragments import CONTAINER_BITS
-from reference.ptxas import accepted, registers, version
+from reference.ptxas import accepted, needs_ptxas, registers, version
 from test_ptxas import ACCUMULATORS, KNOWN
 from test_table import variants
 
 import fastmma
 from fastmma import InstructionError, instruction
 
-pytestmark = [pytest.mark.one_path, pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")]
+pytestmark = [pytest.mark.one_path, needs_ptxas]
 
 NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 PAIRS = (

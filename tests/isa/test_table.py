@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from reference import reviewed
 from reference.fragments import CONTAINER_BITS
-from reference.ptxas import accepted, registers
+from reference.ptxas import accepted, needs_ptxas, registers
 
 import fastmma
 from fastmma import FORMATS, TARGETS, FastmmaError, Instruction, InstructionError, TargetError, instruction, instructions
@@ -153,7 +152,7 @@ def variants(opcode: str) -> list[str]:
     return found
 
 
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not on the PATH")
+@needs_ptxas
 @pytest.mark.parametrize("opcode", SPELLINGS)
 def test_spellings_are_those_of_ptxas(opcode: str, tmp_path: Path) -> None:
     target, ins = SPELLINGS[opcode], instruction(opcode)

@@ -7,7 +7,10 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 from fastmma import TARGETS
 from fastmma.isa.targets import target_ptx
@@ -24,12 +27,25 @@ _BETWEEN = " mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r510, %r511}, {%
 _ERROR = re.compile(r"statements\.ptx, line (\d+); (?:error|fatal)")
 
 
+def _found() -> str:
+    """The ptxas of the package nvidia-cuda-nvcc, else that on the PATH; empty where there is neither."""
+    package = find_spec("nvidia")
+    for folder in package.submodule_search_locations or () if package else ():
+        for path in sorted(Path(folder).glob("cu1*/bin/ptxas")):
+            return str(path)
+    return shutil.which("ptxas") or ""
+
+
+PTXAS = _found()
+needs_ptxas = pytest.mark.skipif(not PTXAS, reason="nvidia-cuda-nvcc is not installed, and ptxas is not on the PATH")
+
+
 @cache
 def version() -> tuple[int, int]:
-    """The PTX version of the ptxas on the PATH: that of CUDA 13.n is 9.n."""
-    if shutil.which("ptxas") is None:
+    """The PTX version of ptxas: that of CUDA 13.n is 9.n."""
+    if not PTXAS:
         return 9, 0
-    told = subprocess.run(["ptxas", "--version"], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run([PTXAS, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"release (\d+)\.(\d+)", told)
     assert found is not None, told
     return int(found[1]) - 4, int(found[2])
@@ -46,7 +62,7 @@ def _refused(statements: Sequence[str], target: str, folder: Path) -> set[int] |
     first = head.count("\n") + 1
     source = folder / "statements.ptx"
     source.write_text(head + "".join(f"{statement}\n{_BETWEEN}" for statement in statements) + "ret;\n}\n")
-    command = ["ptxas", "-O0", f"-arch={target}", str(source), "-o", str(folder / "statements.cubin")]
+    command = [PTXAS, "-O0", f"-arch={target}", str(source), "-o", str(folder / "statements.cubin")]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return set()
