@@ -150,7 +150,7 @@ class _Worker(threading.local):
 _worker = _Worker()
 
 
-@lru_cache(256)
+@lru_cache(1024)
 def _loop(kernel: BlockKernel, rows: int, columns: int, depth: int, a: Place, b: Place, c: Place | None, out: Place) -> _Loop:
     """The loop over products whose matrices have these strides."""
     width = kernel.sum_bytes

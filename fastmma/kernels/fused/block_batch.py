@@ -305,6 +305,7 @@ def run_batch(how: Any, numbers: int, a: Any, b: Any, c: Any, out: Any, bad: Any
                 _hand_out(how, out + index * out_stride, batch.rows, batch.columns, _matrix(batch.out, start + index))
 
 
+@cache
 def batch_runner(how: Arrangement) -> Callable[..., None]:
     """`run_batch` for one arrangement."""
     return partial(entry(run_batch, typeof(how), types.int64, *[ANY_ARRAY] * 5, types.int64, types.int64), how)
