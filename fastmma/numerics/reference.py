@@ -7,7 +7,7 @@ which the silicon aligns it, which is its exponent field and not that of its lea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -167,11 +167,11 @@ def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
     return ieee_add(product(a, b), c, fmt, mode)
 
 
-def _steps(terms: Sequence[Number], c: int, arithmetic: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
+def _steps(terms: Sequence[Number], c: Number, arithmetic: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
     """Steps of `arithmetic.terms` terms each, c being a term of the first and each result one of the next."""
     for start in range(0, len(terms), arithmetic.terms):
-        c = fused_step([*terms[start : start + arithmetic.terms], number(c, fmt)], arithmetic, fmt, watch)
-    return c
+        c = number(fused_step([*terms[start : start + arithmetic.terms], c], arithmetic, fmt, watch), fmt)
+    return c.code
 
 
 def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, arithmetic: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
@@ -179,7 +179,11 @@ def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, arithmetic: Ari
     total = 0
     for half in (0, 1):
         total = _steps(
-            [term for k, term in zip(ks, terms, strict=True) if k // arithmetic.split % 2 == half], total, arithmetic, fmt, watch
+            [term for k, term in zip(ks, terms, strict=True) if k // arithmetic.split % 2 == half],
+            number(total, fmt),
+            arithmetic,
+            fmt,
+            watch,
         )
     return ieee_add(number(total, fmt), number(c, fmt), fmt)
 
@@ -288,6 +292,7 @@ def tile(
     metadata: Codes | None = None,
     scale_a: Codes | None = None,
     scale_b: Codes | None = None,
+    shift: int = 0,
     watch: list[Step] | None = None,
 ) -> Codes:
     """One execution of an instruction on one set of matrices of codes.
@@ -299,6 +304,8 @@ def tile(
         What `fastmma.arithmetic` returns, so that `terms` is the number of products a step.
     metadata : (m, k / chunk) array of 4-bit words, for sparse A
     scale_a, scale_b : (m, scales) and (scales, n) arrays of codes, for block scaling
+    shift : int
+        Fused steps only: c counts as c * 2**-shift, its exponent as so much less, without a rounding.
     watch : list, optional
         Is given every fused step, element by element of d.
 
@@ -319,7 +326,7 @@ def tile(
         for j, whole_column in enumerate(columns):
             column = [whole_column[k] for k in ks] if metadata is not None else whole_column
             scales = None if scales_a is None or scales_b is None else (scales_a[i], scales_b[j])
-            d[i, j] = _element(ins, arithmetic, row, column, int(c[i, j]), ks, scales, watch)
+            d[i, j] = _element(ins, arithmetic, row, column, int(c[i, j]), ks, scales, shift, watch)
     return d
 
 
@@ -331,6 +338,7 @@ def _element(
     c: int,
     ks: Sequence[int],
     scales: tuple[list[Number], list[Number]] | None,
+    shift: int,
     watch: list[Step] | None,
 ) -> int:
     """The code of one element of d: decoded elements of a row of A and of B's column that meet it, and the k where they do."""
@@ -343,9 +351,12 @@ def _element(
                 terms = _grouped(terms, arithmetic.group)
             if scales is not None:
                 terms = _scaled(terms, *scales)
-            total = (
-                _lowered(terms, ks, start, arithmetic, sums, watch) if arithmetic.split else _steps(terms, start, arithmetic, sums, watch)
-            )
+            if arithmetic.split:
+                total = _lowered(terms, ks, start, arithmetic, sums, watch)
+            else:
+                first = number(start, sums)
+                first = replace(first, last=first.last - shift, exponent=first.exponent - shift) if shift else first
+                total = _steps(terms, first, arithmetic, sums, watch)
             return total if dfmt is sums else _convert(total, sums, dfmt)
         case "f32-fma" | "f32-fma-pairs":
             return _f32_dot(row, column, c, arithmetic.method == "f32-fma-pairs", cfmt, dfmt)

@@ -147,7 +147,7 @@ def explain(trial: Trial, target: str, execution: int, row: int, col: int, tile:
         raise InstructionError(f"{ins} multiplies nothing")
     rule = arithmetic(ins, target, strict=False)
     a, b, c = given["a"][row : row + 1], given["b"][:, col : col + 1], given["c"][row : row + 1, col : col + 1]
-    extra = {name: codes[row : row + 1] for name, codes in given.items() if name in ("metadata", "scale_a")}
+    extra: dict[str, Any] = {name: codes[row : row + 1] for name, codes in given.items() if name in ("metadata", "scale_a")}
     extra |= {"scale_b": given["scale_b"][:, col : col + 1]} if "scale_b" in given else {}
     steps: list[Step] = []
     code = int(reference.tile(ins, rule, a, b, c, watch=steps, **extra)[0, 0])

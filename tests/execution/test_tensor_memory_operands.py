@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from reference.tensor_memory_machine import SFA, SFB, SIMPLE, instruction, simple
 
-from fastmma import FORMATS, OperandError, TargetError, tcgen05
+from fastmma import OperandError, tcgen05
 
 
 def test_input_d() -> None:
@@ -18,23 +18,6 @@ def test_input_d() -> None:
     machine.given["c"] = np.zeros_like(machine.given["c"])
     np.testing.assert_array_equal(result, machine.expected(machine.product()))
     assert np.isnan(machine.run(*where)[0, :, :16].view(np.float32)).all()
-
-
-@pytest.mark.parametrize("dtype", ["f32", "f16"])
-def test_scaled_input_d(dtype: str) -> None:
-    machine, where = simple(instruction("f16", dtype, "f16", "f16", 128, 16))
-    fmt = FORMATS[dtype]
-    values = np.array([1.5, -3.0, 0.0, -0.0, np.inf, 1024.0, -0.25, 7.0] * 256, fmt.dtype).reshape(128, 16)
-    machine.given["c"] = values.view(fmt.code_dtype)
-    machine.put_d()
-    result = machine.run(*where, scale_input_d=5)
-    machine.given["c"] = (values / fmt.dtype.type(32)).view(fmt.code_dtype)
-    np.testing.assert_array_equal(result, machine.expected(machine.product()))
-    machine.tmem[0, 3, 2] = 0x00800000 if dtype == "f32" else 0x0400  # the least normal number
-    with pytest.raises(OperandError, match=r"scale_input_d: .* times 2 \*\* -1 is no normal number .*not known"):
-        machine.run(*where, scale_input_d=1)
-    with pytest.raises(TargetError, match="illegal with scale_input_d on sm_110a"):
-        machine.run(*where, scale_input_d=1, target="sm_110a")
 
 
 def test_disabled_lanes() -> None:

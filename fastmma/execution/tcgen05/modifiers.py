@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.backends.call import Operation
 from fastmma.host.arrays import as_array, whole
 from fastmma.host.errors import OperandError, OperandTypeError, TargetError
 from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.tcgen05.column_mask import ZeroColumnMask
 from fastmma.isa.tcgen05.tensor_memory import LANES
+from fastmma.numerics import reference
 from fastmma.numerics.lookup import is_strict
+from fastmma.operands.check import flatten
 
 
 def kept_lanes(mask: Any, ins: Instruction) -> NDArray[np.bool_]:
@@ -33,25 +36,45 @@ def kept_lanes(mask: Any, ins: Instruction) -> NDArray[np.bool_]:
     return np.pad(bits.ravel().astype(np.bool_), (0, 2 * LANES - 32 * count))
 
 
-def shrunk(codes: NDArray[Any], fmt: Format, shift: int, what: str) -> NDArray[Any]:
-    """D times 2 ** -shift.
+def shrunk(codes: NDArray[Any], fmt: Format, shift: int, what: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """D times 2 ** -shift, and where that is no normal number: there it is 0 for now, and `exact_shift` has the result.
 
     Raises
     ------
-    OperandError
-        Where that would be subnormal: how it is rounded then, nobody has asked a GPU.
+    TargetError
+        In strict mode, where there are such numbers: that they are not rounded is only assumed.
     """
     if not shift:
-        return codes
+        return codes, np.zeros((), np.bool_)
     values = codes.view(fmt.dtype)
     with np.errstate(all="ignore"):
         scaled = values * fmt.dtype.type(2.0**-shift)
-        least = np.finfo(fmt.dtype).tiny
-        wrong = np.isfinite(values) & (values != 0) & (np.abs(scaled) < least)
-    if wrong.any():
-        found = values[wrong].flat[0]
-        raise OperandError(f"{what}: {found} times 2 ** -{shift} is no normal number of {fmt}, and how it is rounded is not known")
-    return np.asarray(scaled).view(codes.dtype)
+        beyond = np.asarray(np.isfinite(values) & (values != 0) & (np.abs(scaled) < np.finfo(fmt.dtype).tiny))
+    if beyond.any() and is_strict():
+        found = values[beyond].flat[0]
+        raise TargetError(f"{what}: {found} times 2 ** -{shift} is no normal number of {fmt}; how it is rounded is only assumed")
+    return np.where(beyond, codes.dtype.type(0), scaled.view(codes.dtype)), beyond
+
+
+def exact_shift(
+    operation: Operation, given: dict[str, NDArray[Any]], where: NDArray[np.bool_], shift: int, lead: tuple[int, ...], result: NDArray[Any]
+) -> None:
+    """Some elements of a result, (..., m, n), again, from D times 2 ** -shift without a rounding."""
+    ins, tail = operation.instruction, given["a"].shape[-3:]
+    copies = np.broadcast_to(given["a"], (*lead, *tail)).reshape(-1, *tail)
+    flat = {name: flatten(array, lead) for name, array in given.items() if name != "a"}
+    codes = result.reshape(-1, ins.m, ins.n)
+    for product, row, column in np.argwhere(flatten(where, lead)):
+        line, one = slice(row, row + 1), slice(column, column + 1)
+        codes[product, row, column] = reference.tile(
+            ins,
+            operation.arithmetic,
+            copies[product, column * tail[0] // ins.n, line],
+            flat["b"][product, :, one],
+            flat["c"][product, line, one],
+            metadata=flat["metadata"][product, line] if "metadata" in flat else None,
+            shift=shift,
+        )[0, 0]
 
 
 def negated(codes: NDArray[Any], fmt: Format, negate: bool) -> NDArray[Any]:

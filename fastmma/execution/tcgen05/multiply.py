@@ -109,7 +109,8 @@ def mma(
     enable_input_d : bool
         False computes A x B alone.
     scale_input_d : int
-        kind::f16 and tf32: D is multiplied by 2 to the power of minus this, 0 to 15, before.
+        kind::f16 and tf32: D is multiplied by 2 to the power of minus this, 0 to 15, before; without a rounding, which is an assumption
+        where it becomes subnormal, and is refused in strict mode there.
     disable_output_lane : 4 integers, or 8 for ``.cta_group::2``
         Bits of the lanes of D that stay as they are.
     zero_column_mask : ZeroColumnMask or int
@@ -194,7 +195,10 @@ def mma(
         started = np.broadcast_to(flat, (*lead, *flat.shape[-2:])).reshape(math.prod(lead), outer, LANES, COLUMNS)
         done = runner.raw.multiply_tensor(ins, operation.target, images, started, passed, a_in_tensor_memory=in_tmem)
         return np.asarray(done.reshape(*lead, *before.shape[-outer - 1 :]))
-    c = _accumulators(ins, flat, cells["d"], enabled, shift)
+    held = places.accumulators(flat, cells["d"], ins)
+    held = held if enabled else np.zeros_like(held)
+    shift = 0 if ins.kind == "i8" else shift
+    c, beyond = modifiers.shrunk(held, ins.formats.d, shift, f"{ins}: scale_input_d")
     if in_tmem:
         acodes = places.a_in_tensor_memory(flat, cells["a"], ins)
     else:
@@ -208,6 +212,8 @@ def mma(
         **_extra(ins, said, flat, cells),
     }
     result = _multiplied(runner, operation, given, lead, thread_count(threads))
+    if beyond.any():
+        modifiers.exact_shift(operation, {**given, "c": held}, beyond, shift, lead, result)
     after = np.array(np.broadcast_to(flat, (*lead, *flat.shape[-2:])))
     places.write_accumulators(after, cells["d"], result, ins, modifiers.kept_lanes(disable_output_lane, ins))
     return after.reshape(*lead, *before.shape[-outer - 1 :])
@@ -237,14 +243,6 @@ def _cells(ins: Instruction, said: InstructionDescriptor, addresses: dict[str, A
             raise OperandError(f"{ins}: {name} must begin in the lane of d, {lane_of_d}, not {lane}")
     places.check_apart(cells, str(ins))
     return cells
-
-
-def _accumulators(ins: Instruction, tmem: NDArray[np.uint32], cells: places.Cells, enabled: bool, shift: int) -> NDArray[Any]:
-    """D before, as the multiplication adds it."""
-    codes = places.accumulators(tmem, cells, ins)
-    if not enabled:
-        return np.zeros_like(codes)
-    return codes if ins.kind == "i8" else modifiers.shrunk(codes, ins.formats.d, shift, f"{ins}: scale_input_d")
 
 
 def _extra(
