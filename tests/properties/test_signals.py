@@ -56,6 +56,53 @@ def test_long_calls_answer(threads: int) -> None:
     assert max(late.values()) < 4, late
 
 
+HANDLER = """
+import signal, sys, time
+import numpy as np
+import fastmma
+
+rng = np.random.default_rng(0)
+cases = []
+for rows, columns, depth in ((20, 30, 40), (64, 64, 64), (16, 8, 16), (100, 9, 70), (8, 24, 33)):
+    a, b = (rng.integers(-8, 9, shape).astype(np.float16) for shape in ((rows, depth), (depth, columns)))
+    cases.append((a, b, a.astype(np.float32) @ b.astype(np.float32)))
+counts = [0, 0, 0]
+
+
+def check(case, which):
+    a, b, expected = case
+    counts[2] += not np.array_equal(fastmma.gemm(a, b, threads=1), expected)
+    counts[which] += 1
+
+
+def handle(*_):
+    check(cases[counts[1] % len(cases)], 1)
+    signal.setitimer(signal.ITIMER_REAL, rng.uniform(5e-5, 5e-4))
+
+
+for case in cases:
+    check(case, 0)
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.001)
+deadline = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < deadline:
+    check(cases[rng.integers(len(cases))], 0)
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(*counts)
+"""
+
+
+def test_a_signal_handler_may_multiply_too() -> None:
+    """Products of other shapes, which take scratch memory of their own, amid those of the call."""
+    done = python("-c", HANDLER, str(SECONDS), timeout=60 + 2 * SECONDS)
+    assert done.returncode == 0, done.stderr
+    calls, handled, wrong = map(int, done.stdout.split())
+    print(calls, handled)
+    assert calls > 100
+    assert handled > 100
+    assert wrong == 0
+
+
 COMPILATION = """
 import signal, sys, time
 import numpy as np
