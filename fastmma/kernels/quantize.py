@@ -116,8 +116,8 @@ def _round(bits: Any, narrow: Narrow, nearest: int, codes: Any) -> None:
 
 
 @compiled
-def _round_stochastically(bits: Any, narrow: Narrow, seed: int, place: int, codes: Any) -> None:
-    """Codes of floats given as bits, of which the first is number `place` of its array."""
+def _round_stochastically(bits: Any, narrow: Narrow, seed: int, place: int, step: int, codes: Any) -> None:
+    """Codes of floats given as bits, of which the first is number `place` of its array, and the next one number `place` + `step`."""
     mantissa, infinity = _mantissa(bits), np.uint64(_infinity(bits))
     magnitude_mask, sign = infinity | np.uint64(_below(mantissa)), np.uint64(8 * bits.itemsize - 1)
     for i in range(len(codes)):
@@ -129,7 +129,7 @@ def _round_stochastically(bits: Any, narrow: Narrow, seed: int, place: int, code
         # what is too small for 62 random bits loses its lowest bits
         significand >>= np.uint64(min(max(shift - 62, 0), 63))
         shift = min(shift, 62)
-        state = np.uint64(seed) + np.uint64(place + i + 1) * np.uint64(0x9E3779B97F4A7C15)
+        state = np.uint64(seed) + np.uint64(place + i * step + 1) * np.uint64(0x9E3779B97F4A7C15)
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         state ^= state >> np.uint64(31)
@@ -148,14 +148,19 @@ def _elements(
     block: tuple[int, int],
     narrow: Narrow,
     rounding: Rounding,
+    starts: Any,
+    step: int,
     piece: Piece,
     scratch: Any,
     bits: Any,
     codes: Any,
 ) -> None:
-    """Codes of x times (or over) the factor of its block, rounded; rows count rows; `bits` are those of `scratch`."""
+    """Codes of x times (or over) the factor of its block, rounded; rows count rows; `bits` are those of `scratch`.
+
+    For stochastic rounding, `starts` are the numbers of the first elements of rows, and `step` is from one to the next.
+    """
     rows, columns = block
-    height, width_of_x = x.shape[1:]
+    height = x.shape[1]
     for index in range(piece.first, piece.last):
         outer, row = index // height, index % height
         line, factor = x[outer, row], factors[outer, row // rows]
@@ -181,8 +186,8 @@ def _elements(
                             scratch[column - start] = line[column] * scale
                     left = right
             if rounding.stochastic:
-                place = index * width_of_x + start
-                _round_stochastically(bits, narrow, rounding.seed, place, codes[outer, row, start:stop])
+                place = starts[index] + start * step
+                _round_stochastically(bits, narrow, rounding.seed, place, step, codes[outer, row, start:stop])
             else:
                 _round(bits, narrow, rounding.nearest, codes[outer, row, start:stop])
 
@@ -221,13 +226,14 @@ def elements(
     block: tuple[int, int],
     narrow: Narrow,
     rounding: Rounding,
+    numbers: tuple[NDArray[np.int64], int],
     piece: Piece,
     codes: NDArray[Any],
 ) -> None:
-    """Codes of x times (or over) the factors of its blocks."""
+    """Codes of x times (or over) the factors of its blocks; `numbers` are those of rows' first elements, and the step in a row."""
     scratch = np.empty(CHUNK, x.dtype)
     bits = scratch.view(np.dtype(f"u{x.itemsize}"))
-    _elements(x, factors, int(divide), block, narrow, rounding, piece, scratch, bits, codes)
+    _elements(x, factors, int(divide), block, narrow, rounding, *numbers, piece, scratch, bits, codes)
 
 
 def values(

@@ -15,7 +15,7 @@ from fastmma.scaling.array import ScaledArray
 from fastmma.scaling.rounding import block_maxima, round_blocks, rounding_of
 from fastmma.scaling.rules import Rule, Scaling, rule_of
 from fastmma.scaling.schemes import Scheme, scheme_of
-from fastmma.scaling.view import view_of
+from fastmma.scaling.view import c_order, view_of
 
 _PIECE = 1 << 17  # elements that a thread converts at a time
 # exact in the dtype that they are scaled in
@@ -131,13 +131,13 @@ def _quantize(x: NDArray[Any], scheme: Scheme, rule: Rule, axis: int, block: tup
     if not x.size:
         scaling = Scaling(np.empty(shape, scheme.scale_format.dtype), x, global_scale=np.float32(1) if scheme.two_level else None)
         return ScaledArray(np.empty(x.shape, fmt.dtype), scaling.scales, block, axis, scaling.global_scale, scheme.name)
-    # random numbers are counted in C order
     view = view_of(x, scheme, block, axis, any_order=not rounding.stochastic)
+    numbers = (c_order(view, x.shape),) if rounding.stochastic else ()
 
     def run() -> tuple[Scaling, NDArray[np.uint8]]:
         with np.errstate(all="ignore"):
             scaling = rule.compute(block_maxima(view.array, view.block, threads), fmt, threads)
-        return scaling, round_blocks(view.array, scaling.factors, scaling.divide, view.block, fmt, rounding, threads)
+        return scaling, round_blocks(view.array, scaling.factors, scaling.divide, view.block, fmt, rounding, threads, True, *numbers)
 
     scaling, codes = run()
     elements, scales = view.restore(codes, x.shape), view.restore(scaling.scales, shape)

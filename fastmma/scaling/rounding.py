@@ -101,10 +101,24 @@ def block_maxima(x: NDArray[Any], block: Block, threads: int) -> NDArray[Any]:
     return out if part == block else np.asarray(out.max(axis=2, keepdims=True))
 
 
+_NO_NUMBERS = np.zeros(0, np.int64), 0
+
+
 def round_blocks(
-    x: NDArray[Any], factors: NDArray[Any], divide: bool, block: Block, fmt: Format, rounding: Any, threads: int, saturate: bool = True
+    x: NDArray[Any],
+    factors: NDArray[Any],
+    divide: bool,
+    block: Block,
+    fmt: Format,
+    rounding: Any,
+    threads: int,
+    saturate: bool = True,
+    numbers: tuple[NDArray[np.int64], int] = _NO_NUMBERS,
 ) -> NDArray[Any]:
-    """Codes of an array (outer, rows, columns) times (or over) the factors of its blocks; what is too large saturates, or is infinite."""
+    """Codes of an array (outer, rows, columns) times (or over) the factors of its blocks; what is too large saturates, or is infinite.
+
+    Stochastic rounding takes the `numbers` of each row's first element, and the step from an element to the next one in the row.
+    """
     from fastmma.kernels.quantize import elements
 
     narrow = _narrow(fmt, x.dtype, saturate)
@@ -112,7 +126,7 @@ def round_blocks(
     outer, rows, columns = x.shape
 
     def work(piece: Any) -> None:
-        elements(x, factors, divide, block, narrow, rounding, piece, codes)
+        elements(x, factors, divide, block, narrow, rounding, numbers, piece, codes)
 
     _in_pieces(work, outer * rows, 1, columns, 1, threads)
     return codes

@@ -40,6 +40,18 @@ class View:
         return found.reshape([shape[d] for d in self.order]).transpose(np.argsort(self.order))
 
 
+def c_order(view: View, shape: tuple[int, ...]) -> tuple[NDArray[np.int64], int]:
+    """Numbers of the first elements of the view's rows in the C order of the original array, of this shape, and the step in a row."""
+    strides = [math.prod(shape[d + 1 :]) for d in view.order]
+    inner = view.array.shape[-1]
+    if view.order == tuple(range(len(shape))):
+        return np.arange(0, math.prod(shape), max(inner, 1), dtype=np.int64), 1
+    starts = np.zeros((), np.int64)
+    for dimension, stride in zip(view.order[:-1], strides, strict=False):
+        starts = starts[..., None] + np.arange(shape[dimension]) * stride
+    return starts.reshape(-1), strides[-1]
+
+
 def view_of(array: NDArray[Any], scheme: Scheme, block: tuple[int, ...], axis: int, *, any_order: bool = True) -> View:
     """Bring the blocked dimensions to where the kernels look for them, with a copy only where memory lies otherwise.
 

@@ -92,6 +92,17 @@ def test_toward_zero_and_stochastic(scheme: str) -> None:
                 agree(quantize(np.asfortranarray(x), scheme, rounding="stochastic", seed=seed), wanted)
 
 
+@pytest.mark.parametrize("axis", range(3))
+@pytest.mark.parametrize("scheme", ["nvfp4_16x16", "fp8_128x128", "nvfp4", "mxfp4", "fp8_row", "fp8_tensor", "int8_row"])
+def test_random_numbers_are_counted_in_c_order(scheme: str, axis: int) -> None:
+    for shape in ((3, 17, 2), (2, 33, 1), (1, 5, 18)):
+        x = np.random.default_rng(axis).standard_normal(shape).astype(np.float32)
+        wanted = slowly(x, scheme, axis, EXPECTED[scheme][2][0], "stochastic", 9)
+        for array in (x, np.asfortranarray(x)):
+            for threads in (1, 3):
+                agree(quantize(array, scheme, axis=axis, rounding="stochastic", seed=9, threads=threads), wanted)
+
+
 def test_stochastic_rounding_is_unbiased() -> None:
     x = np.full((1, 1 << 16), 1.3125, np.float32)
     x[0, ::32] = 4.0
