@@ -10,9 +10,10 @@ from fastmma.backends.compiled import Compiled
 from fastmma.backends.engine import Backend
 from fastmma.backends.exact import Exact
 from fastmma.host.errors import BackendError
+from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
-from fastmma.isa.targets import architecture
+from fastmma.isa.targets import TARGETS
 from fastmma.numerics.lookup import arithmetic, check_strict
 
 
@@ -52,8 +53,10 @@ def backend_of(name: str) -> Backend:
     return _made(name)
 
 
-def resolved_target(target: str) -> str:
-    """The target; ``"native"`` is that of the GPU in the machine. Whether that executes another is asked when the operands are checked.
+def resolved_target(target: TargetName) -> str:
+    """The target that a name means; ``"native"`` is that of the GPU in the machine.
+
+    Whether that GPU executes another target is asked when the operands are checked.
 
     Raises
     ------
@@ -66,11 +69,10 @@ def resolved_target(target: str) -> str:
         from fastmma.backends.gpu.device import native_target
 
         return native_target()
-    architecture(target)
-    return target
+    return target_named(target)
 
 
-def operation_of(ins: str | Instruction, target: str) -> Operation:
+def operation_of(ins: str | Instruction, target: TargetName) -> Operation:
     """An instruction as a target computes it.
 
     Raises
@@ -85,7 +87,7 @@ def operation_of(ins: str | Instruction, target: str) -> Operation:
     """
     if not isinstance(ins, str | Instruction):
         ins = multiply(ins)
-    if not isinstance(target, str) or target == "native":
+    if not isinstance(target, str) or target not in TARGETS:
         target = resolved_target(target)
     operation = _operation(ins, target)
     check_strict(operation.instruction, target, operation.arithmetic)

@@ -24,6 +24,7 @@ from fastmma.host.memory import check_fits
 from fastmma.host.npy import write_array
 from fastmma.host.threads import thread_count
 from fastmma.isa.formats import FORMATS, format_of
+from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply as find_instruction
 from fastmma.numerics.lookup import arithmetic
@@ -154,7 +155,7 @@ def gemm(
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
 ) -> None:
     """Multiply two matrices as a GPU's tensor cores do, and report speed and error."""
-    count = thread_count(threads)
+    count, target = thread_count(threads), target_named(target)
     ins, arrays = _operands(files or [], size, seed, distribution, (instruction, types, dtype), target)
     row = arithmetic(ins, target)
     if ins.sparse or ins.scale_vec_size:

@@ -12,6 +12,7 @@ import typer
 from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, spans
 from fastmma.host.errors import InstructionError
 from fastmma.isa.formats import FORMATS
+from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
 from fastmma.isa.targets import TARGETS
@@ -135,6 +136,7 @@ def select(target: str | None, element: str | None, shape: str | None, op: str |
     InstructionError, TargetError
         If a filter names something that no instruction has.
     """
+    target = None if target is None else target_named(target)
     everything: Sequence[Listed] = instructions(target)
     known: Sequence[Listed] = instructions()
     _check(op, (*(ins.op for ins in known), OP, *_TENSOR_MEMORY), "op")

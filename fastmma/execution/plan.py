@@ -10,6 +10,7 @@ from fastmma.backends.plan import Plan
 from fastmma.backends.resolve import operation_of, resolved_target
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError, TargetError
+from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 
@@ -47,7 +48,7 @@ class MmaPlan(Plan):
 
 
 @public_call
-def mma_plan(ins: str | Instruction, *, target: str) -> MmaPlan:
+def mma_plan(ins: str | Instruction, *, target: TargetName) -> MmaPlan:
     """The plan that `fastmma.mma`, `fastmma.warp.mma` and `fastmma.warpgroup.mma` follow for an instruction on a target.
 
     Parameters

@@ -15,6 +15,7 @@ from fastmma.execution.plan import MmaPlan, chosen_operation
 from fastmma.host.calls import public_call
 from fastmma.host.threads import thread_count
 from fastmma.isa.codes import from_codes
+from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.operands.check import broadcast, flatten, tile_codes
 from fastmma.operands.extra import extra_operands
@@ -28,7 +29,7 @@ def mma(
     b: Any,
     c: Any,
     *,
-    target: str | None = None,
+    target: TargetName | None = None,
     metadata: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,

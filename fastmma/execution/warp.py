@@ -19,6 +19,7 @@ from fastmma.execution.wmma_moves import wmma_load, wmma_store
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError
 from fastmma.host.threads import parallel_for, thread_count
+from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction, Operand
 from fastmma.numerics.lookup import fragment_evidence
 from fastmma.operands.check import broadcast, flatten
@@ -38,7 +39,7 @@ def mma(
     b: Any,
     c: Any,
     *,
-    target: str | None = None,
+    target: TargetName | None = None,
     metadata: Any = None,
     selector: int = 0,
     scale_a: Any = None,

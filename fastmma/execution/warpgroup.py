@@ -20,6 +20,7 @@ from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.host.threads import thread_count
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.formats import Format
+from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.operands.check import broadcast, flatten
 from fastmma.operands.extra import register_operands
@@ -91,7 +92,7 @@ def mma(
     a: Any,
     b: Descriptor | int,
     *,
-    target: str | None = None,
+    target: TargetName | None = None,
     memory: Any,
     metadata: Any = None,
     selector: int = 0,

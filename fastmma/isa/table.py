@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any
 
 from fastmma.host.errors import InstructionError
+from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.illegal import explain
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.rows import block_scale, mma, mma_sp, wgmma, wmma
 from fastmma.isa.rows.family import PART_PTX, Family, sizes
 from fastmma.isa.rows.moves import MOVEMENTS
 from fastmma.isa.spelling import Spelling, spelling_of
-from fastmma.isa.targets import architecture
 from fastmma.isa.tcgen05 import instruction as tcgen05
 from fastmma.isa.tcgen05 import moves as tcgen05_moves
 
@@ -81,7 +81,7 @@ def _all() -> tuple[Instruction | Movement, ...]:
     return tuple(dict.fromkeys(_table().values()))
 
 
-def instructions(target: str | None = None, *, op: str | None = None) -> tuple[Instruction | Movement, ...]:
+def instructions(target: TargetName | None = None, *, op: str | None = None) -> tuple[Instruction | Movement, ...]:
     """Every instruction, or those that are legal on a target.
 
     Parameters
@@ -103,7 +103,7 @@ def instructions(target: str | None = None, *, op: str | None = None) -> tuple[I
     31
     """
     if target is not None:
-        architecture(target)
+        target = target_named(target)
     if op is not None and not isinstance(op, str):
         raise InstructionError(f"op must be a string, not {type(op).__name__}")
     return tuple(ins for ins in _all() if (target is None or target in ins.targets) and (op is None or ins.op == op))

@@ -8,6 +8,7 @@ from functools import cache
 
 from fastmma.host.arrays import flag
 from fastmma.host.errors import TargetError
+from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.instruction import Instruction, Movement, check_legal
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import architecture
@@ -39,7 +40,7 @@ def check_strict(ins: Instruction, target: str, row: Arithmetic, strict: bool | 
         raise TargetError(f"{ins}: the arithmetic of {target} is only reported ({row.evidence.source}), which strict mode refuses")
 
 
-def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = None) -> Arithmetic:
+def arithmetic(ins: str | Instruction, target: TargetName, *, strict: bool | None = None) -> Arithmetic:
     """How a target computes an instruction, `terms` filled in.
 
     Parameters
@@ -60,10 +61,9 @@ def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = Non
     >>> arithmetic("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_80").align_bits
     24
     """
-    ins = multiply(ins)
-    base = architecture(target)
+    ins, target = multiply(ins), target_named(target)
     check_legal(ins, target)
-    row = _row(ins, base)
+    row = _row(ins, architecture(target))
     if row is None:
         raise TargetError(f"{ins}: what {target} computes is not known, so there is nothing to emulate")
     check_strict(ins, target, row, strict)
@@ -72,7 +72,7 @@ def arithmetic(ins: str | Instruction, target: str, *, strict: bool | None = Non
     return replace(row, terms=ins.stored_k // 2 if row.split else ins.stored_k)
 
 
-def fidelity(ins: str | Instruction, target: str) -> Evidence:
+def fidelity(ins: str | Instruction, target: TargetName) -> Evidence:
     """How well the arithmetic of an instruction on a target is known.
 
     Parameters
@@ -102,7 +102,7 @@ def fidelity(ins: str | Instruction, target: str) -> Evidence:
     return arithmetic(ins, target, strict=False).evidence
 
 
-def fragment_evidence(ins: Instruction | Movement, target: str, *, strict: bool | None = None) -> Evidence:
+def fragment_evidence(ins: Instruction | Movement, target: TargetName, *, strict: bool | None = None) -> Evidence:
     """How the fragments of a wmma instruction on a target are known.
 
     Raises
@@ -110,6 +110,7 @@ def fragment_evidence(ins: Instruction | Movement, target: str, *, strict: bool 
     TargetError
         If they are not known (sm_70, sm_75), or, when strict, only reported.
     """
+    target = target_named(target)
     evidence = WMMA_FRAGMENTS.get(architecture(target))
     check_legal(ins, target)
     if evidence is None:

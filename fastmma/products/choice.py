@@ -9,6 +9,7 @@ import numpy as np
 
 from fastmma.host.errors import InstructionError, OperandTypeError, TargetError
 from fastmma.isa.formats import FORMATS, Format, format_of
+from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
 from fastmma.isa.targets import TARGETS, architecture, specific
@@ -57,7 +58,7 @@ def default_instruction(
     >>> default_instruction("e4m3", "e4m3", None, "sm_90a").opcode
     'wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3'
     """
-    architecture(target)
+    target = target_named(target)
     fitting = [
         ins
         for ins in (*multiplications(target), *_fifth_generation(target, sparse, aligned))

@@ -12,6 +12,7 @@ from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
+from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.kernels.params import Promotion
@@ -29,7 +30,7 @@ def gemm(
     c: Any = None,
     *,
     instruction: str | Instruction | None = None,
-    target: str = DEFAULT_TARGET,
+    target: TargetName = DEFAULT_TARGET,
     metadata: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,

@@ -13,6 +13,7 @@ from fastmma.backends.resolve import resolved_target
 from fastmma.host.arrays import as_array, check_string, flag, integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.products.choice import UNALIGNED_TILE, accumulator, default_instruction, multiplicand, other_spelling, scale, takes_tcgen05
@@ -125,7 +126,7 @@ class Choices(NamedTuple):
     """The parameters of a call that its plan follows from."""
 
     instruction: str | Instruction | None
-    target: str
+    target: TargetName
     promote_every: int | None
     split_k: int
     preset: str | None
@@ -234,7 +235,7 @@ def followed(plan: Any, choices: Choices, a: Any, b: Any, accumulated: Any, scal
     if not isinstance(plan, GemmPlan):
         raise OperandTypeError(f"{what}: plan must be a GemmPlan, not {type(plan).__name__}; fastmma.gemm_plan makes one")
     given = [name for name, value, default in zip(Choices._fields, choices, _UNSET, strict=True) if not _is_default(value, default)]
-    if given and not (given == ["target"] and choices.target == plan.target):
+    if given and not (given == ["target"] and resolved_target(choices.target) == plan.target):
         raise OperandError(f"{what}: with a plan, {', '.join(given)} must be left out; dataclasses.replace changes a plan")
     plan.recheck()
     return plan
@@ -247,7 +248,7 @@ def gemm_plan(
     c: Any = None,
     *,
     instruction: str | Instruction | None = None,
-    target: str = DEFAULT_TARGET,
+    target: TargetName = DEFAULT_TARGET,
     metadata: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,

@@ -14,6 +14,7 @@ from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
+from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
 from fastmma.operands.check import Results, codes_of, flatten, leading_dimensions
@@ -28,7 +29,7 @@ def matmul(
     b: Any,
     *,
     instruction: str | Instruction | None = None,
-    target: str = DEFAULT_TARGET,
+    target: TargetName = DEFAULT_TARGET,
     promote_every: int | None = None,
     split_k: int = 1,
     preset: str | None = None,

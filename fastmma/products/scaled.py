@@ -16,6 +16,7 @@ from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.threads import thread_count
 from fastmma.isa.codes import decode, from_codes, to_codes
 from fastmma.isa.formats import FORMATS
+from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
 from fastmma.operands.check import check_output, flatten, leading_dimensions
@@ -43,7 +44,7 @@ def scaled_matmul(
     bias: Any = None,
     alpha: float = 1.0,
     plan: AccumulationPlan | None = None,
-    target: str | None = None,
+    target: TargetName | None = None,
     preset: str | None = None,
     instruction: str | Instruction | None = None,
     promote_every: int | None = None,

@@ -13,6 +13,7 @@ from fastmma.backends.resolve import resolved_target
 from fastmma.host.arrays import integer, whole
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.formats import format_of
+from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import TARGETS
@@ -43,7 +44,7 @@ class _Question(NamedTuple):
 class _Choices(NamedTuple):
     """The parameters of a call that its plan follows from, besides the schemes."""
 
-    target: str
+    target: TargetName
     preset: str | None
     instruction: str | Instruction | None
     promote_every: int | None
@@ -61,7 +62,7 @@ def scaled_plan(
     a: Any,
     b: Any,
     *,
-    target: str = "sm_90a",
+    target: TargetName = "sm_90a",
     preset: str | None = None,
     instruction: str | Instruction | None = None,
     promote_every: int | None = None,

@@ -11,6 +11,7 @@ from typing import Any
 
 from fastmma.host.arrays import integer
 from fastmma.host.errors import OperandError
+from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.study.distributions import distribution_of
 from fastmma.study.products import IEEE, instruction_of
@@ -152,7 +153,7 @@ class Grid:
             plans = ((None, 1),) if target == IEEE else product(self.promote_every, self.split_k)
             for promote_every, split_k in plans:
                 options: dict[str, Any] = {"distribution": distribution, "seed": seed, "sample": self.sample}
-                case = Case(fmt, target, m, n, k, promote_every, split_k, **options)
+                case = Case(fmt, target if target == IEEE else target_named(target), m, n, k, promote_every, split_k, **options)
                 if case not in seen:
                     seen.add(case)
                     yield case

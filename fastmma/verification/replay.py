@@ -19,6 +19,7 @@ from fastmma.backends.gpu import device
 from fastmma.host.calls import public_call
 from fastmma.host.errors import FastmmaError, OperandError
 from fastmma.host.float_mode import default_floats
+from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
 from fastmma.verification import tensor_trials
@@ -173,6 +174,7 @@ def replay(
     >>> report.wrong  # doctest: +SKIP
     0
     """
+    target = target_named(target)
     about = manifest(target, folder)
     report = Report(target, f"{about['gpu']}, driver {about['driver']}")
     total = sum(len(entry["trials"]) for entry in about["files"].values())

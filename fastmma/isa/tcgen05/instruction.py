@@ -9,8 +9,8 @@ from typing import Any
 
 from fastmma.host.arrays import flag
 from fastmma.host.errors import InstructionError
+from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
-from fastmma.isa.targets import architecture
 from fastmma.isa.tcgen05.descriptor import InstructionDescriptor
 from fastmma.isa.tcgen05.kinds import K96, KINDS, Kind, columns, rows
 from fastmma.isa.tcgen05.syntax import Syntax, parsed
@@ -197,7 +197,7 @@ def largest(target: str | None = None, *, every_form: bool = False) -> tuple[Ins
         Also those on two CTAs, the weight-stationary ones, and those of k 96; else those on one CTA only.
     """
     if target is not None:
-        architecture(target)
+        target = target_named(target)
     found = []
     forms = _FORMS if every_form else _FORMS[:1]
     for kind in KINDS.values():
