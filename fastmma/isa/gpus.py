@@ -83,7 +83,7 @@ def target_named(name: TargetName) -> str:
 
 @lru_cache(1024)
 def _meant(name: str) -> str | None:
-    spelled = re.fullmatch(r"(?:sm|compute)_?(\d{2,3}[af]?)", name.lower(), re.ASCII)
+    spelled = re.fullmatch(r"(?:sm|compute)_?(\d{2,3}[af]?)", name, re.ASCII)
     if spelled:
         return _known(f"sm_{spelled[1]}")
     if re.fullmatch(r"\d{1,2}\.\d", name, re.ASCII):

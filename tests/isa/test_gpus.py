@@ -48,7 +48,6 @@ DRIVERS = {
 }
 SPELLED = {
     "sm90": "sm_90",
-    "SM_90A": "sm_90a",
     "sm120f": "sm_120f",
     "compute_100f": "sm_100f",
     "h100-pcie": "sm_90a",
