@@ -266,3 +266,18 @@ def test_f32_chains_are_exact(c_dtype: Any, out_dtype: Any, pairs: bool, kind: s
     f32_chain_tiles(a, b, None, out, pairs, 2)
     for t in range(3):
         np.testing.assert_array_equal(out[t], f32_reference(a[t], b[t], None, out_dtype, pairs))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_f32_chains_without_k_leave_c_as_it_is(dtype: Any, pairs: bool) -> None:
+    c = np.random.default_rng(0).integers(0, 1 << 8 * np.dtype(dtype).itemsize, (3, 40, 9), dtype=dtype)
+    c[0, 0, :3] = (0xFC01, 0x7C01, 0xFFFF) if dtype == np.uint16 else (0xFF800001, 0x7F800001, 0xFFFFFFFF)  # NaNs with payloads
+    a, b, out = np.zeros((3, 40, 0), np.uint16), np.zeros((3, 0, 9), np.uint16), np.empty_like(c)
+    f32_chain_tiles(a, b, c, out, pairs, 2)
+    np.testing.assert_array_equal(out, c)
+    out = np.empty_like(c)
+    f32_chain_gemm(a[0], b[0], c[0], out[0], pairs, 2)
+    np.testing.assert_array_equal(out[0], c[0])
+    f32_chain_gemm(a[0], b[0], None, out[0], pairs, 2)
+    assert not out[0].any()

@@ -14,6 +14,7 @@ from fastmma.kernels.matrices.accumulators import INFINITY, MAGNITUDE, NAN, SIGN
 from fastmma.kernels.matrices.addresses import LANES, LINES, Lines, matrix_part, pack_lines
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Element, Specials
+from fastmma.kernels.pieces import settled
 
 _F16 = Element(exponent_bits=5, mantissa_bits=10, bias=15, shift=0, specials=Specials.IEEE.value)
 
@@ -75,12 +76,19 @@ def _f32_scratch(depth: int) -> AlignedMemory:
     return AlignedMemory((4 + 4 + 2) * LINES * (-(-depth // LINES) * LINES))
 
 
+def _unchanged(a: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any]) -> bool:
+    """Whether nothing is to be computed: without k, c stays as it is, unless it has another format than the results."""
+    return (c is None or c.itemsize == out.itemsize) and settled(a.shape[-1], c, out)
+
+
 def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
     """The lowered f16 m8n8k4 over any k: for every four k a chain of f32 fma from +0, and one f32 addition of c.
 
     `pairs`: two chains of two products, ``(c + first) + second``. `a` (M, K) and `b` (K, N) are f16 codes, `c` (None: +0) and `out`
     f32 or f16 codes; an f16 out is rounded once more after every four k. Any strides; `out` may be `c`.
     """
+    if _unchanged(a, c, out):
+        return
     product = product_of(a, b, c, out)
 
     def run(rows: Product, start: int, stop: int) -> None:
@@ -92,6 +100,8 @@ def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
 
 def f32_chain_tiles(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
     """The same for a batch: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
+    if _unchanged(a, c, out):
+        return
     batch = product_of(a, b, c, out)
 
     def run(start: int, stop: int) -> None:
