@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import pickle
@@ -14,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +23,6 @@ import fastmma
 from fastmma import CacheWarning
 from fastmma.kernels.llvm import disk_cache
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.cpu import usable
-from fastmma.kernels.llvm.emit import Emitter
-from fastmma.kernels.llvm.micro_kernel import MicroKernel
 
 pytestmark = pytest.mark.one_path
 
@@ -41,14 +37,6 @@ print((fastmma.scatter(codes, b) == registers).all(), codes[:2].tolist())
 """
 VALUES = np.arange(5.0)
 GONE = b"cfastmma.gone\nGone\n."  # a pickle of what no module holds
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder for kernels, and no warning said before."""
-    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "kernels"))
-    monkeypatch.setattr(disk_cache, "_warned", threading.Lock())
-    return tmp_path / "kernels"
 
 
 def total() -> Any:
@@ -85,40 +73,6 @@ def test_a_kernel_is_kept_for_each_signature(folder: Path) -> None:
     assert is_found()
     assert len(kept(folder)) == 2
     assert {path.suffix for path in kept(folder)} == {".kernel"}
-
-
-class Record(NamedTuple):
-    """What a micro-kernel is compiled for."""
-
-    number: int
-
-
-def micro_kernel(emitted: list[Record]) -> MicroKernel:
-    """As a new process has it; it notes what it is compiled for."""
-
-    def emit(record: Record, builder: Any, arguments: list[Any]) -> None:
-        emitted.append(record)
-        Emitter(builder).store(builder.add(arguments[1], Emitter(builder).index(record.number)), arguments[0])
-
-    return MicroKernel(emit, 1, 1)
-
-
-@pytest.mark.skipif(not usable(), reason="micro-kernels need an x86 CPU")
-def test_a_micro_kernel_is_kept_for_each_record(folder: Path) -> None:
-    emitted: list[Record] = []
-    for processes in range(2):
-        kernel = micro_kernel(emitted)
-        for record in (Record(5), Record(7), Record(5)):
-            result = np.array([0, 0])
-            arguments = np.array([result.ctypes.data, 30], np.int64)
-            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(kernel.address(record))(arguments.ctypes.data)
-            assert result.tolist() == [30 + record.number, 0]
-        assert emitted == [Record(5), Record(7)], processes
-    assert [path.read_bytes()[32:36] for path in kept(folder)] == [b"\x7fELF"] * 2 or sys.platform != "linux"
-    for path in kept(folder):
-        path.write_bytes(path.read_bytes()[:-1])
-    assert micro_kernel(emitted).address(Record(5))
-    assert emitted == [Record(5), Record(7), Record(5)]
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
