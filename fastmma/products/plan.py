@@ -252,8 +252,8 @@ _ONE_SUM = "one sum over all k, whose order is assumed to be ascending; not comp
 _CUBLAS = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
 PRESETS: dict[str, tuple[Preset, ...]] = {
     "cublas": (
-        Preset(_FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER),
-        Preset(_FP8_ROWS, _FP8_ROWS, ("scale_b", "scale_a", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER),
+        Preset(_FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "bias", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER),
+        Preset(_FP8_ROWS, _FP8_ROWS, ("scale_b", "scale_a", "bias", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER),
         Preset(_FP8_LINES, _FP8_BLOCKS, ("round",), _CUBLAS, 128, "fma", _HOPPER),
         Preset(_FP8_LINES, _FP8_LINES, ("round",), _CUBLAS, 128, "fma-each", _HOPPER),
         Preset(("fp8_tensor",), ("fp8_tensor",), ("scale_ab", "round"), _NVJET, targets=_BLACKWELL),
@@ -261,8 +261,8 @@ PRESETS: dict[str, tuple[Preset, ...]] = {
         Preset(_NVFP4, _NVFP4, ("alpha", "round"), f"cuBLASLt VEC16_UE4M3: {_ONE_SUM}", targets=_BLACKWELL),
     ),
     "cublas-fast-accum": (
-        Preset(_FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "round"), f"{_CUBLAS}; use_fast_accum=True", targets=_HOPPER),
-        Preset(_FP8_ROWS, _FP8_ROWS, ("scale_b", "scale_a", "round"), f"{_CUBLAS}; use_fast_accum=True", targets=_HOPPER),
+        Preset(_FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "bias", "round"), f"{_CUBLAS}; use_fast_accum=True", targets=_HOPPER),
+        Preset(_FP8_ROWS, _FP8_ROWS, ("scale_b", "scale_a", "bias", "round"), f"{_CUBLAS}; use_fast_accum=True", targets=_HOPPER),
     ),
     "deepgemm": (
         Preset(

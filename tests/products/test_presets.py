@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -50,28 +51,38 @@ def test_products_of_the_library_in_this_machine(case: Case) -> None:
     np.testing.assert_array_equal(product(case), torch_product(case).view(np.uint32))
 
 
-def scaled_product(case: ScaledCase) -> NDArray[np.uint32]:
+def scaled_product(case: ScaledCase, **options: Any) -> NDArray[Any]:
     a, b, scale_a, scale_b = scaled_operands(case)
     made = []
     for elements, scales, scheme in ((a, scale_a, case.a), (b, scale_b, case.b)):
         block = tuple(each or extent for each, extent in zip(BLOCKS[scheme], elements.shape, strict=True))
         made.append(fastmma.ScaledArray(elements, scales, block, 1, None, scheme))
     preset = "cublas-fast-accum" if case.fast else "cublas"
-    return fastmma.scaled_matmul(made[0], made[1].T, target="sm_90a", preset=preset).view(np.uint32)
+    return fastmma.scaled_matmul(made[0], made[1].T, target="sm_90a", preset=preset, **options)
 
 
 @pytest.mark.parametrize("case", SCALED_CASES, ids=lambda case: case.name)
 def test_recorded_products_with_scales(case: ScaledCase) -> None:
     with np.load(PATH) as archive:
         recorded = archive[case.name]
-    np.testing.assert_array_equal(scaled_product(case)[kept_rows(case)], recorded.view(np.uint32))
+    np.testing.assert_array_equal(scaled_product(case).view(np.uint32)[kept_rows(case)], recorded.view(np.uint32))
+
+
+@pytest.mark.parametrize("case", [case for case in SCALED_CASES if case.a == case.b != "fp8_1x128"][:4], ids=lambda case: case.name)
+def test_a_bias_joins_the_scaled_sum_before_its_only_rounding(case: ScaledCase) -> None:
+    with np.load(PATH) as archive:
+        recorded = archive[case.name]
+    bias = np.linspace(-3, 3, case.n).astype(ml_dtypes.bfloat16)
+    d = scaled_product(case, bias=bias, out_dtype=ml_dtypes.bfloat16)[kept_rows(case)]
+    expected = (recorded + bias.astype(np.float32)).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(d.view(np.uint16), expected.view(np.uint16))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", SCALED_CASES, ids=lambda case: case.name)
 def test_scaled_products_of_the_library_in_this_machine(case: ScaledCase) -> None:
     pytest.importorskip("torch")
-    np.testing.assert_array_equal(scaled_product(case), torch_scaled_product(case).view(np.uint32))
+    np.testing.assert_array_equal(scaled_product(case).view(np.uint32), torch_scaled_product(case).view(np.uint32))
 
 
 def test_split_k_cuts_where_the_library_does() -> None:
