@@ -11,6 +11,7 @@ import numpy as np
 
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
+from fastmma.backends.native_c import with_native_c
 from fastmma.backends.parameters import fused_coding, fused_parameters, product_order, scaled_parameters
 from fastmma.backends.parts import DEPTH, is_small, parts
 from fastmma.backends.zeros import on_dense_kernel
@@ -329,7 +330,7 @@ def _bit_many(operation: Operation, operands: Operands, d: Codes, threads: int) 
     b1.tiles(operands.a, operands.b, c, d.view(np.int32), operation.instruction.bit_op, threads)
 
 
-_FUSED = on_dense_kernel(_fused(_fused_run))
+_FUSED = on_dense_kernel(with_native_c(_fused(_fused_run)))
 _F32 = _chain(_run(_f32_one, _f32_many))
 _METHODS: dict[str, Run] = {
     "fused": _FUSED,

@@ -48,6 +48,8 @@ class Arithmetic:
         The format that multiplicands are converted to (exactly) before they are multiplied, or empty. It decides their exponents: a
         subnormal e4m3 is a normal f16.
     evidence : Evidence
+    native_c : bool
+        Whether an f16 c meets f32 sums as it is: a subnormal has the exponent of the smallest normal f16, not that of its value.
     """
 
     architectures: tuple[str, ...]
@@ -68,6 +70,7 @@ class Arithmetic:
     kinds: tuple[str, ...] = ("", "f8f6f4")
     forms: tuple[str, ...] = ()
     depths: tuple[int, ...] = ()
+    native_c: bool = False
 
     def answers(self, ins: Instruction, base: str) -> bool:
         """Whether this row is about an instruction on a base architecture."""

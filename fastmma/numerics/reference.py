@@ -354,7 +354,7 @@ def _element(
             if arithmetic.split:
                 total = _lowered(terms, ks, start, arithmetic, sums, watch)
             else:
-                first = number(start, sums)
+                first = number(c, cfmt) if arithmetic.native_c else number(start, sums)
                 first = replace(first, last=first.last - shift, exponent=first.exponent - shift) if shift else first
                 total = _steps(terms, first, arithmetic, sums, watch)
             return total if dfmt is sums else _convert(total, sums, dfmt)

@@ -60,6 +60,7 @@ def _fused(
     kinds: tuple[str, ...] = ("", "f8f6f4"),
     forms: tuple[str, ...] = (),
     half: Evidence | None = None,
+    native_c: bool = False,
 ) -> tuple[Arithmetic, Arithmetic]:
     """The rows of a fused step with f32 and with f16 output, whose evidence is `half` where it differs."""
     row = Arithmetic(
@@ -79,8 +80,9 @@ def _fused(
         shapes=shapes,
         kinds=kinds,
         forms=forms,
+        native_c=native_c,
     )
-    return row, replace(row, dtypes=("f16",), emax_floor=step.floors[1], keep_bits=10, evidence=half or evidence)
+    return row, replace(row, dtypes=("f16",), emax_floor=step.floors[1], keep_bits=10, evidence=half or evidence, native_c=False)
 
 
 def _tcgen05(
@@ -100,9 +102,10 @@ def _tcgen05(
 
 ROWS: tuple[Arithmetic, ...] = (
     # tensor cores, 16- and 32-bit floats
-    *_fused(("sm_70",), ("f16",), 4, VOLTA, known.V100, ops=_BOTH, shapes=(*_M884, *_WMMA)),
+    *_fused(("sm_70",), ("f16",), 4, VOLTA, known.V100, shapes=_M884, native_c=True),
+    *_fused(("sm_70",), ("f16",), 4, VOLTA, known.V100, ops=("wmma",), shapes=_WMMA),
     *_fused(("sm_75",), ("f16",), 8, AMPERE, known.TURING, ops=_BOTH, shapes=_NOT_M884),
-    *_fused(("sm_75",), ("f16",), 4, VOLTA, known.TURING, shapes=_M884),
+    *_fused(("sm_75",), ("f16",), 4, VOLTA, known.TURING, shapes=_M884, native_c=True),
     *_fused(_AMPERE_UP, _16BIT, 8, AMPERE, known.AMPERE, ops=_BOTH, shapes=_NOT_M884),
     *_fused(_AMPERE_UP, ("tf32",), 4, AMPERE, known.AMPERE, ops=_BOTH),
     *_fused(_AMPERE_KIN, _16BIT, 8, AMPERE, known.LIKE_AMPERE, ops=_BOTH, shapes=_NOT_M884),

@@ -10,6 +10,7 @@ from fastmma.backends.call import Codes, Operands, Operation, truth_values
 from fastmma.backends.engine import Backend
 from fastmma.backends.gpu.cuda_source import LINES, THREADS, has_tile_kernel, source, tile_of
 from fastmma.backends.gpu.decode_table import decode_table
+from fastmma.backends.native_c import with_native_c
 from fastmma.isa.sparsity import pattern_of
 
 # results of a batch of tiles that are computed at a time
@@ -40,12 +41,16 @@ class Emulator(Backend):
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
 
-    def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG002 - the machine has its own
+    def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
-        ins = operation.instruction
         if d.size == 0 or operands.depth == 0:
             d[...] = 0 if operands.c is None else operands.c
             return
+        with_native_c(self._run)(operation, operands, d, threads)
+
+    def _run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG002 - the machine has its own
+        """Products of at least one k."""
+        ins = operation.instruction
         large = has_tile_kernel(operation) and ins.ctype == ins.dtype and (len(d) == 1 or operands.depth > ins.k)
         grain = 1 if large else max(1, _RESULTS // d[0].size)
         for start in range(0, len(d), grain):

@@ -77,6 +77,18 @@ def exact_shift(
         )[0, 0]
 
 
+def check_row_shift(ins: Instruction) -> None:
+    """Raise TargetError in strict mode: what .ashift shifts is only reported."""
+    if is_strict():
+        raise TargetError(f"{ins}: what .ashift shifts is only reported (PTX's text, read as for tcgen05.shift), which strict mode refuses")
+
+
+def shifted_rows(codes: NDArray[Any], ins: Instruction) -> NDArray[Any]:
+    """Rows (..., m, k) of A or of its metadata under .ashift: each CTA's row i is its row i + 1, and its last row stays."""
+    rows = np.arange(ins.m).reshape(ins.cta_group, -1)
+    return np.take(codes, np.minimum(rows + 1, rows[:, -1:]).ravel(), axis=-2)
+
+
 def negated(codes: NDArray[Any], fmt: Format, negate: bool) -> NDArray[Any]:
     """Codes with the other sign, where that is asked for."""
     return codes ^ codes.dtype.type(1 << fmt.bits - 1) if negate else codes

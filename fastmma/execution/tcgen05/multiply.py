@@ -51,8 +51,6 @@ def _read(ins: Any, idesc: Any) -> tuple[Any, InstructionDescriptor | None]:
 
 def _check_form(syntax: Syntax, ins: Instruction, target: str, **given: bool) -> None:
     """Raise unless ptxas takes the opcode with these operands on the target, and what it then does is known."""
-    if syntax.ashift:
-        raise InstructionError(f"{ins}: what .ashift shifts is not known")
     takers = syntax.targets_with(**given)
     if target not in takers:
         names = ", ".join(name for name, there in given.items() if there)
@@ -156,8 +154,9 @@ def mma(
     said = word or places.descriptor_of(ins)
     in_tmem = not isinstance(a, MatrixDescriptor) and (number := whole(a)) is not None and number < _ADDRESSES
     shift = one_of(scale_input_d, range(16), f"{ins}: scale_input_d")
+    syntax = parsed(ins.opcode.split()[0])
     _check_form(
-        parsed(ins.opcode.split()[0]),
+        syntax,
         ins,
         operation.target,
         a_in_tensor_memory=in_tmem,
@@ -165,6 +164,8 @@ def mma(
         scale_input_d=shift > 0,
         zero_column_mask=isinstance(zero_column_mask, ZeroColumnMask) or whole(zero_column_mask) != 0,
     )
+    if syntax.ashift:
+        modifiers.check_row_shift(ins)
     columns = modifiers.zero_columns(zero_column_mask, ins, said.max_shift)
     if in_tmem and ins.alayout == "col":
         raise OperandError(f"{ins}: A in Tensor Memory is K-major; transpose_a must be 0")
@@ -201,6 +202,8 @@ def mma(
     c, beyond = modifiers.shrunk(held, ins.formats.d, shift, f"{ins}: scale_input_d")
     if in_tmem:
         acodes = places.a_in_tensor_memory(flat, cells["a"], ins)
+        if syntax.ashift:
+            acodes = modifiers.shifted_rows(acodes, ins)
     else:
         acodes = places.in_shared_memory(shared, matrix_descriptor(a, f"{ins}: a"), "a", ins)[..., None, :, :]
     bcodes = places.in_shared_memory(shared, matrix_descriptor(b, f"{ins}: b"), "b", ins, columns.shift).swapaxes(-1, -2)
@@ -211,6 +214,8 @@ def mma(
         "c": c,
         **_extra(ins, said, flat, cells),
     }
+    if syntax.ashift and "metadata" in given:
+        given["metadata"] = modifiers.shifted_rows(given["metadata"], ins)
     result = _multiplied(runner, operation, given, lead, thread_count(threads))
     if beyond.any():
         modifiers.exact_shift(operation, {**given, "c": held}, beyond, shift, lead, result)
