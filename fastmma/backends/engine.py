@@ -8,7 +8,9 @@ from types import ModuleType
 import numpy as np
 
 from fastmma.backends.call import Codes, Operands, Operation, cut
+from fastmma.isa.formats import Format
 from fastmma.kernels.params import Promotion, Step
+from fastmma.numerics.arithmetic import CANONICAL_NAN
 
 
 class Backend(ABC):
@@ -53,6 +55,15 @@ class Backend(ABC):
             for index, (sums, totals) in enumerate(zip(partial, total, strict=True)):
                 promote(promotion.of(index), chunk, sums, totals, threads)
         d[...] = total
+
+    def join(self, total: Codes, part: Codes, fmt: Format) -> Codes:
+        """Sums of codes of a format, element by element: IEEE addition to nearest (wrapping for s32), NaN canonical."""
+        with np.errstate(all="ignore"):
+            joined = np.asarray(total.view(fmt.dtype) + part.view(fmt.dtype))
+        codes: Codes = joined.view(fmt.code_dtype)
+        if fmt.kind == "float":
+            codes[np.isnan(joined)] = CANONICAL_NAN[fmt.name]
+        return codes
 
     def apply(self, sums: Codes, steps: list[Step], threads: int) -> Codes:
         """Steps of an epilogue on f32 codes (M, N), which may be overwritten."""

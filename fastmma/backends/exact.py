@@ -7,6 +7,7 @@ import numpy as np
 from fastmma.backends.call import Codes, Operands, Operation, cut, truth_values, whole_k
 from fastmma.backends.engine import Backend
 from fastmma.host.threads import parallel_for
+from fastmma.isa.formats import Format
 from fastmma.kernels.params import Promotion, Step
 from fastmma.numerics import reference, reference_sums
 
@@ -24,10 +25,20 @@ class Exact(Backend):
                 product = whole.products(index, index + 1)
                 sums = np.zeros(d.shape[1:], d.dtype) if product.c is None else product.c[0]
                 for k in range(0, whole.depth, ins.k):
-                    sums = _instruction(operation, cut(ins, product, k, k + ins.k), sums)
+                    sums = self.execute(operation, cut(ins, product, k, k + ins.k), sums)
                 d[index] = sums
 
         parallel_for(work, len(d), 1)
+
+    def execute(self, operation: Operation, operands: Operands, c: Codes) -> Codes:
+        """One instruction of one product, from codes c (m, n) to codes of d."""
+        one = operands.each(lambda codes: codes[0])
+        ins, arithmetic = operation.instruction, operation.arithmetic
+        return reference.tile(ins, arithmetic, one.a, one.b, c, metadata=one.metadata, scale_a=one.scale_a, scale_b=one.scale_b)
+
+    def promote(self, rule: str, partial: Codes, total: Codes, scale_a: Codes | None, scale_b: Codes | None) -> Codes:
+        """Partial sums of a chunk of k join the totals (m, n) by a rule of `PROMOTIONS`."""
+        return reference_sums.promote(rule, partial, total, scale_a, scale_b)
 
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """`Backend.promoted`."""
@@ -39,8 +50,16 @@ class Exact(Backend):
             for index in range(len(d)):
                 own = promotion.of(index)
                 scales = [None if each is None else each[chunk].view(np.uint32) for each in (own.scale_a, own.scale_b)]
-                total[index] = reference_sums.promote(promotion.rule, partial[index], total[index], *scales)
+                total[index] = self.promote(promotion.rule, partial[index], total[index], *scales)
         d[...] = total
+
+    def join(self, total: Codes, part: Codes, fmt: Format) -> Codes:
+        """`Backend.join`."""
+        if fmt.kind != "float":
+            return super().join(total, part, fmt)
+        pairs = zip(total.ravel().tolist(), part.ravel().tolist(), strict=True)
+        sums = [reference.ieee_add(reference.number(x, fmt), reference.number(y, fmt), fmt) for x, y in pairs]
+        return np.array(sums, fmt.code_dtype).reshape(total.shape)
 
     def apply(self, sums: Codes, steps: list[Step], threads: int) -> Codes:  # noqa: ARG002 - one thread
         """`Backend.apply`."""
@@ -49,10 +68,3 @@ class Exact(Backend):
     def narrow(self, sums: Codes, out: str, threads: int) -> Codes:  # noqa: ARG002 - one thread
         """`Backend.narrow`."""
         return sums if out == "f32" else reference_sums.narrow(sums, out)
-
-
-def _instruction(operation: Operation, operands: Operands, c: Codes) -> Codes:
-    """One instruction of one product."""
-    one = operands.each(lambda codes: codes[0])
-    ins, arithmetic = operation.instruction, operation.arithmetic
-    return reference.tile(ins, arithmetic, one.a, one.b, c, metadata=one.metadata, scale_a=one.scale_a, scale_b=one.scale_b)

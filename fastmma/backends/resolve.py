@@ -40,14 +40,16 @@ def _made(name: str) -> Backend:
     return _BACKENDS[name]()
 
 
-def backend_of(name: str) -> Backend:
-    """The backend of a name.
+def backend_of(name: str | Backend) -> Backend:
+    """The backend of a name, or one that is given itself.
 
     Raises
     ------
     BackendError
         If there is none.
     """
+    if isinstance(name, Backend):
+        return name
     if not isinstance(name, str) or name not in _BACKENDS:
         raise BackendError(f"there is no backend {name!r}; there are {', '.join(BACKENDS)}")
     return _made(name)

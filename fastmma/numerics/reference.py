@@ -6,7 +6,10 @@ which the silicon aligns it, which is its exponent field and not that of its lea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -36,6 +39,7 @@ class Number:
     special: str = ""  # "inf" or "nan"
     code: int = 0
     cancelled: bool = False  # a zero that is a sum of others: its exponent counts
+    ks: tuple[int, ...] = ()  # the k of its products, where steps are watched
 
 
 @cache
@@ -87,6 +91,57 @@ def round_to(value: int, last: int, fmt: Format, mode: str, keep: int | None = N
     return sign | field << fmt.mantissa_bits | (whole & ((1 << fmt.mantissa_bits) - 1))
 
 
+@dataclass(frozen=True)
+class Step:
+    """One operation that rounds at most once.
+
+    Attributes
+    ----------
+    operation : str
+        ``"fused"``: a fused dot-product-add, whose last term is the accumulator; ``"fma"``, ``"add"``, ``"multiply"`` and ``"convert"``:
+        IEEE operations on `terms`; ``"sum"``: an exact sum of integers, the last being the accumulator.
+    terms : tuple of Number
+    code : int
+        The result, in the format `fmt`.
+    mode : str
+        How it was rounded: ``"rn"``, ``"rz"``, ``"rm"`` or ``"rp"``; of integers ``"wrap"`` or ``"saturate"``.
+    aligned : tuple of int
+        The terms of a fused step after alignment, in units of ``2**last``; empty where a special decides.
+    last, emax : int
+    """
+
+    operation: str
+    terms: tuple[Number, ...]
+    code: int
+    fmt: Format
+    mode: str
+    aligned: tuple[int, ...] = ()
+    last: int = 0
+    emax: int = 0
+
+
+_SEEN: ContextVar[list[Step] | None] = ContextVar("steps that were watched", default=None)
+
+
+@contextmanager
+def watching() -> Iterator[list[Step]]:
+    """Every step that is taken inside, in order, with the k of every product."""
+    steps: list[Step] = []
+    token = _SEEN.set(steps)
+    try:
+        yield steps
+    finally:
+        _SEEN.reset(token)
+
+
+def seen(step: Step) -> int:
+    """The code of a step, which whoever watches is shown."""
+    steps = _SEEN.get()
+    if steps is not None:
+        steps.append(step)
+    return step.code
+
+
 def _special_sum(specials: Sequence[Number], nan: int, fmt: Format) -> int:
     """The result when a sum has infinite or NaN terms."""
     signs = {each.negative for each in specials}
@@ -101,50 +156,40 @@ def product(a: Number, b: Number) -> Number:
     if a.special or b.special:
         finite_zero = any(not each.special and each.significand == 0 for each in (a, b))
         nan = "nan" in (a.special, b.special) or finite_zero
-        return Number(negative=negative, special="nan" if nan else "inf")
+        return Number(negative=negative, special="nan" if nan else "inf", ks=a.ks)
     cancelled = a.cancelled and b.significand != 0
-    return Number(a.significand * b.significand, a.last + b.last, a.exponent + b.exponent, negative, cancelled=cancelled)
+    return Number(a.significand * b.significand, a.last + b.last, a.exponent + b.exponent, negative, cancelled=cancelled, ks=a.ks)
 
 
-@dataclass(frozen=True)
-class Step:
-    """What happened in one fused dot-product-add: the last term is the accumulator.
-
-    `aligned` are the terms as integers in units of ``2**last``, truncated toward zero; they and `last` are empty where a special decides.
-    """
-
-    terms: tuple[Number, ...]
-    code: int
-    aligned: tuple[int, ...] = ()
-    last: int = 0
-
-
-def fused_step(terms: Sequence[Number], arithmetic: Arithmetic, fmt: Format, watch: list[Step] | None = None) -> int:
-    """One fused dot-product-add: align, truncate, sum exactly, round once. Returns the code of the result; `watch` is given the step."""
-    step = _fused_step(tuple(terms), arithmetic, fmt)
-    if watch is not None:
-        watch.append(step)
-    return step.code
+def fused_step(terms: Sequence[Number], arithmetic: Arithmetic, fmt: Format) -> int:
+    """One fused dot-product-add: align, truncate, sum exactly, round once. Returns the code of the result."""
+    return seen(_fused_step(tuple(terms), arithmetic, fmt))
 
 
 def _fused_step(terms: tuple[Number, ...], arithmetic: Arithmetic, fmt: Format) -> Step:
+    half = fmt.name == "f16"
+    mode = "rn" if half else "rz"
     specials = [term for term in terms if term.special]
     if specials:
-        return Step(terms, _special_sum(specials, CANONICAL_NAN[fmt.name], fmt))
+        return Step("fused", terms, _special_sum(specials, CANONICAL_NAN[fmt.name], fmt), fmt, mode)
     emax = max([term.exponent for term in terms if term.significand or term.cancelled], default=arithmetic.emax_floor)
-    last = max(emax, arithmetic.emax_floor) - arithmetic.align_bits
+    emax = max(emax, arithmetic.emax_floor)
+    last = emax - arithmetic.align_bits
     aligned = []
     for term in terms:
         shift = term.last - last
         magnitude = abs(term.significand) << shift if shift >= 0 else abs(term.significand) >> -shift
         aligned.append(-magnitude if term.significand < 0 else magnitude)
-    half = fmt.name == "f16"
-    code = round_to(sum(aligned), last, fmt, "rn" if half else "rz", keep=None if half else arithmetic.keep_bits)
-    return Step(terms, code, tuple(aligned), last)
+    code = round_to(sum(aligned), last, fmt, mode, keep=None if half else arithmetic.keep_bits)
+    return Step("fused", terms, code, fmt, mode, tuple(aligned), last, emax)
 
 
 def ieee_add(x: Number, y: Number, fmt: Format, mode: str = "rn") -> int:
     """IEEE addition; NaN is canonical."""
+    return seen(Step("add", (x, y), _ieee_sum(x, y, fmt, mode), fmt, mode))
+
+
+def _ieee_sum(x: Number, y: Number, fmt: Format, mode: str) -> int:
     specials = [each for each in (x, y) if each.special]
     if specials:
         return _special_sum(specials, CANONICAL_NAN[fmt.name], fmt)
@@ -160,21 +205,19 @@ def ieee_add(x: Number, y: Number, fmt: Format, mode: str = "rn") -> int:
 
 def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
     """IEEE fused multiply-add. NaN is canonical in f32; in f64 the first NaN of b, c and a comes through, made quiet."""
-    if fmt.name == "f64":
-        for each in (b, c, a):
-            if each.special == "nan":
-                return each.code | 1 << (fmt.mantissa_bits - 1)
-    return ieee_add(product(a, b), c, fmt, mode)
+    quiet = (each.code | 1 << (fmt.mantissa_bits - 1) for each in (b, c, a) if each.special == "nan" and fmt.name == "f64")
+    code = next(quiet, None)
+    return seen(Step("fma", (a, b, c), _ieee_sum(product(a, b), c, fmt, mode) if code is None else code, fmt, mode))
 
 
-def _steps(terms: Sequence[Number], c: Number, arithmetic: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
+def _steps(terms: Sequence[Number], c: Number, arithmetic: Arithmetic, fmt: Format) -> int:
     """Steps of `arithmetic.terms` terms each, c being a term of the first and each result one of the next."""
     for start in range(0, len(terms), arithmetic.terms):
-        c = number(fused_step([*terms[start : start + arithmetic.terms], c], arithmetic, fmt, watch), fmt)
+        c = number(fused_step([*terms[start : start + arithmetic.terms], c], arithmetic, fmt), fmt)
     return c.code
 
 
-def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, arithmetic: Arithmetic, fmt: Format, watch: list[Step] | None) -> int:
+def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, arithmetic: Arithmetic, fmt: Format) -> int:
     """Two steps that start at zero, then one IEEE add of c; `ks` are the k of the terms."""
     total = 0
     for half in (0, 1):
@@ -183,7 +226,6 @@ def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, arithmetic: Ari
             number(total, fmt),
             arithmetic,
             fmt,
-            watch,
         )
     return ieee_add(number(total, fmt), number(c, fmt), fmt)
 
@@ -198,7 +240,8 @@ def _grouped(terms: Sequence[Number], size: int) -> list[Number]:
         members = terms[start : start + size]
         last = min(term.last for term in members)
         total = sum(term.significand << (term.last - last) for term in members)
-        groups.append(Number(total, last, cancelled=total == 0 and any(term.significand for term in members)))
+        ks = tuple(k for term in members for k in term.ks)
+        groups.append(Number(total, last, cancelled=total == 0 and any(term.significand for term in members), ks=ks))
     return groups
 
 
@@ -218,6 +261,10 @@ def _f32_chain(a: Sequence[Number], b: Sequence[Number], total: int) -> int:
 def _convert(code: int, source: Format, result: Format) -> int:
     """Round a float code to another float format, to nearest even; NaN is canonical."""
     value = number(code, source)
+    return seen(Step("convert", (value,), _converted(value, result), result, "rn"))
+
+
+def _converted(value: Number, result: Format) -> int:
     if value.special:
         return _special_sum([value], CANONICAL_NAN[result.name], result)
     rounded = round_to(value.significand, value.last, result, "rn")
@@ -244,17 +291,21 @@ def _f64_dot(a: Sequence[Number], b: Sequence[Number], c: int, mode: str) -> int
     return c
 
 
-def _integer_dot(a: Sequence[int], b: Sequence[int], c: int, satfinite: bool) -> int:
-    """`c` and the result are s32 codes."""
-    total = ((c ^ 1 << 31) - (1 << 31)) + sum(x * y for x, y in zip(a, b, strict=True))
-    if satfinite:
+def _integer_sum(products: Sequence[Number], c: int, saturate: bool) -> int:
+    """The sum of products and c; c and the result are s32 codes."""
+    s32 = FORMATS["s32"]
+    start = _integer(c, s32)
+    total = start + sum(each.significand for each in products)
+    if saturate:
         total = min(max(total, -(1 << 31)), (1 << 31) - 1)
-    return total & 0xFFFFFFFF
+    mode = "saturate" if saturate else "wrap"
+    return seen(Step("sum", (*products, Number(start, code=c)), total & 0xFFFFFFFF, s32, mode))
 
 
-def _bit_dot(a: Sequence[int], b: Sequence[int], c: int, operation: str) -> int:
-    bits = sum((x ^ y if operation == "xor" else x & y) & 1 for x, y in zip(a, b, strict=True))
-    return (c + bits) & 0xFFFFFFFF
+def _integer_products(a: Sequence[int], b: Sequence[int], ks: Sequence[int], bit_op: str) -> list[Number]:
+    """Products of integers, or what `bit_op` gives of two bits."""
+    multiply = {"": operator.mul, "xor": operator.xor, "and": operator.and_}[bit_op]
+    return [Number(multiply(x, y), ks=(k,)) for x, y, k in zip(a, b, ks, strict=True)]
 
 
 def _integer(code: int, fmt: Format) -> int:
@@ -263,7 +314,7 @@ def _integer(code: int, fmt: Format) -> int:
 
 
 def _widened(code: int, source: Format, wide: Format) -> Number:
-    return number(_convert(code, source, wide), wide)
+    return number(_converted(number(code, source), wide), wide)
 
 
 def _decoded(codes: Codes, fmt: Format, arithmetic: Arithmetic) -> list[list[Any]]:
@@ -293,7 +344,6 @@ def tile(
     scale_a: Codes | None = None,
     scale_b: Codes | None = None,
     shift: int = 0,
-    watch: list[Step] | None = None,
 ) -> Codes:
     """One execution of an instruction on one set of matrices of codes.
 
@@ -306,8 +356,6 @@ def tile(
     scale_a, scale_b : (m, scales) and (scales, n) arrays of codes, for block scaling
     shift : int
         Fused steps only: c counts as c * 2**-shift, its exponent as so much less, without a rounding.
-    watch : list, optional
-        Is given every fused step, element by element of d.
 
     Returns
     -------
@@ -326,7 +374,7 @@ def tile(
         for j, whole_column in enumerate(columns):
             column = [whole_column[k] for k in ks] if metadata is not None else whole_column
             scales = None if scales_a is None or scales_b is None else (scales_a[i], scales_b[j])
-            d[i, j] = _element(ins, arithmetic, row, column, int(c[i, j]), ks, scales, shift, watch)
+            d[i, j] = _element(ins, arithmetic, row, column, int(c[i, j]), ks, scales, shift)
     return d
 
 
@@ -339,10 +387,11 @@ def _element(
     ks: Sequence[int],
     scales: tuple[list[Number], list[Number]] | None,
     shift: int,
-    watch: list[Step] | None,
 ) -> int:
     """The code of one element of d: decoded elements of a row of A and of B's column that meet it, and the k where they do."""
     cfmt, dfmt, sums = ins.formats.c, ins.formats.d, ins.formats.sums
+    if _SEEN.get() is not None and row and isinstance(row[0], Number):
+        row = [replace(x, ks=(k,)) for x, k in zip(row, ks, strict=True)]
     match arithmetic.method:
         case "fused" | "grouped":
             start = c if cfmt is sums else _convert(c, cfmt, sums)
@@ -352,17 +401,15 @@ def _element(
             if scales is not None:
                 terms = _scaled(terms, *scales)
             if arithmetic.split:
-                total = _lowered(terms, ks, start, arithmetic, sums, watch)
+                total = _lowered(terms, ks, start, arithmetic, sums)
             else:
                 first = number(c, cfmt) if arithmetic.native_c else number(start, sums)
                 first = replace(first, last=first.last - shift, exponent=first.exponent - shift) if shift else first
-                total = _steps(terms, first, arithmetic, sums, watch)
+                total = _steps(terms, first, arithmetic, sums)
             return total if dfmt is sums else _convert(total, sums, dfmt)
         case "f32-fma" | "f32-fma-pairs":
             return _f32_dot(row, column, c, arithmetic.method == "f32-fma-pairs", cfmt, dfmt)
         case "f64-fma":
             return _f64_dot(row, column, c, ins.rounding)
-        case "integer":
-            return _integer_dot(row, column, c, ins.satfinite)
-        case "bit":
-            return _bit_dot(row, column, c, ins.bit_op)
+        case "integer" | "bit":
+            return _integer_sum(_integer_products(row, column, ks, ins.bit_op), c, ins.satfinite)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.kernels.params import Step
+from fastmma.numerics import reference
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 from fastmma.numerics.reference import Number, fma, ieee_add, number, product, round_to
 
@@ -26,6 +27,10 @@ def _special(value: Number, fmt: Format) -> int:
 
 def rounded(value: Number, fmt: Format) -> int:
     """The nearest code of a format, ties to even; a zero keeps its sign, NaN is canonical."""
+    return reference.seen(reference.Step("convert", (value,), _nearest(value, fmt), fmt, "rn"))
+
+
+def _nearest(value: Number, fmt: Format) -> int:
     if value.special:
         return _special(value, fmt)
     code = round_to(value.significand, value.last, fmt, "rn")
@@ -34,7 +39,7 @@ def rounded(value: Number, fmt: Format) -> int:
 
 def multiply(x: Number, y: Number, fmt: Format) -> int:
     """IEEE multiplication to nearest."""
-    return rounded(product(x, y), fmt)
+    return reference.seen(reference.Step("multiply", (x, y), _nearest(product(x, y), fmt), fmt, "rn"))
 
 
 def _promoted(rule: str, partial: Number, total: Number, a: Number, b: Number) -> int:
@@ -76,9 +81,9 @@ def _applied(operation: str, code: int, first: int, second: int) -> int:
         case "fma":
             return fma(x, y, z, f32)
         case "convert from s32":
-            return round_to((code ^ 1 << 31) - (1 << 31), 0, f32, "rn")
+            return rounded(Number((code ^ 1 << 31) - (1 << 31), code=code), f32)
     narrow = FORMATS[operation.removeprefix("round to ")]
-    return rounded(number(rounded(x, narrow), narrow), f32)
+    return _nearest(number(rounded(x, narrow), narrow), f32)
 
 
 def apply(sums: Codes, steps: Sequence[Step]) -> Codes:

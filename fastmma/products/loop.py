@@ -10,10 +10,8 @@ from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.engine import Backend
 from fastmma.host.arrays import integer
 from fastmma.host.errors import InstructionError, OperandError
-from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
-from fastmma.numerics.arithmetic import CANONICAL_NAN
 
 
 def split(depth: int, parts: int, unit: int) -> list[tuple[int, int]]:
@@ -78,7 +76,7 @@ def accumulate(
             chunks = promotion.part(inside, slice(None), slice(None))
         part = np.empty(d.shape, d.dtype)
         _part(backend, operation, part_operands, part, chunks, threads, first_tile)
-        total = part if total is None else _ieee_sum(total, part, ins.formats.d)
+        total = part if total is None else backend.join(total, part, ins.formats.d)
     d[...] = total
 
 
@@ -101,15 +99,5 @@ def _part(
         for start in range(0, operands.depth, promotion.every):
             partial = np.empty(d.shape, d.dtype)
             backend.run(operation, cut(ins, operands, start, min(start + promotion.every, operands.depth)), partial, threads)
-            total = partial if total is None else _ieee_sum(total, partial, ins.formats.d)
+            total = partial if total is None else backend.join(total, partial, ins.formats.d)
         d[...] = 0 if total is None else total
-
-
-def _ieee_sum(x: Codes, y: Codes, fmt: Format) -> Codes:
-    """Elementwise IEEE addition of codes to nearest (wrapping for s32), NaN canonical."""
-    with np.errstate(all="ignore"):
-        total = np.asarray(x.view(fmt.dtype) + y.view(fmt.dtype))
-    codes: Codes = total.view(fmt.code_dtype)
-    if fmt.kind == "float":
-        codes[np.isnan(total)] = CANONICAL_NAN[fmt.name]
-    return codes

@@ -18,7 +18,7 @@ from fastmma.isa.sparsity import pattern_of
 from fastmma.numerics import reference
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.lookup import arithmetic
-from fastmma.numerics.reference import Number, Step, number
+from fastmma.numerics.reference import Number, Step, number, watching
 from fastmma.operands import sparse
 from fastmma.operands.registers import gather
 from fastmma.operands.scales import unpack_scales
@@ -149,8 +149,9 @@ def explain(trial: Trial, target: str, execution: int, row: int, col: int, tile:
     a, b, c = given["a"][row : row + 1], given["b"][:, col : col + 1], given["c"][row : row + 1, col : col + 1]
     extra: dict[str, Any] = {name: codes[row : row + 1] for name, codes in given.items() if name in ("metadata", "scale_a")}
     extra |= {"scale_b": given["scale_b"][:, col : col + 1]} if "scale_b" in given else {}
-    steps: list[Step] = []
-    code = int(reference.tile(ins, rule, a, b, c, watch=steps, **extra)[0, 0])
+    with watching() as seen:
+        code = int(reference.tile(ins, rule, a, b, c, **extra)[0, 0])
+    steps = [step for step in seen if step.operation == "fused"]
     lines = [f"d[{row}][{col}] of {ins} on {target}: {rule.family}"]
     for name, codes, fmt in (("a", a, ins.formats.a), ("b", b, ins.formats.b), ("c", c, ins.formats.c)):
         shown = "g" if fmt.kind == "float" else "d"
