@@ -19,6 +19,8 @@ __version__ = "0.1.0"
 _NAMES_OF_MODULES = {
     "execution.plan": ("MmaPlan", "mma_plan"),
     "execution.tiles": ("mma",),
+    "explanation.explain": ("explain",),
+    "explanation.explanation": ("Explanation",),
     "host.errors": (
         "BackendError",
         "CacheWarning",

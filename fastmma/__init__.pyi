@@ -4,6 +4,8 @@ from fastmma import scaling
 from fastmma.execution import tcgen05, warp, warpgroup
 from fastmma.execution.plan import MmaPlan, mma_plan
 from fastmma.execution.tiles import mma
+from fastmma.explanation.explain import explain
+from fastmma.explanation.explanation import Explanation
 from fastmma.host.errors import (
     BackendError,
     CacheWarning,
@@ -45,6 +47,7 @@ __all__ = [
     "BackendError",
     "CacheWarning",
     "Evidence",
+    "Explanation",
     "FastmmaError",
     "Format",
     "GemmPlan",
@@ -63,6 +66,7 @@ __all__ = [
     "arithmetic",
     "decode",
     "encode",
+    "explain",
     "fidelity",
     "gather",
     "gemm",

@@ -23,7 +23,7 @@ FLOORS = (
     ("numerics", "operands", "scaling"),
     ("backends",),
     ("products", "execution"),
-    ("study", "verification"),
+    ("study", "verification", "explanation"),
     ("",),  # the package itself: the public names
     ("cli", "__main__"),
 )

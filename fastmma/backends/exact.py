@@ -55,10 +55,11 @@ class Exact(Backend):
 
     def join(self, total: Codes, part: Codes, fmt: Format) -> Codes:
         """`Backend.join`."""
-        if fmt.kind != "float":
-            return super().join(total, part, fmt)
         pairs = zip(total.ravel().tolist(), part.ravel().tolist(), strict=True)
-        sums = [reference.ieee_add(reference.number(x, fmt), reference.number(y, fmt), fmt) for x, y in pairs]
+        if fmt.kind == "float":
+            sums = [reference.ieee_add(reference.number(x, fmt), reference.number(y, fmt), fmt) for x, y in pairs]
+        else:
+            sums = [reference.integer_sum([reference.Number(x - (x >> 31 << 32), code=x)], y, saturate=False) for x, y in pairs]
         return np.array(sums, fmt.code_dtype).reshape(total.shape)
 
     def apply(self, sums: Codes, steps: list[Step], threads: int) -> Codes:  # noqa: ARG002 - one thread

@@ -291,7 +291,7 @@ def _f64_dot(a: Sequence[Number], b: Sequence[Number], c: int, mode: str) -> int
     return c
 
 
-def _integer_sum(products: Sequence[Number], c: int, saturate: bool) -> int:
+def integer_sum(products: Sequence[Number], c: int, saturate: bool) -> int:
     """The sum of products and c; c and the result are s32 codes."""
     s32 = FORMATS["s32"]
     start = _integer(c, s32)
@@ -324,7 +324,7 @@ def _decoded(codes: Codes, fmt: Format, arithmetic: Arithmetic) -> list[list[Any
     return [[read(int(code), fmt) for code in line] for line in codes]
 
 
-def _columns_of_stored(ins: Instruction, words: Codes | None) -> list[list[int]]:
+def columns_of_stored(ins: Instruction, words: Codes | None) -> list[list[int]]:
     """For each row of A, the k of each stored element."""
     if words is None:
         return [list(range(ins.k))]
@@ -363,7 +363,7 @@ def tile(
     """
     afmt, bfmt, dfmt = ins.formats.a, ins.formats.b, ins.formats.d
     rows, columns = _decoded(a, afmt, arithmetic), _decoded(b.T, bfmt, arithmetic)
-    stored = _columns_of_stored(ins, metadata)
+    stored = columns_of_stored(ins, metadata)
     scales_a, scales_b = (
         None if scales is None else _decoded(scales, FORMATS[ins.stype], arithmetic)
         for scales in (scale_a, None if scale_b is None else scale_b.T)
@@ -412,4 +412,4 @@ def _element(
         case "f64-fma":
             return _f64_dot(row, column, c, ins.rounding)
         case "integer" | "bit":
-            return _integer_sum(_integer_products(row, column, ks, ins.bit_op), c, ins.satfinite)
+            return integer_sum(_integer_products(row, column, ks, ins.bit_op), c, ins.satfinite)

@@ -1,0 +1,173 @@
+"""Asking why an element of a product has its bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fastmma.backends.gpu.arrays import accepts_cupy
+from fastmma.backends.plan import Plan
+from fastmma.execution.plan import MmaPlan
+from fastmma.execution.tiles import mma
+from fastmma.explanation.explanation import Explanation
+from fastmma.explanation.recorder import Recorder
+from fastmma.host.arrays import as_array, whole
+from fastmma.host.calls import public_call
+from fastmma.host.errors import OperandError
+from fastmma.isa.codes import to_codes
+from fastmma.isa.formats import format_of
+from fastmma.isa.table import multiply
+from fastmma.products.gemm import gemm
+from fastmma.products.gemm_plan import gemm_plan
+from fastmma.products.scaled import scaled_matmul
+from fastmma.products.scaled_choice import scaled_plan
+from fastmma.scaling import ScaledArray
+
+# the operands of a product besides a and b: by what of an element they are cut, "row", "col" or both; numbers are not cut
+_CUTS = {"c": "row col", "metadata": "row", "scale_a": "row", "scale_b": "col", "bias": "col only", "alpha": "", "beta": ""}
+
+
+@public_call
+@accepts_cupy
+def explain(a: Any, b: Any, row: int, col: int, *, against: Any = None, **options: Any) -> Explanation:
+    """Why the element d[row, col] of a product has its bits: every step, with what alignment and rounding take from each term.
+
+    The element is computed again, by the exact reference, along the way that the call takes.
+
+    Parameters
+    ----------
+    a, b : arrays (M, K) and (K, N), or ScaledArrays
+        As of `fastmma.gemm`, or of `fastmma.scaled_matmul`.
+    row, col : int
+        The element.
+    against : str, plan, mapping or Explanation, optional
+        What to stand beside it: another target, another plan, other options, or another explanation.
+    **options
+        Everything else that `fastmma.gemm` takes, or `fastmma.scaled_matmul` if a and b are ScaledArrays: operands (c, metadata, scale_a,
+        scale_b, ...) of the whole product, and choices (target, instruction, plan, promote_every, split_k, ...). `plan` may be an
+        `MmaPlan`, and `instruction` one whose D is not its C: then a, b and c are the matrices of one instruction.
+
+    Returns
+    -------
+    Explanation
+        It prints; `steps` has the data.
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError
+        All are `fastmma.FastmmaError`.
+
+    Examples
+    --------
+    >>> a, b = np.zeros((1, 16), np.float16), np.ones((16, 1), np.float16)
+    >>> a[0, :3] = 4096, 2**-14, -4096
+    >>> found = explain(a, b, 0, 0, target="sm_90a")
+    >>> found.value
+    0.0
+    >>> [(str(term.value), str(term.lost)) for term in found.steps[0].terms[:3]]
+    [('1 * 2^12', '0'), ('1 * 2^-14', '1 * 2^-14'), ('-1 * 2^12', '0')]
+    """
+    found = _explained(a, b, row, col, options)
+    if against is None:
+        return found
+    return replace(found, against=_other(found, a, b, row, col, against, options))
+
+
+def _other(found: Explanation, a: Any, b: Any, row: int, col: int, against: Any, options: dict[str, Any]) -> Explanation:
+    """What an explanation stands against."""
+    if isinstance(against, Explanation):
+        return against
+    operands = {name: value for name, value in options.items() if name in _CUTS}
+    if isinstance(against, Plan):
+        return _explained(a, b, row, col, {**operands, "plan": against})
+    if isinstance(against, Mapping):
+        return _explained(a, b, row, col, {**options, **against})
+    if "plan" in options:
+        return _explained(a, b, row, col, {**operands, "plan": replace(found.plan, target=against)})
+    return _explained(a, b, row, col, {**options, "target": against})
+
+
+def _explained(a: Any, b: Any, row: int, col: int, options: dict[str, Any]) -> Explanation:
+    operands = {name: value for name, value in options.items() if name in _CUTS and value is not None}
+    choices = {name: value for name, value in options.items() if name not in _CUTS}
+    if isinstance(a, ScaledArray) or isinstance(b, ScaledArray):
+        return _of_scaled(a, b, row, col, operands, choices)
+    a, b = as_array(a, "explain: a"), as_array(b, "explain: b")
+    if a.ndim != 2 or b.ndim != 2:
+        raise OperandError(f"explain: a and b must be matrices, not of shapes {a.shape} and {b.shape}")
+    i, j = _place(row, a.shape[0], "row"), _place(col, b.shape[1], "col")
+    single = _single(choices)
+    if single is not None:
+        recorder = Recorder(i, j)
+        operands.setdefault("c", np.zeros((a.shape[0], b.shape[1]), single.operation.instruction.formats.c.dtype))
+        d = mma(None, a, b, plan=single, backend=recorder, **operands)[i, j]  # type: ignore[arg-type]
+        return _explanation(single, recorder, d, i, j)
+    plan = choices["plan"] if choices.get("plan") is not None else gemm_plan(a, b, **operands, **choices)
+    recorder = Recorder(0, 0)
+    cut = {name: _cut(name, value, i, j) for name, value in operands.items()}
+    extra = {name: value for name, value in choices.items() if name == "target" and choices.get("plan") is not None}
+    d = gemm(a[i : i + 1], b[:, j : j + 1], plan=plan, backend=recorder, **cut, **extra)[0, 0]  # type: ignore[arg-type]
+    return _explanation(plan, recorder, d, i, j)
+
+
+def _single(choices: dict[str, Any]) -> MmaPlan | None:
+    """The plan of a single instruction, where it is asked for or D cannot be fed back as C."""
+    plan, ins = choices.get("plan"), choices.get("instruction")
+    if isinstance(plan, MmaPlan):
+        return plan
+    if plan is not None or ins is None:
+        return None
+    found = multiply(ins)
+    return None if found.ctype == found.dtype else MmaPlan(choices.get("target", "sm_90a"), found.opcode)
+
+
+def _of_scaled(a: Any, b: Any, row: int, col: int, operands: dict[str, Any], choices: dict[str, Any]) -> Explanation:
+    """An element of a product of block-scaled arrays: the blocks that hold it are multiplied, and their other elements left out."""
+    plan = choices["plan"] if choices.get("plan") is not None else scaled_plan(a, b, **choices)
+    if a.ndim != 2 or b.ndim != 2:
+        raise OperandError(f"explain: a and b must be matrices, not of shapes {a.shape} and {b.shape}")
+    i, j = _place(row, a.shape[0], "row"), _place(col, b.shape[1], "col")
+    rows, columns = _block(i, a, 0), _block(j, b, 1)
+    cut = dict(operands)
+    if "c" in cut:
+        cut["c"] = as_array(cut["c"], "explain: c")[rows, columns]
+    if "bias" in cut:
+        cut["bias"] = as_array(cut["bias"], "explain: bias")[columns]
+    recorder = Recorder(i - rows.start, j - columns.start)
+    d = scaled_matmul(a[rows], b[:, columns], plan=plan, backend=recorder, **cut)  # type: ignore[arg-type]
+    return _explanation(plan, recorder, d[i - rows.start, j - columns.start], i, j)
+
+
+def _block(place: int, array: ScaledArray, axis: int) -> slice:
+    """What of an array can be cut out around a place: its block, or the place alone where one block spans all."""
+    size = 1 if array.scales.shape[axis] == 1 else array.block[axis]
+    start = place // size * size
+    return slice(start, min(start + size, array.shape[axis]))
+
+
+def _place(value: Any, extent: int, name: str) -> int:
+    found = whole(value)
+    if found is None or not 0 <= found < extent:
+        raise OperandError(f"explain: {name} must be an integer from 0 to {extent - 1}, not {value!r}")
+    return found
+
+
+def _cut(name: str, value: Any, i: int, j: int) -> Any:
+    """What of an operand of the whole product belongs to one element."""
+    by = _CUTS[name]
+    if not by or value is None:
+        return value
+    array = as_array(value, f"explain: {name}")
+    if by == "col only":
+        return array[j : j + 1]
+    rows, columns = slice(i, i + 1) if "row" in by else slice(None), slice(j, j + 1) if "col" in by else slice(None)
+    return array[rows, columns]
+
+
+def _explanation(plan: Plan, recorder: Recorder, d: Any, i: int, j: int) -> Explanation:
+    result = np.asarray(d)
+    fmt = format_of(result.dtype)
+    return Explanation(plan, plan.operation, i, j, tuple(recorder.steps), int(to_codes(result, fmt)), fmt.name)

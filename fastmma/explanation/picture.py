@@ -1,0 +1,171 @@
+"""The steps of a sum as a picture: each term a bar of bits over the window of the alignment, what is dropped dimmed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fastmma.explanation.derivation import Derivation
+from fastmma.explanation.steps import Dyadic, Step, Term, dyadic
+from fastmma.explanation.text import decimal, heading, number_text, title, zeros_text
+from fastmma.host.errors import OperandError
+from fastmma.host.files import write_text, written
+from fastmma.isa.formats import FORMATS
+from fastmma.operands.pictures.drawing import Drawing, Label, Rect
+
+SUFFIXES = (".svg", ".png", ".pdf")
+_MARGIN, _LINE, _BIT, _LETTER = 18.0, 17.0, 9.0, 6.2
+_LEFT = 250.0  # pixels of the names of terms
+_MOST_BITS = 150  # of a window; what is below is not drawn
+_ONE, _ZERO = (
+    {"term": "#1f6feb", "accumulator": "#2da44e", "sum": "#24292f"},
+    {"term": "#c8dcf8", "accumulator": "#c5e8cf", "sum": "#d0d4d9"},
+)
+_LOST_ONE, _LOST_ZERO = "#b9bfc6", "#eceef1"
+_EDGE, _UNIT = "#59636e", "#cf222e"
+
+
+class _Bar(NamedTuple):
+    """A number to draw: bits at `floor` and above are kept."""
+
+    name: str
+    value: Dyadic
+    special: str
+    floor: int | None
+    kind: str
+    note: str
+    marked: bool = False
+
+
+def _bars(step: Step, parted: Collection[int]) -> list[_Bar]:
+    """A bar for each term that is not zero, for the sum, and for the result."""
+    bars = []
+    for term in step.terms:
+        if not term.significand and not term.special:
+            continue
+        kind = "term" if term.k or " * " in term.name else "accumulator"
+        marked = bool(parted and set(term.k) & set(parted))
+        bars.append(
+            _Bar(_name(term, step), Dyadic(term.significand, term.last), term.special, step.unit, kind, decimal(term.value), marked)
+        )
+    if step.total is not None:
+        whole = step.total.significand if step.unit is None else step.total.significand << max(0, step.total.last - step.unit)
+        last = step.total.last if step.unit is None else min(step.total.last, step.unit)
+        bars.append(_Bar("sum", Dyadic(whole, last), "", _floor(step), "sum", number_text(step.code, FORMATS[step.format])))
+    return bars
+
+
+def _floor(step: Step) -> int | None:
+    """The power of two of the last bit of the sum that the result has; None where it drops none."""
+    found = step.result
+    if not step.dropped.significand or found.special:
+        return None
+    if found.significand:
+        return found.last if step.format != "f32" or step.operation != "fused" else max(found.last, _top(step.dropped) + 1)
+    return _top(step.dropped) + 1
+
+
+def _top(value: Dyadic) -> int:
+    """The power of two of the leading bit."""
+    return abs(value.significand).bit_length() - 1 + value.last
+
+
+def _name(term: Term, step: Step) -> str:
+    if not term.k:
+        return term.name
+    if len(term.k) > 1:
+        return f"k {term.k[0]}..{term.k[-1]}"
+    return f"k {term.k[0]}  {term.a[0]:#x} * {term.b[0]:#x}" if step.operation != "sum" else f"k {term.k[0]}"
+
+
+def _paint(drawing: Drawing, step: Step, number: int, y: float, parted: Collection[int]) -> float:
+    """Add a step below y, and return where it ends."""
+    drawing.labels.append(Label(_MARGIN, y, heading(step, number), 11, bold=True, anchor="start"))
+    y += _LINE
+    bars = _bars(step, parted)
+    finite = [bar.value for bar in bars if bar.value.significand and not bar.special]
+    top = max((_top(value) for value in finite), default=0)
+    bottom = max(min((min(dyadic(*value).last, value.last) for value in finite), default=0), top - _MOST_BITS + 1)
+    if step.unit is not None:
+        bottom = min(bottom, max(step.unit, top - _MOST_BITS + 1))
+    right = _LEFT + (top - bottom + 1) * _BIT
+    start = y
+    for bar in bars:
+        drawing.labels.append(Label(_LEFT - 8, y, bar.name, 9.5, anchor="end", fixed_pitch=True, bold=bar.kind == "sum"))
+        if bar.special:
+            drawing.labels.append(Label(_LEFT, y, bar.special, 10, anchor="start", fixed_pitch=True))
+        else:
+            _bits(drawing, bar, top, bottom, y)
+        drawing.labels.append(Label(right + 8, y, bar.note, 9.5, fill=_EDGE, anchor="start", fixed_pitch=True))
+        drawing.width = max(drawing.width, right + 8 + len(bar.note) * _LETTER + _MARGIN)
+        y += _LINE
+    if step.unit is not None and bottom <= step.unit <= top + 1:
+        x = _LEFT + (top - step.unit + 1) * _BIT
+        drawing.rects.append(Rect(x - 1, start - _LINE / 2, 1.6, y - start, _UNIT, note=f"unit 2^{step.unit}"))
+    drawing.labels.append(Label(_LEFT, y, f"2^{top}", 8.5, fill=_EDGE, anchor="start"))
+    drawing.labels.append(Label(right, y, f"2^{bottom}", 8.5, fill=_EDGE, anchor="end"))
+    zeros = zeros_text(step)
+    if zeros:
+        drawing.labels.append(Label(_LEFT - 8, y, zeros, 8.5, fill=_EDGE, anchor="end"))
+    return y + 1.6 * _LINE
+
+
+def _bits(drawing: Drawing, bar: _Bar, top: int, bottom: int, y: float) -> None:
+    """The bits of a magnitude, from its leading one to its last."""
+    magnitude, last = abs(bar.value.significand), bar.value.last
+    sign = "-" if bar.value.significand < 0 else "+"
+    for position in range(_top(bar.value), max(last, bottom) - 1, -1):
+        one = magnitude >> (position - last) & 1
+        lost = bar.floor is not None and position < bar.floor
+        fill = (_LOST_ONE if one else _LOST_ZERO) if lost else (_ONE if one else _ZERO)[bar.kind]
+        outline = _UNIT if bar.marked and lost and one else ""
+        note = f"{sign}{one} * 2^{position}" + (", dropped" if lost else "")
+        drawing.rects.append(Rect(_LEFT + (top - position) * _BIT, y - 6, _BIT - 1, 12, fill, outline, note))
+    drawing.labels.append(Label(_LEFT + (top - _top(bar.value)) * _BIT - 1, y, sign, 9, anchor="end", fixed_pitch=True))
+
+
+def drawn(shown: Derivation) -> Drawing:
+    """The steps of an explanation, one below the other; of two that stand against each other, those of the first difference."""
+    drawing = Drawing(width=640.0)
+    y = _MARGIN
+    difference = shown.difference
+    parts: list[tuple[Derivation, Sequence[Step], Collection[int]]] = [(shown, shown.steps, ())]
+    if shown.against is not None and difference is not None:
+        parts = [(shown, difference.steps, difference.terms), (shown.against, difference.other_steps, difference.terms)]
+    for explanation, steps, parted in parts:
+        places = {id(step): index for index, step in enumerate(explanation.steps)}
+        for text, size in ((title(explanation), 13.0), (explanation.label, 10.0)):
+            drawing.labels.append(Label(_MARGIN, y, text, size, bold=size > 10, anchor="start"))
+            drawing.width = max(drawing.width, 2 * _MARGIN + len(text) * size * 0.66)
+            y += 1.4 * _LINE
+        for step in steps:
+            y = _paint(drawing, step, places[id(step)], y, parted)
+    drawing.width, drawing.height = math.ceil(drawing.width), math.ceil(y)
+    drawing.labels.sort(key=lambda label: label[3:])
+    drawing.rects.sort(key=lambda rect: bool(rect.outline))
+    return drawing
+
+
+def save(shown: Derivation, path: Path) -> None:
+    """Write the picture to a file, as its suffix says.
+
+    Raises
+    ------
+    OperandError
+        If it says something else than SVG, PNG or PDF.
+    BackendError
+        If matplotlib is needed and not installed.
+    """
+    if path.suffix not in SUFFIXES:
+        raise OperandError(f"explain: a picture is {', '.join(SUFFIXES)}, not {path.name}")
+    drawing = drawn(shown)
+    if path.suffix == ".svg":
+        write_text(path, drawing.svg())
+        return
+    from fastmma.operands.pictures.figure import figure
+
+    made = figure(drawing)
+    with written(path) as file:
+        made.savefig(file, format=path.suffix.removeprefix("."), dpi=200)
