@@ -29,7 +29,7 @@ class Operation:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.instruction.opcode, self.target))
+        return hash((self.instruction.opcode, self.target, self.arithmetic.family))
 
     def __hash__(self) -> int:
         return self._hash

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from fastmma.backends.call import Operation
 from fastmma.backends.resolve import operation_of
+from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.lookup import check_strict
 
 
@@ -20,15 +21,20 @@ class Plan:
         The GPU.
     instruction : str
         The opcode.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's; given by name.
 
     Raises
     ------
     InstructionError, TargetError
         If the opcode or the target is wrong, or what the target computes is not known.
+    OperandError, OperandTypeError
+        If the instruction cannot be computed by `arithmetic`.
     """
 
     target: str
     instruction: str
+    arithmetic: Arithmetic | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", self.operation.target)
@@ -37,8 +43,8 @@ class Plan:
 
     @cached_property
     def operation(self) -> Operation:
-        """The instruction as the target computes it."""
-        return operation_of(self.instruction, self.target)
+        """The instruction as the target, or `arithmetic`, computes it."""
+        return operation_of(self.instruction, self.target, self.arithmetic)
 
     def recheck(self) -> None:
         """Ask for strict mode again: it may have been set since the plan was made.
@@ -57,7 +63,8 @@ class Plan:
 
     def _details(self) -> list[tuple[str, str]]:
         """Names and texts of the other lines; those without text are left out."""
-        return [("instruction", self.operation.instruction.opcode), ("arithmetic", self.operation.arithmetic.family)]
+        own = "" if self.arithmetic is None else "own "
+        return [("instruction", self.operation.instruction.opcode), ("arithmetic", f"{own}{self.operation.arithmetic.family}")]
 
     def __str__(self) -> str:
         return "\n".join([f"{self._operands()} on {self.target}", *(f"  {name:<12} {text}" for name, text in self._details() if text)])

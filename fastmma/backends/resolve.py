@@ -14,7 +14,8 @@ from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import TARGETS
-from fastmma.numerics.lookup import arithmetic, check_strict
+from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.numerics.lookup import arithmetic, check_strict, own_arithmetic
 
 
 def _silicon() -> Backend:
@@ -74,13 +75,15 @@ def resolved_target(target: TargetName) -> str:
     return target_named(target)
 
 
-def operation_of(ins: str | Instruction, target: TargetName) -> Operation:
-    """An instruction as a target computes it.
+def operation_of(ins: str | Instruction, target: TargetName, own: Arithmetic | None = None) -> Operation:
+    """An instruction as a target computes it, or as an arithmetic of the caller's own has it.
 
     Raises
     ------
     InstructionError, TargetError
         If the opcode or the target is wrong, or what the target computes is not known.
+    OperandError, OperandTypeError
+        If the instruction cannot be computed by `own`.
 
     Examples
     --------
@@ -91,6 +94,9 @@ def operation_of(ins: str | Instruction, target: TargetName) -> Operation:
         ins = multiply(ins)
     if not isinstance(target, str) or target not in TARGETS:
         target = resolved_target(target)
+    if own is not None:
+        found = multiply(ins)
+        return Operation(found, target, own_arithmetic(found, target, own))
     operation = _operation(ins, target)
     check_strict(operation.instruction, target, operation.arithmetic)
     return operation

@@ -13,6 +13,7 @@ from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
+from fastmma.numerics.arithmetic import Arithmetic
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,15 @@ class MmaPlan(Plan):
         The GPU.
     instruction : str
         The opcode.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's; given by name.
 
     Raises
     ------
     InstructionError, TargetError
         If the opcode or the target is wrong, or what the target computes is not known.
+    OperandError, OperandTypeError
+        If the instruction cannot be computed by `arithmetic`.
 
     Examples
     --------
@@ -48,7 +53,7 @@ class MmaPlan(Plan):
 
 
 @public_call
-def mma_plan(ins: str | Instruction, *, target: TargetName) -> MmaPlan:
+def mma_plan(ins: str | Instruction, *, target: TargetName, arithmetic: Arithmetic | None = None) -> MmaPlan:
     """The plan that `fastmma.mma`, `fastmma.warp.mma` and `fastmma.warpgroup.mma` follow for an instruction on a target.
 
     Parameters
@@ -57,6 +62,8 @@ def mma_plan(ins: str | Instruction, *, target: TargetName) -> MmaPlan:
         An opcode that multiplies.
     target : str
         For example ``"sm_90a"``.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
 
     Returns
     -------
@@ -65,7 +72,7 @@ def mma_plan(ins: str | Instruction, *, target: TargetName) -> MmaPlan:
 
     Raises
     ------
-    InstructionError, TargetError
+    InstructionError, TargetError, OperandError, OperandTypeError
 
     Examples
     --------
@@ -74,12 +81,12 @@ def mma_plan(ins: str | Instruction, *, target: TargetName) -> MmaPlan:
     >>> plan.operation.arithmetic.terms, replace(plan, target="sm_90a").operation.arithmetic.terms
     (8, 16)
     """
-    operation = operation_of(ins, target)
-    return MmaPlan(operation.target, operation.instruction.opcode)
+    operation = operation_of(ins, target, arithmetic)
+    return MmaPlan(operation.target, operation.instruction.opcode, arithmetic=arithmetic)
 
 
-def chosen_operation(ins: Any, target: Any, plan: Any, what: str, usual: str | None = None) -> Operation:
-    """What a call computes: what its plan says, or else its instruction on its target, `usual` where that is left out.
+def chosen_operation(ins: Any, target: Any, plan: Any, what: str, usual: str | None = None, own: Any = None) -> Operation:
+    """What a call computes: what its plan says, or else its instruction on its target, `usual` where that is left out, or as `own` has it.
 
     Raises
     ------
@@ -92,7 +99,7 @@ def chosen_operation(ins: Any, target: Any, plan: Any, what: str, usual: str | N
         target = usual if target is None else target
         if target is None:
             raise TargetError(f"unknown target None: {what} needs a target, or plan=")
-        return operation_of(ins, target)
+        return operation_of(ins, target, own)
     if not isinstance(plan, MmaPlan):
         raise OperandTypeError(f"{what}: plan must be an MmaPlan, not {type(plan).__name__}; fastmma.mma_plan makes one")
     plan.recheck()
@@ -100,4 +107,6 @@ def chosen_operation(ins: Any, target: Any, plan: Any, what: str, usual: str | N
         raise InstructionError(f"{what}: the plan is for {plan.instruction}, not {multiply(ins)}; dataclasses.replace changes a plan")
     if target is not None and resolved_target(target) != plan.target:
         raise OperandError(f"{what}: the plan is for {plan.target}, not {target}; dataclasses.replace changes a plan")
+    if own is not None and own != plan.arithmetic:
+        raise OperandError(f"{what}: with a plan, arithmetic must be left out; dataclasses.replace changes a plan")
     return plan.operation

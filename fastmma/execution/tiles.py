@@ -17,6 +17,7 @@ from fastmma.host.threads import thread_count
 from fastmma.isa.codes import from_codes
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
+from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import broadcast, flatten, tile_codes
 from fastmma.operands.extra import extra_operands
 
@@ -33,6 +34,7 @@ def mma(
     metadata: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
+    arithmetic: Arithmetic | None = None,
     plan: MmaPlan | None = None,
     threads: int | None = None,
     backend: str = "numba",
@@ -52,6 +54,8 @@ def mma(
         The 4-bit words that `fastmma.sparse.compress` returns.
     scale_a, scale_b : arrays (..., m, scale_vec_size) and (..., scale_vec_size, n), block-scaled instructions only
         float8_e8m0fnu, or float8_e4m3fn (not negative) for ue4m3.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
     plan : MmaPlan, optional
         What to do: what `fastmma.mma_plan` returns for an instruction and a target.
     threads : int, optional
@@ -82,7 +86,7 @@ def mma(
     (100, 16, 8)
     """
     runner = backend_of(backend)
-    operation = chosen_operation(ins, target, plan, "mma")
+    operation = chosen_operation(ins, target, plan, "mma", own=arithmetic)
     ins, formats = operation.instruction, operation.instruction.formats
     given = {
         "a": tile_codes(a, "a", formats.a, (ins.m, ins.stored_k), ins),

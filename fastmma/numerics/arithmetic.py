@@ -9,6 +9,8 @@ from fastmma.isa.instruction import Instruction
 from fastmma.numerics.evidence import Evidence
 
 Method = Literal["fused", "grouped", "f32-fma", "f32-fma-pairs", "f64-fma", "integer", "bit"]
+AlignRounding = Literal["rz", "rn", "ro", "exact"]
+Rounding = Literal["rz", "rn", "ro"]
 
 ALL_OF_K = 0  # terms: one step for the whole instruction
 NO_FLOOR = -1000  # below every exponent
@@ -20,6 +22,7 @@ class Arithmetic:
     """How one instruction computes.
 
     Sums are kept in the instruction's `accumulator`: c is converted to it first, and the result to d's format last, to nearest even.
+    `fastmma.arithmetic` returns that of a GPU; `dataclasses.replace` makes another of it, which ``arithmetic=`` takes in its place.
 
     Attributes
     ----------
@@ -34,16 +37,25 @@ class Arithmetic:
     terms : int
         Products a step (only stored ones count where A is sparse); `ALL_OF_K` means all that the instruction has.
     align_bits : int
-        Terms are truncated toward zero to a multiple of ``2 ** (emax - align_bits)``.
+        Terms, c among them, are rounded to a multiple of ``2 ** (emax - align_bits)``; emax is the largest exponent of a term that is not
+        zero.
+    align_rounding : str
+        How they are: ``"rz"`` toward zero, as every known GPU has it; ``"rn"`` to nearest, ties to even; ``"ro"`` to odd (truncated, and
+        the last bit set if anything was lost); ``"exact"`` not at all, whatever `align_bits` and `emax_floor`.
     emax_floor : int
         emax is never lower.
     keep_bits : int
-        Fraction bits kept of an f32 result.
+        Fraction bits of a step's result, subnormals having as much fewer as in its format.
+    rounding : str
+        How the exact sum of a step is rounded to them: ``"rz"``, ``"rn"`` or ``"ro"``. What exceeds the format becomes an infinity.
     split : int
         0: c is a term of the first step. Else the form is lowered: products whose k has ``(k // split) % 2 == 0`` make the first step,
         the others the second; the sum starts at zero, and c is added at the end by one IEEE add.
     group : int
-        Products a term.
+        Products a term. Without scales, the exponent of a term of several is the largest of its products that are not zero.
+    interleave : int
+        0: the steps of an instruction take its products in order of k. Else they take turns, so many k at a time: step j has the products
+        whose ``k // interleave % steps`` is j.
     widened : str
         The format that multiplicands are converted to (exactly) before they are multiplied, or empty. It decides their exponents: a
         subnormal e4m3 is a normal f16.
@@ -71,6 +83,9 @@ class Arithmetic:
     forms: tuple[str, ...] = ()
     depths: tuple[int, ...] = ()
     native_c: bool = False
+    align_rounding: AlignRounding = "rz"
+    rounding: Rounding = "rz"
+    interleave: int = 0
 
     def answers(self, ins: Instruction, base: str) -> bool:
         """Whether this row is about an instruction on a base architecture."""
@@ -92,7 +107,19 @@ class Arithmetic:
         """One line for tables: the method and its parameters."""
         if self.method not in ("fused", "grouped"):
             return self.method
-        terms = self.terms or "k"
-        lowered = f", lowered in halves of {self.split}" if self.split else ""
-        floor = "" if self.emax_floor == NO_FLOOR else f", emax >= {self.emax_floor}"
-        return f"{self.method}: L = {terms}, F = {self.align_bits}{floor}, keep {self.keep_bits}{lowered}"
+        aligned = "exact alignment" if self.align_rounding == "exact" else f"F = {self.align_bits}{_named(self.align_rounding, 'rz')}"
+        floor = "" if self.emax_floor == NO_FLOOR or self.align_rounding == "exact" else f", emax >= {self.emax_floor}"
+        parts = [f"L = {self.terms or 'k'}", f"{aligned}{floor}", f"keep {self.keep_bits}{_named(self.rounding, self._usual_rounding)}"]
+        parts += [f"groups of {self.group}"] if self.group > 1 and self.method == "fused" else []
+        parts += [f"steps in turns of {self.interleave} k"] if self.interleave else []
+        parts += [f"lowered in halves of {self.split}"] if self.split else []
+        return f"{self.method}: {', '.join(parts)}"
+
+    @property
+    def _usual_rounding(self) -> str:
+        """That of every known GPU."""
+        return "rn" if self.dtypes == ("f16",) else "rz"
+
+
+def _named(rounding: str, usual: str) -> str:
+    return "" if rounding == usual else f" {rounding}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Level = Literal["measured", "recorded", "reported"]
+Level = Literal["measured", "recorded", "reported", "own"]
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,11 @@ class Source:
 class Evidence:
     """How a row is known: measured by us on the GPU named, checked against others' recordings, or only reported.
 
+    An arithmetic of a caller's own claims no GPU, and so there is nothing to know of it.
+
     Attributes
     ----------
-    level : {"measured", "recorded", "reported"}
+    level : {"measured", "recorded", "reported", "own"}
     source : str
         In one line.
     sources : tuple of Source

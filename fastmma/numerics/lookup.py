@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from fastmma.host.arrays import flag
 from fastmma.host.errors import TargetError
@@ -14,6 +15,7 @@ from fastmma.isa.table import multiply
 from fastmma.isa.targets import architecture
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.evidence import Evidence
+from fastmma.numerics.own import own
 from fastmma.numerics.rows import ROWS, WMMA_FRAGMENTS
 
 
@@ -63,13 +65,33 @@ def arithmetic(ins: str | Instruction, target: TargetName, *, strict: bool | Non
     """
     ins, target = multiply(ins), target_named(target)
     check_legal(ins, target)
-    row = _row(ins, architecture(target))
+    row = _filled(ins, target)
     if row is None:
         raise TargetError(f"{ins}: what {target} computes is not known, so there is nothing to emulate")
     check_strict(ins, target, row, strict)
-    if row.method != "fused" or row.terms:
+    return row
+
+
+def _filled(ins: Instruction, target: str) -> Arithmetic | None:
+    """The row of an instruction on a target, `terms` filled in, if there is one."""
+    row = _row(ins, architecture(target))
+    if row is None or row.method != "fused" or row.terms:
         return row
     return replace(row, terms=ins.stored_k // 2 if row.split else ins.stored_k)
+
+
+def own_arithmetic(ins: Instruction, target: str, given: Any) -> Arithmetic:
+    """An arithmetic that a caller gave in place of a target's, checked, `terms` filled in.
+
+    Raises
+    ------
+    TargetError
+        If the target does not take the opcode.
+    OperandError, OperandTypeError
+        If the instruction cannot be computed by it.
+    """
+    check_legal(ins, target)
+    return own(ins, given, target, _filled(ins, target))
 
 
 def fidelity(ins: str | Instruction, target: TargetName) -> Evidence:

@@ -60,33 +60,45 @@ def number(code: int, fmt: Format) -> Number:
     return Number(-significand if negative else significand, exponent - fmt.mantissa_bits, exponent, negative, code=bits)
 
 
+def shifted(magnitude: int, shift: int, mode: str) -> int:
+    """``magnitude * 2**-shift`` as an integer, rounded as `mode` says: toward zero, to nearest even, to odd, or away from zero."""
+    if shift <= 0:
+        return magnitude << -shift
+    whole = magnitude >> shift
+    rest = magnitude - (whole << shift)
+    half = 1 << (shift - 1)
+    match mode:
+        case "rn":
+            return whole + int(rest > half or (rest == half and whole & 1))
+        case "ro":
+            return whole | int(rest > 0)
+        case "away":
+            return whole + int(rest > 0)
+    return whole
+
+
 def round_to(value: int, last: int, fmt: Format, mode: str, keep: int | None = None) -> int:
     """Code of ``value * 2**last`` rounded to a format, subnormals and infinities included; zero is +0.
 
-    `mode` is ``"rn"``, ``"rz"``, ``"rm"`` or ``"rp"``. `keep` clears the fraction bits below that many, after rounding toward zero.
-    Toward zero overflows to infinity when `keep` is given, as tensor cores do, and else to the largest finite number, as IEEE says.
+    `mode` is ``"rn"``, ``"rz"``, ``"ro"``, ``"rm"`` or ``"rp"``. `keep` is how many fraction bits there are to round to, if not the
+    format's; with it, whatever the mode, what exceeds the format becomes an infinity, as in tensor cores. Without, IEEE says what does.
     """
     if value == 0:
         return 0
     sign = 1 << (fmt.bits - 1) if value < 0 else 0
     magnitude = abs(value)
+    fraction = fmt.mantissa_bits if keep is None else keep
     exponent = max(magnitude.bit_length() - 1 + last, fmt.emin)
-    quantum = exponent - fmt.mantissa_bits
-    shift = quantum - last
-    whole = magnitude >> shift if shift > 0 else magnitude << -shift
-    rest = magnitude - (whole << shift) if shift > 0 else 0
-    away = {"rn": 2 * rest > (1 << shift) or (2 * rest == (1 << shift) and whole & 1) if shift > 0 else False}
-    away |= {"rz": False, "rm": rest > 0 and sign != 0, "rp": rest > 0 and sign == 0}
-    whole += int(away[mode])
-    if whole >> (fmt.mantissa_bits + 1):
+    away = (mode == "rm" and sign != 0) or (mode == "rp" and sign == 0)
+    whole = shifted(magnitude, exponent - fraction - last, "away" if away else mode)
+    if whole >> (fraction + 1):
         whole, exponent = whole >> 1, exponent + 1
     if exponent > fmt.emax:
         stops = keep is None and (mode == "rz" or (mode == "rm" and not sign) or (mode == "rp" and sign != 0))
         return sign | (fmt.first_special - 1 if stops else fmt.first_special)
-    if keep is not None:
-        whole &= -1 << (fmt.mantissa_bits - keep)
     if whole == 0:
         return 0
+    whole <<= fmt.mantissa_bits - fraction
     field = exponent + fmt.bias if whole >> fmt.mantissa_bits else 0
     return sign | field << fmt.mantissa_bits | (whole & ((1 << fmt.mantissa_bits) - 1))
 
@@ -104,7 +116,7 @@ class Step:
     code : int
         The result, in the format `fmt`.
     mode : str
-        How it was rounded: ``"rn"``, ``"rz"``, ``"rm"`` or ``"rp"``; of integers ``"wrap"`` or ``"saturate"``.
+        How it was rounded: ``"rn"``, ``"rz"``, ``"ro"``, ``"rm"`` or ``"rp"``; of integers ``"wrap"`` or ``"saturate"``.
     aligned : tuple of int
         The terms of a fused step after alignment, in units of ``2**last``; empty where a special decides.
     last, emax : int
@@ -162,25 +174,23 @@ def product(a: Number, b: Number) -> Number:
 
 
 def fused_step(terms: Sequence[Number], arithmetic: Arithmetic, fmt: Format) -> int:
-    """One fused dot-product-add: align, truncate, sum exactly, round once. Returns the code of the result."""
+    """One fused dot-product-add: align, sum exactly, round once. Returns the code of the result."""
     return seen(_fused_step(tuple(terms), arithmetic, fmt))
 
 
 def _fused_step(terms: tuple[Number, ...], arithmetic: Arithmetic, fmt: Format) -> Step:
-    half = fmt.name == "f16"
-    mode = "rn" if half else "rz"
+    mode = arithmetic.rounding
     specials = [term for term in terms if term.special]
     if specials:
         return Step("fused", terms, _special_sum(specials, CANONICAL_NAN[fmt.name], fmt), fmt, mode)
     emax = max([term.exponent for term in terms if term.significand or term.cancelled], default=arithmetic.emax_floor)
     emax = max(emax, arithmetic.emax_floor)
-    last = emax - arithmetic.align_bits
+    last = min(term.last for term in terms) if arithmetic.align_rounding == "exact" else emax - arithmetic.align_bits
     aligned = []
     for term in terms:
-        shift = term.last - last
-        magnitude = abs(term.significand) << shift if shift >= 0 else abs(term.significand) >> -shift
+        magnitude = shifted(abs(term.significand), last - term.last, arithmetic.align_rounding)
         aligned.append(-magnitude if term.significand < 0 else magnitude)
-    code = round_to(sum(aligned), last, fmt, mode, keep=None if half else arithmetic.keep_bits)
+    code = round_to(sum(aligned), last, fmt, mode, keep=arithmetic.keep_bits)
     return Step("fused", terms, code, fmt, mode, tuple(aligned), last, emax)
 
 
@@ -218,7 +228,7 @@ def _steps(terms: Sequence[Number], c: Number, arithmetic: Arithmetic, fmt: Form
 
 
 def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, arithmetic: Arithmetic, fmt: Format) -> int:
-    """Two steps that start at zero, then one IEEE add of c; `ks` are the k of the terms."""
+    """The steps of two halves, from zero, then one IEEE add of c; `ks` are the k of the terms."""
     total = 0
     for half in (0, 1):
         total = _steps(
@@ -230,18 +240,33 @@ def _lowered(terms: Sequence[Number], ks: Sequence[int], c: int, arithmetic: Ari
     return ieee_add(number(total, fmt), number(c, fmt), fmt)
 
 
+def _in_turns(terms: Sequence[Number], ks: Sequence[int], arithmetic: Arithmetic) -> list[Number]:
+    """Products in the order of their steps, which take turns; `ks` are their k."""
+    if not arithmetic.interleave:
+        return list(terms)
+    steps = len(terms) // (arithmetic.terms * arithmetic.group)
+    return [term for step in range(steps) for k, term in zip(ks, terms, strict=True) if k // arithmetic.interleave % steps == step]
+
+
 def _grouped(terms: Sequence[Number], size: int) -> list[Number]:
-    """Exact sums of `size` finite terms each; their exponent is still to come from the scales.
+    """Exact sums of `size` terms each, whose exponent is the largest of what is not zero.
 
     A sum that cancels to zero has one, too; a sum of nothing but zeros has none.
     """
     groups = []
     for start in range(0, len(terms), size):
         members = terms[start : start + size]
+        specials = {"nan" if each.special == "nan" else each.negative for each in members if each.special}
+        ks = tuple(k for term in members for k in term.ks)
+        if specials:
+            nan = "nan" in specials or len(specials) == 2
+            groups.append(Number(negative=specials == {True}, special="nan" if nan else "inf", ks=ks))
+            continue
         last = min(term.last for term in members)
         total = sum(term.significand << (term.last - last) for term in members)
-        ks = tuple(k for term in members for k in term.ks)
-        groups.append(Number(total, last, cancelled=total == 0 and any(term.significand for term in members), ks=ks))
+        exponent = max((term.exponent for term in members if term.significand), default=0)
+        cancelled = total == 0 and any(term.significand for term in members)
+        groups.append(Number(total, last, exponent, total < 0, cancelled=cancelled, ks=ks))
     return groups
 
 
@@ -395,9 +420,11 @@ def _element(
     match arithmetic.method:
         case "fused" | "grouped":
             start = c if cfmt is sums else _convert(c, cfmt, sums)
-            terms = [product(x, y) for x, y in zip(row, column, strict=True)]
+            terms = _in_turns([product(x, y) for x, y in zip(row, column, strict=True)], ks, arithmetic)
             if arithmetic.group > 1:
                 terms = _grouped(terms, arithmetic.group)
+            if arithmetic.method == "grouped":
+                terms = [replace(term, exponent=0) for term in terms]  # theirs is that of the scales alone
             if scales is not None:
                 terms = _scaled(terms, *scales)
             if arithmetic.split:

@@ -82,7 +82,8 @@ def _fused(
         forms=forms,
         native_c=native_c,
     )
-    return row, replace(row, dtypes=("f16",), emax_floor=step.floors[1], keep_bits=10, evidence=half or evidence, native_c=False)
+    half_row = replace(row, dtypes=("f16",), emax_floor=step.floors[1], keep_bits=10, rounding="rn", evidence=half or evidence)
+    return row, replace(half_row, native_c=False)
 
 
 def _tcgen05(

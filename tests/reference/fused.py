@@ -23,7 +23,9 @@ _NAMES = {element: name for name, element in ELEMENTS.items()}
 def reference(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, order: NDArray[Any] | None = None) -> NDArray[Any]:
     """A product (rows, k) times (k, columns) of codes, step by step; `order` is that of the products of one instruction."""
     result = FORMATS["f16" if p.half else "f32"]
-    how = Arithmetic((), (), (), (), "fused", Evidence("reported", "the test"), p.terms, p.align_bits, p.emax_floor, p.keep_bits)
+    known = Evidence("reported", "the test")
+    rounding = "rn" if p.half else "rz"
+    how = Arithmetic((), (), (), (), "fused", known, p.terms, p.align_bits, p.emax_floor, p.keep_bits, rounding=rounding)
     period = p.terms * max(p.restart, 1)
     padded = -(-a.shape[1] // period) * period
     positions = np.arange(padded)
