@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.errors import BackendError
 from fastmma.isa.codes import encode
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction
@@ -33,6 +34,23 @@ class Operation:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def own(self) -> bool:
+        """Whether the arithmetic is a caller's own, which claims no GPU."""
+        return self.arithmetic.evidence.level == "own"
+
+    def of_silicon(self) -> Operation:
+        """This operation, which a real GPU is to compute.
+
+        Raises
+        ------
+        BackendError
+            If its arithmetic is a caller's own.
+        """
+        if self.own:
+            raise BackendError(f"{self.instruction}: a GPU computes by its own arithmetic, not by {self.arithmetic.family}")
+        return self
 
     @cached_property
     def multiplied(self) -> tuple[Format, Format]:

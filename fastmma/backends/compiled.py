@@ -12,9 +12,10 @@ import numpy as np
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
 from fastmma.backends.native_c import with_native_c
-from fastmma.backends.parameters import fused_coding, fused_parameters, product_order, scaled_parameters
+from fastmma.backends.parameters import fused_coding, fused_parameters, holds, plain, product_order, scaled_parameters
 from fastmma.backends.parts import DEPTH, is_small, parts
 from fastmma.backends.zeros import on_dense_kernel
+from fastmma.host.errors import BackendError
 from fastmma.isa.codes import decode, encode
 from fastmma.isa.formats import Format
 from fastmma.kernels.params import Fused, Promotion
@@ -35,6 +36,7 @@ class Compiled(Backend):
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
         method, ins = _METHODS[operation.arithmetic.method], operation.instruction
+        operands = _filled(operation, operands)
         if is_small(operands, d):
             method(operation, operands, d, threads)
             return
@@ -58,8 +60,9 @@ class Compiled(Backend):
         if operation.arithmetic.method == "fused" and operands.metadata is None and operands.scale_a is None and operands.depth:
             from fastmma.kernels.fused import x86
 
-            parameters = fused_parameters(operation)
-            if promotion.every <= DEPTH and x86.promotes(parameters, promotion.every):
+            parameters, ordered = fused_parameters(operation), not operation.arithmetic.interleave and holds(operation)
+            operands = _filled(operation, operands)
+            if ordered and promotion.every <= DEPTH and x86.promotes(parameters, promotion.every):
                 for part in parts(operands, d, promotion.every):
                     chunks = slice(part.start // promotion.every, -(-part.stop // promotion.every))
                     joining = promotion.of(part.products).part(chunks, part.rows, part.columns)
@@ -68,6 +71,11 @@ class Compiled(Backend):
                         x86.gemm(parameters, product.a, product.b, product.c, result, threads, _portable, joining.of(index))
                 return
         super().promoted(operation, operands, d, promotion, threads)
+
+
+def _filled(operation: Operation, operands: Operands) -> Operands:
+    """Operands of whole instructions where steps of zeros may change sums, as they do in an arithmetic of few bits."""
+    return whole_k(operation.instruction, operands) if operation.own else operands
 
 
 @cache
@@ -86,14 +94,16 @@ def _register_blocks(operation: Operation, portable: bool) -> RegisterBlocks | N
     ins = operation.instruction
     layouts = [ins.operands[name].layout for name in "abcd"]
     formats = ins.formats.a, ins.formats.b, ins.formats.c, ins.formats.d
-    plain = all(layout.tiles == 1 and layout.bits == fmt.bits for layout, fmt in zip(layouts, formats, strict=True))
+    as_they_are = all(layout.tiles == 1 and layout.bits == fmt.bits for layout, fmt in zip(layouts, formats, strict=True))
     if (
         portable
         or operation.arithmetic.method != "fused"
         or ins.sparse
         or ins.stype
-        or not plain
+        or not as_they_are
         or {ins.ctype, ins.dtype} != {ins.accumulator}
+        or operation.arithmetic.interleave
+        or not holds(operation)
     ):
         return None
     a, b, c = (layout.inverse[0] for layout in layouts[:3])
@@ -201,14 +211,14 @@ def _fused_one(operation: Operation, operands: Operands, d: Codes, threads: int)
 
 
 def _in_order(operation: Operation, codes: Codes, axis: int) -> Codes:
-    """Codes of a matrix whose k are in the order of the instruction's steps, filled up to whole instructions."""
+    """Codes of matrices whose k are in the order of the instruction's steps, filled up to whole instructions."""
     order = product_order(operation)
     period, depth = operation.instruction.k, codes.shape[axis]
     whole = np.arange(-(-depth // period) * period).reshape(-1, period)
     places = (whole if order is None else whole[:, order]).ravel()
     taken: Codes = np.take(codes, places, axis, mode="clip")
     if depth % period:
-        taken[(slice(None), places >= depth) if axis else places >= depth] = 0
+        np.moveaxis(taken, axis, 0)[places >= depth] = 0
     return taken
 
 
@@ -226,6 +236,11 @@ def _fused_many(operation: Operation, operands: Operands, d: Codes, threads: int
 
 def _fused_run(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     """Tiles and small products in blocks, where this CPU has a kernel for them."""
+    if operation.arithmetic.interleave:
+        operands = operands._replace(a=_in_order(operation, operands.a, 2), b=_in_order(operation, operands.b, 1))
+        operation = plain(operation)
+    if not holds(operation):
+        raise BackendError(f"{operation.instruction}: no compiled kernel computes {operation.arithmetic.family}; backend='reference' does")
     _, rows, columns = d.shape
     if operands.scale_a is None and rows * columns * operands.depth <= _SMALL:
         blocks = _blocks(operation, rows, columns, operands.depth, _cpu().portable())

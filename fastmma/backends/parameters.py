@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.backends.call import Operation
 from fastmma.isa.formats import FORMATS, Format
+from fastmma.kernels.envelopes import holds_fused, holds_scaled
 from fastmma.kernels.params import Coded, Element, Fused, Scaled, Specials
 
 _SPECIALS = {"none": Specials.NONE, "ieee": Specials.IEEE, "nan": Specials.NAN, "nan-only-ff": Specials.POWERS_OF_TWO}
@@ -37,8 +39,27 @@ def fused_parameters(operation: Operation) -> Fused:
         emax_floor=row.emax_floor,
         keep_bits=row.keep_bits,
         half=int(ins.accumulator == "f16"),
-        restart=2 if row.split else 0,
+        restart=ins.k // _dense_terms(operation) if row.split else 0,
     )
+
+
+@cache
+def plain(operation: Operation) -> Operation:
+    """The operation on operands that lie in the order of its steps already."""
+    return replace(operation, arithmetic=replace(operation.arithmetic, interleave=0))
+
+
+@cache
+def holds(operation: Operation) -> bool:
+    """Whether the kernels for the arithmetics of GPUs compute this one, too; operands in the order of its steps."""
+    ins, row = operation.instruction, operation.arithmetic
+    products = ins.stored_k // 2 if row.split else ins.stored_k
+    usual = row.align_rounding == "rz" and row.rounding == ("rn" if ins.accumulator == "f16" else "rz")
+    if not usual or products % (row.terms * row.group):
+        return False
+    if not ins.scale_vec_size:
+        return row.group == 1 and holds_fused(fused_parameters(operation))
+    return row.group == (16 if row.method == "grouped" else 1) and holds_scaled(scaled_parameters(operation), row.keep_bits)
 
 
 @cache
@@ -69,8 +90,10 @@ def scaled_parameters(operation: Operation) -> Scaled:
 @cache
 def product_order(operation: Operation) -> NDArray[np.int32] | None:
     """Positions of one instruction's products in the order of its steps, where that is not ascending."""
-    split = operation.arithmetic.split
-    if not split:
+    row = operation.arithmetic
+    turns = row.split or row.interleave
+    if not turns:
         return None
     k = np.arange(operation.instruction.k, dtype=np.int32)
-    return np.concatenate([k[k // split % 2 == half] for half in (0, 1)])
+    parts = 2 if row.split else len(k) // (_dense_terms(operation) * row.group)
+    return np.concatenate([k[k // turns % parts == part] for part in range(parts)])

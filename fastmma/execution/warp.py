@@ -157,7 +157,7 @@ def _on_gpu(
     """Registers, as they are, through the real opcode."""
     a, b, c = (flatten(given[name], lead) for name in "abc")
     more = {name: np.ascontiguousarray(np.broadcast_to(array, (*lead, _LANES))).reshape(-1, _LANES) for name, array in extra.items()}
-    d: NDArray[Any] = raw.multiply(operation.instruction, operation.target, a, b, c, more, selectors)
+    d: NDArray[Any] = raw.multiply(operation.of_silicon().instruction, operation.target, a, b, c, more, selectors)
     return d.reshape(*lead, *d.shape[-2:])
 
 

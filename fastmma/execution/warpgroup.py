@@ -70,7 +70,7 @@ def _on_gpu(
 
     in_memory = isinstance(a, Descriptor | int | np.integer)
     result: NDArray[Any] = raw.multiply_warpgroup(
-        operation.instruction,
+        operation.of_silicon().instruction,
         operation.target,
         _descriptor(a, "a").encode() if in_memory else flat(a, 2),
         _descriptor(b, "b").encode(),

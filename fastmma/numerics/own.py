@@ -102,7 +102,7 @@ def _steps(ins: Instruction, given: Arithmetic, check: _Check) -> Arithmetic:
         raise check.refuse("split", "0" if ins.stype else f"0 or a multiple of {chunk} that divides half of the {ins.k} k")
     products = ins.stored_k // 2 if split else ins.stored_k
     shared = ins.k // ins.scale_vec_size if ins.scale_vec_size else products
-    group = check.integer("group", 1, shared, "in products")
+    group = check.integer("group", 1, 1 if split else shared, "in products that are not lowered")
     if shared % group or products % group or (group > 1 and group % stored):
         raise check.refuse("group", f"a divisor of {shared}{f' and a multiple of {stored}' if stored > 1 else ''}")
     terms = check.integer("terms", 0, products // group, f"0 meaning all {products // group}") or products // group

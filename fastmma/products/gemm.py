@@ -16,6 +16,7 @@ from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.kernels.params import Promotion
+from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import Results, codes_of
 from fastmma.operands.extra import extra_operands
 from fastmma.products.gemm_plan import DEFAULT_TARGET, Choices, GemmPlan, followed
@@ -38,6 +39,7 @@ def gemm(
     split_k: int = 1,
     preset: str | None = None,
     cast: bool = False,
+    arithmetic: Arithmetic | None = None,
     plan: GemmPlan | None = None,
     out: NDArray[Any] | None = None,
     threads: int | None = None,
@@ -76,9 +78,11 @@ def gemm(
         otherwise.
     cast : bool
         Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
     plan : GemmPlan, optional
         What to do; by default what `fastmma.gemm_plan` returns for the same arguments. With a plan, `instruction`, `target`,
-        `promote_every`, `split_k`, `preset` and `cast` are left out.
+        `promote_every`, `split_k`, `preset`, `cast` and `arithmetic` are left out.
     out : ndarray (M, N), optional
         Where to put the result; it may be `c`, and may overlap any operand.
     threads : int, optional
@@ -105,7 +109,7 @@ def gemm(
     [25.0, 25.0, 25.0]
     """
     runner, workers = backend_of(backend), thread_count(threads)
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast)
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast, arithmetic)
     scales, accumulated = scale_a if scale_a is not None else scale_b, c if c is not None else out
     plan = followed(plan, choices, a, b, accumulated, scales, metadata is not None, "gemm")
     operands = _bind(plan, a, b, c, metadata, scale_a, scale_b)

@@ -16,6 +16,7 @@ from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
+from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.products.choice import UNALIGNED_TILE, accumulator, default_instruction, multiplicand, other_spelling, scale, takes_tcgen05
 from fastmma.products.loop import checked_loop
 from fastmma.products.presets import gemm_preset
@@ -33,6 +34,8 @@ class GemmPlan(Plan):
         The GPU.
     instruction : str
         The opcode, looped over k in ascending order with D fed back as C.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's; given by name.
     promote_every : int or None
         k between promotions: the tensor core starts at zero again, and its sums join a total, which starts from c, by one IEEE add.
     split_k : int
@@ -101,7 +104,7 @@ class GemmPlan(Plan):
             ("operands", f"rounded to {ins.atype} and {ins.btype} first, to nearest even" if self.cast else ""),
             arithmetic,
             ("known", str(self.operation.arithmetic.evidence)),
-            ("elsewhere", other_spelling(ins, self.target)),
+            ("elsewhere", "" if self.arithmetic is not None else other_spelling(ins, self.target)),
             ("k order", f"ascending by {ins.k}, D fed back as C{first}"),
             ("promotion", "none" if self.promote_every is None else promotion),
             ("split-k", "none" if self.split_k == 1 else split),
@@ -131,10 +134,11 @@ class Choices(NamedTuple):
     split_k: int
     preset: str | None
     cast: bool
+    arithmetic: Arithmetic | None
 
 
-_UNSET = Choices(None, DEFAULT_TARGET, None, 1, None, False)
-_PLAIN = frozenset({str, int, bool, type(None), Instruction})  # types whose equal values mean the same choice
+_UNSET = Choices(None, DEFAULT_TARGET, None, 1, None, False, None)
+_PLAIN = frozenset({str, int, bool, type(None), Instruction, Arithmetic})  # types whose equal values mean the same choice
 
 
 def signature(a: Any, b: Any, accumulated: Any, scales: Any, sparse: bool, what: str) -> Signature:
@@ -190,7 +194,10 @@ def _chosen(operands: Signature | None, choices: Choices) -> GemmPlan:
     if choices.preset is None:
         alone = choices.instruction is None and promote_every is None and operands is not None and not operands.aligned
         tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
-        return GemmPlan(target, ins.opcode, promote_every, choices.split_k, first_tile=tile, cast=choices.cast)
+        own = choices.arithmetic
+        return GemmPlan(target, ins.opcode, promote_every, choices.split_k, first_tile=tile, cast=choices.cast, arithmetic=own)
+    if choices.arithmetic is not None:
+        raise OperandError(f"preset {choices.preset!r} is what a GPU computes; leave out the preset or arithmetic")
     row = gemm_preset(choices.preset, ins, target)
     if promote_every is not None and integer(promote_every, "promote_every", 1) != row.promote_every:
         raise OperandError(f"preset {choices.preset!r} sets promote_every to {row.promote_every}; leave it out")
@@ -256,6 +263,7 @@ def gemm_plan(
     split_k: int = 1,
     preset: str | None = None,
     cast: bool = False,
+    arithmetic: Arithmetic | None = None,
     out: Any = None,
 ) -> GemmPlan:
     """The plan that `fastmma.gemm` and `fastmma.matmul` follow for these arguments.
@@ -277,6 +285,8 @@ def gemm_plan(
         Accumulate as a library does, for example ``"cublas"``.
     cast : bool
         Round float16, float32 and float64 inputs to the instruction's formats first.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
 
     Returns
     -------
@@ -298,6 +308,6 @@ def gemm_plan(
     >>> replace(plan, split_k=2).split_k
     2
     """
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast)
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast, arithmetic)
     scales, accumulated = scale_a if scale_a is not None else scale_b, c if c is not None else out
     return followed(None, choices, a, b, accumulated, scales, metadata is not None, "gemm")

@@ -17,6 +17,7 @@ from fastmma.host.threads import thread_count
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
+from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import Results, codes_of, flatten, leading_dimensions
 from fastmma.products.gemm_plan import DEFAULT_TARGET, Choices, GemmPlan, followed
 from fastmma.products.loop import accumulate
@@ -34,6 +35,7 @@ def matmul(
     split_k: int = 1,
     preset: str | None = None,
     cast: bool = False,
+    arithmetic: Arithmetic | None = None,
     plan: GemmPlan | None = None,
     out: NDArray[Any] | None = None,
     threads: int | None = None,
@@ -58,8 +60,10 @@ def matmul(
         Accumulate as a library does: one of `fastmma.products.presets.GEMM_PRESETS`, for example ``"cublas"``.
     cast : bool
         Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
     plan : GemmPlan, optional
-        What to do, in place of the six parameters before; by default what `fastmma.gemm_plan` returns for them.
+        What to do, in place of the seven parameters before; by default what `fastmma.gemm_plan` returns for them.
     out : ndarray, optional
         Where to put the result, of exactly its shape and dtype; it may overlap any operand.
     threads : int, optional
@@ -84,7 +88,7 @@ def matmul(
     (5, 2, 4, 3)
     """
     runner, workers = backend_of(backend), thread_count(threads)
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast)
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast, arithmetic)
     plan = followed(plan, choices, a, b, None, None, False, "matmul")
     ins = plan.operation.instruction
     if ins.sparse or ins.scale_vec_size:

@@ -85,6 +85,8 @@ class AccumulationPlan(Plan):
         The format of the result.
     source : str
         Whose choices these are, if they are a preset's, unchanged.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's; given by name.
 
     Raises
     ------
@@ -176,7 +178,8 @@ class AccumulationPlan(Plan):
         promotion = f"every {self.promote_every} k: total = {_FORMULAS[self.promotion]}, f32, from +0"
         return [
             *super()._details(),
-            ("elsewhere", other_spelling(ins, self.target)),
+            ("known", "" if self.arithmetic is None else str(self.operation.arithmetic.evidence)),
+            ("elsewhere", "" if self.arithmetic is not None else other_spelling(ins, self.target)),
             ("elements", f"{', '.join(widened)}, which has all their values" if widened else ""),
             ("k order", f"ascending by {ins.k}, D fed back as C"),
             ("promotion", "none" if self.promote_every is None else promotion),

@@ -19,6 +19,7 @@ from fastmma.isa.formats import FORMATS
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
+from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import check_output, flatten, leading_dimensions
 from fastmma.products.epilogue import Epilogue
 from fastmma.products.loop import accumulate
@@ -52,6 +53,7 @@ def scaled_matmul(
     split_k: int | None = None,
     epilogue: tuple[str, ...] | None = None,
     out_dtype: Any = None,
+    arithmetic: Arithmetic | None = None,
     out: NDArray[Any] | None = None,
     threads: int | None = None,
     backend: str = "numba",
@@ -75,7 +77,7 @@ def scaled_matmul(
     alpha : float
         Taken as f32. Multiplied by the global scales of NVFP4, if there are any, it multiplies the sums in the epilogue.
     plan : AccumulationPlan, optional
-        What to do; by default what `fastmma.scaled_plan` returns for the next eight parameters, none of which may be given with a plan.
+        What to do; by default what `fastmma.scaled_plan` returns for the next nine parameters, none of which may be given with a plan.
     target : str, optional
         The GPU; ``"sm_90a"`` by default.
     preset : str, optional
@@ -92,6 +94,8 @@ def scaled_matmul(
         The steps on the f32 sums, in order; `fastmma.AccumulationPlan` names them.
     out_dtype : dtype or format, optional
         float32 (the default), bfloat16 or float16.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
     out : ndarray (..., M, N), optional
         Where to put the result.
     threads : int, optional
@@ -136,6 +140,7 @@ def scaled_matmul(
         "split_k": split_k,
         "epilogue": epilogue,
         "out_dtype": out_dtype,
+        "arithmetic": arithmetic,
     }
     plan = _plan(a, b, plan, {name: value for name, value in choices.items() if value is not None})
     lead = leading_dimensions("scaled_matmul", a=a.shape[:-2], b=b.shape[:-2])

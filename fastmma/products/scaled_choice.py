@@ -17,6 +17,7 @@ from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.isa.targets import TARGETS
+from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.lookup import is_strict
 from fastmma.products.choice import default_instruction
 from fastmma.products.plan import OUTPUTS, PRESETS, AccumulationPlan, Preset, holders
@@ -52,10 +53,11 @@ class _Choices(NamedTuple):
     split_k: int
     epilogue: tuple[str, ...] | None
     out: str
+    arithmetic: Arithmetic | None
 
 
 # types whose equal values mean the same choice
-_PLAIN = frozenset({str, int, type(None), Instruction, tuple})
+_PLAIN = frozenset({str, int, type(None), Instruction, tuple, Arithmetic})
 
 
 def scaled_plan(
@@ -70,6 +72,7 @@ def scaled_plan(
     split_k: int = 1,
     epilogue: tuple[str, ...] | None = None,
     out_dtype: Any = np.float32,
+    arithmetic: Arithmetic | None = None,
 ) -> AccumulationPlan:
     """The plan by which `fastmma.scaled_matmul` accumulates, without running it.
 
@@ -98,6 +101,8 @@ def scaled_plan(
         The steps on the f32 sums, in order; `fastmma.AccumulationPlan` names them.
     out_dtype : dtype or format
         float32, bfloat16 or float16.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
 
     Raises
     ------
@@ -116,7 +121,7 @@ def scaled_plan(
     ('promotion', 16, ('f16', 'f16'))
     """
     question = _question(a, b)
-    choices = _Choices(target, preset, instruction, promote_every, promotion, split_k, epilogue, _out(out_dtype))
+    choices = _Choices(target, preset, instruction, promote_every, promotion, split_k, epilogue, _out(out_dtype), arithmetic)
     names = isinstance(epilogue, tuple) and all(type(step) is str for step in epilogue)
     if _PLAIN.issuperset(map(type, choices)) and (epilogue is None or names) and target != "native":
         return _remembered(question.a.name, question.b.name, is_strict(), *choices)
@@ -138,7 +143,7 @@ def _chosen(question: _Question, choices: _Choices) -> AccumulationPlan:
     scales = "instruction" if ins.scale_vec_size else "promotion" if question.block else "epilogue"
     if scales == "promotion" and every is None:
         every = question.block
-    given = choices.instruction, promote_every, promotion, choices.epilogue
+    given = choices.instruction, promote_every, promotion, choices.epilogue, choices.arithmetic
     changed = whole(choices.split_k) != 1 or any(each is not None for each in given)
     if promotion is None or (isinstance(promotion, str) and not promotion):
         promotion = (chosen.promotion if chosen else "") or ("fma" if scales == "promotion" else "add")
@@ -155,6 +160,7 @@ def _chosen(question: _Question, choices: _Choices) -> AccumulationPlan:
         epilogue=choices.epilogue if choices.epilogue is not None else chosen.epilogue if chosen else steps,
         out=choices.out,
         source=chosen.source if chosen and not changed else "",
+        arithmetic=choices.arithmetic,
     )
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from fastmma.backends.call import Operation
-from fastmma.backends.parameters import fused_parameters, scaled_parameters
+from fastmma.backends.parameters import fused_parameters, holds, scaled_parameters
 from fastmma.isa.formats import Format
 from fastmma.isa.sparsity import pattern_of
 
@@ -79,14 +79,23 @@ def parameters(operation: Operation) -> dict[str, str | int]:
         "BIT_XOR": int(ins.bit_op == "xor"),
         "FMA": _FMA[ins.rounding],
     }
-    if has_tile_kernel(operation):
+    if operation.arithmetic.method in ("fused", "grouped"):
         found |= _steps(operation)
     return found
 
 
 def has_tile_kernel(operation: Operation) -> bool:
     """Whether products of this method have a kernel of their own, and not only that of single results."""
-    return operation.arithmetic.method in ("fused", "grouped")
+    return operation.arithmetic.method in ("fused", "grouped") and not operation.own
+
+
+def covers(operation: Operation) -> bool:
+    """Whether there is source for the operation's arithmetic."""
+    row = operation.arithmetic
+    if not operation.own or row.method not in ("fused", "grouped"):
+        return True
+    halves = not row.split or 2 * row.terms == operation.instruction.stored_k
+    return halves and not row.interleave and holds(operation)
 
 
 def _steps(operation: Operation) -> dict[str, str | int]:

@@ -6,11 +6,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fastmma.backends.call import Codes, Operands, Operation, truth_values
+from fastmma.backends.call import Codes, Operands, Operation, truth_values, whole_k
 from fastmma.backends.engine import Backend
-from fastmma.backends.gpu.cuda_source import LINES, THREADS, has_tile_kernel, source, tile_of
+from fastmma.backends.gpu.cuda_source import LINES, THREADS, covers, has_tile_kernel, source, tile_of
 from fastmma.backends.gpu.decode_table import decode_table
 from fastmma.backends.native_c import with_native_c
+from fastmma.host.errors import BackendError
 from fastmma.isa.sparsity import pattern_of
 
 # results of a batch of tiles that are computed at a time
@@ -43,6 +44,10 @@ class Emulator(Backend):
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
+        if not covers(operation):
+            family = operation.arithmetic.family
+            raise BackendError(f"{operation.instruction}: no CUDA kernel computes {family}; backend='numba' does")
+        operands = whole_k(operation.instruction, operands) if operation.own else operands
         if d.size == 0 or operands.depth == 0:
             d[...] = 0 if operands.c is None else operands.c
             return

@@ -189,7 +189,7 @@ class Silicon(Backend):
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG002 - the GPU has its own
         """`Backend.run`."""
-        ins = operation.instruction
+        ins = operation.of_silicon().instruction
         device.check_target(operation.target)
         if d.size == 0 or operands.depth == 0:
             d[...] = 0 if operands.c is None else operands.c

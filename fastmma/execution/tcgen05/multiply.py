@@ -181,6 +181,7 @@ def mma(
     cells = _cells(ins, said, {"d": d, "a": a if in_tmem else None, "metadata": metadata, "scale_a": scale_a, "scale_b": scale_b})
     enabled = flag(enable_input_d, f"{ins}: enable_input_d")
     if runner.raw is not None:
+        operation.of_silicon()
         numbers: dict[str, Any] = {
             "d": d,
             "metadata": metadata,

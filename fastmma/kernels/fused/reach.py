@@ -8,6 +8,7 @@ from fastmma.kernels.params import Element, Fused
 SINGLE_FLOOR = -90  # of emax in f32 lanes: tiny products of zeros stay below the last place of every sum
 SINGLE_SMALLEST_C = -77  # sums that start from here keep clear of that floor
 SINGLE_LARGEST_C = 100
+TERMS = {False: (4, 8, 16, 32, 64), True: (8, 16, 32, 64)}  # of a step, in f32 lanes or not
 
 
 def _lowest_exponent(element: Element) -> int:
@@ -26,7 +27,7 @@ def single_lanes(p: Fused) -> bool:
 
 def exact_in_lanes(p: Fused) -> bool:
     """Whether f32 or f64 lanes are exact for a step of these parameters."""
-    if p.terms not in (4, 8, 16, 32, 64) or max(p.a.mantissa_bits, p.b.mantissa_bits) > 10:
+    if p.terms not in TERMS[single_lanes(p)] or max(p.a.mantissa_bits, p.b.mantissa_bits) > 10:
         return False
     if p.align_bits not in (13, 23, 24, 25) or (p.align_bits == 13 and not single_lanes(p)):
         return False

@@ -1,0 +1,129 @@
+"""Arithmetics of one's own: what they mean, by fractions; what is refused; where they are taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastmma
+from fastmma.isa.codes import decode, from_codes
+from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.numerics.reference import round_to
+
+F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+F64 = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"
+SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+SCALED = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0"
+GROUPED = "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"
+
+
+def hopper(**changes: Any) -> Arithmetic:
+    return replace(fastmma.arithmetic(F16, "sm_90a"), **changes)
+
+
+def rounded(value: Fraction, unit: Fraction, mode: str) -> Fraction:
+    """A value as a multiple of a unit: the definition, on fractions."""
+    whole, rest = divmod(abs(value), unit)
+    up = {"rz": False, "rn": rest * 2 > unit or (rest * 2 == unit and whole % 2 == 1), "ro": rest > 0 and whole % 2 == 0}[mode]
+    return (whole + up) * unit * (1 if value >= 0 else -1)
+
+
+@pytest.mark.parametrize("align", ["rz", "rn", "ro", "exact"])
+@pytest.mark.parametrize("mode", ["rz", "rn", "ro"])
+def test_one_step_is_what_the_definition_says(align: str, mode: str) -> None:
+    rng = np.random.default_rng(3)
+    own = hopper(align_rounding=align, rounding=mode, align_bits=7, keep_bits=9, emax_floor=-3)
+    a, b = (rng.integers(0, 0x7C00, shape, np.uint16) | rng.integers(0, 2, shape, np.uint16) << 15 for shape in ((16, 16), (16, 8)))
+    a[:8], b[:, :4] = a[:8] & 0x83FF | 0x2C00, b[:, :4] & 0x83FF | 0x3000
+    c = np.ldexp(rng.standard_normal((16, 8)), rng.integers(-9, 9, (16, 8))).astype(np.float32)
+    c[3] = 0
+    d = fastmma.mma(F16, from_codes(a, "f16"), from_codes(b, "f16"), c, target="sm_90a", arithmetic=own, backend="reference")
+    field = np.maximum(a >> 10 & 31, 1).astype(int)[:, :, None] + np.maximum(b >> 10 & 31, 1).astype(int)[None] - 30
+    values_a, values_b = decode(a, "f16"), decode(b, "f16")
+    for i, j in np.ndindex(16, 8):
+        terms = [Fraction(float(x)) * Fraction(float(y)) for x, y in zip(values_a[i], values_b[:, j], strict=True)] + [
+            Fraction(float(c[i, j]))
+        ]
+        exponents = [*field[i, :, j].tolist(), int(np.frexp(c[i, j])[1]) - 1]
+        emax = max([-3, *(exponent for exponent, term in zip(exponents, terms, strict=True) if term)])
+        total = sum(term if align == "exact" else rounded(term, Fraction(2) ** (emax - 7), align) for term in terms)
+        last = 0
+        while abs(total) >= Fraction(2) ** (last + 10):
+            last += 1
+        while total and abs(total) < Fraction(2) ** (last + 9):
+            last -= 1
+        assert Fraction(float(d[i, j])) == rounded(total, Fraction(2) ** last, mode), (i, j)
+
+
+def test_rounding_to_fewer_bits_than_a_format_has() -> None:
+    f32, f16 = fastmma.FORMATS["f32"], fastmma.FORMATS["f16"]
+    one = 127 << 23
+    assert [round_to(0b1_0110, -4, f32, mode, 2) - one for mode in ("rz", "rn", "ro")] == [1 << 21, 2 << 21, 1 << 21]
+    assert [round_to(0b1_1110, -4, f32, mode, 2) - one for mode in ("rz", "rn", "ro")] == [3 << 21, 1 << 23, 3 << 21]
+    # subnormals lose bits from the same place; what exceeds the format is an infinity, whatever the mode
+    assert [round_to(0b11, -129, f32, mode, 2) for mode in ("rz", "rn", "ro")] == [1 << 21, 2 << 21, 1 << 21]
+    assert [round_to(-1, -149, f32, mode, 2) for mode in ("rz", "rn", "ro")] == [0, 0, 1 << 31 | 1 << 21]
+    assert {round_to(1, 16, f16, mode, 10) for mode in ("rz", "rn", "ro")} == {0x7C00}
+
+
+BAD = [
+    (F16, "sm_90a", {"align_bits": -1}, "align_bits must be an integer from 0 to 1023, not -1"),
+    (F16, "sm_90a", {"align_bits": 2.5}, "align_bits must be an integer"),
+    (F16, "sm_90a", {"align_rounding": "up"}, "align_rounding must be one of 'rz', 'rn', 'ro', 'exact', not 'up'"),
+    (F16, "sm_90a", {"rounding": "exact"}, "rounding must be one of 'rz', 'rn', 'ro', not 'exact'"),
+    (F16, "sm_90a", {"keep_bits": 24}, "keep_bits must be an integer from 0 to 23, the fraction bits of f32, not 24"),
+    (F16, "sm_90a", {"emax_floor": 128}, "emax_floor must be an integer from -1000 to 127, not 128"),
+    (F16, "sm_90a", {"terms": 17}, "terms must be an integer from 0 to 16"),
+    (F16, "sm_90a", {"group": 3}, "group must be a divisor of 16, not 3"),
+    (F16, "sm_90a", {"group": 2}, "terms must be an integer from 0 to 8"),
+    (F16, "sm_90a", {"interleave": 3}, "interleave must be 0 or a divisor of 16, not 3"),
+    (F16, "sm_90a", {"split": 3}, "split must be 0 or a multiple of 1 that divides half of the 16 k, not 3"),
+    (F16, "sm_90a", {"split": 2, "terms": 8, "interleave": 2}, "interleave must be 0 but for whole steps that are not lowered"),
+    (F16, "sm_90a", {"widened": "bf16"}, "widened must be one of '', 'f16', not 'bf16'"),
+    (F16, "sm_90a", {"native_c": True}, "native_c must be one of False, not True"),
+    (F16, "sm_90a", {"method": "integer"}, "method must be 'fused', not 'integer'"),
+    (F64, "sm_90", {"align_bits": 20}, "align_bits must be 0 where the method is 'f64-fma', which has none, not 20"),
+    (F64, "sm_90", {"rounding": "rn"}, "rounding must be 'rz' where the method is 'f64-fma', which has none, not 'rn'"),
+    (SPARSE, "sm_90", {"terms": 3}, "terms must be a multiple of 2, as many products as metadata choose at a time, not 3"),
+    (SCALED, "sm_120a", {"split": 2}, "split must be 0, not 2"),
+    (SCALED, "sm_120a", {"group": 64}, "group must be an integer from 1 to 32"),
+    (GROUPED, "sm_120a", {"method": "fused"}, "method must be 'grouped', not 'fused'"),
+]
+
+
+@pytest.mark.parametrize(("opcode", "target", "changes", "message"), BAD)
+def test_what_an_instruction_cannot_be_computed_by(opcode: str, target: str, changes: dict[str, Any], message: str) -> None:
+    own = replace(fastmma.arithmetic(opcode, target), **changes)
+    with pytest.raises(fastmma.OperandError, match="arithmetic's") as caught:
+        fastmma.mma_plan(opcode, target=target, arithmetic=own)
+    assert message in str(caught.value)
+    with pytest.raises(fastmma.OperandTypeError, match="arithmetic must be an Arithmetic, not dict"):
+        fastmma.mma_plan(opcode, target=target, arithmetic=changes)  # type: ignore[arg-type]
+
+
+def test_a_plan_says_that_the_arithmetic_is_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTMMA_STRICT", "1")  # it claims no GPU, so there is nothing to be strict about
+    a = np.ones((4, 32), np.float16)
+    own = hopper(align_bits=20, terms=0)
+    plan = fastmma.gemm_plan(a, a.T, target="sm_90a", instruction=F16, arithmetic=own)
+    assert "own fused: L = 16, F = 20, emax >= -133, keep 23" in str(plan)
+    assert "own: claims no GPU; sm_90a has align_bits 25" in str(plan)
+    assert replace(plan, arithmetic=None) == fastmma.gemm_plan(a, a.T, target="sm_90a", instruction=F16)
+    assert "sm_90a computes so, too" in str(fastmma.mma_plan(F16, target="sm_90a", arithmetic=hopper()))
+    assert fastmma.gemm(a, a.T, plan=plan).tolist() == [[32.0] * 4] * 4
+    for given in ({"plan": plan, "arithmetic": own}, {"preset": "cublas", "arithmetic": own}):
+        with pytest.raises(fastmma.OperandError, match="arithmetic"):
+            fastmma.gemm(a, a.T, **given)
+    with pytest.raises(fastmma.OperandError, match="arithmetic must be left out"):
+        fastmma.mma(None, a, a, a, plan=fastmma.mma_plan(F16, target="sm_90a"), arithmetic=own)
+
+
+def test_a_gpu_computes_by_its_own_arithmetic_only() -> None:
+    plan = fastmma.mma_plan(F16, target="sm_90a", arithmetic=hopper(align_bits=20))
+    with pytest.raises(fastmma.BackendError, match="a GPU computes by its own arithmetic"):
+        plan.operation.of_silicon()
+    assert fastmma.mma_plan(F16, target="sm_90a").operation.of_silicon().arithmetic.align_bits == 25
