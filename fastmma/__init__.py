@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _NAMES_OF_MODULES = {
     "execution.plan": ("MmaPlan", "mma_plan"),
     "execution.tiles": ("mma",),
+    "explanation.comparison": ("Comparison", "compare"),
     "explanation.explain": ("explain",),
     "explanation.explanation": ("Explanation",),
     "host.errors": (

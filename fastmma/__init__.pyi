@@ -4,6 +4,7 @@ from fastmma import scaling
 from fastmma.execution import tcgen05, warp, warpgroup
 from fastmma.execution.plan import MmaPlan, mma_plan
 from fastmma.execution.tiles import mma
+from fastmma.explanation.comparison import Comparison, compare
 from fastmma.explanation.explain import explain
 from fastmma.explanation.explanation import Explanation
 from fastmma.host.errors import (
@@ -46,6 +47,7 @@ __all__ = [
     "Arithmetic",
     "BackendError",
     "CacheWarning",
+    "Comparison",
     "Evidence",
     "Explanation",
     "FastmmaError",
@@ -64,6 +66,7 @@ __all__ = [
     "Source",
     "TargetError",
     "arithmetic",
+    "compare",
     "decode",
     "encode",
     "explain",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastmma.backends.call import Operands
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.plan import Plan
 from fastmma.execution.plan import MmaPlan
@@ -171,3 +172,12 @@ def _explanation(plan: Plan, recorder: Recorder, d: Any, i: int, j: int) -> Expl
     result = np.asarray(d)
     fmt = format_of(result.dtype)
     return Explanation(plan, plan.operation, i, j, tuple(recorder.steps), int(to_codes(result, fmt)), fmt.name)
+
+
+def explain_operands(plan: MmaPlan, operands: Operands, row: int, col: int) -> Explanation:
+    """An element of one execution of an instruction on codes of matrices, whose first dimension is 1."""
+    recorder = Recorder(row, col)
+    fmt = plan.operation.instruction.formats.d
+    d = np.zeros((1, operands.a.shape[1], operands.b.shape[2]), fmt.code_dtype)
+    recorder.run(plan.operation, operands, d, 1)
+    return Explanation(plan, plan.operation, row, col, tuple(recorder.steps), int(d[0, row, col]), fmt.name)

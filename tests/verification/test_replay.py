@@ -58,10 +58,13 @@ def test_a_difference_is_shown_in_full(tmp_path: Path) -> None:
     lines = report.outcomes[0].worst.splitlines()
     assert f"{F16}, execution 1 (tie), lane 5, register 2" in lines[0]
     # lane 5 holds rows 1 and 9, columns 2 and 3; register 2 is row 9, column 2
-    assert lines[1].startswith("d[9][2] of mma.sync.aligned.m16n8k16")
-    assert sum(" term " in line or "accumulator" in line for line in lines) == 17
     emulated = lines[0].split("emulated ")[1].split(",")[0]
-    assert lines[-1] == f"d (f32): {emulated}"
+    assert lines[1].startswith(f"d[9, 2] = {emulated} = ")
+    assert f"  instruction  {F16}" in lines
+    terms = lines[lines.index(next(line for line in lines if line.startswith("  k "))) + 1 :]
+    zeros = next((int(line.split()[0]) for line in terms if "of zero" in line), 0)
+    assert sum(line.split()[0] in {*map(str, range(16)), "accumulator"} for line in terms) - (zeros > 0) + zeros == 17
+    assert lines[-1].split("0x")[1].split()[0] == emulated[2:]
 
 
 def multiplication(target: str, start: str) -> tuple[str, Instruction]:
@@ -93,7 +96,7 @@ def test_explanations_end_in_the_bits_of_the_emulator(target: str, ins: Instruct
         real = got.copy()
         real[1, 7, 0] ^= 1
         text = replay.describe(trial, got, real, target)
-        shown = int(text.splitlines()[-1].split("0x")[1], 16)
+        shown = int(text.splitlines()[-1].split("0x")[1].split()[0], 16)
         assert shown == int(got[1, 7, 0]) & ((1 << ins.operands["d"].format.bits) - 1)
 
 
@@ -101,7 +104,13 @@ def test_integers_are_explained_digit_by_digit() -> None:
     _, ins = multiplication(TARGET, "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32")
     a, b = np.zeros((1, 32, 1), np.uint32), np.zeros((1, 32, 1), np.uint32)
     c = np.full((1, 32, 2), 0x87654321, np.uint32)
-    assert "c (s32): 0x87654321=-2023406815" in explain(Trial(str(ins), {"a": a, "b": b, "c": c}), TARGET, 0, 0, 0)
+    lines = explain(Trial(str(ins), {"a": a, "b": b, "c": c}), TARGET, 0, 0, 0).splitlines()
+    assert [*map(str.split, lines[-4:])] == [
+        ["accumulator", "0x87654321", "-2023406815"],
+        ["16", "products", "of", "zero"],
+        ["sum", "-2023406815"],
+        ["0x87654321", "=", "-2023406815", "(s32)"],
+    ]
 
 
 UNFUSED = [
@@ -117,18 +126,16 @@ UNFUSED = [
 def test_what_is_not_fused_is_explained_term_by_term(target: str, ins: Instruction) -> None:
     trial = draw(ins, (labels_of(ins)[0],), 1, 2, **variants(ins)[-1])
     lines = explain(trial, target, 0, 3, 5).splitlines()
-    code = int(lines[-1].split("0x")[1], 16)
+    code = int(lines[-1].split("0x")[1].split()[0], 16)
+    assert code == int(lines[0].split("0x")[1].split()[0], 16)
     if ins.dtype == "f64":
-        assert sum(line.startswith("  fma ") for line in lines) == ins.k
-        assert int(lines[-2].split("0x")[1], 16) == code
-    else:
-        products, total = (line.split()[1:] for line in lines[-3:-1])
-        assert len(products) == ins.k
-        start = np.array(int(next(line for line in lines if line.startswith("c ")).split("0x")[1].split("=")[0], 16), np.uint32).view(
-            np.int32
-        )
-        assert sum(map(int, products), int(start)) == int(total[0])
-        assert int(total[0]) & 0xFFFFFFFF == code
+        assert sum(", k " in line and "fma, product + accumulator" in line for line in lines) == ins.k
+        return
+    heading = next(place for place, line in enumerate(lines) if line.endswith(": exact sum of integers"))
+    accumulator = next(place for place, line in enumerate(lines) if line.startswith("  accumulator "))
+    total = sum(int(line.split()[-1]) for line in lines[heading + 2 : accumulator + 1])
+    assert total & 0xFFFFFFFF == code
+    assert lines[-2].split()[:2] == ["sum", str(total)]
 
 
 def test_movements_are_shown_by_byte_and_lane() -> None:
