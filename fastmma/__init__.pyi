@@ -31,8 +31,10 @@ from fastmma.operands.placement import placement
 from fastmma.operands.registers import gather, scatter
 from fastmma.operands.trace import trace
 from fastmma.products.gemm import gemm
-from fastmma.products.gemm_plan import GemmPlan, gemm_plan
+from fastmma.products.gemm_choice import gemm_plan
+from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.matmul import matmul
+from fastmma.products.order import StreamK
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
@@ -64,6 +66,7 @@ __all__ = [
     "OutOfMemoryError",
     "ScaledArray",
     "Source",
+    "StreamK",
     "TargetError",
     "arithmetic",
     "compare",

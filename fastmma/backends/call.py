@@ -86,6 +86,13 @@ class Operands(NamedTuple):
         """Some of the products."""
         return self.each(lambda codes: codes[start:stop])
 
+    def lines(self, rows: slice, columns: slice) -> Operands:
+        """What some rows and columns of the results need."""
+        along_rows, along_columns = (slice(None), rows), (slice(None), slice(None), columns)
+        both = (slice(None), rows, columns)
+        places = (along_rows, along_columns, both, along_rows, along_rows, along_columns)
+        return Operands(*(None if codes is None else codes[at] for codes, at in zip(self, places, strict=True)))  # type: ignore[arg-type]
+
 
 Run = Callable[[Operation, Operands, Codes, int], None]
 

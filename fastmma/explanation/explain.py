@@ -22,7 +22,7 @@ from fastmma.isa.codes import to_codes
 from fastmma.isa.formats import format_of
 from fastmma.isa.table import multiply
 from fastmma.products.gemm import gemm
-from fastmma.products.gemm_plan import gemm_plan
+from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.scaling import ScaledArray

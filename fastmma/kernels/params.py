@@ -18,7 +18,7 @@ PROMOTIONS = (
 
 
 # what an epilogue does to the f32 sums, one IEEE operation each; a kernel knows them by position
-OPERATIONS = ("multiply", "add", "fma", "round to bf16", "round to f16", "convert from s32")
+OPERATIONS = ("multiply", "add", "fma", "accumulate", "relu", "round to bf16", "round to f16", "convert from s32")
 
 
 class Specials(IntEnum):
@@ -126,7 +126,10 @@ class Promotion(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An operation of `OPERATIONS` on sums (M, N), whose operands are f32 and as large (strides may be 0): sums * first + second."""
+    """An operation of `OPERATIONS` on sums (M, N), whose operands are f32 and as large (strides may be 0).
+
+    "fma" is fma(sums, first, second), "accumulate" fma(first, second, sums); "relu" turns what is below zero, and -0, into +0.
+    """
 
     operation: str
     first: NDArray[Any] | None = None

@@ -69,6 +69,12 @@ def promote(rule: str, partial: Codes, total: Codes, scale_a: Codes | None, scal
     return result
 
 
+def _relu(x: Number, fmt: Format) -> int:
+    """The number, or +0 if it is none above zero; NaN is canonical."""
+    code = _special(x, fmt) if x.special == "nan" else 0 if x.negative or (not x.special and x.significand == 0) else x.code
+    return reference.seen(reference.Step("relu", (x,), code, fmt, "rn"))
+
+
 def _applied(operation: str, code: int, first: int, second: int) -> int:
     """One step of an epilogue on f32 codes."""
     f32 = FORMATS["f32"]
@@ -80,6 +86,10 @@ def _applied(operation: str, code: int, first: int, second: int) -> int:
             return ieee_add(x, y, f32)
         case "fma":
             return fma(x, y, z, f32)
+        case "accumulate":
+            return fma(y, z, x, f32)
+        case "relu":
+            return _relu(x, f32)
         case "convert from s32":
             return rounded(Number((code ^ 1 << 31) - (1 << 31), code=code), f32)
     narrow = FORMATS[operation.removeprefix("round to ")]

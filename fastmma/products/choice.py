@@ -176,3 +176,18 @@ def scale(dtype: np.dtype[Any], what: str) -> Format:
         if dtype == fmt.dtype:
             return fmt
     raise OperandTypeError(f"{what}: scales must have dtype {' or '.join(fmt.dtype.name for fmt in _SCALES)}, not {dtype}")
+
+
+def named(fmt: Any, what: str) -> str | None:
+    """The name of a format that a caller gives as a name, a dtype or a Format; None for None.
+
+    Raises
+    ------
+    OperandTypeError
+    """
+    if fmt is None or type(fmt) is str:
+        return fmt
+    try:
+        return format_of(fmt).name
+    except InstructionError as error:
+        raise OperandTypeError(f"{what}: {error}") from None

@@ -1,4 +1,4 @@
-"""The epilogue of scaled products: what becomes of their f32 sums, in the order that a plan says."""
+"""The epilogue of products: what becomes of their sums, in the order that a plan says."""
 
 from __future__ import annotations
 
@@ -8,107 +8,146 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Codes
+from fastmma.backends.call import Codes, Operands
 from fastmma.backends.engine import Backend
 from fastmma.host.arrays import as_array
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
-from fastmma.isa.codes import encode
+from fastmma.isa.codes import encode, from_codes
 from fastmma.isa.formats import FORMATS
-from fastmma.kernels.params import Step
-from fastmma.products.plan import MULTIPLIERS, ROUND, AccumulationPlan
+from fastmma.kernels.params import Promotion, Step
+from fastmma.numerics.arithmetic import CANONICAL_NAN
+from fastmma.operands.check import check_output
+from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.loop import accumulate
+from fastmma.products.steps import ACTIVATIONS, MULTIPLIERS, ROUND, SCALED_C, operands_of
 
 _ADDENDS = ("float32", "bfloat16", "float16")
 _ONE = 0x3F800000
 
 
+def f32_code(value: Any, what: str) -> int:
+    """The code of a real number rounded to f32, to nearest even.
+
+    Raises
+    ------
+    OperandTypeError
+    """
+    try:
+        code = encode(value, FORMATS["f32"])
+    except FastmmaError:
+        code = np.zeros(2, np.uint32)
+    if code.ndim:
+        raise OperandTypeError(f"{what} must be a real number, not {value!r:.200}")
+    return int(code)
+
+
 class Epilogue(NamedTuple):
     """The epilogue of a plan, and who computes it. Its operands are f32 codes (..., rows, columns) that broadcast to the products."""
 
-    plan: AccumulationPlan
+    what: str  # the call, for messages
+    steps: tuple[str, ...]
+    out: str  # the format of the result
     backend: Backend
     threads: int
 
-    def operands(self, alpha: Any, c: Any, bias: Any, shape: tuple[int, ...], *global_scales: np.float32 | None) -> dict[str, Codes]:
+    def operands(
+        self, alpha: Any, beta: Any, c: Any, bias: Any, shape: tuple[int, ...], *global_scales: np.float32 | None
+    ) -> dict[str, Codes]:
         """What the caller gave, checked, for products of a shape; alpha is ``(alpha * global_scale_a) * global_scale_b``.
 
         Raises
         ------
         OperandError, OperandTypeError
         """
+        if beta is not None and c is None:
+            raise OperandError(f"{self.what}: beta multiplies c, which is not given")
+        factor = None if beta is None else f32_code(beta, f"{self.what}: beta")
         given = {
             "alpha": self._alpha(alpha, [scale for scale in global_scales if scale is not None]),
-            "c": self._addend("c", c, shape),
+            "c": None if factor is not None and not factor & 0x7FFFFFFF else self._addend("c", c, shape),  # as BLAS: c is not read
             "bias": self._addend("bias", bias, shape[-1:]),
         }
-        return {name: codes for name, codes in given.items() if codes is not None}
+        found = {name: codes for name, codes in given.items() if codes is not None}
+        if "c" in found and factor not in (None, _ONE):
+            value = np.full((1, 1), factor, np.uint32)
+            if SCALED_C in self.steps:
+                found["beta"] = value
+            else:
+                found["c"] = self._computed(found["c"], [Step("multiply", _flat(value, found["c"].shape).view(np.float32))])
+        return found
 
     def _alpha(self, alpha: Any, factors: list[np.float32]) -> Codes | None:
         """A factor of all sums, or None if there is nothing to multiply by."""
         if type(alpha) is float and alpha == 1 and not factors:
             return None
-        try:
-            value = encode(alpha, FORMATS["f32"])
-        except FastmmaError:
-            value = np.zeros(2, np.uint32)
-        if value.ndim:
-            raise OperandTypeError(f"scaled_matmul: alpha must be a real number, not {alpha!r}")
-        if not factors and value == _ONE:
+        code = f32_code(alpha, f"{self.what}: alpha")
+        if not factors and code == _ONE:
             return None
         self._check_step("alpha")
-        return self._computed(value.reshape(1, 1), [Step("multiply", np.full((1, 1), factor, np.float32)) for factor in factors])
+        steps = [Step("multiply", np.full((1, 1), factor, np.float32)) for factor in factors]
+        return self._computed(np.full((1, 1), code, np.uint32), steps)
 
     def _addend(self, name: str, value: Any, shape: tuple[int, ...]) -> Codes | None:
         """c or a bias."""
         if value is None:
             return None
-        array = as_array(value, f"scaled_matmul: {name}")
+        array = as_array(value, f"{self.what}: {name}")
         if array.dtype.name not in _ADDENDS:
-            raise OperandTypeError(f"scaled_matmul: {name} must have dtype {', '.join(_ADDENDS)}, not {array.dtype}")
+            raise OperandTypeError(f"{self.what}: {name} must have dtype {', '.join(_ADDENDS)}, not {array.dtype}")
         if array.shape != shape:
-            raise OperandError(f"scaled_matmul: {name} must have shape {shape}, not {array.shape}")
+            raise OperandError(f"{self.what}: {name} must have shape {shape}, not {array.shape}")
         self._check_step(name)
         return np.atleast_2d(np.ascontiguousarray(array.astype(np.float32)).view(np.uint32))
 
     def _check_step(self, name: str) -> None:
         """Raise OperandError where the plan has no place for an operand that was given."""
-        if name not in [part for step in self.plan.epilogue for part in step.split("+")]:
-            raise OperandError(f"scaled_matmul: the plan's epilogue {self.plan.epilogue} has no step for {name}")
+        if name not in [operand for step in self.steps for operand in operands_of(step)]:
+            raise OperandError(f"{self.what}: the plan's epilogue {self.steps} has no step for {name}")
 
     def scales(self, scale_a: NDArray[np.float32], scale_b: NDArray[np.float32]) -> dict[str, Codes]:
         """The scales of rows, of columns and of tensors."""
         found = {name: np.ascontiguousarray(scales).view(np.uint32) for name, scales in (("scale_a", scale_a), ("scale_b", scale_b))}
-        if "scale_ab" in self.plan.epilogue:
+        if "scale_ab" in self.steps:
             both, factor = np.broadcast_arrays(found["scale_a"], scale_b)
             found["scale_ab"] = self._computed(both, [Step("multiply", _flat(factor, both.shape))])
         return found
 
-    def apply(self, sums: Codes, operands: dict[str, Codes], shape: tuple[int, ...]) -> Codes:
+    def apply(self, sums: Codes, sums_format: str, operands: dict[str, Codes], shape: tuple[int, ...]) -> Codes:
         """Codes of the results, of products of a shape, out of sums (T, M, N) that may be overwritten."""
-        steps = [Step("convert from s32")] if self.plan.operation.instruction.dtype == "s32" else []
-        rows = sums.reshape(math.prod(shape[:-1]), shape[-1])
-        finished = self.backend.apply(rows, steps + self._steps(operands, shape), self.threads)
-        return self.backend.narrow(finished, self.plan.out, self.threads).reshape(shape)
+        steps = [Step("convert from s32")] if sums_format == "s32" else []
+        wide = _from_halves(sums) if sums_format == "f16" else sums
+        rows = wide.reshape(math.prod(shape[:-1]), shape[-1])
+        finished = self.backend.apply(rows, steps + self._operations(operands, shape), self.threads)
+        return self.backend.narrow(finished, self.out, self.threads).reshape(shape)
 
-    def _steps(self, operands: dict[str, Codes], shape: tuple[int, ...]) -> list[Step]:
-        """The plan's steps as operations on the rows of all products; a step is left out where the caller did not give its operand."""
-        rounding = [Step(f"round to {self.plan.out}")] if self.plan.out != "f32" else []
-        steps: list[Step] = []
+    def _operations(self, operands: dict[str, Codes], shape: tuple[int, ...]) -> list[Step]:
+        """The steps as operations on the rows of all products; a step is left out where the caller did not give its operand."""
+        rounding = [Step(f"round to {self.out}")] if self.out != "f32" else []
+        operations: list[Step] = []
         rounded = False
-        for step in self.plan.epilogue:
+        for step in self.steps:
             if step == ROUND:
-                steps += rounding
+                operations += rounding
                 rounded = True
                 continue
-            names = [name for name in step.split("+") if name in operands]
-            values = [self._computed(operands[name], rounding) if rounded else operands[name] for name in names]
-            factors = [_flat(codes, shape).view(np.float32) for codes in values]
-            if len(factors) == 2:
-                steps.append(Step("fma", *factors))
-            elif factors:
-                steps.append(Step("multiply" if names[0] in MULTIPLIERS else "add", *factors))
-            if factors and rounded:
-                steps += rounding
-        return steps
+            found = self._operation(step, operands, shape, rounding if rounded else [])
+            operations += found
+            if found and rounded:
+                operations += rounding
+        return operations
+
+    def _operation(self, step: str, operands: dict[str, Codes], shape: tuple[int, ...], rounding: list[Step]) -> list[Step]:
+        """One step, whose operands are rounded first; none where they are not given."""
+        if step in ACTIVATIONS:
+            return [Step(step)]
+        names = [name for name in operands_of(step) if name in operands]
+        if step == SCALED_C and "beta" in operands:
+            names.append("beta")
+        values = [self._computed(operands[name], rounding) if rounding else operands[name] for name in names]
+        factors = [_flat(codes, shape).view(np.float32) for codes in values]
+        if len(factors) == 2:
+            return [Step("accumulate" if step == SCALED_C else "fma", *factors)]
+        return [Step("multiply" if names[0] in MULTIPLIERS else "add", *factors)] if factors else []
 
     def _computed(self, codes: Codes, steps: list[Step]) -> Codes:
         """A copy of an operand on which operations were done."""
@@ -116,6 +155,46 @@ class Epilogue(NamedTuple):
         return self.backend.apply(rows, steps, self.threads).reshape(codes.shape)
 
 
+def _from_halves(sums: Codes) -> Codes:
+    """f16 sums as f32 codes; NaN is canonical."""
+    wide = sums.view(np.float16).astype(np.float32)
+    codes: Codes = wide.view(np.uint32)
+    codes[np.isnan(wide)] = CANONICAL_NAN["f32"]
+    return codes
+
+
 def _flat(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Values as large as products of a shape, row after row: a view where all rows share one."""
     return np.broadcast_to(values, shape).reshape(math.prod(shape[:-1]), shape[-1])
+
+
+def finished(
+    what: str,
+    plan: GemmPlan,
+    operands: Operands,
+    shape: tuple[int, ...],
+    out: Any,
+    given: dict[str, Any],
+    runner: Backend,
+    threads: int,
+) -> NDArray[Any]:
+    """The results of a plan that has an epilogue, in `out` if there is one; `given` is what the epilogue takes.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+    """
+    if out is not None:
+        check_output(out, shape, FORMATS[plan.out], what)
+    finish = Epilogue(what, plan.epilogue, plan.out, runner, threads)
+    values = finish.operands(given["alpha"], given["beta"], given["c"], given["bias"], shape)
+    ins = plan.operation.instruction
+    sums = np.empty((operands.a.shape[0], operands.a.shape[1], operands.b.shape[2]), ins.formats.d.code_dtype)
+    promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
+    accumulate(runner, plan.operation, operands, sums, promotion, plan.order, threads)
+    found = from_codes(finish.apply(sums, ins.dtype, values, shape), plan.out)
+    if out is None:
+        return found
+    out[...] = found
+    result: NDArray[Any] = out
+    return result

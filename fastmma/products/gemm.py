@@ -19,8 +19,12 @@ from fastmma.kernels.params import Promotion
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import Results, codes_of
 from fastmma.operands.extra import extra_operands
-from fastmma.products.gemm_plan import DEFAULT_TARGET, Choices, GemmPlan, followed
+from fastmma.products.choice import named
+from fastmma.products.epilogue import finished
+from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, ends, followed, parted
+from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
+from fastmma.products.order import Cuts, StreamK
 
 
 @public_call
@@ -32,12 +36,20 @@ def gemm(
     *,
     instruction: str | Instruction | None = None,
     target: TargetName = DEFAULT_TARGET,
+    accumulator: Any = None,
     metadata: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
     promote_every: int | None = None,
-    split_k: int = 1,
+    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1,
+    join: str = "ascending",
+    join_dtype: Any = "",
     preset: str | None = None,
+    alpha: Any = 1.0,
+    beta: Any = None,
+    bias: Any = None,
+    activation: str | None = None,
+    out_dtype: Any = None,
     cast: bool = False,
     arithmetic: Arithmetic | None = None,
     plan: GemmPlan | None = None,
@@ -55,12 +67,15 @@ def gemm(
     b : array (K, N)
         Elements in the dtype of the instruction's format, of any strides and byte order; any of M, N and K may be 0.
     c : array (M, N), optional
-        Accumulator to start from; zero if not given.
+        Accumulator to start from; zero if not given. So ``gemm(a2, b2, c=gemm(a1, b1))`` goes on where the first product stopped. With
+        `beta` or a preset it is added in the epilogue instead, and may be float32, bfloat16 or float16.
     instruction : str or Instruction, optional
-        By default the one that a vendor library would use for these dtypes on the target (on sm_90a wgmma; else the deepest mma),
-        accumulating in the dtype of `c` or `out` if given, else in the widest.
+        By default the one that a vendor library would use for these dtypes on the target (on sm_90a wgmma; else the deepest mma).
     target : str
         The GPU, for example ``"sm_80"`` or ``"sm_120a"``.
+    accumulator : dtype or format, optional
+        In which format sums are kept, for example ``"f16"``; by default that of a `c` to start from, or the widest. `out` and `out_dtype`
+        decide the last rounding only.
     metadata : integer array (M, K / chunk), optional
         Sparse A: the 4-bit words that `fastmma.sparse.compress` returns with the stored elements.
     scale_a, scale_b : arrays (M, ceil(K / block)) and (ceil(K / block), N), optional
@@ -69,20 +84,32 @@ def gemm(
     promote_every : int, optional
         Accumulate that many k in the tensor core from zero, then add the partial sum to the result by one IEEE add (round to nearest), as
         DeepGEMM does. It must be a multiple of the instruction's k.
-    split_k : int
-        Cut K into that many parts of equal length (rounded up to the instruction's k), accumulate each from zero (the first from `c`), then
-        add them in ascending order by IEEE adds.
+    split_k : int, sequence of (start, stop), or StreamK
+        Cut K into that many parts of equal length (rounded up to the instruction's k), or as given, accumulate each from zero (the first
+        from `c`), then join them by IEEE adds.
+    join : {"ascending", "pairwise"}
+        In which order parts are added: ``((first + second) + third) + ...``, or neighbours first.
+    join_dtype : dtype or format, optional
+        bfloat16 or float16: the parts, and each of their sums, are rounded to it.
     preset : str, optional
-        Accumulate as a library does: one of `fastmma.products.presets.GEMM_PRESETS`, for example ``"cublas"``. It sets `promote_every` and
-        where `split_k` cuts; how many parts the library's heuristics choose is still to be given. It takes no `c`, which libraries add
-        otherwise.
+        Accumulate as a library does: one of `fastmma.products.presets.GEMM_PRESETS`, for example ``"cublas"``. It sets `promote_every`,
+        where `split_k` cuts, and the order of the epilogue; how many parts the library's heuristics choose is still to be given.
+    alpha, beta : float, optional
+        Taken as f32: the result is ``alpha * a @ b + beta * c``. As in BLAS, c is not read where beta is 0.
+    bias : float32, bfloat16 or float16 array (N,), optional
+        Added to every row.
+    activation : {"relu"}, optional
+        ``max(x, 0)``.
+    out_dtype : dtype or format, optional
+        The format of the result, to which it is rounded to nearest even, once: float32, bfloat16 or float16. By default the accumulator's.
     cast : bool
-        Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
+        Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even. Without it, of float32 operands of a
+        tf32 instruction the lowest 13 bits are not read, as the hardware does; cuBLAS rounds them first.
     arithmetic : Arithmetic, optional
         One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
     plan : GemmPlan, optional
-        What to do; by default what `fastmma.gemm_plan` returns for the same arguments. With a plan, `instruction`, `target`,
-        `promote_every`, `split_k`, `preset`, `cast` and `arithmetic` are left out.
+        What to do; by default what `fastmma.gemm_plan` returns for the same arguments. With a plan, what it is chosen
+        from is left out: all but the operands, alpha, beta and bias.
     out : ndarray (M, N), optional
         Where to put the result; it may be `c`, and may overlap any operand.
     threads : int, optional
@@ -93,7 +120,12 @@ def gemm(
 
     Returns
     -------
-    array (M, N) in the dtype of d
+    array (M, N) of `out_dtype`, or in the accumulator's dtype
+
+    Notes
+    -----
+    The order of the epilogue is the plan's; print it. By default, as CUTLASS: ``fma(alpha, sum, bias)``, then ``fma(beta, c, x)``, then the
+    activation, then one rounding.
 
     Raises
     ------
@@ -107,16 +139,22 @@ def gemm(
     >>> a = np.full((3, 100), 0.5, ml_dtypes.float8_e4m3fn)
     >>> gemm(a, a.T, target="sm_90a").tolist()[0]
     [25.0, 25.0, 25.0]
+    >>> gemm(a, a.T, alpha=0.1, bias=np.arange(3, dtype=np.float32), out_dtype=ml_dtypes.bfloat16).tolist()[0]
+    [2.5, 3.5, 4.5]
     """
     runner, workers = backend_of(backend), thread_count(threads)
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast, arithmetic)
-    scales, accumulated = scale_a if scale_a is not None else scale_b, c if c is not None else out
-    plan = followed(plan, choices, a, b, accumulated, scales, metadata is not None, "gemm")
-    operands = _bind(plan, a, b, c, metadata, scale_a, scale_b)
-    ins = plan.operation.instruction
-    results = Results(out, (operands.a.shape[1], operands.b.shape[2]), ins, operands)
+    wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast, wide, activation, narrow, join, joined or "", arithmetic)
+    scales, given = scale_a if scale_a is not None else scale_b, ends(c, out, bias, alpha, beta, "gemm")
+    plan = followed(plan, choices, a, b, scales, metadata is not None, given, "gemm")
+    starting, ending = parted(plan, c, given, "gemm")
+    operands = _bind(plan, a, b, starting, metadata, scale_a, scale_b)
+    ins, shape = plan.operation.instruction, (operands.a.shape[1], operands.b.shape[2])
+    if plan.epilogue:
+        return finished("gemm", plan, operands, shape, out, {"alpha": alpha, "beta": beta, "c": ending, "bias": bias}, runner, workers)
+    results = Results(out, shape, ins, operands)
     promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
-    accumulate(runner, plan.operation, operands, results.codes[None], promotion, plan.split_k, workers, plan.unit, plan.first_tile)
+    accumulate(runner, plan.operation, operands, results.codes[None], promotion, plan.order, workers)
     return results.elements()
 
 
@@ -133,14 +171,14 @@ def _bind(plan: GemmPlan, a: Any, b: Any, c: Any, metadata: Any, scale_a: Any, s
     bcodes = codes_of(b, formats.b, f"{ins.opcode}: b", cast=plan.cast)
     if acodes.ndim != 2 or bcodes.ndim != 2 or acodes.shape[1] * ins.k != bcodes.shape[0] * ins.stored_k:
         inner = "K / 2" if ins.sparse else "K"
-        raise OperandError(f"{ins}: gemm needs a of shape (M, {inner}) and b of shape (K, N), not {acodes.shape} and {bcodes.shape}")
+        turned = acodes.ndim == bcodes.ndim == 2 and acodes.shape[1] * ins.k == bcodes.shape[1] * ins.stored_k
+        hint = "; b.T would fit" if turned else ""
+        raise OperandError(f"{ins}: gemm needs a of shape (M, {inner}) and b of shape (K, N), not {acodes.shape} and {bcodes.shape}{hint}")
     depth, shape = bcodes.shape[0], (acodes.shape[0], bcodes.shape[1])
     if ins.sparse and depth % pattern_of(ins).chunk:
         raise OperandError(f"{ins}: K must be a multiple of {pattern_of(ins).chunk}, not {depth}")
     ccodes = None
     if c is not None:
-        if plan.source:
-            raise OperandError(f"{plan.source.partition(':')[0]} is known without c, which gemm starts from; add c as the library does")
         ccodes = codes_of(c, formats.c, f"{ins.opcode}: c", cast=plan.cast)
         if ccodes.shape != shape:
             raise OperandError(f"{ins}: c must have shape {shape}, not {ccodes.shape}")

@@ -1,27 +1,19 @@
-"""How a plain product is accumulated: a plan that is chosen once for each kind of call, prints, and can be changed."""
+"""How a plain product is accumulated: a plan that prints, and can be changed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
-
-import numpy as np
+from functools import cached_property
 
 from fastmma.backends.plan import Plan
-from fastmma.backends.resolve import resolved_target
-from fastmma.host.arrays import as_array, check_string, flag, integer
-from fastmma.host.calls import public_call
-from fastmma.host.errors import OperandError, OperandTypeError
-from fastmma.isa.gpus import TargetName
+from fastmma.host.arrays import check_string, flag, integer
+from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Instruction
-from fastmma.isa.table import multiply
-from fastmma.numerics.arithmetic import Arithmetic
-from fastmma.products.choice import UNALIGNED_TILE, accumulator, default_instruction, multiplicand, other_spelling, scale, takes_tcgen05
-from fastmma.products.loop import checked_loop
-from fastmma.products.presets import gemm_preset
+from fastmma.products.choice import other_spelling
+from fastmma.products.order import Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, order_text
+from fastmma.products.steps import OUTPUTS, check_steps, operands_of, texts
 
-DEFAULT_TARGET = "sm_90a"
+_SUMS = ("f32", "f16", "s32")  # what an epilogue takes
 
 
 @dataclass(frozen=True)
@@ -38,8 +30,8 @@ class GemmPlan(Plan):
         One of your own in place of the target's; given by name.
     promote_every : int or None
         k between promotions: the tensor core starts at zero again, and its sums join a total, which starts from c, by one IEEE add.
-    split_k : int
-        Parts of k of equal length, the first from c, added in ascending order by IEEE adds.
+    split_k : int, tuple of (start, stop), or StreamK
+        Parts of k, the first from c, joined by IEEE adds: so many of equal length, or where they start and stop.
     split_unit : int
         What the length of a part is rounded up to a multiple of; 0 means the instruction's k.
     first_tile : int
@@ -49,6 +41,17 @@ class GemmPlan(Plan):
         Whether float16, float32 and float64 multiplicands are rounded to the instruction's formats first, to nearest even.
     source : str
         Whose choices these are, if they are a preset's, unchanged.
+    join : {"ascending", "pairwise"}
+        In which order the parts of k are added.
+    join_dtype : {"", "bf16", "f16"}
+        The format to which f32 parts and each of their sums are rounded; the accumulator's if empty.
+    epilogue : tuple of str
+        What becomes of the sums, as f32 numbers x, step by step: ``"alpha"`` (``x * alpha``), ``"bias"`` (``x + bias``), ``"c"`` (``x +
+        c``, c being beta * c, rounded), ``"alpha+bias"`` and ``"alpha+c"`` (in one fma), ``"beta*c"`` (``fma(beta, c, x)``), ``"relu"``
+        (``max(x, 0)``), ``"round"`` to `out`. Steps after ``"round"`` take operands rounded to `out`, and their results are rounded to it.
+        What a call is not given is left out. If empty, the result is the accumulator. c starts the accumulator where no step takes it.
+    out : {"", "f32", "bf16", "f16"}
+        The format of the result, where there is an epilogue.
 
     Raises
     ------
@@ -69,245 +72,77 @@ class GemmPlan(Plan):
     """
 
     promote_every: int | None = None
-    split_k: int = 1
+    split_k: int | Cuts | StreamK = 1
     split_unit: int = 0
     first_tile: int = 0
     cast: bool = False
     source: str = ""
+    join: str = "ascending"
+    join_dtype: str = ""
+    epilogue: tuple[str, ...] = ()
+    out: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        every, parts = checked_loop(self.operation.instruction, self.promote_every, self.split_k)
+        ins = self.operation.instruction
+        every, parts = checked_loop(ins, self.promote_every), checked_parts(ins, self.split_k)
         unit, tile = integer(self.split_unit, "split_unit", 0), integer(self.first_tile, "first_tile", 0)
         plain = {"promote_every": every, "split_k": parts, "split_unit": unit, "first_tile": tile, "cast": flag(self.cast, "cast")}
         for name, value in plain.items():
             object.__setattr__(self, name, value)
-        ins = self.operation.instruction
+        checked_join(ins, self.join, self.join_dtype)
+        self._check_epilogue(ins)
         if tile and (tile % ins.k or ins.sparse or ins.scale_vec_size or every is not None):
             form = "without promotion, for dense operands without scales"
             raise OperandError(f"{ins}: first_tile must be 0 or, {form}, a multiple of the instruction's k, {ins.k}, not {tile}")
         check_string(self.source, "source")
 
+    def _check_epilogue(self, ins: Instruction) -> None:
+        """Raise OperandError unless the epilogue and the result's format go with the sums."""
+        check_string(self.out, "out")
+        if isinstance(self.epilogue, tuple) and not self.epilogue and not self.out:
+            return
+        check_steps(self.epilogue)
+        if self.out not in OUTPUTS:
+            raise OperandError(f"{ins}: the result of an epilogue must be one of {', '.join(OUTPUTS)}, not {self.out!r}")
+        if ins.dtype not in _SUMS:
+            raise OperandError(f"{ins}: an epilogue takes sums in {', '.join(_SUMS)}, not {ins.dtype}")
+        if any(name.startswith("scale") for step in self.epilogue for name in operands_of(step)):
+            raise OperandError(f"{ins}: gemm's epilogue has no scales; fastmma.scaled_matmul has")
+
     @property
     def unit(self) -> int:
-        """What the length of a part of split-k is a multiple of."""
+        """What the length of equal parts of k is a multiple of."""
         return self.split_unit or self.operation.instruction.k
+
+    @cached_property
+    def order(self) -> Order:
+        """How k is cut, and the parts are joined."""
+        return Order(self.split_k, self.unit, self.join, self.join_dtype, self.first_tile)
+
+    @cached_property
+    def adds_c(self) -> bool:
+        """Whether the epilogue takes c, so that the accumulator starts at zero."""
+        return any("c" in operands_of(step) for step in self.epilogue)
 
     def _details(self) -> list[tuple[str, str]]:
         ins = self.operation.instruction
         opcode, arithmetic = super()._details()
         promotion = f"every {self.promote_every} k: total + partial, {ins.dtype}, from c"
         first = f", what is left over of tiles of {self.first_tile} k first" if self.first_tile else ""
-        split = f"{self.split_k} parts, rounded up to {self.unit} k, added in ascending order, {ins.dtype}"
+        converted = ["convert to f32"] if ins.dtype == "s32" else []
+        read = ins.atype == "tf32" and not self.cast
+        truncated = "float32 bits of which the low 13 are not read; cuBLAS rounds to tf32 first, as cast=True does" if read else ""
         return [
             opcode,
-            ("operands", f"rounded to {ins.atype} and {ins.btype} first, to nearest even" if self.cast else ""),
+            ("operands", f"rounded to {ins.atype} and {ins.btype} first, to nearest even" if self.cast else truncated),
             arithmetic,
             ("known", str(self.operation.arithmetic.evidence)),
             ("elsewhere", "" if self.arithmetic is not None else other_spelling(ins, self.target)),
             ("k order", f"ascending by {ins.k}, D fed back as C{first}"),
             ("promotion", "none" if self.promote_every is None else promotion),
-            ("split-k", "none" if self.split_k == 1 else split),
-            ("result", ins.dtype),
+            ("split-k", order_text(self.order, ins)),
+            ("epilogue", "; ".join(["x = sum", *converted, *texts(self.epilogue, self.out)]) if self.epilogue else ""),
+            ("result", self.out or ins.dtype),
             ("as", self.source),
         ]
-
-
-class Signature(NamedTuple):
-    """What the choice of an instruction depends on: the dtypes of operands, None where nothing is given."""
-
-    a: np.dtype[Any]
-    b: np.dtype[Any]
-    accumulated: np.dtype[Any] | None
-    scales: np.dtype[Any] | None
-    sparse: bool
-    aligned: bool  # whether K and N are multiples of 8
-    what: str  # the call, for messages
-
-
-class Choices(NamedTuple):
-    """The parameters of a call that its plan follows from."""
-
-    instruction: str | Instruction | None
-    target: TargetName
-    promote_every: int | None
-    split_k: int
-    preset: str | None
-    cast: bool
-    arithmetic: Arithmetic | None
-
-
-_UNSET = Choices(None, DEFAULT_TARGET, None, 1, None, False, None)
-_PLAIN = frozenset({str, int, bool, type(None), Instruction, Arithmetic})  # types whose equal values mean the same choice
-
-
-def signature(a: Any, b: Any, accumulated: Any, scales: Any, sparse: bool, what: str) -> Signature:
-    """The signature of operands; `accumulated` is c or out, and `scales` either of the scales, where they are given.
-
-    Raises
-    ------
-    OperandTypeError
-        If an operand cannot be made an array of numbers.
-    """
-    return Signature(
-        _dtype(a, f"{what}: a"),
-        _dtype(b, f"{what}: b"),
-        None if accumulated is None else _dtype(accumulated, f"{what}: c or out"),
-        None if scales is None else _dtype(scales, f"{what}: a scale"),
-        sparse,
-        _in_eights(b),
-        what,
-    )
-
-
-def _dtype(value: Any, what: str) -> np.dtype[Any]:
-    return value.dtype if type(value) is np.ndarray and value.dtype.kind not in "OT" else as_array(value, what).dtype
-
-
-def _in_eights(b: Any) -> bool:
-    """Whether K and N are multiples of 8."""
-    for size in getattr(b, "shape", ())[-2:]:  # noqa: SIM110 - a generator takes a part of a small product
-        if size % 8:
-            return False
-    return True
-
-
-def _usual(operands: Signature, target: str) -> Instruction:
-    """The instruction for operands, where none is named."""
-    what = operands.what
-    a, b = multiplicand(operands.a, f"{what}: a"), multiplicand(operands.b, f"{what}: b")
-    d = None if operands.accumulated is None else accumulator(operands.accumulated, f"{what}: c and out")
-    scales = None if operands.scales is None else scale(operands.scales, what)
-    return default_instruction(
-        a.name, b.name, d and d.name, target, sparse=operands.sparse, stype=scales.name if scales else "", aligned=operands.aligned
-    )
-
-
-def _chosen(operands: Signature | None, choices: Choices) -> GemmPlan:
-    """The plan of a call. This is where the choices are checked."""
-    target, promote_every = resolved_target(choices.target), choices.promote_every
-    if choices.instruction is not None:
-        ins = multiply(choices.instruction)
-    else:
-        assert operands is not None
-        ins = _usual(operands, target)
-    if choices.preset is None:
-        alone = choices.instruction is None and promote_every is None and operands is not None and not operands.aligned
-        tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
-        own = choices.arithmetic
-        return GemmPlan(target, ins.opcode, promote_every, choices.split_k, first_tile=tile, cast=choices.cast, arithmetic=own)
-    if choices.arithmetic is not None:
-        raise OperandError(f"preset {choices.preset!r} is what a GPU computes; leave out the preset or arithmetic")
-    row = gemm_preset(choices.preset, ins, target)
-    if promote_every is not None and integer(promote_every, "promote_every", 1) != row.promote_every:
-        raise OperandError(f"preset {choices.preset!r} sets promote_every to {row.promote_every}; leave it out")
-    cast = flag(choices.cast, "cast") or row.cast
-    return GemmPlan(target, ins.opcode, row.promote_every, choices.split_k, row.split_unit, 0, cast, f"{choices.preset}: {row.source}")
-
-
-@lru_cache(4096, typed=True)
-def _remembered(operands: Signature | None, *choices: Any) -> GemmPlan:
-    return _chosen(operands, Choices(*choices))
-
-
-def choose(choices: Choices, operands: Signature | None) -> GemmPlan:
-    """The plan of a call; `operands` may be None where the instruction is given.
-
-    Raises
-    ------
-    InstructionError, TargetError, OperandError, OperandTypeError
-        If there is no such plan.
-    """
-    if _PLAIN.issuperset(map(type, choices)) and choices.target != "native":
-        plan = _remembered(operands, *choices)
-        plan.recheck()
-        return plan
-    return _chosen(operands, choices)
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    return value is default or (isinstance(value, int | str) and value == default)
-
-
-def followed(plan: Any, choices: Choices, a: Any, b: Any, accumulated: Any, scales: Any, sparse: bool, what: str) -> GemmPlan:
-    """The plan that a call was given, or else the one that its choices and operands lead to (see `signature`).
-
-    Raises
-    ------
-    InstructionError, TargetError, OperandError, OperandTypeError
-        If there is no such plan; if `plan` is not a GemmPlan; or if the call has both a plan and choices.
-    """
-    if plan is None:
-        return choose(choices, None if choices.instruction is not None else signature(a, b, accumulated, scales, sparse, what))
-    if not isinstance(plan, GemmPlan):
-        raise OperandTypeError(f"{what}: plan must be a GemmPlan, not {type(plan).__name__}; fastmma.gemm_plan makes one")
-    given = [name for name, value, default in zip(Choices._fields, choices, _UNSET, strict=True) if not _is_default(value, default)]
-    if given and not (given == ["target"] and resolved_target(choices.target) == plan.target):
-        raise OperandError(f"{what}: with a plan, {', '.join(given)} must be left out; dataclasses.replace changes a plan")
-    plan.recheck()
-    return plan
-
-
-@public_call
-def gemm_plan(
-    a: Any,
-    b: Any,
-    c: Any = None,
-    *,
-    instruction: str | Instruction | None = None,
-    target: TargetName = DEFAULT_TARGET,
-    metadata: Any = None,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    promote_every: int | None = None,
-    split_k: int = 1,
-    preset: str | None = None,
-    cast: bool = False,
-    arithmetic: Arithmetic | None = None,
-    out: Any = None,
-) -> GemmPlan:
-    """The plan that `fastmma.gemm` and `fastmma.matmul` follow for these arguments.
-
-    Parameters
-    ----------
-    a, b, c, out, metadata, scale_a, scale_b : array, optional but for a and b
-        The operands. Of arrays only the dtypes count, and whether they are given; on a GPU with tcgen05 also whether K and N are
-        multiples of 8.
-    instruction : str or Instruction, optional
-        By default the one that a vendor library would use for these dtypes on the target.
-    target : str
-        The GPU.
-    promote_every : int, optional
-        k between promotions.
-    split_k : int
-        Parts of k.
-    preset : str, optional
-        Accumulate as a library does, for example ``"cublas"``.
-    cast : bool
-        Round float16, float32 and float64 inputs to the instruction's formats first.
-    arithmetic : Arithmetic, optional
-        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
-
-    Returns
-    -------
-    GemmPlan
-        It prints; `dataclasses.replace` changes it; ``gemm(a, b, plan=plan)`` follows it.
-
-    Raises
-    ------
-    InstructionError, TargetError, OperandError, OperandTypeError
-        All are `fastmma.FastmmaError`.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> a = np.ones((4, 64), np.float16)
-    >>> plan = gemm_plan(a, a.T, target="sm_80")
-    >>> plan.instruction
-    'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32'
-    >>> replace(plan, split_k=2).split_k
-    2
-    """
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast, arithmetic)
-    scales, accumulated = scale_a if scale_a is not None else scale_b, c if c is not None else out
-    return followed(None, choices, a, b, accumulated, scales, metadata is not None, "gemm")

@@ -1,83 +1,104 @@
-"""The loop over k: chunks between promotions, and the parts of split-k."""
+"""The loop over k: chunks between promotions, and the parts of split-k, joined."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.engine import Backend
-from fastmma.host.arrays import integer
-from fastmma.host.errors import InstructionError, OperandError
-from fastmma.isa.instruction import Instruction
-from fastmma.kernels.params import Promotion
+from fastmma.kernels.params import Promotion, Step
+from fastmma.products.order import Cuts, Order
 
-
-def split(depth: int, parts: int, unit: int) -> list[tuple[int, int]]:
-    """Where split-k cuts: at most `parts` parts of equal length, rounded up to a multiple of `unit`; one empty part where there is no k.
-
-    Examples
-    --------
-    >>> split(300, 2, 32)
-    [(0, 160), (160, 300)]
-    """
-    length = max(-(-depth // (parts * unit)) * unit, unit)
-    return [(start, min(start + length, depth)) for start in range(0, max(depth, 1), length)]
-
-
-def checked_loop(ins: Instruction, promote_every: Any, split_k: Any) -> tuple[int | None, int]:
-    """k between promotions and parts of k, as integers.
-
-    Raises
-    ------
-    InstructionError, OperandError
-        If the instruction cannot be looped over k, or not so.
-    """
-    if ins.ctype != ins.dtype:
-        raise InstructionError(f"{ins}: D cannot be fed back as C, because their types differ")
-    every = None if promote_every is None else integer(promote_every, "promote_every", 1)
-    if every is not None and every % ins.k:
-        raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {every}")
-    return every, integer(split_k, "split_k", 1)
+Add = Callable[[Codes, Codes], Codes]
 
 
 def accumulate(
+    backend: Backend, operation: Operation, operands: Operands, d: Codes, promotion: Promotion | None, order: Order, threads: int
+) -> None:
+    """Write products to `d`: each part of k from zero (the first from c), the parts joined by IEEE adds.
+
+    Where promotions have scales, `order.unit` is a multiple of the chunks between them.
+
+    Raises
+    ------
+    OperandError
+        If the parts are not those of the operands' k.
+    """
+    if order.parts == 1:
+        _part(backend, operation, operands, d, promotion, threads, order.first_tile)
+        return
+    for rows, columns, cuts in order.blocks(d.shape[1], d.shape[2], operands.depth):
+        whole = rows == slice(0, d.shape[1]) and columns == slice(0, d.shape[2])
+        given = operands if whole else operands.lines(rows, columns)
+        scaled = promotion if promotion is None else promotion.part(slice(None), rows, columns)
+        _joined(backend, operation, given, d[:, rows, columns], scaled, cuts, order, threads)
+
+
+def _joined(
     backend: Backend,
     operation: Operation,
     operands: Operands,
     d: Codes,
     promotion: Promotion | None,
-    split_k: int,
+    cuts: Cuts,
+    order: Order,
     threads: int,
-    split_unit: int | None = None,
-    first_tile: int = 0,
 ) -> None:
-    """Write products to `d`: each part of k from zero (the first from c), the parts added in ascending order by IEEE adds.
-
-    Parts are cut at multiples of `split_unit`, by default the instruction's k, or of the chunks between promotions where these have scales.
-    Where a part is no multiple of `first_tile`, what is left over is its first tile, and so ends with an instruction of fewer k.
-    """
-    if split_k == 1:
-        _part(backend, operation, operands, d, promotion, threads, first_tile)
+    """A block of the results from its parts of k."""
+    if len(cuts) == 1:
+        _part(backend, operation, operands, d, promotion, threads, order.first_tile)
         return
     ins = operation.instruction
-    scaled = promotion is not None and promotion.scale_a is not None
-    parts = split(operands.depth, split_k, promotion.every if promotion is not None and scaled else split_unit or ins.k)
-    if len(parts) == 1:
-        _part(backend, operation, operands, d, promotion, threads, first_tile)
-        return
+
+    def parts() -> Iterable[Codes]:
+        for start, stop in cuts:
+            part_operands = cut(ins, operands, start, stop)._replace(c=operands.c if start == 0 else None)
+            chunks = None
+            if promotion is not None:
+                inside = slice(start // promotion.every, -(-stop // promotion.every))
+                chunks = promotion.part(inside, slice(None), slice(None))
+            part = np.empty(d.shape, d.dtype)
+            _part(backend, operation, part_operands, part, chunks, threads, order.first_tile)
+            yield _rounded(backend, part, order.join_dtype, threads)
+
+    def add(total: Codes, part: Codes) -> Codes:
+        return _rounded(backend, backend.join(total, part, ins.formats.d), order.join_dtype, threads)
+
+    d[...] = _pairwise(parts(), add) if order.join == "pairwise" else _ascending(parts(), add)
+
+
+def _ascending(parts: Iterable[Codes], add: Add) -> Codes:
+    """((first + second) + third) + ..."""
     total: Codes | None = None
-    for start, stop in parts:
-        part_operands = cut(ins, operands, start, stop)._replace(c=operands.c if start == 0 else None)
-        chunks = None
-        if promotion is not None:
-            inside = slice(start // promotion.every, -(-stop // promotion.every))
-            chunks = promotion.part(inside, slice(None), slice(None))
-        part = np.empty(d.shape, d.dtype)
-        _part(backend, operation, part_operands, part, chunks, threads, first_tile)
-        total = part if total is None else backend.join(total, part, ins.formats.d)
-    d[...] = total
+    for part in parts:
+        total = part if total is None else add(total, part)
+    assert total is not None
+    return total
+
+
+def _pairwise(parts: Iterable[Codes], add: Add) -> Codes:
+    """Neighbours are added, then the neighbours of these sums, until one is left; what has no neighbour waits for the next round."""
+    sums: list[tuple[int, Codes]] = []  # how many parts each is the sum of: falling powers of two
+    for part in parts:
+        count, total = 1, part
+        while sums and sums[-1][0] == count:
+            count, total = 2 * count, add(sums.pop()[1], total)
+        sums.append((count, total))
+    total = sums.pop()[1]
+    while sums:
+        total = add(sums.pop()[1], total)
+    return total
+
+
+def _rounded(backend: Backend, sums: Codes, fmt: str, threads: int) -> Codes:
+    """f32 sums (T, M, N) rounded to a format, or as they are where there is none."""
+    if not fmt:
+        return sums
+    rows = sums.reshape(math.prod(sums.shape[:-1]), sums.shape[-1])
+    return backend.apply(rows, [Step(f"round to {fmt}")], threads).reshape(sums.shape)
 
 
 def _part(

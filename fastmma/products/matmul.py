@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Operands
+from fastmma.backends.call import Codes, Operands
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
@@ -19,8 +19,14 @@ from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import Results, codes_of, flatten, leading_dimensions
-from fastmma.products.gemm_plan import DEFAULT_TARGET, Choices, GemmPlan, followed
+from fastmma.products.choice import named
+from fastmma.products.epilogue import finished
+from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, ends, followed, parted
+from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
+from fastmma.products.order import Cuts, StreamK
+
+_HINT = "; b.swapaxes(-1, -2) would fit"
 
 
 @public_call
@@ -28,12 +34,21 @@ from fastmma.products.loop import accumulate
 def matmul(
     a: Any,
     b: Any,
+    c: Any = None,
     *,
     instruction: str | Instruction | None = None,
     target: TargetName = DEFAULT_TARGET,
+    accumulator: Any = None,
     promote_every: int | None = None,
-    split_k: int = 1,
+    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1,
+    join: str = "ascending",
+    join_dtype: Any = "",
     preset: str | None = None,
+    alpha: Any = 1.0,
+    beta: Any = None,
+    bias: Any = None,
+    activation: str | None = None,
+    out_dtype: Any = None,
     cast: bool = False,
     arithmetic: Arithmetic | None = None,
     plan: GemmPlan | None = None,
@@ -48,22 +63,33 @@ def matmul(
     a, b : array
         Of at least one dimension. One-dimensional operands are promoted to matrices and the added dimension is dropped from the result;
         leading dimensions broadcast.
+    c : array of the result's shape, optional
+        Accumulator to start from; with `beta` or a preset it is added in the epilogue.
     instruction : str or Instruction, optional
         By default the one that a vendor library would use for these dtypes on the target. Sparse and block-scaled ones are `gemm`'s.
     target : str
         The GPU, for example ``"sm_80"`` or ``"sm_120a"``.
+    accumulator : dtype or format, optional
+        In which format sums are kept; by default that of a `c` to start from, or the widest.
     promote_every : int, optional
         k between promotions: partial sums that start from zero join the result by one IEEE add. A multiple of the instruction's k.
-    split_k : int
-        Parts of K, each accumulated from zero, that are added in ascending order by IEEE adds.
+    split_k : int, sequence of (start, stop), or StreamK
+        Parts of K, each accumulated from zero (the first from `c`), that are joined by IEEE adds.
+    join : {"ascending", "pairwise"}
+        In which order.
+    join_dtype : dtype or format, optional
+        bfloat16 or float16: the parts, and each of their sums, are rounded to it.
     preset : str, optional
         Accumulate as a library does: one of `fastmma.products.presets.GEMM_PRESETS`, for example ``"cublas"``.
+    alpha, beta, bias, activation, out_dtype
+        The epilogue, of which `gemm` says more: ``activation(alpha * a @ b + beta * c + bias)``, rounded to float32, bfloat16 or float16.
+        The bias has the length of the last dimension.
     cast : bool
         Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
     arithmetic : Arithmetic, optional
         One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
     plan : GemmPlan, optional
-        What to do, in place of the seven parameters before; by default what `fastmma.gemm_plan` returns for them.
+        What to do, in place of what it is chosen from; by default what `fastmma.gemm_plan` returns for them.
     out : ndarray, optional
         Where to put the result, of exactly its shape and dtype; it may overlap any operand.
     threads : int, optional
@@ -74,7 +100,7 @@ def matmul(
 
     Returns
     -------
-    array of the shape that `numpy.matmul` gives, in the dtype of d
+    array of the shape that `numpy.matmul` gives, of `out_dtype`, or in the accumulator's dtype
 
     Raises
     ------
@@ -88,8 +114,11 @@ def matmul(
     (5, 2, 4, 3)
     """
     runner, workers = backend_of(backend), thread_count(threads)
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast, arithmetic)
-    plan = followed(plan, choices, a, b, None, None, False, "matmul")
+    wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast, wide, activation, narrow, join, joined or "", arithmetic)
+    given = ends(c, out, bias, alpha, beta, "matmul")
+    plan = followed(plan, choices, a, b, None, False, given, "matmul")
+    starting, ending = parted(plan, c, given, "matmul")
     ins = plan.operation.instruction
     if ins.sparse or ins.scale_vec_size:
         raise OperandError(f"{ins}: matmul takes neither metadata nor scales; gemm does")
@@ -100,16 +129,34 @@ def matmul(
     left = x[None, :] if x.ndim == 1 else x
     right = y[:, None] if y.ndim == 1 else y
     if left.shape[-1] != right.shape[-2]:
-        raise OperandError(f"matmul: the inner dimensions differ: a {x.shape}, b {y.shape}")
+        turned = y.ndim > 1 and left.shape[-1] == right.shape[-1]
+        raise OperandError(f"matmul: the inner dimensions differ: a {x.shape}, b {y.shape}{_HINT if turned else ''}")
     lead = leading_dimensions("matmul", a=left.shape[:-2], b=right.shape[:-2])
     rows, columns = left.shape[-2], right.shape[-1]
     shape = (*lead, *((rows,) if x.ndim > 1 else ()), *((columns,) if y.ndim > 1 else ()))
-    operands = Operands(flatten(left, lead), flatten(right, lead), None)
-    results = Results(out, shape, ins, operands)
     whole = (math.prod(lead), rows, columns)
+    operands = Operands(flatten(left, lead), flatten(right, lead), _started(plan, starting, shape, whole))
+    if plan.epilogue:
+        return finished("matmul", plan, operands, shape, out, {"alpha": alpha, "beta": beta, "c": ending, "bias": bias}, runner, workers)
+    results = Results(out, shape, ins, operands)
     products = results.codes.reshape(whole) if results.codes.flags.c_contiguous else np.empty(whole, results.codes.dtype)
     promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
-    accumulate(runner, plan.operation, operands, products, promotion, plan.split_k, workers, plan.unit, plan.first_tile)
+    accumulate(runner, plan.operation, operands, products, promotion, plan.order, workers)
     if not results.codes.flags.c_contiguous:
         results.codes[...] = products.reshape(shape)
     return results.elements()
+
+
+def _started(plan: GemmPlan, c: Any, shape: tuple[int, ...], whole: tuple[int, int, int]) -> Codes | None:
+    """The codes of c that the accumulators of all products start from.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+    """
+    if c is None:
+        return None
+    codes = codes_of(c, plan.operation.instruction.formats.c, "matmul: c", cast=plan.cast)
+    if codes.shape != shape:
+        raise OperandError(f"matmul: c must have shape {shape}, not {codes.shape}")
+    return codes.reshape(whole)

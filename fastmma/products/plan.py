@@ -16,20 +16,11 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.targets import specific
 from fastmma.kernels.params import PROMOTIONS
 from fastmma.products.choice import other_spelling
-from fastmma.products.loop import checked_loop
+from fastmma.products.order import Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, order_text
+from fastmma.products.steps import OUTPUTS, check_steps, operands_of, texts
 from fastmma.scaling.schemes import scheme_of
 
-OUTPUTS = ("f32", "bf16", "f16")
 WIDER = (FORMATS["e4m3"], FORMATS["f16"])  # what elements may be widened to
-ROUND = "round"
-# what steps of an epilogue do; "x" is an f32 sum
-MULTIPLIERS = {
-    "scale_a": "scale_a",
-    "scale_b": "scale_b",
-    "scale_ab": "(scale_a * scale_b)",
-    "alpha": "alpha",
-}
-ADDENDS = {"c": "c", "bias": "bias"}
 _FORMULAS = {
     "add": "total + partial",
     "fma": "fma(scale_a * scale_b, partial, total)",
@@ -73,18 +64,23 @@ class AccumulationPlan(Plan):
         How they join, by IEEE f32 operations in round to nearest: ``"add"`` (``total + partial``), ``"fma"`` (``fma(scale_a * scale_b,
         partial, total)``, the product of the scales being rounded first), ``"multiply-add"`` (``total + (scale_a * scale_b) * partial``),
         ``"fma-each"`` (``fma(partial * scale_a, scale_b, total)``), ``"multiply-add-each"`` (``total + (partial * scale_a) * scale_b``).
-    split_k : int
-        Parts of k of equal length (rounded up to whole chunks if the scales are applied at promotion, else to the instruction's k),
-        added in ascending order by f32 adds.
+    split_k : int, tuple of (start, stop), or StreamK
+        Parts of k: so many of equal length (rounded up to whole chunks if the scales are applied at promotion, else to the instruction's
+        k), or where they start and stop.
     epilogue : tuple of str
-        The steps on the f32 sums, in order: multiplications by ``"scale_a"``, ``"scale_b"``, ``"scale_ab"`` (their rounded product) or
-        ``"alpha"``, additions of ``"c"`` or ``"bias"``, both in one fma as in ``"alpha+bias"``, and ``"round"`` to the result's format.
-        Steps after ``"round"`` take operands rounded to that format, and their f32 results are rounded to it. An operand that is not given
+        The steps on the f32 sums x, in order: multiplications by ``"scale_a"``, ``"scale_b"``, ``"scale_ab"`` (their rounded product) or
+        ``"alpha"``, additions of ``"c"`` (times beta, rounded) or ``"bias"``, both in one fma as in ``"alpha+bias"``, ``"beta*c"``
+        (``fma(beta, c, x)``), ``"relu"`` (``max(x, 0)``), and ``"round"`` to the result's format. Steps after ``"round"`` take operands
+        rounded to that format, and their f32 results are rounded to it. An operand that is not given
         is left out. Alpha includes the global scales: ``(alpha * global_scale_a) * global_scale_b``.
     out : {"f32", "bf16", "f16"}
         The format of the result.
     source : str
         Whose choices these are, if they are a preset's, unchanged.
+    join : {"ascending", "pairwise"}
+        In which order the parts of k are added, by f32 adds.
+    join_dtype : {"", "bf16", "f16"}
+        The format to which the parts and each of their sums are rounded; f32 if empty.
     arithmetic : Arithmetic, optional
         One of your own in place of the target's; given by name.
 
@@ -113,10 +109,12 @@ class AccumulationPlan(Plan):
     scales: str
     promote_every: int | None
     promotion: str
-    split_k: int
+    split_k: int | Cuts | StreamK
     epilogue: tuple[str, ...]
     out: str
     source: str = ""
+    join: str = "ascending"
+    join_dtype: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,9 +131,10 @@ class AccumulationPlan(Plan):
             raise InstructionError(f"{ins}: a scaled product needs a dense instruction that accumulates in f32 or s32")
         if (self.scales == "promotion") == (self.promotion == "add"):
             raise OperandError(f"promotion {self.promotion!r} does not go with scales that are applied in the {self.scales}")
-        every, parts = checked_loop(ins, self.promote_every, self.split_k)
+        every = checked_loop(ins, self.promote_every)
         object.__setattr__(self, "promote_every", every)
-        object.__setattr__(self, "split_k", parts)
+        object.__setattr__(self, "split_k", checked_parts(ins, self.split_k, every if self.scales == "promotion" else None))
+        checked_join(ins, self.join, self.join_dtype)
         if every is None:
             if self.scales == "promotion":
                 raise OperandError("scales that are applied at promotion need promote_every")
@@ -155,6 +154,12 @@ class AccumulationPlan(Plan):
         own = ins.k // ins.scale_vec_size if ins.scale_vec_size else 0
         if own and any(row.scale != ins.stype or (row.extents[0] or 1) % own for row in rows):
             raise InstructionError(f"{ins}: it takes {ins.stype} scales for every {own} k, not those of {' and '.join(self.schemes)}")
+
+    @property
+    def order(self) -> Order:
+        """How k is cut, and the parts are joined."""
+        unit = self.promote_every if self.scales == "promotion" and self.promote_every else self.operation.instruction.k
+        return Order(self.split_k, unit, self.join, self.join_dtype)
 
     @cached_property
     def block(self) -> int:
@@ -176,6 +181,7 @@ class AccumulationPlan(Plan):
         ins = self.operation.instruction
         widened = [f"{name} as {fmt}" for name, fmt in zip("ab", self.widened, strict=True) if fmt]
         promotion = f"every {self.promote_every} k: total = {_FORMULAS[self.promotion]}, f32, from +0"
+        converted = ["convert to f32"] if ins.dtype == "s32" else []
         return [
             *super()._details(),
             ("known", "" if self.arithmetic is None else str(self.operation.arithmetic.evidence)),
@@ -183,23 +189,11 @@ class AccumulationPlan(Plan):
             ("elements", f"{', '.join(widened)}, which has all their values" if widened else ""),
             ("k order", f"ascending by {ins.k}, D fed back as C"),
             ("promotion", "none" if self.promote_every is None else promotion),
-            ("split-k", "none" if self.split_k == 1 else f"{self.split_k} parts, added in ascending order, f32"),
+            ("split-k", order_text(self.order, ins)),
             ("scales", _PLACES[self.scales]),
-            ("epilogue", "; ".join(["x = total", *self._steps(ins.dtype)])),
+            ("epilogue", "; ".join(["x = total", *converted, *texts(self.epilogue, self.out)])),
             ("as", self.source),
         ]
-
-    def _steps(self, dtype: str) -> list[str]:
-        steps = ["convert to f32"] if dtype == "s32" else []
-        for step in self.epilogue:
-            factor, _, addend = step.partition("+")
-            if step == ROUND:
-                steps.append(f"round to {self.out}")
-            elif addend:
-                steps.append(f"fma(x, {MULTIPLIERS[factor]}, {ADDENDS[addend]})")
-            else:
-                steps.append(f"x * {MULTIPLIERS[step]}" if step in MULTIPLIERS else f"x + {ADDENDS[step]}")
-        return steps
 
 
 def _check_name(name: Any, names: Collection[str], what: str) -> None:
@@ -208,21 +202,9 @@ def _check_name(name: Any, names: Collection[str], what: str) -> None:
 
 
 def check_epilogue(steps: tuple[str, ...], scales: str) -> None:
-    """Raise OperandError unless these are steps of an epilogue in some order, each operand once, with the scales if they belong there."""
-    if not isinstance(steps, tuple) or not all(isinstance(step, str) for step in steps):
-        raise OperandError(f"an epilogue must be a tuple of names of steps, not {steps!r}")
-    operands = [part for step in steps for part in step.split("+")]
-    for step in steps:
-        factor, plus, addend = step.partition("+")
-        single = step == ROUND or step in MULTIPLIERS or step in ADDENDS
-        if not (single or (plus and factor in MULTIPLIERS and addend in ADDENDS)):
-            known = ", ".join([*MULTIPLIERS, *ADDENDS, ROUND])
-            raise OperandError(
-                f"a step of an epilogue is one of {known}, or a factor and an addend in one fma as 'alpha+bias', not {step!r}"
-            )
-    if len(set(operands)) < len(operands) or operands.count(ROUND) != 1:
-        raise OperandError(f"an epilogue has each operand at most once, and {ROUND!r} exactly once, unlike {steps}")
-    found = {name for name in operands if name.startswith("scale_")}
+    """Raise OperandError unless these are steps of an epilogue, with the scales if they belong there."""
+    check_steps(steps)
+    found = {name for step in steps for name in operands_of(step) if name.startswith("scale_")}
     wanted = [{"scale_ab"}, {"scale_a", "scale_b"}] if scales == "epilogue" else [set()]
     if found not in wanted:
         expected = "'scale_ab', or 'scale_a' and 'scale_b'," if scales == "epilogue" else "no scales, which are applied earlier,"

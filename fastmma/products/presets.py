@@ -9,6 +9,9 @@ from fastmma.isa.formats import FP8
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.targets import specific
 
+C, SCALED = "c", "beta*c"  # what a call adds: c, or c times a factor that is not 1
+_ALONE = ("alpha", "bias", "relu", "round")
+
 
 @dataclass(frozen=True)
 class GemmPreset:
@@ -29,6 +32,8 @@ class GemmPreset:
         The evidence.
     ops : tuple of str
         The library's instructions: other ones of the same formats may give other bits.
+    with_c, with_scaled_c : tuple of str
+        The steps of the epilogue where c is added as it is, and times a beta that is not 1; empty where they are not known.
     """
 
     atypes: tuple[str, ...]
@@ -38,16 +43,25 @@ class GemmPreset:
     promote_every: int | None = None
     cast: bool = False
     ops: tuple[str, ...] = ("wgmma",)
+    with_c: tuple[str, ...] = ()
+    with_scaled_c: tuple[str, ...] = ()
+
+    @property
+    def epilogues(self) -> dict[str, tuple[str, ...]]:
+        """Steps by what is added: nothing, c, or c times beta."""
+        return {"": _ALONE} | {name: steps for name, steps in ((C, self.with_c), (SCALED, self.with_scaled_c)) if steps}
 
 
 _HOPPER = ("sm_90a",)
 _BLACKWELL = specific("sm_100", "sm_103")
 _NVJET = "bitequiv: cuBLASLt 12.8.5 and 13.1.1 on GB200, 13.1.1 on GB300, not compared here"
+# a kernel of its own adds c with beta = 1 to a result that was rounded before
+_BADD, _BX = ("alpha", "round", "c"), ("alpha", "c", "round")
 _SEEN = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
 GEMM_PRESETS: dict[str, tuple[GemmPreset, ...]] = {
     "cublas": (
-        GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN),
-        GemmPreset(("tf32",), _HOPPER, 4, _SEEN, cast=True),
+        GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN, with_c=_BADD, with_scaled_c=_BX),
+        GemmPreset(("tf32",), _HOPPER, 4, _SEEN, cast=True, with_c=("alpha+c", "round"), with_scaled_c=("alpha+c", "round")),
         GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128),
         GemmPreset(("f16", "bf16"), _BLACKWELL, 64, _NVJET, ops=("tcgen05",)),
         GemmPreset(("e4m3",), _BLACKWELL, 128, _NVJET, ops=("tcgen05",)),

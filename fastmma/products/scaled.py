@@ -23,6 +23,7 @@ from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import check_output, flatten, leading_dimensions
 from fastmma.products.epilogue import Epilogue
 from fastmma.products.loop import accumulate
+from fastmma.products.order import Cuts, StreamK
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled_choice import check_operands, scaled_plan
 from fastmma.scaling import ScaledArray
@@ -44,13 +45,17 @@ def scaled_matmul(
     c: Any = None,
     bias: Any = None,
     alpha: float = 1.0,
+    beta: float | None = None,
+    activation: str | None = None,
     plan: AccumulationPlan | None = None,
     target: TargetName | None = None,
     preset: str | None = None,
     instruction: str | Instruction | None = None,
     promote_every: int | None = None,
     promotion: str | None = None,
-    split_k: int | None = None,
+    split_k: int | Cuts | list[tuple[int, int]] | StreamK | None = None,
+    join: str | None = None,
+    join_dtype: Any = None,
     epilogue: tuple[str, ...] | None = None,
     out_dtype: Any = None,
     arithmetic: Arithmetic | None = None,
@@ -76,8 +81,13 @@ def scaled_matmul(
         Added in the epilogue.
     alpha : float
         Taken as f32. Multiplied by the global scales of NVFP4, if there are any, it multiplies the sums in the epilogue.
+    beta : float, optional
+        Multiplies c, rounded to f32 before it is added. As in BLAS, c is not read where beta is 0.
+    activation : {"relu"}, optional
+        ``max(x, 0)``, before the result is rounded.
     plan : AccumulationPlan, optional
-        What to do; by default what `fastmma.scaled_plan` returns for the next nine parameters, none of which may be given with a plan.
+        What to do; by default what `fastmma.scaled_plan` returns for `activation` and the parameters that follow, up to `arithmetic`, none
+        of which may be given with a plan.
     target : str, optional
         The GPU; ``"sm_90a"`` by default.
     preset : str, optional
@@ -88,8 +98,10 @@ def scaled_matmul(
         k between promotions; a multiple of the instruction's k.
     promotion : str, optional
         How partial sums join the total: ``"add"``, ``"fma"``, ``"multiply-add"``, ``"fma-each"`` or ``"multiply-add-each"``.
-    split_k : int, optional
+    split_k : int, sequence of (start, stop), or StreamK, optional
         Parts of k; 1 by default.
+    join, join_dtype : str, optional
+        In which order the parts are added (``"ascending"``, ``"pairwise"``), and the format to which they and their sums are rounded.
     epilogue : tuple of str, optional
         The steps on the f32 sums, in order; `fastmma.AccumulationPlan` names them.
     out_dtype : dtype or format, optional
@@ -138,6 +150,9 @@ def scaled_matmul(
         "promote_every": promote_every,
         "promotion": promotion,
         "split_k": split_k,
+        "join": join,
+        "join_dtype": join_dtype,
+        "activation": activation,
         "epilogue": epilogue,
         "out_dtype": out_dtype,
         "arithmetic": arithmetic,
@@ -148,14 +163,14 @@ def scaled_matmul(
     if out is not None:
         check_output(out, shape, FORMATS[plan.out], "scaled_matmul")
     left, right = _operand(a, plan.widened[0]), _operand(b, plan.widened[1])
-    finish = Epilogue(plan, runner, workers)
-    values = finish.operands(alpha, c, bias, shape, a.global_scale, b.global_scale)
+    finish = Epilogue("scaled_matmul", plan.epilogue, plan.out, runner, workers)
+    values = finish.operands(alpha, beta, c, bias, shape, a.global_scale, b.global_scale)
     if plan.scales == "epilogue":
         values |= finish.scales(_of_lines(left, -1), _of_lines(right, -2))
     sums = np.empty((math.prod(lead), *shape[-2:]), np.uint32)
     promoted = _promotion(plan, left, right, lead)
-    accumulate(runner, plan.operation, _bind(plan, left, right, lead), sums, promoted, plan.split_k, workers)
-    found = from_codes(finish.apply(sums, values, shape), plan.out)
+    accumulate(runner, plan.operation, _bind(plan, left, right, lead), sums, promoted, plan.order, workers)
+    found = from_codes(finish.apply(sums, plan.operation.instruction.dtype, values, shape), plan.out)
     if out is None:
         return found
     out[...] = found

@@ -19,8 +19,10 @@ from fastmma.isa.table import multiply
 from fastmma.isa.targets import TARGETS
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.lookup import is_strict
-from fastmma.products.choice import default_instruction
-from fastmma.products.plan import OUTPUTS, PRESETS, AccumulationPlan, Preset, holders
+from fastmma.products.choice import default_instruction, named
+from fastmma.products.order import Cuts, StreamK
+from fastmma.products.plan import PRESETS, AccumulationPlan, Preset, holders
+from fastmma.products.steps import OUTPUTS, with_activation
 from fastmma.scaling import ScaledArray, Scheme
 from fastmma.scaling.schemes import scheme_of
 
@@ -50,9 +52,12 @@ class _Choices(NamedTuple):
     instruction: str | Instruction | None
     promote_every: int | None
     promotion: str | None
-    split_k: int
+    split_k: int | Cuts | list[tuple[int, int]] | StreamK
     epilogue: tuple[str, ...] | None
     out: str
+    join: str
+    join_dtype: str
+    activation: str | None
     arithmetic: Arithmetic | None
 
 
@@ -69,7 +74,10 @@ def scaled_plan(
     instruction: str | Instruction | None = None,
     promote_every: int | None = None,
     promotion: str | None = None,
-    split_k: int = 1,
+    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1,
+    join: str = "ascending",
+    join_dtype: Any = "",
+    activation: str | None = None,
     epilogue: tuple[str, ...] | None = None,
     out_dtype: Any = np.float32,
     arithmetic: Arithmetic | None = None,
@@ -95,8 +103,12 @@ def scaled_plan(
         A multiple of the instruction's k; if the scales are applied at promotion, it must divide their blocks.
     promotion : str, optional
         How partial sums join the total: ``"add"``, ``"fma"``, ``"multiply-add"``, ``"fma-each"`` or ``"multiply-add-each"``.
-    split_k : int
-        Parts of k, added in ascending order.
+    split_k : int, sequence of (start, stop), or StreamK
+        Parts of k.
+    join, join_dtype : str
+        In which order the parts are added, and the format to which they and their sums are rounded; f32 if empty.
+    activation : {"relu"}, optional
+        ``max(x, 0)``, before the result is rounded.
     epilogue : tuple of str, optional
         The steps on the f32 sums, in order; `fastmma.AccumulationPlan` names them.
     out_dtype : dtype or format
@@ -121,10 +133,12 @@ def scaled_plan(
     ('promotion', 16, ('f16', 'f16'))
     """
     question = _question(a, b)
-    choices = _Choices(target, preset, instruction, promote_every, promotion, split_k, epilogue, _out(out_dtype), arithmetic)
+    joined = named(join_dtype, "join_dtype") or ""
+    given = target, preset, instruction, promote_every, promotion, split_k, epilogue
+    choices = _Choices(*given, _out(out_dtype), join, joined, activation, arithmetic)
     names = isinstance(epilogue, tuple) and all(type(step) is str for step in epilogue)
-    if _PLAIN.issuperset(map(type, choices)) and (epilogue is None or names) and target != "native":
-        return _remembered(question.a.name, question.b.name, is_strict(), *choices)
+    if _PLAIN.issuperset(map(type, choices)) and (epilogue is None or names) and type(split_k) is not tuple and target != "native":
+        return _remembered(question.a.name, question.b.name, is_strict(), *choices)  # type: ignore[arg-type]
     return _chosen(question, choices)
 
 
@@ -149,6 +163,7 @@ def _chosen(question: _Question, choices: _Choices) -> AccumulationPlan:
         promotion = (chosen.promotion if chosen else "") or ("fma" if scales == "promotion" else "add")
     both = ("scale_ab",) if _whole_tensors(question) else ("scale_a", "scale_b")
     steps = (*(both if scales == "epilogue" else ()), "alpha", "c", "bias", "round")
+    steps = choices.epilogue if choices.epilogue is not None else chosen.epilogue if chosen else steps
     return AccumulationPlan(
         target=target,
         instruction=ins.opcode,
@@ -156,10 +171,12 @@ def _chosen(question: _Question, choices: _Choices) -> AccumulationPlan:
         scales=scales,
         promote_every=every,
         promotion=promotion,
-        split_k=choices.split_k,
-        epilogue=choices.epilogue if choices.epilogue is not None else chosen.epilogue if chosen else steps,
+        split_k=choices.split_k,  # type: ignore[arg-type]
+        epilogue=with_activation(steps, choices.activation),
         out=choices.out,
         source=chosen.source if chosen and not changed else "",
+        join=choices.join,
+        join_dtype=choices.join_dtype,
         arithmetic=choices.arithmetic,
     )
 

@@ -15,7 +15,7 @@ from fastmma.isa.table import multiply
 from fastmma.numerics.lookup import arithmetic
 from fastmma.products.choice import default_instruction
 from fastmma.products.gemm import gemm
-from fastmma.products.loop import checked_loop
+from fastmma.products.order import checked_loop, checked_parts
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.study.encoding import Encoded, blank, formats_of
@@ -43,7 +43,8 @@ def instruction_of(name: str, target: str, promote_every: int | None, split_k: i
         return multiply(plan.instruction)
     ins = default_instruction(a.base.name, b.base.name, OUTPUT.name, target)
     arithmetic(ins, target)
-    checked_loop(ins, promote_every, split_k)
+    checked_loop(ins, promote_every)
+    checked_parts(ins, split_k)
     return ins
 
 

@@ -50,7 +50,7 @@ def test_where_libraries_take_no_tcgen05() -> None:
         for name in ("f16", "bf16"):
             assert taken(name, name, "sm_100a", k=k, n=n) == f"mma.sync.aligned.m16n8k16.row.col.f32.{name}.{name}.f32"
         assert taken("e4m3", "e4m3", "sm_100a", k=k, n=n).startswith("tcgen05")
-    assert taken("f16", "f16", "sm_100a", out=np.zeros((4, 8), np.float16)).startswith("mma.sync")
+    assert taken("f16", "f16", "sm_100a", accumulator="f16").startswith("mma.sync")
     assert taken("f16", "f16", "sm_100a", metadata=np.zeros((4, 16), np.uint8)).startswith("mma.sp")
     for target in ("sm_100", "sm_103", "sm_110", "sm_107", "sm_107a", "sm_120a"):
         assert taken("f16", "f16", target).startswith("mma.sync")

@@ -41,7 +41,7 @@ def test_the_plan_prints() -> None:
         "  elements     a as f16, b as f16, which has all their values",
         "  k order      ascending by 16, D fed back as C",
         "  promotion    every 16 k: total = fma(scale_a * scale_b, partial, total), f32, from +0",
-        "  split-k      2 parts, added in ascending order, f32",
+        "  split-k      2 parts, rounded up to 16 k, added in ascending order, f32",
         "  scales       multiply the sum of every chunk when it joins the total",
         "  epilogue     x = total; x * alpha; x + c; x + bias; round to f16",
     ]

@@ -15,7 +15,7 @@ from fastmma.kernels.matrices.accumulators import MAGNITUDE, NAN, SIGN, half_nar
 from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, load_codes, matrix
 from fastmma.kernels.params import OPERATIONS, Step
 
-_MULTIPLY, _ADD, _FMA, _BF16, _F16, _FROM_S32 = range(len(OPERATIONS))
+_MULTIPLY, _ADD, _FMA, _ACCUMULATE, _RELU, _BF16, _F16, _FROM_S32 = range(len(OPERATIONS))
 _AT_ONCE = 1 << 16  # sums, which stay in a core's cache from one step to the next
 
 
@@ -60,6 +60,10 @@ def _apply(operation: int, sums: Matrix, first: Matrix, second: Matrix, start: i
                 x = x + _operand(first, row, column, count)
             elif operation == _FMA:
                 x = fma(x, _operand(first, row, column, count), _operand(second, row, column, count))
+            elif operation == _ACCUMULATE:
+                x = fma(_operand(first, row, column, count), _operand(second, row, column, count), x)
+            elif operation == _RELU:
+                x = select(x <= np.float32(0), np.float32(0), x)
             elif operation == _FROM_S32:
                 x = convert(bits, np.float32)
             elif operation == _BF16:

@@ -1,0 +1,353 @@
+"""Choosing the plan of a plain product from the dtypes of its operands and the parameters of the call."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastmma.backends.resolve import resolved_target
+from fastmma.host.arrays import as_array, flag, integer
+from fastmma.host.calls import public_call
+from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.isa.formats import format_of
+from fastmma.isa.gpus import TargetName
+from fastmma.isa.instruction import Instruction
+from fastmma.isa.table import multiply
+from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.products.choice import UNALIGNED_TILE, accumulator, default_instruction, multiplicand, named, scale, takes_tcgen05
+from fastmma.products.epilogue import f32_code
+from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.order import Cuts, StreamK
+from fastmma.products.presets import SCALED, C, gemm_preset
+from fastmma.products.steps import OUTPUTS, check_activation, trimmed
+
+DEFAULT_TARGET = "sm_90a"
+# CUTLASS's linear combination: one fma each for the bias and for c
+_EPILOGUE = ("alpha+bias", "beta*c", "relu", "round")
+_EPILOGUE_ADDING_C = ("alpha+bias", "c", "relu", "round")
+_ONE = 0x3F800000
+
+
+class Signature(NamedTuple):
+    """What the choice of an instruction depends on: the dtypes of operands, None where nothing is given."""
+
+    a: np.dtype[Any]
+    b: np.dtype[Any]
+    scales: np.dtype[Any] | None
+    sparse: bool
+    aligned: bool  # whether K and N are multiples of 8
+
+
+class Ends(NamedTuple):
+    """What a call begins and ends with: the dtypes of c and out, and what its epilogue is given."""
+
+    c: np.dtype[Any] | None = None
+    out: np.dtype[Any] | None = None
+    bias: bool = False
+    alpha: bool = False  # one that is not 1
+    beta: str = ""  # C, SCALED (by a factor that is not 1), or empty where there is none
+
+
+class Choices(NamedTuple):
+    """The parameters of a call that its plan follows from."""
+
+    instruction: str | Instruction | None = None
+    target: TargetName = DEFAULT_TARGET
+    promote_every: int | None = None
+    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1
+    preset: str | None = None
+    cast: bool = False
+    accumulator: Any = None
+    activation: str | None = None
+    out_dtype: Any = None
+    join: str = "ascending"
+    join_dtype: str = ""
+    arithmetic: Arithmetic | None = None
+
+
+_UNSET = Choices()
+_PLAIN = frozenset({str, int, bool, type(None), Instruction, Arithmetic})  # types whose equal values mean the same choice
+
+
+def signature(a: Any, b: Any, scales: Any, sparse: bool, what: str) -> Signature:
+    """The signature of operands; `scales` is either of the scales, where they are given.
+
+    Raises
+    ------
+    OperandTypeError
+        If an operand cannot be made an array of numbers, or is made of Python's floats, which have no format.
+    """
+    first, second = _dtype(a, f"{what}: a"), _dtype(b, f"{what}: b")
+    return Signature(first, second, None if scales is None else _dtype(scales, f"{what}: a scale"), sparse, _in_eights(b))
+
+
+def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str) -> Ends:
+    """What a call begins and ends with.
+
+    Raises
+    ------
+    OperandTypeError
+    """
+    if c is None and out is None and bias is None and beta is None and type(alpha) is float and alpha == 1:
+        return _NO_ENDS
+    scaled = "" if beta is None else C if f32_code(beta, f"{what}: beta") == _ONE else SCALED
+    return Ends(
+        None if c is None else _dtype(c, f"{what}: c"),
+        None if out is None else _dtype(out, f"{what}: out"),
+        bias is not None,
+        f32_code(alpha, f"{what}: alpha") != _ONE,
+        scaled,
+    )
+
+
+_NO_ENDS = Ends()
+
+
+def _dtype(value: Any, what: str) -> np.dtype[Any]:
+    if type(value) is np.ndarray and value.dtype.kind not in "OT":
+        found: np.dtype[Any] = value.dtype
+        return found
+    array = as_array(value, what)
+    if isinstance(value, list | tuple | float) and array.dtype == np.float64:
+        raise OperandTypeError(f"{what} is made of Python's floats, which have no format; numpy.asarray(..., numpy.float16) gives them one")
+    return array.dtype
+
+
+def _in_eights(b: Any) -> bool:
+    """Whether K and N are multiples of 8."""
+    for size in getattr(b, "shape", ())[-2:]:  # noqa: SIM110 - a generator takes a part of a small product
+        if size % 8:
+            return False
+    return True
+
+
+def _instruction(operands: Signature | None, given: Ends, choices: Choices, target: str, what: str) -> Instruction:
+    """The instruction that is named, or else the usual one for the operands."""
+    where = f"{what}: accumulator"
+    wide = None if choices.accumulator is None else accumulator(_format(choices.accumulator, where), where)
+    if choices.instruction is not None:
+        ins = multiply(choices.instruction)
+        if wide is not None and wide.name != ins.dtype:
+            raise InstructionError(f"{ins}: it accumulates in {ins.dtype}, not {wide}")
+        return ins
+    assert operands is not None
+    a, b = multiplicand(operands.a, f"{what}: a"), multiplicand(operands.b, f"{what}: b")
+    if wide is None and given.c is not None and not given.beta and choices.preset is None:
+        wide = accumulator(given.c, f"{what}: c")
+    scales = None if operands.scales is None else scale(operands.scales, what)
+    form: dict[str, Any] = {"sparse": operands.sparse, "stype": scales.name if scales else "", "aligned": operands.aligned}
+    return default_instruction(a.name, b.name, wide and wide.name, target, **form)
+
+
+def _format(value: Any, what: str) -> np.dtype[Any]:
+    try:
+        return format_of(value).dtype
+    except InstructionError as error:
+        raise OperandTypeError(f"{what}: {error}") from None
+
+
+def _result(ins: Instruction, given: Ends, choices: Choices, what: str) -> str:
+    """The format of the result as the call asks for it, empty where it does not."""
+    asked = "" if given.out is None else next((name for name in OUTPUTS if format_of(name).dtype == given.out.newbyteorder("=")), "")
+    if choices.out_dtype is None:
+        return "" if asked == ins.dtype else asked
+    name = format_of(_format(choices.out_dtype, f"{what}: out_dtype")).name
+    if name not in (*OUTPUTS, ins.dtype):
+        raise OperandTypeError(f"{what}: out_dtype must be one of {', '.join(dict.fromkeys((*OUTPUTS, ins.dtype)))}, not {name}")
+    return "" if name == ins.dtype else name
+
+
+def _epilogue(ins: Instruction, given: Ends, choices: Choices, known: dict[str, tuple[str, ...]], what: str) -> tuple[tuple[str, ...], str]:
+    """The steps of the epilogue and the format of the result, both empty where the result is the accumulator."""
+    activation, out = choices.activation, _result(ins, given, choices, what)
+    check_activation(activation)
+    adds = given.beta or (C if choices.preset is not None and given.c is not None else "")
+    if not (out or given.bias or given.alpha or adds or activation):
+        return (), ""
+    if adds not in known:
+        raise OperandError(f"{what}: preset {choices.preset!r} is known without c; add c as the library does")
+    names = {"bias"} if given.bias else set()
+    names |= {"alpha"} if given.alpha else set()
+    names |= {"c"} if adds else set()
+    names |= {activation} if activation else set()
+    return trimmed(known[adds], names), out or ("f16" if ins.dtype == "f16" else "f32")
+
+
+def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str) -> GemmPlan:
+    """The plan of a call. This is where the choices are checked."""
+    target, promote_every = resolved_target(choices.target), choices.promote_every
+    ins = _instruction(operands, given, choices, target, what)
+    if choices.preset is None:
+        alone = choices.instruction is None and promote_every is None and operands is not None and not operands.aligned
+        tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
+        unit, cast, source = 0, choices.cast, ""
+        known: dict[str, tuple[str, ...]] = {"": _EPILOGUE, C: _EPILOGUE_ADDING_C, SCALED: _EPILOGUE}
+    elif choices.arithmetic is not None:
+        raise OperandError(f"preset {choices.preset!r} is what a GPU computes; leave out the preset or arithmetic")
+    else:
+        row = gemm_preset(choices.preset, ins, target)
+        if promote_every is not None and integer(promote_every, "promote_every", 1) != row.promote_every:
+            raise OperandError(f"preset {choices.preset!r} sets promote_every to {row.promote_every}; leave it out")
+        tile, unit, cast, promote_every = 0, row.split_unit, flag(choices.cast, "cast") or row.cast, row.promote_every
+        source, known = f"{choices.preset}: {row.source}", row.epilogues
+    steps, out = _epilogue(ins, given, choices, known, what)
+    return GemmPlan(
+        target,
+        ins.opcode,
+        promote_every,
+        choices.split_k,  # type: ignore[arg-type]
+        unit,
+        tile,
+        cast,
+        source,
+        choices.join,
+        choices.join_dtype,
+        steps,
+        out,
+        arithmetic=choices.arithmetic,
+    )
+
+
+@lru_cache(4096, typed=True)
+def _remembered(operands: Signature | None, given: Ends, what: str, *choices: Any) -> GemmPlan:
+    return _chosen(operands, given, Choices(*choices), what)
+
+
+def choose(choices: Choices, operands: Signature | None, given: Ends, what: str) -> GemmPlan:
+    """The plan of a call; `operands` may be None where the instruction is given.
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError
+        If there is no such plan.
+    """
+    if _PLAIN.issuperset(map(type, choices)) and choices.target != "native":
+        plan = _remembered(operands, given, what, *choices)  # type: ignore[arg-type]
+        plan.recheck()
+        return plan
+    return _chosen(operands, given, choices, what)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, int | str) and value == default)
+
+
+def followed(plan: Any, choices: Choices, a: Any, b: Any, scales: Any, sparse: bool, given: Ends, what: str) -> GemmPlan:
+    """The plan that a call was given, or else the one that its choices and operands lead to (see `signature`).
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError
+        If there is no such plan; if `plan` is not a GemmPlan; or if the call has both a plan and choices.
+    """
+    if plan is None:
+        return choose(choices, None if choices.instruction is not None else signature(a, b, scales, sparse, what), given, what)
+    if not isinstance(plan, GemmPlan):
+        raise OperandTypeError(f"{what}: plan must be a GemmPlan, not {type(plan).__name__}; fastmma.gemm_plan makes one")
+    chosen = [name for name, value, default in zip(Choices._fields, choices, _UNSET, strict=True) if not _is_default(value, default)]
+    if chosen and not (chosen == ["target"] and resolved_target(choices.target) == plan.target):
+        raise OperandError(f"{what}: with a plan, {', '.join(chosen)} must be left out; dataclasses.replace changes a plan")
+    plan.recheck()
+    return plan
+
+
+def parted(plan: GemmPlan, c: Any, given: Ends, what: str) -> tuple[Any, Any]:
+    """c as the accumulator starts from it, and as the epilogue adds it.
+
+    Raises
+    ------
+    OperandError
+        If the plan has no place for what the epilogue was given.
+    """
+    missing = [name for name, there in (("alpha", given.alpha), ("bias", given.bias)) if there and not plan.epilogue]
+    missing += ["beta"] if given.beta and not plan.adds_c else []
+    if missing:
+        raise OperandError(f"{what}: the plan's epilogue {plan.epilogue} has no step for {' and '.join(missing)}")
+    return (None, c) if plan.adds_c else (c, None)
+
+
+@public_call
+def gemm_plan(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    *,
+    instruction: str | Instruction | None = None,
+    target: TargetName = DEFAULT_TARGET,
+    accumulator: Any = None,
+    metadata: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    promote_every: int | None = None,
+    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1,
+    join: str = "ascending",
+    join_dtype: Any = "",
+    preset: str | None = None,
+    alpha: Any = 1.0,
+    beta: Any = None,
+    bias: Any = None,
+    activation: str | None = None,
+    out_dtype: Any = None,
+    cast: bool = False,
+    arithmetic: Arithmetic | None = None,
+    out: Any = None,
+) -> GemmPlan:
+    """The plan that `fastmma.gemm` and `fastmma.matmul` follow for these arguments.
+
+    Parameters
+    ----------
+    a, b, c, bias, out, metadata, scale_a, scale_b : array, optional but for a and b
+        The operands. Of arrays only the dtypes count, and whether they are given; on a GPU with tcgen05 also whether K and N are
+        multiples of 8.
+    instruction : str or Instruction, optional
+        By default the one that a vendor library would use for these dtypes on the target.
+    target : str
+        The GPU.
+    accumulator : dtype or format, optional
+        In which format sums are kept; by default that of c, or the widest.
+    promote_every : int, optional
+        k between promotions.
+    split_k : int, sequence of (start, stop), or StreamK
+        Parts of k.
+    join, join_dtype : str
+        In which order and format the parts are joined.
+    preset : str, optional
+        Accumulate as a library does, for example ``"cublas"``.
+    alpha, beta : float
+        Factors of the sums and of c in the epilogue; of their values only whether they are 1 counts.
+    activation : {"relu"}, optional
+    out_dtype : dtype or format, optional
+        The format of the result.
+    cast : bool
+        Round float16, float32 and float64 inputs to the instruction's formats first.
+    arithmetic : Arithmetic, optional
+        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
+
+    Returns
+    -------
+    GemmPlan
+        It prints; `dataclasses.replace` changes it; ``gemm(a, b, plan=plan)`` follows it.
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError
+        All are `fastmma.FastmmaError`.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> a = np.ones((4, 64), np.float16)
+    >>> plan = gemm_plan(a, a.T, target="sm_80", bias=np.ones(4, np.float32), activation="relu", out_dtype="bf16")
+    >>> plan.instruction
+    'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32'
+    >>> plan.epilogue
+    ('bias', 'relu', 'round')
+    >>> replace(plan, split_k=2).split_k
+    2
+    """
+    wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast, wide, activation, narrow, join, joined or "", arithmetic)
+    scales = scale_a if scale_a is not None else scale_b
+    return followed(None, choices, a, b, scales, metadata is not None, ends(c, out, bias, alpha, beta, "gemm"), "gemm")

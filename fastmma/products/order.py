@@ -1,0 +1,224 @@
+"""The order of k: where it is cut into parts that start from zero, and how the parts are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from fastmma.host.arrays import as_array, integer
+from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.isa.instruction import Instruction
+from fastmma.isa.sparsity import pattern_of
+
+Cuts = tuple[tuple[int, int], ...]
+
+JOINS = {"ascending": "added in ascending order", "pairwise": "added pairwise, neighbours first"}
+JOIN_FORMATS = ("", "bf16", "f16")
+RASTERS = ("m", "n")
+
+
+@dataclass(frozen=True)
+class StreamK:
+    """Stream-K: the k-tiles of all output tiles in a row, cut into one run of equal length for each CTA.
+
+    An output tile whose k-tiles lie in several runs is the sum of the runs' parts, added in ascending order; each starts from zero.
+
+    Attributes
+    ----------
+    tile : (int, int, int)
+        M, N and K of a tile.
+    ctas : int
+        How many CTAs there are. Where the k-tiles do not divide evenly, the first ones have one more.
+    tiles : int, optional
+        How many output tiles, the first ones, are streamed; the others are computed whole. By default all are.
+    raster : {"m", "n"}
+        Along which dimension the next output tile lies.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+
+    Examples
+    --------
+    >>> for rows, columns, cuts in StreamK((128, 128, 32), 2).blocks(384, 128, 64):
+    ...     print(rows, columns, cuts)
+    slice(0, 128, None) slice(0, 128, None) ((0, 64),)
+    slice(128, 256, None) slice(0, 128, None) ((0, 32), (32, 64))
+    slice(256, 384, None) slice(0, 128, None) ((0, 64),)
+    """
+
+    tile: tuple[int, int, int]
+    ctas: int
+    tiles: int | None = None
+    raster: str = "m"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tile, list | tuple) or len(self.tile) != 3:
+            raise OperandTypeError(f"StreamK: tile must be a tuple (m, n, k), not {self.tile!r:.200}")
+        sizes = tuple(integer(size, f"StreamK: {name} of a tile", 1) for size, name in zip(self.tile, "mnk", strict=True))
+        object.__setattr__(self, "tile", sizes)
+        object.__setattr__(self, "ctas", integer(self.ctas, "StreamK: ctas", 1))
+        if self.tiles is not None:
+            object.__setattr__(self, "tiles", integer(self.tiles, "StreamK: tiles", 0))
+        if not isinstance(self.raster, str) or self.raster not in RASTERS:
+            raise OperandError(f"StreamK: raster must be {' or '.join(RASTERS)}, not {self.raster!r}")
+
+    def __str__(self) -> str:
+        m, n, k = self.tile
+        streamed = "" if self.tiles is None else f", the first {self.tiles} of them"
+        return f"stream-K: tiles of {m} x {n} x {k} along {self.raster}{streamed}, on {self.ctas} CTAs"
+
+    def blocks(self, rows: int, columns: int, depth: int) -> Iterator[tuple[slice, slice, Cuts]]:
+        """Rows and columns of the result with the parts of k in which they are summed; neighbours that are cut alike are one block."""
+        m, n, k = self.tile
+        waiting: dict[tuple[int, int, Cuts], int] = {}
+        high, wide, deep = -(-rows // m), -(-columns // n), -(-depth // k)
+        for column in range(wide):
+            row, found = 0, dict[tuple[int, int, Cuts], int]()
+            while row < high:
+                first, cuts = row, self._cuts(row, column, (high, wide, deep), depth)
+                while row < high and self._cuts(row, column, (high, wide, deep), depth) == cuts:
+                    row += 1
+                found[first, row, cuts] = waiting.pop((first, row, cuts), column)
+            for (first, last, cuts), start in waiting.items():
+                yield slice(first * m, min(last * m, rows)), slice(start * n, column * n), cuts
+            waiting = found
+        for (first, last, cuts), start in waiting.items():
+            yield slice(first * m, min(last * m, rows)), slice(start * n, columns), cuts
+
+    def _cuts(self, row: int, column: int, counts: tuple[int, int, int], depth: int) -> Cuts:
+        """The parts of one output tile."""
+        high, wide, deep = counts
+        index = column * high + row if self.raster == "m" else row * wide + column
+        streamed = high * wide if self.tiles is None else min(self.tiles, high * wide)
+        if index >= streamed or not depth:
+            return ((0, depth),)
+        run, longer = divmod(streamed * deep, self.ctas)
+        first, last = index * deep, (index + 1) * deep
+        if not run:
+            run, longer = 1, 0
+        starts = {0}
+        # runs begin every run + 1 k-tiles, and after the longer ones every run
+        turn = longer * (run + 1)
+        starts |= {place - first for place in range(-(-first // (run + 1)) * (run + 1), min(last, turn), run + 1)}
+        later = max(first, turn)
+        starts |= {place - first for place in range(turn + -(-(later - turn) // run) * run, last, run)}
+        places = [start * self.tile[2] for start in sorted(starts)]
+        return tuple(zip(places, [*places[1:], depth], strict=True))
+
+
+def split(depth: int, parts: int, unit: int) -> Cuts:
+    """Where split-k cuts: at most `parts` parts of equal length, rounded up to a multiple of `unit`; one empty part where there is no k.
+
+    Examples
+    --------
+    >>> split(300, 2, 32)
+    ((0, 160), (160, 300))
+    """
+    length = max(-(-depth // (parts * unit)) * unit, unit)
+    return tuple((start, min(start + length, depth)) for start in range(0, max(depth, 1), length))
+
+
+class Order(NamedTuple):
+    """How k is cut, and how the parts are joined; checked by `checked_parts` and `checked_join`.
+
+    Attributes
+    ----------
+    parts : int, tuple of (start, stop), or StreamK
+    unit : int
+        What the length of equal parts is a multiple of.
+    join : str
+        One of `JOINS`.
+    join_dtype : str
+        The format to which parts and their sums are rounded, or empty: that of the accumulator.
+    first_tile : int
+        Where a part is no multiple of this many k, what is left over comes first; 0: last.
+    """
+
+    parts: int | Cuts | StreamK = 1
+    unit: int = 0
+    join: str = "ascending"
+    join_dtype: str = ""
+    first_tile: int = 0
+
+    def blocks(self, rows: int, columns: int, depth: int) -> Iterator[tuple[slice, slice, Cuts]]:
+        """Rows and columns of the result with the parts of k in which they are summed.
+
+        Raises
+        ------
+        OperandError
+            If the cuts are not those of so many k.
+        """
+        if isinstance(self.parts, StreamK):
+            yield from self.parts.blocks(rows, columns, depth)
+            return
+        cuts = split(depth, self.parts, self.unit) if isinstance(self.parts, int) else self.parts
+        if cuts[-1][1] != depth:
+            raise OperandError(f"split_k: the parts end at k = {cuts[-1][1]}, but K is {depth}")
+        yield slice(0, rows), slice(0, columns), cuts
+
+
+def order_text(order: Order, ins: Instruction) -> str:
+    """How k is split, for a plan."""
+    if order.parts == 1:
+        return "none"
+    joined = f"{JOINS[order.join]}, {order.join_dtype or ins.dtype}"
+    if isinstance(order.parts, StreamK):
+        return f"{order.parts}, {joined}"
+    if isinstance(order.parts, int):
+        return f"{order.parts} parts, rounded up to {order.unit} k, {joined}"
+    return f"at {', '.join(str(start) for start, _ in order.parts[1:])} of {order.parts[-1][1]} k, {joined}"
+
+
+def checked_parts(ins: Instruction, value: Any, chunk: int | None = None) -> int | Cuts | StreamK:
+    """What `split_k` may be: a number of parts, their starts and stops, or stream-K; `chunk` is what must not be cut.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+    """
+    if isinstance(value, StreamK):
+        whole = chunk or ins.k
+        if value.tile[2] % whole:
+            raise OperandError(f"{ins}: k of a tile of stream-K must be a multiple of {whole}, not {value.tile[2]}")
+        return value
+    if not isinstance(value, list | tuple):
+        return integer(value, "split_k", 1)
+    found = as_array(value, "split_k")
+    if found.dtype.kind not in "ui" or found.ndim != 2 or found.shape[1] != 2:
+        raise OperandTypeError(f"split_k must be a number of parts or a sequence of (start, stop), not {value!r:.200}")
+    cuts: Cuts = tuple((int(start), int(stop)) for start, stop in found)
+    joined = all(one[1] == following[0] for one, following in pairwise(cuts))
+    if cuts[0][0] or not joined or any(start >= stop for start, stop in cuts):
+        raise OperandError(f"split_k: parts must begin at 0, each where the one before ends, and have at least one k, unlike {cuts!s:.200}")
+    grain = chunk or (ins.k if ins.scale_vec_size else pattern_of(ins).chunk if ins.sparse else 1)
+    if any(start % grain for start, _ in cuts):
+        raise OperandError(f"{ins}: parts of k must begin at multiples of {grain}, unlike {cuts!s:.200}")
+    return cuts
+
+
+def checked_join(ins: Instruction, join: Any, join_dtype: Any) -> None:
+    """Raise OperandError unless parts can be joined so."""
+    if not isinstance(join, str) or join not in JOINS:
+        raise OperandError(f"join must be one of {', '.join(JOINS)}, not {join!r}")
+    if not isinstance(join_dtype, str) or join_dtype not in JOIN_FORMATS or (join_dtype and ins.dtype != "f32"):
+        allowed = ", ".join(f"{name!r}" for name in (JOIN_FORMATS if ins.dtype == "f32" else JOIN_FORMATS[:1]))
+        raise OperandError(f"{ins}: join_dtype must be one of {allowed}, not {join_dtype!r}")
+
+
+def checked_loop(ins: Instruction, promote_every: Any) -> int | None:
+    """k between promotions, as an integer.
+
+    Raises
+    ------
+    InstructionError, OperandError
+        If the instruction cannot be looped over k, or not so.
+    """
+    if ins.ctype != ins.dtype:
+        raise InstructionError(f"{ins}: D cannot be fed back as C, because their types differ")
+    every = None if promote_every is None else integer(promote_every, "promote_every", 1)
+    if every is not None and every % ins.k:
+        raise OperandError(f"promote_every must be a multiple of the instruction's k, {ins.k}, not {every}")
+    return every

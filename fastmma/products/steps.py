@@ -1,0 +1,119 @@
+"""The steps of an epilogue: what becomes of f32 sums, by names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastmma.host.errors import OperandError
+
+OUTPUTS = ("f32", "bf16", "f16")
+ROUND = "round"
+# what steps do; "x" is an f32 sum, which a step changes by one IEEE operation
+MULTIPLIERS = {
+    "scale_a": "scale_a",
+    "scale_b": "scale_b",
+    "scale_ab": "(scale_a * scale_b)",
+    "alpha": "alpha",
+}
+ADDENDS = {"c": "c", "bias": "bias"}
+SCALED_C = "beta*c"
+ACTIVATIONS = {"relu": "max(x, 0)"}
+
+
+def operands_of(step: str) -> tuple[str, ...]:
+    """The operands that a step takes.
+
+    Examples
+    --------
+    >>> operands_of("alpha+bias"), operands_of("beta*c"), operands_of("relu")
+    (('alpha', 'bias'), ('c',), ())
+    """
+    if step == SCALED_C:
+        return ("c",)
+    return () if step == ROUND or step in ACTIVATIONS else tuple(step.split("+"))
+
+
+def texts(steps: tuple[str, ...], out: str) -> Iterator[str]:
+    """What each step does, for a plan."""
+    rounded = ""
+    for step in steps:
+        factor, _, addend = step.partition("+")
+        if step == ROUND:
+            yield f"round to {out}"
+            rounded = "" if out == "f32" else f", rounded to {out}"
+        elif step == SCALED_C:
+            yield f"fma(beta, c, x){rounded}"
+        elif step in ACTIVATIONS:
+            yield ACTIVATIONS[step]
+        elif addend:
+            yield f"fma(x, {MULTIPLIERS[factor]}, {ADDENDS[addend]}){rounded}"
+        else:
+            yield (f"x * {MULTIPLIERS[step]}" if step in MULTIPLIERS else f"x + {ADDENDS[step]}") + rounded
+
+
+def check_steps(steps: tuple[str, ...]) -> None:
+    """Raise OperandError unless these are steps of an epilogue in some order, each operand once, and one rounding.
+
+    Examples
+    --------
+    >>> check_steps(("alpha+bias", "beta*c", "relu", "round"))
+    """
+    if not isinstance(steps, tuple) or not all(isinstance(step, str) for step in steps):
+        raise OperandError(f"an epilogue must be a tuple of names of steps, not {steps!r}")
+    for step in steps:
+        factor, plus, addend = step.partition("+")
+        single = step in (ROUND, SCALED_C) or step in MULTIPLIERS or step in ADDENDS or step in ACTIVATIONS
+        if not (single or (plus and factor in MULTIPLIERS and addend in ADDENDS)):
+            known = ", ".join([*MULTIPLIERS, *ADDENDS, SCALED_C, *ACTIVATIONS, ROUND])
+            raise OperandError(
+                f"a step of an epilogue is one of {known}, or a factor and an addend in one fma as 'alpha+bias', not {step!r}"
+            )
+    operands = [name for step in steps for name in operands_of(step)]
+    if len(set(operands)) < len(operands) or steps.count(ROUND) != 1:
+        raise OperandError(f"an epilogue has each operand at most once, and {ROUND!r} exactly once, unlike {steps}")
+
+
+def trimmed(steps: tuple[str, ...], given: set[str]) -> tuple[str, ...]:
+    """The steps whose operands, or which themselves, are given; of an fma what is left of it.
+
+    Examples
+    --------
+    >>> trimmed(("alpha+bias", "beta*c", "relu", "round"), {"bias", "relu"})
+    ('bias', 'relu', 'round')
+    """
+    found = []
+    for step in steps:
+        if step in ACTIVATIONS:
+            found += [step] if step in given else []
+        elif step in (ROUND, SCALED_C):
+            found += [step] if set(operands_of(step)) <= given else []
+        else:
+            left = [name for name in operands_of(step) if name in given]
+            found += ["+".join(left)] if left else []
+    return tuple(found)
+
+
+def with_activation(steps: tuple[str, ...], activation: str | None) -> tuple[str, ...]:
+    """Steps with an activation before the last rounding, where they have none.
+
+    Raises
+    ------
+    OperandError
+        If there is no such activation.
+
+    Examples
+    --------
+    >>> with_activation(("alpha", "round"), "relu")
+    ('alpha', 'relu', 'round')
+    """
+    check_activation(activation)
+    if activation is None or activation in steps or ROUND not in steps:
+        return steps
+    last = steps.index(ROUND)
+    return (*steps[:last], activation, *steps[last:])
+
+
+def check_activation(activation: str | None) -> None:
+    """Raise OperandError unless this is None or the name of an activation."""
+    if activation is not None and (not isinstance(activation, str) or activation not in ACTIVATIONS):
+        raise OperandError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}")
