@@ -53,8 +53,9 @@ class Derivation:
 
     @property
     def label(self) -> str:
-        """What tells this element from another: the target, and the instruction."""
-        return f"{self.operation.instruction.opcode} on {self.operation.target}"
+        """What tells this element from another: the instruction, the target, and the arithmetic if it is not the target's."""
+        own = "" if self.plan.arithmetic is None else f", own {self.plan.arithmetic.family}"
+        return f"{self.operation.instruction.opcode} on {self.operation.target}{own}"
 
     @property
     def difference(self) -> Difference | None:

@@ -21,8 +21,9 @@ from fastmma.host.errors import OperandError
 from fastmma.isa.codes import to_codes
 from fastmma.isa.formats import format_of
 from fastmma.isa.table import multiply
+from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.products.gemm import gemm
-from fastmma.products.gemm_choice import gemm_plan
+from fastmma.products.gemm_choice import DEFAULT_TARGET, gemm_plan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.scaling import ScaledArray
@@ -44,8 +45,8 @@ def explain(a: Any, b: Any, row: int, col: int, *, against: Any = None, **option
         As of `fastmma.gemm`, or of `fastmma.scaled_matmul`.
     row, col : int
         The element.
-    against : str, plan, mapping or Explanation, optional
-        What to stand beside it: another target, another plan, other options, or another explanation.
+    against : str, plan, Arithmetic, mapping or Explanation, optional
+        What to stand beside it: another target, plan or arithmetic, other options, or another explanation.
     **options
         Everything else that `fastmma.gemm` takes, or `fastmma.scaled_matmul` if a and b are ScaledArrays: operands (c, metadata, scale_a,
         scale_b, ...) of the whole product, and choices (target, instruction, plan, promote_every, split_k, ...). `plan` may be an
@@ -86,6 +87,10 @@ def _other(found: Explanation, a: Any, b: Any, row: int, col: int, against: Any,
         return _explained(a, b, row, col, {**operands, "plan": against})
     if isinstance(against, Mapping):
         return _explained(a, b, row, col, {**options, **against})
+    if isinstance(against, Arithmetic):
+        if "plan" in options:
+            return _explained(a, b, row, col, {**operands, "plan": replace(found.plan, arithmetic=against)})
+        return _explained(a, b, row, col, {**options, "arithmetic": against})
     if "plan" in options:
         return _explained(a, b, row, col, {**operands, "plan": replace(found.plan, target=against)})
     return _explained(a, b, row, col, {**options, "target": against})
@@ -122,7 +127,9 @@ def _single(choices: dict[str, Any]) -> MmaPlan | None:
     if plan is not None or ins is None:
         return None
     found = multiply(ins)
-    return None if found.ctype == found.dtype else MmaPlan(choices.get("target", "sm_90a"), found.opcode)
+    if found.ctype == found.dtype:
+        return None
+    return MmaPlan(choices.get("target", DEFAULT_TARGET), found.opcode, arithmetic=choices.get("arithmetic"))
 
 
 def _of_scaled(a: Any, b: Any, row: int, col: int, operands: dict[str, Any], choices: dict[str, Any]) -> Explanation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,29 @@ def test_plans_of_gemm(choices: dict[str, Any]) -> None:
     stages = {step.stage for step in found.steps}
     assert ("promotion" in stages) == ("promote_every" in choices)
     assert ("split-k" in stages) == ("split_k" in choices)
+
+
+OWN: list[dict[str, Any]] = [
+    {"align_bits": 8, "align_rounding": "rn"},
+    {"align_bits": 10, "align_rounding": "ro", "rounding": "rn", "keep_bits": 12},
+    {"align_rounding": "exact", "rounding": "ro"},
+    {"terms": 4, "interleave": 1},
+    {"terms": 2, "group": 4},
+]
+
+
+@pytest.mark.parametrize("changes", OWN, ids=str)
+def test_arithmetics_of_ones_own(changes: dict[str, Any]) -> None:
+    own = replace(fastmma.arithmetic(F16_F32, "sm_90a"), **changes)
+    rng = np.random.default_rng(9)
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((3, 32), (32, 5)))
+    d = bits(gemm(a, b, instruction=F16_F32, arithmetic=own, backend="reference"))
+    for i, j in ((0, 0), (2, 4)):
+        found = explain(a, b, i, j, instruction=F16_F32, arithmetic=own, against="sm_80")
+        assert found.code == d[i, j]
+        check_steps(found, range(32))
+        assert explain(a, b, i, j, instruction=F16_F32, against=own).against == replace(found, against=None)
+    assert "own fused" in found.label
 
 
 def test_integers_wrap_where_parts_join() -> None:
