@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from fastmma import __version__
+from fastmma.cli.compare import compare
 from fastmma.cli.evidence import evidence
+from fastmma.cli.explain import explain
 from fastmma.cli.gemm import gemm
 from fastmma.cli.layout import layout
 from fastmma.cli.listing import list_instructions
@@ -29,6 +31,8 @@ app.command("layout")(layout)
 app.command("trace")(trace)
 app.command("evidence")(evidence)
 app.command("gemm")(gemm)
+app.command("explain")(explain)
+app.command("compare")(compare)
 app.command("study")(study)
 app.command("verify")(verify)
 app.command("record")(record)

@@ -1,99 +1,77 @@
-"""What a result is compared with: the exact product in float64, and IEEE f32 accumulation."""
+"""``fastmma compare``: how many elements of two results differ, by how much, and where."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
-from fastmma.isa.codes import decode, to_codes
-from fastmma.isa.instruction import Instruction
+from fastmma.cli.gemm import choose_instruction, read_operands
+from fastmma.cli.inputs import as_elements, parse_tile, read_result
+from fastmma.explanation.comparison import compare as compare_results
+from fastmma.host.errors import OperandError
+from fastmma.isa.formats import format_of
+from fastmma.isa.gpus import target_named
+from fastmma.products.gemm import gemm
 
-Values = NDArray[np.float64]
-BYTES = 12  # that a comparison takes for each element of B, which it has in float64 and in float32
-IEEE_RULE = "f32, ascending k, each product and each sum rounded to nearest even"
+EXAMPLES = """
+Two files are two results. With --against, files are operands, read as `fastmma gemm` reads them, and their product on the target is
+compared with that on another one, or with a result in a file. The exit status is 0 whether they differ or not.
 
+Examples:
 
-def values_of(elements: NDArray[Any], name: str) -> Values:
-    """Elements of a format as float64."""
-    return np.asarray(decode(to_codes(elements, name), name), dtype=np.float64)
-
-
-@dataclass
-class Errors:
-    """Relative errors, gathered block by block over the results that are finite and whose exact value is finite and not zero."""
-
-    total: float = 0.0
-    largest: float = 0.0
-    count: int = 0
-
-    def add(self, result: Values, exact: Values) -> None:
-        """Take in one block."""
-        use = np.isfinite(result) & np.isfinite(exact) & (exact != 0)
-        relative = np.abs(result[use] - exact[use]) / np.abs(exact[use])
-        self.count += relative.size
-        self.total += float(relative.sum())
-        self.largest = max(self.largest, float(relative.max(initial=0.0)))
-
-    def summary(self) -> dict[str, Any]:
-        """The mean is None when nothing was compared."""
-        return {"max_relative": self.largest, "mean_relative": self.total / self.count if self.count else None, "compared": self.count}
+\b
+fastmma compare d.npy other.npy --tile 128x256
+fastmma compare a.npy b.npy --target sm_90a --against sm_80
+fastmma compare a.npy b.npy --target H100 --split-k 2 --against d.npy --json
+"""
 
 
-@dataclass
-class Comparison:
-    """The comparison of one GEMM, fed with blocks of rows."""
+def compare(
+    files: Annotated[list[Path], typer.Argument(help="Two results; or with --against a.npy b.npy [c.npy], or one .npz file.")],
+    against: Annotated[str | None, typer.Option(help="Another GPU, or a file with a result.")] = None,
+    target: Annotated[str, typer.Option(help="The GPU.")] = "sm_90a",
+    types: Annotated[str | None, typer.Option("--type", help="Format of A and B, such as f16; of two results, what raw bytes are.")] = None,
+    dtype: Annotated[str | None, typer.Option("--accumulate", help="Format of C and D, such as f16; the widest by default.")] = None,
+    instruction: Annotated[str | None, typer.Option(help="The opcode, in place of the target's usual one.")] = None,
+    promote_every: Annotated[int | None, typer.Option(help="Add partial sums of that many k outside the tensor core.")] = None,
+    split_k: Annotated[int, typer.Option(help="Parts of k accumulated separately.")] = 1,
+    tile: Annotated[str, typer.Option(metavar="MxN", help="The size of the tiles that are counted.")] = "64x64",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Count the elements of two results that differ, by how much they do, and where."""
+    size = parse_tile(tile)
+    if against is None:
+        if len(files) != 2:
+            raise OperandError(f"give two files with results, or operands and --against, not {len(files)} without it")
+        d, other = (_result(path, types) for path in files)
+    else:
+        target = target_named(target)
+        choice = instruction, types, dtype
+        ins, arrays = read_operands(files, None, 0, "", choice, target)
+        options: dict[str, Any] = {"c": arrays.get("c"), "promote_every": promote_every, "split_k": split_k}
+        d = gemm(arrays["a"], arrays["b"], instruction=ins, target=target, **options)
+        if Path(against).suffix in (".npy", ".npz"):
+            other = as_elements(read_result(Path(against)), ins.formats.d, against)
+        else:
+            named = target_named(against)
+            its = choose_instruction(*choice, named, arrays)
+            other = gemm(arrays["a"], arrays["b"], instruction=its, target=named, **options)
+    found = compare_results(d, other, tile=size)
+    typer.echo(found.json() if as_json else str(found))
 
-    instruction: Instruction
-    b: NDArray[Any]
-    threads: int
-    errors: Errors = field(default_factory=Errors)
-    ieee_errors: Errors = field(default_factory=Errors)
-    different: int = 0
-    not_finite: int = 0
-    results: int = 0
 
-    def __post_init__(self) -> None:
-        self._exact_b = values_of(self.b, self.instruction.btype)
-        # products of f64 do not fit into f32; integers are exact, so that there is no rounding to compare
-        self.has_ieee = self.instruction.dtype in ("f32", "f16")
-        self._f32_b = self._exact_b.astype(np.float32) if self.has_ieee else None
+def _result(path: Path, fmt: str | None) -> NDArray[Any]:
+    """A result in a file; raw bytes are elements of a format."""
+    array = read_result(path)
+    if array.dtype.kind != "V":
+        return array
+    if fmt is None:
+        raise OperandError(f"{path} holds raw elements of {array.dtype.itemsize} bytes: --type must say what they are")
+    return as_elements(np.atleast_2d(array), format_of(fmt), str(path))
 
-    def _exact(self, a: Values, c: Values | None) -> Values:
-        with np.errstate(all="ignore"):
-            product = a @ self._exact_b
-            if self.instruction.bit_op == "xor":
-                product = a.sum(axis=1)[:, None] + self._exact_b.sum(axis=0)[None, :] - 2 * product
-            return product if c is None else product + c
 
-    def _ieee(self, a: Values, c: Values | None) -> Values:
-        from fastmma.kernels.fma import ieee_f32
-
-        assert self._f32_b is not None
-        start = None if c is None else c.astype(np.float32)
-        total = ieee_f32.gemm(a.astype(np.float32), self._f32_b, start, self.threads)
-        with np.errstate(over="ignore"):
-            return total.astype(self.instruction.formats.d.dtype).astype(np.float64)
-
-    def add(self, a: NDArray[Any], c: NDArray[Any] | None, d: NDArray[Any]) -> None:
-        """Take in the rows of A, C and D of one block."""
-        ins = self.instruction
-        left, start, result = values_of(a, ins.atype), None if c is None else values_of(c, ins.ctype), values_of(d, ins.dtype)
-        exact = self._exact(left, start)
-        self.results += result.size
-        self.not_finite += int(np.count_nonzero(~np.isfinite(result)))
-        self.errors.add(result, exact)
-        if self.has_ieee:
-            ieee = self._ieee(left, start)
-            self.different += int(np.count_nonzero(~((result == ieee) | (np.isnan(result) & np.isnan(ieee)))))
-            self.ieee_errors.add(ieee, exact)
-
-    def summary(self) -> dict[str, Any]:
-        """Everything that was found, for the report."""
-        found: dict[str, Any] = {"results": self.results, "not_finite": self.not_finite}
-        found["error"] = {"reference": "the product in float64", **self.errors.summary()}
-        if self.has_ieee:
-            found["ieee_f32"] = {"rule": IEEE_RULE, "different": self.different, **self.ieee_errors.summary()}
-        return found
+compare.__doc__ = f"{compare.__doc__}\n{EXAMPLES}"

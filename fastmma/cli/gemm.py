@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from fastmma.cli.compare import BYTES, Comparison
+from fastmma.cli.accuracy import BYTES, Comparison
 from fastmma.cli.inputs import as_elements, formats_of, generate, parse_size, read
 from fastmma.cli.table import print_json
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
@@ -37,7 +37,9 @@ _LEAST = {"numba": 256, "reference": 16}
 _COMPARED_ROWS = 256
 
 
-def _choose(instruction: str | None, types: str | None, dtype: str | None, target: str, arrays: dict[str, NDArray[Any]]) -> Instruction:
+def choose_instruction(
+    instruction: str | None, types: str | None, dtype: str | None, target: str, arrays: dict[str, NDArray[Any]]
+) -> Instruction:
     """The instruction: named, or the target's usual one for the types given or, failing that, for those in the files."""
     if instruction is not None:
         found = find_instruction(instruction)
@@ -64,17 +66,17 @@ def _format_in_file(name: str, array: NDArray[Any]) -> Any:
     return fmt
 
 
-def _operands(
+def read_operands(
     files: list[Path], size: str | None, seed: int, distribution: str, choice: tuple[str | None, str | None, str | None], target: str
 ) -> tuple[Instruction, dict[str, NDArray[Any]]]:
     if (size is None) != bool(files):
         raise OperandError("give input files or --random MxNxK" if size is None else "give input files or --random, not both")
     if size is None:
         arrays = read(files)
-        ins = _choose(*choice, target, arrays)
+        ins = choose_instruction(*choice, target, arrays)
         return ins, {name: as_elements(array, getattr(ins.formats, name), f"{ins}: {name}") for name, array in arrays.items()}
     m, n, k = parse_size(size)
-    ins = _choose(*choice, target, {})
+    ins = choose_instruction(*choice, target, {})
     taken = ((m * k, ins.formats.a), (k * n, ins.formats.b), (m * n, ins.formats.d))
     check_fits(sum(count * fmt.dtype.itemsize for count, fmt in taken), f"--random {size}")
     rng = np.random.default_rng(seed)
@@ -156,7 +158,7 @@ def gemm(
 ) -> None:
     """Multiply two matrices as a GPU's tensor cores do, and report speed and error."""
     count, target = thread_count(threads), target_named(target)
-    ins, arrays = _operands(files or [], size, seed, distribution, (instruction, types, dtype), target)
+    ins, arrays = read_operands(files or [], size, seed, distribution, (instruction, types, dtype), target)
     row = arithmetic(ins, target)
     if ins.sparse or ins.scale_vec_size:
         raise InstructionError(f"{ins}: this command has no place for metadata and scales; call fastmma.gemm from Python")

@@ -20,6 +20,7 @@ from fastmma.operands.check import codes_of
 Arrays = dict[str, NDArray[Any]]
 _NAMES = ("a", "b", "c")
 _SIZE = re.compile(r"(\d{1,10})x(\d{1,10})x(\d{1,10})", re.ASCII)
+_TILE = re.compile(r"(\d{1,10})x(\d{1,10})", re.ASCII)
 _CHUNK = 1 << 20  # elements converted at a time: float64 intermediates stay small
 
 
@@ -73,6 +74,31 @@ def read(paths: Sequence[Path]) -> Arrays:
     if arrays["a"].shape[1] != arrays["b"].shape[0]:
         raise OperandError(f"a of shape {arrays['a'].shape} and b of shape {arrays['b'].shape} do not multiply")
     return arrays
+
+
+def read_result(path: Path) -> NDArray[Any]:
+    """The one array of a ``.npy`` file.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+        If the file is missing, damaged, or holds several.
+    """
+    return _load_array(path)
+
+
+def parse_tile(text: str) -> tuple[int, int]:
+    """``"MxN"`` as two numbers.
+
+    Raises
+    ------
+    OperandError
+        If it is anything else.
+    """
+    matched = _TILE.fullmatch(text)
+    if matched is None:
+        raise OperandError(f"--tile takes a size such as 128x256 (M x N), not {text!r}")
+    return int(matched[1]), int(matched[2])
 
 
 def _chunks(rows: int, columns: int) -> Iterator[slice]:

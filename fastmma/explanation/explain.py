@@ -17,19 +17,20 @@ from fastmma.explanation.explanation import Explanation
 from fastmma.explanation.recorder import Recorder
 from fastmma.host.arrays import as_array, whole
 from fastmma.host.calls import public_call
-from fastmma.host.errors import OperandError
+from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.codes import to_codes
 from fastmma.isa.formats import format_of
 from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_choice import DEFAULT_TARGET, gemm_plan
+from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
-from fastmma.products.scaled_choice import scaled_plan
+from fastmma.products.scaled_choice import check_operands, scaled_plan
 from fastmma.scaling import ScaledArray
 
-# the operands of a product besides a and b: by what of an element they are cut, "row", "col" or both; numbers are not cut
-_CUTS = {"c": "row col", "metadata": "row", "scale_a": "row", "scale_b": "col", "bias": "col only", "alpha": "", "beta": ""}
+# the operands of a product besides a and b: along which of its sides their dimensions run; numbers have none
+_CUTS = {"c": "mn", "metadata": "mk", "scale_a": "mk", "scale_b": "kn", "bias": "n", "alpha": "", "beta": ""}
 
 
 @public_call
@@ -88,17 +89,17 @@ def _other(found: Explanation, a: Any, b: Any, row: int, col: int, against: Any,
     if isinstance(against, Mapping):
         return _explained(a, b, row, col, {**options, **against})
     if isinstance(against, Arithmetic):
-        if "plan" in options:
+        if options.get("plan") is not None:
             return _explained(a, b, row, col, {**operands, "plan": replace(found.plan, arithmetic=against)})
         return _explained(a, b, row, col, {**options, "arithmetic": against})
-    if "plan" in options:
+    if options.get("plan") is not None:
         return _explained(a, b, row, col, {**operands, "plan": replace(found.plan, target=against)})
     return _explained(a, b, row, col, {**options, "target": against})
 
 
 def _explained(a: Any, b: Any, row: int, col: int, options: dict[str, Any]) -> Explanation:
     operands = {name: value for name, value in options.items() if name in _CUTS and value is not None}
-    choices = {name: value for name, value in options.items() if name not in _CUTS}
+    choices = {name: value for name, value in options.items() if name not in _CUTS and not (name == "plan" and value is None)}
     if isinstance(a, ScaledArray) or isinstance(b, ScaledArray):
         return _of_scaled(a, b, row, col, operands, choices)
     a, b = as_array(a, "explain: a"), as_array(b, "explain: b")
@@ -111,10 +112,10 @@ def _explained(a: Any, b: Any, row: int, col: int, options: dict[str, Any]) -> E
         operands.setdefault("c", np.zeros((a.shape[0], b.shape[1]), single.operation.instruction.formats.c.dtype))
         d = mma(None, a, b, plan=single, backend=recorder, **operands)[i, j]  # type: ignore[arg-type]
         return _explanation(single, recorder, d, i, j)
-    plan = choices["plan"] if choices.get("plan") is not None else gemm_plan(a, b, **operands, **choices)
+    plan = choices["plan"] if "plan" in choices else gemm_plan(a, b, **operands, **choices)
     recorder = Recorder(0, 0)
-    cut = {name: _cut(name, value, i, j) for name, value in operands.items()}
-    extra = {name: value for name, value in choices.items() if name == "target" and choices.get("plan") is not None}
+    cut = {name: _cut(name, value, slice(i, i + 1), slice(j, j + 1), (len(a), b.shape[1])) for name, value in operands.items()}
+    extra = {name: value for name, value in choices.items() if name != "plan" and "plan" in choices}
     d = gemm(a[i : i + 1], b[:, j : j + 1], plan=plan, backend=recorder, **cut, **extra)[0, 0]  # type: ignore[arg-type]
     return _explanation(plan, recorder, d, i, j)
 
@@ -134,16 +135,15 @@ def _single(choices: dict[str, Any]) -> MmaPlan | None:
 
 def _of_scaled(a: Any, b: Any, row: int, col: int, operands: dict[str, Any], choices: dict[str, Any]) -> Explanation:
     """An element of a product of block-scaled arrays: the blocks that hold it are multiplied, and their other elements left out."""
-    plan = choices["plan"] if choices.get("plan") is not None else scaled_plan(a, b, **choices)
+    plan = choices.pop("plan") if "plan" in choices else scaled_plan(a, b, **choices)
+    if not isinstance(plan, AccumulationPlan):
+        raise OperandTypeError(f"explain: plan must be an AccumulationPlan for ScaledArrays, not {type(plan).__name__}")
+    check_operands(a, b, plan)
     if a.ndim != 2 or b.ndim != 2:
         raise OperandError(f"explain: a and b must be matrices, not of shapes {a.shape} and {b.shape}")
     i, j = _place(row, a.shape[0], "row"), _place(col, b.shape[1], "col")
     rows, columns = _block(i, a, 0), _block(j, b, 1)
-    cut = dict(operands)
-    if "c" in cut:
-        cut["c"] = as_array(cut["c"], "explain: c")[rows, columns]
-    if "bias" in cut:
-        cut["bias"] = as_array(cut["bias"], "explain: bias")[columns]
+    cut = {name: _cut(name, value, rows, columns, (a.shape[0], b.shape[1])) for name, value in operands.items()}
     recorder = Recorder(i - rows.start, j - columns.start)
     d = scaled_matmul(a[rows], b[:, columns], plan=plan, backend=recorder, **cut)  # type: ignore[arg-type]
     return _explanation(plan, recorder, d[i - rows.start, j - columns.start], i, j)
@@ -163,16 +163,17 @@ def _place(value: Any, extent: int, name: str) -> int:
     return found
 
 
-def _cut(name: str, value: Any, i: int, j: int) -> Any:
-    """What of an operand of the whole product belongs to one element."""
-    by = _CUTS[name]
-    if not by or value is None:
+def _cut(name: str, value: Any, rows: slice, columns: slice, shape: tuple[int, int]) -> Any:
+    """What of an operand of a product of a shape belongs to some rows and columns."""
+    sides = _CUTS[name]
+    if not sides:
         return value
     array = as_array(value, f"explain: {name}")
-    if by == "col only":
-        return array[j : j + 1]
-    rows, columns = slice(i, i + 1) if "row" in by else slice(None), slice(j, j + 1) if "col" in by else slice(None)
-    return array[rows, columns]
+    extents, places = {"m": shape[0], "n": shape[1]}, {"m": rows, "n": columns, "k": slice(None)}
+    if array.ndim != len(sides) or any(extents.get(side, extent) != extent for side, extent in zip(sides, array.shape, strict=True)):
+        wanted = ", ".join(str(extents.get(side, "...")) for side in sides)
+        raise OperandError(f"explain: {name} must have shape ({wanted}), not {array.shape}")
+    return array[tuple(places[side] for side in sides)]
 
 
 def _explanation(plan: Plan, recorder: Recorder, d: Any, i: int, j: int) -> Explanation:

@@ -148,6 +148,8 @@ def _factor(code: int, fmt: Format) -> str:
 
 def zeros_text(step: Step) -> str:
     """How many products are zero, if any; they have no row."""
+    if not _has_table(step):
+        return ""
     zeros = sum(1 for term in step.terms if term.k and not term.significand and not term.special)
     return f"{zeros} product{'s' if zeros > 1 else ''} of zero" if zeros else ""
 

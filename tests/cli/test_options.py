@@ -25,6 +25,8 @@ CALLED = {
     "trace": [OPCODE, "--d", "1,2"],
     "evidence": [],
     "gemm": ["--random", "8x8x8", "--threads", "1"],
+    "explain": ["--instruction", OPCODE, "--a", ",".join(["3c00"] * 16), "--b", ",".join(["3c00"] * 16)],
+    "compare": ["d.npy", "d.npy"],
     "study": ["--format", "e4m3", "--target", "sm_90a", "--shape", "4x4x32", "--threads", "1"],
     "verify": ["--folder", "nowhere"],
     "record": ["/dev/null/nowhere"],
@@ -130,6 +132,7 @@ def test_every_command_is_tried() -> None:
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that an option happens to name are written where nobody is."""
     monkeypatch.chdir(tmp_path)
+    np.save("d.npy", np.ones((4, 4), np.float16))
 
 
 @pytest.mark.parametrize("command", CALLED)

@@ -142,6 +142,10 @@ def calls() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
     yield "mma, sparse", fastmma.mma, {"ins": SPARSE, **tile, "b": TALL[:, :8], "metadata": WORDS, "target": "sm_90a"}
     narrow = {"a": NARROW, "b": NARROW[:8].T, "c": SINGLE[:, :8], "scale_a": SCALES, "scale_b": SCALES[:8].T}
     yield "mma, blocks", fastmma.mma, {"ins": BLOCKS, **narrow, "target": "sm_120a"}
+    element = {"a": HALF, "b": HALF, "row": 1, "col": 2, "c": SINGLE, "target": "sm_90a", "against": "sm_80"}
+    yield "explain", fastmma.explain, {**element, **nothing, "instruction": None, "plan": None, "promote_every": None, "split_k": 1}
+    yield "explain, one", fastmma.explain, {"a": HALF, "b": HALF[:, :8], "row": 1, "col": 2, "c": SINGLE[:, :8], "plan": one}
+    yield "compare", fastmma.compare, {"d": SINGLE, "other": SINGLE + 1, "tile": (8, 8)}
     held = {"a": registers(4), "b": registers(2), "c": registers(4)}
     yield "warp.mma", warp.mma, {"ins": MMA, **held, **nothing, **ids, **where}
     scales = np.full(32, 0x38383838, np.uint32)
@@ -199,6 +203,7 @@ def calls() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
     yield "scaled_plan", fastmma.scaled_plan, product
     more = {"c": SINGLE, "bias": SINGLE[0], "alpha": 1.0, "plan": None, "out": SINGLE.copy(), "threads": 1, "backend": "numba"}
     yield "scaled_matmul", fastmma.scaled_matmul, {**product, **more}
+    yield "explain, scaled", fastmma.explain, {**product, "row": 1, "col": 2, "c": SINGLE, "bias": SINGLE[0], "alpha": 0.5, "plan": None}
     deep = fastmma.AccumulationPlan("sm_90a", SCALED, ("fp8_1x128", "fp8_128x128"), "promotion", 128, "fma", 1, ("alpha", "round"), "bf16")
     yield "AccumulationPlan", fastmma.AccumulationPlan, {field.name: getattr(deep, field.name) for field in dataclasses.fields(deep)}
     grid = {"formats": ("e4m3",), "targets": ("sm_90a",), "shapes": ((8, 8, 32),), "distributions": ("normal",)}

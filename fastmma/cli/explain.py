@@ -1,0 +1,99 @@
+"""``fastmma explain``: why an element has its bits, of matrices in files or of the registers of one instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fastmma.cli.gemm import choose_instruction, read_operands
+from fastmma.cli.registers import Given, words_of
+from fastmma.execution.plan import MmaPlan
+from fastmma.explanation.explain import explain as explain_product
+from fastmma.explanation.explain import explain_operands
+from fastmma.explanation.explanation import Explanation
+from fastmma.host.errors import OperandError
+from fastmma.isa.gpus import target_named
+from fastmma.isa.table import multiply
+
+EXAMPLES = """
+Matrices are read as `fastmma gemm` reads them. Without files, --a and --b are the operands of one --instruction in hexadecimal: either
+the codes that meet in the element, that is a row of A, a column of B and one accumulator c, or all registers of the warp (of the four
+warps of a wgmma), as a debugger shows them: those of lane 0, then those of lane 1, and so on. --row and --col choose the element. Where
+both are as many numbers, they are registers if one of them exceeds a code. @FILE reads the numbers from a file.
+
+Examples:
+
+\b
+fastmma explain a.npy b.npy --row 3 --col 5 --target H100
+fastmma explain a.npy b.npy --row 3 --col 5 --target sm_90a --against sm_80
+fastmma explain a.npy b.npy --row 3 --col 5 --split-k 4 --format json
+fastmma explain --instruction mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 --target sm_80
+    --a 3ff0000000000000,0,0,4000000000000000 --b 3ff0000000000000,0,0,3cb0000000000000
+fastmma explain --instruction mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 --target sm_80
+    --a @a.hex --b @b.hex --c @c.hex --row 9 --col 2 --picture d.svg
+"""
+_SHOWN: dict[str, Callable[[Explanation], str]] = {"text": str, "markdown": Explanation.markdown, "json": Explanation.json}
+
+
+def explain(
+    files: Annotated[list[Path] | None, typer.Argument(help="a.npy b.npy [c.npy], or one .npz file with a, b and perhaps c.")] = None,
+    row: Annotated[int, typer.Option(min=0, help="Of the element of D.")] = 0,
+    col: Annotated[int, typer.Option(min=0, help="Of the element of D.")] = 0,
+    target: Annotated[str, typer.Option(help="The GPU.")] = "sm_90a",
+    against: Annotated[str | None, typer.Option(help="Another GPU, to stand beside it.")] = None,
+    types: Annotated[str | None, typer.Option("--type", help="Format of A and B in files, such as f16 or e4m3,e5m2.")] = None,
+    dtype: Annotated[str | None, typer.Option("--accumulate", help="Format of C and D, such as f16; the widest by default.")] = None,
+    instruction: Annotated[str | None, typer.Option(help="The opcode, in place of the target's usual one.")] = None,
+    promote_every: Annotated[int | None, typer.Option(help="Add partial sums of that many k outside the tensor core.")] = None,
+    split_k: Annotated[int, typer.Option(help="Parts of k accumulated separately.")] = 1,
+    a: Annotated[str | None, typer.Option(help="Codes of a row of A, or all registers of A.")] = None,
+    b: Annotated[str | None, typer.Option(help="Codes of a column of B, or all registers of B.")] = None,
+    c: Annotated[str | None, typer.Option(help="The code of the accumulator, or all registers of C; 0 by default.")] = None,
+    metadata: Annotated[str | None, typer.Option(help="Sparse A: the words of the row, or the registers of all lanes.")] = None,
+    scale_a: Annotated[
+        str | None, typer.Option(help="Block scaling: the codes of the row's scales, or the registers of all lanes.")
+    ] = None,
+    scale_b: Annotated[str | None, typer.Option(help="Block scaling: the codes of the column's scales, or all registers.")] = None,
+    selector: Annotated[int, typer.Option(help="Sparsity selector of registers of metadata.")] = 0,
+    computation: Annotated[int, typer.Option(help="Which of the four computations of m8n8k4 in registers.")] = 0,
+    fmt: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",
+    picture: Annotated[Path | None, typer.Option(help="Draw the bits of all terms to this .svg, .png or .pdf file.")] = None,
+) -> None:
+    """Explain why an element of a product has its bits: each term, what alignment takes from it, each sum and each rounding."""
+    if fmt not in _SHOWN:
+        raise typer.BadParameter(f"there is no format {fmt!r}; there are {', '.join(_SHOWN)}")
+    words = {"a": a, "b": b, "c": c, "metadata": metadata, "scale_a": scale_a, "scale_b": scale_b}
+    given = {name: words_of(text, name) for name, text in words.items() if text is not None}
+    if bool(files) == bool(given):
+        raise OperandError("give files, or the operands of an --instruction in hexadecimal (--a, --b), and not both")
+    if given:
+        if instruction is None or {promote_every, split_k, types, dtype} != {None, 1}:
+            raise OperandError("operands in hexadecimal are those of one --instruction, without other choices than --target")
+        found = _of_words(instruction, given, row, col, computation, selector, target)
+        if against is not None:
+            found = replace(found, against=_of_words(instruction, given, row, col, computation, selector, against))
+    else:
+        target = target_named(target)
+        ins, arrays = read_operands(files or [], None, 0, "", (instruction, types, dtype), target)
+        options: dict[str, Any] = {"promote_every": promote_every, "split_k": split_k, "c": arrays.get("c")}
+        other = None
+        if against is not None:
+            named = target_named(against)
+            other = {"target": named, "instruction": choose_instruction(instruction, types, dtype, named, arrays)}
+        found = explain_product(arrays["a"], arrays["b"], row, col, instruction=ins, target=target, against=other, **options)
+    if picture is not None:
+        found.picture(picture)
+    typer.echo(_SHOWN[fmt](found).rstrip("\n"))
+
+
+def _of_words(opcode: str, words: dict[str, list[int]], row: int, col: int, computation: int, selector: int, target: str) -> Explanation:
+    plan = MmaPlan(target_named(target), multiply(opcode).opcode)
+    operands = Given(plan.operation.instruction, words, row, col, computation, selector).operands()
+    return replace(explain_operands(plan, operands, 0, 0), row=row, col=col)
+
+
+explain.__doc__ = f"{explain.__doc__}\n{EXAMPLES}"
