@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from types import ModuleType
 
@@ -56,7 +57,7 @@ class Backend(ABC):
                 promote(promotion.of(index), chunk, sums, totals, threads)
         d[...] = total
 
-    def join(self, total: Codes, part: Codes, fmt: Format) -> Codes:
+    def join(self, total: Codes, part: Codes, fmt: Format, stage: str = "split-k") -> Codes:  # noqa: ARG002 - for who explains it
         """Sums of codes of a format, element by element: IEEE addition to nearest (wrapping for s32), NaN canonical."""
         with np.errstate(all="ignore"):
             joined = np.asarray(total.view(fmt.dtype) + part.view(fmt.dtype))
@@ -64,6 +65,11 @@ class Backend(ABC):
         if fmt.kind == "float":
             codes[np.isnan(joined)] = CANONICAL_NAN[fmt.name]
         return codes
+
+    def rounded(self, sums: Codes, fmt: str, threads: int) -> Codes:
+        """Parts of k as f32 codes (T, M, N), rounded to a narrower format and f32 again."""
+        rows = sums.reshape(math.prod(sums.shape[:-1]), sums.shape[-1])
+        return self.apply(rows, [Step(f"round to {fmt}")], threads).reshape(sums.shape)
 
     def apply(self, sums: Codes, steps: list[Step], threads: int) -> Codes:
         """Steps of an epilogue on f32 codes (M, N), which may be overwritten."""

@@ -53,7 +53,7 @@ class Exact(Backend):
                 total[index] = self.promote(promotion.rule, partial[index], total[index], *scales)
         d[...] = total
 
-    def join(self, total: Codes, part: Codes, fmt: Format) -> Codes:
+    def join(self, total: Codes, part: Codes, fmt: Format, stage: str = "split-k") -> Codes:  # noqa: ARG002 - for who explains it
         """`Backend.join`."""
         pairs = zip(total.ravel().tolist(), part.ravel().tolist(), strict=True)
         if fmt.kind == "float":

@@ -24,6 +24,7 @@ from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_choice import DEFAULT_TARGET, gemm_plan
+from fastmma.products.order import StreamK
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import check_operands, scaled_plan
@@ -113,10 +114,11 @@ def _explained(a: Any, b: Any, row: int, col: int, options: dict[str, Any]) -> E
         d = mma(None, a, b, plan=single, backend=recorder, **operands)[i, j]  # type: ignore[arg-type]
         return _explanation(single, recorder, d, i, j)
     plan = choices["plan"] if "plan" in choices else gemm_plan(a, b, **operands, **choices)
+    own = _of_element(plan, (len(a), b.shape[1]), len(b), i, j)
     recorder = Recorder(0, 0)
     cut = {name: _cut(name, value, slice(i, i + 1), slice(j, j + 1), (len(a), b.shape[1])) for name, value in operands.items()}
     extra = {name: value for name, value in choices.items() if name != "plan" and "plan" in choices}
-    d = gemm(a[i : i + 1], b[:, j : j + 1], plan=plan, backend=recorder, **cut, **extra)[0, 0]  # type: ignore[arg-type]
+    d = gemm(a[i : i + 1], b[:, j : j + 1], plan=own, backend=recorder, **cut, **extra)[0, 0]  # type: ignore[arg-type]
     return _explanation(plan, recorder, d, i, j)
 
 
@@ -145,8 +147,18 @@ def _of_scaled(a: Any, b: Any, row: int, col: int, operands: dict[str, Any], cho
     rows, columns = _block(i, a, 0), _block(j, b, 1)
     cut = {name: _cut(name, value, rows, columns, (a.shape[0], b.shape[1])) for name, value in operands.items()}
     recorder = Recorder(i - rows.start, j - columns.start)
-    d = scaled_matmul(a[rows], b[:, columns], plan=plan, backend=recorder, **cut)  # type: ignore[arg-type]
+    own = _of_element(plan, (a.shape[0], b.shape[1]), b.shape[0], i, j)
+    d = scaled_matmul(a[rows], b[:, columns], plan=own, backend=recorder, **cut)  # type: ignore[arg-type]
     return _explanation(plan, recorder, d[i - rows.start, j - columns.start], i, j)
+
+
+def _of_element(plan: Any, shape: tuple[int, int], depth: int, i: int, j: int) -> Any:
+    """A plan that cuts k for all elements as it does for one: stream-K cuts it by the tile where the element lies."""
+    if not isinstance(getattr(plan, "split_k", None), StreamK):
+        return plan
+    blocks = plan.order.blocks(*shape, depth)
+    cuts = next(cuts for rows, columns, cuts in blocks if rows.start <= i < rows.stop and columns.start <= j < columns.stop)
+    return replace(plan, split_k=cuts if depth else 1)
 
 
 def _block(place: int, array: ScaledArray, axis: int) -> slice:

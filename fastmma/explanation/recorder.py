@@ -27,7 +27,15 @@ _PROMOTED: dict[str, tuple[tuple[str, ...], ...]] = {
     "fma-each": (("partial", "scale_a"), ("partial * scale_a", "scale_b", "total")),
     "multiply-add-each": (("partial", "scale_a"), ("partial * scale_a", "scale_b"), ("total", "scaled partial")),
 }
-_EPILOGUE = {"multiply": ("x", "factor"), "add": ("x", "addend"), "fma": ("x", "factor", "addend"), "convert": ("x",)}
+_JOINED = {"split-k": ("total", "part"), "promotion": ("total", "partial")}
+_OPERANDS = {"multiply": 2, "add": 2, "fma": 3, "accumulate": 3}  # of an operation of an epilogue; of others one
+
+
+def _operands_of(step: Operator) -> tuple[str, ...]:
+    """Names of what an operation of an epilogue takes, in the order in which the reference does."""
+    if len(step.names) == _OPERANDS.get(step.operation, 1):
+        return step.names
+    return (*step.names, "x") if step.operation == "accumulate" else ("x", *step.names)
 
 
 class Recorder(Exact):
@@ -85,13 +93,21 @@ class Recorder(Exact):
         self._note_all("promotion", seen, _PROMOTED[rule])
         return self._placed(found, total)
 
-    def join(self, total: Codes, part: Codes, fmt: Format) -> Codes:
+    def join(self, total: Codes, part: Codes, fmt: Format, stage: str = "split-k") -> Codes:
         """`Backend.join`."""
         row, col = slice(self.row, self.row + 1), slice(self.col, self.col + 1)
         with watching() as seen:
             found = super().join(total[:, row, col], part[:, row, col], fmt)
-        self._note_all("split-k", seen, (("total", "part"),))
+        self._note_all(stage, seen, (_JOINED[stage],))
         return self._placed(found, total)
+
+    def rounded(self, sums: Codes, fmt: str, threads: int) -> Codes:
+        """`Backend.rounded`."""
+        row, col = slice(self.row, self.row + 1), slice(self.col, self.col + 1)
+        with watching() as seen:
+            found = Exact().rounded(sums[:, row, col], fmt, threads)
+        self._note_all("split-k", seen, (("sum",),))
+        return self._placed(found, sums)
 
     def apply(self, sums: Codes, steps: list[Operator], threads: int) -> Codes:
         """`Backend.apply`."""
@@ -102,7 +118,7 @@ class Recorder(Exact):
             first, second = (None if each is None else each[place] for each in (step.first, step.second))
             with watching() as seen:
                 found = super().apply(found, [step._replace(first=first, second=second)], threads)
-            self._note_all("epilogue", seen, [_EPILOGUE[each.operation] for each in seen])
+            self._note_all("epilogue", seen, (_operands_of(step),))
         result = np.array(sums)
         result[place] = found
         return result

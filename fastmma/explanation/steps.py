@@ -103,8 +103,8 @@ class Step:
     stage : str
         ``"instruction"``, ``"promotion"``, ``"split-k"`` or ``"epilogue"``.
     operation : str
-        ``"fused"``: terms are aligned, then summed; ``"fma"``, ``"add"``, ``"multiply"``, ``"convert"``: IEEE operations; ``"sum"``: an
-        exact sum of integers.
+        ``"fused"``: terms are aligned, then summed; ``"fma"``, ``"add"``, ``"multiply"``, ``"convert"``: IEEE operations; ``"relu"``;
+        ``"sum"``: an exact sum of integers.
     k : (int, int)
         The k of its products, from the first to one past the last; of other steps, the k that the result has come to.
     terms : tuple of Term
@@ -160,7 +160,7 @@ def special_of(value: Number) -> str:
 
 
 # how operations put their operands together: the places of the factors of each term
-_SUMMANDS = {"fma": ((0, 1), (2,)), "add": ((0,), (1,)), "sum": ((0,), (1,)), "multiply": ((0, 1),), "convert": ((0,),)}
+_SUMMANDS = {"fma": ((0, 1), (2,)), "add": ((0,), (1,)), "sum": ((0,), (1,)), "multiply": ((0, 1),), "convert": ((0,),), "relu": ((0,),)}
 
 
 def own_term(name: str, value: Number, codes: tuple[int, ...] | None = None) -> Term:

@@ -83,6 +83,8 @@ def _formula(step: Step) -> str:
     names = [term.name for term in step.terms]
     if step.operation == "fma":
         return f"fma, {names[0]} + {names[1]}"
+    if step.operation == "relu":
+        return f"max({names[0]}, 0)"
     if step.operation == "convert":
         return f"{names[0]} to {step.format}"
     return " + ".join(names) if step.operation in ("add", "sum") else names[0]
@@ -92,9 +94,11 @@ def ending(step: Step) -> list[str]:
     """The sum, what is dropped, and the result."""
     fmt = FORMATS[step.format]
     lines = []
+    if step.operation == "relu":
+        return [f"{number_text(step.code, fmt)} ({fmt})"]
     if step.total is None:
         lines.append("a special decides")
-    elif step.operation in ("fused", "sum") or step.dropped.significand:
+    elif step.operation in ("fused", "sum") or (step.dropped.significand and len(step.terms) > 1):
         lines.append(f"sum {_both(step.total)}")
     dropped = f", dropping {_both(step.dropped)}" if step.dropped.significand else ""
     rounded = f"rounded {_ROUNDINGS[step.rounding]}{dropped}: " if step.dropped.significand else ""

@@ -128,9 +128,11 @@ class Promotion(NamedTuple):
 class Step(NamedTuple):
     """An operation of `OPERATIONS` on sums (M, N), whose operands are f32 and as large (strides may be 0).
 
-    "fma" is fma(sums, first, second), "accumulate" fma(first, second, sums); "relu" turns what is below zero, and -0, into +0.
+    "fma" is fma(sums, first, second), "accumulate" fma(first, second, sums); "relu" turns what is below zero, and -0, into +0. `names` are
+    those of the operands, for who explains the operation; with that of the sums, if they are no sums but an operand.
     """
 
     operation: str
     first: NDArray[Any] | None = None
     second: NDArray[Any] | None = None
+    names: tuple[str, ...] = ()

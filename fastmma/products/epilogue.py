@@ -73,7 +73,9 @@ class Epilogue(NamedTuple):
             if SCALED_C in self.steps:
                 found["beta"] = value
             else:
-                found["c"] = self._computed(found["c"], [Step("multiply", _flat(value, found["c"].shape).view(np.float32))])
+                found["c"] = self._computed(
+                    found["c"], [Step("multiply", _flat(value, found["c"].shape).view(np.float32), names=("c", "beta"))]
+                )
         return found
 
     def _alpha(self, alpha: Any, factors: list[np.float32]) -> Codes | None:
@@ -84,7 +86,8 @@ class Epilogue(NamedTuple):
         if not factors and code == _ONE:
             return None
         self._check_step("alpha")
-        steps = [Step("multiply", np.full((1, 1), factor, np.float32)) for factor in factors]
+        names = "alpha", "global_scale"
+        steps = [Step("multiply", np.full((1, 1), factor, np.float32), names=names) for factor in factors]
         return self._computed(np.full((1, 1), code, np.uint32), steps)
 
     def _addend(self, name: str, value: Any, shape: tuple[int, ...]) -> Codes | None:
@@ -109,7 +112,7 @@ class Epilogue(NamedTuple):
         found = {name: np.ascontiguousarray(scales).view(np.uint32) for name, scales in (("scale_a", scale_a), ("scale_b", scale_b))}
         if "scale_ab" in self.steps:
             both, factor = np.broadcast_arrays(found["scale_a"], scale_b)
-            found["scale_ab"] = self._computed(both, [Step("multiply", _flat(factor, both.shape))])
+            found["scale_ab"] = self._computed(both, [Step("multiply", _flat(factor, both.shape), names=("scale_a", "scale_b"))])
         return found
 
     def apply(self, sums: Codes, sums_format: str, operands: dict[str, Codes], shape: tuple[int, ...]) -> Codes:
@@ -143,11 +146,13 @@ class Epilogue(NamedTuple):
         names = [name for name in operands_of(step) if name in operands]
         if step == SCALED_C and "beta" in operands:
             names.append("beta")
-        values = [self._computed(operands[name], rounding) if rounding else operands[name] for name in names]
+        values = [operands[name] for name in names]
+        if rounding:
+            values = [self._computed(operands[name], [each._replace(names=(name,)) for each in rounding]) for name in names]
         factors = [_flat(codes, shape).view(np.float32) for codes in values]
         if len(factors) == 2:
-            return [Step("accumulate" if step == SCALED_C else "fma", *factors)]
-        return [Step("multiply" if names[0] in MULTIPLIERS else "add", *factors)] if factors else []
+            return [Step("accumulate" if step == SCALED_C else "fma", factors[0], factors[1], tuple(names))]
+        return [Step("multiply" if names[0] in MULTIPLIERS else "add", factors[0], names=tuple(names))] if factors else []
 
     def _computed(self, codes: Codes, steps: list[Step]) -> Codes:
         """A copy of an operand on which operations were done."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.engine import Backend
-from fastmma.kernels.params import Promotion, Step
+from fastmma.kernels.params import Promotion
 from fastmma.products.order import Cuts, Order
 
 Add = Callable[[Codes, Codes], Codes]
@@ -95,10 +94,7 @@ def _pairwise(parts: Iterable[Codes], add: Add) -> Codes:
 
 def _rounded(backend: Backend, sums: Codes, fmt: str, threads: int) -> Codes:
     """f32 sums (T, M, N) rounded to a format, or as they are where there is none."""
-    if not fmt:
-        return sums
-    rows = sums.reshape(math.prod(sums.shape[:-1]), sums.shape[-1])
-    return backend.apply(rows, [Step(f"round to {fmt}")], threads).reshape(sums.shape)
+    return backend.rounded(sums, fmt, threads) if fmt else sums
 
 
 def _part(
@@ -120,5 +116,5 @@ def _part(
         for start in range(0, operands.depth, promotion.every):
             partial = np.empty(d.shape, d.dtype)
             backend.run(operation, cut(ins, operands, start, min(start + promotion.every, operands.depth)), partial, threads)
-            total = partial if total is None else backend.join(total, partial, ins.formats.d)
+            total = partial if total is None else backend.join(total, partial, ins.formats.d, stage="promotion")
         d[...] = 0 if total is None else total

@@ -66,7 +66,9 @@ def check_steps(found: Explanation, ks: range | list[int]) -> None:
                 assert (exact(step.total) - result) % 2**32 == 0
             elif result is not None:
                 assert exact(step.total) - result == exact(step.dropped)
-    assert not found.steps or found.steps[-1].code == found.code
+    if found.steps:
+        last, final = found.steps[-1], code_value(replace(found.steps[-1], code=found.code, format=found.format))
+        assert last.code == found.code if last.format == found.format else code_value(last) == final
 
 
 def check_texts(found: Explanation) -> None:
@@ -147,7 +149,11 @@ PLANS: list[dict[str, Any]] = [
     {"promote_every": 32},
     {"split_k": 3},
     {"split_k": 2, "promote_every": 64},
-    {"instruction": MMA + "m16n8k16.row.col.f16.f16.f16.f16", "split_k": 2},
+    {"instruction": MMA + "m16n8k16.row.col.f16.f16.f16.f16", "promote_every": 32, "split_k": 2},
+    {"split_k": ((0, 40), (40, 41), (41, 180), (180, 200)), "join": "pairwise", "join_dtype": "bf16"},
+    {"split_k": fastmma.StreamK((2, 3, 16), 7)},
+    {"split_k": fastmma.StreamK((2, 4, 32), 7, 3, "n"), "promote_every": 32, "join_dtype": "f16", "out_dtype": "f16"},
+    {"target": "sm_80", "accumulator": "f16", "out_dtype": "f32"},
     {"preset": "cublas", "split_k": 2},
     {"target": "sm_80", "split_k": 4},
     {"target": "sm_100a"},
@@ -159,12 +165,13 @@ def test_plans_of_gemm(choices: dict[str, Any]) -> None:
     rng = np.random.default_rng(5)
     a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((5, 200), (200, 8)))
     d = bits(gemm(a, b, **choices))
-    for i, j in ((0, 0), (4, 7), (2, 3)):
+    stages = set()
+    for i, j in ((0, 0), (4, 7), (2, 3), (3, 1), (1, 4)):
         found = explain(a, b, i, j, **choices)
         assert found.code == d[i, j]
         check_steps(found, range(200))
         assert explain(a, b, i, j, plan=found.plan).steps == found.steps
-    stages = {step.stage for step in found.steps}
+        stages |= {step.stage for step in found.steps}
     assert ("promotion" in stages) == ("promote_every" in choices)
     assert ("split-k" in stages) == ("split_k" in choices)
 
@@ -190,6 +197,32 @@ def test_arithmetics_of_ones_own(changes: dict[str, Any]) -> None:
         check_steps(found, range(32))
         assert explain(a, b, i, j, instruction=F16_F32, against=own).against == replace(found, against=None)
     assert "own fused" in found.label
+
+
+EPILOGUES: list[tuple[tuple[str, ...], list[str]]] = [
+    (("alpha+bias", "beta*c", "relu", "round"), ["fma", "fma", "relu", "convert"]),
+    (("alpha+c", "bias", "round"), ["multiply", "fma", "add", "convert"]),
+    (("round", "alpha", "bias", "c"), ["multiply", *["convert"] * 4, "multiply", "convert", "add", "convert", "add", "convert"]),
+]
+
+
+@pytest.mark.parametrize(("steps", "operations"), EPILOGUES, ids=str)
+def test_epilogues_of_gemm(steps: tuple[str, ...], operations: list[str]) -> None:
+    rng = np.random.default_rng(10)
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((5, 40), (40, 8)))
+    c, bias = rng.standard_normal((5, 8)).astype(np.float32), rng.standard_normal(8).astype(np.float32)
+    plan = replace(fastmma.gemm_plan(a, b, target="sm_80", out_dtype="bf16"), epilogue=steps)
+    given: dict[str, Any] = {"c": c, "bias": bias, "alpha": 0.3, "beta": -1.7, "plan": plan}
+    d = bits(gemm(a, b, **given))
+    for i, j in np.ndindex(5, 8):
+        found = explain(a, b, i, j, **given)
+        assert found.code == d[i, j]
+        check_steps(found, range(40))
+    last = [step for step in found.steps if step.stage == "epilogue"]
+    assert [step.operation for step in last][: len(operations)] == operations
+    names = " ".join(term.name for step in last for term in step.terms)
+    assert {"alpha", "bias", "c"} <= set(names.split())
+    check_texts(found)
 
 
 def test_integers_wrap_where_parts_join() -> None:
