@@ -18,7 +18,7 @@ from fastmma.backends.zeros import on_dense_kernel
 from fastmma.host.errors import BackendError
 from fastmma.isa.codes import decode, encode
 from fastmma.isa.formats import Format
-from fastmma.kernels.params import Fused, Promotion
+from fastmma.kernels.params import Fused, Promotion, Step
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 
 if TYPE_CHECKING:
@@ -71,6 +71,14 @@ class Compiled(Backend):
                         x86.gemm(parameters, product.a, product.b, product.c, result, threads, _portable, joining.of(index))
                 return
         super().promoted(operation, operands, d, promotion, threads)
+
+    def finish(self, sums: Codes, steps: list[Step], out: str, threads: int) -> Codes:
+        """`Backend.finish`, in one pass."""
+        from fastmma.kernels.sums import epilogue
+
+        narrowed = None if out == "f32" else np.empty(sums.shape, np.uint16)
+        epilogue.apply(sums, steps, threads, narrowed, out == "f16")
+        return sums if narrowed is None else narrowed
 
 
 def _filled(operation: Operation, operands: Operands) -> Operands:

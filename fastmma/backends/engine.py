@@ -87,3 +87,7 @@ class Backend(ABC):
         narrowed = np.empty(sums.shape, np.uint16)
         epilogue.narrow(sums, narrowed, out == "f16", threads)
         return narrowed
+
+    def finish(self, sums: Codes, steps: list[Step], out: str, threads: int) -> Codes:
+        """Codes of the format `out` after the steps of an epilogue, one of which rounds to it; f32 codes (M, N) may be overwritten."""
+        return self.narrow(self.apply(sums, steps, threads), out, threads)

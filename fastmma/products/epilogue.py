@@ -120,8 +120,7 @@ class Epilogue(NamedTuple):
         steps = [Step("convert from s32")] if sums_format == "s32" else []
         wide = _from_halves(sums) if sums_format == "f16" else sums
         rows = wide.reshape(math.prod(shape[:-1]), shape[-1])
-        finished = self.backend.apply(rows, steps + self._operations(operands, shape), self.threads)
-        return self.backend.narrow(finished, self.out, self.threads).reshape(shape)
+        return self.backend.finish(rows, steps + self._operations(operands, shape), self.out, self.threads).reshape(shape)
 
     def _operations(self, operands: dict[str, Codes], shape: tuple[int, ...]) -> list[Step]:
         """The steps as operations on the rows of all products; a step is left out where the caller did not give its operand."""
