@@ -28,7 +28,7 @@ from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply as find_instruction
 from fastmma.numerics.lookup import arithmetic
-from fastmma.products.choice import default_instruction
+from fastmma.products.choice import default_instruction, other_spelling
 from fastmma.products.gemm import gemm as multiply
 
 # multiply-adds between two movements of the progress bar, by backend, and the least rows and columns that keep packing cheap
@@ -117,6 +117,8 @@ def _print(report: dict[str, Any]) -> None:
     m, n, k = report["shape"]
     typer.echo(f"{report['instruction']} on {report['target']}")
     typer.echo(f"arithmetic   {report['numerics']} ({report['evidence']['level']}: {report['evidence']['source']})")
+    if report["elsewhere"]:
+        typer.echo(f"elsewhere    {report['elsewhere']}")
     typer.echo(f"size         M = {m}, N = {n}, K = {k}")
     typer.echo(f"time         {report['seconds']:.3f} s with threads = {report['threads']}, {report['gmacs']:.2f} GMAC/s")
     typer.echo(f"start-up     {report['startup_seconds']:.2f} s to load or compile the kernels")
@@ -193,6 +195,7 @@ def gemm(
         "target": target,
         "numerics": row.family,
         "evidence": {"level": row.evidence.level, "source": row.evidence.source},
+        "elsewhere": other_spelling(ins, target),
         "shape": [m, n, k],
         "backend": backend,
         "threads": count,

@@ -12,6 +12,7 @@ from fastmma.backends.call import Operands
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of
 from fastmma.execution.plan import MmaPlan, chosen_operation
+from fastmma.host.arrays import flag
 from fastmma.host.calls import public_call
 from fastmma.host.threads import thread_count
 from fastmma.isa.codes import from_codes
@@ -34,6 +35,7 @@ def mma(
     metadata: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
+    cast: bool = False,
     arithmetic: Arithmetic | None = None,
     plan: MmaPlan | None = None,
     threads: int | None = None,
@@ -54,6 +56,8 @@ def mma(
         The 4-bit words that `fastmma.sparse.compress` returns.
     scale_a, scale_b : arrays (..., m, scale_vec_size) and (..., scale_vec_size, n), block-scaled instructions only
         float8_e8m0fnu, or float8_e4m3fn (not negative) for ue4m3.
+    cast : bool
+        Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
     arithmetic : Arithmetic, optional
         One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
     plan : MmaPlan, optional
@@ -87,14 +91,14 @@ def mma(
     """
     runner = backend_of(backend)
     operation = chosen_operation(ins, target, plan, "mma", own=arithmetic)
-    ins, formats = operation.instruction, operation.instruction.formats
+    ins, rounded = operation.instruction, flag(cast, "cast")
     given = {
-        "a": tile_codes(a, "a", formats.a, (ins.m, ins.stored_k), ins),
-        "b": tile_codes(b, "b", formats.b, (ins.k, ins.n), ins),
-        "c": tile_codes(c, "c", formats.c, (ins.m, ins.n), ins),
+        "a": tile_codes(a, "a", (ins.m, ins.stored_k), ins, cast=rounded),
+        "b": tile_codes(b, "b", (ins.k, ins.n), ins, cast=rounded),
+        "c": tile_codes(c, "c", (ins.m, ins.n), ins, cast=rounded),
         **extra_operands(ins, metadata, scale_a, scale_b, ins.m, ins.n, ins.k),
     }
     lead = broadcast(ins, given)
-    d = np.empty((math.prod(lead), ins.m, ins.n), dtype=formats.d.code_dtype)
+    d = np.empty((math.prod(lead), ins.m, ins.n), dtype=ins.formats.d.code_dtype)
     runner.run(operation, Operands(**{name: flatten(array, lead) for name, array in given.items()}), d, thread_count(threads))
-    return from_codes(d.reshape(*lead, ins.m, ins.n), formats.d)
+    return from_codes(d.reshape(*lead, ins.m, ins.n), ins.formats.d)

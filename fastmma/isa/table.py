@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from fastmma.host.errors import InstructionError
@@ -12,6 +12,7 @@ from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.rows import block_scale, mma, mma_sp, wgmma, wmma
 from fastmma.isa.rows.family import PART_PTX, Family, sizes
 from fastmma.isa.rows.moves import MOVEMENTS
+from fastmma.isa.short import meant, several
 from fastmma.isa.spelling import Spelling, spelling_of
 from fastmma.isa.tcgen05 import instruction as tcgen05
 from fastmma.isa.tcgen05 import moves as tcgen05_moves
@@ -110,25 +111,30 @@ def instructions(target: TargetName | None = None, *, op: str | None = None) -> 
 
 
 def instruction(text: str | Instruction | Movement, *, idesc: int | None = None) -> Instruction | Movement:
-    """The instruction that an opcode names, in any spelling that ptxas takes.
+    """The instruction that an opcode names, in any spelling that ptxas takes, or a short one.
 
     Parameters
     ----------
     text : str
-        For example ``"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"``. White space around it and a final semicolon are ignored.
+        For example ``"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"``. White space around it and a final semicolon are ignored. A
+        short opcode leaves out ``.sync.aligned`` and whatever else only one instruction has: the layouts, the type of B where it is A's,
+        that of C where it is D's.
     idesc : int, optional
         tcgen05.mma only: the 32-bit instruction descriptor. It may also stand behind the opcode, as ``idesc=0x08200490``.
 
     Raises
     ------
     InstructionError
-        If there is no such opcode: the message says what is wrong with it and names the two nearest ones.
+        If there is no such opcode: the message says what is wrong with it and names the two nearest ones. If a short opcode can mean
+        several, the message lists them, the obvious one first.
 
     Examples
     --------
     >>> ins = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
     >>> ins.m, ins.n, ins.k, ins.atype, ins.operands["a"].registers
     (16, 8, 16, 'f16', 4)
+    >>> instruction("mma.m16n8k16.f32.f16") is ins
+    True
     """
     if isinstance(text, Instruction | Movement):
         return text
@@ -142,9 +148,24 @@ def instruction(text: str | Instruction | Movement, *, idesc: int | None = None)
     if tcgen05_moves.is_move(stripped):
         return tcgen05_moves.read(stripped)
     found = _table().get(spelling_of(stripped))
-    if found is None:
-        raise InstructionError(explain(stripped, _table(), [ins.opcode for ins in _all()]))
-    return found
+    return _from_short(stripped) if found is None else found
+
+
+@lru_cache(1024)
+def _from_short(text: str) -> Instruction | Movement:
+    """The instruction that a text must mean that is no opcode as it stands.
+
+    Raises
+    ------
+    InstructionError
+        If it means none, or more than one.
+    """
+    found = meant(text, _table().items())
+    if len(found) > 1:
+        raise InstructionError(several(text, found))
+    if not found:
+        raise InstructionError(explain(text, _table(), [ins.opcode for ins in _all()]))
+    return found[0]
 
 
 def multiply(text: str | Instruction) -> Instruction:

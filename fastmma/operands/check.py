@@ -144,10 +144,10 @@ def _same_memory(x: NDArray[Any], y: NDArray[Any]) -> bool:
     return bool(x.ctypes.data == y.ctypes.data and x.strides[-2:] == y.strides[-2:] and x.shape[-2:] == y.shape[-2:])
 
 
-def tile_codes(value: Any, name: str, fmt: Format, tail: tuple[int, int], ins: Instruction) -> NDArray[Any]:
+def tile_codes(value: Any, name: str, tail: tuple[int, int], ins: Instruction, *, cast: bool = False) -> NDArray[Any]:
     """Operand `name` of an instruction at matrix level: codes (..., rows, columns)."""
     what = f"{ins}: {name}"
-    codes = codes_of(value, fmt, what)
+    codes = codes_of(value, getattr(ins.formats, name), what, cast=cast)
     check_shape(codes, tail, what)
     return codes
 

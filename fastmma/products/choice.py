@@ -26,7 +26,6 @@ _ACCUMULATORS = tuple(FORMATS[name] for name in ("f16", "f32", "f64", "s32"))
 _SCALES = tuple(FORMATS[name] for name in ("ue8m0", "ue4m3"))
 
 
-@cache
 def default_instruction(
     atype: str, btype: str, dtype: str | None, target: str, *, sparse: bool = False, stype: str = "", chunk: int = 0, aligned: bool = True
 ) -> Instruction:
@@ -59,10 +58,43 @@ def default_instruction(
     'wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3'
     """
     target = target_named(target)
-    fitting = [
+    found = usual_instruction(atype, btype, dtype, target, sparse=sparse, stype=stype, chunk=chunk, aligned=aligned)
+    if found is not None:
+        return found
+    more = (
+        (f" with a {dtype} accumulator" if dtype else "")
+        + (" and sparse A" if sparse else "")
+        + (f" and {stype} scales" if stype else "")
+        + (f", whose k divides {chunk}" if chunk else "")
+    )
+    able = [name for name in TARGETS if usual_instruction(atype, btype, dtype, name, sparse=sparse, stype=stype, chunk=chunk)]
+    where = f"these have one: {', '.join(able)}" if able else "no target has one"
+    raise InstructionError(f"{target} has no instruction for {atype} times {btype}{more}; {where}")
+
+
+@cache
+def usual_instruction(
+    atype: str, btype: str, dtype: str | None, target: str, *, sparse: bool = False, stype: str = "", chunk: int = 0, aligned: bool = True
+) -> Instruction | None:
+    """What `default_instruction` returns, or None where it raises."""
+    return min(
+        _fitting((atype, btype), dtype, target, sparse, stype, chunk, aligned),
+        key=lambda ins: (
+            *(_OP_PREFERENCE[ins.op], -ins.formats.d.bits, -ins.k, -ins.n, -ins.m),
+            *(ins.bit_op != "and", ins.kind, ins.sparse == "sp"),
+        ),
+        default=None,
+    )
+
+
+def _fitting(
+    types: tuple[str, str], dtype: str | None, target: str, sparse: bool, stype: str, chunk: int, aligned: bool
+) -> list[Instruction]:
+    """The instructions of a target for element formats."""
+    return [
         ins
         for ins in (*multiplications(target), *_fifth_generation(target, sparse, aligned))
-        if (ins.atype, ins.btype) == (atype, btype)
+        if (ins.atype, ins.btype) == types
         and ins.ctype == ins.dtype
         and (dtype is None or ins.dtype == dtype)
         and bool(ins.sparse) == sparse
@@ -72,21 +104,6 @@ def default_instruction(
         and ins.rounding in ("", "rn")
         and (ins.alayout, ins.blayout) == ("row", "col")
     ]
-    if not fitting:
-        more = (
-            (f" with a {dtype} accumulator" if dtype else "")
-            + (" and sparse A" if sparse else "")
-            + (f" and {stype} scales" if stype else "")
-            + (f", whose k divides {chunk}" if chunk else "")
-        )
-        raise InstructionError(f"{target} has no instruction for {atype} times {btype}{more}")
-    return min(
-        fitting,
-        key=lambda ins: (
-            *(_OP_PREFERENCE[ins.op], -ins.formats.d.bits, -ins.k, -ins.n, -ins.m),
-            *(ins.bit_op != "and", ins.kind, ins.sparse == "sp"),
-        ),
-    )
 
 
 def takes_tcgen05(target: str) -> bool:

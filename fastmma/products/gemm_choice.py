@@ -138,7 +138,7 @@ def _instruction(operands: Signature | None, given: Ends, choices: Choices, targ
         wide = accumulator(given.c, f"{what}: c")
     scales = None if operands.scales is None else scale(operands.scales, what)
     form: dict[str, Any] = {"sparse": operands.sparse, "stype": scales.name if scales else "", "aligned": operands.aligned}
-    return default_instruction(a.name, b.name, wide and wide.name, target, **form)
+    return default_instruction(a.name, b.name, None if wide is None else wide.name, target, **form)
 
 
 def _format(value: Any, what: str) -> np.dtype[Any]:

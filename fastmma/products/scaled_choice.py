@@ -19,7 +19,7 @@ from fastmma.isa.table import multiply
 from fastmma.isa.targets import TARGETS
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.lookup import is_strict
-from fastmma.products.choice import default_instruction, named
+from fastmma.products.choice import named, usual_instruction
 from fastmma.products.order import Cuts, StreamK
 from fastmma.products.plan import PRESETS, AccumulationPlan, Preset, holders
 from fastmma.products.steps import OUTPUTS, with_activation
@@ -259,9 +259,8 @@ def _block_scaled(question: _Question, target: str) -> Instruction | None:
     """The instruction that takes the scales, of its own blocks or of whole numbers of them, if there is one."""
     if not question.stype:
         return None
-    try:
-        ins = default_instruction(question.a.element, question.b.element, "f32", target, stype=question.stype)
-    except InstructionError:
+    ins = usual_instruction(question.a.element, question.b.element, "f32", target, stype=question.stype)
+    if ins is None:
         return None
     return None if question.block % (ins.k // ins.scale_vec_size) else ins
 
@@ -272,8 +271,7 @@ def _unscaled(question: _Question, target: str, chunk: int) -> Instruction | Non
     # elements of less than a byte are widened without being asked
     formats = (holders(fmt) if fmt.bits < 8 else (fmt,) for fmt in (question.a.element_format, question.b.element_format))
     for a, b in product(*formats):
-        try:
-            found.append(default_instruction(a.name, b.name, None, target, chunk=chunk))
-        except InstructionError:
-            continue
+        ins = usual_instruction(a.name, b.name, None, target, chunk=chunk)
+        if ins is not None:
+            found.append(ins)
     return min(found, key=lambda ins: not ins.in_place, default=None)
