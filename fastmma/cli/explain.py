@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from fastmma.explanation.explanation import Explanation
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import target_named
 from fastmma.isa.table import multiply
+
+Range = tuple[int, int] | None
 
 EXAMPLES = """
 Matrices are read as `fastmma gemm` reads them. Without files, --a and --b are the operands of one --instruction in hexadecimal: either
@@ -36,7 +39,11 @@ fastmma explain --instruction mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 --
 fastmma explain --instruction mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 --target sm_80
     --a @a.hex --b @b.hex --c @c.hex --row 9 --col 2 --picture d.svg
 """
-_SHOWN: dict[str, Callable[[Explanation], str]] = {"text": str, "markdown": Explanation.markdown, "json": Explanation.json}
+_SHOWN: dict[str, Callable[[Explanation, Range], str]] = {
+    "text": lambda found, k: str(found) if k is None else found.text(k),
+    "markdown": lambda found, k: found.markdown(k),
+    "json": lambda found, _: found.json(),
+}
 
 
 def explain(
@@ -60,6 +67,7 @@ def explain(
     scale_b: Annotated[str | None, typer.Option(help="Block scaling: the codes of the column's scales, or all registers.")] = None,
     selector: Annotated[int, typer.Option(help="Sparsity selector of registers of metadata.")] = 0,
     computation: Annotated[int, typer.Option(help="Which of the four computations of m8n8k4 in registers.")] = 0,
+    k: Annotated[str | None, typer.Option(metavar="FIRST:STOP", help="Show the steps of these k, in full.")] = None,
     fmt: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",
     picture: Annotated[Path | None, typer.Option(help="Draw the bits of all terms to this .svg, .png or .pdf file.")] = None,
 ) -> None:
@@ -85,9 +93,20 @@ def explain(
             named = target_named(against)
             other = {"target": named, "instruction": choose_instruction(instruction, types, dtype, named, arrays)}
         found = explain_product(arrays["a"], arrays["b"], row, col, instruction=ins, target=target, against=other, **options)
+    chosen = _range(k)
     if picture is not None:
-        found.picture(picture)
-    typer.echo(_SHOWN[fmt](found).rstrip("\n"))
+        found.picture(picture, chosen)
+    typer.echo(_SHOWN[fmt](found, chosen).rstrip("\n"))
+
+
+def _range(text: str | None) -> Range:
+    """``"FIRST:STOP"`` as two numbers."""
+    if text is None:
+        return None
+    matched = re.fullmatch(r"(\d{1,10}):(\d{1,10})", text, re.ASCII)
+    if matched is None:
+        raise OperandError(f"--k takes FIRST:STOP, such as 64:128, not {text!r}")
+    return int(matched[1]), int(matched[2])
 
 
 def _of_words(opcode: str, words: dict[str, list[int]], row: int, col: int, computation: int, selector: int, target: str) -> Explanation:

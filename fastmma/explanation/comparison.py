@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.explanation.text import number_text
+from fastmma.explanation.numbers import number_text
 from fastmma.host.arrays import as_array, integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError

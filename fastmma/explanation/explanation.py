@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fastmma.explanation import picture, text
 from fastmma.explanation.derivation import Derivation
+from fastmma.host.arrays import integer
 from fastmma.host.calls import public_call
+from fastmma.host.errors import OperandError
+
+_SHOWN = 16  # steps that are shown in full
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,29 @@ class Explanation(Derivation):
     """
 
     def __str__(self) -> str:
-        return text.text(self)
+        return self.text() if len(self.steps) <= _SHOWN or self.against is not None else text.short_text(self)
 
     @public_call
-    def markdown(self) -> str:
-        """The explanation in Markdown: a table for each step with several terms."""
-        return text.markdown(self)
+    def text(self, k: tuple[int, int] | None = None) -> str:
+        """The explanation as text, terms and all; `str` has a line for each step where they are more than 16.
+
+        Parameters
+        ----------
+        k : (int, int), optional
+            Only the steps of these k, from the first to one past the last.
+        """
+        return text.text(self, _range(k))
+
+    @public_call
+    def markdown(self, k: tuple[int, int] | None = None) -> str:
+        """The explanation in Markdown: a table for each step with several terms.
+
+        Parameters
+        ----------
+        k : (int, int), optional
+            Only the steps of these k, from the first to one past the last.
+        """
+        return text.markdown(self, _range(k))
 
     @public_call
     def json(self) -> str:
@@ -46,19 +68,30 @@ class Explanation(Derivation):
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     @public_call
-    def picture(self, path: str | Path) -> None:
+    def picture(self, path: str | Path, k: tuple[int, int] | None = None) -> None:
         """Draw the steps: terms as bars of bits over the window of the alignment, those that are dropped dimmed.
 
         Parameters
         ----------
         path : str or Path
             The file; its suffix, ``.svg``, ``.png`` or ``.pdf``, says what it becomes.
+        k : (int, int), optional
+            Only the steps of these k, from the first to one past the last.
 
         Raises
         ------
         OperandError
-            If the suffix is another.
+            If the suffix is another, or the steps are too many for one picture.
         BackendError
             If it is not SVG and matplotlib is not installed.
         """
-        picture.save(self, Path(path))
+        picture.save(self, Path(path), _range(k))
+
+
+def _range(k: Any) -> tuple[int, int] | None:
+    """A range of k."""
+    if k is None:
+        return None
+    if not isinstance(k, tuple | list) or len(k) != 2:
+        raise OperandError(f"k must be a tuple (first, one past the last), not {k!r:.200}")
+    return integer(k[0], "k", 0), integer(k[1], "k", 0)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastmma.explanation.derivation import Derivation
+from fastmma.explanation.numbers import decimal, number_text
 from fastmma.explanation.steps import Dyadic, Step, Term, dyadic
-from fastmma.explanation.text import decimal, heading, number_text, title, zeros_text
+from fastmma.explanation.text import heading, title, within, zeros_text
 from fastmma.host.errors import OperandError
 from fastmma.host.files import write_text, written
 from fastmma.isa.formats import FORMATS
@@ -18,6 +19,7 @@ from fastmma.operands.pictures.drawing import Drawing, Label, Rect
 SUFFIXES = (".svg", ".png", ".pdf")
 _MARGIN, _LINE, _BIT, _LETTER = 18.0, 17.0, 9.0, 6.2
 _LEFT = 250.0  # pixels of the names of terms
+_HIGHEST = 20000.0  # pixels of a picture that is no SVG
 _MOST_BITS = 150  # of a window; what is below is not drawn
 _ONE, _ZERO = (
     {"term": "#1f6feb", "accumulator": "#2da44e", "sum": "#24292f"},
@@ -126,12 +128,12 @@ def _bits(drawing: Drawing, bar: _Bar, top: int, bottom: int, y: float) -> None:
     drawing.labels.append(Label(_LEFT + (top - _top(bar.value)) * _BIT - 1, y, sign, 9, anchor="end", fixed_pitch=True))
 
 
-def drawn(shown: Derivation) -> Drawing:
-    """The steps of an explanation, one below the other; of two that stand against each other, those of the first difference."""
+def drawn(shown: Derivation, k: tuple[int, int] | None = None) -> Drawing:
+    """Steps of an explanation, one below the other; of two that stand against each other, those of the first difference."""
     drawing = Drawing(width=640.0)
     y = _MARGIN
     difference = shown.difference
-    parts: list[tuple[Derivation, Sequence[Step], Collection[int]]] = [(shown, shown.steps, ())]
+    parts: list[tuple[Derivation, Sequence[Step], Collection[int]]] = [(shown, within(shown, k), ())]
     if shown.against is not None and difference is not None:
         parts = [(shown, difference.steps, difference.terms), (shown.against, difference.other_steps, difference.terms)]
     for explanation, steps, parted in parts:
@@ -148,22 +150,24 @@ def drawn(shown: Derivation) -> Drawing:
     return drawing
 
 
-def save(shown: Derivation, path: Path) -> None:
+def save(shown: Derivation, path: Path, k: tuple[int, int] | None = None) -> None:
     """Write the picture to a file, as its suffix says.
 
     Raises
     ------
     OperandError
-        If it says something else than SVG, PNG or PDF.
+        If it says something else than SVG, PNG or PDF, or the steps are too many for one page.
     BackendError
         If matplotlib is needed and not installed.
     """
     if path.suffix not in SUFFIXES:
         raise OperandError(f"explain: a picture is {', '.join(SUFFIXES)}, not {path.name}")
-    drawing = drawn(shown)
+    drawing = drawn(shown, k)
     if path.suffix == ".svg":
         write_text(path, drawing.svg())
         return
+    if drawing.height > _HIGHEST:
+        raise OperandError(f"explain: a picture of {len(within(shown, k))} steps is too high for {path.suffix}; choose some by k")
     from fastmma.operands.pictures.figure import figure
 
     made = figure(drawing)

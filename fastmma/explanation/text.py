@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from fastmma.explanation.derivation import Derivation
-from fastmma.explanation.steps import Dyadic, Step, Term, decoded, dyadic, special_of
+from fastmma.explanation.numbers import Table, aligned, both, decimal, hexadecimal, markdown_table, number_text, span
+from fastmma.explanation.overview import overview, sums
+from fastmma.explanation.steps import Dyadic, Step, Term, decoded
 from fastmma.isa.formats import FORMATS, Format
 
 _ROUNDINGS = {
@@ -19,64 +19,17 @@ _ROUNDINGS = {
     "wrap": "modulo 2^32",
     "saturate": "with saturation",
 }
-_DIGITS = {8: 4, 16: 6, 32: 9, 64: 17}  # that tell the values of a format apart, by its bits
-
-
-class Table(NamedTuple):
-    """The terms of a step: headings, and a row of cells for each term that is not zero."""
-
-    headings: list[str]
-    rows: list[list[str]]
-
-
-def hexadecimal(code: int, fmt: Format) -> str:
-    """A code with all its digits."""
-    return f"0x{code & ((1 << fmt.bits) - 1):0{-(-fmt.bits // 4)}x}"
-
-
-def decimal(value: Dyadic, digits: int = 9) -> str:
-    """A number in decimal, rounded where it is long."""
-    if value.last >= 0 and value.significand.bit_length() + value.last < 64:
-        return str(value.significand << value.last)
-    try:
-        found = math.ldexp(value.significand, value.last)
-    except OverflowError:
-        return str(value)
-    return f"{found:.{digits}g}" if found or not value.significand else str(value)
-
-
-def number_text(code: int, fmt: Format) -> str:
-    """A code, its value in decimal, and as an integer times a power of two."""
-    found = decoded(code, fmt)
-    shown = hexadecimal(code, fmt)
-    if found.special:
-        return f"{shown} = {special_of(found)}"
-    value = Dyadic(found.significand, found.last)
-    digits = next(count for bits, count in _DIGITS.items() if fmt.bits <= bits)
-    if not value.significand:
-        return f"{shown} = {'-0' if found.negative else '0'}"
-    return f"{shown} = {_both(value, digits)}"
-
-
-def _both(value: Dyadic, digits: int = 9) -> str:
-    """A value in decimal and, where that is another text, with its power of two in lowest terms."""
-    powers, plain = str(dyadic(*value)), decimal(value, digits)
-    return plain if plain == powers else f"{plain} = {powers}"
-
-
-def _span(k: tuple[int, int]) -> str:
-    return f"k {k[0]}" if k[1] == k[0] + 1 else f"k {k[0]}..{k[1] - 1}"
 
 
 def heading(step: Step, number: int) -> str:
     """What a step does."""
-    where = f"{_span(step.k)}: " if step.k[1] > step.k[0] else ""
+    where = f"{span(step.k)}: " if step.k[1] > step.k[0] else ""
     what = {"fused": "fused sum", "sum": "exact sum of integers"}.get(step.operation, step.operation)
     if step.operation not in ("fused", "sum") or step.stage == "split-k":
         what = _formula(step)
-    aligned = "" if step.unit is None else f", emax {step.emax}, unit 2^{step.unit}"
+    window = "" if step.unit is None else f", emax {step.emax}, unit 2^{step.unit}"
     stage = "" if step.stage == "instruction" else f"{step.stage}: "
-    return f"step {number}, {where}{stage}{what}{aligned}"
+    return f"step {number}, {where}{stage}{what}{window}"
 
 
 def _formula(step: Step) -> str:
@@ -99,8 +52,8 @@ def ending(step: Step) -> list[str]:
     if step.total is None:
         lines.append("a special decides")
     elif step.operation in ("fused", "sum") or (step.dropped.significand and len(step.terms) > 1):
-        lines.append(f"sum {_both(step.total)}")
-    dropped = f", dropping {_both(step.dropped)}" if step.dropped.significand else ""
+        lines.append(f"sum {both(step.total)}")
+    dropped = f", dropping {both(step.dropped)}" if step.dropped.significand else ""
     rounded = f"rounded {_ROUNDINGS[step.rounding]}{dropped}: " if step.dropped.significand else ""
     return [*lines, f"{rounded}{number_text(step.code, fmt)} ({fmt})"]
 
@@ -108,10 +61,10 @@ def ending(step: Step) -> list[str]:
 def table(step: Step, formats: tuple[Format, Format, Format | None], parted: Sequence[int] = ()) -> Table:
     """The terms of a step; those whose k are in `parted` are marked."""
     a, b, scale = formats
-    aligned = step.unit is not None
+    windowed = step.unit is not None
     scaled = any(term.scale_a is not None for term in step.terms)
     headings = ["k", f"a ({a})", f"b ({b})", *([f"scales ({scale})"] if scaled else []), "value"]
-    headings += ["exponent", "kept", "lost"] if aligned else []
+    headings += ["exponent", "kept", "lost"] if windowed else []
     rows = []
     for term in step.terms:
         if not term.significand and not term.special and term.k:
@@ -122,11 +75,11 @@ def table(step: Step, formats: tuple[Format, Format, Format | None], parted: Seq
             assert scale is not None
             cells.append(" ".join(hexadecimal(each, scale) for each in (term.scale_a, term.scale_b) if each is not None))
         cells.append(term.special or str(Dyadic(term.significand, term.last if term.significand else 0)))
-        if aligned:
+        if windowed:
             assert step.unit is not None
             assert term.kept is not None
             kept = term.kept.significand << max(0, term.kept.last - step.unit)
-            cells += [str(term.exponent) if term.significand else "", f"{kept} u", _both(term.lost) if term.lost.significand else ""]
+            cells += [str(term.exponent) if term.significand else "", f"{kept} u", both(term.lost) if term.lost.significand else ""]
         rows.append(cells)
     return Table(headings, rows)
 
@@ -158,11 +111,6 @@ def zeros_text(step: Step) -> str:
     return f"{zeros} product{'s' if zeros > 1 else ''} of zero" if zeros else ""
 
 
-def _aligned_columns(found: Table) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(found.headings, *found.rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (found.headings, *found.rows)]
-
-
 def _formats(shown: Derivation) -> tuple[Format, Format, Format | None]:
     formats = shown.operation.instruction.formats
     return formats.a, formats.b, formats.scale
@@ -183,7 +131,7 @@ def _operands_text(step: Step, formats: tuple[Format, Format, Format | None]) ->
     shown = []
     for term in step.terms:
         factors = f"{_factor(term.a[0], formats[0])} * {_factor(term.b[0], formats[1])} = " if term.k else ""
-        shown.append(f"{term.name} {factors}{term.special or _both(Dyadic(term.significand, term.last))}")
+        shown.append(f"{term.name} {factors}{term.special or both(Dyadic(term.significand, term.last))}")
     return ", ".join(shown)
 
 
@@ -193,7 +141,7 @@ def steps_text(shown: Derivation, steps: Sequence[Step], parted: Sequence[int] =
     for step in filter(_tells, steps):
         yield heading(step, places[id(step)])
         if _has_table(step):
-            yield from (f"  {line}" for line in _aligned_columns(table(step, _formats(shown), parted)))
+            yield from (f"  {line}" for line in aligned(table(step, _formats(shown), parted)))
         else:
             yield f"  {_operands_text(step, _formats(shown))}"
         zeros = zeros_text(step)
@@ -205,13 +153,23 @@ def title(shown: Derivation) -> str:
     return f"d[{shown.row}, {shown.col}] = {number_text(shown.code, FORMATS[shown.format])} ({shown.format})"
 
 
-def text(shown: Derivation) -> str:
-    """Everything as text; beside another explanation, the steps up to the first difference as a table, and that one in full."""
+def within(shown: Derivation, k: tuple[int, int] | None) -> Sequence[Step]:
+    """The steps that take in any k of a range, from the first to one past the last, or have come to one of them; all for None."""
+    if k is None:
+        return shown.steps
+    first, stop = k
+    return [
+        step for step in shown.steps if (step.k[0] < stop and step.k[1] > first if step.k[1] > step.k[0] else first < step.k[1] <= stop)
+    ]
+
+
+def text(shown: Derivation, k: tuple[int, int] | None = None) -> str:
+    """The steps of a range of k, or all, as text; beside another explanation the results as a table, and the first difference in full."""
     lines = [title(shown), str(shown.plan)]
     if shown.against is None:
-        return "\n".join([*lines, *steps_text(shown, shown.steps)])
+        return "\n".join([*lines, *steps_text(shown, within(shown, k))])
     other, difference = shown.against, shown.difference
-    lines += ["", f"against {title(other)}", str(other.plan), "", *_aligned_columns(sums(shown))]
+    lines += ["", f"against {title(other)}", str(other.plan), "", *aligned(sums(shown))]
     if difference is None:
         return "\n".join([*lines, "", "no sum differs"])
     for each, steps in ((shown, difference.steps), (other, difference.other_steps)):
@@ -219,42 +177,19 @@ def text(shown: Derivation) -> str:
     return "\n".join(lines)
 
 
-def sums(shown: Derivation) -> Table:
-    """The results of the steps of two explanations side by side; the first difference is marked."""
-    other, difference = shown.against, shown.difference
-    assert other is not None
-    headings = ["", shown.label, other.label]
-    marked = {id(step) for step in ((*difference.steps, *difference.other_steps) if difference else ())}
-    columns: list[dict[tuple[str, int, int], tuple[str, bool]]] = []
-    for each in (shown, other):
-        column: dict[tuple[str, int, int], tuple[str, bool]] = {}
-        counts: dict[tuple[str, int], int] = {}
-        for step in each.steps:
-            reached = step.stage, step.k[1]
-            counts[reached] = counts.get(reached, 0) + 1
-            column[(*reached, counts[reached])] = f"{hexadecimal(step.code, FORMATS[step.format])} ({step.format})", id(step) in marked
-        columns.append(column)
-    rows = []
-    for key in dict.fromkeys([*columns[0], *columns[1]]):
-        found = [column.get(key, ("", False)) for column in columns]
-        name = "" if key[0] == "instruction" else f", {key[0]}"
-        rows.append((key[1], [f"to k {key[1]}{name}", found[0][0], found[1][0] + (" <" if found[0][1] or found[1][1] else "")]))
-    rows.sort(key=lambda row: row[0])
-    return Table(headings, [cells for _, cells in rows])
+def short_text(shown: Derivation) -> str:
+    """A line for each step."""
+    return "\n".join([title(shown), str(shown.plan), *aligned(overview(shown))])
 
 
-def _markdown_table(found: Table) -> list[str]:
-    return [f"| {' | '.join(cells)} |" for cells in (found.headings, ["---"] * len(found.headings), *found.rows)]
-
-
-def markdown(shown: Derivation) -> str:
-    """Everything as Markdown."""
+def markdown(shown: Derivation, k: tuple[int, int] | None = None) -> str:
+    """The steps of a range of k, or all, as Markdown."""
     lines = [f"# {title(shown)}", "", "```text", str(shown.plan), "```", ""]
     if shown.against is None:
-        lines += _markdown_steps(shown, shown.steps)
+        lines += _markdown_steps(shown, within(shown, k))
     else:
         difference = shown.difference
-        lines += [f"Against {title(shown.against)}:", "", "```text", str(shown.against.plan), "```", "", *_markdown_table(sums(shown)), ""]
+        lines += [f"Against {title(shown.against)}:", "", "```text", str(shown.against.plan), "```", "", *markdown_table(sums(shown)), ""]
         if difference is None:
             lines += ["No sum differs.", ""]
         else:
@@ -268,7 +203,7 @@ def _markdown_steps(shown: Derivation, steps: Sequence[Step], parted: Sequence[i
     for step in filter(_tells, steps):
         yield from (f"### {heading(step, places[id(step)])}", "")
         if _has_table(step):
-            yield from (*_markdown_table(table(step, _formats(shown), parted)), "")
+            yield from (*markdown_table(table(step, _formats(shown), parted)), "")
         else:
             yield from (_operands_text(step, _formats(shown)), "")
         zeros = zeros_text(step)

@@ -50,6 +50,9 @@ def test_elements_of_files(run: Run, files: tuple[Path, Path], tmp_path: Path) -
     assert (tmp_path / "d.svg").read_text().startswith("<svg")
     shown = run("explain", *files, "--target", "sm_80", "--against", "sm_90a", "--format", "json")
     assert json.loads(shown) == json.loads(fastmma.explain(a, b, 0, 0, target="sm_80", against="sm_90a").json())
+    shown = run("explain", *files, "--k", "16:32")
+    assert shown == fastmma.explain(a, b, 0, 0).text((16, 32)) + "\n"
+    assert "--k takes" in run("explain", *files, "--k", "16", status=2)
     assert run("explain", *files, "--format", "markdown") == fastmma.explain(a, b, 0, 0).markdown().rstrip("\n") + "\n"
 
 

@@ -78,7 +78,10 @@ def check_texts(found: Explanation) -> None:
     assert json.loads(found.json())["code"] == found.code
 
 
-@pytest.mark.parametrize(("opcode", "target"), METHODS, ids=str)
+WMMA = ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", "sm_70")
+
+
+@pytest.mark.parametrize(("opcode", "target"), [*METHODS, WMMA], ids=str)
 def test_every_method(opcode: str, target: str) -> None:
     """K of two and a half instructions: D is fed back as C, and the last instruction is filled with zeros."""
     ins = fastmma.instruction(opcode)
@@ -245,6 +248,8 @@ ACCUMULATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("nvfp4", "nvfp4", {"target": "sm_120a", "epilogue": ("round", "alpha", "bias"), "out_dtype": "bfloat16"}),
     ("nvfp4", "nvfp4", {"target": "sm_90a", "epilogue": ("alpha+c", "bias", "round")}),
     ("int8_row", "int8_row", {"target": "sm_80", "out_dtype": "bfloat16"}),
+    ("nvfp4", "nvfp4", {"target": "sm_100a", "out_dtype": "float16", "split_k": fastmma.StreamK((64, 32, 128), 9)}),
+    ("mxfp8_e4m3", "mxfp4", {"target": "sm_103a"}),
 ]
 
 
@@ -322,6 +327,38 @@ def test_two_targets() -> None:
     assert explain(a, b, 0, 0, plan=plan, against="sm_86").against == explain(
         a, b, 0, 0, plan=fastmma.gemm_plan(a, b, target="sm_86", split_k=2)
     )
+
+
+def test_many_steps(tmp_path: Path) -> None:
+    """Of many steps each has a line, with what it loses; those of some k are shown in full."""
+    rng = np.random.default_rng(11)
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((1, 4096), (4096, 1)))
+    found = explain(a, b, 0, 0, target="sm_90a", promote_every=1024)
+    lines = str(found).splitlines()
+    assert len(lines) == str(found.plan).count("\n") + 3 + 256 + 4
+    for step, line in zip(found.steps, lines[-260:], strict=True):
+        assert f"0x{step.code:08x} = " in line
+        lost = sum(exact(term.lost) for term in step.terms)
+        assert line.count("e-") >= (lost != 0) + (step.dropped.significand != 0)
+    full = found.text((1000, 1040)).splitlines()
+    assert [line.split(":")[0] for line in full if line.startswith("step")] == [
+        "step 62, k 992..1007",
+        "step 63, k 1008..1023",
+        "step 64, promotion",
+        "step 65, k 1024..1039",
+    ]
+    assert found.markdown((0, 16)).count("### step") == 1
+    other = str(explain(a, b, 0, 0, target="sm_90a", against="sm_80")).splitlines()
+    assert sum(line.startswith("...") for line in other) in (1, 2)
+    assert any(line.startswith("to k 4096") for line in other)
+    found.picture(tmp_path / "some.svg", (0, 32))
+    assert (tmp_path / "some.svg").read_text().count("fused sum") == 2
+    for k in (3, (1,), (-1, 2), (0, 1.5)):
+        with pytest.raises(OperandError):
+            found.text(k)  # type: ignore[arg-type]
+    pytest.importorskip("matplotlib")
+    with pytest.raises(OperandError, match="choose some by k"):
+        found.picture(tmp_path / "all.png")
 
 
 def test_pictures(tmp_path: Path) -> None:
