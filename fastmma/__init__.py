@@ -53,6 +53,7 @@ _NAMES_OF_MODULES = {
     "products.scaled": ("scaled_matmul",),
     "products.scaled_choice": ("scaled_plan",),
     "scaling": ("ScaledArray",),
+    "verification.identify": ("Match", "identify"),
 }
 _MODULES = {
     "scaling": "scaling",

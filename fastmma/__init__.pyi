@@ -39,6 +39,7 @@ from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.scaling import ScaledArray
+from fastmma.verification.identify import Match, identify
 
 __version__: str
 
@@ -58,6 +59,7 @@ __all__ = [
     "Instruction",
     "InstructionError",
     "Layout",
+    "Match",
     "MmaPlan",
     "Movement",
     "Operand",
@@ -77,6 +79,7 @@ __all__ = [
     "gather",
     "gemm",
     "gemm_plan",
+    "identify",
     "instruction",
     "instructions",
     "matmul",

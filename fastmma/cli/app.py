@@ -12,6 +12,7 @@ from fastmma.cli.compare import compare
 from fastmma.cli.evidence import evidence
 from fastmma.cli.explain import explain
 from fastmma.cli.gemm import gemm
+from fastmma.cli.identify import identify
 from fastmma.cli.layout import layout
 from fastmma.cli.listing import list_instructions
 from fastmma.cli.show import show
@@ -33,6 +34,7 @@ app.command("evidence")(evidence)
 app.command("gemm")(gemm)
 app.command("explain")(explain)
 app.command("compare")(compare)
+app.command("identify")(identify)
 app.command("study")(study)
 app.command("verify")(verify)
 app.command("record")(record)

@@ -215,7 +215,9 @@ def format_of(name: str | Format | np.dtype[Any] | type) -> Format:
         return FORMATS[name.removeprefix(".")]
     try:
         # NumPy takes None for float64
-        dtype = None if name is None else np.dtype(getattr(ml_dtypes, name, name) if isinstance(name, str) else name)
+        # and warns of a, its old letter for bytes
+        known = name is not None and not (isinstance(name, str) and name.startswith("a"))
+        dtype = np.dtype(getattr(ml_dtypes, name, name) if isinstance(name, str) else name) if known else None
     except (TypeError, ValueError, SyntaxError):  # NumPy reads text in several ways
         dtype = None
     for row in _ROWS:

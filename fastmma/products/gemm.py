@@ -87,10 +87,11 @@ def gemm(
     split_k : int, sequence of (start, stop), or StreamK
         Cut K into that many parts of equal length (rounded up to the instruction's k), or as given, accumulate each from zero (the first
         from `c`), then join them by IEEE adds.
-    join : {"ascending", "pairwise"}
-        In which order parts are added: ``((first + second) + third) + ...``, or neighbours first.
+    join : {"ascending", "pairwise", "workspace", "in-place"}
+        In which order parts are added: ``((first + second) + third) + ...``, or neighbours first. The last two add them in ascending order
+        too, and round as cuBLAS does: the parts alone, in a workspace, or the total alone, each time that a part joins it.
     join_dtype : dtype or format, optional
-        bfloat16 or float16: the parts, and each of their sums, are rounded to it.
+        bfloat16 or float16: the parts, and each of their sums, are rounded to it, unless `join` says which.
     preset : str, optional
         Accumulate as a library does: one of `fastmma.products.presets.GEMM_PRESETS`, for example ``"cublas"``. It sets `promote_every`,
         where `split_k` cuts, and the order of the epilogue; how many parts the library's heuristics choose is still to be given.

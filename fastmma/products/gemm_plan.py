@@ -41,10 +41,11 @@ class GemmPlan(Plan):
         Whether float16, float32 and float64 multiplicands are rounded to the instruction's formats first, to nearest even.
     source : str
         Whose choices these are, if they are a preset's, unchanged.
-    join : {"ascending", "pairwise"}
-        In which order the parts of k are added.
+    join : {"ascending", "pairwise", "workspace", "in-place"}
+        In which order the parts of k are added; the last two are ascending, too.
     join_dtype : {"", "bf16", "f16"}
-        The format to which f32 parts and each of their sums are rounded; the accumulator's if empty.
+        The format to which f32 parts and each of their sums are rounded; the accumulator's if empty. With ``"workspace"`` only the parts
+        are rounded, with ``"in-place"`` only the first and the sums.
     epilogue : tuple of str
         What becomes of the sums, as f32 numbers x, step by step: ``"alpha"`` (``x * alpha``), ``"bias"`` (``x + bias``), ``"c"`` (``x +
         c``, c being beta * c, rounded), ``"alpha+bias"`` and ``"alpha+c"`` (in one fma), ``"beta*c"`` (``fma(beta, c, x)``), ``"relu"``

@@ -61,10 +61,12 @@ def _joined(
                 chunks = promotion.part(inside, slice(None), slice(None))
             part = np.empty(d.shape, d.dtype)
             _part(backend, operation, part_operands, part, chunks, threads, order.first_tile)
-            yield _rounded(backend, part, order.join_dtype, threads)
+            first = order.join == "in-place" and start == 0
+            yield _rounded(backend, part, order.join_dtype if first or order.join != "in-place" else "", threads)
 
     def add(total: Codes, part: Codes) -> Codes:
-        return _rounded(backend, backend.join(total, part, ins.formats.d), order.join_dtype, threads)
+        narrow = "" if order.join == "workspace" else order.join_dtype
+        return _rounded(backend, backend.join(total, part, ins.formats.d), narrow, threads)
 
     d[...] = _pairwise(parts(), add) if order.join == "pairwise" else _ascending(parts(), add)
 

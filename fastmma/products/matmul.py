@@ -75,10 +75,10 @@ def matmul(
         k between promotions: partial sums that start from zero join the result by one IEEE add. A multiple of the instruction's k.
     split_k : int, sequence of (start, stop), or StreamK
         Parts of K, each accumulated from zero (the first from `c`), that are joined by IEEE adds.
-    join : {"ascending", "pairwise"}
+    join : {"ascending", "pairwise", "workspace", "in-place"}
         In which order.
     join_dtype : dtype or format, optional
-        bfloat16 or float16: the parts, and each of their sums, are rounded to it.
+        bfloat16 or float16: the parts, and each of their sums, are rounded to it, unless `join` says which.
     preset : str, optional
         Accumulate as a library does: one of `fastmma.products.presets.GEMM_PRESETS`, for example ``"cublas"``.
     alpha, beta, bias, activation, out_dtype

@@ -77,8 +77,8 @@ class AccumulationPlan(Plan):
         The format of the result.
     source : str
         Whose choices these are, if they are a preset's, unchanged.
-    join : {"ascending", "pairwise"}
-        In which order the parts of k are added, by f32 adds.
+    join : {"ascending", "pairwise", "workspace", "in-place"}
+        In which order the parts of k are added, by f32 adds; as in `fastmma.GemmPlan`.
     join_dtype : {"", "bf16", "f16"}
         The format to which the parts and each of their sums are rounded; f32 if empty.
     arithmetic : Arithmetic, optional

@@ -47,6 +47,11 @@ def test_cuts_and_joins(places: tuple[int, ...]) -> None:
         for each in halves[1:]:
             total = (total + each).astype(np.float16).astype(np.float32)
         equal(gemm(A, B, c, split_k=cuts, join_dtype=np.float16), total if len(cuts) > 1 else sums[0])
+        in_place = halves[0]
+        for each in sums[1:]:
+            in_place = (in_place + each).astype(np.float16).astype(np.float32)
+        equal(gemm(A, B, c, split_k=cuts, join="in-place", join_dtype="f16"), in_place if len(cuts) > 1 else sums[0])
+        equal(gemm(A, B, c, split_k=cuts, join="workspace", join_dtype="f16"), sum(halves[1:], halves[0]) if len(cuts) > 1 else sums[0])
     stacked = matmul(np.stack([A, A]), B, split_k=cuts, join="pairwise", join_dtype="bf16")
     equal(stacked[1], gemm(A, B, split_k=cuts, join="pairwise", join_dtype="bf16", backend="numba"))
     few = slice(0, 2), slice(0, 3)
@@ -146,6 +151,7 @@ def test_scaled_products_in_parts() -> None:
         ({"split_k": [(0, 1.5), (1.5, 300)]}, OperandTypeError, "must be a number of parts or a sequence"),
         ({"split_k": StreamK((16, 16, 8), 4)}, OperandError, "k of a tile of stream-K must be a multiple of 16, not 8"),
         ({"join": "random"}, OperandError, "join must be one of ascending, pairwise"),
+        ({"join": "workspace"}, OperandError, "join 'workspace' needs a join_dtype of bf16 or f16, not ''"),
         ({"join_dtype": "e4m3"}, OperandError, "join_dtype must be one of '', 'bf16', 'f16'"),
         ({"join_dtype": "f16", "accumulator": "f16"}, OperandError, "join_dtype must be one of ''"),
     ],
