@@ -31,6 +31,8 @@ class Case:
     target : str
     shape, quick : (int, int, int)
         M, N and K of the measurement, and of a run that only checks that everything works.
+    finished : bool
+        Whether a bias is added, and the result rounded to bfloat16.
     """
 
     family: str
@@ -38,14 +40,16 @@ class Case:
     target: str
     shape: Shape = (1536, 1536, 1536)
     quick: Shape = (128, 128, 128)
+    finished: bool = False
 
     def run(self, shape: Shape) -> Callable[[int], Any]:
         """A function of the number of threads that computes the product once."""
         m, n, k = shape
         a, b = operand(self.atype, (m, k), 0), operand(self.atype, (k, n), 1)
         ins = default_instruction(self.atype, self.atype, None, self.target)
-        out = np.empty((m, n), dtype=ins.operands["d"].format.dtype)
-        return lambda threads: fastmma.gemm(a, b, instruction=ins, target=self.target, threads=threads, out=out)
+        out = np.empty((m, n), ml_dtypes.bfloat16 if self.finished else ins.operands["d"].format.dtype)
+        more = {"bias": np.ones(n, np.float32)} if self.finished else {}
+        return lambda threads: fastmma.gemm(a, b, instruction=ins, target=self.target, threads=threads, out=out, **more)
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class ScaledCase:
 
 CASES = (
     Case("f16, sm_90a", "f16", "sm_90a"),
+    Case("f16, sm_90a, with a bias, rounded to bf16", "f16", "sm_90a", finished=True),
     Case("bf16, sm_90a", "bf16", "sm_90a"),
     Case("f16, sm_80", "f16", "sm_80"),
     Case("tf32, sm_90a", "tf32", "sm_90a"),
