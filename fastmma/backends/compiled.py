@@ -12,10 +12,18 @@ import numpy as np
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
 from fastmma.backends.native_c import with_native_c
-from fastmma.backends.parameters import fused_coding, fused_parameters, holds, plain, product_order, scaled_parameters
+from fastmma.backends.parameters import (
+    element_of,
+    fused_coding,
+    fused_parameters,
+    general_parameters,
+    holds,
+    plain,
+    product_order,
+    scaled_parameters,
+)
 from fastmma.backends.parts import DEPTH, is_small, parts
 from fastmma.backends.zeros import on_dense_kernel
-from fastmma.host.errors import BackendError
 from fastmma.isa.codes import decode, encode
 from fastmma.isa.formats import Format
 from fastmma.kernels.params import Fused, Promotion, Step
@@ -248,7 +256,8 @@ def _fused_run(operation: Operation, operands: Operands, d: Codes, threads: int)
         operands = operands._replace(a=_in_order(operation, operands.a, 2), b=_in_order(operation, operands.b, 1))
         operation = plain(operation)
     if not holds(operation):
-        raise BackendError(f"{operation.instruction}: no compiled kernel computes {operation.arithmetic.family}; backend='reference' does")
+        _general_run(operation, operands, d, threads)
+        return
     _, rows, columns = d.shape
     if operands.scale_a is None and rows * columns * operands.depth <= _SMALL:
         blocks = _blocks(operation, rows, columns, operands.depth, _cpu().portable())
@@ -260,6 +269,22 @@ def _fused_run(operation: Operation, operands: Operands, d: Codes, threads: int)
             blocks.multiply(operands.a, operands.b, operands.c, d, threads, again)
             return
     _in_turn(operation, operands, d, threads)
+
+
+def _general_run(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+    """Products by an arithmetic that the other kernels do not hold; operands of whole instructions."""
+    from fastmma.kernels.general import products
+
+    if operation.arithmetic.split:
+        operands = operands._replace(a=_in_order(operation, operands.a, 2), b=_in_order(operation, operands.b, 1))
+    ins, scales = operation.instruction, None
+    if operands.scale_a is not None and operands.scale_b is not None:
+        own = ins.k // ins.scale_vec_size
+        scale = scaled_parameters(operation).scale
+        scales = scale, np.repeat(operands.scale_a, own, axis=2), np.repeat(operands.scale_b, own, axis=1)
+    wide = _widened(operation, operands)
+    a, b = (element_of(fmt) for fmt in operation.multiplied)
+    products.multiply(general_parameters(operation), a, b, wide.a, wide.b, wide.c, d, threads, scales)
 
 
 @cache

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastmma.backends.call import Operation
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.kernels.envelopes import holds_fused, holds_scaled
-from fastmma.kernels.params import Coded, Element, Fused, Scaled, Specials
+from fastmma.kernels.params import ROUNDINGS, Coded, Element, Fused, General, Scaled, Specials
 
 _SPECIALS = {"none": Specials.NONE, "ieee": Specials.IEEE, "nan": Specials.NAN, "nan-only-ff": Specials.POWERS_OF_TWO}
 
@@ -60,6 +60,28 @@ def holds(operation: Operation) -> bool:
     if not ins.scale_vec_size:
         return row.group == 1 and holds_fused(fused_parameters(operation))
     return row.group == (16 if row.method == "grouped" else 1) and holds_scaled(scaled_parameters(operation), row.keep_bits)
+
+
+@cache
+def general_parameters(operation: Operation) -> General:
+    """The general kernel's parameters; operands in the order of the steps."""
+    ins, row = operation.instruction, operation.arithmetic
+    sums = ins.formats.sums
+    dense = ins.k // ins.stored_k
+    return General(
+        terms=row.terms * (dense if row.group == 1 else 1),
+        group=row.group * (dense if row.group > 1 else 1),
+        unit=ins.k // 2 if row.split else ins.k,
+        lowered=2 if row.split else 0,
+        by_scales=int(row.method == "grouped"),
+        align_bits=row.align_bits,
+        align_rounding=ROUNDINGS.index(row.align_rounding),
+        emax_floor=row.emax_floor,
+        keep_bits=row.keep_bits,
+        rounding=ROUNDINGS.index(row.rounding),
+        fraction=sums.mantissa_bits,
+        bias=sums.bias,
+    )
 
 
 @cache

@@ -100,6 +100,27 @@ class Scaled(NamedTuple):
     emax_floor: int
 
 
+# how a term is rounded to units, and a sum to its fraction bits; a kernel knows them by position
+ROUNDINGS = ("rz", "rn", "ro", "exact")
+
+
+class General(NamedTuple):
+    """A fused dot-product-add of any numbers and roundings, with or without scales."""
+
+    terms: int  # a step, c not counted
+    group: int  # consecutive products a term sums exactly
+    unit: int  # consecutive k whose steps follow each other; the last one may have fewer terms
+    lowered: int  # 0: the accumulator runs through; u: it restarts at zero every u units, then one IEEE add of c
+    by_scales: int  # 1: a term's exponent is that of its scales alone
+    align_bits: int
+    align_rounding: int  # one of `ROUNDINGS`
+    emax_floor: int
+    keep_bits: int
+    rounding: int
+    fraction: int  # 23 fraction bits of an f32 accumulator, or 10 of f16
+    bias: int
+
+
 class Promotion(NamedTuple):
     """Sums of `every` k are taken from zero by the tensor core, then join a running f32 total by the operation `rule` of `PROMOTIONS`.
 

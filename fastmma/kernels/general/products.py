@@ -1,0 +1,108 @@
+"""Products by the general kernels: operands decoded, cut into pieces for threads, and the kernel that holds their sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.threads import parallel_for
+from fastmma.kernels.general.digits import LOWEST, Reach
+from fastmma.kernels.general.lines import FINITE, Lines, decoded, scaled
+from fastmma.kernels.general.steps import run_piece
+from fastmma.kernels.params import ROUNDINGS, Element, General
+from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, settled
+
+Codes = NDArray[Any]
+Scales = tuple[Element, Codes, Codes]  # their format, and a code for every element of a and of b
+
+_WINDOW = 62  # bits of a sum
+_SIGNIFICAND = 31  # bits of an element
+_PRODUCT_BITS = 24  # of any product of two elements
+_EXACT = ROUNDINGS.index("exact")
+_ROWS, _COLUMNS = 64, 64  # of a piece
+_DEEPEST = 1 << 10  # k decoded at a time
+_CODES = 1 << 22  # of an operand, decoded at a time
+_TILE_PRODUCTS = 1 << 18  # of elements, of a thread at a time
+
+
+def _exponent_bits(element: Element) -> int:
+    """Places from the last bit of the smallest element to the first of the largest."""
+    return element.highest_exponent - (1 - element.bias) + element.mantissa_bits + 1
+
+
+def _in_window(p: General, a: Element, b: Element) -> bool:
+    """Whether aligned terms and their sum are integers of 64 bits, and groups too."""
+    growth = (p.terms + 1).bit_length() + p.group.bit_length()
+    of_term = p.align_bits + (2 + a.highest_exponent + b.highest_exponent + 2 if p.by_scales else 2)
+    widths = _exponent_bits(a), _exponent_bits(b)
+    fits = p.by_scales or p.group == 1 or (max(widths) <= _SIGNIFICAND and sum(widths) + growth <= _WINDOW)
+    return bool(p.align_rounding != _EXACT and fits and of_term + growth <= _WINDOW)
+
+
+def _lines(element: Element, codes: Codes, scale: Element | None, scales: Codes | None, p: General, fixed: bool) -> Lines:
+    found = decoded(element, codes, fixed)
+    return found if scale is None or scales is None else scaled(found, scale, scales, bool(p.by_scales))
+
+
+def _based(element: Element, lines: Lines, fixed: bool) -> tuple[Lines, int, int]:
+    """Lines whose elements all have a base, zeros any that others have; the lowest and the highest base."""
+    bases = lines.bases if fixed else lines.exponents - np.int32(element.mantissa_bits)
+    real = lines.significands != 0
+    if not real.any():
+        return lines._replace(bases=np.zeros_like(bases)), 0, 0
+    lowest, highest = int(bases.min(where=real, initial=1 << 20)), int(bases.max(where=real, initial=-(1 << 20)))
+    return lines._replace(bases=np.where(real, bases, np.int32(lowest))), lowest, highest
+
+
+def multiply(
+    p: General, a: Element, b: Element, x: Codes, y: Codes, c: Codes | None, out: Codes, threads: int, scales: Scales | None = None
+) -> None:
+    """Write the accumulation of ``x @ y`` onto `c` (None: +0) to `out`, for every product of a batch.
+
+    `x` (T, M, K) and `y` (T, K, N) are codes of whole instructions, `c` and `out` (T, M, N) f32 or f16 bits; `out` may be `c`.
+    """
+    if settled(x.shape[2], c, out):
+        return
+    at_once = max(1, _CODES // max(1, x[0].size, y[0].size, out[0].size))
+    for first in range(0, len(x), at_once):
+        part = slice(first, first + at_once)
+        some = None if scales is None else (scales[0], scales[1][part], scales[2][part])
+        _batch(p, a, b, x[part], y[part], None if c is None else c[part], out[part], threads, some)
+
+
+def _batch(
+    p: General, a: Element, b: Element, x: Codes, y: Codes, c: Codes | None, out: Codes, threads: int, scales: Scales | None
+) -> None:
+    in_window = _in_window(p, a, b)
+    fixed = bool(p.by_scales) or (in_window and p.group > 1)
+    state = np.zeros(out.shape, np.uint32) if c is None else np.ascontiguousarray(c.astype(np.uint32))
+    whole = p.unit * max(p.lowered, 1)
+    deep = max(_DEEPEST // whole, 1) * whole
+    offset = a.mantissa_bits + b.mantissa_bits
+    tiles, rows, columns = out.shape
+    for start in range(0, x.shape[2], deep):
+        part = slice(start, start + deep)
+        scale, left_scales, right_scales = (None, None, None) if scales is None else (scales[0], scales[1][:, :, part], scales[2][:, part])
+        left = _lines(a, x[:, :, part], scale, left_scales, p, fixed)
+        right = _lines(b, y[:, part], scale, right_scales, p, fixed)
+        reach = Reach(0, 0)
+        if not in_window:
+            left, *ends_a = _based(a, left, fixed)
+            right, *ends_b = _based(b, right, fixed)
+            highest = ends_a[1] + ends_b[1] + _PRODUCT_BITS + p.unit.bit_length()
+            reach = Reach((ends_a[0] + ends_b[0] - LOWEST) >> 5, ((highest - LOWEST) >> 5) + 1)
+        special = bool((left.kinds != FINITE).any() or (right.kinds != FINITE).any())
+
+        def work(piece: Piece, _memory: None) -> None:
+            run_piece(p, left, right, offset, reach, special, in_window, (0, tiles), piece[:2], piece[2:], state)  # noqa: B023
+
+        def work_tiles(first: int, last: int, _worker: int) -> None:
+            run_piece(p, left, right, offset, reach, special, in_window, (first, last), (0, rows), (0, columns), state)  # noqa: B023
+
+        if tiles == 1:
+            Pieces(rows, columns, _ROWS, _COLUMNS).run(threads, OfWorkers(lambda: None), work)
+        else:
+            parallel_for(work_tiles, tiles, threads, max(1, _TILE_PRODUCTS // (rows * columns * x.shape[2])))
+    out[...] = state

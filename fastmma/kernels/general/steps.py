@@ -1,0 +1,95 @@
+"""The loop over the steps of a piece of products, for sums of either kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastmma.kernels.general import digits, window
+from fastmma.kernels.general.lines import Lines
+from fastmma.kernels.general.step_end import (
+    EXACT,
+    ieee_sum,
+    kind_of,
+    make_work,
+    put_specials,
+    raise_emax,
+    read_accumulators,
+    write_accumulators,
+)
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.simd import separate
+from fastmma.kernels.params import General
+
+_window_terms, _digit_step = window.add_terms, digits.step
+
+
+@separate
+def _add_addends(p: General, addends: Any, state: Any) -> None:
+    """What the sums of an instruction started without joins them."""
+    for row in range(len(state)):
+        for j in range(state.shape[1]):
+            state[row, j] = np.uint32(ieee_sum(p, state[row, j], addends[row, j]))
+
+
+@separate
+def _multiply(
+    p: General, a: Lines, b: Lines, offset: int, reach: Any, special: bool, in_window: bool, row: int, columns: Any, state: Any
+) -> None:
+    """Rows from `row` on by columns; `state` (row, column) holds codes of c and gets those of d."""
+    rows, width = state.shape
+    work, kinds = make_work(width, 1 if in_window else digits.DIGITS), np.zeros(width, np.uint8)
+    own = np.zeros(digits.DIGITS, np.int64)
+    addends = state.copy()
+    depth, infinite = a.exponents.shape[1], (2 * p.bias + 1) << p.fraction
+    for unit, start in enumerate(range(0, depth, p.unit)):
+        if p.lowered != 0 and unit % p.lowered == 0:
+            addends[:] = state
+            state[:] = 0
+        stop = min(start + p.unit, depth)
+        for first in range(start, stop, p.terms * p.group):
+            last = min(first + p.terms * p.group, stop)
+            for line in range(rows):
+                codes, i = state[line], row + line
+                read_accumulators(p, codes, work)
+                found = np.int64(0)
+                for j in range(width):
+                    found |= np.int64((codes[j] & infinite) == infinite)
+                if found != 0 or special:
+                    for j in range(width):
+                        kinds[j] = kind_of(p, codes[j])
+                if p.align_rounding != EXACT:
+                    raise_emax(a.exponents, b.exponents, i, columns, first, last, work.emax)
+                if in_window:
+                    _window_terms(p, a, b, offset, i, columns, first, last, work)
+                    write_accumulators(p, work, work.emax, codes)
+                else:
+                    _digit_step(p, a, b, reach, i, columns, first, last, work, own, codes)
+                if found != 0 or special:
+                    put_specials(p, a, b, i, columns, first, last, kinds, codes)
+        if p.lowered != 0 and unit % p.lowered == p.lowered - 1:
+            _add_addends(p, addends, state)
+
+
+@compiled
+def run_piece(
+    p: General,
+    a: Lines,
+    b: Lines,
+    offset: int,
+    reach: Any,
+    special: bool,
+    in_window: bool,
+    tiles: Any,
+    rows: Any,
+    columns: Any,
+    state: Any,
+) -> None:
+    """Rows by columns of some products; `state` (product, row, column) holds codes of c and gets those of d."""
+    for tile in range(tiles[0], tiles[1]):
+        x = Lines(a.significands[tile], a.exponents[tile], a.bases[min(tile, len(a.bases) - 1)], a.kinds[tile])
+        y = Lines(b.significands[tile], b.exponents[tile], b.bases[min(tile, len(b.bases) - 1)], b.kinds[tile])
+        codes = state[tile, rows[0] : rows[1], columns[0] : columns[1]].copy()
+        _multiply(p, x, y, offset, reach, special, in_window, rows[0], columns, codes)
+        state[tile, rows[0] : rows[1], columns[0] : columns[1]] = codes
