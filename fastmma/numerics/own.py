@@ -111,8 +111,11 @@ def _steps(ins: Instruction, given: Arithmetic, check: _Check) -> Arithmetic:
     interleave = check.integer("interleave", 0, ins.k // 2, "in k")
     steps, rest = divmod(products, terms * group)
     if interleave and (split or ins.stype or rest or ins.k % (interleave * steps) or interleave % chunk):
+        many = f" and a multiple of {chunk}" if chunk > 1 else ""
         allowed = not (split or ins.stype or rest)
-        raise check.refuse("interleave", f"0 or a divisor of {ins.k // steps}" if allowed else "0 but for whole steps that are not lowered")
+        raise check.refuse(
+            "interleave", f"0 or a divisor of {ins.k // steps}{many}" if allowed else "0 but for whole steps that are not lowered"
+        )
     return replace(
         given,
         terms=terms,

@@ -27,79 +27,76 @@ class Reach(NamedTuple):
 
 
 @inner
-def _add(digits: Any, value: Any, place: Any) -> None:
+def _add(digits: Any, j: int, value: Any, place: Any) -> None:
     """``value * 2**(place + LOWEST)`` joins; values are below 2**31 in magnitude, and so are their numbers times 2**8."""
-    digits[place >> 5] += value << (place & 31)
+    digits[j, place >> 5] += value << (place & 31)
 
 
 @separate
-def _carried(digits: Any, first: int, last: int) -> bool:
+def _carried(digits: Any, j: int, first: int, last: int) -> bool:
     """Digits of the magnitude, each from 0 to 2**32 - 1; whether the sum is negative."""
     carry = np.int64(0)
     for place in range(first, last + 1):
-        total = digits[place] + carry
-        digits[place] = total & _MASK
+        total = digits[j, place] + carry
+        digits[j, place] = total & _MASK
         carry = total >> 32
-    if carry >= 0:
-        return False
-    more = np.int64(1)
+    flip, more = carry & _MASK, -carry  # without a branch: signs are hard to foresee
     for place in range(first, last + 1):
-        total = (digits[place] ^ _MASK) + more
-        digits[place] = total & _MASK
+        total = (digits[j, place] ^ flip) + more
+        digits[j, place] = total & _MASK
         more = total >> 32
-    return True
+    return bool(carry < 0)
 
 
 @separate
-def _round(digits: Any, first: int, place: Any, mode: int) -> None:
+def _round(digits: Any, j: int, first: int, place: Any, mode: int) -> None:
     """Round a magnitude to a multiple of 2**place (counted from `LOWEST`)."""
     digit, bit = place >> 5, np.int64(place & 31)
-    below = digits[digit] & ((np.int64(1) << bit) - 1)
+    below = digits[j, digit] & ((np.int64(1) << bit) - 1)
     lost = below
     for lower in range(first, digit):
-        lost |= digits[lower]
+        lost |= digits[j, lower]
     if lost == 0:
         return
     up = False
-    odd = (digits[digit] >> bit) & 1
+    odd = (digits[j, digit] >> bit) & 1
     if mode == RO:
         up = odd == 0
     elif mode == RN and place > 0:
         at, half = (place - 1) >> 5, np.int64((place - 1) & 31)
-        more = digits[at] & ((np.int64(1) << half) - 1)
+        more = digits[j, at] & ((np.int64(1) << half) - 1)
         for lower in range(first, at):
-            more |= digits[lower]
-        up = (digits[at] >> half) & 1 == 1 and (more != 0 or odd == 1)
+            more |= digits[j, lower]
+        up = (digits[j, at] >> half) & 1 == 1 and (more != 0 or odd == 1)
     for lower in range(first, digit):
-        digits[lower] = 0
-    digits[digit] -= below
+        digits[j, lower] = 0
+    digits[j, digit] -= below
     if up:
-        digits[digit] += np.int64(1) << bit
-        while digits[digit] > _MASK:
-            digits[digit] &= _MASK
+        digits[j, digit] += np.int64(1) << bit
+        while digits[j, digit] > _MASK:
+            digits[j, digit] &= _MASK
             digit += 1
-            digits[digit] += 1
+            digits[j, digit] += 1
 
 
 @separate
-def _code(p: General, digits: Any, first: int, last: int) -> Any:
+def _code(p: General, digits: Any, j: int, first: int, last: int, floats: Any) -> Any:
     """The code of a sum between two digits, rounded once; the digits are cleared."""
-    negative = _carried(digits, first, last)
+    negative = _carried(digits, j, first, last)
     top = last
-    while top >= first and digits[top] == 0:
+    while top >= first and digits[j, top] == 0:
         top -= 1
     if top < first:
         return 0
-    bit = 31
-    while digits[top] >> bit == 0:
-        bit -= 1
+    floats[0] = digits[j, top]
+    bit = (floats.view(np.int64)[0] >> 52) - 1023
     exponent = max(32 * top + bit + LOWEST, 1 - p.bias)
     place = exponent - p.keep_bits - LOWEST
-    _round(digits, first, place, p.rounding)
+    _round(digits, j, first, place, p.rounding)
     digit, bit = place >> 5, place & 31
-    whole = digits[digit] >> bit | digits[digit + 1] << (32 - bit)
+    whole = digits[j, digit] >> bit | digits[j, digit + 1] << (32 - bit)
     for each in range(first, max(top, digit) + 2):
-        digits[each] = 0
+        digits[j, each] = 0
     if whole >> (p.keep_bits + 1):
         whole, exponent = whole >> 1, exponent + 1
     if exponent > p.bias:
@@ -114,30 +111,30 @@ def _code(p: General, digits: Any, first: int, last: int) -> Any:
 
 
 @inner
-def _add_aligned(digits: Any, value: Any, place: Any, unit: Any, mode: int) -> None:
+def _add_aligned(digits: Any, j: int, value: Any, place: Any, unit: Any, mode: int) -> None:
     """A term, rounded to a multiple of ``2**unit`` (both counted from `LOWEST`), joins."""
     if place >= unit:
-        _add(digits, value, place)
+        _add(digits, j, value, place)
         return
     magnitude = rounded(abs(value), np.int64(min(unit - place, FAR)), mode)
-    _add(digits, -magnitude if value < 0 else magnitude, unit)
+    _add(digits, j, -magnitude if value < 0 else magnitude, unit)
 
 
 @separate
 def _add_group(
-    p: General, a: Lines, b: Lines, reach: Reach, i: int, j: int, first: int, last: int, unit: Any, own: Any, digits: Any
+    p: General, a: Lines, b: Lines, reach: Reach, i: int, left: int, j: int, first: int, last: int, unit: Any, own: Any, digits: Any
 ) -> None:
     """The exact sum of a group, rounded to units, joins; `own` are the group's digits."""
     for k in range(first, last):
-        product = np.int64(a.significands[i, k]) * np.int64(b.significands[k, j])
+        product = np.int64(a.significands[i, k]) * np.int64(b.significands[k, left + j])
         if product != 0:
-            _add(own, product, np.int64(a.bases[i, k]) + b.bases[k, j] - LOWEST)
-    negative = _carried(own, reach.first, reach.last)
+            _add(own, 0, product, np.int64(a.bases[i, k]) + b.bases[k, left + j] - LOWEST)
+    negative = _carried(own, 0, reach.first, reach.last)
     if unit > 0:
-        _round(own, reach.first, unit, p.align_rounding)
+        _round(own, 0, reach.first, unit, p.align_rounding)
     for place in range(reach.first, max(reach.last, unit >> 5) + 2):
-        digits[place] += -own[place] if negative else own[place]
-        own[place] = 0
+        digits[j, place] += -own[0, place] if negative else own[0, place]
+        own[0, place] = 0
 
 
 @separate
@@ -153,11 +150,11 @@ def step(
         units[j] = 0 if exact else max(np.int64(work.emax[j]) - p.align_bits - LOWEST, 0)
         if work.significands[j] != 0:
             place = np.int64(work.exponents[j]) - p.fraction - LOWEST
-            _add_aligned(sums[j], work.significands[j], place, units[j], p.align_rounding)
+            _add_aligned(sums, j, work.significands[j], place, units[j], p.align_rounding)
     if p.group > 1 and not exact:
         for group in range(first, last, p.group):
             for j in range(width):
-                _add_group(p, a, b, reach, i, left + j, group, min(group + p.group, last), units[j], own, sums[j])
+                _add_group(p, a, b, reach, i, left, j, group, min(group + p.group, last), units[j], own, sums)
     else:
         for k in range(first, last):
             x = np.int64(a.significands[i, k])
@@ -172,11 +169,11 @@ def step(
             else:
                 for j in range(width):
                     if values[j] != 0:
-                        _add_aligned(sums[j], x * values[j], base + bases[j], units[j], p.align_rounding)
+                        _add_aligned(sums, j, x * values[j], base + bases[j], units[j], p.align_rounding)
     for j in range(width):
         low: Any = reach.first
         high: Any = reach.last
         if work.significands[j] != 0:
             place = (np.int64(work.exponents[j]) - p.fraction - LOWEST) >> 5
             low, high = min(low, place), max(high, place + 2)
-        codes[j] = np.uint32(_code(p, sums[j], low, max(high, (units[j] >> 5) + 2)))
+        codes[j] = np.uint32(_code(p, sums, j, low, max(high, (units[j] >> 5) + 2), work.floats))

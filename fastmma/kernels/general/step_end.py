@@ -134,7 +134,8 @@ def ieee_sum(p: General, x: Any, y: Any) -> Any:
         kind = first if first != FINITE else second
         return infinity | ((p.bias + 1) << (p.fraction + 1) if kind == MINUS else 0)
     if p.fraction == 23:
-        pair = np.array([x, y], np.uint32)
+        pair = np.empty(2, np.uint32)
+        pair[0], pair[1] = x, y
         floats = pair.view(np.float32)
         floats[0] = floats[0] + floats[1]
         return np.int64(pair[0])

@@ -40,13 +40,15 @@ def _multiply(
     """Rows from `row` on by columns; `state` (row, column) holds codes of c and gets those of d."""
     rows, width = state.shape
     work, kinds = make_work(width, 1 if in_window else digits.DIGITS), np.zeros(width, np.uint8)
-    own = np.zeros(digits.DIGITS, np.int64)
-    addends = state.copy()
+    own = np.zeros((1, digits.DIGITS), np.int64)
+    addends = np.empty_like(state)
     depth, infinite = a.exponents.shape[1], (2 * p.bias + 1) << p.fraction
     for unit, start in enumerate(range(0, depth, p.unit)):
         if p.lowered != 0 and unit % p.lowered == 0:
-            addends[:] = state
-            state[:] = 0
+            for line in range(rows):
+                for j in range(width):
+                    addends[line, j] = state[line, j]
+                    state[line, j] = 0
         stop = min(start + p.unit, depth)
         for first in range(start, stop, p.terms * p.group):
             last = min(first + p.terms * p.group, stop)
@@ -72,6 +74,17 @@ def _multiply(
             _add_addends(p, addends, state)
 
 
+@separate
+def _move(state: Any, tile: int, row: int, column: int, codes: Any, read: bool) -> None:
+    """A piece of the state to or from memory of its own; an assignment of arrays would take seconds to compile."""
+    for line in range(len(codes)):
+        for j in range(codes.shape[1]):
+            if read:
+                codes[line, j] = state[tile, row + line, column + j]
+            else:
+                state[tile, row + line, column + j] = codes[line, j]
+
+
 @compiled
 def run_piece(
     p: General,
@@ -90,6 +103,7 @@ def run_piece(
     for tile in range(tiles[0], tiles[1]):
         x = Lines(a.significands[tile], a.exponents[tile], a.bases[min(tile, len(a.bases) - 1)], a.kinds[tile])
         y = Lines(b.significands[tile], b.exponents[tile], b.bases[min(tile, len(b.bases) - 1)], b.kinds[tile])
-        codes = state[tile, rows[0] : rows[1], columns[0] : columns[1]].copy()
+        codes = np.empty((rows[1] - rows[0], columns[1] - columns[0]), np.uint32)
+        _move(state, tile, rows[0], columns[0], codes, True)
         _multiply(p, x, y, offset, reach, special, in_window, rows[0], columns, codes)
-        state[tile, rows[0] : rows[1], columns[0] : columns[1]] = codes
+        _move(state, tile, rows[0], columns[0], codes, False)

@@ -68,7 +68,8 @@ def _add_groups(p: General, a: Lines, b: Lines, i: int, columns: Any, first: int
     start = columns[0]
     for group in range(first, last, p.group):
         end = min(group + p.group, last)
-        work.group[:] = 0
+        for j in range(len(work.group)):
+            work.group[j] = 0
         for k in range(group, end):
             x = np.int64(a.significands[i, k])
             values = b.significands[k, start : columns[1]]
