@@ -51,13 +51,13 @@ def first_difference(steps: Sequence[Step], others: Sequence[Step]) -> Differenc
     """Where the sums of two explanations differ first; None if they never do."""
     left, right = _keys(steps), _keys(others)
     agreed = other_agreed = 0  # the places behind the last steps that agree
-    for key, index in left.items():
-        if key not in right:
-            continue
-        other = right[key]
+    for key, index in sorted(left.items(), key=lambda item: item[1]):
+        other = right.get(key, -1)
+        if other < other_agreed:
+            continue  # the other one has no such sum, or had it in another order
         if _meaning(steps[index]) != _meaning(others[other]):
             return _between(steps[agreed : index + 1], others[other_agreed : other + 1])
-        agreed, other_agreed = index + 1, max(other_agreed, other + 1)
+        agreed, other_agreed = index + 1, other + 1
     rest, other_rest = steps[agreed:], others[other_agreed:]
     if (rest or other_rest) and (not steps or not others or _meaning(steps[-1]) != _meaning(others[-1])):
         return _between(rest, other_rest)

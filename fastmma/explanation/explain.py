@@ -24,6 +24,7 @@ from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_choice import DEFAULT_TARGET, gemm_plan
+from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.order import StreamK
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
@@ -114,6 +115,10 @@ def _explained(a: Any, b: Any, row: int, col: int, options: dict[str, Any]) -> E
         d = mma(None, a, b, plan=single, backend=recorder, **operands)[i, j]  # type: ignore[arg-type]
         return _explanation(single, recorder, d, i, j)
     plan = choices["plan"] if "plan" in choices else gemm_plan(a, b, **operands, **choices)
+    if isinstance(plan, GemmPlan):
+        ins = plan.operation.instruction
+        if a.shape[1] * ins.k != b.shape[0] * ins.stored_k:
+            raise OperandError(f"explain: a {a.shape} and b {b.shape} do not multiply{' for sparse A' if ins.sparse else ''}")
     own = _of_element(plan, (len(a), b.shape[1]), len(b), i, j)
     recorder = Recorder(0, 0)
     cut = {name: _cut(name, value, slice(i, i + 1), slice(j, j + 1), (len(a), b.shape[1])) for name, value in operands.items()}

@@ -33,7 +33,7 @@ def sums(shown: Derivation) -> Table:
     """The results of the steps of two explanations side by side; the first difference is marked."""
     other, difference = shown.against, shown.difference
     assert other is not None
-    headings = ["", shown.label, other.label]
+    headings = ["", shown.label, other.label if other.label != shown.label else "the other"]
     marked = {id(step) for step in ((*difference.steps, *difference.other_steps) if difference else ())}
     columns: list[dict[tuple[str, int, int], tuple[str, bool]]] = []
     for each in (shown, other):

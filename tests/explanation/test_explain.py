@@ -323,6 +323,12 @@ def test_two_targets() -> None:
     parts = explain(a, b, 0, 0, target="sm_90a", against={"split_k": 2})
     assert parts.against is not None
     assert parts.against.plan == fastmma.gemm_plan(a, b, split_k=2)
+    # the other has no sum of the first parts, and its joins come in another order
+    pairs = explain(
+        a, b, 0, 0, target="sm_80", split_k=((0, 8), (8, 16), (16, 24), (24, 32)), join="pairwise", against={"join": "ascending"}
+    )
+    assert pairs.difference is None or pairs.difference.steps
+    assert "the other" in str(pairs)
     plan = fastmma.gemm_plan(a, b, target="sm_80", split_k=2)
     assert explain(a, b, 0, 0, plan=plan, against="sm_86").against == explain(
         a, b, 0, 0, plan=fastmma.gemm_plan(a, b, target="sm_86", split_k=2)
@@ -390,6 +396,10 @@ def test_bad_places_and_targets() -> None:
             explain(a, a.T, row, 0)
     with pytest.raises(OperandError, match="col must be"):
         explain(a, a.T, 0, 4)
+    with pytest.raises(OperandError, match="do not multiply"):
+        explain(a, a, 0, 0)
+    with pytest.raises(OperandError, match=r"c must have shape \(4, 4\), not \(1, 1\)"):
+        explain(a, a.T, 0, 0, c=np.zeros((1, 1), np.float32))
     with pytest.raises(OperandError, match="must be matrices"):
         explain(a[0], a.T, 0, 0)
     with pytest.raises(TargetError):
