@@ -80,6 +80,7 @@ CASES = (
     Case("e4m3, sm_90a (wgmma)", "e4m3", "sm_90a"),
     Case("e4m3, sm_120a", "e4m3", "sm_120a"),
     Case("e4m3, sm_100a (tcgen05)", "e4m3", "sm_100a"),
+    Case("f64, sm_90a", "f64", "sm_90a"),
     Case("s8, sm_90a", "s8", "sm_90a"),
     Case("s8, sm_100a (tcgen05)", "s8", "sm_100a"),
     Case("b1, sm_90a, K = 8192", "b1", "sm_90a", (1536, 1536, 8192), (128, 128, 512)),

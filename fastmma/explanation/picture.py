@@ -17,7 +17,7 @@ from fastmma.isa.formats import FORMATS
 from fastmma.operands.pictures.drawing import Drawing, Label, Rect
 
 SUFFIXES = (".svg", ".png", ".pdf")
-_MARGIN, _LINE, _BIT, _LETTER = 18.0, 17.0, 9.0, 6.2
+_MARGIN, _LINE, _BIT, _LETTER = 18.0, 17.0, 9.0, 6.25
 _LEFT = 250.0  # pixels of the names of terms
 _HIGHEST = 20000.0  # pixels of a picture that is no SVG
 _MOST_BITS = 150  # of a window; what is below is not drawn

@@ -32,6 +32,15 @@ class GroupsTile(NamedTuple):
     narrow: int  # rows of an aligned one of 8 columns, for single instructions
 
 
+class ChainTile(NamedTuple):
+    """Tiles (rows, vectors) of sums in float64 or float32 lanes."""
+
+    features: frozenset[str]
+    vector_bytes: int
+    plain: tuple[int, int]
+    lowered: tuple[int, int]  # where chains of their own join the sums
+
+
 class WordsTile(NamedTuple):
     """Tiles (lanes, rows, vectors) of dot products of words."""
 
@@ -47,6 +56,10 @@ _AVX512 = frozenset({"avx512bw", "avx512dq", "avx512vl"})
 FUSED = (
     FusedTile(_AVX512 | {"avx512f", "f16c"}, 64, 4, 8, 256),
     FusedTile(frozenset({"avx2", "fma", "f16c"}), 32, 3, 4, 256),
+)
+CHAINS = (
+    ChainTile(_AVX512 | {"avx512f", "f16c"}, 64, (8, 3), (8, 2)),
+    ChainTile(frozenset({"avx2", "fma", "f16c"}), 32, (4, 3), (4, 2)),
 )
 GROUPS = (
     GroupsTile(_AVX512 | {"avx512vnni"}, True, 16, (4, 2), (2, 2), 4),

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.kernels.fma.chain_kernel import FmaChain
+from fastmma.kernels.fma.chains import chain, is_large, multiply
 from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import bitcast, fma, inner, load_pair, load_twice, select, splat
-from fastmma.kernels.matrices.accumulators import INFINITY, MAGNITUDE, NAN, SIGN, half_rounded, load_rows, store_rows
+from fastmma.kernels.matrices.accumulators import CANONICAL_HALF_NAN, INFINITY, MAGNITUDE, NAN, SIGN, half_rounded, load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LANES, LINES, Lines, matrix_part, pack_lines
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Element, Specials
@@ -89,6 +91,10 @@ def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
     """
     if _unchanged(a, c, out):
         return
+    how = chain(32, 2 if pairs else 4, half=out.itemsize == 2) if is_large(len(a), b.shape[1], a.shape[1]) else None
+    if how is not None:
+        _by_tiles(how, a, b, c, out, threads)
+        return
     product = product_of(a, b, c, out)
 
     def run(rows: Product, start: int, stop: int) -> None:
@@ -96,6 +102,24 @@ def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
         _f32_run(_F16, rows, pairs, 0, 1, start, stop, memory.address)
 
     each_block(product, STEPS, threads, run)
+
+
+def _floats(codes: NDArray[Any]) -> NDArray[np.float32]:
+    """f16 or f32 codes as numbers."""
+    return codes.view(np.float16).astype(np.float32) if codes.itemsize == 2 else codes.view(np.float32)
+
+
+def _by_tiles(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
+    """A large product."""
+    if c is not None and np.may_share_memory(c, out):
+        c = c.copy()
+
+    def write(rows: slice, columns: slice, sums: NDArray[np.float32]) -> None:
+        codes = (sums.astype(np.float16).view(np.uint16) if out.itemsize == 2 else sums.view(np.uint32)).astype(out.dtype, copy=False)
+        codes[np.isnan(sums)] = CANONICAL_HALF_NAN if out.itemsize == 2 else NAN
+        out[rows, columns] = codes
+
+    multiply(how, _floats(a), _floats(b), None if c is None else _floats(c), threads, write)
 
 
 def f32_chain_tiles(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:

@@ -20,7 +20,7 @@ MAGNITUDE = 0x7FFFFFFF
 SIGN = -0x80000000
 
 _HALF_INFINITY = 0x7C00
-_HALF_NAN = 0x7FFF
+CANONICAL_HALF_NAN = 0x7FFF
 _HALF_SUBNORMAL = (127 - 14) << 23  # magnitudes below are subnormal in f16
 _HALF_OVERFLOW = (127 + 16) << 23
 _HALF_REBIAS = (127 - 15) << 10
@@ -53,7 +53,7 @@ def half_narrowed(bits: Any) -> Any:
     normal = minimum((magnitude >> 13) - _HALF_REBIAS, _HALF_INFINITY)
     subnormal = convert(bitcast(magnitude, np.float32) * 2.0**24, np.int32)
     result = select(magnitude < _HALF_SUBNORMAL, subnormal, normal) | ((bits >> 16) & 0x8000)
-    return select(magnitude > INFINITY, _HALF_NAN, result)
+    return select(magnitude > INFINITY, CANONICAL_HALF_NAN, result)
 
 
 @inner

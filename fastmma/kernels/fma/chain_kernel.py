@@ -1,0 +1,139 @@
+"""The micro-kernel of chains of IEEE fused multiply-adds, to nearest: tiles of sums in registers over ascending k, one k after another."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+from numpy.typing import NDArray
+
+from fastmma.kernels.llvm.emit import F32, F64, HALF, Emitter, Variables, vector
+from fastmma.kernels.llvm.micro_kernel import NEAREST, MicroKernel
+from fastmma.kernels.tiles import ChainTile
+
+DEPTH = 4  # k that the kernel takes at a time
+
+Vectors = list[ir.Value]
+
+
+@dataclass(frozen=True)
+class FmaChain:
+    """What a chain does with `DEPTH` k, and its register tile.
+
+    Attributes
+    ----------
+    bits : int
+        Of an element: 64 or 32.
+    links : int
+        0: every product joins the sum itself. Else chains of so many k start at zero and are added to the sum; of two links, at -0.
+    half : bool
+        Whether the sum is rounded to f16 after `DEPTH` k.
+    vector_bytes, rows, vectors : int
+    """
+
+    bits: int
+    links: int
+    half: bool
+    vector_bytes: int
+    rows: int
+    vectors: int
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return 8 * self.vector_bytes // self.bits
+
+    @property
+    def columns(self) -> int:
+        """Of a tile."""
+        return self.vectors * self.lanes
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of its elements."""
+        return np.dtype(f"f{self.bits // 8}")
+
+
+def chain_of(tile: ChainTile, bits: int, links: int = 0, half: bool = False) -> FmaChain:
+    """A chain on the register tile of a CPU."""
+    rows, vectors = tile.lowered if links else tile.plain
+    return FmaChain(bits, links, half, tile.vector_bytes, rows, vectors)
+
+
+class _Tile(Emitter):
+    """Emission of a tile of sums."""
+
+    def __init__(self, chain: FmaChain, builder: ir.IRBuilder) -> None:
+        super().__init__(builder)
+        self.chain, self.size = chain, chain.bits // 8
+        self.element = F64 if chain.bits == 64 else F32
+        self.kind = vector(self.element, chain.lanes)
+
+    def row_of(self, base: ir.Value) -> Vectors:
+        """A row of a tile, or the elements of B of one k."""
+        return [self.load(self.kind, base, v * self.chain.vector_bytes, self.chain.vector_bytes) for v in range(self.chain.vectors)]
+
+    def step(self, a: ir.Value, b: ir.Value, totals: list[Vectors]) -> list[Vectors]:
+        """`DEPTH` k."""
+        chain = self.chain
+        lines = [self.row_of(self.at(b, k * chain.columns * self.size)) for k in range(DEPTH)]
+        places = [[self.at(a, (k * chain.rows + row) * self.size) for k in range(DEPTH)] for row in range(chain.rows)]
+        if not chain.links:
+            for k, line in enumerate(lines):
+                totals = [
+                    [self.call("fma", self.broadcast(self.kind, places[row][k]), x, total) for x, total in zip(line, sums, strict=True)]
+                    for row, sums in enumerate(totals)
+                ]
+            return totals
+        return [self._linked(places[row], lines, sums) for row, sums in enumerate(totals)]
+
+    def _linked(self, places: Vectors, lines: list[Vectors], sums: Vectors) -> Vectors:
+        """A row of sums, to which chains of their own are added."""
+        zero = self.constant(self.kind, -0.0 if self.chain.links == 2 else 0.0)
+        for first in range(0, DEPTH, self.chain.links):
+            links = [zero] * self.chain.vectors
+            for k in range(first, first + self.chain.links):
+                x = self.broadcast(self.kind, places[k])
+                links = [self.call("fma", x, y, link) for y, link in zip(lines[k], links, strict=True)]
+            sums = [self.builder.fadd(total, link) for total, link in zip(sums, links, strict=True)]
+        if not self.chain.half:
+            return sums
+        halves = vector(HALF, self.chain.lanes)
+        return [self.builder.fpext(self.builder.fptrunc(total, halves), self.kind) for total in sums]
+
+
+def _emit(chain: FmaChain, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+    """Blocks of rows of A, [k][row] each, times a panel of B, [k][column]: added to sums, [row][column]."""
+    a, b, sums, blocks, fours, stride = arguments
+    tile = _Tile(chain, builder)
+    row_bytes = chain.columns * tile.size
+    totals = Variables(builder, [[tile.kind] * chain.vectors] * chain.rows)
+    with cgutils.for_range(builder, blocks) as block:
+        block_a = tile.at(a, builder.mul(block.index, stride))
+        block_sums = tile.at(sums, tile.scaled(block.index, chain.rows * row_bytes))
+        totals.put([tile.row_of(tile.at(block_sums, row * row_bytes)) for row in range(chain.rows)])
+        with cgutils.for_range(builder, fours) as four:
+            at_a = tile.at(block_a, tile.scaled(four.index, DEPTH * chain.rows * tile.size))
+            at_b = tile.at(b, tile.scaled(four.index, DEPTH * row_bytes))
+            totals.put(tile.step(at_a, at_b, totals.get()))
+        for row, values in enumerate(totals.get()):
+            for v, value in enumerate(values):
+                tile.store(value, block_sums, row * row_bytes + v * chain.vector_bytes, chain.vector_bytes)
+
+
+_KERNEL = MicroKernel(_emit, 3, 3, mode=lambda _: NEAREST)
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def run(chain: FmaChain, a: NDArray[Any], b: NDArray[Any], sums: NDArray[Any]) -> None:
+    """Add the products of A (blocks, k, rows) and of B (k, columns) to sums (blocks, rows, columns), all of `chain.dtype`, in place.
+
+    B and sums start at cache lines and are C-contiguous; A's blocks are apart by any stride. k is a multiple of `DEPTH`.
+    """
+    places = [array.__array_interface__["data"][0] for array in (a, b, sums)]
+    arguments = np.array([*places, len(a), a.shape[1] // DEPTH, a.strides[0]], np.int64)
+    _ENTRY(_KERNEL.address(chain))(arguments.ctypes.data)
