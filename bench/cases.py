@@ -133,7 +133,7 @@ TILE_CASES = (
     TileCase("`warp.mma`, m16n8k16 f16, sm_90a", WARP_OPCODE, "sm_90a", registers=True),
 )
 
-_DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn}
+_DTYPES = {"f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn}
 
 
 @cache
