@@ -27,7 +27,8 @@ from fastmma.isa.formats import FORMATS, format_of
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply as find_instruction
-from fastmma.numerics.lookup import arithmetic
+from fastmma.numerics.changes import changed
+from fastmma.numerics.lookup import arithmetic, own_arithmetic
 from fastmma.products.choice import default_instruction, other_spelling
 from fastmma.products.gemm import gemm as multiply
 
@@ -151,6 +152,7 @@ def gemm(
     threads: Annotated[int | None, typer.Option(help="All cores by default.")] = None,
     promote_every: Annotated[int | None, typer.Option(help="Add partial sums of that many k outside the tensor core.")] = None,
     split_k: Annotated[int, typer.Option(help="Parts of k accumulated separately.")] = 1,
+    own: Annotated[str, typer.Option("--arithmetic", help="Changes of the target's, such as align_bits=20,rounding=rn.")] = "",
     backend: Annotated[
         str, typer.Option(help="numba, reference, cupy (the real tensor cores) or cupy-emulate (the emulator on any GPU).")
     ] = "numba",
@@ -162,6 +164,8 @@ def gemm(
     count, target = thread_count(threads), target_named(target)
     ins, arrays = read_operands(files or [], size, seed, distribution, (instruction, types, dtype), target)
     row = arithmetic(ins, target)
+    changed_row = own_arithmetic(ins, target, changed(row, own)) if own else None
+    row = changed_row or row
     if ins.sparse or ins.scale_vec_size:
         raise InstructionError(f"{ins}: this command has no place for metadata and scales; call fastmma.gemm from Python")
     a, b, c = arrays["a"], arrays["b"], arrays.get("c")
@@ -173,7 +177,7 @@ def gemm(
     if c is not None and c.shape != d.shape:
         raise OperandError(f"c must have shape {d.shape}, not {c.shape}")
     options: dict[str, Any] = {"instruction": ins, "target": target, "threads": count, "backend": backend}
-    options |= {"promote_every": promote_every, "split_k": split_k}
+    options |= {"promote_every": promote_every, "split_k": split_k, "arithmetic": changed_row}
     began = time.perf_counter()
     small = slice(0, 64 if backend == "numba" else 0)
     multiply(a[small, :256], b[:256, small], **options)  # also checks the options, before anything is written
@@ -195,7 +199,7 @@ def gemm(
         "target": target,
         "numerics": row.family,
         "evidence": {"level": row.evidence.level, "source": row.evidence.source},
-        "elsewhere": other_spelling(ins, target),
+        "elsewhere": "" if own else other_spelling(ins, target),
         "shape": [m, n, k],
         "backend": backend,
         "threads": count,

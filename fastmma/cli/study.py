@@ -38,7 +38,8 @@ def _grids(preset: str | None, own: dict[str, Any], sample: int, seeds: tuple[in
     every = tuple(each or None for each in given.get("promote_every", (0,)))
     shapes = tuple(parse_size(text, "--shape") for text in given.get("shape", (_SHAPE,)))
     distributions, parts = tuple(given.get("distribution", ("normal",))), tuple(given.get("split_k", (1,)))
-    return (Grid(tuple(given["format"]), tuple(given["target"]), shapes, distributions, every, parts, seeds, sample),)
+    arithmetics = tuple(given.get("arithmetic", ("",)))
+    return (Grid(tuple(given["format"]), tuple(given["target"]), shapes, distributions, every, parts, seeds, sample, arithmetics),)
 
 
 def _command(preset: str | None, own: dict[str, Any], seeds: tuple[int, ...], sample: int, inputs: list[str], output: Path) -> str:
@@ -81,6 +82,10 @@ def study(
     ] = None,
     promote_every: Annotated[list[int] | None, typer.Option(min=0, help="Of k; 0 for never.")] = None,
     split_k: Annotated[list[int] | None, typer.Option(min=1, help="Parts of k accumulated separately.")] = None,
+    arithmetics: Annotated[
+        list[str] | None,
+        typer.Option("--arithmetic", help="Changes of the target's, such as align_bits=20,rounding=rn; the empty text has none."),
+    ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", metavar="FILE[::NAME]", help="Weights (N, K), then activations (M, K): .npy, .npz or .safetensors."),
@@ -101,6 +106,7 @@ def study(
         "distribution": distributions,
         "promote_every": promote_every,
         "split_k": split_k,
+        "arithmetic": arithmetics,
     }
     given_seeds = tuple(seeds or (0,))
     if preset is not None and (seeds or sample != SAMPLE):

@@ -34,7 +34,7 @@ _KINDS: dict[str, Callable[[Instruction], bool]] = {
     "bit": lambda ins: ins.formats.a.kind == "bit",
 }
 _KEYS = ("architectures", "ops", "atypes", "dtypes", "evidence", "sparse", "shapes", "kinds", "forms", "depths")
-_FIELDS = tuple(field.name for field in fields(Arithmetic) if field.name not in (*_KEYS, "method"))
+FIELDS = tuple(field.name for field in fields(Arithmetic) if field.name not in (*_KEYS, "method"))
 _DEFAULTS = {field.name: field.default for field in fields(Arithmetic)} | {"emax_floor": 0}
 
 
@@ -78,7 +78,7 @@ def own(ins: Instruction, given: Any, target: str, its: Arithmetic | None) -> Ar
     if given.method not in fits:
         raise check.refuse("method", " or ".join(map(repr, fits)))
     if given.method not in _STEPS:
-        for field in _FIELDS:
+        for field in FIELDS:
             if getattr(given, field) != _DEFAULTS[field]:
                 raise check.refuse(field, f"{_DEFAULTS[field]!r} where the method is {given.method!r}, which has none")
         found = given
@@ -132,5 +132,5 @@ def _differences(found: Arithmetic, target: str, its: Arithmetic | None) -> str:
     """What a target has otherwise."""
     if its is None:
         return f"what {target} computes is not known"
-    others = [f"{name} {getattr(its, name)}" for name in ("method", *_FIELDS) if getattr(its, name) != getattr(found, name)]
+    others = [f"{name} {getattr(its, name)}" for name in ("method", *FIELDS) if getattr(its, name) != getattr(found, name)]
     return f"{target} has {', '.join(others)}" if others else f"{target} computes so, too"

@@ -13,10 +13,11 @@ from fastmma.host.arrays import integer
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
+from fastmma.numerics.changes import changes
 from fastmma.study.distributions import distribution_of
 from fastmma.study.products import IEEE, instruction_of
 
-_EDITION = 2  # of what a record holds and how it is computed; a new one makes older records those of other cases
+_EDITION = 3  # of what a record holds and how it is computed; a new one makes older records those of other cases
 SAMPLE = 512
 
 
@@ -44,6 +45,8 @@ class Case:
     seed : int
     sample : int
         Rows and columns of the product that are compared with the exact one, at most that many of each, drawn at random from the seed.
+    arithmetic : str
+        Changes of the target's arithmetic, such as ``"align_bits=20,rounding=rn"``; the fields are those of `fastmma.Arithmetic`.
     """
 
     format: str
@@ -58,8 +61,10 @@ class Case:
     activations: str = ""
     seed: int = 0
     sample: int = SAMPLE
+    arithmetic: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "arithmetic", ",".join(f"{name}={value}" for name, value in changes(self.arithmetic).items()))
         least = {"m": 1, "n": 1, "k": 1, "split_k": 1, "seed": 0, "sample": 1}
         if self.promote_every is not None:
             least["promote_every"] = 1
@@ -75,7 +80,7 @@ class Case:
     @property
     def instruction(self) -> Instruction | None:
         """What runs; None for IEEE f32."""
-        return instruction_of(self.format, self.target, self.promote_every, self.split_k)
+        return instruction_of(self.format, self.target, self.promote_every, self.split_k, self.arithmetic)
 
     @property
     def key(self) -> str:
@@ -85,9 +90,10 @@ class Case:
 
     @property
     def accumulator(self) -> str:
-        """Target and accumulation plan in short."""
+        """Target, accumulation plan and changes of the arithmetic in short."""
         promoted = f", promoted every {self.promote_every}" if self.promote_every else ""
-        return self.target + promoted + (f", split-k {self.split_k}" if self.split_k > 1 else "")
+        own = f", {self.arithmetic.replace(',', ', ')}" if self.arithmetic else ""
+        return self.target + promoted + (f", split-k {self.split_k}" if self.split_k > 1 else "") + own
 
     @property
     def source(self) -> str:
@@ -113,6 +119,7 @@ class Grid:
     split_k : tuple of int
     seeds : tuple of int
     sample : int
+    arithmetics : tuple of str
         As in `Case`, which says what each choice means.
 
     Raises
@@ -135,9 +142,10 @@ class Grid:
     split_k: tuple[int, ...] = (1,)
     seeds: tuple[int, ...] = (0,)
     sample: int = SAMPLE
+    arithmetics: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
-        for name in ("formats", "targets", "shapes", "distributions", "promote_every", "split_k", "seeds"):
+        for name in ("formats", "targets", "shapes", "distributions", "promote_every", "split_k", "seeds", "arithmetics"):
             value = getattr(self, name)
             if not isinstance(value, tuple | list):
                 raise OperandError(f"study: {name} must be a tuple of choices, not {value!r}")
@@ -150,9 +158,9 @@ class Grid:
         """The cases, those with the same operands next to each other; IEEE accumulation has no plan, so that it is one case."""
         seen = set()
         for distribution, seed, (m, n, k), fmt, target in product(self.distributions, self.seeds, self.shapes, self.formats, self.targets):
-            plans = ((None, 1),) if target == IEEE else product(self.promote_every, self.split_k)
-            for promote_every, split_k in plans:
-                options: dict[str, Any] = {"distribution": distribution, "seed": seed, "sample": self.sample}
+            plans = ((None, 1, ""),) if target == IEEE else product(self.promote_every, self.split_k, self.arithmetics)
+            for promote_every, split_k, own in plans:
+                options: dict[str, Any] = {"distribution": distribution, "seed": seed, "sample": self.sample, "arithmetic": own}
                 case = Case(fmt, target if target == IEEE else target_named(target), m, n, k, promote_every, split_k, **options)
                 if case not in seen:
                     seen.add(case)

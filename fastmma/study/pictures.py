@@ -9,6 +9,7 @@ from typing import Any
 from fastmma.host.calls import public_call
 from fastmma.host.errors import BackendError
 from fastmma.host.files import written
+from fastmma.numerics.changes import changes
 from fastmma.study.metrics import ULP_EDGES
 from fastmma.study.records import Record
 from fastmma.study.report import deepest, grouped, series
@@ -130,16 +131,51 @@ def ulp_histogram(records: Sequence[Record]) -> Any:
     return figure
 
 
+def _without_bits(record: Record) -> str:
+    """What a record is compared by where alignment bits vary: everything else."""
+    others = {name: value for name, value in changes(record["arithmetic"]).items() if name != "align_bits"}
+    return series({**record, "arithmetic": ",".join(f"{name}={value}" for name, value in others.items())})
+
+
+def error_against_align_bits(records: Sequence[Record]) -> Any:
+    """Accumulation error against alignment bits at the largest K, a line for each other choice, level where they are not changed."""
+    if not any("align_bits" in changes(record["arithmetic"]) for record in records):
+        return None
+    groups = grouped(records)
+    style = _style(list(dict.fromkeys(map(_without_bits, records))))
+    figure, axes = _panel_each(len(groups))
+    for panel, (source, found) in zip(axes.flat, groups.items(), strict=False):
+        lines: dict[str, list[tuple[int | None, float]]] = {}
+        for record in deepest(found):
+            if record["accumulation_error"]:
+                point = changes(record["arithmetic"]).get("align_bits"), record["accumulation_error"]
+                lines.setdefault(_without_bits(record), []).append(point)
+        for name, points in lines.items():
+            varied = sorted((bits, error) for bits, error in points if bits is not None)
+            if varied:
+                panel.plot(*zip(*varied, strict=True), label=name, markersize=5, fillstyle="none", **style[name])
+            for error in (error for bits, error in points if bits is None):
+                level = {"color": style[name]["color"], "linestyle": "--" if varied else style[name]["linestyle"]}
+                panel.axhline(error, linewidth=1, label=None if varied else name, **level)
+        _title(panel, f"{source}, K = {deepest(found)[0]['k']}")
+        panel.set(xlabel="alignment bits", ylabel="accumulation error", yscale="log")
+        panel.grid(alpha=0.3)
+    _legend(figure, axes)
+    return figure
+
+
+# a picture that has nothing to show is None
 PICTURES: dict[str, tuple[str, Callable[[Sequence[Record]], Any]]] = {
     "error_against_k.png": ("Error against K", error_against_depth),
     "sqnr.png": ("Signal to quantisation noise", sqnr),
     "ulp_histogram.png": ("Errors in units of the last place", ulp_histogram),
+    "error_against_align_bits.png": ("Error against alignment bits", error_against_align_bits),
 }
 
 
 @public_call
 def save(records: Sequence[Record], folder: Path) -> list[tuple[str, str]]:
-    """Write all pictures as PNG and return their titles and file names.
+    """Write all pictures as PNG, but those that have nothing to show, and return their titles and file names.
 
     Raises
     ------
@@ -148,7 +184,9 @@ def save(records: Sequence[Record], folder: Path) -> list[tuple[str, str]]:
     """
     drawn = []
     for file, (title, draw) in PICTURES.items():
-        with written(folder / file) as output:
-            draw(records).savefig(output, format="png")
-        drawn.append((title, file))
+        figure = draw(records)
+        if figure is not None:
+            with written(folder / file) as output:
+                figure.savefig(output, format="png")
+            drawn.append((title, file))
     return drawn

@@ -12,7 +12,9 @@ from fastmma.host.errors import OperandError
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
-from fastmma.numerics.lookup import arithmetic
+from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.numerics.changes import changed
+from fastmma.numerics.lookup import arithmetic, own_arithmetic
 from fastmma.products.choice import default_instruction
 from fastmma.products.gemm import gemm
 from fastmma.products.order import checked_loop, checked_parts
@@ -25,8 +27,10 @@ OUTPUT = FORMATS["f32"]
 
 
 @cache
-def instruction_of(name: str, target: str, promote_every: int | None, split_k: int) -> Instruction | None:
+def instruction_of(name: str, target: str, promote_every: int | None, split_k: int, changes: str = "") -> Instruction | None:
     """The instruction that multiplies the format on that target under that accumulation plan; none for IEEE f32.
+
+    `changes` are those of the target's arithmetic, as text.
 
     Raises
     ------
@@ -35,28 +39,43 @@ def instruction_of(name: str, target: str, promote_every: int | None, split_k: i
     """
     a, b = formats_of(name)
     if target == IEEE:
-        if promote_every is not None or split_k != 1:
-            raise OperandError(f"{IEEE} takes neither promote_every nor split_k: it is one sum in ascending k")
+        if promote_every is not None or split_k != 1 or changes:
+            raise OperandError(f"{IEEE} takes neither promote_every nor split_k nor arithmetic: it is one sum in ascending k")
         return None
     if not (isinstance(a.base, Format) and isinstance(b.base, Format)):
         plan = scaled_plan(blank(a), blank(b).T, target=target, promote_every=promote_every, split_k=split_k)
-        return multiply(plan.instruction)
+        ins = multiply(plan.instruction)
+        own(ins, target, changes)
+        return ins
     ins = default_instruction(a.base.name, b.base.name, OUTPUT.name, target)
-    arithmetic(ins, target)
+    own(ins, target, changes)
     checked_loop(ins, promote_every)
     checked_parts(ins, split_k)
     return ins
 
 
-def evidence(ins: Instruction | None, target: str) -> str:
-    """How well the target's arithmetic is known."""
-    return "definition" if ins is None else arithmetic(ins, target).evidence.level
+@cache
+def own(ins: Instruction, target: str, changes: str) -> Arithmetic | None:
+    """The target's arithmetic with changes, or None without any.
+
+    Raises
+    ------
+    TargetError, OperandError
+        If the target's is not known, or the instruction cannot be computed so.
+    """
+    its = arithmetic(ins, target)
+    return own_arithmetic(ins, target, changed(its, changes)) if changes else None
+
+
+def evidence(ins: Instruction | None, target: str, changes: str = "") -> str:
+    """How well the arithmetic is known."""
+    return "definition" if ins is None else (own(ins, target, changes) or arithmetic(ins, target)).evidence.level
 
 
 def multiplied(
-    ins: Instruction | None, target: str, promote_every: int | None, split_k: int, a: Encoded, b: Encoded, threads: int
+    ins: Instruction | None, target: str, promote_every: int | None, split_k: int, changes: str, a: Encoded, b: Encoded, threads: int
 ) -> NDArray[Any]:
-    """A (M, K) times the transpose of B (N, K), with the bits of the target; float32 (M, N)."""
+    """A (M, K) times the transpose of B (N, K), with the bits of the target, or those of its arithmetic with changes; float32 (M, N)."""
     if ins is None:
         from fastmma.kernels.fma import ieee_f32
 
@@ -65,6 +84,6 @@ def multiplied(
             left, right = ((each.values(np.arange(each.stored.shape[0])) * each.factor).astype(np.float32) for each in (a, b))
         return ieee_f32.gemm(left, right.T, None, threads)
     options: dict[str, Any] = {"instruction": ins, "target": target, "threads": threads}
-    options |= {"promote_every": promote_every, "split_k": split_k}
+    options |= {"promote_every": promote_every, "split_k": split_k, "arithmetic": own(ins, target, changes)}
     product = gemm if isinstance(a.stored, np.ndarray) else scaled_matmul
     return product(a.stored, b.stored.T, **options)

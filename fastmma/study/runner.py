@@ -38,12 +38,17 @@ def _label(tensor: Tensor) -> str:
 
 def _measure(case: Case, bench: Workbench, threads: int) -> Record:
     source, operands, ins = bench.originals(case), bench.operands(case), case.instruction
-    result = multiplied(ins, case.target, case.promote_every, case.split_k, operands.a, operands.b, threads)
+    result = multiplied(ins, case.target, case.promote_every, case.split_k, case.arithmetic, operands.a, operands.b, threads)
     metrics = Metrics(OUTPUT)
     for start in range(0, len(source.rows), _BLOCK):
         block = slice(start, start + _BLOCK)
         metrics.add(result[np.ix_(source.rows[block], source.columns)].astype(np.float64), operands.product[block], source.product[block])
-    record: Record = {"case": case.key, **asdict(case), "instruction": ins and ins.opcode, "evidence": evidence(ins, case.target)}
+    record: Record = {
+        "case": case.key,
+        **asdict(case),
+        "instruction": ins and ins.opcode,
+        "evidence": evidence(ins, case.target, case.arithmetic),
+    }
     record |= {"exact": operands.exact, "mse_a": operands.mse[0], "mse_b": operands.mse[1], **metrics.summary()}
     return {name: record[name] for name in COLUMNS}
 
@@ -51,7 +56,7 @@ def _measure(case: Case, bench: Workbench, threads: int) -> Record:
 def _is_of(record: Record, case: Case) -> bool:
     """Whether a record on disk is what a study writes for the case, and not what something else made of it."""
     ins = case.instruction
-    known = asdict(case) | {"instruction": ins and ins.opcode, "evidence": evidence(ins, case.target)}
+    known = asdict(case) | {"instruction": ins and ins.opcode, "evidence": evidence(ins, case.target, case.arithmetic)}
     return (
         are_metrics(record)
         and type(record["exact"]) is bool

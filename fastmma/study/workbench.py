@@ -110,7 +110,7 @@ class Workbench:
 
     def originals(self, case: Case) -> Originals:
         """The matrices of a case as drawn or read."""
-        key = replace(case, format="f16", target=IEEE, promote_every=None, split_k=1)
+        key = replace(case, format="f16", target=IEEE, promote_every=None, split_k=1, arithmetic="")
         if self._originals is None or self._originals[0] != key:
             self._originals = self._operands = None  # two of them would not fit into memory where one does
             self._originals = key, self._draw(case)
@@ -134,7 +134,7 @@ class Workbench:
 
     def operands(self, case: Case) -> Operands:
         """The matrices of a case as its formats hold them."""
-        key = replace(case, target=IEEE, promote_every=None, split_k=1)
+        key = replace(case, target=IEEE, promote_every=None, split_k=1, arithmetic="")
         source = self.originals(case)
         if self._operands is None or self._operands[0] != key:
             self._operands = None

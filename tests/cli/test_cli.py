@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,10 @@ def test_gemm_options_reach_the_library(tmp_path: Path, capsys: pytest.CaptureFi
     )
     assert np.load(out).tobytes() == fastmma.gemm(a, b, instruction=OPCODE, **options).tobytes()
     assert found["threads"] == 1
+    found = report(*files, "--instruction", OPCODE, "--arithmetic", "align_bits=5, rounding=rn", "--output", str(out), capsys=capsys)
+    own = replace(fastmma.arithmetic(OPCODE, "sm_90a"), align_bits=5, rounding="rn")
+    assert np.load(out).tobytes() == fastmma.gemm(a, b, instruction=OPCODE, arithmetic=own).tobytes()
+    assert (found["numerics"], found["evidence"]["level"]) == (own.family, "own")
 
 
 def test_gemm_in_blocks_is_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -299,6 +304,7 @@ def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["gemm", "--random", "8x8x8", "--threads", "many"],
         ["gemm", "--random", "8x8x8", "--split-k", "0"],
         ["gemm", "--random", "8x8x8", "--promote-every", "3"],
+        ["gemm", "--random", "8x8x8", "--arithmetic", "align_bits"],
         ["gemm", "--random", "8x8x8", "--backend", "abacus"],
         ["gemm", "--random", "8x8x8", "--distribution", "cauchy"],
         ["gemm", "--random", "8x8x8", "--seed", "-1"],

@@ -151,6 +151,11 @@ def test_pandas_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"seed": -1}, "seed must be"),
         ({"promote_every": 33}, "multiple of the instruction's k, 32"),
         ({"target": study.IEEE, "split_k": 2}, "neither promote_every nor split_k"),
+        ({"target": study.IEEE, "arithmetic": "align_bits=20"}, "neither promote_every nor split_k nor arithmetic"),
+        ({"arithmetic": "align_bits=20,align_bits=21"}, "an arithmetic is text such as"),
+        ({"arithmetic": "evidence=own"}, "an arithmetic is text such as"),
+        ({"arithmetic": "align_bits=2000"}, "align_bits must be an integer from 0 to 1023"),
+        ({"arithmetic": 20}, "an arithmetic must be text"),
     ],
 )
 def test_bad_cases(options: dict[str, Any], message: str) -> None:
@@ -211,6 +216,7 @@ def test_a_key_names_the_whole_configuration() -> None:
         {"activations": "a.npy 1"},
         {"seed": 1},
         {"sample": 7},
+        {"arithmetic": "rounding=rn"},
     ]
     keys = {case.key, *(replace(case, **other).key for other in others)}
     assert len(keys) == 1 + len(others) == 1 + len(case.__dataclass_fields__)
@@ -319,3 +325,16 @@ def test_distributions_are_what_they_say() -> None:
 
 
 # records
+
+
+@pytest.mark.parametrize(("name", "target"), [("e4m3", "sm_90a"), ("nvfp4", "sm_120a")])
+def test_a_study_varies_the_arithmetic(name: str, target: str) -> None:
+    changes = ("", "align_bits=6", " rounding=rn ,align_bits=6", "align_rounding=exact,rounding=rn")
+    grid = study.Grid((name,), (target, study.IEEE), ((8, 8, 1024),), arithmetics=changes)
+    usual, few, nearest, exact, ieee = study.run(grid)
+    assert [record["evidence"] for record in (usual, few, exact, ieee)] == ["measured", "own", "own", "definition"] or name == "nvfp4"
+    assert nearest["arithmetic"] == "rounding=rn,align_bits=6"
+    assert exact["accumulation_error"] <= usual["accumulation_error"] < few["accumulation_error"]
+    case = study.Case(name, target, 8, 8, 1024, arithmetic=changes[1])
+    assert case.accumulator == f"{target}, align_bits=6"
+    assert study.run(case)[0] == few

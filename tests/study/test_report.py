@@ -72,6 +72,19 @@ def test_pictures(tmp_path: Path) -> None:
         assert f"({name})" in report
 
 
+def test_a_picture_of_alignment_bits(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    command = ["study", "--format", "e4m3", "--target", "sm_90a", "--shape", "4x4x64", "--output", str(tmp_path), "--arithmetic", ""]
+    for own in ("align_bits=3", "align_bits=5", "align_bits=3,rounding=rn", "align_rounding=exact"):
+        command += ["--arithmetic", own]
+    assert main(command) == 0
+    assert (tmp_path / "error_against_align_bits.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    text = (tmp_path / "report.md").read_text()
+    assert "(error_against_align_bits.png)" in text
+    assert "| e4m3 | sm_90a, align_bits=3, rounding=rn | 4 x 4 x 64 |" in text
+    assert "sm_90a (own)" in text
+
+
 def test_many_lines_fit_into_the_pictures() -> None:
     pytest.importorskip("matplotlib")
     from fastmma.study import pictures
@@ -79,7 +92,7 @@ def test_many_lines_fit_into_the_pictures() -> None:
     (record,) = study.run(study.Case("e4m3", "sm_90a", 4, 4, 64))
     records = [record | {"promote_every": 32 * i, "distribution": law} for i in range(1, 41) for law in ("normal", "uniform")]
     names = {f"e4m3, sm_90a, promoted every {32 * i}" for i in range(1, 41)}
-    lines, bars, histogram = (draw(records) for _, draw in pictures.PICTURES.values())
+    lines, bars, histogram, _ = (draw(records) for _, draw in pictures.PICTURES.values())
     for figure in (lines, bars, histogram):
         figure.draw_without_rendering()
     columns = [(lines, lines.legends[0].get_texts())]
