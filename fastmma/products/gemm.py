@@ -52,6 +52,7 @@ def gemm(
     out_dtype: Any = None,
     cast: bool = False,
     arithmetic: Arithmetic | None = None,
+    unknown: str = "one",
     plan: GemmPlan | None = None,
     out: NDArray[Any] | None = None,
     threads: int | None = None,
@@ -93,8 +94,9 @@ def gemm(
     join_dtype : dtype or format, optional
         bfloat16 or float16: the parts, and each of their sums, are rounded to it, unless `join` says which.
     preset : str, optional
-        Accumulate as a library does: one of `fastmma.products.presets.GEMM_PRESETS`, for example ``"cublas"``. It sets `promote_every`,
-        where `split_k` cuts, and the order of the epilogue; how many parts the library's heuristics choose is still to be given.
+        Accumulate as a library does: one of `fastmma.products.presets.GEMM_PRESETS`, for example ``"cublas"``. It sets `promote_every`, the
+        order of the epilogue and where `split_k` cuts; also how many parts there are, where its plan book has the product, by shape, types
+        and along which dimension the operands are contiguous: for a target of ``"H100"`` or ``"H200"``, which ``"sm_90a"`` stands for.
     alpha, beta : float, optional
         Taken as f32: the result is ``alpha * a @ b + beta * c``. As in BLAS, c is not read where beta is 0.
     bias : float32, bfloat16 or float16 array (N,), optional
@@ -108,6 +110,8 @@ def gemm(
         tf32 instruction the lowest 13 bits are not read, as the hardware does; cuBLAS rounds them first.
     arithmetic : Arithmetic, optional
         One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
+    unknown : {"one", "refuse"}
+        What a preset does with a product that its plan book does not have: take one part of k, which the plan says, or raise.
     plan : GemmPlan, optional
         What to do; by default what `fastmma.gemm_plan` returns for the same arguments. With a plan, what it is chosen
         from is left out: all but the operands, alpha, beta and bias.
@@ -145,7 +149,8 @@ def gemm(
     """
     runner, workers = backend_of(backend), thread_count(threads)
     wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast, wide, activation, narrow, join, joined or "", arithmetic)
+    formats = wide, activation, narrow, join, joined or "", arithmetic
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
     scales, given = scale_a if scale_a is not None else scale_b, ends(c, out, bias, alpha, beta, "gemm")
     plan = followed(plan, choices, a, b, scales, metadata is not None, given, "gemm")
     starting, ending = parted(plan, c, given, "gemm")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmma.backends.resolve import resolved_target
-from fastmma.host.arrays import as_array, flag, integer
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.formats import format_of
@@ -19,14 +19,15 @@ from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.products.choice import UNALIGNED_TILE, accumulator, default_instruction, multiplicand, named, scale, takes_tcgen05
 from fastmma.products.epilogue import f32_code
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.library import Extents, Practice, extents, practice
 from fastmma.products.order import Cuts, StreamK
-from fastmma.products.presets import SCALED, C, gemm_preset
-from fastmma.products.steps import OUTPUTS, check_activation, trimmed
+from fastmma.products.presets import SCALED, C, KernelEnds
+from fastmma.products.steps import OUTPUTS, check_activation, operands_of, trimmed
 
 DEFAULT_TARGET = "sm_90a"
 # CUTLASS's linear combination: one fma each for the bias and for c
 _EPILOGUE = ("alpha+bias", "beta*c", "relu", "round")
-_EPILOGUE_ADDING_C = ("alpha+bias", "c", "relu", "round")
+_CUTLASS = KernelEnds(_EPILOGUE, ("alpha+bias", "c", "relu", "round"), _EPILOGUE)
 _ONE = 0x3F800000
 
 
@@ -38,6 +39,7 @@ class Signature(NamedTuple):
     scales: np.dtype[Any] | None
     sparse: bool
     aligned: bool  # whether K and N are multiples of 8
+    extents: Extents | None = None  # where a library's plan book is asked
 
 
 class Ends(NamedTuple):
@@ -65,14 +67,15 @@ class Choices(NamedTuple):
     join: str = "ascending"
     join_dtype: str = ""
     arithmetic: Arithmetic | None = None
+    unknown: str = "one"
 
 
 _UNSET = Choices()
 _PLAIN = frozenset({str, int, bool, type(None), Instruction, Arithmetic})  # types whose equal values mean the same choice
 
 
-def signature(a: Any, b: Any, scales: Any, sparse: bool, what: str) -> Signature:
-    """The signature of operands; `scales` is either of the scales, where they are given.
+def signature(a: Any, b: Any, scales: Any, sparse: bool, what: str, asked: bool = False) -> Signature:
+    """The signature of operands; `scales` is either of the scales, where they are given, and `asked` whether a plan book is.
 
     Raises
     ------
@@ -80,7 +83,8 @@ def signature(a: Any, b: Any, scales: Any, sparse: bool, what: str) -> Signature
         If an operand cannot be made an array of numbers, or is made of Python's floats, which have no format.
     """
     first, second = _dtype(a, f"{what}: a"), _dtype(b, f"{what}: b")
-    return Signature(first, second, None if scales is None else _dtype(scales, f"{what}: a scale"), sparse, _in_eights(b))
+    scaled = None if scales is None else _dtype(scales, f"{what}: a scale")
+    return Signature(first, second, scaled, sparse, _in_eights(b), extents(a, b) if asked else None)
 
 
 def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str) -> Ends:
@@ -172,38 +176,44 @@ def _epilogue(ins: Instruction, given: Ends, choices: Choices, known: dict[str, 
     names |= {"alpha"} if given.alpha else set()
     names |= {"c"} if adds else set()
     names |= {activation} if activation else set()
-    return trimmed(known[adds], names), out or ("f16" if ins.dtype == "f16" else "f32")
+    steps = trimmed(known[adds], names)
+    missing = names - {part for step in steps for part in (step, *operands_of(step))}
+    if missing:
+        raise OperandError(f"{what}: preset {choices.preset!r} is not known with {' and '.join(sorted(missing))} here")
+    return steps, out or ("f16" if ins.dtype == "f16" else "f32")
+
+
+def _own(ins: Instruction, operands: Signature | None, choices: Choices, target: str) -> Practice:
+    """What is done where no library is named."""
+    alone = choices.instruction is None and choices.promote_every is None and operands is not None and not operands.aligned
+    tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
+    order = choices.promote_every, choices.split_k, 0, tile, choices.join, choices.join_dtype
+    return Practice(ins, *order, choices.cast, _CUTLASS, "")
 
 
 def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str) -> GemmPlan:
     """The plan of a call. This is where the choices are checked."""
-    target, promote_every = resolved_target(choices.target), choices.promote_every
+    target = resolved_target(choices.target)
     ins = _instruction(operands, given, choices, target, what)
     if choices.preset is None:
-        alone = choices.instruction is None and promote_every is None and operands is not None and not operands.aligned
-        tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
-        unit, cast, source = 0, choices.cast, ""
-        known: dict[str, tuple[str, ...]] = {"": _EPILOGUE, C: _EPILOGUE_ADDING_C, SCALED: _EPILOGUE}
+        done = _own(ins, operands, choices, target)
     elif choices.arithmetic is not None:
         raise OperandError(f"preset {choices.preset!r} is what a GPU computes; leave out the preset or arithmetic")
     else:
-        row = gemm_preset(choices.preset, ins, target)
-        if promote_every is not None and integer(promote_every, "promote_every", 1) != row.promote_every:
-            raise OperandError(f"preset {choices.preset!r} sets promote_every to {row.promote_every}; leave it out")
-        tile, unit, cast, promote_every = 0, row.split_unit, flag(choices.cast, "cast") or row.cast, row.promote_every
-        source, known = f"{choices.preset}: {row.source}", row.epilogues
-    steps, out = _epilogue(ins, given, choices, known, what)
+        shape = None if operands is None else operands.extents
+        done = practice(ins, target, shape, given.bias, _result(ins, given, choices, what), choices)
+    steps, out = _epilogue(done.instruction, given, choices, done.ends.epilogues, what)
     return GemmPlan(
         target,
-        ins.opcode,
-        promote_every,
-        choices.split_k,  # type: ignore[arg-type]
-        unit,
-        tile,
-        cast,
-        source,
-        choices.join,
-        choices.join_dtype,
+        done.instruction.opcode,
+        done.promote_every,
+        done.split_k,  # type: ignore[arg-type]
+        done.split_unit,
+        done.first_tile,
+        done.cast,
+        done.source,
+        done.join,
+        done.join_dtype,
         steps,
         out,
         arithmetic=choices.arithmetic,
@@ -243,7 +253,9 @@ def followed(plan: Any, choices: Choices, a: Any, b: Any, scales: Any, sparse: b
         If there is no such plan; if `plan` is not a GemmPlan; or if the call has both a plan and choices.
     """
     if plan is None:
-        return choose(choices, None if choices.instruction is not None else signature(a, b, scales, sparse, what), given, what)
+        asked = choices.preset is not None
+        needed = asked or choices.instruction is None
+        return choose(choices, signature(a, b, scales, sparse, what, asked) if needed else None, given, what)
     if not isinstance(plan, GemmPlan):
         raise OperandTypeError(f"{what}: plan must be a GemmPlan, not {type(plan).__name__}; fastmma.gemm_plan makes one")
     chosen = [name for name, value, default in zip(Choices._fields, choices, _UNSET, strict=True) if not _is_default(value, default)]
@@ -292,6 +304,7 @@ def gemm_plan(
     out_dtype: Any = None,
     cast: bool = False,
     arithmetic: Arithmetic | None = None,
+    unknown: str = "one",
     out: Any = None,
 ) -> GemmPlan:
     """The plan that `fastmma.gemm` and `fastmma.matmul` follow for these arguments.
@@ -300,7 +313,7 @@ def gemm_plan(
     ----------
     a, b, c, bias, out, metadata, scale_a, scale_b : array, optional but for a and b
         The operands. Of arrays only the dtypes count, and whether they are given; on a GPU with tcgen05 also whether K and N are
-        multiples of 8.
+        multiples of 8, and with a preset the shapes, and along which dimension a and b are contiguous.
     instruction : str or Instruction, optional
         By default the one that a vendor library would use for these dtypes on the target.
     target : str
@@ -324,6 +337,8 @@ def gemm_plan(
         Round float16, float32 and float64 inputs to the instruction's formats first.
     arithmetic : Arithmetic, optional
         One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
+    unknown : {"one", "refuse"}
+        What a preset does with a product that its plan book does not have: take one part of k, which the plan says, or raise.
 
     Returns
     -------
@@ -348,6 +363,7 @@ def gemm_plan(
     2
     """
     wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast, wide, activation, narrow, join, joined or "", arithmetic)
+    formats = wide, activation, narrow, join, joined or "", arithmetic
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
     scales = scale_a if scale_a is not None else scale_b
     return followed(None, choices, a, b, scales, metadata is not None, ends(c, out, bias, alpha, beta, "gemm"), "gemm")

@@ -51,6 +51,7 @@ def matmul(
     out_dtype: Any = None,
     cast: bool = False,
     arithmetic: Arithmetic | None = None,
+    unknown: str = "one",
     plan: GemmPlan | None = None,
     out: NDArray[Any] | None = None,
     threads: int | None = None,
@@ -88,6 +89,8 @@ def matmul(
         Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
     arithmetic : Arithmetic, optional
         One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
+    unknown : {"one", "refuse"}
+        What a preset does with a product that its plan book does not have: take one part of k, which the plan says, or raise.
     plan : GemmPlan, optional
         What to do, in place of what it is chosen from; by default what `fastmma.gemm_plan` returns for them.
     out : ndarray, optional
@@ -115,7 +118,8 @@ def matmul(
     """
     runner, workers = backend_of(backend), thread_count(threads)
     wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast, wide, activation, narrow, join, joined or "", arithmetic)
+    formats = wide, activation, narrow, join, joined or "", arithmetic
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
     given = ends(c, out, bias, alpha, beta, "matmul")
     plan = followed(plan, choices, a, b, None, False, given, "matmul")
     starting, ending = parted(plan, c, given, "matmul")

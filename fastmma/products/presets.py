@@ -10,7 +10,49 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.targets import specific
 
 C, SCALED = "c", "beta*c"  # what a call adds: c, or c times a factor that is not 1
-_ALONE = ("alpha", "bias", "relu", "round")
+
+
+@dataclass(frozen=True)
+class KernelEnds:
+    """How a library's kernel ends: the steps of its epilogue.
+
+    Attributes
+    ----------
+    alone, with_c, with_scaled_c : tuple of str
+        Where nothing is added but a bias; where c is added as it is; and times a beta that is not 1. Empty where they are not known.
+    wide : str
+        The row of `ENDS` by which the kernel ends that writes f32, if it is another.
+    """
+
+    alone: tuple[str, ...]
+    with_c: tuple[str, ...] = ()
+    with_scaled_c: tuple[str, ...] = ()
+    wide: str = ""
+
+    @property
+    def epilogues(self) -> dict[str, tuple[str, ...]]:
+        """Steps by what is added: nothing, c, or c times beta."""
+        return {"": self.alone} | {name: steps for name, steps in ((C, self.with_c), (SCALED, self.with_scaled_c)) if steps}
+
+
+_ALONE, _ROUNDED_FIRST = ("alpha", "bias", "relu", "round"), ("alpha", "round", "bias")
+_ADD, _FMA = ("alpha", "beta*c", "round"), ("alpha+c", "round")
+# seen on an H200 with cuBLAS 13.1: sums of a few bits that c almost cancels, so that every rounding shows
+ENDS: dict[str, KernelEnds] = {
+    "": KernelEnds(_ALONE),
+    # nvjet; a kernel of its own, badd, adds c with beta = 1 to a result that was rounded before
+    "badd": KernelEnds(_ALONE, ("alpha", "round", "c"), _FMA),
+    # PyTorch adds a bias as c where a library has no kernel with a bias
+    "badd-bias": KernelEnds(_ROUNDED_FIRST, ("alpha", "round", "c"), _FMA),
+    # the kernel that adds parts of k, splitKreduce, and some of CUTLASS's
+    "add": KernelEnds(_ALONE, _ADD, _ADD),
+    # CUTLASS's parts in a workspace of 16 bits; a bias is added to what was rounded
+    "add-rounded": KernelEnds(_ROUNDED_FIRST, _ADD, _ADD),
+    "fma": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA),
+    "fma16": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA, wide="add"),
+    # parts that are added in place: where c and a bias join is not known
+    "unknown": KernelEnds(("round",)),
+}
 
 
 @dataclass(frozen=True)
@@ -32,8 +74,10 @@ class GemmPreset:
         The evidence.
     ops : tuple of str
         The library's instructions: other ones of the same formats may give other bits.
-    with_c, with_scaled_c : tuple of str
-        The steps of the epilogue where c is added as it is, and times a beta that is not 1; empty where they are not known.
+    ends, split_ends : str
+        The rows of `ENDS` for one part of k, and for several.
+    recorded : bool
+        Whether the preset's plan book is asked.
     """
 
     atypes: tuple[str, ...]
@@ -43,30 +87,24 @@ class GemmPreset:
     promote_every: int | None = None
     cast: bool = False
     ops: tuple[str, ...] = ("wgmma",)
-    with_c: tuple[str, ...] = ()
-    with_scaled_c: tuple[str, ...] = ()
-
-    @property
-    def epilogues(self) -> dict[str, tuple[str, ...]]:
-        """Steps by what is added: nothing, c, or c times beta."""
-        return {"": _ALONE} | {name: steps for name, steps in ((C, self.with_c), (SCALED, self.with_scaled_c)) if steps}
+    ends: str = ""
+    split_ends: str = ""
+    recorded: bool = False
 
 
 _HOPPER = ("sm_90a",)
 _BLACKWELL = specific("sm_100", "sm_103")
 _NVJET = "bitequiv: cuBLASLt 12.8.5 and 13.1.1 on GB200, 13.1.1 on GB300, not compared here"
-# a kernel of its own adds c with beta = 1 to a result that was rounded before
-_BADD, _BX = ("alpha", "round", "c"), ("alpha", "c", "round")
 _SEEN = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
 GEMM_PRESETS: dict[str, tuple[GemmPreset, ...]] = {
     "cublas": (
-        GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN, with_c=_BADD, with_scaled_c=_BX),
-        GemmPreset(("tf32",), _HOPPER, 4, _SEEN, cast=True, with_c=("alpha+c", "round"), with_scaled_c=("alpha+c", "round")),
-        GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128),
+        GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN, ends="badd", split_ends="add", recorded=True),
+        GemmPreset(("tf32",), _HOPPER, 4, _SEEN, cast=True, ends="fma", split_ends="add", recorded=True),
+        GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128, recorded=True),
         GemmPreset(("f16", "bf16"), _BLACKWELL, 64, _NVJET, ops=("tcgen05",)),
         GemmPreset(("e4m3",), _BLACKWELL, 128, _NVJET, ops=("tcgen05",)),
     ),
-    "cublas-fast-accum": (GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True"),),
+    "cublas-fast-accum": (GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True", recorded=True),),
 }
 
 

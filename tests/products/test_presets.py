@@ -25,16 +25,21 @@ from reference.cublas import (
 )
 
 import fastmma
-from fastmma.products.presets import GEMM_PRESETS
+from fastmma.products.book import book
+from fastmma.products.presets import ENDS, GEMM_PRESETS
 
 E4M3 = np.ones((4, 256), ml_dtypes.float8_e4m3fn)
 
 
 def product(case: Case, rows: NDArray[np.intp] | slice = slice(None)) -> NDArray[np.uint32]:
     a, b = operands(case)
-    instruction = TF32 if case.kind == "tf32" else None
-    d = fastmma.gemm(a[rows], b.T, target="sm_90a", instruction=instruction, preset=case.preset, split_k=case.split_k)
-    return d.view(np.uint32)
+    return np.asarray(fastmma.gemm(a[rows], b.T, plan=plan_of(case))).view(np.uint32)
+
+
+def plan_of(case: Case, **options: Any) -> fastmma.GemmPlan:
+    a, b = operands(case)
+    options = {"split_k": case.split_k, "instruction": TF32 if case.kind == "tf32" else None, "preset": case.preset} | options
+    return fastmma.gemm_plan(a, b.T, target="sm_90a", **options)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -42,6 +47,78 @@ def test_recorded_products(case: Case) -> None:
     with np.load(PATH) as archive:
         recorded = archive[case.name]
     np.testing.assert_array_equal(product(case, kept_rows(case)), recorded.view(np.uint32))
+
+
+def test_the_plan_book_has_the_parts_of_recorded_products() -> None:
+    plans = {case: plan_of(case, split_k=1) for case in CASES}
+    looked_up = {case: plan for case, plan in plans.items() if "on H200" in plan.source and "not recorded" not in plan.source}
+    assert len(looked_up) > 15
+    assert {case: plan.split_k for case, plan in looked_up.items()} == {case: case.split_k for case in looked_up}
+
+
+def of(m: int, n: int, k: int, layout: str = "nn", dtype: Any = np.float16) -> tuple[NDArray[Any], NDArray[Any]]:
+    a, b = (
+        np.empty((rows, columns) if each == "n" else (columns, rows), dtype)
+        for rows, columns, each in ((m, k, layout[0]), (k, n, layout[1]))
+    )
+    return (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
+
+
+def test_products_are_looked_up_by_gpu_shape_layout_and_types() -> None:
+    bf16 = ml_dtypes.bfloat16
+    plan = fastmma.gemm_plan(*of(512, 512, 4096, dtype=bf16), target="H200", preset="cublas")
+    assert (plan.split_k, plan.split_unit, "cuBLAS 13.1.0" in plan.source, plan.target) == (2, 64, True, "sm_90a")
+    assert fastmma.gemm_plan(*of(512, 512, 4096, dtype=bf16), preset="cublas") == plan
+    others = [("H100", "nn"), ("H200", "nt")]
+    assert [fastmma.gemm_plan(*of(512, 512, 4096, layout, bf16), target=gpu, preset="cublas").split_k for gpu, layout in others] == [1, 1]
+    # K no multiple of 8: CUTLASS for sm_75, whose parts go through memory, and whose first tile is what is left over
+    plan = fastmma.gemm_plan(*of(64, 51865, 1280, "nt"), target="H200", preset="cublas", out_dtype="f16")
+    assert ("m16n8k8" in plan.instruction, plan.first_tile) == (True, 32)
+    opcode = "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16"
+    with pytest.raises(fastmma.OperandError, match=r"the library takes mma\.sync\.aligned\.m16n8k8.* leave out the instruction"):
+        fastmma.gemm_plan(*of(64, 51865, 1280, "nt"), instruction=opcode, target="H200", preset="cublas", out_dtype="f16")
+    for gpu, shape in (("H200", (511, 513, 515)), ("GH200", (512, 512, 4096))):
+        plan = fastmma.gemm_plan(*of(*shape), target=gpu, preset="cublas")
+        assert (plan.split_k, f"is not recorded on {gpu}" in plan.source) == (1, True)
+        with pytest.raises(fastmma.OperandError, match=f"is not recorded on {gpu}; unknown='one' takes one part"):
+            fastmma.gemm_plan(*of(*shape), target=gpu, preset="cublas", unknown="refuse")
+    with pytest.raises(fastmma.OperandError, match="adds in an order that no plan has"):
+        fastmma.gemm(*of(1, 1, 4096), preset="cublas", unknown="refuse", out_dtype="f16")
+    with pytest.raises(fastmma.OperandError, match="unknown must be one of one, refuse"):
+        fastmma.gemm(*of(8, 8, 8), preset="cublas", unknown="guess")
+    stack = np.ones((2, 8, 16), np.float16)
+    assert fastmma.matmul(stack, stack.transpose(0, 2, 1), preset="cublas").shape == (2, 8, 8)
+    with pytest.raises(fastmma.OperandError, match="stacks of matrices are not recorded"):
+        fastmma.matmul(stack, stack.transpose(0, 2, 1), preset="cublas", unknown="refuse")
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "steps"),
+    [
+        ((1024, 1024, 1024), {"c": 1.0}, ("round", "c")),
+        ((1024, 1024, 1024), {"alpha": 0.5, "c": 0.5}, ("alpha+c", "round")),
+        ((128, 128, 4096), {"alpha": 0.5, "c": 1.0}, ("alpha", "beta*c", "round")),
+        ((128, 128, 4096), {"alpha": 0.5, "c": 0.5}, ("alpha", "beta*c", "round")),
+        ((3, 59, 1278), {"alpha": 0.5, "c": 0.5}, ("alpha", "beta*c", "round")),
+    ],
+)
+def test_the_epilogue_is_that_of_the_kernel(shape: tuple[int, int, int], given: dict[str, float], steps: tuple[str, ...]) -> None:
+    a, b = of(*shape, layout="nt" if shape[1] % 8 else "nn")
+    c = np.empty((shape[0], shape[1]), np.float16)
+    options = {"alpha": given.get("alpha", 1.0), "beta": given["c"], "out_dtype": "f16"}
+    assert fastmma.gemm_plan(a, b, c, preset="cublas", **options).epilogue == steps
+
+
+def test_the_book() -> None:
+    pages = book("cublas")
+    requests = pages.requests()
+    assert len(requests) == len(set(requests)) == len(pages) > 50_000
+    for gpu in pages.gpus:
+        known = sum(pages.find(gpu, request) is not None for request in requests)
+        assert known > 45_000
+    for entry in filter(None, pages.entries):
+        assert entry.ends in ENDS
+        assert (entry.split_k > 1) == (entry.split_unit > 0)
 
 
 @pytest.mark.gpu

@@ -1,0 +1,116 @@
+"""Plan books: the order of k that a library takes for a product of given shape, type and layout, as it was recorded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FOLDER = Path(__file__).parent / "books"
+BOOKS = {"cublas": FOLDER / "cublas.npz", "cublas-fast-accum": FOLDER / "cublas.npz"}
+NOT_RECORDED = 0xFFFF  # index of an entry, where a GPU was not asked; 0 is an order that no plan has
+
+
+class Request(NamedTuple):
+    """A product that a library is asked for."""
+
+    kind: str  # "product", or "biased" for one with a bias
+    fmt: str  # of the multiplicands
+    layout: str  # of a and b: n where rows are contiguous, t where columns are
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        kind = "" if self.kind == "product" else f"{self.kind} "
+        return f"{kind}{self.fmt} {self.layout} of M = {self.m}, N = {self.n}, K = {self.k}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How a library's kernel adds up a product.
+
+    Attributes
+    ----------
+    instruction : str
+        ``"wgmma"``, or the shape of an ``mma``.
+    first_tile, split_k, split_unit, join
+        As in `fastmma.GemmPlan`; the parts are joined in the format of the result where `join` rounds.
+    ends : str
+        The kernel's order of the epilogue: a row of `fastmma.products.presets.ENDS`.
+    """
+
+    instruction: str
+    first_tile: int
+    split_k: int
+    split_unit: int
+    join: str
+    ends: str
+
+
+class Book:
+    """The entries of one library, by GPU and product, read from a file.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with np.load(path, allow_pickle=False) as archive:
+            about = json.loads(archive["about"].tobytes())
+            self._columns = {name: archive[name] for name in ("kind", "m", "n", "k")}
+            self._found: dict[str, NDArray[np.uint16]] = {gpu: archive[gpu] for gpu in about["gpus"]}
+        self.library: str = about["library"]
+        self.through: str = about["through"]
+        self.gpus: dict[str, str] = about["gpus"]
+        self._kinds = {tuple(kind): index for index, kind in enumerate(about["kinds"])}
+        self.entries = (None, *(Entry(*fields) for fields in about["entries"]))
+
+    def __len__(self) -> int:
+        return len(self._columns["m"])
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, ...], int]:
+        columns = (self._columns[name].tolist() for name in ("kind", "m", "n", "k"))
+        return {place: index for index, place in enumerate(zip(*columns, strict=True))}
+
+    def requests(self) -> list[Request]:
+        """All products in the book."""
+        kinds = list(self._kinds)
+        columns = (self._columns[name].tolist() for name in ("kind", "m", "n", "k"))
+        return [Request(kinds[kind][0], kinds[kind][1], kinds[kind][2], m, n, k) for kind, m, n, k in zip(*columns, strict=True)]
+
+    def recorded(self, gpu: str, request: Request) -> bool:
+        """Whether the GPU was asked for this product."""
+        return self._index(gpu, request) != NOT_RECORDED
+
+    def find(self, gpu: str, request: Request) -> Entry | None:
+        """How the library adds up this product on a GPU; None where it is not recorded, or the order is one that no plan has.
+
+        Examples
+        --------
+        >>> book("cublas").find("H200", Request("product", "bf16", "nn", 512, 512, 4096)).split_k
+        2
+        >>> book("cublas").find("H200", Request("product", "bf16", "nt", 512, 512, 4096)).split_k
+        1
+        """
+        index = self._index(gpu, request)
+        return None if index == NOT_RECORDED else self.entries[index]
+
+    def _index(self, gpu: str, request: Request) -> int:
+        kind = self._kinds.get(request[:3])
+        place = None if kind is None else self._places.get((kind, *request[3:]))
+        return NOT_RECORDED if place is None else int(self._found[gpu][place])
+
+
+@cache
+def book(library: str) -> Book:
+    """The book of a library, which `BOOKS` names."""
+    return Book(BOOKS[library])
