@@ -9,7 +9,8 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from fastmma.cli.gemm import choose_instruction, read_operands
+from fastmma.cli.choices import CHOICES, changed, choices_of
+from fastmma.cli.gemm import read_operands
 from fastmma.cli.inputs import as_elements, parse_tile, read_result
 from fastmma.explanation.comparison import compare as compare_results
 from fastmma.host.errors import OperandError
@@ -19,26 +20,26 @@ from fastmma.products.gemm import gemm
 
 EXAMPLES = """
 Two files are two results. With --against, files are operands, read as `fastmma gemm` reads them, and their product on the target is
-compared with that on another one, or with a result in a file. The exit status is 0 whether they differ or not.
+compared with that on another one, by another plan, or with a result in a file. The exit status is 0 whether they differ or not.
 
 Examples:
 
 \b
 fastmma compare d.npy other.npy --tile 128x256
 fastmma compare a.npy b.npy --target sm_90a --against sm_80
-fastmma compare a.npy b.npy --target H100 --split-k 2 --against d.npy --json
+fastmma compare a.npy b.npy --against split_k=4
+fastmma compare a.npy b.npy --target H100 --plan split_k=2,out_dtype=f16 --against d.npy --json
 """
 
 
 def compare(
     files: Annotated[list[Path], typer.Argument(help="Two results; or with --against a.npy b.npy [c.npy], or one .npz file.")],
-    against: Annotated[str | None, typer.Option(help="Another GPU, or a file with a result.")] = None,
+    against: Annotated[str | None, typer.Option(help="Another GPU, other choices as in --plan, or a file with a result.")] = None,
     target: Annotated[str, typer.Option(help="The GPU.")] = "sm_90a",
     types: Annotated[str | None, typer.Option("--type", help="Format of A and B, such as f16; of two results, what raw bytes are.")] = None,
     dtype: Annotated[str | None, typer.Option("--accumulate", help="Format of C and D, such as f16; the widest by default.")] = None,
     instruction: Annotated[str | None, typer.Option(help="The opcode, in place of the target's usual one.")] = None,
-    promote_every: Annotated[int | None, typer.Option(help="Add partial sums of that many k outside the tensor core.")] = None,
-    split_k: Annotated[int, typer.Option(help="Parts of k accumulated separately.")] = 1,
+    plan: Annotated[str | None, typer.Option(metavar="NAME=VALUE,...", help=f"Choices of the plan: {', '.join(CHOICES)}.")] = None,
     tile: Annotated[str, typer.Option(metavar="MxN", help="The size of the tiles that are counted.")] = "64x64",
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
@@ -49,17 +50,15 @@ def compare(
             raise OperandError(f"give two files with results, or operands and --against, not {len(files)} without it")
         d, other = (_result(path, types) for path in files)
     else:
-        target = target_named(target)
-        choice = instruction, types, dtype
+        target, choice = target_named(target), (instruction, types, dtype)
         ins, arrays = read_operands(files, None, 0, "", choice, target)
-        options: dict[str, Any] = {"c": arrays.get("c"), "promote_every": promote_every, "split_k": split_k}
-        d = gemm(arrays["a"], arrays["b"], instruction=ins, target=target, **options)
+        options: dict[str, Any] = {"instruction": ins, "target": target, "c": arrays.get("c")}
+        options |= {} if plan is None else choices_of(plan)
+        d = gemm(arrays["a"], arrays["b"], **options)
         if Path(against).suffix in (".npy", ".npz"):
-            other = as_elements(read_result(Path(against)), ins.formats.d, against)
+            other = as_elements(read_result(Path(against)), format_of(d.dtype), against)
         else:
-            named = target_named(against)
-            its = choose_instruction(*choice, named, arrays)
-            other = gemm(arrays["a"], arrays["b"], instruction=its, target=named, **options)
+            other = gemm(arrays["a"], arrays["b"], **changed(against, options, choice, arrays))
     found = compare_results(d, other, tile=size)
     typer.echo(found.json() if as_json else str(found))
 

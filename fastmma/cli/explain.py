@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fastmma.cli.gemm import choose_instruction, read_operands
+from fastmma.cli.choices import CHOICES, changed, choices_of
+from fastmma.cli.gemm import read_operands
 from fastmma.cli.registers import Given, words_of
 from fastmma.execution.plan import MmaPlan
 from fastmma.explanation.explain import explain as explain_product
@@ -33,7 +34,7 @@ Examples:
 \b
 fastmma explain a.npy b.npy --row 3 --col 5 --target H100
 fastmma explain a.npy b.npy --row 3 --col 5 --target sm_90a --against sm_80
-fastmma explain a.npy b.npy --row 3 --col 5 --split-k 4 --format json
+fastmma explain a.npy b.npy --row 3 --col 5 --plan split_k=2,out_dtype=bf16 --against split_k=4 --format json
 fastmma explain --instruction mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 --target sm_80
     --a 3ff0000000000000,0,0,4000000000000000 --b 3ff0000000000000,0,0,3cb0000000000000
 fastmma explain --instruction mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 --target sm_80
@@ -51,12 +52,11 @@ def explain(
     row: Annotated[int, typer.Option(min=0, help="Of the element of D.")] = 0,
     col: Annotated[int, typer.Option(min=0, help="Of the element of D.")] = 0,
     target: Annotated[str, typer.Option(help="The GPU.")] = "sm_90a",
-    against: Annotated[str | None, typer.Option(help="Another GPU, to stand beside it.")] = None,
+    against: Annotated[str | None, typer.Option(help="Another GPU, or other choices as in --plan, to stand beside it.")] = None,
     types: Annotated[str | None, typer.Option("--type", help="Format of A and B in files, such as f16 or e4m3,e5m2.")] = None,
     dtype: Annotated[str | None, typer.Option("--accumulate", help="Format of C and D, such as f16; the widest by default.")] = None,
     instruction: Annotated[str | None, typer.Option(help="The opcode, in place of the target's usual one.")] = None,
-    promote_every: Annotated[int | None, typer.Option(help="Add partial sums of that many k outside the tensor core.")] = None,
-    split_k: Annotated[int, typer.Option(help="Parts of k accumulated separately.")] = 1,
+    plan: Annotated[str | None, typer.Option(metavar="NAME=VALUE,...", help=f"Choices of the plan: {', '.join(CHOICES)}.")] = None,
     a: Annotated[str | None, typer.Option(help="Codes of a row of A, or all registers of A.")] = None,
     b: Annotated[str | None, typer.Option(help="Codes of a column of B, or all registers of B.")] = None,
     c: Annotated[str | None, typer.Option(help="The code of the accumulator, or all registers of C; 0 by default.")] = None,
@@ -79,20 +79,18 @@ def explain(
     if bool(files) == bool(given):
         raise OperandError("give files, or the operands of an --instruction in hexadecimal (--a, --b), and not both")
     if given:
-        if instruction is None or {promote_every, split_k, types, dtype} != {None, 1}:
+        if instruction is None or {plan, types, dtype} != {None}:
             raise OperandError("operands in hexadecimal are those of one --instruction, without other choices than --target")
         found = _of_words(instruction, given, row, col, computation, selector, target)
         if against is not None:
             found = replace(found, against=_of_words(instruction, given, row, col, computation, selector, against))
     else:
-        target = target_named(target)
-        ins, arrays = read_operands(files or [], None, 0, "", (instruction, types, dtype), target)
-        options: dict[str, Any] = {"promote_every": promote_every, "split_k": split_k, "c": arrays.get("c")}
-        other = None
-        if against is not None:
-            named = target_named(against)
-            other = {"target": named, "instruction": choose_instruction(instruction, types, dtype, named, arrays)}
-        found = explain_product(arrays["a"], arrays["b"], row, col, instruction=ins, target=target, against=other, **options)
+        target, choice = target_named(target), (instruction, types, dtype)
+        ins, arrays = read_operands(files or [], None, 0, "", choice, target)
+        options: dict[str, Any] = {"instruction": ins, "target": target, "c": arrays.get("c")}
+        options |= {} if plan is None else choices_of(plan)
+        other = None if against is None else changed(against, options, choice, arrays)
+        found = explain_product(arrays["a"], arrays["b"], row, col, against=other, **options)
     chosen = _range(k)
     if picture is not None:
         found.picture(picture, chosen)

@@ -45,11 +45,14 @@ def hexadecimal(words: NDArray[Any]) -> str:
 
 def test_elements_of_files(run: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
     a, b = map(np.load, files)
-    shown = run("explain", *files, "--row", 3, "--col", 5, "--target", "A100", "--split-k", 2, "--picture", tmp_path / "d.svg")
+    shown = run("explain", *files, "--row", 3, "--col", 5, "--target", "A100", "--plan", "split_k=2", "--picture", tmp_path / "d.svg")
     assert shown == str(fastmma.explain(a, b, 3, 5, target="sm_80", split_k=2)) + "\n"
     assert (tmp_path / "d.svg").read_text().startswith("<svg")
     shown = run("explain", *files, "--target", "sm_80", "--against", "sm_90a", "--format", "json")
     assert json.loads(shown) == json.loads(fastmma.explain(a, b, 0, 0, target="sm_80", against="sm_90a").json())
+    shown = run("explain", *files, "--plan", "out_dtype=bf16,alpha=0.5", "--against", "target=sm_80,split_k=2", "--format", "json")
+    other = fastmma.explain(a, b, 0, 0, out_dtype="bf16", alpha=0.5, against={"target": "sm_80", "split_k": 2})
+    assert json.loads(shown) == json.loads(other.json())
     shown = run("explain", *files, "--k", "16:32")
     assert shown == fastmma.explain(a, b, 0, 0).text((16, 32)) + "\n"
     assert "--k takes" in run("explain", *files, "--k", "16", status=2)
@@ -133,7 +136,7 @@ def test_two_gpus_and_no_accumulator(run: Run) -> None:
 WRONG: list[tuple[list[str], str]] = [
     ([], "give files, or the operands"),
     (["--a", "1", "--b", "2"], "one --instruction"),
-    (["--a", "1", "--b", "2", "--instruction", F16_F32, "--split-k", "2"], "without other choices"),
+    (["--a", "1", "--b", "2", "--instruction", F16_F32, "--plan", "split_k=2"], "without other choices"),
     (["--a", "1", "--b", "2", "--instruction", F16_F32], "a must be 16 codes of f16, or 128 registers of all 32 lanes"),
     (["--a", ",".join(["0"] * 16), "--b", ",".join(["10000"] * 16), "--instruction", F16_F32], "b has 0x10000"),
     (["--a", "xyz", "--b", "2", "--instruction", F16_F32], "hexadecimal numbers"),
@@ -159,6 +162,10 @@ def test_comparisons(run: Run, files: tuple[Path, Path], tmp_path: Path) -> None
     assert run("compare", *files, "--against", "A100", "--tile", "8x8") == wanted
     assert run("compare", *files, "--against", tmp_path / "other.npy", "--tile", "8x8") == wanted
     assert json.loads(run("compare", *files, "--against", tmp_path / "d.npy", "--json"))["different"] == 0
+    parts = fastmma.compare(d, fastmma.gemm(a, b, split_k=2))
+    assert run("compare", *files, "--against", "split_k=2") == str(parts) + "\n"
+    for wrong in ("split_k", "split_k=x", "threads=2", "=", "split_k=2;"):
+        assert "choices of a plan" in (said := run("compare", *files, "--against", "sm_80", "--plan", wrong, status=2)) or "number" in said
     assert "give two files" in run("compare", tmp_path / "d.npy", status=2)
     assert "--tile takes a size" in run("compare", *files, "--tile", "8", status=2)
     raw = d.astype(np.float16).view("V2")
