@@ -68,6 +68,15 @@ def test_as_a_module() -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_gemm_says_what_the_other_name_of_the_gpu_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    for target, other in (("sm_90a", "sm_90 takes mma.sync"), ("sm_90", "sm_90a takes wgmma"), ("sm_89", None)):
+        status, out, _ = run("gemm", "--random", "8x8x32", "--type", "e4m3", "--target", target, "--no-compare", capsys=capsys)
+        assert status == 0
+        lines = [line.split(maxsplit=1)[1] for line in out.splitlines() if line.startswith("elsewhere")]
+        assert [line[: len(other or "")] for line in lines] == ([other] if other else [])
+        assert all(line.endswith(", with other bits") for line in lines)
+
+
 def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run("show", OPCODE, capsys=capsys)
     assert status == 0

@@ -6,8 +6,6 @@ import pytest
 
 import fastmma
 from fastmma import InstructionError, instruction, instructions
-from fastmma.isa.short import meant
-from fastmma.isa.table import _table
 
 MEANT = {
     "mma.m16n8k16.f32.f16": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
@@ -41,7 +39,6 @@ def test_every_opcode_without_sync_and_aligned() -> None:
     for ins in instructions():
         text = ins.opcode.replace(".sync", "").replace(".aligned", "")
         assert instruction(text) is ins
-        assert ins in meant(text, _table().items())
 
 
 @pytest.mark.parametrize(
