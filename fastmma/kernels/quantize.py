@@ -247,3 +247,8 @@ def values(
 ) -> None:
     """The numbers of `table` that codes stand for, times the scales of their blocks, times that of the whole."""
     _values(codes, table, scales, out.dtype.type(overall), block, piece, out)
+
+
+def round_codes(x: NDArray[Any], narrow: Narrow, codes: NDArray[Any]) -> None:
+    """Codes of contiguous float32 or float64 numbers, to nearest even; those of finite numbers are at most `narrow.max_code`."""
+    _round(x.view(np.dtype(f"u{x.itemsize}")), narrow, 1, codes)

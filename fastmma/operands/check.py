@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from fastmma.host.arrays import RawCodes, as_array
 from fastmma.host.errors import OperandError, OperandTypeError
-from fastmma.isa.codes import encode, from_codes, to_codes
+from fastmma.isa.codes import from_codes, to_codes
 from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
+from fastmma.operands.cast import rounded
 
 _WORD = np.dtype(np.uint32)
 _CASTABLE = ("float16", "float32", "float64")
@@ -46,7 +47,7 @@ def codes_of(value: Any, fmt: Format, what: str, *, cast: bool = False) -> NDArr
     if array.dtype.newbyteorder("=") == fmt.dtype and not (cast and fmt.padding):
         return to_codes(array, fmt)
     if cast and fmt.kind == "float" and array.dtype.name in _CASTABLE:
-        return encode(array, fmt, saturate=fmt.nan is None)
+        return rounded(array, fmt)
     hint = f"; cast=True rounds it to {fmt}" if fmt.kind == "float" and array.dtype.name in _CASTABLE else ""
     raise OperandTypeError(f"{what} must have dtype {fmt.dtype} ({fmt}), not {array.dtype}{hint}")
 
