@@ -15,6 +15,7 @@ from fastmma.explanation.numbers import number_text
 from fastmma.host.arrays import as_array, integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.float_mode import default_floats
 from fastmma.isa.codes import decode, to_codes
 from fastmma.isa.formats import FORMATS, Format, format_of
 
@@ -67,6 +68,20 @@ class Comparison:
         Those in which elements differ, the most different first.
     places : tuple of Place
         The first elements that differ, at most 10.
+
+    Examples
+    --------
+    >>> d, other = np.ones((2, 3), np.float32), np.ones((2, 3), np.float32)
+    >>> other[0, 2] = np.nextafter(np.float32(1), np.float32(2))
+    >>> print(compare(d, other))
+    1 of 6 elements differ (16.7 %): 2 x 3, f32
+      ulps         max 1, mean 1; 1: 1
+      relative     max 1.19e-07, mean 1.19e-07
+      direction    1 less, 0 greater
+      rows         1 of 2: 0
+      columns      1 of 3: 2
+      tiles        1 of 1 of 64 x 64; from [0, 0]: 1
+      [0, 2]  0x3f800000 = 1; 0x3f800001 = 1.00000012 = 8388609 * 2^-23, 1 ulp
     """
 
     shape: tuple[int, ...]
@@ -92,6 +107,7 @@ class Comparison:
         """Whether every bit is the same."""
         return not self.different
 
+    @default_floats
     def __str__(self) -> str:
         size, fmt = " x ".join(map(str, self.shape)), FORMATS[self.format]
         if self.same:

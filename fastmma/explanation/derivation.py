@@ -11,6 +11,7 @@ from fastmma.backends.plan import Plan
 from fastmma.explanation.difference import Difference, first_difference
 from fastmma.explanation.steps import Step
 from fastmma.host.calls import public_call
+from fastmma.host.float_mode import default_floats
 from fastmma.isa.codes import decode
 from fastmma.isa.formats import FORMATS
 
@@ -46,6 +47,7 @@ class Derivation:
     against: Derivation | None = None
 
     @property
+    @default_floats
     def value(self) -> float | int:
         """The result as a number."""
         found = decode(self.code, FORMATS[self.format])[()]

@@ -12,6 +12,7 @@ from fastmma.explanation.derivation import Derivation
 from fastmma.host.arrays import integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
+from fastmma.host.float_mode import default_floats
 
 _SHOWN = 16  # steps that are shown in full
 
@@ -35,8 +36,18 @@ class Explanation(Derivation):
         The result: its bits, and how they are read.
     against : Explanation or None
         Another that stands beside this one, of the same element by another plan.
+
+    Examples
+    --------
+    >>> import fastmma
+    >>> import numpy as np
+    >>> a = np.full((2, 32), 0.1, np.float16)
+    >>> found = fastmma.explain(a, a.T, 0, 1, target="sm_80")
+    >>> [(step.k, step.emax, step.unit, str(step.dropped)) for step in found.steps][-1]
+    ((24, 32), -3, -27, '0')
     """
 
+    @default_floats
     def __str__(self) -> str:
         return self.text() if len(self.steps) <= _SHOWN or self.against is not None else text.short_text(self)
 
