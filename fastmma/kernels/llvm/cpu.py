@@ -13,7 +13,8 @@ from numba.core.registry import cpu_target
 
 @cache
 def features() -> frozenset[str]:
-    """The CPU features that Numba compiles for, by LLVM's names; ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` count."""
+    """The CPU features that Numba compiles for, by LLVM's names; ``FASTMMA_CPU``, ``NUMBA_CPU_NAME`` and
+    ``NUMBA_CPU_FEATURES`` count."""
     if config.CPU_FEATURES is not None:
         return frozenset(item[1:] for item in config.CPU_FEATURES.split(",") if item.startswith("+"))
     if config.CPU_NAME == "generic":
