@@ -330,3 +330,19 @@ for setting in ("f16 sm_90", "e4m3 wgmma"):
 """
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, cwd=tests)
     assert done.stdout.split() == [str(x86.supported(SETTINGS["f16 sm_90"]))] * 2
+
+
+@pytest.mark.parametrize("name", ["f16 sm_80", "e4m3 x e5m2 wgmma", "e2m1 x e5m2 sm_120", "f16 sm_90 to f16", "tf32 sm_80"])
+def test_tall_products_are_turned(name: str) -> None:
+    """Products of many rows and few columns; with specials, and with c in place."""
+    p, rng = SETTINGS[name], np.random.default_rng(5)
+    for shape in ((67, 100, 1), (130, 33, 7), (50, 300, 12)):
+        rows, depth, columns = shape
+        a, b = operand(rng, p.a, (rows, depth), "any"), operand(rng, p.b, (depth, columns), "small")
+        a[rng.random(rows) < 0.1, 0] = np.iinfo(a.dtype).max >> 1
+        for kind in ("none", "near", "any"):
+            c = accumulator(rng, p, (rows, columns), kind)
+            expected = portably(p, a, b, c)
+            np.testing.assert_array_equal(product(p, np.asfortranarray(a), b, c, 3)[0], expected)
+            if c is not None:
+                np.testing.assert_array_equal(product(p, a, b, c, 1, c)[0], expected)

@@ -34,6 +34,7 @@ Slow = Callable[..., None]
 
 CHUNK_ROWS = 1024  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
+_TALL = 4  # rows for each column, from where on a product is turned
 PIECES_PER_THREAD = 2
 
 
@@ -229,6 +230,9 @@ def gemm(
         return
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()
+    if len(a) >= _TALL * b.shape[1] and (promotion is None or promotion.scale_a is None):
+        # factors commute, and rows take longer to pack than columns
+        p, a, b, c, out = p._replace(a=p.b, b=p.a), b.T, a.T, None if c is None else c.T, out.T
     missed = multiply(p, a, b, c, out, threads, promotion)
 
     def again(lines: Lines, panel: Lines, results: NDArray[Any]) -> None:
