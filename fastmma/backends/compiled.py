@@ -24,6 +24,7 @@ from fastmma.backends.parameters import (
 )
 from fastmma.backends.parts import DEPTH, is_small, parts
 from fastmma.backends.zeros import on_dense_kernel
+from fastmma.host.threads import parallel_for
 from fastmma.isa.codes import decode, encode
 from fastmma.isa.formats import Format
 from fastmma.kernels.params import Fused, Promotion, Step
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from fastmma.kernels.fused.batch import Blocks, RegisterBlocks
 
 _BYTES_AT_ONCE = 1 << 27  # of operands that many small products share, copied for each of them
-_SMALL = 1 << 21  # multiply-adds of a product that is computed in blocks
+# multiply-adds of a product that is computed in blocks, and of one that blocks are computed of apart, as large as _CHUNK
+_SMALL, _MIDDLE, _CHUNK = 1 << 21, 1 << 24, 1 << 22
+_SHALLOW, _FLAT = 64, (16, 32)  # k up to which products of any size are, and the rows from and up to which; of bytes, from one row on
 
 
 class Compiled(Backend):
@@ -259,16 +262,41 @@ def _fused_run(operation: Operation, operands: Operands, d: Codes, threads: int)
         _general_run(operation, operands, d, threads)
         return
     _, rows, columns = d.shape
-    if operands.scale_a is None and rows * columns * operands.depth <= _SMALL:
+    work = rows * columns * operands.depth
+    flat = rows <= _FLAT[1] and (rows >= _FLAT[0] or operands.b.itemsize == 1)
+    if operands.scale_a is None and (work <= _MIDDLE or operands.depth <= _SHALLOW or flat):
         blocks = _blocks(operation, rows, columns, operands.depth, _cpu().portable())
         if blocks is not None:
 
             def again(a: Codes, b: Codes, c: Codes | None, out: Codes) -> None:
                 _in_turn(operation, Operands(a, b, c), out, threads)
 
-            blocks.multiply(operands.a, operands.b, operands.c, d, threads, again)
+            if work <= _SMALL:
+                blocks.multiply(operands.a, operands.b, operands.c, d, threads, again)
+            else:
+                _in_chunks(blocks, operands, d, threads, again)
             return
     _in_turn(operation, operands, d, threads)
+
+
+def _in_chunks(
+    blocks: Blocks, operands: Operands, d: Codes, threads: int, again: Callable[[Codes, Codes, Codes | None, Codes], None]
+) -> None:
+    """Products in blocks, cut into rows and columns that are computed apart."""
+    products, rows, columns = d.shape
+    c = operands.c.copy() if operands.c is not None and np.may_share_memory(operands.c, d) else operands.c
+    whole = operands._replace(c=c)
+    high = min(rows, 256)
+    wide = max(_CHUNK // (high * operands.depth) // 8, 16) * 8
+    down, across = -(-rows // high), -(-columns // wide)
+
+    def work(index: int, _stop: int, _worker: int) -> None:
+        product, place = divmod(index, down * across)
+        top, left = place // across * high, place % across * wide
+        part = whole.products(product, product + 1).lines(slice(top, top + high), slice(left, left + wide))
+        blocks.multiply(part.a, part.b, part.c, d[product : product + 1, top : top + high, left : left + wide], 1, again)
+
+    parallel_for(work, products * down * across, threads)
 
 
 def _general_run(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:

@@ -186,3 +186,20 @@ def test_adversarial_inputs(opcode: str, target: str) -> None:
         np.testing.assert_array_equal(product(opcode, target, a, b, c), expected)
 
     check()
+
+
+@pytest.mark.parametrize("shape", [(300, 270, 40), (31, 1100, 130), (200, 190, 270), (1, 9000, 250), (257, 16, 700)])
+@pytest.mark.parametrize(("opcode", "target"), [METHODS[index] for index in (4, 16, 24, 25, 26)])
+def test_products_that_are_cut_into_chunks(opcode: str, target: str, shape: tuple[int, int, int]) -> None:
+    """Flat, shallow and middle-sized products: the same as row by row, also with specials, strides and c in place."""
+    rows, columns, depth = shape
+    ins = instruction(opcode)
+    a, b, c = operands(opcode, (rows, columns, depth), "special", seed=3)
+    few = np.random.default_rng(0).integers(0, rows, 3)
+    expected = product(opcode, target, a[few], b, c[few])
+    found = product(opcode, target, a, b, c)
+    np.testing.assert_array_equal(found[few], expected)
+    into = elements(c, ins.dtype).copy()
+    turned = elements(b.T.copy(), ins.btype).T
+    again = gemm(elements(a, ins.atype), turned, into, instruction=opcode, target=target, out=into, threads=3)
+    np.testing.assert_array_equal(bits(again), found)
