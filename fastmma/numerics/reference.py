@@ -185,7 +185,9 @@ def _fused_step(terms: tuple[Number, ...], arithmetic: Arithmetic, fmt: Format) 
         return Step("fused", terms, _special_sum(specials, CANONICAL_NAN[fmt.name], fmt), fmt, mode)
     emax = max([term.exponent for term in terms if term.significand or term.cancelled], default=arithmetic.emax_floor)
     emax = max(emax, arithmetic.emax_floor)
-    last = min(term.last for term in terms) if arithmetic.align_rounding == "exact" else emax - arithmetic.align_bits
+    last = emax - arithmetic.align_bits
+    if arithmetic.align_rounding == "exact":
+        last = min((term.last for term in terms if term.significand), default=0)
     aligned = []
     for term in terms:
         magnitude = shifted(abs(term.significand), last - term.last, arithmetic.align_rounding)
