@@ -79,6 +79,7 @@ def general_parameters(operation: Operation) -> General:
         emax_floor=row.emax_floor,
         keep_bits=row.keep_bits,
         rounding=ROUNDINGS.index(row.rounding),
+        limbs=0,
         fraction=sums.mantissa_bits,
         bias=sums.bias,
     )

@@ -117,6 +117,7 @@ class General(NamedTuple):
     emax_floor: int
     keep_bits: int
     rounding: int
+    limbs: int  # 1: exact sums of groups have two words
     fraction: int  # 23 fraction bits of an f32 accumulator, or 10 of f16
     bias: int
 

@@ -141,7 +141,7 @@ def test_large_products_and_warps() -> None:
     opcode, target = DENSE[0]
     a, b = rng.standard_normal((70, 1100)).astype(np.float16), rng.standard_normal((1100, 130)).astype(np.float16)
     a[3, 5], b[7, 99] = np.inf, np.nan
-    for changes in ({"align_bits": 40, "rounding": "rn"}, {"align_rounding": "exact"}, {"align_bits": 20}):
+    for changes in ({"align_bits": 40, "rounding": "rn"}, {"align_rounding": "exact"}, {"align_bits": 20}, {"group": 2, "terms": 8}):
         own = replace(fastmma.arithmetic(opcode, target), **changes)
         found = fastmma.gemm(a, b, instruction=opcode, target=target, arithmetic=own, threads=2)
         corner = np.ix_([3, 69, 30], [0, 99, 129])

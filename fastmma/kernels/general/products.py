@@ -11,6 +11,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.general.digits import LOWEST, Reach
 from fastmma.kernels.general.lines import FINITE, Lines, decoded, scaled
 from fastmma.kernels.general.steps import run_piece
+from fastmma.kernels.general.window import LIMB
 from fastmma.kernels.params import ROUNDINGS, Element, General
 from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, settled
 
@@ -32,13 +33,17 @@ def _exponent_bits(element: Element) -> int:
     return element.highest_exponent - (1 - element.bias) + element.mantissa_bits + 1
 
 
+def _in_words(p: General, a: Element, b: Element) -> bool:
+    """Whether a group's exact sum is a word, of fixed-point elements."""
+    widths = _exponent_bits(a), _exponent_bits(b)
+    return p.group == 1 or (max(widths) <= _SIGNIFICAND and sum(widths) + p.group.bit_length() <= _WINDOW)
+
+
 def _in_window(p: General, a: Element, b: Element) -> bool:
-    """Whether aligned terms and their sum are integers of 64 bits, and groups too."""
+    """Whether aligned terms and their sum are integers of 64 bits, with three bits to spare."""
     growth = (p.terms + 1).bit_length() + p.group.bit_length()
     of_term = p.align_bits + (2 + a.highest_exponent + b.highest_exponent + 2 if p.by_scales else 2)
-    widths = _exponent_bits(a), _exponent_bits(b)
-    fits = p.by_scales or p.group == 1 or (max(widths) <= _SIGNIFICAND and sum(widths) + growth <= _WINDOW)
-    return bool(p.align_rounding != _EXACT and fits and of_term + growth <= _WINDOW)
+    return bool(p.align_rounding != _EXACT and of_term + growth <= _WINDOW - 3)
 
 
 def _lines(element: Element, codes: Codes, scale: Element | None, scales: Codes | None, p: General, fixed: bool) -> Lines:
@@ -75,8 +80,8 @@ def multiply(
 def _batch(
     p: General, a: Element, b: Element, x: Codes, y: Codes, c: Codes | None, out: Codes, threads: int, scales: Scales | None
 ) -> None:
-    in_window = _in_window(p, a, b)
-    fixed = bool(p.by_scales) or (in_window and p.group > 1)
+    window = _in_window(p, a, b)
+    fixed = bool(p.by_scales) or (window and p.group > 1 and _in_words(p, a, b))
     state = np.zeros(out.shape, np.uint32) if c is None else np.ascontiguousarray(c.astype(np.uint32))
     whole = p.unit * max(p.lowered, 1)
     deep = max(_DEEPEST // whole, 1) * whole
@@ -87,19 +92,22 @@ def _batch(
         scale, left_scales, right_scales = (None, None, None) if scales is None else (scales[0], scales[1][:, :, part], scales[2][:, part])
         left = _lines(a, x[:, :, part], scale, left_scales, p, fixed)
         right = _lines(b, y[:, part], scale, right_scales, p, fixed)
-        reach = Reach(0, 0)
-        if not in_window:
+        how, reach, first_bit, in_window = p, Reach(0, 0), offset, window
+        if not window or (p.group > 1 and not fixed):
             left, *ends_a = _based(a, left, fixed)
             right, *ends_b = _based(b, right, fixed)
-            highest = ends_a[1] + ends_b[1] + _PRODUCT_BITS + p.unit.bit_length()
-            reach = Reach((ends_a[0] + ends_b[0] - LOWEST) >> 5, ((highest - LOWEST) >> 5) + 1)
+            lowest, highest = ends_a[0] + ends_b[0], ends_a[1] + ends_b[1] + _PRODUCT_BITS + p.unit.bit_length()
+            reach = Reach((lowest - LOWEST) >> 5, ((highest - LOWEST) >> 5) + 1)
+            if window:
+                in_window = scales is None and highest - lowest <= _WINDOW + LIMB
+                how, first_bit = p._replace(limbs=int(in_window)), lowest
         special = bool((left.kinds != FINITE).any() or (right.kinds != FINITE).any())
 
         def work(piece: Piece, _memory: None) -> None:
-            run_piece(p, left, right, offset, reach, special, in_window, (0, tiles), piece[:2], piece[2:], state)  # noqa: B023
+            run_piece(how, left, right, first_bit, reach, special, in_window, (0, tiles), piece[:2], piece[2:], state)  # noqa: B023
 
         def work_tiles(first: int, last: int, _worker: int) -> None:
-            run_piece(p, left, right, offset, reach, special, in_window, (first, last), (0, rows), (0, columns), state)  # noqa: B023
+            run_piece(how, left, right, first_bit, reach, special, in_window, (first, last), (0, rows), (0, columns), state)  # noqa: B023
 
         if tiles == 1:
             Pieces(rows, columns, _ROWS, _COLUMNS).run(threads, OfWorkers(lambda: None), work)

@@ -24,14 +24,15 @@ class Work(NamedTuple):
     exponents: NDArray[np.int32]
     floats: NDArray[np.float64]
     group: NDArray[np.int64]
+    low: NDArray[np.int64]
     digits: NDArray[np.int64]  # (column, digit)
 
 
 @separate
 def make_work(width: int, digits: int) -> Work:
-    integers, words = np.empty((3, width), np.int64), np.empty((2, width), np.int32)
+    integers, words = np.empty((4, width), np.int64), np.empty((2, width), np.int32)
     floats, sums = np.empty(width, np.float64), np.zeros((width, digits), np.int64)
-    return Work(integers[0], words[0], integers[1], words[1], floats, integers[2], sums)
+    return Work(integers[0], words[0], integers[1], words[1], floats, integers[2], integers[3], sums)
 
 
 @inner
