@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from fastmma.backends.gpu.decode_table import NO_EXPONENT, decode_table
 from fastmma.backends.gpu.emulator import Emulator
 from fastmma.backends.resolve import operation_of
 from fastmma.host.errors import BackendError, OperandError
-from fastmma.isa.codes import encode
+from fastmma.isa.codes import encode, from_codes
 from fastmma.isa.formats import FORMATS, format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
@@ -203,6 +204,34 @@ def test_recordings_of_silicon_are_replayed(backend: str) -> None:
     report = replay.replay(backend=backend)
     assert report.elements > 1_000_000
     assert [outcome.worst for outcome in report.outcomes if outcome.wrong] == []
+
+
+OWN = [
+    (F16, {"align_bits": 9, "keep_bits": 14, "emax_floor": -5}),
+    (F16, {"align_bits": 20, "terms": 4}),
+    (E4M3, {"align_bits": 20, "keep_bits": 20}),
+    (MXF8, {"align_bits": 12}),
+    (NVF4, {"align_bits": 7, "terms": 2}),
+]
+
+
+@pytest.mark.parametrize(("opcode", "changes"), OWN)
+def test_arithmetics_of_ones_own(backend: str, opcode: str, changes: dict[str, int]) -> None:
+    generator = np.random.default_rng(1)
+    target = "sm_90a" if opcode in (F16, E4M3) else "sm_120a"
+    ins, own = fastmma.instruction(opcode), replace(fastmma.arithmetic(opcode, target), **changes)
+    formats, depth = ins.formats, ins.k + 8
+    numbers = ((formats.a, (3, depth)), (formats.b, (depth, 2)))
+    a, b = (from_codes(encode(generator.standard_normal(shape), fmt), fmt) for fmt, shape in numbers)
+    given: dict[str, Any] = {"instruction": opcode, "target": target, "arithmetic": own}
+    if formats.scale:
+        blocks = -(-depth * ins.scale_vec_size // ins.k)
+        for name, shape in (("scale_a", (3, blocks)), ("scale_b", (blocks, 2))):
+            given[name] = from_codes(encode(2.0 ** generator.integers(-3, 4, shape), formats.scale), formats.scale)
+    expected = fastmma.gemm(a, b, backend="reference", **given)
+    np.testing.assert_array_equal(fastmma.gemm(a, b, backend=backend, **given), expected)
+    with pytest.raises(BackendError, match="no CUDA kernel computes"):
+        fastmma.gemm(a, b, backend=backend, **(given | {"arithmetic": replace(own, rounding="ro")}))
 
 
 @pytest.mark.parametrize("options", [{}, {"promote_every": 64}, {"split_k": 2}])
