@@ -38,6 +38,17 @@ FIELDS = tuple(field.name for field in fields(Arithmetic) if field.name not in (
 _DEFAULTS = {field.name: field.default for field in fields(Arithmetic)} | {"emax_floor": 0}
 
 
+def is_plain(given: Any) -> bool:
+    """Whether all fields are of the types that they should be, so that equal arithmetics are the same."""
+    if not isinstance(given, Arithmetic):
+        return given is None
+    try:
+        hash(given)
+    except TypeError:
+        return False
+    return all(type(getattr(given, field)) is type(_DEFAULTS[field]) for field in FIELDS)
+
+
 class _Check:
     """The fields of an arithmetic for an instruction, each with its bounds."""
 
@@ -75,6 +86,9 @@ def own(ins: Instruction, given: Any, target: str, its: Arithmetic | None) -> Ar
         )
     fits = [method for method, fits in _KINDS.items() if fits(ins)]
     check = _Check(ins, given)
+    for field in ("method", *FIELDS):
+        if not isinstance(getattr(given, field), str | int | float) and whole(getattr(given, field)) is None:
+            raise check.refuse(field, "a number or a name")
     if given.method not in fits:
         raise check.refuse("method", " or ".join(map(repr, fits)))
     if given.method not in _STEPS:

@@ -16,6 +16,7 @@ from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.numerics.own import is_plain
 from fastmma.products.choice import UNALIGNED_TILE, accumulator, default_instruction, multiplicand, named, scale, takes_tcgen05
 from fastmma.products.epilogue import f32_code
 from fastmma.products.gemm_plan import GemmPlan
@@ -233,7 +234,7 @@ def choose(choices: Choices, operands: Signature | None, given: Ends, what: str)
     InstructionError, TargetError, OperandError, OperandTypeError
         If there is no such plan.
     """
-    if _PLAIN.issuperset(map(type, choices)) and choices.target != "native":
+    if _PLAIN.issuperset(map(type, choices)) and choices.target != "native" and is_plain(choices.arithmetic):
         plan = _remembered(operands, given, what, *choices)  # type: ignore[arg-type]
         plan.recheck()
         return plan

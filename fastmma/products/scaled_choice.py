@@ -19,6 +19,7 @@ from fastmma.isa.table import multiply
 from fastmma.isa.targets import TARGETS
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.lookup import is_strict
+from fastmma.numerics.own import is_plain
 from fastmma.products.choice import named, usual_instruction
 from fastmma.products.order import Cuts, StreamK
 from fastmma.products.plan import PRESETS, AccumulationPlan, Preset, holders
@@ -137,7 +138,8 @@ def scaled_plan(
     given = target, preset, instruction, promote_every, promotion, split_k, epilogue
     choices = _Choices(*given, _out(out_dtype), join, joined, activation, arithmetic)
     names = isinstance(epilogue, tuple) and all(type(step) is str for step in epilogue)
-    if _PLAIN.issuperset(map(type, choices)) and (epilogue is None or names) and type(split_k) is not tuple and target != "native":
+    plain = _PLAIN.issuperset(map(type, choices)) and (epilogue is None or names) and type(split_k) is not tuple
+    if plain and target != "native" and is_plain(arithmetic):
         return _remembered(question.a.name, question.b.name, is_strict(), *choices)  # type: ignore[arg-type]
     return _chosen(question, choices)
 

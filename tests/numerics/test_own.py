@@ -105,6 +105,17 @@ def test_what_an_instruction_cannot_be_computed_by(opcode: str, target: str, cha
         fastmma.mma_plan(opcode, target=target, arithmetic=changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("value", [[20], np.array([1, 2]), 20.0, True, None, {"a": 1}])
+def test_fields_of_wrong_types(value: Any) -> None:
+    """Also where a plan of equal numbers is remembered."""
+    a = np.ones((16, 16), np.float16)
+    fastmma.gemm(a, a, instruction=F16, arithmetic=hopper(align_bits=20))
+    for field in ("align_bits", "rounding", "method"):
+        with pytest.raises(fastmma.OperandError, match=f"arithmetic's {field} must be"):
+            fastmma.gemm(a, a, instruction=F16, arithmetic=hopper(**{field: value}))
+    assert fastmma.gemm_plan(a, a, instruction=F16, arithmetic=hopper(align_bits=np.int64(20))).operation.arithmetic.align_bits == 20
+
+
 def test_a_plan_says_that_the_arithmetic_is_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTMMA_STRICT", "1")  # it claims no GPU, so there is nothing to be strict about
     a = np.ones((4, 32), np.float16)
