@@ -43,27 +43,18 @@ class Recorder(Exact):
 
     def __init__(self, row: int, col: int) -> None:
         self.steps: list[Step] = []
-        self.row, self.col = row, col
+        self.row, self.col = slice(row, row + 1), slice(col, col + 1)
         self._k = 0  # of the next instruction
         self._stop = 0  # where the k of this run end: an instruction goes on with zeros
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
-        row, col = slice(self.row, self.row + 1), slice(self.col, self.col + 1)
-        only = Operands(
-            operands.a[:, row],
-            operands.b[:, :, col],
-            None if operands.c is None else operands.c[:, row, col],
-            None if operands.metadata is None else operands.metadata[:, row],
-            None if operands.scale_a is None else operands.scale_a[:, row],
-            None if operands.scale_b is None else operands.scale_b[:, :, col],
-        )
         self._stop = self._k + operands.depth
         found = np.empty((len(d), 1, 1), d.dtype)
-        super().run(operation, only, found, threads)
+        super().run(operation, operands.lines(self.row, self.col), found, threads)
         self._k = self._stop
         d[...] = 0
-        d[:, row, col] = found
+        d[:, self.row, self.col] = found
 
     def execute(self, operation: Operation, operands: Operands, c: Codes) -> Codes:
         """`Exact.execute`."""
@@ -86,33 +77,31 @@ class Recorder(Exact):
 
     def promote(self, rule: str, partial: Codes, total: Codes, scale_a: Codes | None, scale_b: Codes | None) -> Codes:
         """`Exact.promote`."""
-        row, col = slice(self.row, self.row + 1), slice(self.col, self.col + 1)
-        scales = (None if scale_a is None else scale_a[row], None if scale_b is None else scale_b[col])
+        scales = (None if scale_a is None else scale_a[self.row], None if scale_b is None else scale_b[self.col])
         with watching() as seen:
-            found = super().promote(rule, partial[row, col], total[row, col], *scales)
+            found = super().promote(rule, partial[self.row, self.col], total[self.row, self.col], *scales)
         self._note_all("promotion", seen, _PROMOTED[rule])
         return self._placed(found, total)
 
     def join(self, total: Codes, part: Codes, fmt: Format, stage: str = "split-k") -> Codes:
         """`Backend.join`."""
-        row, col = slice(self.row, self.row + 1), slice(self.col, self.col + 1)
         with watching() as seen:
-            found = super().join(total[:, row, col], part[:, row, col], fmt)
+            found = super().join(total[:, self.row, self.col], part[:, self.row, self.col], fmt)
         self._note_all(stage, seen, (_JOINED[stage],))
         return self._placed(found, total)
 
     def rounded(self, sums: Codes, fmt: str, threads: int) -> Codes:
         """`Backend.rounded`."""
-        row, col = slice(self.row, self.row + 1), slice(self.col, self.col + 1)
         with watching() as seen:
-            found = Exact().rounded(sums[:, row, col], fmt, threads)
+            found = Exact().rounded(sums[:, self.row, self.col], fmt, threads)
         self._note_all("split-k", seen, (("sum",),))
         return self._placed(found, sums)
 
     def apply(self, sums: Codes, steps: list[Operator], threads: int) -> Codes:
         """`Backend.apply`."""
-        row, col = min(self.row, sums.shape[0] - 1), min(self.col, sums.shape[1] - 1)
-        place = slice(row, row + 1), slice(col, col + 1)
+        # an operand of all rows, or of all columns, has only one
+        row, col = (slice(0, 1) if extent == 1 else own for extent, own in zip(sums.shape, (self.row, self.col), strict=True))
+        place = row, col
         found = sums[place]
         for step in steps:
             first, second = (None if each is None else each[place] for each in (step.first, step.second))
@@ -125,13 +114,12 @@ class Recorder(Exact):
 
     def narrow(self, sums: Codes, out: str, threads: int) -> Codes:
         """`Backend.narrow`: of sums that the epilogue has rounded to `out`, and so not a step."""
-        row, col = slice(self.row, self.row + 1), slice(self.col, self.col + 1)
-        found = super().narrow(sums[row, col], out, threads)
+        found = super().narrow(sums[self.row, self.col], out, threads)
         return self._placed(found, np.zeros(sums.shape, found.dtype))
 
     def _placed(self, found: Codes, others: Codes) -> Codes:
         result = np.zeros_like(others)
-        result[..., self.row : self.row + 1, self.col : self.col + 1] = found
+        result[..., self.row, self.col] = found
         return result
 
     def _note_all(self, stage: str, seen: Sequence[reference.Step], names: Sequence[Sequence[str]]) -> None:
