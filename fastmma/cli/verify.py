@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from fastmma.cli.table import print_json, print_markdown, print_table
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import instruction
+from fastmma.verification.cublas_record import record_cublas
 from fastmma.verification.manifest import GOLDEN
 from fastmma.verification.record import record as write
 from fastmma.verification.replay import Report, compare_with_gpu, replay
@@ -96,12 +97,18 @@ def verify(
 
 
 def record(
-    folder: Annotated[Path, typer.Argument(help="Where to make a folder named after the target.")],
+    folder: Annotated[Path, typer.Argument(help="Where to make a folder named after the target; with --cublas, the .npz file to write.")],
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    cublas: Annotated[
+        bool, typer.Option("--cublas", help="Record in which order of k cuBLAS adds up products, through PyTorch: a plan book.")
+    ] = False,
 ) -> None:
     """Record what the GPU in this machine computes, for every opcode that is legal on it; `fastmma verify --folder` replays it anywhere."""
-    bar, task = _bar("trials")
+    bar, task = _bar("products" if cublas else "trials")
     with bar:
+        if cublas:
+            record_cublas(folder, progress=lambda done, total: bar.update(task, completed=done, total=total))
+            return
         manifest = write(folder, seed=seed, progress=lambda done, total: bar.update(task, completed=done, total=total))
     size = sum(path.stat().st_size for path in manifest.parent.iterdir())
     typer.echo(f"{manifest}: {size:,} bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.errors import OperandError
+
+VARIABLE = "FASTMMA_PLAN_BOOK"
 FOLDER = Path(__file__).parent / "books"
 BOOKS = {"cublas": FOLDER / "cublas.npz", "cublas-fast-accum": FOLDER / "cublas.npz"}
 NOT_RECORDED = 0xFFFF  # index of an entry, where a GPU was not asked; 0 is an order that no plan has
@@ -110,7 +114,20 @@ class Book:
         return NOT_RECORDED if place is None else int(self._found[gpu][place])
 
 
-@cache
 def book(library: str) -> Book:
-    """The book of a library, which `BOOKS` names."""
-    return Book(BOOKS[library])
+    """The book of a library, which `BOOKS` names, or the one in its place that the variable ``FASTMMA_PLAN_BOOK`` names.
+
+    Raises
+    ------
+    OperandError
+        If the variable names no plan book.
+    """
+    return _read(os.environ.get(VARIABLE) or BOOKS[library])
+
+
+@cache
+def _read(path: str | Path) -> Book:
+    try:
+        return Book(Path(path))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OperandError(f"{VARIABLE}: {path} is no plan book: {error}") from None

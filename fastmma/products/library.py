@@ -13,6 +13,7 @@ from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.products.book import BOOKS, Book, Entry, Request, book
+from fastmma.products.choice import default_instruction
 from fastmma.products.order import Cuts, StreamK
 from fastmma.products.presets import ENDS, KernelEnds, gemm_preset
 
@@ -123,10 +124,23 @@ def _looked_up(pages: Book, gpu: str, ins: Instruction, shape: Extents, biased: 
     return None, f"{ins.atype} {'/'.join(shape.layouts)} of M = {shape.m}, N = {shape.n}, K = {shape.k} is not recorded on {gpu}"
 
 
+def opcode_of(entry: Entry, fmt: str) -> str:
+    """The opcode of an entry for multiplicands of a format.
+
+    Examples
+    --------
+    >>> opcode_of(Entry("m16n8k8", 32, 1, 0, "f32", "fma"), "tf32")
+    'mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32'
+    """
+    if entry.instruction == "wgmma":
+        return default_instruction(fmt, fmt, "f32", "sm_90a").opcode
+    return _OPCODE.format(shape=entry.instruction, fmt=fmt)
+
+
 def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str, source: str) -> Practice:
     """The practice that an entry says."""
     ins = plain.instruction
-    taken = ins if entry.instruction == "wgmma" else multiply(_OPCODE.format(shape=entry.instruction, fmt=ins.atype))
+    taken = ins if entry.instruction == "wgmma" else multiply(opcode_of(entry, ins.atype))
     if named and operation_of(taken.opcode, target).arithmetic.family != operation_of(ins.opcode, target).arithmetic.family:
         raise OperandError(f"the library takes {taken} for this product, not {ins}; leave out the instruction")
     narrow = out if out in ("bf16", "f16") else ""
