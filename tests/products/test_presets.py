@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference import cublas_orders
 from reference.cublas import (
     BLOCKS,
     CASES,
@@ -107,6 +108,18 @@ def test_the_epilogue_is_that_of_the_kernel(shape: tuple[int, int, int], given: 
     c = np.empty((shape[0], shape[1]), np.float16)
     options = {"alpha": given.get("alpha", 1.0), "beta": given["c"], "out_dtype": "f16"}
     assert fastmma.gemm_plan(a, b, c, preset="cublas", **options).epilogue == steps
+
+
+def test_kernels_of_cutlass_and_split_products_have_the_bits_of_an_h200() -> None:
+    found = cublas_orders.samples()
+    assert len(found) > 50
+    for sample in found:
+        a, b = of(sample.m, sample.n, sample.k, sample.layout, cublas_orders.DTYPES[sample.fmt])
+        options: dict[str, Any] = {"instruction": TF32} if sample.fmt == "tf32" else {}
+        options |= {} if sample.wide else {"out_dtype": sample.fmt}
+        plan = fastmma.gemm_plan(a, b, target="H200", preset="cublas", unknown="refuse", **options)
+        d = fastmma.gemm(*cublas_orders.inputs(sample), plan=plan).astype(np.float32)
+        np.testing.assert_array_equal(d, sample.elements, err_msg=str(sample[:6]))
 
 
 def test_the_book() -> None:
