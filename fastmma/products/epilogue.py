@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Codes, Operands
+from fastmma.backends.call import Codes, Operands, cut
 from fastmma.backends.engine import Backend
 from fastmma.host.arrays import as_array
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
@@ -19,7 +20,7 @@ from fastmma.numerics.arithmetic import CANONICAL_NAN
 from fastmma.operands.check import check_output
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
-from fastmma.products.steps import ACTIVATIONS, MULTIPLIERS, ROUND, SCALED_C, operands_of
+from fastmma.products.steps import ACTIVATIONS, MULTIPLIERS, ROUND, SCALED_C, joining, operands_of
 
 _ADDENDS = ("float32", "bfloat16", "float16")
 _ONE = 0x3F800000
@@ -192,13 +193,42 @@ def finished(
         check_output(out, shape, FORMATS[plan.out], what)
     finish = Epilogue(what, plan.epilogue, plan.out, runner, threads)
     values = finish.operands(given["alpha"], given["beta"], given["c"], given["bias"], shape)
-    ins = plan.operation.instruction
-    sums = np.empty((operands.a.shape[0], operands.a.shape[1], operands.b.shape[2]), ins.formats.d.code_dtype)
-    promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
-    accumulate(runner, plan.operation, operands, sums, promotion, plan.order, threads)
-    found = from_codes(finish.apply(sums, ins.dtype, values, shape), plan.out)
+    codes = (_in_place if plan.in_place else _at_once)(plan, operands, shape, values, finish)
+    found = from_codes(codes, plan.out)
     if out is None:
         return found
     out[...] = found
     result: NDArray[Any] = out
     return result
+
+
+def _at_once(plan: GemmPlan, operands: Operands, shape: tuple[int, ...], values: dict[str, Codes], finish: Epilogue) -> Codes:
+    """The sums of all parts of k, through the epilogue."""
+    ins = plan.operation.instruction
+    sums = np.empty((operands.a.shape[0], operands.a.shape[1], operands.b.shape[2]), ins.formats.d.code_dtype)
+    promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
+    accumulate(finish.backend, plan.operation, operands, sums, promotion, plan.order, finish.threads)
+    return finish.apply(sums, ins.dtype, values, shape)
+
+
+def _in_place(plan: GemmPlan, operands: Operands, shape: tuple[int, ...], values: dict[str, Codes], finish: Epilogue) -> Codes:
+    """Each part of k through the epilogue, the first with c and the bias, every other with the result of those before as its c."""
+    ins, whole = plan.operation.instruction, replace(plan, split_k=1)
+    later = finish._replace(steps=joining(plan.epilogue))
+    result: Codes | None = None
+    for _, _, cuts in plan.order.blocks(operands.a.shape[1], operands.b.shape[2], operands.depth):
+        for start, stop in cuts:
+            part = cut(ins, operands, start, stop)._replace(c=None if start else operands.c)
+            if result is None:
+                result = _at_once(whole, part, shape, values, finish)
+            else:
+                before = {"c": _wide(result, plan.out)} | {name: codes for name, codes in values.items() if name == "alpha"}
+                result = _at_once(whole, part, shape, before, later)
+    assert result is not None
+    return result
+
+
+def _wide(codes: Codes, fmt: str) -> Codes:
+    """Codes of f32, bf16 or f16 as f32 codes, with at least two dimensions."""
+    wide = _from_halves(codes) if fmt == "f16" else codes.astype(np.uint32) << np.uint32(16) if fmt == "bf16" else codes
+    return np.atleast_2d(wide)

@@ -10,8 +10,8 @@ from fastmma.host.arrays import check_string, flag, integer
 from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Instruction
 from fastmma.products.choice import other_spelling
-from fastmma.products.order import Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, order_text
-from fastmma.products.steps import OUTPUTS, check_steps, operands_of, texts
+from fastmma.products.order import IN_PLACE, Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, order_text
+from fastmma.products.steps import OUTPUTS, check_steps, joining, operands_of, texts
 
 _SUMS = ("f32", "f16", "s32")  # what an epilogue takes
 
@@ -45,7 +45,8 @@ class GemmPlan(Plan):
         In which order the parts of k are added; the last two are ascending, too.
     join_dtype : {"", "bf16", "f16"}
         The format to which f32 parts and each of their sums are rounded; the accumulator's if empty. With ``"workspace"`` only the parts
-        are rounded, with ``"in-place"`` only the first and the sums.
+        are rounded, with ``"in-place"`` only the first and the sums; where it is that of `out`, each part goes through the epilogue, the
+        first with c or the bias, any other with the result before it as its c, and beta 1.
     epilogue : tuple of str
         What becomes of the sums, as f32 numbers x, step by step: ``"alpha"`` (``x * alpha``), ``"bias"`` (``x + bias``), ``"c"`` (``x +
         c``, c being beta * c, rounded), ``"alpha+bias"`` and ``"alpha+c"`` (in one fma), ``"beta*c"`` (``fma(beta, c, x)``), ``"relu"``
@@ -108,6 +109,8 @@ class GemmPlan(Plan):
             raise OperandError(f"{ins}: the result of an epilogue must be one of {', '.join(OUTPUTS)}, not {self.out!r}")
         if ins.dtype not in _SUMS:
             raise OperandError(f"{ins}: an epilogue takes sums in {', '.join(_SUMS)}, not {ins.dtype}")
+        if self.in_place:
+            joining(self.epilogue)
         if any(name.startswith("scale") for step in self.epilogue for name in operands_of(step)):
             raise OperandError(f"{ins}: gemm's epilogue has no scales; fastmma.scaled_matmul has")
 
@@ -120,6 +123,12 @@ class GemmPlan(Plan):
     def order(self) -> Order:
         """How k is cut, and the parts are joined."""
         return Order(self.split_k, self.unit, self.join, self.join_dtype, self.first_tile)
+
+    @cached_property
+    def in_place(self) -> bool:
+        """Whether the parts of k go through the epilogue one by one, to the result in memory."""
+        whole = isinstance(self.split_k, StreamK) or self.split_k == 1
+        return self.join == IN_PLACE and bool(self.epilogue) and not whole and (self.join_dtype or "f32") == self.out
 
     @cached_property
     def adds_c(self) -> bool:

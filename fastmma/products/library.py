@@ -15,7 +15,7 @@ from fastmma.isa.table import multiply
 from fastmma.products.book import BOOKS, Book, Entry, Request, book
 from fastmma.products.choice import default_instruction
 from fastmma.products.order import Cuts, StreamK
-from fastmma.products.presets import ENDS, KernelEnds, gemm_preset
+from fastmma.products.presets import ENDS, IN_PLACE_ENDS, KernelEnds, gemm_preset
 
 UNKNOWN = ("one", "refuse")
 _TARGET = re.compile(r"(sm|compute)?_?\d.*")  # a target or a capability, and no GPU
@@ -147,13 +147,20 @@ def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str,
     join, ends = _JOINS[entry.join] if narrow else "ascending", ENDS[entry.ends]
     if not narrow and ins.atype != "tf32" and ends.wide:
         ends = ENDS[ends.wide]
+    if (
+        entry.ends == "unknown"
+        and (narrow or ins.atype == "tf32")
+        and (entry.join == "inplace" or ins.atype == "tf32" or entry.split_k == 1)
+    ):
+        ends = ENDS[IN_PLACE_ENDS.get((ins.atype, entry.instruction), "unknown")]
+        join = "in-place"
     return plain._replace(
         instruction=ins if named else taken,
         split_k=entry.split_k,
         split_unit=entry.split_unit,
         first_tile=entry.first_tile,
         join=join,
-        join_dtype="" if join == "ascending" else narrow,
+        join_dtype="" if join == "ascending" or ins.atype == "tf32" else narrow,
         ends=ends,
         source=source,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.engine import Backend
 from fastmma.kernels.params import Promotion
-from fastmma.products.order import Cuts, Order
+from fastmma.products.order import IN_PLACE, Cuts, Order
 
 Add = Callable[[Codes, Codes], Codes]
 
@@ -61,8 +61,8 @@ def _joined(
                 chunks = promotion.part(inside, slice(None), slice(None))
             part = np.empty(d.shape, d.dtype)
             _part(backend, operation, part_operands, part, chunks, threads, order.first_tile)
-            first = order.join == "in-place" and start == 0
-            yield _rounded(backend, part, order.join_dtype if first or order.join != "in-place" else "", threads)
+            first = order.join == IN_PLACE and start == 0
+            yield _rounded(backend, part, order.join_dtype if first or order.join != IN_PLACE else "", threads)
 
     def add(total: Codes, part: Codes) -> Codes:
         narrow = "" if order.join == "workspace" else order.join_dtype

@@ -18,10 +18,11 @@ JOINS = {
     "ascending": "added in ascending order",
     "pairwise": "added pairwise, neighbours first",
     "workspace": "rounded, then added in ascending order in f32",
-    "in-place": "added in ascending order to a total that is rounded each time",
+    "in-place": "added in ascending order to the result in memory, each through the epilogue",
 }
-# joins that need a format of their own: that of the workspace, or of the result, in memory
-NARROW_JOINS = ("workspace", "in-place")
+IN_PLACE = "in-place"
+# joins through memory of the result's format
+NARROW_JOINS = ("workspace", IN_PLACE)
 JOIN_FORMATS = ("", "bf16", "f16")
 RASTERS = ("m", "n")
 
@@ -210,7 +211,7 @@ def checked_join(ins: Instruction, join: Any, join_dtype: Any) -> None:
     """Raise OperandError unless parts can be joined so."""
     if not isinstance(join, str) or join not in JOINS:
         raise OperandError(f"join must be one of {', '.join(JOINS)}, not {join!r}")
-    if join in NARROW_JOINS and join_dtype not in JOIN_FORMATS[1:]:
+    if join == "workspace" and join_dtype not in JOIN_FORMATS[1:]:
         raise OperandError(f"{ins}: join {join!r} needs a join_dtype of {' or '.join(JOIN_FORMATS[1:])}, not {join_dtype!r}")
     if not isinstance(join_dtype, str) or join_dtype not in JOIN_FORMATS or (join_dtype and ins.dtype != "f32"):
         allowed = ", ".join(f"{name!r}" for name in (JOIN_FORMATS if ins.dtype == "f32" else JOIN_FORMATS[:1]))

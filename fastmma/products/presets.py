@@ -50,8 +50,19 @@ ENDS: dict[str, KernelEnds] = {
     "add-rounded": KernelEnds(_ROUNDED_FIRST, _ADD, _ADD),
     "fma": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA),
     "fma16": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA, wide="add"),
-    # parts that are added in place: where c and a bias join is not known
+    # parts that are added in place go through the epilogue one by one: c or a bias joins the first one, and its result is the next one's c
+    "in-place fma": KernelEnds(("alpha+bias", "round"), _FMA, _FMA),
+    "in-place add": KernelEnds(("alpha", "bias", "round"), _ADD, _ADD),
+    # where c and a bias join is not known
     "unknown": KernelEnds(("round",)),
+}
+# how kernels end whose parts are added in place: by the formats of A and B, and the shape of the instruction
+IN_PLACE_ENDS = {
+    ("bf16", "m16n8k8"): "in-place fma",
+    ("bf16", "m16n8k16"): "in-place fma",
+    ("f16", "m16n8k16"): "in-place fma",
+    ("f16", "m16n8k8"): "in-place add",
+    ("tf32", "m16n8k8"): "in-place add",
 }
 
 

@@ -117,3 +117,23 @@ def check_activation(activation: str | None) -> None:
     """Raise OperandError unless this is None or the name of an activation."""
     if activation is not None and (not isinstance(activation, str) or activation not in ACTIVATIONS):
         raise OperandError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}")
+
+
+def joining(steps: tuple[str, ...]) -> tuple[str, ...]:
+    """The steps by which a later part of k joins the result in memory, where the first one went through these: that is its c, and beta 1.
+
+    Raises
+    ------
+    OperandError
+        If parts cannot join so: there is an activation, or a step after the rounding.
+
+    Examples
+    --------
+    >>> joining(("alpha+bias", "round")), joining(("alpha", "beta*c", "round")), joining(("round",))
+    (('alpha+c', 'round'), ('alpha', 'c', 'round'), ('c', 'round'))
+    """
+    if steps[-1:] != (ROUND,) or set(steps) & set(ACTIVATIONS):
+        raise OperandError(f"parts that are added in place take an epilogue that ends by rounding, without an activation, unlike {steps}")
+    if any(step in ("alpha+bias", "alpha+c") for step in steps):
+        return ("alpha+c", ROUND)
+    return (*(("alpha",) if "alpha" in steps else ()), "c", ROUND)

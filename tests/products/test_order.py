@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.ieee import fused, nearest, times
 from reference.products import bits
 
 import fastmma
@@ -120,6 +121,33 @@ def test_with_a_bias_and_a_remainder_first() -> None:
     bias = np.arange(29, dtype=np.float32)
     cuts = [(0, 160), (160, 300)]
     equal(gemm(A, B, split_k=cuts, bias=bias, out_dtype="bf16"), (gemm(A, B, split_k=cuts) + bias).astype(ml_dtypes.bfloat16))
+
+
+def test_parts_in_place_go_through_the_epilogue_one_by_one() -> None:
+    cuts, few = [(0, 100), (100, 230), (230, 300)], (slice(0, 4), slice(0, 5))
+    sums = [each[few].astype(np.float64) for each in parts(cuts)]
+    bias, c = np.linspace(-9, 9, 29).astype(np.float16), (9 * C).astype(np.float16)
+    cases: tuple[tuple[dict[str, Any], tuple[str, ...], NDArray[Any], float], ...] = (
+        ({"bias": bias}, ("bias", "round"), np.broadcast_to(bias, C.shape), 1.0),
+        ({"c": c, "beta": 0.7, "alpha": 0.3}, ("alpha+c", "round"), c, 0.3),
+        ({"c": c, "beta": 0.7, "alpha": 0.3}, ("alpha", "beta*c", "round"), c, 0.3),
+    )
+    for given, steps, first, alpha in cases:
+        plan = replace(gemm_plan(A, B, out_dtype="bf16"), split_k=tuple(cuts), join="in-place", join_dtype="bf16", epilogue=steps)
+        scale, beta = nearest(alpha), nearest(given.get("beta", 1.0))
+        expected = np.empty((4, 5), ml_dtypes.bfloat16)
+        for at in np.ndindex(4, 5):
+            total = float(first[at])
+            for number, part in enumerate(sums):
+                x, factor = float(part[at]), beta if number == 0 else 1.0
+                links = (x, scale, times(factor, total)) if steps[0] == "alpha+c" else (factor, total, times(x, scale))
+                total = nearest(fused(*links), "bf16")
+            expected[at] = total
+        for backend in ("numba", "reference"):
+            held = {name: value[few] if name == "c" else value[few[1]] if name == "bias" else value for name, value in given.items()}
+            equal(gemm(A[few[0]], B[:, few[1]], plan=plan, backend=backend, **held), expected)
+    with pytest.raises(OperandError, match="parts that are added in place take an epilogue that ends by rounding"):
+        replace(plan, epilogue=("alpha", "relu", "round"))
 
 
 def test_scaled_products_in_parts() -> None:
