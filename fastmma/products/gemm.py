@@ -152,7 +152,10 @@ def gemm(
     wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
     formats = wide, activation, narrow, join, joined or "", arithmetic
     choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
-    scales, given = scale_a if scale_a is not None else scale_b, ends(c, out, bias, alpha, beta, "gemm")
+    scales, given = (
+        scale_a if scale_a is not None else scale_b,
+        ends(c, out, bias, alpha, beta, "gemm", instruction is not None or plan is not None),
+    )
     plan = followed(plan, choices, a, b, scales, metadata is not None, given, "gemm")
     starting, ending = parted(plan, c, given, "gemm")
     operands = _bind(plan, a, b, starting, metadata, scale_a, scale_b)

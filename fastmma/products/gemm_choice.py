@@ -88,8 +88,8 @@ def signature(a: Any, b: Any, scales: Any, sparse: bool, what: str, asked: bool 
     return Signature(first, second, scaled, sparse, _in_eights(b), extents(a, b) if asked else None)
 
 
-def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str) -> Ends:
-    """What a call begins and ends with.
+def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str, chosen: bool) -> Ends:
+    """What a call begins and ends with; where the instruction is chosen already, what is wrong with c is told with its name, later.
 
     Raises
     ------
@@ -99,8 +99,8 @@ def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str) -> Ends:
         return _NO_ENDS
     scaled = "" if beta is None else C if f32_code(beta, f"{what}: beta") == _ONE else SCALED
     return Ends(
-        None if c is None else _dtype(c, f"{what}: c"),
-        None if out is None else _dtype(out, f"{what}: out"),
+        None if c is None else _GIVEN if chosen else _dtype(c, f"{what}: c"),
+        out.dtype if isinstance(out, np.ndarray) else None,
         bias is not None,
         f32_code(alpha, f"{what}: alpha") != _ONE,
         scaled,
@@ -108,6 +108,7 @@ def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str) -> Ends:
 
 
 _NO_ENDS = Ends()
+_GIVEN = np.dtype(object)  # of something that no choice depends on
 
 
 def _dtype(value: Any, what: str) -> np.dtype[Any]:
@@ -367,4 +368,6 @@ def gemm_plan(
     formats = wide, activation, narrow, join, joined or "", arithmetic
     choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
     scales = scale_a if scale_a is not None else scale_b
-    return followed(None, choices, a, b, scales, metadata is not None, ends(c, out, bias, alpha, beta, "gemm"), "gemm")
+    return followed(
+        None, choices, a, b, scales, metadata is not None, ends(c, out, bias, alpha, beta, "gemm", instruction is not None), "gemm"
+    )

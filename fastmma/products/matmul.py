@@ -120,7 +120,7 @@ def matmul(
     wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
     formats = wide, activation, narrow, join, joined or "", arithmetic
     choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
-    given = ends(c, out, bias, alpha, beta, "matmul")
+    given = ends(c, out, bias, alpha, beta, "matmul", instruction is not None or plan is not None)
     plan = followed(plan, choices, a, b, None, False, given, "matmul")
     starting, ending = parted(plan, c, given, "matmul")
     ins = plan.operation.instruction

@@ -195,7 +195,9 @@ def checked_parts(ins: Instruction, value: Any, chunk: int | None = None) -> int
     if not isinstance(value, list | tuple):
         return integer(value, "split_k", 1)
     found = as_array(value, "split_k")
-    if found.dtype.kind not in "ui" or found.ndim != 2 or found.shape[1] != 2:
+    if found.ndim != 2:
+        return integer(value, "split_k", 1)
+    if found.dtype.kind not in "ui" or found.shape[1] != 2:
         raise OperandTypeError(f"split_k must be a number of parts or a sequence of (start, stop), not {value!r:.200}")
     cuts: Cuts = tuple((int(start), int(stop)) for start, stop in found)
     joined = all(one[1] == following[0] for one, following in pairwise(cuts))

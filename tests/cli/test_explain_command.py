@@ -18,6 +18,8 @@ import fastmma
 from fastmma.cli import main
 from fastmma.isa.sparsity import pattern_of
 
+pytestmark = pytest.mark.one_path
+
 Run = Callable[..., str]
 
 

@@ -19,7 +19,8 @@ from fastmma.backends.resolve import backend_of, operation_of
 from fastmma.isa.table import instruction
 from fastmma.kernels.params import PROMOTIONS, Promotion
 from fastmma.numerics import reference_sums
-from fastmma.products.loop import accumulate, split
+from fastmma.products.loop import accumulate
+from fastmma.products.order import Order, split
 from fastmma.verification.inputs import codes
 
 Codes = NDArray[Any]
@@ -67,7 +68,9 @@ def product(
 ) -> Codes:
     d = np.empty((a.shape[0], b.shape[1]), np.uint32)
     given = Operands(a[None], b[None], None if c is None else c[None])
-    accumulate(backend_of(backend), operation_of(opcode, target), given, d[None], promotion, split_k, threads)
+    scaled = promotion is not None and promotion.scale_a is not None
+    order = Order(split_k, promotion.every if promotion is not None and scaled else instruction(opcode).k)
+    accumulate(backend_of(backend), operation_of(opcode, target), given, d[None], promotion, order, threads)
     return d
 
 
@@ -206,7 +209,7 @@ def test_parts_are_cut_between_chunks_that_have_scales() -> None:
     ],
 )
 def test_split(depth: int, parts: int, unit: int, expected: list[tuple[int, int]]) -> None:
-    assert split(depth, parts, unit) == expected
+    assert list(split(depth, parts, unit)) == expected
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 64), (5, 0, 64), (4, 5, 0), (1, 1, 1)])

@@ -175,7 +175,7 @@ def test_scaled_products_in_parts() -> None:
         ({"split_k": [(0, 100), (101, 300)]}, OperandError, "each where the one before ends"),
         ({"split_k": [(1, 300)]}, OperandError, "parts must begin at 0"),
         ({"split_k": [(0, 0), (0, 300)]}, OperandError, "at least one k"),
-        ({"split_k": []}, OperandTypeError, "must be a number of parts or a sequence"),
+        ({"split_k": []}, OperandError, "split_k must be an integer of at least 1"),
         ({"split_k": [(0, 1.5), (1.5, 300)]}, OperandTypeError, "must be a number of parts or a sequence"),
         ({"split_k": StreamK((16, 16, 8), 4)}, OperandError, "k of a tile of stream-K must be a multiple of 16, not 8"),
         ({"join": "random"}, OperandError, "join must be one of ascending, pairwise"),

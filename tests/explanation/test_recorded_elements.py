@@ -11,6 +11,8 @@ from fastmma.verification import recordings
 from fastmma.verification.explain import explain
 from fastmma.verification.manifest import manifest
 
+pytestmark = pytest.mark.one_path
+
 TARGET = "sm_90a"
 
 
