@@ -100,7 +100,7 @@ def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str, chosen: 
     scaled = "" if beta is None else C if f32_code(beta, f"{what}: beta") == _ONE else SCALED
     return Ends(
         None if c is None else _GIVEN if chosen else _dtype(c, f"{what}: c"),
-        out.dtype if isinstance(out, np.ndarray) else None,
+        out.dtype if isinstance(out, np.ndarray) and out.dtype.kind not in "OT" else None,
         bias is not None,
         f32_code(alpha, f"{what}: alpha") != _ONE,
         scaled,
