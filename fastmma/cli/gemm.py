@@ -179,7 +179,7 @@ def gemm(
     options: dict[str, Any] = {"instruction": ins, "target": target, "threads": count, "backend": backend}
     options |= {"promote_every": promote_every, "split_k": split_k, "arithmetic": changed_row}
     began = time.perf_counter()
-    small = slice(0, 64 if backend == "numba" else 0)
+    small = slice(0, 512 if backend == "numba" else 0)  # enough for the kernels of large products
     multiply(a[small, :256], b[:256, small], **options)  # also checks the options, before anything is written
     startup = time.perf_counter() - began
     blocks = list(_blocks(m, n, k, backend))
