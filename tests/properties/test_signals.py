@@ -108,9 +108,9 @@ COMPILATION = """
 import signal, sys, time
 import numpy as np
 from fastmma import gemm
-opcode, a = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", np.ones((64, 64))
+opcode, a = "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64.rz", np.ones((64, 64))  # which takes seconds to compile
 def product():
-    return gemm(a, a, instruction=opcode, target="sm_80", threads=int(sys.argv[2]))
+    return gemm(a, a, instruction=opcode, target="sm_90a", threads=int(sys.argv[2]))
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 after = float(sys.argv[1])
 start = time.monotonic()
