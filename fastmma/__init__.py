@@ -27,6 +27,7 @@ _NAMES_OF_MODULES = {
         "CacheWarning",
         "FastmmaError",
         "InstructionError",
+        "NotEmulatedError",
         "OperandError",
         "OperandTypeError",
         "OutOfMemoryError",

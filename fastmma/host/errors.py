@@ -31,10 +31,17 @@ class OutOfMemoryError(FastmmaError, MemoryError):
     """Operands or results of these sizes do not fit into memory."""
 
 
+class NotEmulatedError(FastmmaError, NotImplementedError):
+    """A library's operation whose bits nobody knows, where its own are not wanted in their place."""
+
+
 class CacheWarning(UserWarning):
     """Compiled kernels cannot be kept on the disk, so that every process compiles them anew."""
 
 
 # tracebacks name what users import
-for _error in (FastmmaError, InstructionError, TargetError, OperandError, OperandTypeError, BackendError, OutOfMemoryError, CacheWarning):
+for _error in (
+    *(FastmmaError, InstructionError, TargetError, OperandError, OperandTypeError),
+    *(BackendError, OutOfMemoryError, NotEmulatedError, CacheWarning),
+):
     _error.__module__ = "fastmma"
