@@ -63,6 +63,8 @@ _MODULES = {
     "warp": "execution.warp",
     "warpgroup": "execution.warpgroup",
 }
+# rooms that other libraries are reached through: imported when they are asked for, with the library
+_DOORS = frozenset({"dask", "jax", "testing", "torch", "triton"})
 _MODULE_OF = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names}
 
 __all__ = sorted([*_MODULE_OF, *_MODULES])
@@ -85,6 +87,8 @@ def __getattr__(name: str) -> _Any:
         value: _Any = _import_module(f"{__name__}.{_MODULES[name]}")
     elif name in _MODULE_OF:
         value = getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    elif name in _DOORS:
+        value = _import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_sys.modules[__name__])
     globals()[name] = value

@@ -1,4 +1,4 @@
-"""Live comparison with torch and torchao, where they are installed (extra ``torch``); written for torch 2.13 and torchao 0.18."""
+"""Live comparison with torch and torchao, where they are installed (extra ``doors``); written for torch 2.13 and torchao 0.18."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.one_path
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    torch = pytest.importorskip("torch", reason="torch is not installed (extra 'torch')")
+    torch = pytest.importorskip("torch", reason="torch is not installed (extra 'doors')")
 
 RNG = np.random.default_rng(8)
 SHAPE = (256, 512)
@@ -27,7 +27,7 @@ def mx() -> Any:
     """torchao's MX formats."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pytest.importorskip("torchao.prototype.mx_formats.mx_tensor", reason="torchao is not installed (extra 'torch')")
+        return pytest.importorskip("torchao.prototype.mx_formats.mx_tensor", reason="torchao is not installed (extra 'doors')")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def nvfp4() -> Any:
     """torchao's NVFP4."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pytest.importorskip("torchao.prototype.mx_formats.nvfp4_tensor", reason="torchao is not installed (extra 'torch')")
+        return pytest.importorskip("torchao.prototype.mx_formats.nvfp4_tensor", reason="torchao is not installed (extra 'doors')")
 
 
 def data(kind: str) -> NDArray[np.float32]:
