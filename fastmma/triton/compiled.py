@@ -1,0 +1,119 @@
+"""What Triton's own compiler makes of a kernel's dots: it runs without a GPU, and its intermediate code names the instructions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from triton.runtime.jit import JITFunction, MockTensor
+
+from fastmma.triton.formats import BY_MLIR
+from fastmma.triton.lowering import Dot, Lowering
+from fastmma.triton.twins import all_of_kind
+
+Site = tuple[str, int, int]  # file, line, column
+
+_LOC = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
+_FILE = re.compile(r'"([^"]+)":(\d+):(\d+)')
+_DOT = re.compile(r"(?:tt\.dot|ttng\.warp_group_dot|ttng\.tc_gen5_mma) (%[\w#]+), (%[\w#]+), (%[\w#]+)")
+_TYPE = re.compile(r"(?:tensor|memdesc)<([\dx]+)x(\w+)(?=[,>])")
+_WIDTH = re.compile(r"kWidth = (\d+)")
+_ZERO = re.compile(r"^\s*(%[\w#]+) = arith\.constant dense<0(?:\.0+e\+00)?> : tensor", re.MULTILINE)
+_ENCODING = re.compile(r"^(#\w+) = #ttg\.nvidia_mma<", re.MULTILINE)
+_COMPILE = JITFunction.run
+_ENDS_AT = re.compile(r"loc\((#loc\d*)\)$")
+
+
+@dataclass(frozen=True)
+class CompiledDot:
+    """One dot of the source: where it stands, its shape and formats, whether it starts from zero, and what it became."""
+
+    site: Site
+    shape: tuple[int, int, int]
+    formats: tuple[str, str]
+    from_zero: bool
+    lowerings: frozenset[Lowering]
+
+
+def _sites(text: str) -> dict[str, Site]:
+    """The place in the source of every location: of a call, the place in the function that is called."""
+    aliases = dict(_LOC.findall(text))
+
+    def place(body: str) -> Site | None:
+        found = _FILE.search(body)
+        if found:
+            return found[1], int(found[2]), int(found[3])
+        inner = re.search(r"#loc\d*", body)
+        return place(aliases[inner[0]]) if inner and inner[0] in aliases else None
+
+    return {name: at for name, body in aliases.items() if (at := place(body)) is not None}
+
+
+def _lines(text: str) -> Iterator[tuple[str, Site]]:
+    sites = _sites(text)
+    for text_line in text.splitlines():
+        end = _ENDS_AT.search(text_line)
+        if _DOT.search(text_line) and end and end[1] in sites:
+            yield text_line, sites[end[1]]
+
+
+def _lowerings(ttgir: str) -> dict[Site, set[Lowering]]:
+    encodings = set(_ENCODING.findall(ttgir))
+    found: dict[Site, set[Lowering]] = {}
+    for text, site in _lines(ttgir):
+        types = _TYPE.findall(text)
+        a, b = (BY_MLIR[name].multiplied if name in BY_MLIR else name for _, name in types[:2])
+        width = _WIDTH.search(text)
+        if "warp_group_dot" in text:
+            lowering = Lowering("wgmma", a, b)
+        elif "tc_gen5_mma" in text:
+            lowering = Lowering("tcgen05", a, b)
+        elif width and any(f"parent = {encoding}," in text for encoding in encodings):
+            lowering = Lowering("mma", a, b, int(width[1]))
+        else:
+            lowering = Lowering("fma", a.replace("tf32", "f32"), b.replace("tf32", "f32"))
+        found.setdefault(site, set()).add(lowering)
+    return found
+
+
+@dataclass(frozen=True)
+class CompiledDots:
+    """All dots of a kernel, compiled for one set of arguments."""
+
+    dots: tuple[CompiledDot, ...]
+
+    @classmethod
+    def read(cls, ttir: str, ttgir: str) -> CompiledDots:
+        """Read the compiler's intermediate code: dots as the source has them, and as layouts decide them."""
+        zeros, lowerings, dots = set(_ZERO.findall(ttir)), _lowerings(ttgir), []
+        for text, site in _lines(ttir):
+            (first, a), (second, b), *_ = _TYPE.findall(text)
+            accumulator = _DOT.search(text)
+            (m, k), n = (int(size) for size in first.split("x")[-2:]), int(second.split("x")[-1])
+            names = tuple(BY_MLIR[name].multiplied if name in BY_MLIR else name for name in (a, b))
+            from_zero = accumulator is not None and accumulator[3] in zeros
+            dots.append(CompiledDot(site, (m, n, k), (names[0], names[1]), from_zero, frozenset(lowerings.get(site, ()))))
+        return cls(tuple(dots))
+
+    def lowering(self, dot: Dot, site: Site) -> Lowering | None:
+        """What a dot at a place became; None where that is not clear."""
+        alike = [one for one in self.dots if one.shape == (dot.m, dot.n, dot.k) and one.formats == (dot.a, dot.b)]
+        nearest = [one for one in alike if one.site == site] or [one for one in alike if one.site[:2] == site[:2]] or alike
+        choices = {lowering for one in nearest for lowering in one.lowerings}
+        return choices.pop() if len(choices) == 1 else None
+
+    def starts_from_zero(self, site: Site) -> bool:
+        """Whether a dot at this place was left to start from zero."""
+        return any(one.site == site and one.from_zero for one in self.dots)
+
+
+def compiled_dots(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> CompiledDots | str:
+    """Compile a kernel for the active driver's target and read its dots; a string says why the compiler did not take it."""
+    with all_of_kind(kernel, JITFunction) as function:
+        try:
+            compiled = _COMPILE(function, *map(MockTensor.wrap_dtype, arguments), grid=(1,), warmup=True, **options)
+            return CompiledDots.read(compiled.asm["ttir"], compiled.asm["ttgir"])
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,0 +1,97 @@
+"""`tl.dot`: a tile's product with the bits of the instructions that Triton's compiler takes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from triton.runtime import interpreter
+from triton.runtime.interpreter import TensorHandle
+
+from fastmma.host.errors import NotEmulatedError
+from fastmma.numerics.lookup import fidelity
+from fastmma.products.gemm import gemm
+from fastmma.triton.emulation import Emulation, Operation
+from fastmma.triton.formats import ACCUMULATORS, BY_TRITON, SUMS, elements
+from fastmma.triton.handles import CONSTANT, Product, loaded_bits
+from fastmma.triton.lowering import FP8, Dot, Lowering
+from fastmma.triton.positions import position, straight
+
+
+def _chains(x: NDArray[Any], y: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
+    """Chains of f32 fused multiply-adds, k ascending."""
+    for k in range(x.shape[-1]):
+        c = interpreter._interpreter.fma_fp32(
+            *(np.ascontiguousarray(v) for v in np.broadcast_arrays(x[..., k, None], y[..., k, None, :], c))
+        )
+    return c
+
+
+def multiplied(x: NDArray[Any], y: NDArray[Any], start: NDArray[Any] | None, *, dot: Dot, lowering: Lowering, target: str) -> NDArray[Any]:
+    """A dot of elements, ``(..., M, K) @ (..., K, N)``, from `start` or from zero."""
+    if lowering.a == "f16" and dot.a in FP8:
+        x, y = x.astype(np.float16), y.astype(np.float16)
+    order = lowering.order(dot.k)
+    if order is not None:
+        x, y = x[..., order], y[..., order, :]
+    shape: tuple[int, ...] = (*x.shape[:-1], y.shape[-1])
+    c = np.zeros(shape, SUMS[dot.accumulator]) if start is None else np.ascontiguousarray(np.broadcast_to(start, shape))
+    if lowering.unit == "fma":
+        return _chains(x, y, c)
+    call = partial(gemm, instruction=lowering.instruction(dot), target=target, promote_every=lowering.promotion(dot))
+    if x.ndim == 2:
+        return call(x, y, c)
+    batch = (array.reshape(-1, *array.shape[-2:]) for array in (x, y, c))
+    return np.stack([call(*one) for one in zip(*batch, strict=True)]).reshape(shape)
+
+
+def _pass(run: Emulation, a: Any, b: Any, d: Any, why: str) -> Any:
+    run.report.passes("tl.dot", why)
+    x, y = (elements(handle).astype(d.data.dtype) for handle in (a, b))
+    return TensorHandle(x @ y + d.data, d.dtype.scalar)
+
+
+def create_dot(run: Emulation, original: Operation, a: Any, b: Any, d: Any, precision: Any, imprecise: int) -> Any:
+    """What `tl.dot` calls.
+
+    Raises
+    ------
+    TargetError
+        If the numerics of the instruction on the target are not known.
+    NotEmulatedError
+        If what the compiler makes of the dot is not known, and the report does not let it pass.
+    """
+    left, right = (BY_TRITON.get(handle.dtype.scalar.name) for handle in (a, b))
+    if left is None or right is None or d.data.dtype not in ACCUMULATORS:
+        run.report.passes("tl.dot", f"operands of {a.dtype.scalar} and {b.dtype.scalar}")
+        return original(a, b, d, precision, imprecise)
+    (m, k), n = a.data.shape[-2:], b.data.shape[-1]
+    name = str(precision).rpartition(".")[2].lower()
+    bits = min(loaded_bits(a), loaded_bits(b))
+    formats = left.multiplied, right.multiplied, ACCUMULATORS[d.data.dtype]
+    dot = Dot(m, n, k, *formats, a.data.ndim > 2, name, imprecise, bits)
+    where = position()
+    try:
+        lowering, source = run.launch.lowering(dot, where)
+        lowering.order(k)
+    except NotEmulatedError as error:
+        return _pass(run, a, b, d, str(error))
+    if lowering.unit == "fma":
+        if lowering.a != "f32" or formats[2] != "f32":
+            return _pass(run, a, b, d, f"chains of fused multiply-adds of {lowering.a} are not known")
+        how = "fma.rn.f32, one ascending chain"
+    else:
+        instruction, every = lowering.instruction(dot), lowering.promotion(dot)
+        how = f"{instruction}{f', promoted every {every} k' if every else ''} ({fidelity(instruction, run.target)})"
+    permuted = f", kWidth {lowering.k_width}" if lowering.order(k) is not None else ""
+    multiply = partial(multiplied, elements(a), elements(b), dot=dot, lowering=lowering, target=run.target)
+    run.report.did("tl.dot", f"{how}{permuted}, {source}")
+    born = d.attr.get(CONSTANT)
+    if born and not imprecise and d.dtype.scalar.is_floating() and straight(born, where):
+        return Product(d.dtype.scalar, where, multiply, run.report)
+    return TensorHandle(multiply(d.data), d.dtype.scalar)
+
+
+OPERATIONS = {"create_dot": create_dot}

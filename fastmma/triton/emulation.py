@@ -1,0 +1,125 @@
+"""One `with fastmma.triton.interpret(...)`: what it emulates, and the kernel that it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from triton import knobs
+
+from fastmma.triton.compiled import CompiledDots, compiled_dots
+from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
+from fastmma.triton.positions import Position, site
+from fastmma.triton.report import Report
+from fastmma.triton.twins import names
+
+Operation = Callable[..., Any]
+Source = Literal["compile", "rules"]
+_WARPS = 4  # Triton's default
+
+
+@dataclass
+class Launch:
+    """One kernel with its arguments.
+
+    Attributes
+    ----------
+    kernel : triton.runtime.interpreter.InterpretedFunction
+    arguments : tuple
+    options : dict
+        Arguments by name, and options of the launch such as ``num_warps``.
+    capability : int
+        The GPU's compute capability, 90 for sm_90a.
+    source : {"compile", "rules"}
+        Who says what dots become.
+    report : Report
+    """
+
+    kernel: Any
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+    capability: int
+    source: Source
+    report: Report
+
+    @property
+    def warps(self) -> int:
+        """Warps of a program."""
+        return int(self.options.get("num_warps") or _WARPS)
+
+    @property
+    def fuses(self) -> bool:
+        """Whether the compiler contracts products and sums."""
+        asked = self.options.get("enable_fp_fusion")
+        language = knobs.language
+        return not language.force_disable_fp_fusion and bool(language.default_fp_fusion if asked is None else asked)
+
+    @cached_property
+    def has_dot(self) -> bool:
+        """Whether the kernel multiplies matrices."""
+        return bool(names(self.kernel) & {"dot", "dot_scaled"})
+
+    @cached_property
+    def dots(self) -> CompiledDots | None:
+        """The dots as the compiler lowered them, if it is asked and takes the kernel."""
+        if self.source == "rules" or not self.has_dot:
+            return None
+        found = compiled_dots(self.kernel, self.arguments, self.options | {"enable_fp_fusion": self.fuses})
+        if isinstance(found, str):
+            self.report.notes[f"dots of {self.kernel.__name__} by rules, since the compiler does not take it: {found}"] += 1
+            return None
+        return found
+
+    def lowering(self, dot: Dot, where: Position) -> tuple[Lowering, str]:
+        """What a dot becomes, and who says so."""
+        found = self.dots.lowering(dot, site(where)) if self.dots is not None else None
+        return (found, "compiled") if found is not None else (lowering_by_rules(dot, self.capability, self.warps), "rules")
+
+    def takes_addend(self, where: Position) -> bool:
+        """Whether the compiler may start a dot from what is added to its result."""
+        return self.dots is None or not self.dots.starts_from_zero(site(where))
+
+
+@dataclass
+class Emulation:
+    """What is emulated, and how.
+
+    Attributes
+    ----------
+    target : str
+        The GPU, as ptxas calls it.
+    lowering : {"compile", "rules"}
+    num_warps : int or None
+        Warps of every program, where a launch does not say.
+    fp_fusion : bool or None
+        Whether products and sums are contracted; None is what the launch and Triton say.
+    report : Report
+    launch : Launch
+        The kernel that runs.
+    """
+
+    target: str
+    lowering: Source
+    num_warps: int | None
+    fp_fusion: bool | None
+    report: Report
+    launch: Launch = field(init=False)
+
+    @property
+    def capability(self) -> int:
+        """The GPU's compute capability: 90 for sm_90a."""
+        return int(self.target.removeprefix("sm_").rstrip("af"))
+
+    @property
+    def fuses(self) -> bool:
+        """Whether products and sums become fused multiply-adds."""
+        return self.launch.fuses
+
+    def begin(self, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """Take note of the kernel that runs next."""
+        chosen = {"num_warps": self.num_warps, "enable_fp_fusion": self.fp_fusion}
+        options = {name: value for name, value in chosen.items() if value is not None} | options
+        self.launch = Launch(kernel, arguments, options, self.capability, self.lowering, self.report)
+        _ = self.launch.dots  # compiled before Triton's language is replaced by the interpreter's

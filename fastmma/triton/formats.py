@@ -1,0 +1,69 @@
+"""Triton's element types by the names that fastmma and NumPy have for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import triton.language as tl
+from numpy.typing import NDArray
+
+from fastmma.isa.formats import format_of
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element type.
+
+    Attributes
+    ----------
+    triton : str
+        Its name in Triton.
+    mlir : str
+        Its name in Triton's compiler.
+    format : str
+        The format that holds it.
+    multiplied : str
+        The format as which tensor cores read it, empty where they do not.
+    """
+
+    triton: str
+    mlir: str
+    format: str
+    multiplied: str
+
+
+ELEMENTS = (
+    Element("fp16", "f16", "f16", "f16"),
+    Element("bf16", "bf16", "bf16", "bf16"),
+    Element("fp32", "f32", "f32", "tf32"),
+    Element("fp64", "f64", "f64", "f64"),
+    Element("fp8e4nv", "f8E4M3FN", "e4m3", "e4m3"),
+    Element("fp8e5", "f8E5M2", "e5m2", "e5m2"),
+    Element("int8", "i8", "s8", "s8"),
+)
+BY_TRITON = {element.triton: element for element in ELEMENTS}
+BY_MLIR = {element.mlir: element for element in ELEMENTS}
+FLOATS = {element.triton: element.format for element in ELEMENTS if element.format != "s8"}
+SUMS: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.float16),
+    "s32": np.dtype(np.int32),
+    "f64": np.dtype(np.float64),
+}
+ACCUMULATORS = {dtype: name for name, dtype in SUMS.items()}
+BF16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def elements(handle: Any) -> NDArray[Any]:
+    """The data of a handle in the dtype of its format: the interpreter holds 8-bit floats as bytes."""
+    element = BY_TRITON.get(handle.dtype.scalar.name)
+    dtype = handle.data.dtype if element is None else format_of(element.format).dtype
+    return np.ascontiguousarray(handle.data).view(dtype)
+
+
+def is_bf16(dtype: Any) -> bool:
+    """Whether a Triton type has bf16 elements."""
+    return isinstance(dtype, tl.dtype) and not isinstance(dtype, tl.pointer_type) and dtype.scalar == tl.bfloat16

@@ -1,0 +1,91 @@
+"""Each function of a kernel twice: as Triton's compiler takes it, and as its interpreter does.
+
+``TRITON_INTERPRET`` decides which of the two `triton.jit` makes. While a kernel is compiled or interpreted, all names that it can reach
+mean the kind that is wanted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import CodeType, ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import triton.language as tl
+from triton import knobs
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+_KINDS = (JITFunction, InterpretedFunction)
+_twins: dict[int, tuple[Any, Any]] = {}  # by identity, for Triton hashes a function by all that it calls
+
+
+def twin(function: Any, kind: type) -> Any:
+    """The function as one of that kind."""
+    if isinstance(function, kind):
+        return function
+    if id(function) not in _twins:
+        other = kind(function.fn, **getattr(function, "kwargs", {}))
+        _twins[id(function)], _twins[id(other)] = (function, other), (other, function)
+    return _twins[id(function)][1]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _codes(value)
+
+
+def callees(kernel: Any) -> list[Any]:
+    """A kernel and all of the functions that it can reach by name."""
+    found: dict[int, Any] = {}
+    waiting = [kernel]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in found:
+            continue
+        found[id(one)] = one
+        for code in _codes(one.fn.__code__):
+            values = [one.fn.__globals__.get(name) for name in code.co_names]
+            modules = [value for value in values if isinstance(value, ModuleType)]
+            values += [getattr(module, name, None) for module in modules for name in code.co_names]
+            waiting += [value for value in values if isinstance(value, _KINDS)]
+    return list(found.values())
+
+
+def names(kernel: Any) -> set[str]:
+    """All names in the code of a kernel and of what it calls."""
+    return {name for one in callees(kernel) for code in _codes(one.fn.__code__) for name in code.co_names}
+
+
+def _forwarding(function: Any) -> Callable[..., Any]:
+    return lambda *arguments, **options: function(*arguments, **options)
+
+
+@contextmanager
+def all_of_kind(kernel: Any, kind: type) -> Iterator[Any]:
+    """The kernel as one of a kind; all that it calls is of that kind until the block ends."""
+    spaces = {id(one.fn.__globals__): one.fn.__globals__ for one in callees(kernel)}
+    modules = [value for space in spaces.values() for value in space.values() if isinstance(value, ModuleType)]
+    modules += [module for name, module in sys.modules.items() if name.startswith("triton.language")]
+    spaces |= {id(vars(module)): vars(module) for module in modules}
+    found = [
+        (space, name, value)
+        for space in spaces.values()
+        for name, value in list(space.items())
+        if isinstance(value, _KINDS) and not isinstance(value, kind)
+    ]
+    methods = [name for name, value in vars(tl.standard).items() if isinstance(value, _KINDS) and name in vars(tl.tensor)]
+    with ExitStack() as stack:
+        stack.enter_context(knobs.runtime.scope())
+        knobs.runtime.interpret = kind is InterpretedFunction
+        for name in methods:
+            method = twin(vars(tl.standard)[name], kind)
+            stack.enter_context(patch.object(tl.tensor, name, method if kind is JITFunction else _forwarding(method)))
+        for space, name, value in found:
+            stack.callback(space.__setitem__, name, value)
+            space[name] = twin(value, kind)
+        yield twin(kernel, kind)
