@@ -1,0 +1,35 @@
+"""torch's matrix products with the bits of a GPU's tensor cores, on CPU tensors.
+
+>>> import torch
+>>> import fastmma.torch
+>>> a = torch.ones(64, 64, dtype=torch.bfloat16)
+>>> with fastmma.torch.emulate("H100") as gpu:
+...     y = a @ a
+>>> gpu.report.emulated
+1
+"""
+
+from fastmma.host.errors import NotEmulatedError
+from fastmma.torch.arrays import to_numpy, to_torch
+from fastmma.torch.emulation import AssumedWarning
+from fastmma.torch.functional import addmm, baddbmm, bmm, grouped_mm, int_mm, linear, mm, scaled_grouped_mm, scaled_mm
+from fastmma.torch.mode import emulate
+from fastmma.torch.report import Report
+
+__all__ = [
+    "AssumedWarning",
+    "NotEmulatedError",
+    "Report",
+    "addmm",
+    "baddbmm",
+    "bmm",
+    "emulate",
+    "grouped_mm",
+    "int_mm",
+    "linear",
+    "mm",
+    "scaled_grouped_mm",
+    "scaled_mm",
+    "to_numpy",
+    "to_torch",
+]

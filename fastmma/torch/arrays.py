@@ -1,0 +1,114 @@
+"""Tensors as arrays and back: the same memory, whatever the dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastmma.host.errors import OperandTypeError
+from fastmma.scaling import pack_e2m1, unpack_e2m1
+
+E2M1_PAIRS = torch.float4_e2m1fn_x2
+_CODES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_NUMPYS = (torch.float16, torch.float32, torch.float64, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool)
+DTYPES: dict[torch.dtype, np.dtype[Any]] = {
+    torch.float16: np.dtype(np.float16),
+    torch.bfloat16: np.dtype(ml_dtypes.bfloat16),
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+    torch.float8_e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
+    torch.float8_e5m2: np.dtype(ml_dtypes.float8_e5m2),
+    torch.float8_e8m0fnu: np.dtype(ml_dtypes.float8_e8m0fnu),
+    torch.int8: np.dtype(np.int8),
+    torch.uint8: np.dtype(np.uint8),
+    torch.int16: np.dtype(np.int16),
+    torch.int32: np.dtype(np.int32),
+    torch.int64: np.dtype(np.int64),
+    torch.bool: np.dtype(np.bool_),
+}
+_TORCH = {dtype: kind for kind, dtype in DTYPES.items()}
+
+
+def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    """The memory of a CPU tensor as an array: a view, of any strides, in NumPy's or ml_dtypes' dtype.
+
+    Pairs of float4 elements are unpacked along the dimension of stride 1, which is the only copy. The storage stays resizable, which it
+    would not with ``Tensor.numpy()``.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        On the CPU and strided; one that needs gradients is taken without them.
+
+    Raises
+    ------
+    OperandTypeError
+        If it is on another device, sparse, quantised, or of a dtype that NumPy and ml_dtypes do not have.
+
+    Examples
+    --------
+    >>> weights = torch.ones(2, 3, dtype=torch.bfloat16)
+    >>> array = to_numpy(weights.T)
+    >>> array[0, 1] = 7
+    >>> array.dtype, weights[1, 0].item()
+    (dtype(bfloat16), 7.0)
+    """
+    dtype = tensor.dtype
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        raise OperandTypeError(f"a tensor must be strided and on the CPU to be an array, not {tensor.layout} on {tensor.device}")
+    plain = tensor.detach()
+    if plain.is_neg():
+        plain = plain.resolve_neg()
+    if dtype in _NUMPYS:
+        return np.from_dlpack(plain)
+    if dtype is E2M1_PAIRS:
+        packed = np.from_dlpack(plain.view(torch.uint8))
+        return unpack_e2m1(packed, axis=int(np.argmin(packed.strides)) if packed.ndim > 1 else -1)
+    found = DTYPES.get(dtype)
+    if found is None:
+        raise OperandTypeError(f"a tensor of {dtype} has no dtype in NumPy or ml_dtypes")
+    return np.from_dlpack(plain.view(_CODES[dtype.itemsize])).view(found)
+
+
+def to_torch(array: NDArray[Any]) -> torch.Tensor:
+    """The memory of an array as a tensor; float4_e2m1fn elements are packed two a byte along the last dimension.
+
+    What torch cannot share is copied: arrays that are read-only, of negative strides, or in another byte order than the machine's.
+
+    Raises
+    ------
+    OperandTypeError
+        If torch has no such dtype.
+
+    Examples
+    --------
+    >>> import ml_dtypes
+    >>> to_torch(np.ones((2, 2), ml_dtypes.float8_e4m3fn)).dtype
+    torch.float8_e4m3fn
+    """
+    if array.dtype == ml_dtypes.float4_e2m1fn:
+        return torch.from_dlpack(pack_e2m1(array)).view(E2M1_PAIRS)
+    dtype = array.dtype.newbyteorder("=")
+    found = _TORCH.get(dtype)
+    if found is None:
+        raise OperandTypeError(f"torch has no dtype for {array.dtype}")
+    native = np.asarray(array, dtype)
+    if (
+        not native.flags.writeable
+        or any(stride < 0 for stride in native.strides)
+        or any(stride % dtype.itemsize for stride in native.strides)
+    ):
+        native = native.copy()
+    if found in _NUMPYS:
+        return torch.from_dlpack(native)
+    return torch.from_dlpack(native.view(np.uint8 if dtype.itemsize == 1 else np.int16)).view(found)
+
+
+def empty(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, NDArray[Any]]:
+    """A new contiguous tensor, whose memory is torch's own, and the array of it."""
+    made = torch.empty(shape, dtype=dtype)
+    return made, to_numpy(made)

@@ -1,0 +1,82 @@
+"""Attention on CPU tensors: torch's fused CPU kernel, whose products nobody sees, taken apart into products and a softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastmma.torch.emulation import Emulation
+from fastmma.torch.plans import UnknownError
+
+
+def forward(
+    run: Emulation,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The output of math attention, and the logarithms of the sums of exponentials."""
+    factor = _factor(query, scale)
+    scores = _masked(torch.matmul(_wide(query) * factor, _wide(key).mT * factor), attn_mask, is_causal)
+    weights = torch.softmax(scores, -1)
+    if dropout_p:
+        raise UnknownError("dropout within attention draws other numbers on a GPU")
+    out = torch.matmul(weights, _wide(value)).to(query.dtype)
+    return out.transpose(1, 2).contiguous().transpose(1, 2), torch.logsumexp(scores.float(), -1)
+
+
+def backward(
+    run: Emulation,
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of math attention, by the operations that autograd derives from it."""
+    factor = _factor(query, scale)
+    q, k, v = _wide(query) * factor, _wide(key) * factor, _wide(value)
+    weights = torch.softmax(_masked(torch.matmul(q, k.mT), attn_mask, is_causal), -1)
+    grad = grad_out.to(weights.dtype)
+    grad_weights = torch.matmul(grad, v.mT)
+    grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
+    of_query = torch.matmul(grad_scores, k) * factor
+    of_key = torch.matmul(grad_scores.mT, q) * factor
+    of_value = torch.matmul(weights.mT, grad)
+    return of_query.to(query.dtype), of_key.to(key.dtype), of_value.to(value.dtype)
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """As math attention multiplies it: 16-bit operands in f32, unless torch's settings let their products be in 16 bits."""
+    if torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed() or tensor.dtype not in (torch.float16, torch.bfloat16):
+        return tensor
+    return tensor.float()
+
+
+def _factor(query: Tensor, scale: float | None) -> float:
+    """What both the queries and the keys are multiplied by: half of the scale."""
+    whole: Any = query.shape[-1] ** -0.5 if scale is None else scale
+    return float(whole**0.5)
+
+
+def _masked(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
+    """Scores where keys are seen, and minus infinity elsewhere."""
+    if is_causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        return scores.masked_fill(~seen, float("-inf"))
+    if mask is None:
+        return scores
+    return scores.masked_fill(~mask, float("-inf")) if mask.dtype is torch.bool else scores + mask

@@ -1,0 +1,59 @@
+"""Would the GPU accept the call? torch's own checks of CUDA tensors, asked on tensors that hold nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import _meta_registrations as registrations
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+_DEVICES = "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+"
+_accepted: set[Any] = set()
+
+
+def check_cuda(name: str, *args: Any) -> None:
+    """Run torch's checks of a call as if its tensors were on a GPU; what passed once is not asked again.
+
+    Raises
+    ------
+    RuntimeError, ValueError, NotImplementedError
+        What torch raises.
+    """
+    leaves, spec = tree_flatten(args)
+    key = (name, spec, *(_seen(leaf) for leaf in leaves))
+    if key in _accepted:
+        return
+    check = getattr(registrations, name)  # called by name: through its operator, torch would log the error, too
+    with _disable_current_modes(), FakeTensorMode():
+        check(*tree_unflatten([_on_cuda(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec))
+    _accepted.add(key)
+
+
+def _seen(leaf: Any) -> Any:
+    """What checks see of an argument."""
+    return (leaf.dtype, leaf.shape, leaf.stride()) if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _on_cuda(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cuda")
+
+
+def check_scaled(capability: tuple[int, int], name: str, *args: Any) -> None:
+    """The checks of a scaled product, by the name of torch's function that has them."""
+    if capability < (8, 9):
+        raise RuntimeError(_DEVICES)
+    check_cuda(name, *args)
+
+
+def check_int_mm(a: torch.Tensor, b: torch.Tensor) -> None:
+    """The checks of torch._int_mm, which only its CUDA kernel has."""
+    for wrong, what in (
+        (a.shape[0] <= 16, f"self.size(0) needs to be greater than 16, but got {a.shape[0]}"),
+        (not a.shape[1] or a.shape[1] % 8, f"self.size(1) needs to be greater than 0 and a multiple of 8, but got {a.shape[1]}"),
+        (not b.shape[1] or b.shape[1] % 8, f"mat2.size(1) needs to be greater than 0 and a multiple of 8, but got {b.shape[1]}"),
+    ):
+        if wrong:
+            raise RuntimeError(what)

@@ -1,0 +1,143 @@
+"""One emulation: its settings, its report, and the plans that it has chosen."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastmma.host.errors import NotEmulatedError
+from fastmma.products.gemm import gemm
+from fastmma.products.matmul import matmul
+from fastmma.torch.arrays import empty, to_numpy
+from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, planned
+from fastmma.torch.report import ASSUMED, PASSED, Line, Report
+from fastmma.torch.settings import Settings
+
+
+class AssumedWarning(UserWarning):
+    """A product took an order of k, or an epilogue, that is not known to be the library's."""
+
+
+class Emulation:
+    """What all handlers of operators need.
+
+    Attributes
+    ----------
+    settings : Settings
+    report : Report
+    """
+
+    def __init__(self, settings: Settings, report: Report | None = None) -> None:
+        self.settings = settings
+        self.report = Report(settings.architecture) if report is None else report
+        self._plans: dict[tuple[Any, ...], tuple[Planned, Line]] = {}
+        self._warned = False
+
+    def product(
+        self,
+        operator: str,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        *,
+        out_dtype: torch.dtype | None = None,
+        c: torch.Tensor | None = None,
+        bias: torch.Tensor | None = None,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        activation: str | None = None,
+    ) -> torch.Tensor:
+        """Matrices (..., M, K) times (..., K, N), with the epilogue of a library.
+
+        Raises
+        ------
+        UnknownError
+            If its bits are not known.
+        """
+        dtype = a.dtype
+        check(a, b, c if bias is None else bias, out_dtype)
+        if dtype not in FORMATS:
+            raise UnknownError(f"no product of {dtype} in a library is known")
+        if dtype is torch.float32 and not self.settings.takes_tf32():
+            raise UnknownError("float32 without TF32 is multiplied off the tensor cores")
+        half_sums = dtype is torch.float16 and torch.backends.cuda.matmul.allow_fp16_accumulation
+        ends = Ends(out_dtype or dtype, c is not None, bias is not None, float(alpha), float(beta), activation)
+        x, y = to_numpy(_lines(a)), to_numpy(_lines(b))
+        key = (operator, dtype, x.shape, x.strides, y.shape, y.strides, x.ctypes.data % 16, y.ctypes.data % 16, ends, half_sums)
+        found = self._plans.get(key)
+        if found is None:
+            how = planned(self.settings, x, y, dtype, ends, half_sums)
+            found = self._plans[key] = how, line_of(operator, how, x, y)
+        how, line = found
+        result, out = empty((*x.shape[:-1], y.shape[-1]), torch.int32 if dtype is torch.int8 else ends.out)
+        given: dict[str, Any] = {} if c is None else {"c": _addend(c, result.shape), "beta": ends.beta}
+        if bias is not None:
+            given["bias"] = _addend(bias, bias.shape)
+        call = gemm if x.ndim == 2 and y.ndim == 2 else matmul
+        call(x, y, plan=how.plan, alpha=ends.alpha, out=out, threads=self.settings.threads, **given)
+        self.done(line)
+        return result
+
+    def done(self, line: Line) -> None:
+        """Count a call that was computed."""
+        self.report.count(line)
+        if line.status == ASSUMED and not self._warned and self.settings.unknown == "warn" and self.settings.library is not None:
+            self._warned = True
+            text = f"{line.operator} of {line.operands} is computed, but not known to have the library's bits: {line.how}"
+            warnings.warn(f"{text}; the report lists all such products", AssumedWarning, stacklevel=2)
+
+    def passed(self, operator: str, why: str, operands: str = "") -> None:
+        """Count a call that torch is to compute, if it may.
+
+        Raises
+        ------
+        NotEmulatedError
+            If the settings say so.
+        """
+        if self.settings.other == "error":
+            raise NotEmulatedError(f"{operator}: {why}")
+        if self.settings.other == "warn":
+            warnings.warn(f"{operator} is not emulated: {why}", AssumedWarning, stacklevel=2)
+        self.report.count(Line(operator, PASSED, operands, why))
+
+
+def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dtype: torch.dtype | None) -> None:
+    """Raise InvalidError where torch would refuse the operands."""
+    if a.dim() != b.dim() or a.dim() not in (2, 3) or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
+        raise InvalidError(f"shapes {tuple(a.shape)} and {tuple(b.shape)}")
+    if a.dtype is not b.dtype or (addend is not None and addend.dtype not in (a.dtype, out_dtype)):
+        raise InvalidError(f"dtypes {a.dtype} and {b.dtype}")
+
+
+def _lines(matrix: torch.Tensor) -> torch.Tensor:
+    """Matrices as torch hands them to cuBLAS: in whole rows or columns, else copied."""
+    (rows, columns), (down, along) = matrix.shape[-2:], matrix.stride()[-2:]
+    whole = (along == 1 and down >= max(columns, 1)) or (down == 1 and along >= max(rows, 1))
+    return matrix if whole else matrix.contiguous()
+
+
+def line_of(operator: str, how: Planned, *arrays: NDArray[Any]) -> Line:
+    """The line of a report for a product of arrays."""
+    operation = how.plan.operation
+    return Line(
+        operator, how.status, operands_text(*arrays), f"{operation.instruction.opcode}; {how.how}", operation.arithmetic.evidence.level
+    )
+
+
+def operands_text(*arrays: NDArray[Any]) -> str:
+    """Dtypes and shapes."""
+    return " x ".join(f"{array.dtype} {array.shape}" for array in arrays)
+
+
+def tensors_text(args: Any) -> str:
+    """Dtypes and shapes of the tensors among arguments."""
+    return " x ".join(f"{str(each.dtype).removeprefix('torch.')} {tuple(each.shape)}" for each in args if isinstance(each, torch.Tensor))
+
+
+def _addend(tensor: torch.Tensor, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """c or a bias as f32, of the shape that it is added to."""
+    wide = tensor if tensor.dtype is torch.float32 else tensor.to(torch.float32)
+    return to_numpy(wide if wide.shape == shape else wide.expand(shape))

@@ -1,0 +1,150 @@
+"""The table of torch's operators that are emulated: each overload with its handler, and where its result goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from fastmma.host.errors import NotEmulatedError
+from fastmma.torch import attention, grouped, products, scaled
+from fastmma.torch.emulation import Emulation, tensors_text
+from fastmma.torch.plans import InvalidError, UnknownError
+
+aten = torch.ops.aten
+Handler = Callable[..., Any]
+NEW, OUT, IN_PLACE = "new", "out", "in place"
+
+
+class Operator(NamedTuple):
+    """An overload."""
+
+    name: str
+    handler: Handler
+    form: str  # where the result goes
+
+
+_HANDLERS: dict[str, Handler] = {
+    "mm": products.mm,
+    "mv": products.mv,
+    "addmv": products.addmv,
+    "addmm": products.addmm,
+    "_addmm_activation": products.addmm_activation,
+    "bmm": products.bmm,
+    "baddbmm": products.baddbmm,
+    "addbmm": products.addbmm,
+    "_int_mm": products.int_mm,
+    "_grouped_mm": products.grouped_mm,
+    "_scaled_mm": scaled.scaled_mm,
+    "_scaled_mm_v2": scaled.scaled_mm_v2,
+    "_scaled_grouped_mm": grouped.scaled_grouped_mm,
+    "_scaled_grouped_mm_v2": grouped.scaled_grouped_mm_v2,
+}
+# what is taken apart by hand, into operators that are emulated
+APART: dict[Any, Handler] = {
+    aten._scaled_dot_product_flash_attention_for_cpu.default: attention.forward,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: attention.backward,
+}
+# what arrives whole in inference mode, and is taken apart
+COMPOSITE = frozenset(
+    getattr(aten, name).default
+    for name in ("linear", "matmul", "einsum", "tensordot", "_scaled_dot_product_attention_math", "scaled_dot_product_attention", "inner")
+)
+# products that are torch's own affair: what a GPU's libraries do with them is not known
+PASSED = {
+    "convolution": "cuDNN's implicit products are not known",
+    "convolution_backward": "cuDNN's implicit products are not known",
+    "conv2d": "cuDNN's implicit products are not known",
+    "conv1d": "cuDNN's implicit products are not known",
+    "conv3d": "cuDNN's implicit products are not known",
+    "mkldnn_rnn_layer": "cuDNN's recurrent kernels are not known",
+    "lstm": "cuDNN's recurrent kernels are not known",
+    "gru": "cuDNN's recurrent kernels are not known",
+    "dot": "cuBLAS's dot products are not known",
+    "vdot": "cuBLAS's dot products are not known",
+    "addr": "an outer product has no sums",
+    "bilinear": "a product of three is not known",
+    "_trilinear": "a product of three is not known",
+    "cdist": "distances by products are not known",
+    "_cdist_forward": "distances by products are not known",
+    "_weight_int8pack_mm": "torch's own kernel for weights of bytes",
+    "_weight_int4pack_mm": "torch's own kernel for weights of 4 bits",
+    "_weight_int4pack_mm_for_cpu": "torch's own kernel for weights of 4 bits",
+    "_sparse_semi_structured_mm": "products of sparse tensors",
+    "_cslt_sparse_mm": "products of sparse tensors",
+    "_transformer_encoder_layer_fwd": "torch's fused layer; torch.backends.mha.set_fastpath_enabled(False) takes it apart",
+    "_native_multi_head_attention": "torch's fused attention",
+    "_flash_attention_forward": "fused attention is not known",
+    "_scaled_dot_product_fused_attention_overrideable": "fused attention is not known",
+}
+
+
+def _form(overload: Any) -> str:
+    """Where the result of an overload goes."""
+    schema = overload._schema
+    if any(argument.is_out for argument in schema.arguments):
+        return OUT
+    return IN_PLACE if schema.name.endswith("_") else NEW
+
+
+def _overloads(name: str) -> list[Any]:
+    """All overloads of an operator, those in place too."""
+    packets = [getattr(aten, each) for each in (name, f"{name}_") if hasattr(aten, each)]
+    return [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
+
+
+OPERATORS = {each: Operator(str(each), handler, _form(each)) for name, handler in _HANDLERS.items() for each in _overloads(name)}
+UNKNOWN = {each: why for name, why in PASSED.items() for each in _overloads(name)}
+
+
+def called(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of an operator of the table, with the GPU's bits or, where they are not known and the settings allow it, with torch's.
+
+    Raises
+    ------
+    NotEmulatedError
+        If its bits are not known, and torch's are not wanted or do not exist.
+    """
+    operator = OPERATORS[func]
+    try:
+        return _placed(run, operator, func, args, kwargs)
+    except UnknownError as unknown:
+        why = str(unknown)
+    except InvalidError as invalid:
+        func(*args, **kwargs)
+        raise NotEmulatedError(f"{func}: {invalid}, which torch takes") from None
+    return passed(run, func, args, kwargs, why)
+
+
+def passed(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Any:
+    """torch's own result, told in the report.
+
+    Raises
+    ------
+    NotEmulatedError
+    """
+    run.passed(str(func), why, tensors_text(args))
+    try:
+        return func(*args, **kwargs)
+    except NotImplementedError as error:
+        raise NotEmulatedError(f"{func}: {why}; and torch: {error}") from None
+
+
+def _placed(run: Emulation, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result where the overload puts it."""
+    if operator.form == NEW:
+        return operator.handler(run, operator.name, *args, **kwargs)
+    if operator.form == IN_PLACE:
+        result = operator.handler(run, operator.name, *args, **kwargs)
+        if result.shape != args[0].shape:
+            raise RuntimeError(f"{func}: output with shape {list(args[0].shape)} doesn't match the shape {list(result.shape)}")
+        return args[0].copy_(result)
+    rest = {name: value for name, value in kwargs.items() if name != "out"}
+    out = kwargs["out"]
+    result = operator.handler(run, operator.name, *args, **rest)
+    if out.dtype is not result.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
+    if out.shape != result.shape:
+        out.resize_(result.shape)
+    return out.copy_(result)

@@ -1,0 +1,151 @@
+"""Which plan a product of torch follows: what cuBLAS does where that is known, and what is assumed elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastmma.host.errors import InstructionError, OperandError, TargetError
+from fastmma.products.choice import default_instruction
+from fastmma.products.gemm_choice import gemm_plan
+from fastmma.products.gemm_plan import GemmPlan
+from fastmma.torch.arrays import DTYPES
+from fastmma.torch.report import ASSUMED, EMULATED
+from fastmma.torch.settings import Settings
+
+# torch's dtypes that cuBLAS multiplies on tensor cores, and the formats that they are multiplied in
+FORMATS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "tf32", torch.int8: "s8"}
+# K up to which no product of 16-bit operands with aligned rows, of the thousands in the plan book, is cut into parts
+UNCUT = 2560
+_ALIGNED = 16  # bytes
+_CUBLAS_SHOWS = "as every recorded product of aligned operands with K <= {}"
+
+
+class UnknownError(Exception):
+    """Why a call has no bits that are known; what becomes of it is up to the settings."""
+
+
+class InvalidError(Exception):
+    """The call is one that torch refuses, with an error of its own."""
+
+
+class Ends(NamedTuple):
+    """What a product begins and ends with."""
+
+    out: torch.dtype
+    c: bool = False
+    bias: bool = False
+    alpha: float = 1.0
+    beta: float = 1.0
+    activation: str | None = None
+
+
+class Planned(NamedTuple):
+    """A plan, and how well it is known to be the library's."""
+
+    plan: GemmPlan
+    status: str
+    how: str
+
+
+def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.dtype, ends: Ends, half_sums: bool = False) -> Planned:
+    """The plan of a product of arrays, matrices or stacks of them.
+
+    Parameters
+    ----------
+    settings : Settings
+    a, b : array (..., M, K) and (..., K, N)
+    dtype : torch.dtype
+        Of both operands.
+    ends : Ends
+    half_sums : bool
+        Whether torch lets float16 products be summed in float16.
+
+    Raises
+    ------
+    UnknownError
+        If nobody knows.
+    """
+    if dtype not in FORMATS:
+        raise UnknownError(f"no product of {dtype} in a library is known")
+    given: dict[str, Any] = {"target": settings.target, "out_dtype": None if dtype is torch.int8 else DTYPES[ends.out]}
+    if dtype is torch.float32:
+        given |= {"instruction": _tf32(settings.architecture), "cast": True}
+    if half_sums and dtype is torch.float16:
+        given |= {"accumulator": "f16"}
+    given |= {"alpha": ends.alpha, "activation": ends.activation}
+    given |= {"bias": _ADDED} if ends.bias else {}
+    given |= {"c": _ADDED, "beta": ends.beta} if ends.c else {}
+    try:
+        found = _of_library(settings, a, b, dtype, given) if settings.library and not half_sums else None
+        if found is None:
+            how = "one accumulator" if settings.library is None else "float16 sums in one part" if half_sums else _unknown(settings, dtype)
+            found = Planned(gemm_plan(a, b, **given), ASSUMED, how)
+    except (InstructionError, TargetError, OperandError) as error:
+        raise UnknownError(str(error)) from None
+    return _checked(settings, _chosen(settings, found, a, b))
+
+
+_ADDED = np.zeros(1, np.float32)  # stands for an addend where only its presence counts
+
+
+@cache
+def _tf32(target: str) -> str:
+    return default_instruction("tf32", "tf32", None, target).opcode
+
+
+def _unknown(settings: Settings, dtype: torch.dtype) -> str:
+    return f"no plan of {settings.library} for {FORMATS[dtype]} on {settings.architecture} is known"
+
+
+def _of_library(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.dtype, given: dict[str, Any]) -> Planned | None:
+    """The library's plan; None where it is not known that it has one."""
+    if dtype is torch.int8:  # sums are exact in any order
+        return Planned(gemm_plan(a, b, **given), EMULATED, "exact sums")
+    given = given | {"preset": settings.library}
+    try:
+        plan = gemm_plan(a, b, **given, unknown="refuse")
+        return Planned(plan, EMULATED, plan.source)
+    except OperandError as error:
+        why = str(error).partition("; unknown=")[0]
+    try:
+        plan = gemm_plan(a, b, **given)
+    except OperandError:
+        return None
+    if a.itemsize == 2 and a.shape[-1] <= UNCUT and _aligned(a) and _aligned(b):
+        return Planned(plan, EMULATED, _CUBLAS_SHOWS.format(UNCUT))
+    return Planned(plan, ASSUMED, f"one part of k: {why}")
+
+
+def _aligned(matrix: NDArray[Any]) -> bool:
+    """Whether a library may read whole rows, or columns, sixteen bytes at a time."""
+    rows, columns = matrix.strides[-2:]
+    size = matrix.itemsize
+    if matrix.ctypes.data % _ALIGNED:
+        return False
+    if columns == size and (rows % _ALIGNED == 0 or matrix.shape[-2] == 1) and matrix.shape[-1] * size % _ALIGNED == 0:
+        return True
+    return rows == size and (columns % _ALIGNED == 0 or matrix.shape[-1] == 1) and matrix.shape[-2] * size % _ALIGNED == 0
+
+
+def _chosen(settings: Settings, found: Planned, a: NDArray[Any], b: NDArray[Any]) -> Planned:
+    """The plan with what the caller knows of the shape."""
+    said = (settings.plans or {}).get((a.shape[-2], b.shape[-1], a.shape[-1]))
+    if said is None:
+        return found
+    return Planned(said if isinstance(said, GemmPlan) else replace(found.plan, split_k=said), EMULATED, "as the caller's plans say")
+
+
+def _checked(settings: Settings, found: Planned) -> Planned:
+    """The plan, unless the settings refuse what is only assumed, or reported."""
+    if found.status == ASSUMED and settings.unknown == "error" and settings.library is not None:
+        raise TargetError(f"{found.how}; unknown='one' takes one part of k")
+    evidence = found.plan.operation.arithmetic.evidence
+    if settings.strict and evidence.level == "reported":
+        raise TargetError(f"{found.plan.instruction} on {settings.architecture} is only reported: {evidence}")
+    return found

@@ -1,0 +1,158 @@
+"""torch's scaled products: fp8, MX and NVFP4 operands with their scales."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastmma.host.errors import FastmmaError, InstructionError, OperandError, TargetError
+from fastmma.products.gemm_choice import gemm_plan
+from fastmma.products.plan import AccumulationPlan
+from fastmma.products.scaled import scaled_matmul
+from fastmma.products.scaled_choice import scaled_plan
+from fastmma.scaling import ScaledArray
+from fastmma.torch.arrays import DTYPES, E2M1_PAIRS, to_numpy, to_torch
+from fastmma.torch.checks import check_scaled
+from fastmma.torch.emulation import Emulation, operands_text
+from fastmma.torch.plans import UnknownError
+from fastmma.torch.recipes import B16, B32, B128, L128, ROW, TENSOR, scaled_operand
+from fastmma.torch.report import ASSUMED, EMULATED, Line
+
+Tensors = Sequence[torch.Tensor]
+_OUTPUTS = (torch.float32, torch.bfloat16, torch.float16)
+_BLOCKED = (B16, B32)
+
+
+def scaled_mm_v2(
+    run: Emulation,
+    name: str,
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensors,
+    recipe_a: Sequence[int],
+    swizzle_a: Sequence[int],
+    scale_b: Tensors,
+    recipe_b: Sequence[int],
+    swizzle_b: Sequence[int],
+    bias: Tensor | None,
+    out_dtype: torch.dtype | None,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """What torch.nn.functional.scaled_mm calls."""
+    if run.settings.check == "cuda":
+        scales = list(scale_a), list(recipe_a), list(swizzle_a), list(scale_b), list(recipe_b), list(swizzle_b)
+        given = (a, b, *scales, bias, out_dtype, list(contraction_dim), use_fast_accum)
+        check_scaled(run.settings.capability, "meta_scaled_mm_v2", *given)
+    scale_a, scale_b = _rows_first(scale_a, recipe_a), _rows_first(scale_b, recipe_b)
+    x = scaled_operand(a, scale_a, recipe_a[0], bool(swizzle_a and swizzle_a[0]))
+    y = scaled_operand(b.t(), scale_b, recipe_b[0], bool(swizzle_b and swizzle_b[0]))
+    return product(run, name, x, y, bias, out_dtype or a.dtype, use_fast_accum, (recipe_a[0], recipe_b[0]))
+
+
+def _rows_first(scales: Tensors, recipe: Sequence[int]) -> Tensors:
+    """Scales of 128 x 128 come with those of k first."""
+    return [scales[0].t(), *scales[1:]] if recipe[0] == B128 else scales
+
+
+def scaled_mm(
+    run: Emulation,
+    name: str,
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """torch._scaled_mm: the recipe follows from the dtypes and shapes of the scales. No results are fp8."""
+    if run.settings.check == "cuda":
+        given = (a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
+        check_scaled(run.settings.capability, "meta_scaled_mm", *given)
+    if scale_result is not None:
+        raise UnknownError("scaled results are not known")
+    k = a.shape[1] * (2 if a.dtype is E2M1_PAIRS else 1)
+    kinds = recipe_of(scale_a, (a.shape[0], k)), recipe_of(scale_b.t() if scale_b.dim() == 2 else scale_b, (b.shape[1], k))
+    blocked = kinds[0] in _BLOCKED
+    first, second = scale_a, scale_b
+    if kinds[1] in (ROW, L128, B128):
+        second = scale_b.t()
+    x = scaled_operand(a, [first], kinds[0], blocked)
+    y = scaled_operand(b.t(), [second], kinds[1], blocked)
+    return product(run, name, x, y, bias, out_dtype or a.dtype, use_fast_accum, kinds)
+
+
+def recipe_of(scales: Tensor, shape: tuple[int, int]) -> int:
+    """The recipe of scales of an operand (outer, K), K last, as torch tells it."""
+    rows, k = shape
+    if scales.dtype is torch.float8_e8m0fnu:
+        return B32
+    if scales.dtype is torch.float8_e4m3fn:
+        return B16
+    if scales.numel() == 1:
+        return TENSOR
+    if tuple(scales.shape) == (rows, 1):
+        return ROW
+    return L128 if tuple(scales.shape) == (rows, -(-k // 128)) else B128
+
+
+def product(
+    run: Emulation, name: str, x: ScaledArray, y: ScaledArray, bias: Tensor | None, out: torch.dtype, fast: bool, kinds: tuple[int, int]
+) -> Tensor:
+    """The product of x (M, K) and y (N, K)."""
+    if out not in _OUTPUTS:
+        raise UnknownError(f"scaled products with results in {out} are not known")
+    try:
+        plan, status, how = _plan(run, x, y.T, out, fast and kinds[0] in (TENSOR, ROW), bias is not None)
+    except (InstructionError, OperandError) as error:
+        raise UnknownError(str(error)) from None
+    result = to_torch(scaled_matmul(x, y.T, plan=plan, bias=None if bias is None else to_numpy(bias), threads=run.settings.threads))
+    operation = plan.operation
+    text = f"{x.scheme} {operands_text(x.elements)} x {y.scheme} {operands_text(y.T.elements)}"
+    run.done(Line(name, status, text, f"{operation.instruction.opcode}; {how}", operation.arithmetic.evidence.level))
+    return result
+
+
+def _plan(run: Emulation, x: ScaledArray, y: ScaledArray, out: torch.dtype, fast: bool, biased: bool) -> tuple[AccumulationPlan, str, str]:
+    """The plan of a scaled product, how well it is known, and why.
+
+    Raises
+    ------
+    TargetError
+        If only a known plan will do, and there is none.
+    """
+    settings = run.settings
+    given: dict[str, Any] = {"target": settings.architecture, "out_dtype": DTYPES[out]}
+    why = "one accumulator"
+    if settings.library is not None:
+        preset = f"{settings.library}-fast-accum" if fast else settings.library
+        try:
+            plan = scaled_plan(x, y, preset=preset, **given)
+            if biased and not any("bias" in step for step in plan.epilogue):
+                raise OperandError(f"preset {preset!r} is not known with a bias here")
+            return _cut(run, plan, x, y, preset)
+        except OperandError as error:
+            why = str(error)
+    plan = scaled_plan(x, y, **given)
+    if settings.unknown == "error" and settings.library is not None:
+        raise TargetError(f"{why}; unknown='one' takes the plan of fastmma.scaled_plan")
+    if settings.strict and plan.operation.arithmetic.evidence.level == "reported":
+        raise TargetError(f"{plan.instruction} on {settings.architecture} is only reported")
+    return plan, ASSUMED, why
+
+
+def _cut(run: Emulation, plan: AccumulationPlan, x: ScaledArray, y: ScaledArray, preset: str) -> tuple[AccumulationPlan, str, str]:
+    """The library's plan, with the parts of k that its book has for a product of this shape."""
+    if plan.scales != "epilogue" or x.elements.dtype.name not in ("float8_e4m3fn", "float8_e5m2") or plan.target != "sm_90a":
+        return plan, EMULATED, plan.source
+    try:
+        parts = gemm_plan(x.elements, y.elements, target=run.settings.target, preset=preset, unknown="refuse")
+    except FastmmaError:
+        return plan, EMULATED if x.shape[1] <= 4096 else ASSUMED, plan.source
+    return replace(plan, split_k=parts.split_k), EMULATED, parts.source

@@ -1,0 +1,85 @@
+"""What a caller chooses: the GPU, and what happens with what is not known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fastmma.host.errors import OperandError
+from fastmma.host.threads import thread_count
+from fastmma.isa.gpus import TargetName, target_named
+from fastmma.products.gemm_plan import GemmPlan
+
+Plans = Mapping[tuple[int, int, int], int | GemmPlan]
+_ALLOWED: dict[str, tuple[str | None, ...]] = {
+    "library": ("cublas", None),
+    "unknown": ("one", "warn", "error"),
+    "other": ("pass", "warn", "error"),
+    "attention": ("math", "pass", "error"),
+    "fp32": ("tf32", "ieee", None),
+    "check": ("cuda", None),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of `emulate`, checked; `fastmma.torch.emulate` says what they mean.
+
+    Raises
+    ------
+    OperandError, TargetError
+    """
+
+    target: TargetName = "sm_90a"
+    library: str | None = "cublas"
+    plans: Plans | None = field(default=None, hash=False)
+    unknown: str = "warn"
+    other: str = "pass"
+    attention: str = "math"
+    fp32: str | None = None
+    check: str | None = "cuda"
+    strict: bool | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "architecture", target_named(self.target))
+        for name, allowed in _ALLOWED.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise OperandError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+        if self.threads is not None:
+            thread_count(self.threads)
+
+    architecture: str = field(init=False, default="")
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The compute capability of the GPU."""
+        number = "".join(each for each in self.architecture.removeprefix("sm_") if each.isdigit())
+        return int(number[:-1]), int(number[-1])
+
+    def takes_tf32(self) -> bool:
+        """Whether products of float32 are in TF32: what the caller said, or else torch's own settings, the most special first."""
+        if self.fp32 is not None:
+            return self.fp32 == "tf32"
+        for said in (torch.backends.cuda.matmul.fp32_precision, torch.backends.fp32_precision):
+            if said != "none":
+                return bool(said == "tf32")
+        return bool(torch.get_float32_matmul_precision() != "highest")
+
+
+def settings_of(target: Any, options: dict[str, Any]) -> Settings:
+    """Settings from what a public function was given.
+
+    Raises
+    ------
+    OperandError, TargetError
+    """
+    known = {name for name, each in Settings.__dataclass_fields__.items() if each.init} - {"target"}
+    wrong = sorted(set(options) - known)
+    if wrong:
+        raise OperandError(f"there is no option {wrong[0]!r}; there are {', '.join(sorted(known))}")
+    return Settings(target, **options)

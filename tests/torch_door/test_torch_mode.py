@@ -1,0 +1,249 @@
+"""The mode: what it sees, what it passes on, and that it leaves no trace."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+from torch.nn import functional  # noqa: E402
+
+import fastmma  # noqa: E402
+import fastmma.torch as door  # noqa: E402
+
+BF16 = torch.bfloat16
+
+
+def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = BF16) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(np.float32)).to(dtype)
+
+
+WIDE = np.exp2(np.random.default_rng(1).integers(-14, 1, (64, 2048))).astype(np.float32)
+A = (drawn(64, 2048, dtype=torch.float32) * torch.from_numpy(WIDE)).to(BF16)
+GPU = door.mm(A, A.t(), target="H100")
+
+
+def is_emulated() -> bool:
+    return torch.equal(A @ A.t(), GPU)
+
+
+def test_the_bits_differ_from_torchs_and_come_back() -> None:
+    assert not is_emulated()
+    with door.emulate("H100"):
+        assert is_emulated()
+    assert not is_emulated()
+
+
+def test_an_exception_inside_restores_the_state() -> None:
+    gpu = door.emulate("H100")
+    with pytest.raises(ZeroDivisionError), gpu:
+        raise ZeroDivisionError
+    assert not is_emulated()
+    with gpu, gpu:
+        assert is_emulated()
+    assert not is_emulated()
+
+
+def test_the_innermost_wins() -> None:
+    with door.emulate("A100", unknown="one") as outer, door.emulate("H100") as inner:
+        assert is_emulated()
+    assert (outer.report.emulated + outer.report.assumed, inner.report.emulated + inner.report.assumed) == (0, 1)
+
+
+def test_it_decorates() -> None:
+    @door.emulate("H100")
+    def product(x: torch.Tensor) -> torch.Tensor:
+        """Its own words."""
+        return x @ x.t()
+
+    assert torch.equal(product(A), GPU)
+    assert product.__doc__ == "Its own words."
+
+
+def test_threads_are_apart() -> None:
+    found: dict[str, bool] = {}
+
+    def other() -> None:
+        found["without"] = is_emulated()
+        with gpu:
+            found["with"] = is_emulated()
+        found["after"] = is_emulated()
+
+    with door.emulate("H100") as gpu:
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert is_emulated()
+    assert found == {"without": False, "with": True, "after": False}
+
+
+def test_inference_mode_hides_nothing() -> None:
+    with door.emulate("H100") as gpu, torch.inference_mode():
+        assert torch.equal(A @ A.t(), GPU)
+        assert torch.equal(functional.linear(A, A), GPU)
+        assert torch.equal(torch.matmul(A, A.t()), GPU)
+        assert torch.equal(torch.einsum("ik,jk->ij", A, A), GPU)
+        assert torch.equal(torch.tensordot(A, A, dims=([1], [1])), GPU)
+        assert torch.equal(torch.inner(A, A), GPU)
+    gpu.report.assert_all_emulated()
+    assert gpu.report.emulated == 6
+
+
+def attended(**options: Any) -> list[torch.Tensor]:
+    leaves = [drawn(1, 2, 16, 8, seed=seed).requires_grad_() for seed in range(3)]
+    out = functional.scaled_dot_product_attention(*leaves, **options)
+    return [out.detach(), *torch.autograd.grad(out.float().square().sum(), leaves)]
+
+
+MASK = torch.ones(16, 16).tril().bool()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": MASK}], ids=["plain", "causal", "scaled", "masked"]
+)
+def test_attention_is_taken_apart_forward_and_backward(options: dict[str, Any]) -> None:
+    before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
+    torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    try:
+        with door.emulate("H100") as gpu:
+            found = attended(**options)
+            with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+                wanted = attended(**options)
+    finally:
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
+    assert [torch.equal(each, other) for each, other in zip(found, wanted, strict=True)] == [True] * 4
+    gpu.report.assert_all_emulated()
+
+
+def test_attention_may_be_passed_or_refused() -> None:
+    q = drawn(1, 2, 16, 8)
+    plain = functional.scaled_dot_product_attention(q, q, q)
+    with door.emulate("H100", attention="pass") as gpu:
+        assert torch.equal(functional.scaled_dot_product_attention(q, q, q), plain)
+    assert gpu.report.passed == 1
+    with door.emulate("H100", attention="error", other="pass"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
+        functional.scaled_dot_product_attention(q, q, q)
+
+
+def test_what_is_not_known_is_passed_told_or_refused() -> None:
+    image, kernel = drawn(1, 3, 8, 8), drawn(4, 3, 3, 3)
+    wide = drawn(4, 4, dtype=torch.float64)
+    calls = [
+        lambda: functional.conv2d(image, kernel),
+        lambda: wide @ wide,
+        lambda: torch.dot(A[0], A[0]),
+        lambda: torch._addmm_activation(A[0, :64], A, A.t(), use_gelu=True),
+        lambda: torch.nn.LSTM(4, 4)(drawn(2, 1, 4, dtype=torch.float32))[0],
+    ]
+    for call in calls:
+        torch.manual_seed(0)
+        plain = call()
+        with door.emulate("H100") as gpu:
+            torch.manual_seed(0)
+            assert torch.equal(call(), plain)
+        assert gpu.report.passed >= 1
+        with pytest.raises(AssertionError, match="not emulated"):
+            gpu.report.assert_all_emulated()
+        with door.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError):
+            call()
+        with door.emulate("H100", other="warn"), pytest.warns(UserWarning, match="not emulated"):
+            call()
+    with door.emulate("H100") as gpu:
+        pass
+    with pytest.raises(AssertionError, match="nothing"):
+        gpu.report.assert_all_emulated()
+
+
+def test_what_is_assumed_is_warned_of_once_and_reported() -> None:
+    a, b = drawn(6, 2999), drawn(2999, 5)
+    with door.emulate("H100") as gpu, pytest.warns(door.AssumedWarning, match="not recorded"):
+        a @ b
+    assert gpu.report.assumed == 1
+    with warnings.catch_warnings(), gpu:
+        warnings.simplefilter("error")
+        a @ b
+    gpu.report.assert_all_emulated()
+    with pytest.raises(AssertionError):
+        gpu.report.assert_all_emulated(assumed=False)
+    with door.emulate("H100", unknown="error"), pytest.raises(fastmma.TargetError, match="not recorded"):
+        a @ b
+    with door.emulate("H100", plans={(6, 5, 2999): 3}) as told:
+        found = a @ b
+    assert told.report.emulated == 1
+    wanted = fastmma.gemm(door.to_numpy(a), door.to_numpy(b), preset="cublas", split_k=3, out_dtype="bf16")
+    assert door.to_numpy(found).tobytes() == wanted.tobytes()
+
+
+def test_subclasses_come_first_and_shapes_pass() -> None:
+    class Wrapped(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner: torch.Tensor) -> torch.Tensor:
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        def __init__(self, inner: torch.Tensor) -> None:
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*(each.inner if isinstance(each, cls) else each for each in args), **(kwargs or {}))
+
+    with door.emulate("H100") as gpu:
+        assert torch.equal(torch.mm(Wrapped(A), A.t()), GPU)
+        exported = torch.export.export(torch.nn.Linear(8, 8, dtype=BF16), (drawn(4, 8),))
+        with torch._subclasses.FakeTensorMode():
+            assert (torch.empty(4, 8) @ torch.empty(8, 4)).shape == (4, 4)
+    assert gpu.report.emulated == 1
+    assert exported is not None
+
+
+def test_it_goes_with_checkpoint_autocast_and_function_transforms() -> None:
+    w = drawn(16, 32, dtype=torch.float32).requires_grad_()
+    x = drawn(8, 32, dtype=torch.float32)
+    with door.emulate("H100") as gpu, torch.autocast("cpu", dtype=BF16):
+        y = torch.utils.checkpoint.checkpoint(lambda t: functional.linear(t, w), x, use_reentrant=False)
+        y.float().sum().backward()
+        mapped = torch.vmap(lambda row: (row[None].to(BF16) @ w.detach().to(BF16).t())[0])(x)
+        slope = torch.func.grad(lambda t: (t.to(BF16) @ w.detach().to(BF16).t()).float().sum())(x)
+    gpu.report.assert_all_emulated()
+    assert torch.equal(y.detach(), door.linear(x.to(BF16), w.detach().to(BF16)))
+    assert torch.equal(mapped, y.detach())
+    assert slope.shape == x.shape
+
+
+def test_compiled_functions_run_with_the_gpus_bits() -> None:
+    compiled = torch.compile(lambda t: torch.relu(t @ t.t()), backend="eager")
+    plain = compiled(A)
+    with door.emulate("H100"):
+        assert torch.equal(compiled(A), torch.relu(GPU))
+    assert torch.equal(compiled(A), plain)
+
+
+def test_wrong_options_are_errors() -> None:
+    for options in ({"other": "skip"}, {"unknown": "two"}, {"fp32": "bf16"}, {"libary": "cublas"}, {"threads": 0}):
+        with pytest.raises(fastmma.OperandError):
+            door.emulate("H100", **options)
+    with pytest.raises(fastmma.TargetError):
+        door.emulate("H1000")
+
+
+def test_only_what_is_reported_is_refused_in_strict_mode() -> None:
+    a = drawn(16, 32, dtype=torch.float16)
+    assert door.mm(a, a.t(), target="H100", strict=True).dtype is torch.float16
+    with pytest.raises(fastmma.TargetError, match="reported"):
+        door.mm(a, a.t(), target="sm_87", strict=True)
+
+
+def test_the_report_prints_and_counts() -> None:
+    with door.emulate("H100") as gpu:
+        for _ in range(3):
+            A @ A.t()
+    said = gpu.report.to_dict()
+    assert (said["target"], said["emulated"], said["calls"][0]["count"]) == ("sm_90a", 3, 3)
+    assert "aten.mm.default" in str(gpu.report)
+    gpu.report.clear()
+    assert gpu.report.lines() == []

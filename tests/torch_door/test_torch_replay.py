@@ -1,0 +1,63 @@
+"""What torch computed on an H200, again: the scripts that made the recordings run under emulation."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+import fastmma.torch as door  # noqa: E402
+
+# what is not known: fused GELU and attention, vectors off the tensor cores, and f32 functions and sums, which are torch's own
+UNKNOWN = {
+    "g1": ("sdpa FLASH", "sdpa CUDNN", "ieee", "tf32", "f16acc"),
+    "g2": ("gelu epi", "float32 64 256 512 mv", "float32 256 512 128 mv", "float32 512 1024 1024 mv", "tf de", "tf dq", "tf dk", "tf dv"),
+}
+
+
+def expected_to_differ(script: str, name: str) -> bool:
+    return any(each in name for each in UNKNOWN[script]) or (
+        name.startswith("op ") and name.endswith("float32") and name != "op mul float32"
+    )
+
+
+@pytest.mark.parametrize(("script", "count"), [("g1", 109), ("g2", 151)])
+def test_recordings_of_an_h200(script: str, count: int) -> None:
+    folder = Path(os.environ.get("FASTMMA_H200_INTEROP", ""))
+    if not (folder / f"{script}.py").is_file():
+        pytest.skip("FASTMMA_H200_INTEROP does not name the folder of recordings")
+    found = importlib.util.spec_from_file_location(script, folder / f"{script}.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    recorded = np.load(folder / f"{script}.npz")
+    equal: list[str] = []
+    wrong: list[str] = []
+
+    def record(name: str, call: Callable[[], torch.Tensor]) -> None:
+        wanted = recorded[name]
+        try:
+            result = call().detach().float().numpy()
+        except RuntimeError:
+            if not expected_to_differ(script, name):
+                raise
+            return
+        rows = (result[None] if result.ndim < wanted.ndim else result)[: len(wanted)]
+        if rows.ravel()[: wanted.size].tobytes() == wanted.tobytes():
+            equal.append(name)
+        elif not expected_to_differ(script, name):
+            wrong.append(name)
+
+    with warnings.catch_warnings(), door.emulate("H200"):
+        warnings.simplefilter("ignore")
+        module.run("cpu", record)
+    assert wrong == []
+    assert len(equal) >= count
