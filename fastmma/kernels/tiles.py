@@ -25,7 +25,7 @@ class GroupsTile(NamedTuple):
     """
 
     features: frozenset[str]
-    vnni: bool
+    dot: str  # the instruction that multiplies bytes: "vpdpbusd", "sdot", or "pmaddubsw", which does a part of it
     lanes: int
     exact: tuple[int, int]
     aligned: tuple[int, int]
@@ -52,32 +52,39 @@ class WordsTile(NamedTuple):
 
 _ANY = frozenset[str]()
 _AVX512 = frozenset({"avx512bw", "avx512dq", "avx512vl"})
+_NEON = frozenset({"neon"})  # 32 registers of 16 bytes: a vector of 32 bytes is two of them
+_DOTPROD = _NEON | {"dotprod"}
 
 FUSED = (
     FusedTile(_AVX512 | {"avx512f", "f16c"}, 64, 4, 8, 256),
     FusedTile(frozenset({"avx2", "fma", "f16c"}), 32, 3, 4, 256),
+    FusedTile(_NEON, 32, 3, 4, 256),
 )
 CHAINS = (
     ChainTile(_AVX512 | {"avx512f", "f16c"}, 64, (8, 3), (8, 2)),
     ChainTile(frozenset({"avx2", "fma", "f16c"}), 32, (4, 3), (4, 2)),
+    ChainTile(_NEON, 16, (8, 3), (8, 2)),
 )
 GROUPS = (
-    GroupsTile(_AVX512 | {"avx512vnni"}, True, 16, (4, 2), (2, 2), 4),
-    GroupsTile(_AVX512, False, 16, (4, 2), (2, 2), 4),
-    GroupsTile(frozenset({"avxvnni", "avx2", "fma"}), True, 8, (2, 2), (1, 2), 2),
-    GroupsTile(frozenset({"avx2", "fma"}), False, 8, (2, 2), (1, 2), 2),
+    GroupsTile(_AVX512 | {"avx512vnni"}, "vpdpbusd", 16, (4, 2), (2, 2), 4),
+    GroupsTile(_AVX512, "pmaddubsw", 16, (4, 2), (2, 2), 4),
+    GroupsTile(frozenset({"avxvnni", "avx2", "fma"}), "vpdpbusd", 8, (2, 2), (1, 2), 2),
+    GroupsTile(frozenset({"avx2", "fma"}), "pmaddubsw", 8, (2, 2), (1, 2), 2),
+    GroupsTile(_DOTPROD, "sdot", 8, (2, 2), (1, 2), 2),
 )
 BYTES = (
     WordsTile(frozenset({"avx512vnni", "avx512vl"}), "bytes", (16, 6, 4), (8, 8, 1)),
     WordsTile(frozenset({"avx512bw"}), "pairs", (16, 6, 4), (8, 8, 1)),
     WordsTile(frozenset({"avxvnni"}), "bytes", (8, 6, 2), (8, 8, 1)),
     WordsTile(frozenset({"avx2"}), "pairs", (8, 4, 2), (8, 8, 1)),
+    WordsTile(_DOTPROD, "bytes_alike", (8, 6, 2), (8, 8, 1)),
     WordsTile(_ANY, "pairs", (4, 4, 2), (4, 4, 2)),
 )
 BITS = (
     WordsTile(frozenset({"avx512vpopcntdq"}), "bits", (16, 2, 8), (8, 8, 1)),
     WordsTile(frozenset({"avx512bw"}), "bits_by_bytes", (16, 2, 4), (8, 8, 1)),
     WordsTile(frozenset({"avx2"}), "bits_by_bytes", (8, 2, 4), (8, 8, 1)),
+    WordsTile(_NEON, "bits_by_bytes", (8, 2, 4), (8, 8, 1)),
     WordsTile(_ANY, "bits_by_bytes", (4, 2, 4), (4, 4, 2)),
 )
 
@@ -91,10 +98,11 @@ T = TypeVar("T", bound=_Row)
 
 
 @cache
-def _first(table: tuple[T, ...], features: frozenset[str]) -> T | None:
+def fit(table: tuple[T, ...], features: frozenset[str]) -> T | None:
+    """The first row that a CPU of these features can run, if there is one."""
     return next((row for row in table if row.features <= features), None)
 
 
 def first_fit(table: tuple[T, ...]) -> T | None:
     """The first row that this CPU can run and may use, if there is one."""
-    return _first(table, cpu.usable())
+    return fit(table, cpu.usable())

@@ -37,7 +37,7 @@ def micro_kernel(emitted: list[Record]) -> MicroKernel:
     return MicroKernel(emit, 1, 1)
 
 
-@pytest.mark.skipif(not usable(), reason="micro-kernels need an x86 CPU")
+@pytest.mark.skipif(not usable(), reason="micro-kernels need a CPU that they are emitted for")
 def test_a_micro_kernel_is_kept_for_each_record(folder: Path) -> None:
     emitted: list[Record] = []
     for processes in range(2):

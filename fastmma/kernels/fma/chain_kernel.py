@@ -11,8 +11,9 @@ from llvmlite import ir
 from numba.core import cgutils
 from numpy.typing import NDArray
 
+from fastmma.kernels.llvm.architecture import NEAREST
 from fastmma.kernels.llvm.emit import F32, F64, HALF, Emitter, Variables, vector
-from fastmma.kernels.llvm.micro_kernel import NEAREST, MicroKernel
+from fastmma.kernels.llvm.micro_kernel import MicroKernel
 from fastmma.kernels.tiles import ChainTile
 
 DEPTH = 4  # k that the kernel takes at a time
@@ -125,7 +126,7 @@ def _emit(chain: FmaChain, builder: ir.IRBuilder, arguments: list[ir.Value]) -> 
                 tile.store(value, block_sums, row * row_bytes + v * chain.vector_bytes, chain.vector_bytes)
 
 
-_KERNEL = MicroKernel(_emit, 3, 3, mode=lambda _: NEAREST)
+CHAIN = MicroKernel(_emit, 3, 3, mode=lambda _: NEAREST)
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -136,4 +137,4 @@ def run(chain: FmaChain, a: NDArray[Any], b: NDArray[Any], sums: NDArray[Any]) -
     """
     places = [array.__array_interface__["data"][0] for array in (a, b, sums)]
     arguments = np.array([*places, len(a), a.shape[1] // DEPTH, a.strides[0]], np.int64)
-    _ENTRY(_KERNEL.address(chain))(arguments.ctypes.data)
+    _ENTRY(CHAIN.address(chain))(arguments.ctypes.data)

@@ -8,8 +8,9 @@ from typing import Protocol
 
 from llvmlite import ir
 
+from fastmma.kernels.llvm.architecture import architecture_of
 from fastmma.kernels.llvm.constants import constant
-from fastmma.kernels.llvm.emit import F32, F64, HALF, I16, I32, I64, Emitter, vector
+from fastmma.kernels.llvm.emit import F32, F64, HALF, I32, I64, Emitter, vector
 
 HALF_LOWEST = -14  # the exponent of f16's subnormals
 
@@ -223,8 +224,8 @@ class Lanes:
         return pieces[0] if len(pieces) == 1 else emit.shuffle(pieces[0], pieces[1], range(16))
 
     def _half_codes(self, value: ir.Value) -> ir.Value:
-        """The f16 codes of 8 f32 lanes, to nearest even; the instruction's own rounding field overrides the mode."""
-        return self.emit.intrinsic("x86.vcvtps2ph.256", vector(I16, 8), value, ir.Constant(I32, 0))
+        """The f16 codes of 8 f32 lanes, to nearest even, whatever the mode in force."""
+        return architecture_of(self.builder.module).half_codes(self.builder, value)
 
     def half_codes(self, value: ir.Value) -> ir.Value:
         """The f16 codes of 8 f32 lanes that hold f16 values; a zero is +0, also what rounded to it from below."""

@@ -24,8 +24,8 @@ def _arithmetic(row: WordsTile, a: _Bytes, b: _Bytes, period: int) -> Arithmetic
     a_signed, b_signed = a.dtype.kind == "i", b.dtype.kind == "i"
     if row.words == "pairs":
         return Arithmetic(0, 128 * a_signed, 128 * b_signed, 0, period)
-    # the hardware multiplies unsigned by signed bytes: b takes the signedness that a has not
-    biased = int(a_signed == b_signed)
+    # vpdpbusd multiplies unsigned by signed bytes, so b takes the signedness that a has not; sdot and udot want that of a
+    biased = int((a_signed == b_signed) == (row.words == "bytes"))
     return Arithmetic(int(not a_signed), 0, 128 * biased, biased, period)
 
 

@@ -37,9 +37,13 @@ class _Words(Emitter):
         """``total`` plus the dot product of a word of A and a word of B, in every lane."""
         match operation:
             case "signed by unsigned":
-                return self.dot_bytes(total, b, a)
+                return self.dot_bytes("vpdpbusd", total, b, a)
             case "unsigned by signed":
-                return self.dot_bytes(total, a, b)
+                return self.dot_bytes("vpdpbusd", total, a, b)
+            case "signed by signed":
+                return self.dot_bytes("sdot", total, a, b)
+            case "unsigned by unsigned":
+                return self.dot_bytes("udot", total, a, b)
             case "int16 by int16":
                 return self._dot_pairs(total, a, b)
             case "xor":
@@ -63,11 +67,11 @@ class _Words(Emitter):
 
     def word_of_run(self, place: ir.Value, flip: ir.Value) -> ir.Value:
         """One word from elements that follow one another in memory."""
-        match self.tile.words:
-            case "bytes":
+        match self.tile.elements:
+            case 4:
                 flips = self.builder.mul(self.builder.trunc(flip, I32), ir.Constant(I32, 0x01010101))
                 return self.builder.xor(self.load(I32, place), flips)
-            case "pairs":
+            case 2:
                 kind = vector(I16, 2)
                 bias = self.splat(kind, self.builder.trunc(flip, I16))
                 pair = self.builder.zext(self.load(vector(I8, 2), place), kind)
@@ -80,11 +84,11 @@ class _Words(Emitter):
         """One word in each lane from vectors of elements, ascending in k."""
         bytes_ = elements[0].type
         kind = vector(I32, bytes_.count)
-        match self.tile.words:
-            case "bytes":
+        match self.tile.elements:
+            case 4:
                 bias = self.splat(bytes_, self.builder.trunc(flip, I8))
                 parts = [self.widened(self.builder.xor(element, bias)) for element in elements]
-            case "pairs":
+            case 2:
                 bias = self.splat(kind, self.builder.trunc(flip, I32))
                 parts = [self.builder.sub(self.builder.xor(self.widened(element), bias), bias) for element in elements]
                 parts[0] = self.masked(parts[0], 0xFFFF)
@@ -171,7 +175,7 @@ def row_biases(typing_context: Any, tile: Any, operation: Any, panel: Any, count
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _, operation, panel, count, target = args
         words = _Words(builder, tile.value)
-        if tile.value.words != "bytes":
+        if not tile.value.biases:
             return context.get_dummy_value()
         source, ones = words.pointer(panel), words.constant(words.lanes, 0x01010101)
         sums = [cgutils.alloca_once_value(builder, words.constant(words.lanes, 0)) for _ in tile.value.operations]
@@ -179,12 +183,10 @@ def row_biases(typing_context: Any, tile: Any, operation: Any, panel: Any, count
             rows = words.load(words.lanes, source, words.scaled(loop.index, 4 * tile.value.rows))
             for name, total in zip(tile.value.operations, sums, strict=True):
                 builder.store(words.dot(name, builder.load(total), rows, ones), total)
-        signed, unsigned = (builder.load(total) for total in sums)
-        biases = builder.select(
-            builder.icmp_signed("==", operation, words.index(0)),
-            builder.mul(signed, words.constant(words.lanes, -128)),
-            builder.mul(unsigned, words.constant(words.lanes, 128)),
+        first, second = (
+            builder.mul(builder.load(total), words.constant(words.lanes, bias)) for total, bias in zip(sums, tile.value.biases, strict=True)
         )
+        biases = builder.select(builder.icmp_signed("==", operation, words.index(0)), first, second)
         for row in range(tile.value.rows):
             words.store(builder.extract_element(biases, ir.Constant(I32, row)), words.pointer(target), 4 * row)
         return context.get_dummy_value()
@@ -192,7 +194,7 @@ def row_biases(typing_context: Any, tile: Any, operation: Any, panel: Any, count
     return types.void(tile, *[types.intp] * 4), generate
 
 
-class _Multiply(_Words):
+class Multiply(_Words):
     """Emission of the product of a register tile."""
 
     def __init__(self, builder: ir.IRBuilder, tile: Tile) -> None:
@@ -273,7 +275,7 @@ def multiply(
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _, operation, saturate, a, b, segments, count, starts, starts_step, c, c_stride, out, out_stride = args
-        words = _Multiply(builder, tile.value)
+        words = Multiply(builder, tile.value)
         a, b, starts, c, out = (words.pointer(address) for address in (a, b, starts, c, out))
         with cgutils.for_range(builder, segments) as segment:
             words.begin(words.at(starts, builder.mul(segment.index, starts_step)))

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from fastmma.kernels.llvm.constants import constant
 
-# what a word of A and a word of B can do, and the elements of k in a word
+# what a word of A and a word of B can do, the elements of k in a word, and the `biases`
 _OPERATIONS = {
-    "bytes": (("signed by unsigned", "unsigned by signed"), 4),
-    "pairs": (("int16 by int16",), 2),
-    "bits": (("xor", "and"), 32),
-    "bits_by_bytes": (("xor", "and"), 32),
+    "bytes": (("signed by unsigned", "unsigned by signed"), 4, (-128, 128)),
+    "bytes_alike": (("signed by signed", "unsigned by unsigned"), 4, (128, -128)),
+    "pairs": (("int16 by int16",), 2, ()),
+    "bits": (("xor", "and"), 32, ()),
+    "bits_by_bytes": (("xor", "and"), 32, ()),
 }
 
 
@@ -22,7 +23,9 @@ _OPERATIONS = {
 class Tile:
     """What is compiled: a kind of words and the shape of the register tile."""
 
-    words: str  # "bytes" (needs VNNI), "pairs", "bits" or "bits_by_bytes" (counts ones in bytes first, where lanes have no popcount)
+    # "bytes" (needs VNNI), "bytes_alike" (needs sdot and udot), "pairs", "bits" or "bits_by_bytes" (counts ones in bytes first, where
+    # lanes have no popcount)
+    words: str
     lanes: int  # int32 lanes of one vector
     rows: int  # rows of A, at most `lanes`
     vectors: int  # vectors of columns of B
@@ -41,6 +44,11 @@ class Tile:
     def elements(self) -> int:
         """Elements of k in one word."""
         return _OPERATIONS[self.words][1]
+
+    @property
+    def biases(self) -> tuple[int, ...]:
+        """Of each operation: what a byte of B was before it was flipped, less what it is then; none if bytes are never flipped."""
+        return _OPERATIONS[self.words][2]
 
     @property
     def lines(self) -> int:

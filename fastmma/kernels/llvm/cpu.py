@@ -10,6 +10,19 @@ import llvmlite.binding
 from numba.core import config
 from numba.core.registry import cpu_target
 
+_MACHINE = platform.machine().lower()
+_X86, _AARCH64 = ("x86_64", "amd64"), ("aarch64", "arm64")
+_SUM_OF_PRODUCTS = """
+declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
+define i32 @sum(<16 x i8> %a, <16 x i8> %b) {
+  %x = sext <16 x i8> %a to <16 x i32>
+  %y = sext <16 x i8> %b to <16 x i32>
+  %products = mul <16 x i32> %x, %y
+  %sum = call i32 @llvm.vector.reduce.add.v16i32(<16 x i32> %products)
+  ret i32 %sum
+}
+"""
+
 
 @cache
 def features() -> frozenset[str]:
@@ -19,7 +32,16 @@ def features() -> frozenset[str]:
         return frozenset(item[1:] for item in config.CPU_FEATURES.split(",") if item.startswith("+"))
     if config.CPU_NAME == "generic":
         return frozenset()
-    return frozenset(name for name, present in llvmlite.binding.get_host_cpu_features().items() if present)
+    found = frozenset(name for name, present in llvmlite.binding.get_host_cpu_features().items() if present)
+    return found | _implied() if _MACHINE in _AARCH64 else found
+
+
+def _implied() -> frozenset[str]:
+    """What LLVM compiles for by the name of an AArch64 CPU, and does not list: whether it takes sdot for a sum of products of bytes."""
+    triple, name, listed = machine()
+    compiler = llvmlite.binding.Target.from_triple(triple).create_target_machine(cpu=name, features=listed)
+    code = compiler.emit_assembly(llvmlite.binding.parse_assembly(_SUM_OF_PRODUCTS))
+    return frozenset({"neon", "dotprod"} if "sdot" in code else {"neon"})
 
 
 def machine() -> tuple[str, str, str]:
@@ -33,10 +55,9 @@ def portable() -> bool:
     return os.environ.get("FASTMMA_PORTABLE") == "1"
 
 
-_X86 = platform.machine().lower() in ("x86_64", "amd64")
 _NONE = frozenset[str]()
 
 
 def usable() -> frozenset[str]:
-    """The features of x86 that kernels may use."""
-    return features() if _X86 and not portable() else _NONE
+    """The features of x86 or AArch64 that kernels may use."""
+    return features() if _MACHINE in (*_X86, *_AARCH64) and not portable() else _NONE

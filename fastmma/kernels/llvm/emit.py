@@ -9,9 +9,12 @@ import llvmlite.binding
 from llvmlite import ir
 from numba.core import cgutils
 
+from fastmma.kernels.llvm.architecture import architecture_of
+
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 POINTER = ir.PointerType(I8)
+_BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "double": 64}
 
 
 def vector(element: ir.Type, lanes: int) -> ir.VectorType:
@@ -105,12 +108,36 @@ class Emitter:
         bits = self.cast(mask, ir.IntType(mask.type.count))
         return self.builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
 
-    def dot_bytes(self, total: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
-        """VNNI's vpdpbusd, which wraps (vpdpbusds saturates): words plus the products of their four unsigned and four signed bytes."""
+    def dot_bytes(self, instruction: str, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        """Words plus the products of their four bytes, wrapping: by `vpdpbusd` unsigned by signed ones, by `sdot` or `udot` of one kind."""
         words = total.type
+        if instruction != "vpdpbusd":
+            return self._dot_in_quarters(f"aarch64.neon.{instruction}.v4i32.v16i8", total, a, b)
         operands = words if llvmlite.binding.llvm_version_info[0] < 21 else vector(I8, 4 * words.count)
         name = f"x86.avx512.vpdpbusd.{32 * words.count}"
-        return self.intrinsic(name, words, total, self.cast(unsigned, operands), self.cast(signed, operands))
+        return self.intrinsic(name, words, total, self.cast(a, operands), self.cast(b, operands))
+
+    def _dot_in_quarters(self, name: str, *operands: ir.Value) -> ir.Value:
+        """An intrinsic on vectors of 16 bytes, applied to every four lanes."""
+        words, bytes_ = vector(I32, 4), vector(I8, 16)
+        results = []
+        for quarter in self.parts(operands[0].type, 4):
+            total, a, b = (self.shuffle(operand, operand, quarter) for operand in operands)
+            results.append(self.intrinsic(name, words, total, self.cast(a, bytes_), self.cast(b, bytes_)))
+        return self.joined(results)
+
+    @staticmethod
+    def parts(kind: ir.VectorType, lanes: int) -> list[range]:
+        """The lanes of a vector, so many at a time."""
+        return [range(first, first + lanes) for first in range(0, kind.count, lanes)]
+
+    def joined(self, values: Sequence[ir.Value]) -> ir.Value:
+        """Vectors one after the other as one."""
+        whole = list(values)
+        while len(whole) > 1:
+            pairs = zip(whole[::2], whole[1::2], strict=True)
+            whole = [self.shuffle(first, second, range(2 * first.type.count)) for first, second in pairs]
+        return whole[0]
 
     def cast(self, value: ir.Value, kind: ir.Type) -> ir.Value:
         """The same bits as another type."""
@@ -149,11 +176,21 @@ class Emitter:
 
     def pinned(self, values: Sequence[ir.Value]) -> list[ir.Value]:
         """The same values, computed before this point and used after it: the order of code that LLVM's scheduler keeps."""
-        kinds = [value.type for value in values]
-        constraints = ",".join(["=v"] * len(kinds) + [str(place) for place in range(len(kinds))])
+        architecture = architecture_of(self.builder.module)
+        pieces = [self._pieces(value, architecture.register_bytes) for value in values]
+        kinds = [piece.type for each in pieces for piece in each]
+        constraints = ",".join([f"={architecture.register}"] * len(kinds) + [str(place) for place in range(len(kinds))])
         result = ir.LiteralStructType(kinds) if len(kinds) > 1 else kinds[0]
-        pins = self.builder.asm(ir.FunctionType(result, kinds), "", constraints, values, side_effect=True)
-        return [pins] if len(kinds) == 1 else [self.builder.extract_value(pins, place) for place in range(len(kinds))]
+        operands = [piece for each in pieces for piece in each]
+        pins = self.builder.asm(ir.FunctionType(result, kinds), "", constraints, operands, side_effect=True)
+        pinned = iter([pins] if len(kinds) == 1 else [self.builder.extract_value(pins, place) for place in range(len(kinds))])
+        return [self.joined([next(pinned) for _ in each]) for each in pieces]
+
+    def _pieces(self, value: ir.Value, longest: int) -> list[ir.Value]:
+        """A vector in pieces of at most so many bytes."""
+        kind = value.type
+        lanes = 8 * longest // _BITS[str(kind.element)]
+        return [value] if kind.count <= lanes else [self.shuffle(value, value, part) for part in self.parts(kind, lanes)]
 
 
 class Variables:

@@ -14,12 +14,10 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from fastmma.host.threads import apart
+from fastmma.kernels.llvm.architecture import TOWARD_ZERO, architecture_of
 from fastmma.kernels.llvm.disk_cache import KernelFiles
-from fastmma.kernels.llvm.emit import F64, I32, I64, POINTER, Emitter
-from fastmma.kernels.llvm.object_code import linked
-
-# MXCSR: all exceptions masked, subnormals neither flushed nor taken as zeros
-NEAREST, TOWARD_ZERO = 0x1F80, 0x7F80
+from fastmma.kernels.llvm.emit import F64, I64, POINTER, Emitter
+from fastmma.kernels.llvm.object_code import assembly, linked
 
 _ENTRY = "fastmma_kernel"
 
@@ -29,11 +27,11 @@ Emit = Callable[[Any, ir.IRBuilder, list[ir.Value]], None]
 class MicroKernel:
     """How a function is emitted: `emit` gets the record, the builder and the arguments, which are byte pointers, int64, then float64.
 
-    It runs under the value of MXCSR that `mode` says.
+    It rounds floats as `mode` says.
     """
 
     def __init__(
-        self, emit: Emit, pointers: int, integers: int, floats: int = 0, mode: Callable[[Any], int] = lambda _: TOWARD_ZERO
+        self, emit: Emit, pointers: int, integers: int, floats: int = 0, mode: Callable[[Any], str] = lambda _: TOWARD_ZERO
     ) -> None:
         self._emit, self._mode = emit, mode
         self._kinds = [POINTER] * pointers + [I64] * integers + [F64] * floats
@@ -46,6 +44,10 @@ class MicroKernel:
         if found is None:
             found = self._addresses[record] = apart(linked, self._files, record, partial(self._emit_all, record), _ENTRY)
         return found
+
+    def assembly(self, record: Any, triple: str, name: str, features: str = "") -> str:
+        """The function for a record in the assembly language of any CPU, by LLVM's target triple, name and features."""
+        return assembly(partial(self._emit_all, record), triple, name, features)
 
     def _emit_all(self, record: Any, module: ir.Module) -> None:
         """Emit the function for a record, and an entry that takes the address of the arguments.
@@ -64,17 +66,11 @@ class MicroKernel:
         body = ir.IRBuilder(entry.append_basic_block("entry"))
         emit = Emitter(body)
         arguments = [emit.load(kind, entry.args[0], 8 * number) for number, kind in enumerate(self._kinds)]
-        saved, chosen = (cgutils.alloca_once(body, I32) for _ in range(2))
-        body.store(ir.Constant(I32, self._mode(record)), chosen)
-        _control(body, "stmxcsr", saved)
-        _control(body, "ldmxcsr", chosen)
+        architecture = architecture_of(module)
+        found = architecture.enter(body, architecture.modes[self._mode(record)])
         body.call(inside, arguments)
-        _control(body, "ldmxcsr", saved)
+        architecture.leave(body, found)
         body.ret_void()
-
-
-def _control(builder: ir.IRBuilder, instruction: str, place: ir.Value) -> None:
-    Emitter(builder).intrinsic(f"x86.sse.{instruction}", ir.VoidType(), builder.bitcast(place, POINTER))
 
 
 @intrinsic

@@ -37,9 +37,24 @@ def _target_machine() -> Any:
     )
 
 
+def assembly(emit: Callable[[ir.Module], None], triple: str, name: str, features: str) -> str:
+    """The assembly language of a module for any CPU that LLVM knows, to be looked at."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    machine = binding.Target.from_triple(triple).create_target_machine(cpu=name, features=features, opt=2, reloc="static")
+    text: str = machine.emit_assembly(_optimized(emit, machine))
+    return text
+
+
 def _compiled(emit: Callable[[ir.Module], None]) -> bytes:
-    """The object code of a module."""
+    """The object code of a module for this CPU."""
     machine = _target_machine()
+    code: bytes = machine.emit_object(_optimized(emit, machine))
+    return code
+
+
+def _optimized(emit: Callable[[ir.Module], None], machine: Any) -> Any:
+    """A module as LLVM has it before it chooses instructions."""
     with _without_collection():
         module = ir.Module()
         module.triple, module.data_layout = machine.triple, str(machine.target_data)
@@ -48,8 +63,7 @@ def _compiled(emit: Callable[[ir.Module], None]) -> bytes:
     parsed = binding.parse_assembly(text)
     passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(min(int(config.OPT), _OPTIMIZATION)))
     passes.getModulePassManager().run(parsed, passes)
-    code: bytes = machine.emit_object(parsed)
-    return code
+    return parsed
 
 
 def _address(code: bytes, function: str) -> int:

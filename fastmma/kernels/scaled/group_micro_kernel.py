@@ -19,9 +19,10 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from fastmma.kernels.fused.lanes import ColumnLanes
+from fastmma.kernels.llvm.architecture import NEAREST, TOWARD_ZERO
 from fastmma.kernels.llvm.constants import constant
 from fastmma.kernels.llvm.emit import F64, I8, I16, I32, Emitter, Variables, vector
-from fastmma.kernels.llvm.micro_kernel import NEAREST, TOWARD_ZERO, MicroKernel
+from fastmma.kernels.llvm.micro_kernel import MicroKernel
 
 TERMS = 4  # of a step
 MARKED = 16  # elements of a group whose bits fit below the exponents in their words
@@ -39,7 +40,7 @@ class GroupTile:
     aligned: bool
     group: int  # elements a term
     align_bits: int
-    vnni: bool
+    dot: str  # the instruction that multiplies bytes, as in `fastmma.kernels.tiles.GroupsTile`
     lanes: int  # 32-bit lanes of a vector
     rows: int
     vectors: int  # of columns
@@ -53,6 +54,11 @@ class GroupTile:
     def step(self) -> int:
         """Elements of k in a step."""
         return TERMS * self.group
+
+    @property
+    def whole_dots(self) -> bool:
+        """Whether one instruction adds all four products of a word to its sum."""
+        return self.dot != "pmaddubsw"
 
     @property
     def marked(self) -> bool:
@@ -118,9 +124,9 @@ class _Kernel:
         self.doubles = self.lanes.kind
 
     def dot(self, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-        """Sums plus the products of a word of unsigned and a word of signed bytes (int16 pairs of sums without VNNI)."""
-        if self.tile.vnni:
-            return self.emit.dot_bytes(total, a, b)
+        """Sums plus the products of a word of unsigned and a word of signed bytes (int16 pairs of sums by pmaddubsw)."""
+        if self.tile.whole_dots:
+            return self.emit.dot_bytes(self.tile.dot, total, a, b)
         name = "avx512.pmaddubs.w.512" if self.tile.lanes == 16 else "avx2.pmadd.ub.sw"
         a, b = self.emit.cast(a, self.bytes), self.emit.cast(b, self.bytes)
         pairs = self.emit.intrinsic(f"x86.{name}", vector(I16, 2 * self.tile.lanes), a, b)
@@ -131,14 +137,14 @@ class _Kernel:
         tile, emit, operands = self.tile, self.emit, self.operands
         place = emit.scaled(self.sum(emit.scaled(step, TERMS), term), 4 * tile.columns)
         starts = [emit.load(self.words, operands.starts, self.sum(place, 4 * tile.lanes * v), 4 * tile.lanes) for v in range(tile.vectors)]
-        totals: list[list[Any]] = [list(starts) if tile.vnni else [None] * tile.vectors for _ in rows]
+        totals: list[list[Any]] = [list(starts) if tile.whole_dots else [None] * tile.vectors for _ in rows]
         for word in range(tile.group // 4):
             place = emit.scaled(self.sum(emit.scaled(step, tile.step // 4), term * tile.group // 4 + word), 4 * tile.columns)
             columns = [emit.load(self.words, operands.b, self.sum(place, 4 * tile.lanes * v), 4 * tile.lanes) for v in range(tile.vectors)]
             for row, line in zip(rows, totals, strict=True):
                 element = emit.broadcast(self.words, row, self.sum(emit.scaled(step, tile.step), term * tile.group + 4 * word))
                 line[:] = [self.dot(total, element, column) for total, column in zip(line, columns, strict=True)]
-        if tile.vnni:
+        if tile.whole_dots:
             return totals
         ones = emit.constant(vector(I16, 2 * tile.lanes), 1)
         name = "avx512.pmaddw.d.512" if tile.lanes == 16 else "avx2.pmadd.wd"

@@ -269,4 +269,4 @@ def group_tiles(p: Scaled, rows: int, columns: int, depth: int) -> GroupTiles | 
     fit = first_fit(GROUPS)
     if fit is None or not groups.supported(p) or columns != COLUMNS or rows % fit.narrow or depth % p.step:
         return None
-    return GroupTiles(p, GroupTile(True, p.group, p.align_bits, fit.vnni, COLUMNS, fit.narrow, 1))
+    return GroupTiles(p, GroupTile(True, p.group, p.align_bits, fit.dot, COLUMNS, fit.narrow, 1))

@@ -48,7 +48,7 @@ def supported(p: Scaled) -> bool:
 def _tile(p: Scaled, aligned: bool) -> GroupTile:
     row = first_fit(GROUPS)
     assert row is not None
-    return GroupTile(aligned, p.group, p.align_bits, row.vnni, row.lanes, *(row.aligned if aligned else row.exact))
+    return GroupTile(aligned, p.group, p.align_bits, row.dot, row.lanes, *(row.aligned if aligned else row.exact))
 
 
 class _Product:
