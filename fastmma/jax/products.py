@@ -1,0 +1,117 @@
+"""JAX's dot_general as matrix products: which plan it takes, and its arrays in and out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.errors import FastmmaError, NotEmulatedError
+from fastmma.jax.algorithms import algorithm_of, operand_dtype, promotion
+from fastmma.jax.settings import Settings
+from fastmma.products.choice import default_instruction
+from fastmma.products.gemm import gemm
+from fastmma.products.gemm_choice import gemm_plan
+from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.matmul import matmul
+
+Dimensions = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
+_RESULTS = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How the dimensions of two operands become those of matrices.
+
+    Attributes
+    ----------
+    lhs, rhs : tuple of int
+        The dimensions of either operand in the order (batch, M, K) and (batch, K, N).
+    batch : tuple of int
+        Extents.
+    m, n, k : int
+    shape : tuple of int
+        Of the result.
+    """
+
+    lhs: tuple[int, ...]
+    rhs: tuple[int, ...]
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    shape: tuple[int, ...]
+
+
+def arrangement(lhs: tuple[int, ...], rhs: tuple[int, ...], dimensions: Dimensions) -> Arrangement:
+    """The arrangement of operands of some shapes."""
+    (lhs_k, rhs_k), (lhs_batch, rhs_batch) = (tuple(map(tuple, pair)) for pair in dimensions)
+    lhs_free = tuple(each for each in range(len(lhs)) if each not in (*lhs_k, *lhs_batch))
+    rhs_free = tuple(each for each in range(len(rhs)) if each not in (*rhs_k, *rhs_batch))
+    batch, rows, columns = (tuple(lhs[each] for each in lhs_batch), [lhs[each] for each in lhs_free], [rhs[each] for each in rhs_free])
+    m, n, k = math.prod(rows), math.prod(columns), math.prod(lhs[each] for each in lhs_k)
+    shape = (*batch, *rows, *columns)
+    return Arrangement((*lhs_batch, *lhs_free, *lhs_k), (*rhs_batch, *rhs_k, *rhs_free), batch, m, n, k, shape)
+
+
+def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimensions, precision: Any) -> GemmPlan:
+    """How a product is accumulated.
+
+    Parameters
+    ----------
+    settings : Settings
+    lhs, rhs, out : anything with a shape and a dtype
+    dimensions, precision
+        As ``jax.lax.dot_general`` canonicalises them.
+
+    Raises
+    ------
+    NotEmulatedError
+        If no tensor core of the target computes it, or its bits are not known.
+    """
+    types = np.dtype(lhs.dtype), np.dtype(rhs.dtype), np.dtype(out.dtype)
+    algorithm = algorithm_of(precision, types[0], types[1], settings.f32)
+    integers = types[0].kind in "iu"
+    if types[2].name not in (("int32",) if integers else _RESULTS):
+        raise NotEmulatedError(f"a product of {types[0]} and {types[1]} with a result in {types[2]} is not known")
+    sizes = arrangement(lhs.shape, rhs.shape, dimensions)
+    wanted = dict(settings.plans).get((sizes.m, sizes.n, sizes.k), 1)
+    if isinstance(wanted, GemmPlan):
+        return wanted
+    shapes = (sizes.m, sizes.k), (sizes.k, sizes.n)
+    x, y = (np.broadcast_to(np.zeros((), operand_dtype(algorithm, dtype)), shape) for dtype, shape in zip(types[:2], shapes, strict=True))
+    options: dict[str, Any] = {"target": settings.target, "split_k": wanted, "promote_every": promotion(algorithm, settings.target)}
+    if not integers:
+        options |= {"out_dtype": types[2], "accumulator": algorithm.accumulator or None}
+    try:
+        if algorithm.tf32:
+            options["instruction"] = default_instruction("tf32", "tf32", None, settings.target)
+        plan = gemm_plan(x, y, **options)
+    except FastmmaError as error:
+        raise NotEmulatedError(f"{types[0]} times {types[1]} on {settings.target}: {error}") from error
+    return replace(plan, cast=True) if algorithm.operand and algorithm.operand != types[0].name else plan
+
+
+def product(lhs: Any, rhs: Any, dimensions: Dimensions, plan: GemmPlan) -> NDArray[Any]:
+    """dot_general of arrays in main memory, by a plan."""
+    x, y = np.asarray(lhs), np.asarray(rhs)
+    how = arrangement(x.shape, y.shape, dimensions)
+    x = x.transpose(how.lhs).reshape(*how.batch, how.m, how.k)
+    y = y.transpose(how.rhs).reshape(*how.batch, how.k, how.n)
+    return (matmul if how.batch else gemm)(x, y, plan=plan).reshape(how.shape)
+
+
+def operands_text(*operands: Any) -> str:
+    """Dtypes and shapes."""
+    return " x ".join(f"{np.dtype(each.dtype).name} {tuple(each.shape)}" for each in operands)
+
+
+def plan_text(plan: GemmPlan) -> str:
+    """A plan in short."""
+    parts = [plan.instruction]
+    parts += [f"promoted every {plan.promote_every}"] if plan.promote_every else []
+    return ", ".join([*parts, *([f"split_k={plan.split_k}"] if plan.split_k != 1 else [])])

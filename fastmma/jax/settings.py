@@ -1,0 +1,61 @@
+"""What a caller chooses: the GPU, and what becomes of products that it is not known to compute."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastmma.host.errors import NotEmulatedError, OperandError
+from fastmma.isa.gpus import TargetName, target_named
+
+Plans = Mapping[tuple[int, int, int], Any]
+_OTHER = ("pass", "warn", "error")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides how a product is computed, besides its operands; hashable, as parameters of JAX's primitives are.
+
+    Attributes
+    ----------
+    target : str
+    f32 : {"tf32", None}
+        What multiplies float32 where no algorithm is named.
+    plans : tuple of ((M, N, K), parts of k or GemmPlan)
+    other : {"pass", "warn", "error"}
+    """
+
+    target: str
+    f32: str | None = None
+    plans: tuple[tuple[tuple[int, int, int], Any], ...] = ()
+    other: str = "pass"
+
+    def refuse(self, why: str) -> None:
+        """Raise or warn, if that is what is to become of a product that is not emulated.
+
+        Raises
+        ------
+        NotEmulatedError
+        """
+        if self.other == "error":
+            raise NotEmulatedError(why)
+        if self.other == "warn":
+            warnings.warn(f"XLA computes, not an emulated GPU: {why}", stacklevel=2)
+
+
+def settings_of(target: TargetName, f32: str | None, plans: Plans | None, other: str) -> Settings:
+    """Settings from what a caller passes.
+
+    Raises
+    ------
+    TargetError, OperandError
+    """
+    if f32 not in (None, "tf32"):
+        raise OperandError(f"f32 must be 'tf32' or None, not {f32!r}")
+    if other not in _OTHER:
+        raise OperandError(f"other must be one of {', '.join(_OTHER)}, not {other!r}")
+    if plans is not None and not (isinstance(plans, Mapping) and all(isinstance(key, tuple) and len(key) == 3 for key in plans)):
+        raise OperandError(f"plans must map (M, N, K) to parts of k or plans, not {plans!r}")
+    return Settings(target_named(target), f32, tuple((plans or {}).items()), other)
