@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.arithmetic import Arithmetic
 
+BF16 = ml_dtypes.bfloat16
 MMA = "mma.sync.aligned"
 SP = "mma.sp::ordered_metadata.sync.aligned"
 DENSE = (
@@ -141,7 +143,8 @@ def test_large_products_and_warps() -> None:
     opcode, target = DENSE[0]
     a, b = rng.standard_normal((70, 1100)).astype(np.float16), rng.standard_normal((1100, 130)).astype(np.float16)
     a[3, 5], b[7, 99] = np.inf, np.nan
-    for changes in ({"align_bits": 40, "rounding": "rn"}, {"align_rounding": "exact"}, {"align_bits": 20}, {"group": 2, "terms": 8}):
+    fused = [{"align_bits": 20}, {"align_bits": 7, "keep_bits": 20, "emax_floor": -20}, {"align_bits": 25, "keep_bits": 9, "terms": 4}]
+    for changes in ({"align_bits": 40, "rounding": "rn"}, {"align_rounding": "exact"}, {"group": 2, "terms": 8}, *fused):
         own = replace(fastmma.arithmetic(opcode, target), **changes)
         found = fastmma.gemm(a, b, instruction=opcode, target=target, arithmetic=own, threads=2)
         corner = np.ix_([3, 69, 30], [0, 99, 129])
@@ -153,6 +156,30 @@ def test_large_products_and_warps() -> None:
         plan = fastmma.mma_plan(opcode, target=target, arithmetic=own)
         d = fastmma.warp.mma(None, *registers, plan=plan)
         assert np.array_equal(d, fastmma.warp.mma(None, *registers, plan=plan, backend="reference"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"align_rounding": "exact", "terms": 2},
+        {"align_bits": 70, "rounding": "ro"},
+        {"align_bits": 120, "align_rounding": "rn", "rounding": "rn", "group": 2, "terms": 4},
+        {"align_bits": 20, "align_rounding": "ro", "group": 4, "terms": 2},
+        {"align_bits": 24, "group": 2, "terms": 4},
+    ],
+)
+def test_terms_of_very_different_sizes(changes: dict[str, Any]) -> None:
+    """Sums of two limbs do not hold them all: what is lost is settled, or computed in digits."""
+    rng = np.random.default_rng(5)
+    opcode, target = DENSE[2]
+    own = replace(fastmma.arithmetic(opcode, target), **changes)
+    for spread in (12, 25, 60):
+        values = rng.integers(-3, 4, (2, 24, 24)) * 2.0 ** rng.integers(-spread, spread + 1, (2, 24, 24))
+        a, b = values.astype(BF16)
+        found, expected = (
+            fastmma.gemm(a, b, instruction=opcode, target=target, arithmetic=own, backend=name) for name in ("numba", "reference")
+        )
+        assert np.array_equal(found.view(np.uint32), expected.view(np.uint32)), spread
 
 
 def test_scaled_products_take_it() -> None:

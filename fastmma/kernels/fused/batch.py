@@ -15,14 +15,18 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.block_batch import BLOCKS, Form, Matrices, Strides, Work, add_sums, batch_runner, numbers_of, sizes
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel, Coding
 from fastmma.kernels.fused.reach import (
+    F32_LOWEST,
     SINGLE_LARGEST_C,
-    SINGLE_SMALLEST_C,
     byte_excess,
     exact_in_lanes,
     excess_of,
     first_bad,
     floor_byte,
+    lowest_emax,
+    lowest_product,
+    mask_c,
     single_lanes,
+    smallest_c,
 )
 from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import AlignedMemory
@@ -70,7 +74,7 @@ def _block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles:
     excess = byte_excess(excess_of(p))
     bias = 127 if single else 1023
     largest = 16 if p.half else SINGLE_LARGEST_C if single else 126
-    last_bits = p.a.mantissa_bits + p.b.mantissa_bits + 256  # of exponent bytes that add up to a product whose last bit is 2**-149
+    lowest_bytes = sum(excess) + lowest_product(p)
     smallest = 2 - p.a.bias - p.b.bias + sum(excess)
     return BlockKernel(
         a=_coding(coded.a, p.a, excess[0]),
@@ -85,11 +89,11 @@ def _block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles:
         byte_vector=64 if wide else 32,
         tiles=wide and single_block and depth == sum(map(len, steps)),
         strip=8 if wide or single else 4,
-        smallest_c=bias + SINGLE_SMALLEST_C if single and not p.half else 0,
+        smallest_c=0 if p.half or smallest_c(p) < F32_LOWEST else bias + smallest_c(p),
         largest_c=bias + largest,
-        mask_c=-1 if p.half else -(1 << (23 - p.keep_bits)),
-        lowest_byte=excess_of(p) - 149 + p.align_bits,
-        lowest_sum=0 if p.half or single or smallest >= last_bits else last_bits,
+        mask_c=-1 if p.half else mask_c(p),
+        lowest_byte=excess_of(p) + lowest_emax(p),
+        lowest_sum=0 if p.half or single or smallest >= lowest_bytes else lowest_bytes,
     )
 
 

@@ -139,6 +139,11 @@ class _Tile:
             values = sums[row] if ended else self.lanes.end(sums[row])
             sums[row] = yield self.lanes.start(values, emax, negatives, self.worst)
 
+    def ended(self, sums: Sums) -> Work:
+        """End one subtile's last step, in place; pauses after each row."""
+        for row in range(self.chain.rows):
+            sums[row] = yield self.lanes.end(sums[row])
+
     def chain_products(self, sums: Sums, elements: ir.Value, columns: ir.Value, step: ir.Value, part: int) -> Work:
         """One subtile's FMA chains of one step, in place; pauses after each k."""
         chain, emit, operands = self.chain, self.emit, self.operands
@@ -196,37 +201,46 @@ class _Tile:
     def tile(self, block: ir.Value, tile: ir.Value) -> None:
         """All steps of one tile, and meanwhile the exponents of its share of rows of the next block."""
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
-        scratch, next_scratch = self.scratch_of(block), self.scratch_of(self.sum(block, 1))
-        elements = emit.at(operands.values_a, builder.mul(block, operands.values_stride))
+        scratch = self.scratch_of(block)
         column = emit.scaled(tile, chain.tile)
-        late_column = self.sum(column, chain.lanes)
-        columns = emit.scaled(tile, chain.tile * chain.depth * chain.value_bytes)
         state = emit.at(operands.state, emit.scaled(self.sum(emit.scaled(block, chain.rows * chain.panel), column), 4))
         places = [[emit.index(4 * (row * chain.panel + start)) for row in range(chain.rows)] for start in (0, chain.lanes)]
         early, late = ([self.lanes.grown(self.lanes.load(state, place)) for place in part] for part in places)
         finish(self.restart(early, scratch, emit.index(0), column, True))
-        finish(self.restart(late, scratch, operands.steps, late_column, True))
+        finish(self.restart(late, scratch, operands.steps, self.sum(column, chain.lanes), True))
         kept_early, kept_late = self.kept(early), self.kept(late)
-        share = -(-chain.rows // (2 * self.tiles))
-        with cgutils.for_range(builder, operands.steps) as loop:
-            step = loop.index
-            early, late = kept_early.get(), kept_late.get()
-            self.prefetch_next(block, self.sum(builder.mul(tile, operands.steps), step))
-            self.interleaved(
-                (self.chain_products(early, elements, columns, step, 0), chain.terms),
-                (self.restart(late, scratch, step, late_column, False), chain.rows),
-                (self.share_of_exponents(next_scratch, block, tile, step, 0, share), chain.terms),
-            )
-            self.interleaved(
-                (self.chain_products(late, elements, columns, step, 1), chain.terms),
-                (self.restart(early, scratch, self.sum(step, 1), column, False), chain.rows),
-                (self.share_of_exponents(next_scratch, block, tile, step, 1, share), chain.terms),
-            )
-            kept_early.put(early)
-            kept_late.put(late)
-        for kept, part in zip((kept_early, kept_late), places, strict=True):
+        peeled = int(chain.align_bits < chain.keep_bits)  # the start of a step may take bits off a result
+        with cgutils.for_range(builder, self.sum(operands.steps, -peeled)) as loop:
+            self.step(block, tile, loop.index, kept_early, kept_late, last=False)
+        if peeled:
+            self.step(block, tile, self.sum(operands.steps, -1), kept_early, kept_late, last=True)
+        for kept, part, ended in zip((kept_early, kept_late), places, (bool(peeled), False), strict=True):
             for sums, place in zip(kept.get(), part, strict=True):
-                self.lanes.store(self.lanes.end(sums), state, place)
+                self.lanes.store(sums if ended else self.lanes.end(sums), state, place)
+
+    def step(self, block: ir.Value, tile: ir.Value, step: ir.Value, kept_early: Variables, kept_late: Variables, *, last: bool) -> None:
+        """A step of one tile, and the start of the next one for its early half, unless this is the `last` one."""
+        chain, emit, operands = self.chain, self.emit, self.operands
+        scratch, next_scratch = self.scratch_of(block), self.scratch_of(self.sum(block, 1))
+        elements = emit.at(operands.values_a, self.builder.mul(block, operands.values_stride))
+        column = emit.scaled(tile, chain.tile)
+        late_column = self.sum(column, chain.lanes)
+        columns = emit.scaled(tile, chain.tile * chain.depth * chain.value_bytes)
+        share = -(-chain.rows // (2 * self.tiles))
+        early, late = kept_early.get(), kept_late.get()
+        self.prefetch_next(block, self.sum(self.builder.mul(tile, operands.steps), step))
+        self.interleaved(
+            (self.chain_products(early, elements, columns, step, 0), chain.terms),
+            (self.restart(late, scratch, step, late_column, False), chain.rows),
+            (self.share_of_exponents(next_scratch, block, tile, step, 0, share), chain.terms),
+        )
+        self.interleaved(
+            (self.chain_products(late, elements, columns, step, 1), chain.terms),
+            (self.ended(early) if last else self.restart(early, scratch, self.sum(step, 1), column, False), chain.rows),
+            (self.share_of_exponents(next_scratch, block, tile, step, 1, share), chain.terms),
+        )
+        kept_early.put(early)
+        kept_late.put(late)
 
     def kept(self, subtile: Sums) -> Variables:
         """Variables that hold a subtile."""

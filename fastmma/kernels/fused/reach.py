@@ -8,6 +8,8 @@ from fastmma.kernels.params import Element, Fused
 SINGLE_FLOOR = -90  # of emax in f32 lanes: tiny products of zeros stay below the last place of every sum
 SINGLE_SMALLEST_C = -77  # sums that start from here keep clear of that floor
 SINGLE_LARGEST_C = 100
+F32_LOWEST = -126  # the exponent of f32's subnormals
+HIGHEST_FLOOR = 60  # of emax in f64 lanes
 TERMS = {False: (4, 8, 16, 32, 64), True: (8, 16, 32, 64)}  # of a step, in f32 lanes or not
 
 
@@ -19,6 +21,7 @@ def single_lanes(p: Fused) -> bool:
     """Whether f32 lanes are exact: sums and products of few bits and moderate exponents."""
     return (
         p.align_bits <= 13
+        and (bool(p.half) or (p.keep_bits <= 13 and p.emax_floor <= SINGLE_FLOOR))
         and p.a.mantissa_bits + p.b.mantissa_bits + 2 <= 12
         and _lowest_exponent(p.a) - p.a.mantissa_bits + _lowest_exponent(p.b) - p.b.mantissa_bits >= -60
         and max(p.a.highest_exponent, p.b.highest_exponent) <= 20
@@ -29,14 +32,38 @@ def exact_in_lanes(p: Fused) -> bool:
     """Whether f32 or f64 lanes are exact for a step of these parameters."""
     if p.terms not in TERMS[single_lanes(p)] or max(p.a.mantissa_bits, p.b.mantissa_bits) > 10:
         return False
-    if p.align_bits not in (13, 23, 24, 25) or (p.align_bits == 13 and not single_lanes(p)):
-        return False
     if p.half:
-        return p.keep_bits == 10 and -60 <= p.emax_floor <= HALF_LOWEST
-    if p.align_bits == 13:
-        return p.keep_bits == 13 and p.emax_floor <= SINGLE_FLOOR
-    # a floor at which nothing is truncated that an f32 result could hold is as good as any lower one
-    return p.keep_bits == 23 and p.emax_floor <= p.align_bits - 149
+        return 1 <= p.align_bits <= 25 and p.keep_bits == 10 and -60 <= p.emax_floor <= HALF_LOWEST
+    return 1 <= p.align_bits <= 25 and p.emax_floor <= HIGHEST_FLOOR
+
+
+def lowest_emax(p: Fused) -> int:
+    """The emax from which on sums are multiples of the last place that an f32 result keeps at its smallest exponent."""
+    return F32_LOWEST + max(p.align_bits - p.keep_bits, 0)
+
+
+def lowest_product(p: Fused) -> int:
+    """The exponent of factors from which on emax may be any, as no product has a bit that could be lost."""
+    if _loses_subnormals(p):
+        return lowest_emax(p)
+    return p.a.mantissa_bits + p.b.mantissa_bits + F32_LOWEST - p.keep_bits
+
+
+def smallest_c(p: Fused) -> int:
+    """The exponent from which on the lanes hold a c of f32 that is not zero; -149 is that of its smallest subnormal."""
+    if single_lanes(p):
+        return SINGLE_SMALLEST_C
+    return F32_LOWEST if _loses_subnormals(p) else F32_LOWEST - 23
+
+
+def mask_c(p: Fused) -> int:
+    """The bits of an f32 accumulator of which a step takes notice: what emax of c itself truncates is left out."""
+    return -(1 << (23 - min(p.align_bits, 23)))
+
+
+def _loses_subnormals(p: Fused) -> bool:
+    """Whether bits of f32's subnormals are truncated, whose exponents are their own in f64 lanes."""
+    return min(p.align_bits, p.keep_bits) < 23
 
 
 def excess_of(p: Fused) -> int:
@@ -47,9 +74,10 @@ def excess_of(p: Fused) -> int:
 def floor_byte(p: Fused) -> int:
     """The exponent byte below which emax does not fall."""
     excess = excess_of(p)
-    if p.half:
-        return p.emax_floor + excess
-    return SINGLE_FLOOR + excess if single_lanes(p) else 0
+    if single_lanes(p) and not p.half:
+        return SINGLE_FLOOR + excess
+    # a floor at which nothing is truncated that an f32 result could hold is as good as any lower one
+    return p.emax_floor + excess if p.half or p.emax_floor > p.align_bits - 149 else 0
 
 
 def byte_excess(excess: int) -> tuple[int, int]:

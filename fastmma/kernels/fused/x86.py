@@ -15,13 +15,17 @@ from fastmma.kernels.fused.micro_kernel import SLAB
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, pack_rows
 from fastmma.kernels.fused.piece import Extent, Limits, Promoting, Work, run_piece
 from fastmma.kernels.fused.reach import (
+    F32_LOWEST,
     SINGLE_LARGEST_C,
-    SINGLE_SMALLEST_C,
     byte_excess,
     exact_in_lanes,
     first_bad,
     floor_byte,
+    lowest_emax,
+    lowest_product,
+    mask_c,
     single_lanes,
+    smallest_c,
 )
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
@@ -76,20 +80,19 @@ def _decoding(element: Element, chain: Chain, right: bool, depth: int) -> Decodi
     )
 
 
-def _limits(p: Fused, chain: Chain, depth: int) -> Limits:
-    last_bits = [element.bias + element.mantissa_bits for element in (p.a, p.b)]
+def _limits(p: Fused, chain: Chain) -> Limits:
     if p.half:
-        smallest_c, largest_c = 0, 0x7F800000
-    elif chain.single:
-        smallest_c, largest_c = (127 + SINGLE_SMALLEST_C) << 23, (127 + SINGLE_LARGEST_C) << 23
+        smallest, largest = 0, 0x7F800000
     else:
-        smallest_c, largest_c = 0, (127 + 126) << 23
+        lowest = smallest_c(p)
+        smallest = (127 + lowest) << 23 if lowest >= F32_LOWEST else 0
+        largest = (127 + (SINGLE_LARGEST_C if chain.single else 126)) << 23
     return Limits(
-        lowest_sum=sum(last_bits) - 149,
-        lowest_byte=chain.excess - 149 + p.align_bits,
-        smallest_c=smallest_c,
-        largest_c=largest_c,
-        mask_c=-1 if p.half else -(1 << (23 - p.keep_bits)),
+        lowest_sum=p.a.bias + p.b.bias + lowest_product(p),
+        lowest_byte=chain.excess + lowest_emax(p),
+        smallest_c=smallest,
+        largest_c=largest,
+        mask_c=-1 if p.half else mask_c(p),
     )
 
 
@@ -177,7 +180,7 @@ def multiply(
     smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
     smallest_a[missed.rows] = NO_MAGNITUDE >> 8
 
-    limits = _limits(p, chain, depth)
+    limits = _limits(p, chain)
     if scales is not None:
         limits = limits._replace(lowest_sum=0)
     promoting, _scales = (None, None) if promotion is None else _promoting(promotion, pieces.panels * chain.panel)

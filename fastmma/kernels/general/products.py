@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.general.digits import LOWEST, Reach
+from fastmma.kernels.general.limbs import DEPTH
 from fastmma.kernels.general.lines import FINITE, Lines, decoded, scaled
 from fastmma.kernels.general.steps import run_piece
-from fastmma.kernels.general.window import LIMB
+from fastmma.kernels.general.window import SPARE
 from fastmma.kernels.params import ROUNDINGS, Element, General
 from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, settled
 
@@ -22,7 +23,7 @@ _WINDOW = 62  # bits of a sum
 _SIGNIFICAND = 31  # bits of an element
 _PRODUCT_BITS = 24  # of any product of two elements
 _EXACT = ROUNDINGS.index("exact")
-_ROWS, _COLUMNS = 64, 64  # of a piece
+_ROWS, _COLUMNS = 64, 512  # of a piece
 _DEEPEST = 1 << 10  # k decoded at a time
 _CODES = 1 << 22  # of an operand, decoded at a time
 _TILE_PRODUCTS = 1 << 18  # of elements, of a thread at a time
@@ -39,11 +40,15 @@ def _in_words(p: General, a: Element, b: Element) -> bool:
     return p.group == 1 or (max(widths) <= _SIGNIFICAND and sum(widths) + p.group.bit_length() <= _WINDOW)
 
 
+def _growth(p: General, a: Element, b: Element) -> int:
+    """Bits of a step's sum above emax."""
+    of_term = 2 + a.highest_exponent + b.highest_exponent + 2 if p.by_scales else 2
+    return of_term + (p.terms + 1).bit_length() + p.group.bit_length()
+
+
 def _in_window(p: General, a: Element, b: Element) -> bool:
     """Whether aligned terms and their sum are integers of 64 bits, with three bits to spare."""
-    growth = (p.terms + 1).bit_length() + p.group.bit_length()
-    of_term = p.align_bits + (2 + a.highest_exponent + b.highest_exponent + 2 if p.by_scales else 2)
-    return bool(p.align_rounding != _EXACT and of_term + growth <= _WINDOW - 3)
+    return bool(p.align_rounding != _EXACT and p.align_bits + _growth(p, a, b) <= _WINDOW - SPARE)
 
 
 def _lines(element: Element, codes: Codes, scale: Element | None, scales: Codes | None, p: General, fixed: bool) -> Lines:
@@ -85,29 +90,31 @@ def _batch(
     state = np.zeros(out.shape, np.uint32) if c is None else np.ascontiguousarray(c.astype(np.uint32))
     whole = p.unit * max(p.lowered, 1)
     deep = max(_DEEPEST // whole, 1) * whole
+    how = p._replace(limbs=int(window and p.group > 1 and not fixed))
     offset = a.mantissa_bits + b.mantissa_bits
+    if how.limbs or not window:
+        offset = DEPTH - _growth(p, a, b)
+        if not window and p.align_rounding != _EXACT:
+            offset = min(offset, p.align_bits)  # terms are rounded there
     tiles, rows, columns = out.shape
     for start in range(0, x.shape[2], deep):
         part = slice(start, start + deep)
         scale, left_scales, right_scales = (None, None, None) if scales is None else (scales[0], scales[1][:, :, part], scales[2][:, part])
         left = _lines(a, x[:, :, part], scale, left_scales, p, fixed)
         right = _lines(b, y[:, part], scale, right_scales, p, fixed)
-        how, reach, first_bit, in_window = p, Reach(0, 0), offset, window
-        if not window or (p.group > 1 and not fixed):
+        reach = Reach(0, 0)
+        if not window or how.limbs:
             left, *ends_a = _based(a, left, fixed)
             right, *ends_b = _based(b, right, fixed)
             lowest, highest = ends_a[0] + ends_b[0], ends_a[1] + ends_b[1] + _PRODUCT_BITS + p.unit.bit_length()
             reach = Reach((lowest - LOWEST) >> 5, ((highest - LOWEST) >> 5) + 1)
-            if window:
-                in_window = scales is None and highest - lowest <= _WINDOW + LIMB
-                how, first_bit = p._replace(limbs=int(in_window)), lowest
         special = bool((left.kinds != FINITE).any() or (right.kinds != FINITE).any())
 
         def work(piece: Piece, _memory: None) -> None:
-            run_piece(how, left, right, first_bit, reach, special, in_window, (0, tiles), piece[:2], piece[2:], state)  # noqa: B023
+            run_piece(how, left, right, offset, reach, special, window, (0, tiles), piece[:2], piece[2:], state)  # noqa: B023
 
         def work_tiles(first: int, last: int, _worker: int) -> None:
-            run_piece(how, left, right, first_bit, reach, special, in_window, (first, last), (0, rows), (0, columns), state)  # noqa: B023
+            run_piece(how, left, right, offset, reach, special, window, (first, last), (0, rows), (0, columns), state)  # noqa: B023
 
         if tiles == 1:
             Pieces(rows, columns, _ROWS, _COLUMNS).run(threads, OfWorkers(lambda: None), work)

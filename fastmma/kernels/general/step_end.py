@@ -24,15 +24,37 @@ class Work(NamedTuple):
     exponents: NDArray[np.int32]
     floats: NDArray[np.float64]
     group: NDArray[np.int64]
-    low: NDArray[np.int64]
+    low: NDArray[np.int64]  # lower limbs
+    lost: NDArray[np.int64]  # how many terms of limbs lost something
+    doubtful: NDArray[np.int64]  # not zero where limbs do not decide how a sum is rounded
+    units: NDArray[np.int32]  # of sums that had two limbs
     digits: NDArray[np.int64]  # (column, digit)
 
 
 @separate
 def make_work(width: int, digits: int) -> Work:
-    integers, words = np.empty((4, width), np.int64), np.empty((2, width), np.int32)
+    integers, words = np.empty((6, width), np.int64), np.empty((3, width), np.int32)
     floats, sums = np.empty(width, np.float64), np.zeros((width, digits), np.int64)
-    return Work(integers[0], words[0], integers[1], words[1], floats, integers[2], integers[3], sums)
+    return Work(integers[0], words[0], integers[1], words[1], floats, integers[2], integers[3], integers[4], integers[5], words[2], sums)
+
+
+@separate
+def of_column(work: Work, j: int) -> Work:
+    """The buffers of one column."""
+    at = slice(j, j + 1)
+    return Work(
+        work.sums[at],
+        work.emax[at],
+        work.significands[at],
+        work.exponents[at],
+        work.floats[at],
+        work.group[at],
+        work.low[at],
+        work.lost[at],
+        work.doubtful[at],
+        work.units[at],
+        work.digits[at],
+    )
 
 
 @inner
@@ -61,7 +83,7 @@ def read_accumulators(p: General, state: Any, work: Work) -> None:
         finite = magnitude < highest
         work.significands[j] = 0 if not finite else -significand if code > magnitude else significand
         work.exponents[j] = max(field, 1) - p.bias if finite and magnitude != 0 else ZERO
-        work.emax[j] = max(work.exponents[j], p.emax_floor)
+        work.emax[j] = work.exponents[j] if p.align_rounding == EXACT else max(work.exponents[j], p.emax_floor)
 
 
 @separate

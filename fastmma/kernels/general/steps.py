@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.kernels.general import digits, window
+from fastmma.kernels.general import digits, limbs, window
 from fastmma.kernels.general.lines import Lines
 from fastmma.kernels.general.step_end import (
-    EXACT,
+    Work,
     ieee_sum,
     kind_of,
     make_work,
+    of_column,
     put_specials,
     raise_emax,
     read_accumulators,
@@ -22,7 +23,7 @@ from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import separate
 from fastmma.kernels.params import General
 
-_window_terms, _digit_step = window.add_terms, digits.step
+_window_terms, _limb_terms, _digit_step = window.add_terms, limbs.add_terms, digits.step
 
 
 @separate
@@ -34,12 +35,33 @@ def _add_addends(p: General, addends: Any, state: Any) -> None:
 
 
 @separate
+def _settle_doubts(
+    p: General, a: Lines, b: Lines, reach: Any, i: int, columns: Any, first: int, last: int, work: Work, own: Any, before: Any, codes: Any
+) -> None:
+    """Columns in doubt again, from the accumulators `before` the step: one by one if they are few."""
+    width, doubtful = len(codes), np.int64(0)
+    for j in range(width):
+        doubtful += work.doubtful[j]
+    if doubtful > width >> 3:
+        for j in range(width):
+            codes[j] = before[j]
+        _digit_step(p, a, b, reach, i, columns, first, last, work, own, codes)
+    elif doubtful != 0:
+        for j in range(width):
+            if work.doubtful[j] != 0:
+                at = columns[0] + j
+                codes[j] = before[j]
+                _digit_step(p, a, b, reach, i, (at, at + 1), first, last, of_column(work, j), own, codes[j : j + 1])
+
+
+@separate
 def _multiply(
     p: General, a: Lines, b: Lines, offset: int, reach: Any, special: bool, in_window: bool, row: int, columns: Any, state: Any
 ) -> None:
     """Rows from `row` on by columns; `state` (row, column) holds codes of c and gets those of d."""
     rows, width = state.shape
-    work, kinds = make_work(width, 1 if in_window else digits.DIGITS), np.zeros(width, np.uint8)
+    limbs = bool(p.limbs) or not in_window
+    work, kinds, before = make_work(width, digits.DIGITS if limbs else 1), np.zeros(width, np.uint8), np.zeros(width, np.uint32)
     own = np.zeros((1, digits.DIGITS), np.int64)
     addends = np.empty_like(state)
     depth, infinite = a.exponents.shape[1], (2 * p.bias + 1) << p.fraction
@@ -61,13 +83,18 @@ def _multiply(
                 if found != 0 or special:
                     for j in range(width):
                         kinds[j] = kind_of(p, codes[j])
-                if p.align_rounding != EXACT:
-                    raise_emax(a.exponents, b.exponents, i, columns, first, last, work.emax)
+                raise_emax(a.exponents, b.exponents, i, columns, first, last, work.emax)
+                if limbs:
+                    for j in range(width):
+                        before[j] = codes[j]
                 if in_window:
                     _window_terms(p, a, b, offset, i, columns, first, last, work)
                     write_accumulators(p, work, work.emax, codes)
                 else:
-                    _digit_step(p, a, b, reach, i, columns, first, last, work, own, codes)
+                    _limb_terms(p, a, b, offset, i, columns, first, last, work)
+                    write_accumulators(p, work, work.units, codes)
+                if limbs:
+                    _settle_doubts(p, a, b, reach, i, columns, first, last, work, own, before, codes)
                 if found != 0 or special:
                     put_specials(p, a, b, i, columns, first, last, kinds, codes)
         if p.lowered != 0 and unit % p.lowered == p.lowered - 1:

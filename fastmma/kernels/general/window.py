@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from fastmma.kernels.general.limbs import LIMB, LOW, add_to_limbs
 from fastmma.kernels.general.lines import Lines
 from fastmma.kernels.general.step_end import FAR, RN, RO, Work, rounded
 from fastmma.kernels.llvm.simd import separate
 from fastmma.kernels.params import General
 
-LIMB = 40  # bits of the lower limb
-_LOW = (1 << LIMB) - 1
+FEW = 12  # bits that hold twice the number of a group's products
+SPARE = 3  # bits of a group's sum below units: the last one tells whether anything is lost
 
 
 @separate
@@ -88,48 +89,44 @@ def _add_groups(p: General, a: Lines, b: Lines, i: int, columns: Any, first: int
 
 
 @separate
-def _add_limbs(p: General, a: Lines, b: Lines, lowest: int, i: int, columns: Any, first: int, last: int, work: Work) -> None:
-    """The same for groups whose sums, in units of ``2**lowest``, take two limbs."""
-    start, high, low = columns[0], work.group, work.low
+def _add_limbs(p: General, a: Lines, b: Lines, depth: int, i: int, columns: Any, first: int, last: int, work: Work) -> None:
+    """The same for groups whose sums take two limbs, which begin `depth` bits below emax; columns that need more are marked."""
+    high, low, lost = work.group, work.low, work.lost
+    spare = depth - p.align_bits - SPARE  # bits below those that rounding to units looks at
+    near = min(spare, LIMB)
+    far = min(spare - near, FAR)
+    part = min(spare + SPARE - 1, LIMB)  # bits below half a unit
+    for j in range(len(high)):
+        work.doubtful[j] = 0
     for group in range(first, last, p.group):
         for j in range(len(high)):
             high[j] = 0
             low[j] = 0
-        for k in range(group, min(group + p.group, last)):
-            x = np.int64(a.significands[i, k])
-            if x == 0:
-                continue
-            base = a.bases[i, k] - lowest
-            values, bases = b.significands[k, start : columns[1]], b.bases[k, start : columns[1]]
-            for j in range(len(high)):
-                place: Any = np.int64(base + bases[j])
-                product = x * np.int64(values[j])
-                small = product << min(place, LIMB - 1)
-                apart = place >= LIMB
-                high[j] += product << max(place - LIMB, 0) if apart else small >> LIMB
-                low[j] += 0 if apart else small & _LOW
+            lost[j] = 0
+        add_to_limbs(a, b, depth, i, columns, group, min(group + p.group, last), work.emax, high, low, lost)
         for j in range(len(high)):
             total = high[j] + (low[j] >> LIMB)
-            rest = low[j] & _LOW
+            rest = low[j] & LOW
             negative = total < 0
-            total = -total - np.int64(rest != 0) if negative else total
-            rest = -rest & _LOW if negative else rest
-            # three bits more than units have: the last one tells whether anything is lost below
-            shift: Any = np.int64(work.emax[j]) - p.align_bits - lowest - 3
-            right: Any = max(shift, 0)
-            far = np.int64(min(max(right - LIMB, 0), FAR))
-            near = np.int64(min(right, LIMB))
-            units = (total << (LIMB - near)) + (rest >> near) if right < LIMB else total >> far
-            kept = (rest >> near) << near if right < LIMB else np.int64(0)
+            # what is lost may decide the sign of a sum that is rounded to zero
+            zero = (p.align_rounding != RO) & negative & (total == -1) & (rest + lost[j] > LOW) & (part > FEW)
+            close = (rest & ((np.int64(1) << part) - 1)) + lost[j] > np.int64(1) << part
+            work.doubtful[j] |= np.int64((lost[j] != 0) & close & (not zero))
+            below = np.int64(lost[j] != 0)
+            # the magnitude of a negative sum, of which what is lost takes a bit more
+            total = -total - np.int64((rest | below) != 0) if negative else total
+            rest = (-rest - below) & LOW if negative else rest
+            units = (total << (LIMB - near)) + (rest >> near) if spare <= LIMB else total >> far
+            kept = (rest >> near) << near if spare <= LIMB else np.int64(0)
             above = (total >> far) << far
-            units |= np.int64((rest != kept) | (above != total))
-            term = rounded(units << np.int64(max(-shift, 0)), np.int64(3), p.align_rounding)
+            units |= np.int64((rest != kept) | (above != total)) | below
+            term = rounded(units, np.int64(SPARE), p.align_rounding)
             work.sums[j] += -term if negative else term
 
 
 @separate
 def add_terms(p: General, a: Lines, b: Lines, offset: int, i: int, columns: Any, first: int, last: int, work: Work) -> None:
-    """The sums of a step, from emax; products' last bits are `offset` below their exponents, or of limbs from it on."""
+    """The sums of a step, from emax; products' last bits are `offset` below their exponents, or limbs begin so far below emax."""
     _add_accumulators(p, work)
     if p.limbs:
         _add_limbs(p, a, b, offset, i, columns, first, last, work)
