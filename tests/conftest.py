@@ -6,9 +6,11 @@ import gc
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from reference.paths import PATHS, taking
 
 
 def _cache_directory() -> Path:
@@ -22,6 +24,7 @@ if "numba" in sys.modules:
 os.environ["NUMBA_CACHE_DIR"] = str(_cache_directory())
 # an option of the user's shell would change what the tests see
 os.environ.pop("FASTMMA_STRICT", None)
+os.environ.pop("FASTMMA_PORTABLE", None)
 os.environ.pop("FASTMMA_NUM_THREADS", None)
 
 
@@ -31,7 +34,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU and CuPy; run with --gpu")
-    config.addinivalue_line("markers", "one_path: runs no kernels, or the same ones on every CPU, so that once is enough")
+    config.addinivalue_line("markers", "one_path: runs once, on the kernels for this CPU, as every test does that is not marked each_path")
+    config.addinivalue_line("markers", "each_path: runs on the best kernels for this CPU, and again on those that any CPU runs")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.get_closest_marker("each_path"):
+        metafunc.fixturenames.append("kernels_of")
+        metafunc.parametrize("kernels_of", PATHS, indirect=True)
+
+
+@pytest.fixture
+def kernels_of(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Has a test run on the kernels of a path."""
+    with taking(request.param):
+        yield
 
 
 def pytest_collection_finish() -> None:

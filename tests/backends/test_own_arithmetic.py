@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.paths import PATHS, taking
 
 import fastmma
 from fastmma.backends.parameters import holds, plain
@@ -93,9 +94,11 @@ def drawn(rng: np.random.Generator, instructions: tuple[tuple[str, str], ...], c
 
 
 def check(run: Any, own: Arithmetic, what: Any) -> None:
-    found, expected = run("numba"), run("reference")
-    words = f"u{found.itemsize}"
-    assert np.array_equal(found.view(words), expected.view(words)), (own, what)
+    expected = run("reference")
+    words = f"u{expected.itemsize}"
+    for path in PATHS:
+        with taking(path):
+            assert np.array_equal(run("numba").view(words), expected.view(words)), (own, what, path)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -137,6 +140,7 @@ def test_tiles_by_any_arithmetic_with_scales_and_sparse() -> None:
         check(run, own, str(ins))
 
 
+@pytest.mark.each_path
 def test_large_products_and_warps() -> None:
     """Many pieces, threads and parts of k; registers go by way of matrices."""
     rng = np.random.default_rng(2)
@@ -182,6 +186,7 @@ def test_terms_of_very_different_sizes(changes: dict[str, Any]) -> None:
         assert np.array_equal(found.view(np.uint32), expected.view(np.uint32)), spread
 
 
+@pytest.mark.each_path
 def test_scaled_products_take_it() -> None:
     from fastmma.scaling import quantize
 

@@ -73,6 +73,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch, depth: int) -> None:
         monkeypatch.setattr(module, name, value)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("distribution", ["finite", "bits", "cancel"])
 @pytest.mark.parametrize(("opcode", "target"), OPCODES)
 def test_bits_are_those_of_the_whole(opcode: str, target: str, distribution: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ from reference.tensor_memory_machine import SFA, SFB, Machine, instruction
 import fastmma
 from fastmma import OperandError, TargetError, tcgen05
 
+pytestmark = pytest.mark.each_path
+
 TILES = {"a": (0, 16384, 32768), "b": (49152, 98304, 147456)}  # of rows of 128 bytes, three for eight steps
 
 

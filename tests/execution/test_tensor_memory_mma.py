@@ -15,6 +15,7 @@ from fastmma import InstructionError, tcgen05
 from fastmma.isa.tcgen05.tensor_memory import metadata_layout
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("index", "ins"), list(enumerate(INSTRUCTIONS)), ids=str)
 def test_memory_holds_the_same_matrices(index: int, ins: fastmma.Instruction) -> None:
     machine = Machine(ins, index)
@@ -32,6 +33,7 @@ def test_memory_holds_the_same_matrices(index: int, ins: fastmma.Instruction) ->
 HALVES = [ins for ins in INSTRUCTIONS if (ins.m == 64 and not ins.ws) or (ins.m == 128 and ins.cta_group == 2 and ins.sparse)]
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("ins", HALVES, ids=str)
 def test_the_other_half_of_the_lanes(ins: fastmma.Instruction) -> None:
     machine = Machine(ins, 5)
@@ -51,6 +53,7 @@ MN_MAJOR = [
 ]
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("kind", "d", "a", "b", "m", "n", "more", "swizzle"), MN_MAJOR)
 def test_mn_major_operands(kind: str, d: str, a: str, b: str, m: int, n: int, more: dict[str, Any], swizzle: int) -> None:
     plain = instruction(kind, d, a, b, m, n, **more)
@@ -69,6 +72,7 @@ def test_mn_major_operands(kind: str, d: str, a: str, b: str, m: int, n: int, mo
         np.testing.assert_array_equal(machine.run(address, places["a"], places["b"], ins=ins, **extra), machine.expected(result))
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("ins", [ins for ins in INSTRUCTIONS if ins.ws and ins.m < 128 and not ins.sparse], ids=str)
 def test_copies_of_a_serve_their_parts_of_n(ins: fastmma.Instruction) -> None:
     machine = Machine(ins, 8)
@@ -89,6 +93,7 @@ def test_copies_of_a_serve_their_parts_of_n(ins: fastmma.Instruction) -> None:
     np.testing.assert_array_equal(machine.run(d, a, b), machine.expected(expected))
 
 
+@pytest.mark.each_path
 def test_leading_dimensions() -> None:
     machine, where = simple()
     tmem = np.stack([machine.tmem[0]] * 3)
@@ -102,6 +107,7 @@ def test_leading_dimensions() -> None:
             np.testing.assert_array_equal(tcgen05.mma(SIMPLE, *where, tmem=tmem[j], memory=memory[i, 0]), result[i, j])
 
 
+@pytest.mark.each_path
 def test_the_reference_backend_and_a_plan() -> None:
     machine, where = simple()
     expected = machine.run(*where)

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.paths import PATHS, taking
 from reference.products import bits, elements, random_codes
 
 import fastmma
@@ -45,8 +46,13 @@ def test_every_opcode_agrees_with_the_reference(ins: Instruction) -> None:
         inputs = [np.stack(parts) for parts in zip(*(operands(ins, distribution=name) for name in distributions), strict=True)]
         if ins.op == "wgmma" or ins.k > 64:
             inputs = [x[:2] for x in inputs]
-        result = mma(ins, *inputs, target=target)
+        results = []
+        for path in PATHS:
+            with taking(path):
+                results.append(mma(ins, *inputs, target=target))
+        result, portable = results
         assert result.dtype == FORMATS[ins.dtype].dtype
+        np.testing.assert_array_equal(bits(result), bits(portable))
         rows = slice(0, 3)  # of each tile: the reference is slow
         some = [inputs[0].copy(), inputs[1], inputs[2].copy()]
         some[0][:, 3:], some[2][:, 3:] = 0, 0
@@ -55,6 +61,7 @@ def test_every_opcode_agrees_with_the_reference(ins: Instruction) -> None:
             np.testing.assert_array_equal(bits(result)[:, rows], bits(expected)[:, rows])
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("opcode", SOME)
 def test_leading_dimensions_broadcast(opcode: str) -> None:
     ins = instruction(opcode)
@@ -67,6 +74,7 @@ def test_leading_dimensions_broadcast(opcode: str) -> None:
     assert mma(ins, a[:, None], b[:0], c[0], target="sm_90a").shape == (3, 0, ins.m, ins.n)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("opcode", SOME)
 def test_any_memory_and_any_number_of_threads(opcode: str) -> None:
     ins = instruction(opcode)

@@ -40,6 +40,7 @@ def random_registers(ins: Instruction, *lead: int, seed: int = 1) -> list[NDArra
     return found
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("ins", DENSE, ids=str)
 def test_registers_and_matrices_agree(ins: Instruction) -> None:
     """warp.mma is scatter after the matrix-level mma after gather, on random bits."""
@@ -54,6 +55,7 @@ def test_registers_and_matrices_agree(ins: Instruction) -> None:
     np.testing.assert_array_equal(fastmma.gather(result, ins.operands["d"]), expected)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("opcode", SOME)
 def test_the_reference_agrees(opcode: str) -> None:
     ins = instruction(opcode)
@@ -61,6 +63,7 @@ def test_the_reference_agrees(opcode: str) -> None:
     np.testing.assert_array_equal(mma(ins, *registers, target="sm_90a"), mma(ins, *registers, target="sm_90a", backend="reference"))
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("opcode", SOME)
 def test_leading_dimensions_broadcast(opcode: str) -> None:
     ins = instruction(opcode)
@@ -74,6 +77,7 @@ def test_leading_dimensions_broadcast(opcode: str) -> None:
     assert mma(ins, a[:, None], b[:0], c[0], target="sm_90a").shape[:2] == (4, 0)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("opcode", SOME)
 def test_any_memory_and_any_number_of_threads(opcode: str) -> None:
     ins = instruction(opcode)
@@ -95,6 +99,7 @@ def test_any_memory_and_any_number_of_threads(opcode: str) -> None:
         np.testing.assert_array_equal(array, before[:5])
 
 
+@pytest.mark.each_path
 def test_padding_bits_do_not_matter() -> None:
     """Narrow elements sit in bytes, e2m1 in the middle of its byte."""
     ins = instruction(MMA + "m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32")
@@ -104,6 +109,7 @@ def test_padding_bits_do_not_matter() -> None:
     np.testing.assert_array_equal(mma(ins, a, b, c, target="sm_120a"), expected)
 
 
+@pytest.mark.each_path
 def test_four_computations_a_warp() -> None:
     ins = instruction(MMA + "m8n8k4.row.row.f32.f16.f16.f32")
     generator = np.random.default_rng(3)

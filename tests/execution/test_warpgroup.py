@@ -90,6 +90,7 @@ def width(name: str) -> int:
     return 32 if name == "tf32" else FORMATS[name].bits
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("index", "like"), list(enumerate(ARITHMETICS)), ids=str)
 def test_memory_and_registers_hold_the_same_matrices(index: int, like: fastmma.Instruction) -> None:
     sizes = [ins for ins in WGMMA if (ins.types, ins.k, ins.sparse, ins.satfinite) == (like.types, like.k, like.sparse, like.satfinite)]
@@ -118,6 +119,7 @@ def test_memory_and_registers_hold_the_same_matrices(index: int, like: fastmma.I
         np.testing.assert_array_equal(from_registers, expected)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("like", [ins for ins in ARITHMETICS if FORMATS[ins.atype].kind == "float" and not ins.sparse], ids=str)
 def test_negated_operands(like: fastmma.Instruction) -> None:
     given = prepared(like, 3)
@@ -141,6 +143,7 @@ def simple(tiles: int = 1) -> dict[str, Any]:
     }
 
 
+@pytest.mark.each_path
 def test_scale_d() -> None:
     given = simple()
     assert (warpgroup.mma(OPCODE, **given).view(np.float32) == 17).all()
@@ -150,6 +153,7 @@ def test_scale_d() -> None:
     assert np.isnan(warpgroup.mma(OPCODE, **given).view(np.float32)).all()
 
 
+@pytest.mark.each_path
 def test_leading_dimensions_broadcast() -> None:
     rng = np.random.default_rng(5)
     given = simple()

@@ -211,6 +211,7 @@ def moved(opcode: str, codes: NDArray[Any], bits: int) -> NDArray[Any]:
     return warp.wmma_load(opcode, flat.view(np.uint8), target="sm_90a")
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("index", "ins"), list(enumerate(PRODUCTS)), ids=str)
 def test_load_multiply_store_is_the_product_of_matrices(index: int, ins: Instruction) -> None:
     given = matrices(ins, index)
@@ -230,6 +231,7 @@ def test_load_multiply_store_is_the_product_of_matrices(index: int, ins: Instruc
     np.testing.assert_array_equal(memory.view(f"u{width}"), np.ascontiguousarray(expected).view(f"u{width}").reshape(-1))
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("index", "ins"), list(enumerate(PRODUCTS)), ids=str)
 def test_matrix_level_on_every_generation(index: int, ins: Instruction) -> None:
     """PTX's unspecified fragments do not matter to matrices."""

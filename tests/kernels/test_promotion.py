@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference.ieee import fused, plus, times
+from reference.paths import PATHS, taking
 
 from fastmma.backends.call import Operands
 from fastmma.backends.resolve import backend_of, operation_of
@@ -126,6 +127,7 @@ def test_the_rules_differ() -> None:
     assert len(set(results)) == len(PROMOTIONS)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(
     ("rule", "partial", "total", "a", "b", "expected"),
     [
@@ -162,7 +164,10 @@ def test_kernels_equal_the_reference(opcode: str, target: str, rule: str, specia
         promotion = scaling(rule, every, shape, special, index)
         for start in (None, c):
             expected = product(opcode, target, a, b, start, promotion, backend="reference")
-            np.testing.assert_array_equal(product(opcode, target, a, b, start, promotion), expected)
+            for path in PATHS:
+                with taking(path):
+                    found = product(opcode, target, a, b, start, promotion)
+                np.testing.assert_array_equal(found, expected, err_msg=path)
 
 
 @pytest.mark.parametrize("every", [32, 96, 128, 320, 4096])
@@ -183,6 +188,7 @@ def test_fast_and_exact_kernels_agree(opcode: str, target: str, every: int, monk
             np.testing.assert_array_equal(each, expected)
 
 
+@pytest.mark.each_path
 def test_parts_are_cut_between_chunks_that_have_scales() -> None:
     opcode, target = FAST[0]
     shape, every = (6, 9, 500), 128
@@ -212,6 +218,7 @@ def test_split(depth: int, parts: int, unit: int, expected: list[tuple[int, int]
     assert list(split(depth, parts, unit)) == expected
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("shape", [(0, 5, 64), (5, 0, 64), (4, 5, 0), (1, 1, 1)])
 def test_small_products(shape: tuple[int, int, int]) -> None:
     opcode, target = FAST[0]

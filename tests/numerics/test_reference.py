@@ -32,6 +32,7 @@ def fused_cases() -> list[tuple[Instruction, str]]:
     return list(found.values())
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("ins", "target"), fused_cases(), ids=str)
 def test_fused_steps_in_fractions(ins: Instruction, target: str) -> None:
     how = step(ins, target.rstrip("af"))

@@ -109,6 +109,7 @@ def dot(opcode: str, target: str, products: list[tuple[float, float]], c: float 
     return mma(opcode, a, b, d, target=target, backend=backend)[row, column]
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("target", "bits_kept"), [("sm_80", 24), ("sm_86", 24), ("sm_89", 24), ("sm_90", 25), ("sm_100", 25), ("sm_120", 25)]
@@ -120,6 +121,7 @@ def test_alignment_bits(target: str, bits_kept: int, backend: str) -> None:
         assert result == (1 - 2.0 ** -max(min(place, 24), 23) if place <= bits_kept else 1.0)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("target", ["sm_70", "sm_75"])
 def test_alignment_bits_of_m8n8k4(target: str, backend: str) -> None:
@@ -132,6 +134,7 @@ def test_alignment_bits_of_m8n8k4(target: str, backend: str) -> None:
     assert dot(half, target, [tie, (2.0**-21, 2.0**-22)], backend=backend) == 0
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_sm_75_takes_eight_products_a_step(backend: str) -> None:
     big = 2.0**12
@@ -158,6 +161,7 @@ def groups(stype: str, sums: list[list[tuple[float, float]]], exponents: list[in
     return mma(MXF4 + stype, a, b, d, target="sm_120a", scale_a=scale_a, scale_b=scale_b, backend=backend)[3, 5]
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_groups_that_cancel_count_in_alignment(backend: str) -> None:
     """A group is aligned by its scales, whatever its sum; without a product that is not zero, or without a scale, it is not there."""
@@ -170,6 +174,7 @@ def test_groups_that_cancel_count_in_alignment(backend: str) -> None:
     assert groups("ue4m3", [cancelled, [(0.5, 0.5)], [], []], [-99, -6, 0, 0], backend=backend) == 2.0**-8
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_floor_of_groups(backend: str) -> None:
     """2**-174 less than the last bit of float32 rounds to zero, and 2**-175 is lost."""
@@ -178,6 +183,7 @@ def test_floor_of_groups(backend: str) -> None:
     assert groups("ue8m0", sums, [-157, -173, 0, 0], backend=backend) == 2.0**-149
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_steps_round_toward_zero_between_eight_products(backend: str) -> None:
     """2**24 + 1 does not fit f32: what comes after it in the same step still sees the one."""
@@ -189,6 +195,7 @@ def test_steps_round_toward_zero_between_eight_products(backend: str) -> None:
     assert dot(F16_F32, "sm_80", same_step, backend=backend) == 1
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_f32_results_are_truncated_and_f16_results_rounded(backend: str) -> None:
     tail = 2.0**-24 + 2.0**-25
@@ -200,6 +207,7 @@ def test_f32_results_are_truncated_and_f16_results_rounded(backend: str) -> None
     assert dot(F16_F16, "sm_90a", [(1.0 + 2.0**-10, 1.0), (2.0**-5, 2.0**-6)], backend=backend) == 1 + 2.0**-9
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_floor_of_f16_results(backend: str) -> None:
     """Measured on an H200: 2**-46 survives beside 2**-25 and breaks the tie, 2**-47 does not."""
@@ -212,6 +220,7 @@ def test_floor_of_f16_results(backend: str) -> None:
     assert dot(F16_F16, "sm_80", [tie, (2.0**-22, 2.0**-23)], backend=backend) == 0
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("target", "last"), [("sm_90a", -158), ("sm_100a", -158), ("sm_80", -156)])
 @pytest.mark.parametrize(("opcode", "count"), [(BF16, 2), (MMA + "m16n8k8.row.col.f32.tf32.tf32.f32", 1)])
@@ -226,6 +235,7 @@ def test_floor_of_f32_results(opcode: str, count: int, target: str, last: int, b
     assert carried(2.0 ** (last - 1), 2 * count) == 0
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_negative_zero_never_comes_out(backend: str) -> None:
     for opcode, smallest in ((F16_F16, 2.0**-24), (F16_F32, 2.0**-24)):
@@ -235,6 +245,7 @@ def test_negative_zero_never_comes_out(backend: str) -> None:
         assert not (np.signbit(negative) and negative == 0)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_specials(backend: str) -> None:
     inf, nan = np.inf, np.nan
@@ -263,6 +274,7 @@ def test_specials(backend: str) -> None:
     assert dot(BF16, "sm_90a", [(2.0**64, 2.0**64), (-(2.0**64), 2.0**63)], backend=backend) == 2.0**127
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_14_bit_accumulator_of_hoppers_fp8(backend: str) -> None:
     assert dot(WGMMA_E4M3, "sm_90a", [(1.0, 1.0), (2.0**-6, 2.0**-7)], backend=backend) == 1 + 2.0**-13
@@ -272,6 +284,7 @@ def test_the_14_bit_accumulator_of_hoppers_fp8(backend: str) -> None:
     assert dot(WGMMA_E4M3.replace(".f32.", ".f16."), "sm_90a", [(448.0, 448.0)], backend=backend) == np.inf
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("shape", ["m16n8k16", "m16n8k32"])
 def test_lowered_fp8_is_widened_before_it_is_aligned(shape: str, backend: str) -> None:
@@ -285,6 +298,7 @@ def test_lowered_fp8_is_widened_before_it_is_aligned(shape: str, backend: str) -
     assert dot(opcode, "sm_120", products, backend=backend) == 2.0**6
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_lowered_fp8_adds_c_at_the_end_to_nearest(backend: str) -> None:
     opcode = MMA + "m16n8k32.row.col.f32.e4m3.e4m3.f32"
@@ -293,6 +307,7 @@ def test_lowered_fp8_adds_c_at_the_end_to_nearest(backend: str) -> None:
     assert dot(opcode, "sm_90a", [(1.0, 1.0)], c=-1.0, backend=backend) == 0
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nan_of_f64(backend: str) -> None:
     """Measured on an H200: the first NaN of b, c and a comes through, made quiet; invalid operations give a negative one."""
@@ -312,6 +327,7 @@ def test_nan_of_f64(backend: str) -> None:
     assert result(one, inf, one) == inf
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("rounding", "expected"), [("", 1.0), (".rz", 1.0), (".rm", 1.0), (".rp", 1 + 2.0**-52)])
 def test_rounding_of_f64(rounding: str, expected: float, backend: str) -> None:
@@ -323,6 +339,7 @@ def test_rounding_of_f64(rounding: str, expected: float, backend: str) -> None:
     assert np.signbit(cancelled) == (rounding == ".rm")
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_integers_wrap_or_clamp(backend: str) -> None:
     def result(opcode: str, a: int, b: int, c: int) -> int:
@@ -337,6 +354,7 @@ def test_integers_wrap_or_clamp(backend: str) -> None:
     assert result(MMA + "m16n8k32.row.col.s32.u4.s4.s32", 15, -8, 5) == 5 - 32 * 120
 
 
+@pytest.mark.each_path
 def test_tf32_ignores_what_it_cannot_hold() -> None:
     opcode = MMA + "m16n8k8.row.col.f32.tf32.tf32.f32"
     nan_in_the_low_bits = np.array(0x7F800001, np.uint32).view(np.float32)
@@ -346,6 +364,7 @@ def test_tf32_ignores_what_it_cannot_hold() -> None:
         assert (mma(opcode, a, b, c, target="sm_90a", backend=backend)[0] == np.inf).all()
 
 
+@pytest.mark.each_path
 def test_formats_below_8_bits() -> None:
     opcode = MMA + "m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32"
     for backend in BACKENDS:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference import sparsity as facts
+from reference.paths import PATHS, taking
 from reference.sparse_operands import METADATA, SPARSE, bits, elements, random_words
 
 import fastmma
@@ -109,6 +110,7 @@ def test_errors_of_metadata() -> None:
             sparse.pack_metadata(bad, words)
 
 
+@pytest.mark.each_path
 def test_recorded_registers(hw_vectors: Path) -> None:
     registers = 0
     seen = set()
@@ -163,29 +165,33 @@ def test_mma_equals_the_reference(index: int, ins: fastmma.Instruction) -> None:
         given["scale_b"] = 2.0 ** rng.integers(-3, 4, (ins.scale_vec_size, ins.n)).astype(np.float32)
         given |= {name: given[name].astype(dtype) for name in ("scale_a", "scale_b")}
     rows = slice(None) if ins.m == 16 else slice(16 * (index % 4), 16 * (index % 4) + 16)
-    result = fastmma.mma(ins, **given, target=target)
     expected = fastmma.mma(ins, **given, target=target, backend="reference")
-    np.testing.assert_array_equal(bits(result[rows]), bits(expected[rows]))
+    for path in PATHS:
+        with taking(path):
+            result = fastmma.mma(ins, **given, target=target)
+        np.testing.assert_array_equal(bits(result[rows]), bits(expected[rows]), err_msg=path)
 
 
 @pytest.mark.parametrize(("index", "ins"), list(enumerate(FLOATS)), ids=str)
-@pytest.mark.parametrize("backend", ["numba", "reference"])
-def test_b_does_not_matter_where_a_is_zero(backend: str, index: int, ins: fastmma.Instruction) -> None:
+@pytest.mark.parametrize("backend", ["numba", "portable", "reference"])
+def test_b_does_not_matter_where_a_is_zero(backend: str, index: int, ins: fastmma.Instruction, monkeypatch: pytest.MonkeyPatch) -> None:
     """NaNs and infinities in B, in the positions that one row of A does not select: that row's results are as without them."""
     target = ins.targets[index % len(ins.targets)]
+    monkeypatch.setenv("FASTMMA_PORTABLE", str(int(backend == "portable")))
     given = product(ins, ins.m, ins.n, ins.k, index, special=False)
     plain = fastmma.mma(ins, **given, target=target)
     fmt = FORMATS[ins.btype]
-    for row in (0, ins.m - 1) if backend == "numba" else (3,):
+    for row in (3,) if backend == "reference" else (0, ins.m - 1):
         codes = to_codes(given["b"], fmt).copy()
         codes[~selected(ins, given["metadata"])[row]] = (1 << fmt.bits - 1) - 1
         spoilt = {**given, "b": from_codes(codes, fmt)}
-        result = fastmma.mma(ins, **spoilt, target=target, backend=backend)
+        result = fastmma.mma(ins, **spoilt, target=target, backend="reference" if backend == "reference" else "numba")
         np.testing.assert_array_equal(bits(result[row]), bits(plain[row]))
         others = (selected(ins, given["metadata"]) != selected(ins, given["metadata"])[row]).any(axis=1)
         assert np.isnan(result[others].astype(np.float64)).all()
 
 
+@pytest.mark.each_path
 def test_b_does_not_matter_where_a_is_zero_at_warp_level() -> None:
     opcode = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
     ins = fastmma.instruction(opcode)
@@ -213,11 +219,14 @@ def test_gemm_equals_the_reference(index: int, ins: fastmma.Instruction) -> None
     target = ins.targets[index % len(ins.targets)]
     for k in (chunk, ins.k, 2 * ins.k + 3 * chunk):
         given = product(ins, 5, 3, k, index, special=k > ins.k)
-        result = fastmma.gemm(**given, instruction=ins, target=target)
         expected = fastmma.gemm(**given, instruction=ins, target=target, backend="reference")
-        np.testing.assert_array_equal(bits(result), bits(expected))
+        for path in PATHS:
+            with taking(path):
+                result = fastmma.gemm(**given, instruction=ins, target=target)
+            np.testing.assert_array_equal(bits(result), bits(expected), err_msg=path)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a", "sm_120a"])
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.int8, ml_dtypes.int4])
 def test_gemm_is_the_dense_product(dtype: Any, target: str) -> None:
@@ -236,6 +245,7 @@ def test_gemm_is_the_dense_product(dtype: Any, target: str) -> None:
         np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("backend", ["numba", "reference"])
 @pytest.mark.parametrize("shape", [(0, 16, 3), (3, 0, 3), (3, 16, 0), (0, 0, 0)])
 def test_empty_gemm(shape: tuple[int, int, int], backend: str) -> None:

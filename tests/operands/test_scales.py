@@ -107,6 +107,7 @@ def operand_codes(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -
     return np.where(finite, codes, np.uint8(1))
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("index", "ins"), list(enumerate(SCALED)), ids=str)
 def test_both_levels_agree(index: int, ins: fastmma.Instruction) -> None:
     rng = np.random.default_rng(index)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from reference.methods import METHODS, MMA, mixed, operands, product
+from reference.paths import PATHS, taking
 from reference.products import bits, elements, looped, special_codes
 
 from fastmma import FORMATS, gemm, instruction
@@ -19,6 +20,7 @@ DISTRIBUTIONS = ("bits", "special", "finite", "near", "tiny", "huge", "cancel")
 SHAPES = [(1, 1, 1), (3, 2, 7), (17, 9, 33), (16, 8, 64), (65, 23, 97)]
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize(("opcode", "target"), METHODS)
 def test_gemm_is_the_instruction_looped_over_k(opcode: str, target: str, distribution: str) -> None:
@@ -27,6 +29,14 @@ def test_gemm_is_the_instruction_looped_over_k(opcode: str, target: str, distrib
         a, b, c = operands(opcode, shape, distribution)
         np.testing.assert_array_equal(product(opcode, target, a, b, c), looped(ins, target, a, b, c))
     np.testing.assert_array_equal(product(opcode, target, a, b, None), looped(ins, target, a, b, None))
+
+
+def on_each_path(opcode: str, target: str, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> None:
+    """The kernels of each path have the reference's bits."""
+    expected = product(opcode, target, a, b, c, backend="reference")
+    for path in PATHS:
+        with taking(path):
+            np.testing.assert_array_equal(product(opcode, target, a, b, c), expected, err_msg=path)
 
 
 MIXTURES = [
@@ -47,20 +57,20 @@ def test_operands_of_different_kinds(opcode: str, target: str, distributions: tu
     ins = instruction(opcode)
     for shape in ((3, 2, 9), (33, 40, 70)):
         a, b, c = mixed(opcode, shape, *distributions)
-        np.testing.assert_array_equal(product(opcode, target, a, b, c), looped(ins, target, a, b, c))
-    a, b, c = mixed(opcode, (2, 2, min(ins.k + 1, 33)), *distributions)
-    np.testing.assert_array_equal(product(opcode, target, a, b, c), product(opcode, target, a, b, c, backend="reference"))
+        for path in PATHS:
+            with taking(path):
+                np.testing.assert_array_equal(product(opcode, target, a, b, c), looped(ins, target, a, b, c), err_msg=path)
+    on_each_path(opcode, target, *mixed(opcode, (2, 2, min(ins.k + 1, 33)), *distributions))
 
 
 @pytest.mark.parametrize(("opcode", "target"), METHODS)
 def test_the_reference_agrees(opcode: str, target: str) -> None:
     ins = instruction(opcode)
     for distribution in DISTRIBUTIONS:
-        a, b, c = operands(opcode, (5, 3, min(2 * ins.k + 3, 70)), distribution, seed=1)
-        expected = product(opcode, target, a, b, c, backend="reference")
-        np.testing.assert_array_equal(product(opcode, target, a, b, c), expected, err_msg=distribution)
+        on_each_path(opcode, target, *operands(opcode, (5, 3, min(2 * ins.k + 3, 70)), distribution, seed=1))
 
 
+@pytest.mark.each_path
 def test_a_sum_that_rounded_to_zero_from_below_does_not_raise_the_next_steps_exponent() -> None:
     opcode = MMA + "m16n8k16.row.col.f16.f16.f16.f16"
     a, b = np.zeros((3, 32), np.float16), np.zeros((32, 40), np.float16)
@@ -71,6 +81,7 @@ def test_a_sum_that_rounded_to_zero_from_below_does_not_raise_the_next_steps_exp
     assert (bits(gemm(a[:, :16], b[:16], instruction=opcode)) == 0).all()
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("opcode", "target"), METHODS)
 def test_empty_products(opcode: str, target: str) -> None:
     ins = instruction(opcode)
@@ -87,6 +98,7 @@ def test_empty_products(opcode: str, target: str) -> None:
 MEDIUM = [METHODS[index] for index in (4, 9, 14, 16, 20, 23, 26, 28, 31, 34, 36, 38)]
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("opcode", "target"), MEDIUM)
 def test_larger_matrices_and_threads(opcode: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several panels, blocks of k and tails, with one specimen of what the fast path cannot do by itself."""
@@ -102,6 +114,7 @@ def test_larger_matrices_and_threads(opcode: str, target: str, monkeypatch: pyte
         np.testing.assert_array_equal(product(opcode, target, a, b, c), expected)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("opcode", "target"), MEDIUM)
 def test_strides_and_byte_orders(opcode: str, target: str) -> None:
     ins = instruction(opcode)
@@ -133,6 +146,7 @@ def test_strides_and_byte_orders(opcode: str, target: str) -> None:
     np.testing.assert_array_equal(bits(gemm(a, b, np.broadcast_to(c[:1], c.shape), instruction=ins, target=target)[:1]), expected[:1])
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("opcode", "target"), MEDIUM)
 def test_out(opcode: str, target: str) -> None:
     ins = instruction(opcode)
@@ -151,6 +165,7 @@ def test_out(opcode: str, target: str) -> None:
     np.testing.assert_array_equal(bits(shifted[1:]), bits(expected))
 
 
+@pytest.mark.each_path
 def test_out_may_overlap_an_input() -> None:
     opcode = MMA + "m16n8k16.row.col.f16.f16.f16.f16"
     a, b, _ = (elements(x, "f16") for x in operands(opcode, (24, 24, 24), "near"))
@@ -182,12 +197,12 @@ def test_adversarial_inputs(opcode: str, target: str) -> None:
     @settings(max_examples=25, deadline=None, derandomize=True, database=None)
     @given(code_arrays(ins.atype, (2, depth)), code_arrays(ins.btype, (depth, 2)), code_arrays(ins.ctype, (2, 2)))
     def check(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> None:
-        expected = product(opcode, target, a, b, c, backend="reference")
-        np.testing.assert_array_equal(product(opcode, target, a, b, c), expected)
+        on_each_path(opcode, target, a, b, c)
 
     check()
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("shape", [(300, 270, 40), (31, 1100, 130), (200, 190, 270), (1, 9000, 250), (257, 16, 700)])
 @pytest.mark.parametrize(("opcode", "target"), [METHODS[index] for index in (4, 16, 24, 25, 26)])
 def test_products_that_are_cut_into_chunks(opcode: str, target: str, shape: tuple[int, int, int]) -> None:

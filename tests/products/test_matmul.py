@@ -16,6 +16,7 @@ from fastmma.isa.formats import format_of
 from fastmma.products.choice import default_instruction
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("opcode", [F16_F32, WGMMA + "m64n8k32.f32.e4m3.e5m2", MMA + "m16n8k8.row.col.f32.tf32.tf32.f32"])
 def test_cast_rounds_to_nearest_even(opcode: str, dtype: Any) -> None:
@@ -29,6 +30,7 @@ def test_cast_rounds_to_nearest_even(opcode: str, dtype: Any) -> None:
     np.testing.assert_array_equal(bits(gemm(*big_endian, instruction=ins, cast=True)), bits(expected))
 
 
+@pytest.mark.each_path
 def test_tf32_ignores_low_bits_unless_cast() -> None:
     opcode = MMA + "m16n8k8.row.col.f32.tf32.tf32.f32"
     a = np.full((1, 1), np.float32(1 + 2.0**-11 + 2.0**-12))
@@ -96,6 +98,7 @@ SHAPE_PAIRS = [
 ]
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize(("left", "right"), SHAPE_PAIRS)
 def test_matmul_has_numpys_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     generator = np.random.default_rng(8)
@@ -122,6 +125,7 @@ def test_matmul_refuses_what_numpy_does(left: tuple[int, ...], right: tuple[int,
         matmul(a, b)
 
 
+@pytest.mark.each_path
 def test_matmul_is_gemm() -> None:
     generator = np.random.default_rng(9)
     a, b = (generator.standard_normal(shape).astype(ml_dtypes.float8_e4m3fn) for shape in ((3, 20, 100), (3, 100, 7)))

@@ -43,6 +43,7 @@ def plan_of(case: Case, **options: Any) -> fastmma.GemmPlan:
     return fastmma.gemm_plan(a, b.T, target="sm_90a", **options)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_recorded_products(case: Case) -> None:
     with np.load(PATH) as archive:
@@ -110,6 +111,7 @@ def test_the_epilogue_is_that_of_the_kernel(shape: tuple[int, int, int], given: 
     assert fastmma.gemm_plan(a, b, c, preset="cublas", **options).epilogue == steps
 
 
+@pytest.mark.each_path
 def test_kernels_of_cutlass_and_split_products_have_the_bits_of_an_h200() -> None:
     found = cublas_orders.samples()
     assert len(found) > 50
@@ -151,6 +153,7 @@ def scaled_product(case: ScaledCase, **options: Any) -> NDArray[Any]:
     return fastmma.scaled_matmul(made[0], made[1].T, target="sm_90a", preset=preset, **options)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("case", SCALED_CASES, ids=lambda case: case.name)
 def test_recorded_products_with_scales(case: ScaledCase) -> None:
     with np.load(PATH) as archive:

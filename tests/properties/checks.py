@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import control_register
 import numpy as np
 from arrangement import Arrangement, Array, Place, anywhere, drawn
 from cases import Case, Generator, one_of
+from reference.paths import PATHS, taking
 from reference.schemes import agree, slowly
 
 from fastmma import ScaledArray
 
 FRACTIONS = 200  # elements that fractions quantise in a moment
 FILL = 0xA5
-
-
-@contextmanager
-def portable_kernels() -> Iterator[None]:
-    """Only the kernels that any CPU runs, which are other code for the same bits."""
-    before = os.environ.get("FASTMMA_PORTABLE")
-    os.environ["FASTMMA_PORTABLE"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["FASTMMA_PORTABLE"]
-        else:
-            os.environ["FASTMMA_PORTABLE"] = before
 
 
 def bits(result: Any) -> Array:
@@ -56,7 +41,7 @@ def expected(case: Case, operands: dict[str, Array]) -> tuple[Any, str]:
         return found, "checked by fractions"
     if case.takes_backend and case.small:
         return case.run(operands, backend="reference"), "checked by the reference"
-    with portable_kernels():
+    with taking("portable"):
         return case.run(operands, **({"threads": 1} if case.takes_threads else {})), "checked by portable kernels"
 
 
@@ -126,13 +111,14 @@ def check(rng: Generator, case: Case, counts: Counter[str], memory: Place = anyw
     if case.takes_threads:
         more["threads"] = int(rng.integers(1, 4))
     mode = control_register.drawn(rng)
-    with control_register.changed(mode) if mode else nullcontext():
-        found = case.run(result.operands, **more)
-    assert result.out is None or found is result.out
-    assert np.array_equal(bits(found), bits(wanted)), "other bits"
-    for name, array in before.items():
-        assert np.array_equal(bits(plain(operands[name])), bits(array)), f"{name} was changed"
-    result.check()
+    for path in PATHS:
+        with taking(path), control_register.changed(mode) if mode else nullcontext():
+            found = case.run(result.operands, **more)
+        assert result.out is None or found is result.out
+        assert np.array_equal(bits(found), bits(wanted)), f"other bits from the {path} kernels"
+        for name, array in before.items():
+            assert np.array_equal(bits(plain(operands[name])), bits(array)), f"{name} was changed by the {path} kernels"
+        result.check()
     marks = {mark for arrangement in arrangements.values() for mark in arrangement.counted}
     if case.takes_threads:
         marks.add(f"threads {more['threads']}")

@@ -191,6 +191,7 @@ def test_huge_shapes_without_memory() -> None:
     assert gemm(thin[:5], np.ones((0, 3), np.float16), instruction=F16).tolist() == [[0.0] * 3] * 5
 
 
+@pytest.mark.each_path
 def test_arrays_full_of_nan() -> None:
     for opcode in OPCODES:
         ins = instruction(opcode)
@@ -276,6 +277,7 @@ def test_out(out: Any, kind: type[Exception], message: str) -> None:
         assert str(caught.value).startswith(F16)
 
 
+@pytest.mark.each_path
 def test_inputs_are_never_modified() -> None:
     for opcode in OPCODES:
         arguments = inputs(opcode, 9, 7, 37)

@@ -18,6 +18,7 @@ from cases import FAMILIES, Case, gemm_case, one_of, tiles_case, warp_case, warp
 from checks import check
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.paths import PATHS, taking
 
 import fastmma
 from fastmma import TARGETS, FastmmaError, Instruction, Movement, instruction, sparse, warp
@@ -149,9 +150,16 @@ def run(rng: np.random.Generator, case: Case) -> None:
         arguments = spoilt(rng, arguments)
     if rng.random() < 0.1:
         arguments = {**arguments, "target": rng.choice([*TARGETS, "sm_1", ""])}
-    result = attempt(lambda: case.call(**arguments))
-    if result is not None and result.size and rng.integers(CHECKED) == 0:
-        same(result, case.call(**arguments, backend="reference"))
+    results = []
+    for path in PATHS:
+        with taking(path):
+            results.append(attempt(lambda: case.call(**arguments)))
+    result, portable = results
+    assert (result is None) == (portable is None)
+    if result is not None:
+        same(result, portable)
+        if result.size and rng.integers(CHECKED) == 0:
+            same(result, case.call(**arguments, backend="reference"))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

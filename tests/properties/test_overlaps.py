@@ -69,6 +69,7 @@ def one_product(rng: np.random.Generator, ins: Instruction, target: str, count: 
         count[f"gemm, {name}, {'shared' if np.shares_memory(moved, out) else 'beside'}"] += 1
 
 
+@pytest.mark.each_path
 def test_products() -> None:
     rng = np.random.default_rng(0)
     count: Counter[str] = Counter()
@@ -81,6 +82,7 @@ def test_products() -> None:
     assert all(count[f"gemm, {name}, shared"] > 3 for name in ("a", "b", "c", "metadata", "scale_a", "scale_b"))
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("seed", range(20))
 def test_batches(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -91,6 +93,7 @@ def test_batches(seed: int) -> None:
         same(fastmma.matmul(**{**given, name: moved}, target="sm_80", out=out), out, wanted, name)
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("scheme", scaling.SCHEMES)
 def test_scaled_products(scheme: str) -> None:
     rng = np.random.default_rng(0)
@@ -134,6 +137,7 @@ def test_outputs_that_are_refused(what: str) -> None:
             call(BAD_OUTPUTS[what])
 
 
+@pytest.mark.each_path
 def test_outputs_of_other_kinds() -> None:
     a = np.ones((4, 32), np.float16)
     unaligned = np.zeros(4 * 4 * 4 + 1, np.uint8)[1:].view(np.float32).reshape(4, 4)

@@ -32,6 +32,7 @@ def python(*arguments: str, timeout: float = 120, **environment: str) -> subproc
     )
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("times", [1, 2, 4])
 @pytest.mark.parametrize("what", ["pieces", "products"])
 def test_nothing_is_written_after_the_exception(what: str, times: int) -> None:
@@ -46,6 +47,7 @@ def test_nothing_is_written_after_the_exception(what: str, times: int) -> None:
     assert set(counts.values()) == {0}, counts
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("threads", [1, 2])
 def test_long_calls_answer(threads: int) -> None:
     """They take 0.1 s on an idle machine; without parts, pieces and looks at the signals, up to a minute."""

@@ -270,6 +270,7 @@ def test_nothing_is_kept_of_a_call() -> None:
         gc.enable()
 
 
+@pytest.mark.each_path
 def test_results_do_not_depend_on_threads_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = np.random.default_rng(1)
     a, b = (numbers.standard_normal(shape).astype(np.float16) for shape in ((150, 90), (90, 70)))

@@ -33,6 +33,7 @@ def difference(recorded: Recorded, backend: str) -> str:
     return outcome.worst
 
 
+@pytest.mark.each_path
 @pytest.mark.parametrize("file", FILES)
 def test_replay(file: str) -> None:
     wrong = [difference(recorded, "numba") for recorded in recordings.load(TARGET, files=(file,))]

@@ -13,6 +13,8 @@ from reference.recordings import GPUS, DotProducts, dot_products, register_file
 import fastmma
 from fastmma.isa.codes import from_codes
 
+pytestmark = pytest.mark.each_path
+
 Registers = dict[str, NDArray[Any]]
 
 
