@@ -1,8 +1,9 @@
-"""Running a study: case after case, each record on disk before the next begins."""
+"""Running a study: case after case, each record on disk before the next begins; or cases on the workers of an executor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from fastmma.study.products import OUTPUT, evidence, multiplied
 from fastmma.study.records import Record, Results, Store
 from fastmma.study.tensors import Tensor, read
 from fastmma.study.workbench import Workbench
+from fastmma.study.workers import Executor, check_executor, spread
 
 COLUMNS: tuple[str, ...] = ("case", *CASE_FIELDS, "instruction", "evidence", "exact", "mse_a", "mse_b", *METRICS)
 Study = Grid | Case | Preset | str | Iterable[Grid | Case]
@@ -134,6 +136,7 @@ def run(
     tensors: Tensor | str | Path | Sequence[Tensor | str | Path] = (),
     threads: int | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Results:
     """Compute what is missing of a study and return all of it.
 
@@ -150,7 +153,10 @@ def run(
         Of the emulated products; all cores by default, or ``FASTMMA_NUM_THREADS``. Results do not depend on it. The exact products are
         NumPy's, with the threads of its BLAS.
     progress : callable, optional
-        Called with the number of finished cases, that of all cases, and the case that begins.
+        Called with the number of finished cases, that of all cases, and the case that begins; with an executor, the case that ended.
+    executor : concurrent.futures.Executor, optional
+        Whose workers compute the cases, in any order: of threads or processes, or the executors of Dask, loky and mpi4py. Each case then
+        takes one of the worker's threads, if `threads` does not say otherwise, and is sent the tensors that it needs.
 
     Returns
     -------
@@ -163,7 +169,8 @@ def run(
     ------
     InstructionError, TargetError, OperandError, OperandTypeError
         All are `fastmma.FastmmaError`, and raised before the first case is computed, but for tensors with a NaN that a format has not
-        and for a disk that fills up.
+        and for a disk that fills up. With an executor, they name the case; BackendError: a worker was lost, or failed in another way. What
+        other cases were then computed is in the folder.
 
     Notes
     -----
@@ -178,7 +185,9 @@ def run(
     >>> hopper["quantisation_error"] == blackwell["quantisation_error"]
     True
     """
-    count = thread_count(threads)
+    count = thread_count(1 if threads is None and executor is not None else threads)
+    if executor is not None:
+        check_executor(executor)
     if progress is not None and not callable(progress):
         raise OperandTypeError(f"progress must be a callable, not {type(progress).__name__}")
     loaded = _loaded(tensors)
@@ -186,20 +195,50 @@ def run(
     for case in cases:
         check_fits(_WIDEST * (case.m * case.k + case.n * case.k + case.m * case.n), f"study: a product of {case.m} x {case.n} x {case.k}")
     folder = None if output is None else _folder(output)
-    bench, results = Workbench({_label(tensor): tensor.values for tensor in loaded}, count), Results()
-    if folder is None:
+    sources = {_label(tensor): tensor.values for tensor in loaded}
+    with nullcontext() if folder is None else Store(folder, COLUMNS) as store:
+        if executor is not None:
+            return _on_workers(executor, cases, sources, count, store, progress)
+        bench, results = Workbench(sources, count), Results()
         for done, case in enumerate(cases):
             if progress is not None:
                 progress(done, len(cases), case)
-            results.append(_measure(case, bench, count))
-        return results
-    with Store(folder, COLUMNS) as store:
-        for done, case in enumerate(cases):
-            if progress is not None:
-                progress(done, len(cases), case)
-            record = store.get(case.key)
-            if record is None or not _is_of(record, case):
+            record = _stored(store, case)
+            if record is None:
                 record = _measure(case, bench, count)
-                store.add(record)
+                if store is not None:
+                    store.add(record)
             results.append(record)
     return results
+
+
+def _stored(store: Store | None, case: Case) -> Record | None:
+    """The record of a case that was computed before."""
+    record = None if store is None else store.get(case.key)
+    return record if record is not None and _is_of(record, case) else None
+
+
+@public_call
+def _measured(case: Case, tensors: dict[str, Any], threads: int) -> Record:
+    """The record of one case, on a worker."""
+    return _measure(case, Workbench(tensors, threads), threads)
+
+
+def _on_workers(
+    executor: Executor, cases: list[Case], sources: dict[str, Any], threads: int, store: Store | None, progress: Progress | None
+) -> Results:
+    """The records of cases that the workers of an executor compute, in the order of the study."""
+    found = {case: record for case in cases if (record := _stored(store, case)) is not None}
+
+    def arguments(case: Case) -> tuple[Any, ...]:
+        return {name: sources[name] for name in (case.weights, case.activations) if name}, threads
+
+    def finished(case: Case, record: Record) -> None:
+        found[case] = record
+        if store is not None:
+            store.add(record)
+        if progress is not None:
+            progress(len(found), len(cases), case)
+
+    spread(executor, _measured, [case for case in cases if case not in found], arguments, finished)
+    return Results(found[case] for case in cases)

@@ -13,6 +13,7 @@ import dask.array as da  # noqa: E402
 
 import fastmma  # noqa: E402
 import fastmma.dask  # noqa: E402
+from fastmma import study  # noqa: E402
 from fastmma.testing import adversarial, assert_bits_equal  # noqa: E402
 
 M, N, K = 70, 50, 600
@@ -130,13 +131,18 @@ def test_schedulers() -> None:
         assert_bits_equal(d.compute(), expected)
 
 
-def test_a_cluster() -> None:
+def test_a_cluster_and_a_study_on_it() -> None:
     distributed = pytest.importorskip("distributed")
     a, b = (each.astype(ml_dtypes.bfloat16) for each in operands("f16"))
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "processes": True}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
+    grid = study.Grid(("e4m3", "mxfp8"), ("sm_120a",), ((8, 8, 64),))
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         d = fastmma.dask.gemm(da.from_array(a, chunks=(40, 100)), da.from_array(b, chunks=(64, 25)), target="H100")
         assert_bits_equal(d.compute(scheduler="distributed"), fastmma.gemm(a, b, target="H100"))
+        assert study.run(grid, executor=client.get_executor()) == study.run(grid)
+    loky = pytest.importorskip("loky")
+    with loky.ProcessPoolExecutor(1) as processes:
+        assert study.run(grid, executor=processes) == study.run(grid)
 
 
 def test_what_is_refused() -> None:
