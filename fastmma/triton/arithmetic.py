@@ -53,36 +53,35 @@ def _negate(_run: Emulation, original: Operation, x: Any) -> Any:
     return result
 
 
-def _joined(run: Emulation, handle: Any, addend: NDArray[Any], sign: int, operation: str) -> Any:
-    """The sum of a product and an addend in one rounding, if the compiler makes it one."""
-    factors = handle.attr.get(FACTORS)
-    if factors is None or not run.fuses or not straight(factors.where, position()):
+def _joined(run: Emulation, x: Any, y: Any, sign: int, operation: str) -> Any:
+    """``x + y`` or ``x - y`` in one rounding where one of them is a product, the first if both are, and the compiler fuses them."""
+    if not run.fuses or not (FACTORS in x.attr or FACTORS in y.attr):
         return None
-    run.report.did(operation, "fused multiply-add")
-    return TensorHandle(fused(factors.x if sign > 0 else -factors.x, factors.y, addend), handle.dtype.scalar)
+    here = position()
+    may_be = run.launch.products(here)
+    for product, addend, of_product, of_addend, may in ((x, y, 1, sign, may_be[0]), (y, x, sign, 1, may_be[1])):
+        factors = product.attr.get(FACTORS)
+        if may and factors is not None and straight(factors.where, here):
+            run.report.did(operation, "fused multiply-add")
+            first = factors.x if of_product > 0 else -factors.x
+            return TensorHandle(fused(first, factors.y, addend.data if of_addend > 0 else -addend.data), product.dtype.scalar)
+    return None
 
 
 def _add(run: Emulation, original: Operation, x: Any, y: Any) -> Any:
-    if _is_float(x) and _is_float(y):
-        for dot, addend in ((y, x), (x, y)):
-            if isinstance(dot, Product) and dot.joins(position()) and run.launch.takes_addend(dot.where):
-                run.report.did("+", "start of the dot that was added")
-                return TensorHandle(dot.onto(addend.data), dot.dtype.scalar)
-        for product, addend in ((x, y), (y, x)):
-            result = _joined(run, product, addend.data, 1, "+")
-            if result is not None:
-                return result
-    return original(x, y)
+    if not (_is_float(x) and _is_float(y)):
+        return original(x, y)
+    for dot, addend in ((y, x), (x, y)):
+        if isinstance(dot, Product) and dot.joins(position()) and run.launch.takes_addend(dot.where):
+            run.report.did("+", "start of the dot that was added")
+            return TensorHandle(dot.onto(addend.data), dot.dtype.scalar)
+    result = _joined(run, x, y, 1, "+")
+    return original(x, y) if result is None else result
 
 
 def _subtract(run: Emulation, original: Operation, x: Any, y: Any) -> Any:
-    if _is_float(x) and _is_float(y):
-        result = _joined(run, x, -y.data, 1, "-")
-        if result is None:
-            result = _joined(run, y, x.data, -1, "-")
-        if result is not None:
-            return result
-    return original(x, y)
+    result = _joined(run, x, y, -1, "-") if _is_float(x) and _is_float(y) else None
+    return original(x, y) if result is None else result
 
 
 def _view(_run: Emulation, original: Operation, x: Any, shape: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What Triton's own compiler makes of a kernel's dots: it runs without a GPU, and its intermediate code names the instructions."""
+"""What Triton's own compiler makes of a kernel: it runs without a GPU, and its intermediate code says what becomes of dots and sums."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ _TYPE = re.compile(r"(?:tensor|memdesc)<([\dx]+)x(\w+)(?=[,>])")
 _WIDTH = re.compile(r"kWidth = (\d+)")
 _ZERO = re.compile(r"^\s*(%[\w#]+) = arith\.constant dense<0(?:\.0+e\+00)?> : tensor", re.MULTILINE)
 _ENCODING = re.compile(r"^(#\w+) = #ttg\.nvidia_mma<", re.MULTILINE)
+_SUM = ("arith.addf", "arith.subf")
+_VALUE = re.compile(r"^\s*(%[\w#]+) = ([\w.]+) (%[\w#]+)(?:, (%[\w#]+))?")
+_SAME_THREADS = ("arith.negf", "tt.broadcast", "tt.expand_dims", "tt.splat")  # a product stays in the registers in which it was computed
+_PTX_FILE = re.compile(r'\.file\s+(\d+) "([^"]+)"(?: "([^"]+)")?')
+_PTX_PLACE = re.compile(r"\.loc\s+(\d+) (\d+) (\d+)")
+_PTX_SUM = re.compile(r"(fma\.rn|add|sub)(?:\.rn)?(?:\.ftz)?\.(?:f16|bf16|f32|f64)")
 _COMPILE = JITFunction.run
 _ENDS_AT = re.compile(r"loc\((#loc\d*)\)$")
 
@@ -78,15 +84,54 @@ def _lowerings(ttgir: str) -> dict[Site, set[Lowering]]:
     return found
 
 
+def _products(ttgir: str) -> dict[Site, tuple[bool, bool]]:
+    """Which operands of additions are products, with nothing between that moves them to other threads."""
+    made: dict[str, tuple[str, str]] = {}
+    sites = _sites(ttgir)
+    found: dict[Site, tuple[bool, bool]] = {}
+
+    def is_product(name: str) -> bool:
+        operation, operand = made.get(name, ("", ""))
+        return operation == "arith.mulf" or (operation in _SAME_THREADS and is_product(operand))
+
+    for text in ttgir.splitlines():
+        value, end = _VALUE.match(text), _ENDS_AT.search(text)
+        if value is None:
+            continue
+        made[value[1]] = value[2], value[3]
+        if value[2] in _SUM and value[4] and end and end[1] in sites:
+            first, second = found.get(sites[end[1]], (True, True))
+            found[sites[end[1]]] = first and is_product(value[3]), second and is_product(value[4])
+    return found
+
+
+def _separate(ptx: str) -> set[Site]:
+    """Where sums stand that are no fused multiply-adds."""
+    files: dict[str, str] = {}
+    sums: dict[Site, set[str]] = {}
+    for number, folder, name in _PTX_FILE.findall(ptx):
+        files[number] = f"{folder}/{name}" if name else folder
+    here: Site | None = None
+    for text in ptx.splitlines():
+        place, instruction = _PTX_PLACE.search(text), _PTX_SUM.match(text.strip())
+        if place:
+            here = files.get(place[1], ""), int(place[2]), int(place[3])
+        elif instruction and here is not None:
+            sums.setdefault(here, set()).add(instruction[1])
+    return {site for site, kinds in sums.items() if "fma.rn" not in kinds}
+
+
 @dataclass(frozen=True)
-class CompiledDots:
-    """All dots of a kernel, compiled for one set of arguments."""
+class CompiledKernel:
+    """A kernel's dots and sums, compiled for one set of arguments."""
 
     dots: tuple[CompiledDot, ...]
+    operands: dict[Site, tuple[bool, bool]]
+    separate: set[Site]
 
     @classmethod
-    def read(cls, ttir: str, ttgir: str) -> CompiledDots:
-        """Read the compiler's intermediate code: dots as the source has them, and as layouts decide them."""
+    def read(cls, ttir: str, ttgir: str, ptx: str) -> CompiledKernel:
+        """Read the compiler's intermediate code: dots as the source has them, as layouts decide them, and what became of sums."""
         zeros, lowerings, dots = set(_ZERO.findall(ttir)), _lowerings(ttgir), []
         for text, site in _lines(ttir):
             (first, a), (second, b), *_ = _TYPE.findall(text)
@@ -95,7 +140,7 @@ class CompiledDots:
             names = tuple(BY_MLIR[name].multiplied if name in BY_MLIR else name for name in (a, b))
             from_zero = accumulator is not None and accumulator[3] in zeros
             dots.append(CompiledDot(site, (m, n, k), (names[0], names[1]), from_zero, frozenset(lowerings.get(site, ()))))
-        return cls(tuple(dots))
+        return cls(tuple(dots), _products(ttgir), _separate(ptx))
 
     def lowering(self, dot: Dot, site: Site) -> Lowering | None:
         """What a dot at a place became; None where that is not clear."""
@@ -108,12 +153,16 @@ class CompiledDots:
         """Whether a dot at this place was left to start from zero."""
         return any(one.site == site and one.from_zero for one in self.dots)
 
+    def products(self, site: Site) -> tuple[bool, bool]:
+        """Which operands of the sum at a place can be fused with it; both where the compiler does not say."""
+        return (False, False) if site in self.separate else self.operands.get(site, (True, True))
 
-def compiled_dots(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> CompiledDots | str:
-    """Compile a kernel for the active driver's target and read its dots; a string says why the compiler did not take it."""
+
+def compiled_kernel(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> CompiledKernel | str:
+    """Compile a kernel for the active driver's target; a string says why the compiler did not take it."""
     with all_of_kind(kernel, JITFunction) as function:
         try:
             compiled = _COMPILE(function, *map(MockTensor.wrap_dtype, arguments), grid=(1,), warmup=True, **options)
-            return CompiledDots.read(compiled.asm["ttir"], compiled.asm["ttgir"])
+            return CompiledKernel.read(compiled.asm["ttir"], compiled.asm["ttgir"], compiled.asm["ptx"])
         except Exception as error:
             return f"{type(error).__name__}: {error}".splitlines()[0]

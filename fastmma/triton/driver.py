@@ -70,11 +70,11 @@ class Driver(DriverBase):
         return lambda _call, quantiles=(0.5,), **_: [0.0] * len(quantiles)
 
     def get_current_device(self) -> int:
-        """The only one."""
-        return 0
+        """A number of its own for each GPU, since Triton keeps compiled kernels by device."""
+        return self._capability()
 
     def set_current_device(self, device: int) -> None:
-        """There is only one."""
+        """The target says which it is."""
 
     def get_current_stream(self, _device: int) -> int:
         """The default stream."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from triton import knobs
 
-from fastmma.triton.compiled import CompiledDots, compiled_dots
+from fastmma.triton.compiled import CompiledKernel, compiled_kernel
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
 from fastmma.triton.positions import Position, site
 from fastmma.triton.report import Report
@@ -62,24 +62,28 @@ class Launch:
         return bool(names(self.kernel) & {"dot", "dot_scaled"})
 
     @cached_property
-    def dots(self) -> CompiledDots | None:
-        """The dots as the compiler lowered them, if it is asked and takes the kernel."""
+    def compiled(self) -> CompiledKernel | None:
+        """What the compiler made of the kernel, if it is asked and takes it."""
         if self.source == "rules" or not self.has_dot:
             return None
-        found = compiled_dots(self.kernel, self.arguments, self.options | {"enable_fp_fusion": self.fuses})
+        found = compiled_kernel(self.kernel, self.arguments, self.options | {"enable_fp_fusion": self.fuses})
         if isinstance(found, str):
-            self.report.notes[f"dots of {self.kernel.__name__} by rules, since the compiler does not take it: {found}"] += 1
+            self.report.notes[f"{self.kernel.__name__} by rules, since the compiler does not take it: {found}"] += 1
             return None
         return found
 
     def lowering(self, dot: Dot, where: Position) -> tuple[Lowering, str]:
         """What a dot becomes, and who says so."""
-        found = self.dots.lowering(dot, site(where)) if self.dots is not None else None
+        found = self.compiled.lowering(dot, site(where)) if self.compiled is not None else None
         return (found, "compiled") if found is not None else (lowering_by_rules(dot, self.capability, self.warps), "rules")
 
     def takes_addend(self, where: Position) -> bool:
         """Whether the compiler may start a dot from what is added to its result."""
-        return self.dots is None or not self.dots.starts_from_zero(site(where))
+        return self.compiled is None or not self.compiled.starts_from_zero(site(where))
+
+    def products(self, where: Position) -> tuple[bool, bool]:
+        """Which operands of a sum are products that the compiler may fuse with it."""
+        return (True, True) if self.compiled is None else self.compiled.products(site(where))
 
 
 @dataclass
@@ -122,4 +126,4 @@ class Emulation:
         chosen = {"num_warps": self.num_warps, "enable_fp_fusion": self.fp_fusion}
         options = {name: value for name, value in chosen.items() if value is not None} | options
         self.launch = Launch(kernel, arguments, options, self.capability, self.lowering, self.report)
-        _ = self.launch.dots  # compiled before Triton's language is replaced by the interpreter's
+        _ = self.launch.compiled  # compiled before Triton's language is replaced by the interpreter's

@@ -112,7 +112,7 @@ def patched(run: Emulation) -> Iterator[None]:
         def put(holder: Any, name: str, value: Any) -> None:
             stack.enter_context(patch.object(holder, name, value))
 
-        keeps = _ELEMENTWISE if run.launch.has_dot and run.launch.dots is None else ()
+        keeps = _ELEMENTWISE if run.launch.has_dot and run.launch.compiled is None else ()
         for name in {*_OPERATIONS, *keeps}:
             put(_BUILDER, name, _method(run, name, getattr(_BUILDER, name), name in keeps))
         for holder, operations in ((interpreter.ReduceOps, functions.REDUCTIONS), (interpreter.ScanOps, functions.SCANS)):

@@ -63,11 +63,15 @@ def position() -> Position:
     return tuple(reversed(found))
 
 
+@lru_cache(maxsize=1 << 14)
+def _site(code: CodeType, offset: int) -> tuple[str, int, int]:
+    first, _, column, _ = next(islice(code.co_positions(), offset // 2, None))
+    return code.co_filename, first or 0, (column or 0) + 1
+
+
 def site(where: Position) -> tuple[str, int, int]:
     """File, line and column of a position, counted as the compiler counts them."""
-    place = where[-1]
-    first, _, column, _ = next(islice(place.code.co_positions(), place.offset // 2, None))
-    return place.code.co_filename, first or 0, (column or 0) + 1
+    return _site(where[-1].code, where[-1].offset)
 
 
 def straight(start: Position, end: Position) -> bool:

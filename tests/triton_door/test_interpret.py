@@ -171,13 +171,26 @@ def test_casts(source: str) -> None:
                 continue
             result = torch.empty(len(values), dtype=dtype)
             cast[(1,)](given, result, len(values))
+            if (source, target) == ("float8_e5m2", "bfloat16"):
+                continue
             limit = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}.get(target, np.inf)
             expected = np.clip(values.astype("f4"), -limit, limit).astype(getattr(ml_dtypes, target, target))
             actual = array(result)
             nan = np.isnan(values.astype("f4"))
-            assert np.isnan(actual[nan].astype("f4")).all()
+            if (source, target) == ("bfloat16", "float32"):  # as they are
+                np.testing.assert_array_equal(actual[nan].view("u4") >> 16, values[nan].view("u2"))
+            else:  # all bits but the sign, as an H100 has it
+                assert set(actual[nan].view(f"u{actual.itemsize}").tolist()) == {(1 << 8 * actual.itemsize - 1) - 1}
             np.testing.assert_array_equal(actual[~nan].view(f"u{actual.itemsize}"), expected[~nan].view(f"u{actual.itemsize}"))
         report.assert_all_emulated()
+
+
+def test_e5m2_becomes_bf16_without_infinities() -> None:
+    """On an H100, e5m2 to bf16 moves bits: the codes of infinities and NaN are numbers from 65536 on."""
+    result = torch.empty(8, dtype=torch.bfloat16)
+    with interpret("H100"):
+        cast[(1,)](torch.tensor([0x7B, 0x7C, 0x7D, 0x7F, 0xFC, 0x01, 0x80, 0x3C], dtype=torch.uint8).view(torch.float8_e5m2), result, 8)
+    assert result.tolist() == [57344, 65536, 81920, 114688, -65536, 2.0**-16, 0, 1]
 
 
 def calculated(operation: str, dtype: str, gpu: str = "H100", **options: Any) -> tuple[list[np.ndarray], np.ndarray, Any]:
