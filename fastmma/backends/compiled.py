@@ -43,6 +43,7 @@ class Compiled(Backend):
     """Compiled kernels on this CPU."""
 
     warps_at_once = 1024
+    rows_at_once = 1024  # as many as there are in a piece of a product: a panel of B is packed for each piece anyway
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
@@ -83,13 +84,16 @@ class Compiled(Backend):
                 return
         super().promoted(operation, operands, d, promotion, threads)
 
-    def finish(self, sums: Codes, steps: list[Step], out: str, threads: int) -> Codes:
+    def finish(self, sums: Codes, steps: list[Step], out: str, threads: int, results: Codes) -> None:
         """`Backend.finish`, in one pass."""
         from fastmma.kernels.sums import epilogue
 
-        narrowed = None if out == "f32" else np.empty(sums.shape, np.uint16)
-        epilogue.apply(sums, steps, threads, narrowed, out == "f16")
-        return sums if narrowed is None else narrowed
+        if out != "f32":
+            epilogue.apply(sums, steps, threads, results, out == "f16")
+            return
+        epilogue.apply(sums, steps, threads)
+        if results is not sums:
+            results[...] = sums
 
 
 def _filled(operation: Operation, operands: Operands) -> Operands:

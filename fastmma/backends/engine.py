@@ -21,11 +21,14 @@ class Backend(ABC):
     ----------
     warps_at_once : int
         Warps of a register call whose matrices are unpacked, multiplied and packed together.
+    rows_at_once : int or None
+        Rows of sums that are computed and go through an epilogue together, while they are in a cache; None: all.
     raw : module or None
         What executes the real opcode on registers and memory as they are, where the backend is a GPU.
     """
 
     warps_at_once = 1
+    rows_at_once: int | None = None
     raw: ModuleType | None = None
 
     @abstractmethod
@@ -88,6 +91,9 @@ class Backend(ABC):
         epilogue.narrow(sums, narrowed, out == "f16", threads)
         return narrowed
 
-    def finish(self, sums: Codes, steps: list[Step], out: str, threads: int) -> Codes:
-        """Codes of the format `out` after the steps of an epilogue, one of which rounds to it; f32 codes (M, N) may be overwritten."""
-        return self.narrow(self.apply(sums, steps, threads), out, threads)
+    def finish(self, sums: Codes, steps: list[Step], out: str, threads: int, results: Codes) -> None:
+        """Write codes of the format `out` after the steps of an epilogue, one of which rounds to it.
+
+        f32 codes (M, N) may be overwritten; `results` may be the sums.
+        """
+        results[...] = self.narrow(self.apply(sums, steps, threads), out, threads)

@@ -158,3 +158,8 @@ class Step(NamedTuple):
     first: NDArray[Any] | None = None
     second: NDArray[Any] | None = None
     names: tuple[str, ...] = ()
+
+    def of_rows(self, rows: slice) -> Step:
+        """The operation on some of the rows."""
+        first, second = (None if each is None else each[rows] for each in (self.first, self.second))
+        return self._replace(first=first, second=second)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,13 +15,16 @@ from fastmma.backends.engine import Backend
 from fastmma.host.arrays import as_array
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 from fastmma.isa.codes import encode, from_codes
-from fastmma.isa.formats import FORMATS
+from fastmma.isa.formats import FORMATS, Format
 from fastmma.kernels.params import Promotion, Step
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 from fastmma.operands.check import check_output
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
+from fastmma.products.order import StreamK
 from fastmma.products.steps import ACTIVATIONS, MULTIPLIERS, ROUND, SCALED_C, joining, operands_of
+
+Multiply = Callable[[slice, slice, Codes], None]  # writes sums of some products and of some of their rows
 
 _ADDENDS = ("float32", "bfloat16", "float16")
 _ONE = 0x3F800000
@@ -116,12 +120,29 @@ class Epilogue(NamedTuple):
             found["scale_ab"] = self._computed(both, [Step("multiply", _flat(factor, both.shape), names=("scale_a", "scale_b"))])
         return found
 
-    def apply(self, sums: Codes, sums_format: str, operands: dict[str, Codes], shape: tuple[int, ...]) -> Codes:
-        """Codes of the results, of products of a shape, out of sums (T, M, N) that may be overwritten."""
-        steps = [Step("convert from s32")] if sums_format == "s32" else []
-        wide = _from_halves(sums) if sums_format == "f16" else sums
-        rows = wide.reshape(math.prod(shape[:-1]), shape[-1])
-        return self.backend.finish(rows, steps + self._operations(operands, shape), self.out, self.threads).reshape(shape)
+    def results(self, multiply: Multiply, sums_format: Format, operands: dict[str, Codes], shape: tuple[int, ...], cut: bool) -> Codes:
+        """Codes of the results, of products of a shape, out of the sums that `multiply` writes.
+
+        Where it may be `cut`, some products or rows at a time are multiplied and finished, while their sums are in a cache.
+        """
+        steps = [Step("convert from s32")] if sums_format.name == "s32" else []
+        steps += self._operations(operands, shape)
+        products, rows, columns = math.prod(shape[:-2]), *shape[-2:]
+        results = np.empty((products, rows, columns), FORMATS[self.out].code_dtype)
+        as_they_are = self.out == "f32" and sums_format.name != "f16"
+        blocks = _blocks(products, rows, columns, self.backend.rows_at_once if cut else None)
+        held = None if as_they_are else np.empty(max(results[block].size for block in blocks), sums_format.code_dtype)
+        for block in blocks:
+            target = results[block]
+            sums = target.view(sums_format.code_dtype) if held is None else held[: target.size].reshape(target.shape)
+            multiply(*block, sums)
+            wide = _from_halves(sums) if sums_format.name == "f16" else sums
+            into = target.reshape(target.shape[0] * target.shape[1], columns)
+            first = block[0].start * rows + block[1].start
+            place = slice(first, first + len(into))
+            source = into if as_they_are else wide.reshape(into.shape)
+            self.backend.finish(source, [step.of_rows(place) for step in steps], self.out, self.threads, into)
+        return results.reshape(shape)
 
     def _operations(self, operands: dict[str, Codes], shape: tuple[int, ...]) -> list[Step]:
         """The steps as operations on the rows of all products; a step is left out where the caller did not give its operand."""
@@ -202,13 +223,29 @@ def finished(
     return result
 
 
+def _blocks(products: int, rows: int, columns: int, rows_at_once: int | None) -> list[tuple[slice, slice]]:
+    """Products and rows that are computed together: rows of one product, or several products of few rows."""
+    if rows_at_once is None or products * rows <= rows_at_once or not columns:
+        return [(slice(0, products), slice(0, rows))]
+    if products == 1 or rows >= rows_at_once:
+        parts = -(-rows // rows_at_once)
+        high = -(-rows // parts)
+        return [
+            (slice(product, product + 1), slice(top, min(top + high, rows))) for product in range(products) for top in range(0, rows, high)
+        ]
+    many = max(rows_at_once // rows, 1)
+    return [(slice(first, min(first + many, products)), slice(0, rows)) for first in range(0, products, many)]
+
+
 def _at_once(plan: GemmPlan, operands: Operands, shape: tuple[int, ...], values: dict[str, Codes], finish: Epilogue) -> Codes:
     """The sums of all parts of k, through the epilogue."""
-    ins = plan.operation.instruction
-    sums = np.empty((operands.a.shape[0], operands.a.shape[1], operands.b.shape[2]), ins.formats.d.code_dtype)
     promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
-    accumulate(finish.backend, plan.operation, operands, sums, promotion, plan.order, finish.threads)
-    return finish.apply(sums, ins.dtype, values, shape)
+
+    def multiply(products: slice, rows: slice, sums: Codes) -> None:
+        part = operands.products(products.start, products.stop).lines(rows, slice(None))
+        accumulate(finish.backend, plan.operation, part, sums, promotion, plan.order, finish.threads)
+
+    return finish.results(multiply, plan.operation.instruction.formats.d, values, shape, not isinstance(plan.split_k, StreamK))
 
 
 def _in_place(plan: GemmPlan, operands: Operands, shape: tuple[int, ...], values: dict[str, Codes], finish: Epilogue) -> Codes:

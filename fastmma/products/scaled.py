@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,10 +166,15 @@ def scaled_matmul(
     values = finish.operands(alpha, beta, c, bias, shape, a.global_scale, b.global_scale)
     if plan.scales == "epilogue":
         values |= finish.scales(_of_lines(left, -1), _of_lines(right, -2))
-    sums = np.empty((math.prod(lead), *shape[-2:]), np.uint32)
-    promoted = _promotion(plan, left, right, lead)
-    accumulate(runner, plan.operation, _bind(plan, left, right, lead), sums, promoted, plan.order, workers)
-    found = from_codes(finish.apply(sums, plan.operation.instruction.dtype, values, shape), plan.out)
+    promoted, bound = _promotion(plan, left, right, lead), _bind(plan, left, right, lead)
+
+    def multiply(products: slice, rows: slice, sums: Codes) -> None:
+        some = promoted if promoted is None else promoted.of(products).part(slice(None), rows, slice(None))
+        part = bound.products(products.start, products.stop).lines(rows, slice(None))
+        accumulate(runner, plan.operation, part, sums, some, plan.order, workers)
+
+    cut = not isinstance(plan.split_k, StreamK)
+    found = from_codes(finish.results(multiply, plan.operation.instruction.formats.d, values, shape, cut), plan.out)
     if out is None:
         return found
     out[...] = found

@@ -14,6 +14,7 @@ from reference.products import bits, elements
 
 import fastmma
 from fastmma import OperandError, OperandTypeError, gemm, gemm_plan, matmul
+from fastmma.scaling import quantize
 
 FORMATS: dict[str, Any] = {"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
 
@@ -212,3 +213,25 @@ def test_the_inner_dimensions_differ() -> None:
         matmul(a, a)
     with pytest.raises(OperandError, match=r"not \(4, 16\) and \(5, 3\)$"):
         gemm(a, np.ones((5, 3), np.float16))
+
+
+@pytest.mark.parametrize("out_dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("shape", [(2100,), (3, 700)])
+def test_sums_are_finished_some_rows_or_products_at_a_time(shape: tuple[int, ...], out_dtype: str) -> None:
+    a, b, c = drawn("f16", (*shape, 40), 1), drawn("f16", (40, 9), 2), drawn("f32", (*shape, 9), 3)
+    a[(*(extent - 1 for extent in shape), 7)] = np.inf
+    options: dict[str, Any] = {"target": "sm_90a", "alpha": 0.3, "beta": 1.7, "bias": drawn("f32", (9,), 4), "out_dtype": out_dtype}
+    found = matmul(a, b, c, **options)
+    rows = np.r_[0, 1, 698:702, 1049:1052, 1399:1401, 2099]
+    expected = matmul(a.reshape(2100, 40)[rows], b, c.reshape(2100, 9)[rows], **options, backend="reference")
+    assert np.array_equal(bits(found.reshape(2100, 9)[rows]), bits(expected))
+
+
+def test_scaled_products_are_finished_some_rows_at_a_time() -> None:
+    a = quantize(drawn("f32", (2100, 64), 1), "mxfp8_e4m3")
+    b = quantize(drawn("f32", (64, 9), 2), "mxfp8_e4m3", axis=0)
+    c, rows = drawn("f32", (2100, 9), 3), slice(1040, 1060)
+    options: dict[str, Any] = {"target": "sm_120a", "alpha": 0.3, "out_dtype": "bf16"}
+    found = fastmma.scaled_matmul(a, b, c=c, beta=1.7, **options)
+    expected = fastmma.scaled_matmul(a[rows], b, c=c[rows], beta=1.7, **options, backend="reference")
+    assert np.array_equal(bits(found[rows]), bits(expected))
