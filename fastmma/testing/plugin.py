@@ -86,7 +86,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _target(name, "--tensor-core")
     if os.environ.get(_WHOLE_RUN):
         stack = ExitStack()
-        stack.enter_context(import_module("fastmma.triton").interpret(_target(os.environ[_WHOLE_RUN], _WHOLE_RUN)))
+        _target(os.environ[_WHOLE_RUN], _WHOLE_RUN)
+        stack.enter_context(import_module("fastmma.triton").from_environment())
         config.add_cleanup(stack.close)
 
 

@@ -44,7 +44,7 @@ STANDS_IN = """
 
     sys.modules["torch"] = Module("torch", Tensor=type("Tensor", (), {}))
     sys.modules["fastmma.torch"] = Module("fastmma.torch", emulate=door("torch"))
-    sys.modules["fastmma.triton"] = Module("fastmma.triton", interpret=door("triton"))
+    sys.modules["fastmma.triton"] = Module("fastmma.triton", interpret=door("triton"), from_environment=lambda: door("triton")("A100"))
 """
 NO_TORCH = "import sys\nsys.modules['torch'] = None\n"
 
@@ -125,7 +125,7 @@ def test_doors_are_entered_and_left(run, pytester: pytest.Pytester, monkeypatch:
 
     @pytest.mark.tensor_core("H100", other="error")
     def test_entered(tensor_core):
-        assert log == [("triton", "sm_80", {}), ("torch", "sm_90a", {"other": "error", "as_cuda": True}), ("triton", "sm_90a", {})]
+        assert log == [("triton", "A100", {}), ("torch", "sm_90a", {"other": "error", "as_cuda": True}), ("triton", "sm_90a", {})]
         assert tensor_core.report == "report of torch on sm_90a" and tensor_core.triton_report == "report of triton on sm_90a"
         assert os.environ["TRITON_INTERPRET"] == "1"
 
@@ -149,6 +149,45 @@ def test_doors_are_entered_and_left(run, pytester: pytest.Pytester, monkeypatch:
     result = run("--tensor-core-triton", "--tensor-core-cuda")
     result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(["*Captured tensor cores call*", "report of torch on sm_90a", "report of triton on sm_90a"])
+
+
+def test_torch_and_triton(run, pytester: pytest.Pytester) -> None:
+    """The doors themselves: a layer with its gradient, and a kernel."""
+    pytest.importorskip("triton")
+    pytester.makepyfile(
+        """
+    import numpy as np, pytest, torch, triton, triton.language as tl
+    from fastmma.testing import assert_product
+
+    @triton.jit
+    def kernel(a, b, d, N: tl.constexpr):
+        i = tl.arange(0, N)
+        at = i[:, None] * N + i[None, :]
+        tl.store(d + at, tl.dot(tl.load(a + at), tl.load(b + at)))
+
+    @pytest.mark.tensor_core("A100", "H100")
+    def test_layer(tensor_core, adversarial, golden_bits):
+        x, w = (torch.from_numpy(adversarial((32, 256), "f16", seed=seed)) for seed in (0, 1))
+        y = torch.nn.functional.linear(x, w.requires_grad_())
+        assert_product(y, x, w.T, target=tensor_core.target)
+        y.sum().backward()
+        assert_product(w.grad, torch.ones(32, 32, dtype=torch.float16), x, target=tensor_core.target)
+        tensor_core.report.assert_all_emulated()
+        golden_bits("y", y)
+
+    @pytest.mark.tensor_core("A100")
+    def test_kernel(tensor_core, adversarial):
+        a, b = (torch.from_numpy(adversarial((32, 32), "f16", seed=seed)) for seed in (0, 1))
+        d = torch.empty(32, 32)
+        kernel[(1,)](a, b, d, 32)
+        assert_product(d, a, b, target="A100")
+        assert "dot" in str(tensor_core.triton_report)
+    """
+    )
+    pytester.makeini("[pytest]\naddopts = --strict-markers -p no:cacheprovider")  # triton warns
+    run("--tensor-core-triton", "--golden-bits=write").assert_outcomes(passed=3)
+    records = json.loads(next(pytester.path.glob("*.bits.json")).read_text())
+    assert len({record["sha256"] for record in records.values()}) == 2
 
 
 def test_native_needs_a_gpu(run, pytester: pytest.Pytester) -> None:
