@@ -45,10 +45,10 @@ class Report:
     Examples
     --------
     >>> report = Report("sm_90a")
-    >>> report.count(Line("dot_general", PASSED, "float32 (8, 8) x (8, 8)", "not a product of tensor cores"))
+    >>> report.count(Line("dot_general", PASSED, "float32 (8, 8) x float32 (8, 8)", "not a product of tensor cores"))
     >>> print(report)
     on sm_90a: 0 products emulated, 1 passed
-      passed        1  dot_general of float32 (8, 8) x (8, 8): not a product of tensor cores
+      passed        1  dot_general of float32 (8, 8) x float32 (8, 8): not a product of tensor cores
     """
 
     def __init__(self, target: str) -> None:
