@@ -9,7 +9,7 @@ import numpy as np
 from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.engine import Backend
 from fastmma.kernels.params import Promotion
-from fastmma.products.order import IN_PLACE, Cuts, Order
+from fastmma.products.order import IN_PLACE, WORKSPACE, Cuts, Order
 
 Add = Callable[[Codes, Codes], Codes]
 
@@ -49,6 +49,8 @@ def _joined(
     """A block of the results from its parts of k."""
     if len(cuts) == 1:
         _part(backend, operation, operands, d, promotion, threads, order.first_tile)
+        if order.join == WORKSPACE and isinstance(order.parts, int):  # of several parts only one has any k
+            d[...] = _rounded(backend, d, order.join_dtype, threads)
         return
     ins = operation.instruction
 
@@ -65,7 +67,7 @@ def _joined(
             yield _rounded(backend, part, order.join_dtype if first or order.join != IN_PLACE else "", threads)
 
     def add(total: Codes, part: Codes) -> Codes:
-        narrow = "" if order.join == "workspace" else order.join_dtype
+        narrow = "" if order.join == WORKSPACE else order.join_dtype
         return _rounded(backend, backend.join(total, part, ins.formats.d), narrow, threads)
 
     d[...] = _pairwise(parts(), add) if order.join == "pairwise" else _ascending(parts(), add)

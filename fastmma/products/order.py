@@ -20,9 +20,9 @@ JOINS = {
     "workspace": "rounded, then added in ascending order in f32",
     "in-place": "added in ascending order to the result in memory, each through the epilogue",
 }
-IN_PLACE = "in-place"
+WORKSPACE, IN_PLACE = "workspace", "in-place"
 # joins through memory of the result's format
-NARROW_JOINS = ("workspace", IN_PLACE)
+NARROW_JOINS = (WORKSPACE, IN_PLACE)
 JOIN_FORMATS = ("", "bf16", "f16")
 RASTERS = ("m", "n")
 

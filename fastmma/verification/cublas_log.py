@@ -102,7 +102,7 @@ def entry(request: Request, choice: Choice) -> Entry | None:
     # parts are cut at lines of 128 bytes where k is contiguous in an operand
     unit = whole if (request.k % whole == 0 and request.layout != "tn") or not mma else least
     parts = max(choice.parts, 1)
-    if len(split(request.k, parts, unit)) == 1:
+    if len(split(request.k, parts, unit)) == 1 and choice.scheme != "OUTPUT_TYPE":  # a single part, too, goes through that workspace
         parts = 1
     join = _JOINS.get(choice.scheme, "f32") if parts > 1 and not tf32 else "f32"
     return Entry(instruction, tile, parts, unit if parts > 1 else 0, join, _ends(request, choice, kernels))
