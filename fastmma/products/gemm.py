@@ -90,8 +90,9 @@ def gemm(
         from `c`), then join them by IEEE adds.
     join : {"ascending", "pairwise", "workspace", "in-place"}
         In which order parts are added: ``((first + second) + third) + ...``, or neighbours first. The last two add them in ascending order
-        too, and round as cuBLAS does: the parts alone (also if only one has any k), in a workspace, or the total alone, each time that a part joins it. In place, each
-        part goes through the epilogue, the first with `c` or the bias, any other with the result before it as its c.
+        too, and round as cuBLAS does: the parts alone, in a workspace (also if only one has any k), or the total alone, each time that a
+        part joins it. In place, each part goes through the epilogue, the first with `c` or the bias, any other with the result before it as
+        its c.
     join_dtype : dtype or format, optional
         bfloat16 or float16: the parts, and each of their sums, are rounded to it, unless `join` says which.
     preset : str, optional
