@@ -51,6 +51,7 @@ _NAMES_OF_MODULES = {
     "products.order": ("StreamK",),
     "products.matmul": ("matmul",),
     "products.plan": ("AccumulationPlan",),
+    "products.prepared": ("Prepared", "prepare"),
     "products.scaled": ("scaled_matmul",),
     "products.scaled_choice": ("scaled_plan",),
     "scaling": ("ScaledArray",),

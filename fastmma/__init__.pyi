@@ -37,6 +37,7 @@ from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.matmul import matmul
 from fastmma.products.order import StreamK
 from fastmma.products.plan import AccumulationPlan
+from fastmma.products.prepared import Prepared, prepare
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.scaling import ScaledArray
@@ -68,6 +69,7 @@ __all__ = [
     "OperandError",
     "OperandTypeError",
     "OutOfMemoryError",
+    "Prepared",
     "ScaledArray",
     "Source",
     "StreamK",
@@ -88,6 +90,7 @@ __all__ = [
     "mma",
     "mma_plan",
     "placement",
+    "prepare",
     "scaled_matmul",
     "scaled_plan",
     "scaling",

@@ -46,6 +46,11 @@ def f32_code(value: Any, what: str) -> int:
     return int(code)
 
 
+def _converting(sums_format: str) -> list[Step]:
+    """What makes f32 numbers of sums."""
+    return [Step("convert from s32")] if sums_format == "s32" else []
+
+
 class Epilogue(NamedTuple):
     """The epilogue of a plan, and who computes it. Its operands are f32 codes (..., rows, columns) that broadcast to the products."""
 
@@ -125,8 +130,7 @@ class Epilogue(NamedTuple):
 
         Where it may be `cut`, some products or rows at a time are multiplied and finished, while their sums are in a cache.
         """
-        steps = [Step("convert from s32")] if sums_format.name == "s32" else []
-        steps += self._operations(operands, shape)
+        steps = _converting(sums_format.name) + self._operations(operands, shape)
         products, rows, columns = math.prod(shape[:-2]), *shape[-2:]
         results = np.empty((products, rows, columns), FORMATS[self.out].code_dtype)
         as_they_are = self.out == "f32" and sums_format.name != "f16"
@@ -143,6 +147,10 @@ class Epilogue(NamedTuple):
             source = into if as_they_are else wide.reshape(into.shape)
             self.backend.finish(source, [step.of_rows(place) for step in steps], self.out, self.threads, into)
         return results.reshape(shape)
+
+    def plain(self, sums_format: str) -> list[Step]:
+        """The operations where the caller gives no operands, on sums of f32 or s32."""
+        return _converting(sums_format) + self._operations({}, ())
 
     def _operations(self, operands: dict[str, Codes], shape: tuple[int, ...]) -> list[Step]:
         """The steps as operations on the rows of all products; a step is left out where the caller did not give its operand."""

@@ -11,20 +11,25 @@
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.arrays import to_numpy, to_torch
+from fastmma.torch.compilation import backend
 from fastmma.torch.emulation import AssumedWarning
 from fastmma.torch.functional import addmm, baddbmm, bmm, grouped_mm, int_mm, linear, mm, scaled_grouped_mm, scaled_mm
+from fastmma.torch.library import Installation, install
 from fastmma.torch.mode import emulate
 from fastmma.torch.report import Report
 
 __all__ = [
     "AssumedWarning",
+    "Installation",
     "NotEmulatedError",
     "Report",
     "addmm",
+    "backend",
     "baddbmm",
     "bmm",
     "emulate",
     "grouped_mm",
+    "install",
     "int_mm",
     "linear",
     "mm",

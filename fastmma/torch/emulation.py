@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from fastmma.host.errors import NotEmulatedError
-from fastmma.products.gemm import gemm
-from fastmma.products.matmul import matmul
-from fastmma.torch.arrays import empty, to_numpy
+from fastmma.products.prepared import Prepared, prepare
+from fastmma.torch.arrays import to_numpy, to_torch
 from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, planned
 from fastmma.torch.report import ASSUMED, PASSED, Line, Report
 from fastmma.torch.settings import Settings
@@ -34,7 +33,7 @@ class Emulation:
     def __init__(self, settings: Settings, report: Report | None = None) -> None:
         self.settings = settings
         self.report = Report(settings.architecture) if report is None else report
-        self._plans: dict[tuple[Any, ...], tuple[Planned, Line]] = {}
+        self._plans: dict[tuple[Any, ...], tuple[Prepared, Line]] = {}
         self._warned = False
 
     def product(
@@ -70,16 +69,17 @@ class Emulation:
         found = self._plans.get(key)
         if found is None:
             how = planned(self.settings, x, y, dtype, ends, half_sums)
-            found = self._plans[key] = how, line_of(operator, how, x, y)
-        how, line = found
-        result, out = empty((*x.shape[:-1], y.shape[-1]), torch.int32 if dtype is torch.int8 else ends.out)
-        given: dict[str, Any] = {} if c is None else {"c": _addend(c, result.shape), "beta": ends.beta}
-        if bias is not None:
-            given["bias"] = _addend(bias, bias.shape)
-        call = gemm if x.ndim == 2 and y.ndim == 2 else matmul
-        call(x, y, plan=how.plan, alpha=ends.alpha, out=out, threads=self.settings.threads, **given)
+            found = self._plans[key] = prepare(plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y)
+        product, line = found
+        if c is None and bias is None:
+            given: dict[str, Any] = {"alpha": ends.alpha}
+        elif c is None:
+            given = {"alpha": ends.alpha, "bias": _addend(bias, bias.shape)}
+        else:
+            given = {"alpha": ends.alpha, "beta": ends.beta, "c": _addend(c, (*x.shape[:-1], y.shape[-1]))}
+        sums = product(x, y, **given)
         self.done(line)
-        return result
+        return to_torch(sums).clone()  # into memory that is torch's own, and stays resizable
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""

@@ -98,8 +98,17 @@ OPERATORS = {each: Operator(str(each), handler, _form(each)) for name, handler i
 UNKNOWN = {each: why for name, why in PASSED.items() for each in _overloads(name)}
 
 
-def called(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def called(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plain: Handler | None = None) -> Any:
     """The result of an operator of the table, with the GPU's bits or, where they are not known and the settings allow it, with torch's.
+
+    Parameters
+    ----------
+    run : Emulation
+    func : OpOverload
+    args, kwargs
+        Its own.
+    plain : callable, optional
+        torch's own kernel; by default the operator itself, which the mode that asks is not asked about.
 
     Raises
     ------
@@ -112,12 +121,12 @@ def called(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     except UnknownError as unknown:
         why = str(unknown)
     except InvalidError as invalid:
-        func(*args, **kwargs)
+        (plain or func)(*args, **kwargs)
         raise NotEmulatedError(f"{func}: {invalid}, which torch takes") from None
-    return passed(run, func, args, kwargs, why)
+    return passed(run, func, args, kwargs, why, plain)
 
 
-def passed(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Any:
+def passed(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], why: str, plain: Handler | None = None) -> Any:
     """torch's own result, told in the report.
 
     Raises
@@ -126,7 +135,7 @@ def passed(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """
     run.passed(str(func), why, tensors_text(args))
     try:
-        return func(*args, **kwargs)
+        return (plain or func)(*args, **kwargs)
     except NotImplementedError as error:
         raise NotEmulatedError(f"{func}: {why}; and torch: {error}") from None
 

@@ -1,0 +1,208 @@
+"""Products that are chosen once and called many times: tile loops and small models."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.backends.call import Operands
+from fastmma.backends.resolve import backend_of
+from fastmma.host.calls import public_call
+from fastmma.host.errors import OperandError
+from fastmma.host.threads import thread_count
+from fastmma.isa.codes import from_codes
+from fastmma.isa.formats import FORMATS
+from fastmma.isa.gpus import TargetName
+from fastmma.isa.instruction import Instruction
+from fastmma.kernels.params import Promotion, Step
+from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.operands.check import Results, codes_of
+from fastmma.products.choice import named
+from fastmma.products.epilogue import Epilogue, finished
+from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, ends, followed, parted
+from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.loop import accumulate
+from fastmma.products.order import Cuts, StreamK
+
+_SMALL = 1 << 16  # results that are finished in one piece
+
+
+class Prepared:
+    """A product that `fastmma.prepare` has chosen: a call checks shapes and dtypes, and computes.
+
+    Attributes
+    ----------
+    plan : GemmPlan
+        What a call does; it prints.
+
+    Examples
+    --------
+    >>> product = prepare(np.ones((16, 32), np.float16), np.ones((32, 8), np.float16), target="sm_80")
+    >>> total = np.zeros((16, 8), np.float32)
+    >>> for _ in range(3):
+    ...     total = product(np.ones((16, 32), np.float16), np.ones((32, 8), np.float16), total)
+    >>> total[0, 0]
+    np.float32(96.0)
+    """
+
+    def __init__(self, plan: GemmPlan, backend: str, threads: int | None) -> None:
+        self.plan = plan
+        self._runner, self._threads = backend_of(backend), thread_count(threads)
+        ins = self._instruction = plan.operation.instruction
+        if ins.sparse or ins.scale_vec_size:
+            raise OperandError(f"{ins}: prepare takes neither metadata nor scales; gemm does")
+        self._formats = ins.formats
+        self._names = tuple(f"{ins.opcode}: {name}" for name in "abc")
+        self._direct = plan.order.parts == 1 and plan.promote_every is None and not plan.first_tile
+        self._promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
+        self._at_once = self._direct and ins.dtype != "f16"
+        self._ends: list[Step] | None = None
+        if plan.epilogue:
+            self._ends = Epilogue("prepared", plan.epilogue, plan.out, self._runner, self._threads).plain(ins.dtype)
+
+    @public_call
+    def __call__(
+        self, a: Any, b: Any, c: Any = None, *, alpha: Any = 1.0, beta: Any = None, bias: Any = None, out: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
+        """The product of a (M, K) and b (K, N), or of stacks of them, a (T, M, K) and b (T, K, N).
+
+        Parameters
+        ----------
+        a, b, c, alpha, beta, bias
+            As in `fastmma.gemm`; the epilogue of the plan takes the last three, and c where it says so.
+        out : array (M, N) or (T, M, N), optional
+            Where to put the result; it may be `c`, and may overlap any operand.
+
+        Raises
+        ------
+        OperandError, OperandTypeError
+        """
+        plan, formats = self.plan, self._formats
+        x = codes_of(a, formats.a, self._names[0], cast=plan.cast)
+        y = codes_of(b, formats.b, self._names[1], cast=plan.cast)
+        if x.ndim != y.ndim or x.ndim not in (2, 3) or x.shape[-1] != y.shape[-2] or x.shape[:-2] != y.shape[:-2]:
+            needed = "a of shape (M, K) and b of shape (K, N), or a (T, M, K) and b (T, K, N)"
+            raise OperandError(f"{self._instruction}: a prepared product needs {needed}, not {x.shape} and {y.shape}")
+        shape = (*x.shape[:-1], y.shape[-1])
+        starting = None
+        if c is not None and not plan.adds_c:
+            starting = codes_of(c, formats.c, self._names[2], cast=plan.cast)
+            if starting.shape != shape:
+                raise OperandError(f"{self._instruction}: c must have shape {shape}, not {starting.shape}")
+        if x.ndim == 2:
+            x, y, starting = x[None], y[None], None if starting is None else starting[None]
+        operands = Operands(x, y, starting)
+        if self._ends is not None:
+            return self._ended(operands, shape, c if plan.adds_c else None, alpha, beta, bias, out)
+        if bias is not None or beta is not None or alpha != 1:
+            raise OperandError(f"{self._instruction}: the plan has no epilogue, which alpha, beta or bias need")
+        if out is None:
+            sums = np.empty((x.shape[0], shape[-2], shape[-1]), formats.d.code_dtype)
+            self._accumulated(operands, sums)
+            return from_codes(sums.reshape(shape), formats.d)
+        results = Results(out, shape, self._instruction, operands)
+        codes = results.codes if len(shape) == 3 else results.codes[None]
+        self._accumulated(operands, codes)
+        return results.elements()
+
+    def _accumulated(self, operands: Operands, sums: NDArray[Any]) -> None:
+        """Write the sums."""
+        if self._direct:
+            self._runner.run(self.plan.operation, operands, sums, self._threads)
+        else:
+            accumulate(self._runner, self.plan.operation, operands, sums, self._promotion, self.plan.order, self._threads)
+
+    def _ended(self, operands: Operands, shape: tuple[int, ...], c: Any, alpha: Any, beta: Any, bias: Any, out: Any) -> NDArray[Any]:
+        """The results of an epilogue."""
+        assert self._ends is not None
+        plan = self.plan
+        plain = c is None and bias is None and beta is None and type(alpha) is float and alpha == 1
+        if out is not None or not plain or not self._at_once or math.prod(shape) > _SMALL:
+            given = {"alpha": alpha, "beta": beta, "c": c, "bias": bias}
+            return finished("prepared", plan, operands, shape, out, given, self._runner, self._threads)
+        rows = math.prod(shape[:-1]), shape[-1]
+        sums = np.empty((len(operands.a), shape[-2], shape[-1]), self._formats.d.code_dtype)
+        results = np.empty(rows, FORMATS[plan.out].code_dtype)
+        self._runner.run(plan.operation, operands, sums, self._threads)
+        self._runner.finish(sums.reshape(rows), self._ends, plan.out, self._threads, results)
+        return from_codes(results.reshape(shape), plan.out)
+
+
+@public_call
+def prepare(
+    a: Any = None,
+    b: Any = None,
+    c: Any = None,
+    *,
+    instruction: str | Instruction | None = None,
+    target: TargetName = DEFAULT_TARGET,
+    accumulator: Any = None,
+    promote_every: int | None = None,
+    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1,
+    join: str = "ascending",
+    join_dtype: Any = "",
+    preset: str | None = None,
+    alpha: Any = 1.0,
+    beta: Any = None,
+    bias: Any = None,
+    activation: str | None = None,
+    out_dtype: Any = None,
+    cast: bool = False,
+    arithmetic: Arithmetic | None = None,
+    unknown: str = "one",
+    plan: GemmPlan | None = None,
+    threads: int | None = None,
+    backend: str = "numba",
+) -> Prepared:
+    """A product that is checked and chosen once, and then called: a call costs some microseconds above its kernel.
+
+    Parameters
+    ----------
+    a, b, c : array, optional
+        Operands such as those that the calls will have, of which only what `fastmma.gemm_plan` says counts. They may be left out where an
+        instruction or a plan is given; a may be the instruction itself, and b the target: ``prepare("mma.sync...", "sm_80")``.
+    instruction, target, accumulator, promote_every, split_k, join, join_dtype, preset, activation, out_dtype, cast, arithmetic, unknown
+        As in `fastmma.gemm`.
+    alpha, beta, bias
+        As in `fastmma.gemm`; only whether they are 1, or given, counts.
+    plan : GemmPlan, optional
+        What to do, in place of what it is chosen from.
+    threads : int, optional
+        All cores by default, or ``FASTMMA_NUM_THREADS``.
+    backend : {"numba", "reference", "cupy", "cupy-emulate"}
+        Who computes.
+
+    Returns
+    -------
+    Prepared
+        ``product(a, b, c=None, *, alpha, beta, bias, out)``.
+
+    Raises
+    ------
+    InstructionError, TargetError, OperandError, OperandTypeError, BackendError
+        All are `fastmma.FastmmaError`.
+
+    Examples
+    --------
+    >>> product = prepare("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", target="sm_80")
+    >>> product(np.ones((16, 64), np.float16), np.ones((64, 8), np.float16))[0, 0]
+    np.float32(64.0)
+    """
+    if isinstance(a, str | Instruction):
+        if instruction is not None:
+            raise OperandError("prepare: an instruction is given twice")
+        a, instruction = None, a
+        if isinstance(b, str | tuple):
+            b, target = None, b
+    if plan is None and instruction is None and (a is None or b is None):
+        raise OperandError("prepare needs operands a and b, an instruction, or a plan")
+    wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
+    formats = wide, activation, narrow, join, joined or "", arithmetic
+    choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
+    given = ends(c, None, bias, alpha, beta, "prepare", instruction is not None or plan is not None)
+    found = followed(plan, choices, a, b, None, False, given, "prepare")
+    parted(found, c, given, "prepare")
+    return Prepared(found, backend, threads)

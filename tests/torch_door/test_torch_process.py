@@ -1,0 +1,102 @@
+"""Kernels for the whole process, compiled graphs, and a GPU that is only pretended."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+import fastmma  # noqa: E402
+import fastmma.torch as door  # noqa: E402
+
+BF16 = torch.bfloat16
+WIDE = np.random.default_rng(0).standard_normal((64, 2048)) * np.exp2(np.random.default_rng(1).integers(-14, 1, (64, 2048)))
+A = torch.from_numpy(WIDE).to(BF16)
+GPU = door.mm(A, A.t(), target="H100")
+
+
+def is_emulated() -> bool:
+    return torch.equal(A @ A.t(), GPU)
+
+
+def test_installed_kernels_serve_all_threads_until_they_are_removed() -> None:
+    assert not is_emulated()
+    found: list[bool] = []
+    with door.install("H100") as installed:
+        assert is_emulated()
+        thread = threading.Thread(target=lambda: found.append(is_emulated()))
+        thread.start()
+        thread.join()
+        leaf = A.clone().requires_grad_()
+        (leaf @ A.t()).float().sum().backward()
+        plain = torch.ones(4, 4) @ torch.ones(4, 4)
+        with pytest.raises(fastmma.OperandError, match="already"):
+            door.install("A100")
+        with door.emulate("A100", unknown="one") as inner:
+            A @ A.t()
+    assert found == [True]
+    assert plain.tolist() == [[4.0] * 4] * 4
+    assert (installed.report.emulated, installed.report.passed, inner.report.assumed) == (4, 1, 1)
+    assert not is_emulated()
+    installed.remove()
+    with pytest.raises(ZeroDivisionError), door.install("H100"):
+        raise ZeroDivisionError
+    assert not is_emulated()
+
+
+def test_operators_without_a_cpu_kernel_have_one_while_installed() -> None:
+    with door.install("H100"):
+        assert torch.equal(torch.mm(A, A.t(), out_dtype=torch.float32).to(BF16), GPU)
+        with pytest.raises(fastmma.NotEmulatedError):
+            torch.mm(torch.ones(2, 2), torch.ones(2, 2), out_dtype=torch.float32)
+    with pytest.raises(NotImplementedError):
+        torch.mm(A, A.t(), out_dtype=torch.float32)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inductor's own
+@pytest.mark.parametrize("inner", ["eager", "inductor"])
+def test_compiled_graphs_are_emulated_forward_and_backward(inner: str) -> None:
+    if inner == "inductor":
+        from torch._inductor.cpp_builder import get_cpp_compiler
+        from torch._inductor.exc import InvalidCxxCompiler
+
+        try:
+            get_cpp_compiler()
+        except InvalidCxxCompiler:
+            pytest.skip("inductor needs a C++ compiler")
+    layer = torch.nn.Linear(2048, 32, dtype=BF16)
+    gpu = door.backend("H100", inner=inner)
+    compiled = torch.compile(lambda x: torch.relu(layer(x)), backend=gpu)
+    compiled(A).float().square().sum().backward()
+    found = [compiled(A).detach(), layer.weight.grad.clone(), layer.bias.grad.clone()]
+    layer.zero_grad()
+    with door.emulate("H100"):
+        torch.relu(layer(A)).float().square().sum().backward()
+        wanted = [torch.relu(layer(A)).detach(), layer.weight.grad, layer.bias.grad]
+    assert [torch.equal(each, other) for each, other in zip(found, wanted, strict=True)] == [True, True, True]
+    gpu.report.assert_all_emulated()
+    assert gpu.report.emulated == 3
+    assert not is_emulated()
+
+
+def test_a_wrong_inner_compiler_is_an_error() -> None:
+    with pytest.raises(fastmma.OperandError, match="inner"):
+        door.backend("H100", inner="tvm")
+
+
+def test_a_pretended_gpu_is_gone_afterwards() -> None:
+    before = torch.cuda.is_available(), torch.version.cuda
+    with door.emulate("RTX 5090", as_cuda=True, unknown="one"):
+        assert torch.cuda.is_available()
+        assert torch.cuda.get_device_capability() == (12, 0)
+        x = torch.ones(16, 32, device="cuda", dtype=BF16)
+        assert x.is_cuda
+        assert (x.cuda() @ torch.ones(32, 8, dtype=BF16).to("cuda:0")).tolist() == [[32.0] * 8] * 16
+        assert torch.nn.Linear(4, 4, device=torch.device("cuda", 0)).to("cuda").weight.device.type == "cpu"
+    assert (torch.cuda.is_available(), torch.version.cuda) == before
+    with pytest.raises(ZeroDivisionError), door.emulate("H100", as_cuda=True):
+        raise ZeroDivisionError
+    assert (torch.cuda.is_available(), torch.version.cuda) == before
