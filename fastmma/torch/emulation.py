@@ -71,12 +71,11 @@ class Emulation:
             how = planned(self.settings, x, y, dtype, ends, half_sums)
             found = self._plans[key] = prepare(plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y)
         product, line = found
-        if c is None and bias is None:
-            given: dict[str, Any] = {"alpha": ends.alpha}
-        elif c is None:
-            given = {"alpha": ends.alpha, "bias": _addend(bias, bias.shape)}
-        else:
-            given = {"alpha": ends.alpha, "beta": ends.beta, "c": _addend(c, (*x.shape[:-1], y.shape[-1]))}
+        given: dict[str, Any] = {"alpha": ends.alpha}
+        if bias is not None:
+            given["bias"] = _addend(bias, bias.shape)
+        if c is not None:
+            given |= {"beta": ends.beta, "c": _addend(c, (*x.shape[:-1], y.shape[-1]))}
         sums = product(x, y, **given)
         self.done(line)
         return to_torch(sums).clone()  # into memory that is torch's own, and stays resizable
