@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 _DEVICES = "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+"
+_NAMES = {torch.float32: "Float", torch.float64: "Double"}
 _accepted: set[Any] = set()
 
 
@@ -27,8 +28,9 @@ def check_cuda(name: str, *args: Any) -> None:
     if key in _accepted:
         return
     check = getattr(registrations, name)  # called by name: through its operator, torch would log the error, too
+    pairs = any(isinstance(leaf, torch.Tensor) and leaf.dtype is torch.float8_e8m0fnu for leaf in leaves)
     with _disable_current_modes(), FakeTensorMode():
-        check(*tree_unflatten([_on_cuda(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec))
+        check(*tree_unflatten([_on_cuda(leaf, pairs) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec))
     _accepted.add(key)
 
 
@@ -37,15 +39,36 @@ def _seen(leaf: Any) -> Any:
     return (leaf.dtype, leaf.shape, leaf.stride()) if isinstance(leaf, torch.Tensor) else leaf
 
 
-def _on_cuda(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cuda")
+def _on_cuda(tensor: torch.Tensor, pairs: bool) -> torch.Tensor:
+    """A tensor that holds nothing; float4 pairs of MX products are counted twice, as the check counts their bytes for elements."""
+    shape, stride = list(tensor.shape), list(tensor.stride())
+    if pairs and tensor.dtype is torch.float4_e2m1fn_x2:
+        along = stride.index(1)
+        shape[along] *= 2
+        stride = [step if place == along else 2 * step for place, step in enumerate(stride)]
+    return torch.empty_strided(shape, stride, dtype=tensor.dtype, device="cuda")
 
 
 def check_scaled(capability: tuple[int, int], name: str, *args: Any) -> None:
-    """The checks of a scaled product, by the name of torch's function that has them."""
+    """The checks of a scaled product, by the name of torch's function that has them, and those of a GPU's library."""
     if capability < (8, 9):
         raise RuntimeError(_DEVICES)
     check_cuda(name, *args)
+    tensors = [leaf for leaf in tree_flatten(args)[0] if isinstance(leaf, torch.Tensor)]
+    if tensors[0].dtype is tensors[1].dtype is torch.float8_e5m2:
+        raise ValueError("Multiplication of two Float8_e5m2 matrices is not supported")
+    if capability < (10, 0) and any(each.dtype in (torch.float8_e8m0fnu, torch.float4_e2m1fn_x2) for each in tensors):
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmulAlgoGetHeuristic`")
+
+
+def check_bias(bias: torch.Tensor | None, out: torch.dtype) -> None:
+    """The checks of a scaled product's bias, which only its CUDA kernel has."""
+    if bias is None:
+        return
+    if out is torch.float32:
+        raise RuntimeError("Bias is not supported when out_dtype is set to Float32")
+    if bias.dtype not in (torch.float16, torch.bfloat16):
+        raise RuntimeError(f"Bias must be BFloat16 or Half, but got {_NAMES.get(bias.dtype, bias.dtype)}")
 
 
 def check_int_mm(a: torch.Tensor, b: torch.Tensor) -> None:

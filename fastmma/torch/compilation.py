@@ -45,8 +45,8 @@ class Backend:
             from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
             return compile_fx(graph, inputs, inner_compile=lambda made, given, **how: compile_fx_inner(self._changed(made), given, **how))
-        from torch._functorch.aot_autograd import make_boxed_func
         from torch._dynamo.backends.common import aot_autograd
+        from torch._functorch.aot_autograd import make_boxed_func
 
         return aot_autograd(fw_compiler=lambda made, _: make_boxed_func(self._changed(made).forward))(graph, inputs)
 

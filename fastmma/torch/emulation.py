@@ -57,6 +57,8 @@ class Emulation:
             If its bits are not known.
         """
         dtype = a.dtype
+        if self.settings.check == "cuda" and dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+            raise NotImplementedError(f"\"addmm_cuda\" not implemented for '{str(dtype).removeprefix('torch.').capitalize()}'")
         check(a, b, c if bias is None else bias, out_dtype)
         if dtype not in FORMATS:
             raise UnknownError(f"no product of {dtype} in a library is known")
@@ -78,7 +80,7 @@ class Emulation:
             given |= {"beta": ends.beta, "c": _addend(c, (*x.shape[:-1], y.shape[-1]))}
         sums = product(x, y, **given)
         self.done(line)
-        return to_torch(sums).clone()  # into memory that is torch's own, and stays resizable
+        return to_torch(sums).clone(memory_format=torch.contiguous_format)  # into memory that is torch's own, and stays resizable
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""
@@ -109,6 +111,8 @@ def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dty
         raise InvalidError(f"shapes {tuple(a.shape)} and {tuple(b.shape)}")
     if a.dtype is not b.dtype or (addend is not None and addend.dtype not in (a.dtype, out_dtype)):
         raise InvalidError(f"dtypes {a.dtype} and {b.dtype}")
+    if out_dtype not in (None, a.dtype) and not (out_dtype is torch.float32 and a.dtype in (torch.float16, torch.bfloat16)):
+        raise RuntimeError("out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs")
 
 
 def _lines(matrix: torch.Tensor) -> torch.Tensor:

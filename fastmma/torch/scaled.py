@@ -16,7 +16,7 @@ from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.scaling import ScaledArray
 from fastmma.torch.arrays import DTYPES, E2M1_PAIRS, to_numpy, to_torch
-from fastmma.torch.checks import check_scaled
+from fastmma.torch.checks import check_bias, check_scaled
 from fastmma.torch.emulation import Emulation, operands_text
 from fastmma.torch.plans import UnknownError
 from fastmma.torch.recipes import B16, B32, B128, L128, ROW, TENSOR, scaled_operand
@@ -48,6 +48,7 @@ def scaled_mm_v2(
         scales = list(scale_a), list(recipe_a), list(swizzle_a), list(scale_b), list(recipe_b), list(swizzle_b)
         given = (a, b, *scales, bias, out_dtype, list(contraction_dim), use_fast_accum)
         check_scaled(run.settings.capability, "meta_scaled_mm_v2", *given)
+        check_bias(bias, out_dtype or a.dtype)
     scale_a, scale_b = _rows_first(scale_a, recipe_a), _rows_first(scale_b, recipe_b)
     x = scaled_operand(a, scale_a, recipe_a[0], bool(swizzle_a and swizzle_a[0]))
     y = scaled_operand(b.t(), scale_b, recipe_b[0], bool(swizzle_b and swizzle_b[0]))
@@ -75,6 +76,7 @@ def scaled_mm(
     if run.settings.check == "cuda":
         given = (a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
         check_scaled(run.settings.capability, "meta_scaled_mm", *given)
+        check_bias(bias, out_dtype or a.dtype)
     if scale_result is not None:
         raise UnknownError("scaled results are not known")
     k = a.shape[1] * (2 if a.dtype is E2M1_PAIRS else 1)
