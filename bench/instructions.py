@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from fastmma.backends.parameters import fused_parameters
+from fastmma.backends.parameters import fused_coding, fused_parameters
 from fastmma.backends.resolve import operation_of
 from fastmma.kernels.fma.chain_kernel import CHAIN, DEPTH, chain_of
+from fastmma.kernels.fused.batch import BLOCKS, block_kernel
 from fastmma.kernels.fused.micro_kernel import SLAB as FUSED_SLAB
 from fastmma.kernels.fused.x86 import chain_of as fused_chain_of
 from fastmma.kernels.integer.micro_kernel import Multiply
@@ -119,6 +120,21 @@ class Fused(Kernel):
 
 
 @dataclass(frozen=True)
+class Blocks(Fused):
+    """Of truncated sums of tiles and small products."""
+
+    def record(self, cpu: Cpu) -> Any:
+        operation = operation_of(default_instruction(self.atype, self.atype, self.accumulator, self.target), self.target)
+        return block_kernel(fused_parameters(operation), fused_coding(operation), 256, False, cpu.tile(FUSED))
+
+    def products(self, cpu: Cpu) -> int:
+        return int(self.loop(cpu).multiplies * cpu.vector_bytes // self.record(cpu).value_bytes)
+
+    def kernel(self) -> MicroKernel:
+        return BLOCKS
+
+
+@dataclass(frozen=True)
 class Groups(Kernel):
     """Of exact sums of groups of e2m1 elements."""
 
@@ -193,6 +209,7 @@ KERNELS: tuple[Kernel, ...] = (
     Fused("f16 with f16 sums, sm_90", _FMA, "f16", "sm_90a", "f16"),
     Fused("e4m3, sm_90", _FMA, "e4m3", "sm_90a"),
     Fused("e4m3, sm_120", _FMA, "e4m3", "sm_120a"),
+    Blocks("f16, sm_90, tiles and small products", _FMA, "f16", "sm_90a"),
     Groups("NVFP4, MXFP4, exact", r"vpdpbusd|vpmaddubsw|sdot", False, 16),
     Groups("NVFP4, MXFP4, truncating", r"vpdpbusd|vpmaddubsw|sdot", True, 16),
     Chains("f64", _FMA, 64),

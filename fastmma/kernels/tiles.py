@@ -25,7 +25,7 @@ class GroupsTile(NamedTuple):
     """
 
     features: frozenset[str]
-    dot: str  # the instruction that multiplies bytes: "vpdpbusd", "sdot", or "pmaddubsw", which does a part of it
+    dot: str  # the instruction that multiplies bytes: "vpdpbusd", "sdot", or "pmaddubsw" and "smull", which do a part of it
     lanes: int
     exact: tuple[int, int]
     aligned: tuple[int, int]
@@ -71,6 +71,7 @@ GROUPS = (
     GroupsTile(frozenset({"avxvnni", "avx2", "fma"}), "vpdpbusd", 8, (2, 2), (1, 2), 2),
     GroupsTile(frozenset({"avx2", "fma"}), "pmaddubsw", 8, (2, 2), (1, 2), 2),
     GroupsTile(_DOTPROD, "sdot", 8, (2, 2), (1, 2), 2),
+    GroupsTile(_NEON, "smull", 8, (2, 2), (1, 2), 2),
 )
 BYTES = (
     WordsTile(frozenset({"avx512vnni", "avx512vl"}), "bytes", (16, 6, 4), (8, 8, 1)),

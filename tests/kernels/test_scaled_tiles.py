@@ -56,7 +56,7 @@ def test_what_is_out_of_reach_of_fast_tiles(name: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("FASTMMA_PORTABLE", "0")
     p = parameters(name)
     fast = scaled_tiles(p, 16, 8, p.step) or group_tiles(p, 16, 8, p.step)
-    assert (fast is not None) == bool(cpu.usable() & {"avx2", "dotprod"})
+    assert (fast is not None) == bool(cpu.usable() & {"avx2", "neon"})
     if fast is None:
         return
     rng = np.random.default_rng(5)

@@ -63,7 +63,7 @@ def _steps(p: Fused, coded: Coded, depth: int) -> tuple[tuple[int, ...], ...] | 
 
 
 @cache
-def _block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles: FusedTile | None) -> BlockKernel | None:
+def block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles: FusedTile | None) -> BlockKernel | None:
     """The kernel for these parameters, if there is one; `single_block` where products are of a single block and unit."""
     if tiles is None or not exact_in_lanes(p) or not 0 < depth <= DEEPEST:
         return None
@@ -219,7 +219,7 @@ def _arrangement(kernel: BlockKernel, *granules: int) -> Arrangement:
 
 def blocks(p: Fused, coded: Coded, rows: int, columns: int, depth: int) -> Blocks | None:
     """What multiplies batches of matrices of this shape, if this CPU has a kernel for it."""
-    kernel = _block_kernel(p, coded, depth, rows == ROWS and columns == COLUMNS, first_fit(FUSED))
+    kernel = block_kernel(p, coded, depth, rows == ROWS and columns == COLUMNS, first_fit(FUSED))
     return None if kernel is None else Blocks(p, kernel)
 
 
@@ -263,7 +263,7 @@ def register_blocks(p: Fused, coded: Coded, orders: Orders) -> RegisterBlocks | 
     """What multiplies the registers of warps, if this CPU has a kernel for it."""
     (rows, depth), columns = orders.a.shape, orders.b.shape[1]
     single_block, tiles = rows == ROWS and columns == COLUMNS, first_fit(FUSED)
-    kernel = _block_kernel(p, coded, depth, single_block, tiles)
+    kernel = block_kernel(p, coded, depth, single_block, tiles)
     if kernel is None or p.restart or rows % ROWS or columns % COLUMNS or depth % kernel.unit:
         return None
     # as the kernel reads them: blocks of rows, then units of k; panels of columns

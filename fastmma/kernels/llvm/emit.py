@@ -109,22 +109,39 @@ class Emitter:
         return self.builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
 
     def dot_bytes(self, instruction: str, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-        """Words plus the products of their four bytes, wrapping: by `vpdpbusd` unsigned by signed ones, by `sdot` or `udot` of one kind."""
+        """Words plus the products of their four bytes, wrapping: by `vpdpbusd` unsigned by signed ones, by `sdot` or `udot` of one kind.
+
+        By `smull`, which AArch64 always has, signed ones, of which the products of two bytes are below 2**15 together.
+        """
         words = total.type
         if instruction != "vpdpbusd":
-            return self._dot_in_quarters(f"aarch64.neon.{instruction}.v4i32.v16i8", total, a, b)
+            return self._dot_in_quarters(instruction, total, a, b)
         operands = words if llvmlite.binding.llvm_version_info[0] < 21 else vector(I8, 4 * words.count)
         name = f"x86.avx512.vpdpbusd.{32 * words.count}"
         return self.intrinsic(name, words, total, self.cast(a, operands), self.cast(b, operands))
 
-    def _dot_in_quarters(self, name: str, *operands: ir.Value) -> ir.Value:
-        """An intrinsic on vectors of 16 bytes, applied to every four lanes."""
+    def _dot_in_quarters(self, instruction: str, *operands: ir.Value) -> ir.Value:
+        """NEON's vectors have 16 bytes: four lanes at a time."""
         words, bytes_ = vector(I32, 4), vector(I8, 16)
         results = []
         for quarter in self.parts(operands[0].type, 4):
             total, a, b = (self.shuffle(operand, operand, quarter) for operand in operands)
-            results.append(self.intrinsic(name, words, total, self.cast(a, bytes_), self.cast(b, bytes_)))
+            a, b = self.cast(a, bytes_), self.cast(b, bytes_)
+            if instruction == "smull":
+                results.append(self._dot_by_products(total, a, b))
+            else:
+                results.append(self.intrinsic(f"aarch64.neon.{instruction}.v4i32.v16i8", words, total, a, b))
         return self.joined(results)
+
+    def _dot_by_products(self, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        """smull twice, addp, and sadalp."""
+        products = vector(I16, 8)
+        halves = [
+            self.intrinsic("aarch64.neon.smull.v8i16", products, *(self.shuffle(bytes_, bytes_, half) for bytes_ in (a, b)))
+            for half in self.parts(a.type, 8)
+        ]
+        pairs = self.intrinsic("aarch64.neon.addp.v8i16", products, *halves)
+        return self.builder.add(total, self.intrinsic("aarch64.neon.saddlp.v4i32.v8i16", total.type, pairs))
 
     @staticmethod
     def parts(kind: ir.VectorType, lanes: int) -> list[range]:

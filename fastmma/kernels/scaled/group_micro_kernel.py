@@ -57,7 +57,7 @@ class GroupTile:
 
     @property
     def whole_dots(self) -> bool:
-        """Whether one instruction adds all four products of a word to its sum."""
+        """Whether the products of words are added to sums at once, and not first in int16 pairs."""
         return self.dot != "pmaddubsw"
 
     @property
