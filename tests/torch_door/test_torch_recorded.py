@@ -1,0 +1,45 @@
+"""243 calls of random shapes that an H100 computed (PyTorch 2.11, cuBLAS 13): what is called emulated has every bit."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+import fastmma.torch as door  # noqa: E402
+from fastmma.torch.report import ASSUMED, PASSED  # noqa: E402
+
+HERE = Path(__file__).parent
+
+
+def test_an_h100_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
+    from random_calls import Calls
+
+    recorded = np.load(HERE / "h100.npz")
+    different: dict[str, bool] = {}
+    assumed: list[str] = []
+
+    def record(name: str, call: Callable[[], torch.Tensor]) -> None:
+        gpu.report.clear()
+        found = call().detach()
+        part = found.reshape(-1, found.shape[-1])[:2, :96].contiguous()
+        wanted = recorded[name.replace(" ", "_")]
+        different[name] = part.view(torch.int16 if part.dtype.itemsize == 2 else torch.int32).numpy().tobytes() != wanted.tobytes()
+        if gpu.report.lines(ASSUMED):
+            assumed.append(name)
+        assert not gpu.report.lines(PASSED), name
+
+    with warnings.catch_warnings(), door.emulate("H100") as gpu:
+        warnings.simplefilter("ignore", door.AssumedWarning)
+        Calls("cpu", record).all()
+    assert set(different) == {name.replace("_", " ") for name in recorded.files}
+    assert [name for name, differs in different.items() if differs] == ["fp8 19"]  # of k = 7168, which cuBLAS cuts
+    assert "fp8 19" in assumed
+    assert len(assumed) == 6

@@ -1,0 +1,154 @@
+"""torch's scaled products, against fastmma's own calls, and the calls that a GPU rejects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+from torch.nn import functional  # noqa: E402
+from torch.nn.functional import ScalingType, SwizzleType  # noqa: E402
+
+import fastmma  # noqa: E402
+import fastmma.torch as door  # noqa: E402
+from fastmma.scaling import ScaledArray, quantize, to_blocked  # noqa: E402
+
+E4, E5, BF16, F32 = torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float32
+M, N, K = 48, 256, 512
+RNG = np.random.default_rng(0)
+X, W = (RNG.standard_normal(shape) * np.exp2(RNG.integers(-3, 3, shape)) for shape in ((M, K), (N, K)))
+BIAS = torch.from_numpy(RNG.standard_normal(N).astype(np.float32)).to(BF16)
+SWIZZLED = SwizzleType.SWIZZLE_32_4_4
+NAMES = {"fp8_tensor": "TensorWise", "fp8_row": "RowWise", "fp8_1x128": "BlockWise1x128", "fp8_128x128": "BlockWise128x128"}
+
+
+def arguments(array: ScaledArray) -> dict[str, Any]:
+    """An operand (outer, K) as torch.nn.functional.scaled_mm takes it, the second one before it is turned."""
+    elements = door.to_torch(array.elements)
+    scheme = array.scheme
+    if scheme.startswith("fp8"):
+        scales = door.to_torch(np.ascontiguousarray(array.scales))
+        if scheme == "fp8_1x128":
+            scales = scales.t().contiguous().t()
+        if scheme == "fp8_128x128":  # whole fours of k, which come first
+            padded = torch.zeros(scales.shape[0], -(-scales.shape[1] // 4) * 4)
+            padded[:, : scales.shape[1]] = scales
+            scales = padded.t()
+        return {"elements": elements, "scales": [scales], "recipes": [getattr(ScalingType, NAMES[scheme])], "swizzles": []}
+    blocked = door.to_torch(to_blocked(array.scales))
+    if scheme == "nvfp4":
+        scales = [blocked, torch.tensor(array.global_scale)]
+        return {
+            "elements": elements,
+            "scales": scales,
+            "recipes": [ScalingType.BlockWise1x16, ScalingType.TensorWise],
+            "swizzles": [SWIZZLED],
+        }
+    return {"elements": elements, "scales": [blocked], "recipes": [ScalingType.BlockWise1x32], "swizzles": [SWIZZLED]}
+
+
+CASES = [
+    ("H100", "fp8_tensor", "fp8_tensor", {}),
+    ("H100", "fp8_tensor", "fp8_tensor", {"bias": BIAS, "use_fast_accum": True}),
+    ("H100", "fp8_tensor", "fp8_tensor", {"output_dtype": F32}),
+    ("H100", "fp8_row", "fp8_row", {"bias": BIAS}),
+    ("H100", "fp8_row", "fp8_row", {"use_fast_accum": True}),
+    ("H100", "fp8_1x128", "fp8_1x128", {}),
+    ("H100", "fp8_1x128", "fp8_128x128", {}),
+    ("B200", "mxfp8_e4m3", "mxfp8_e4m3", {}),
+    ("B200", "nvfp4", "nvfp4", {"output_dtype": torch.float16}),
+    ("RTX 5090", "mxfp4", "mxfp4", {}),
+    ("RTX 5090", "nvfp4", "nvfp4", {}),
+]
+
+
+@pytest.mark.parametrize(("target", "first", "second", "options"), CASES, ids=str)
+def test_every_recipe_is_a_scaled_product(target: str, first: str, second: str, options: dict[str, Any]) -> None:
+    a, b = quantize(X, first), quantize(W, second)
+    left, right = arguments(a), arguments(b)
+    args = (left["elements"], right["elements"].t(), left["scales"], left["recipes"], right["scales"], right["recipes"])
+    found = door.scaled_mm(*args, swizzle_a=left["swizzles"], swizzle_b=right["swizzles"], target=target, **options)
+    out = options.get("output_dtype", BF16)
+    given: dict[str, Any] = {"target": target, "out_dtype": door.to_numpy(torch.empty(0, dtype=out)).dtype}
+    if target != "RTX 5090":
+        given["preset"] = "cublas-fast-accum" if options.get("use_fast_accum") else "cublas"
+    if "bias" in options:
+        given["bias"] = door.to_numpy(BIAS)
+    wanted = fastmma.scaled_matmul(a, b.T, **given)
+    assert door.to_numpy(found).tobytes() == wanted.tobytes()
+    with door.emulate(target, unknown="one") as gpu:
+        again = functional.scaled_mm(*args, swizzle_a=left["swizzles"], swizzle_b=right["swizzles"], **options)
+    assert torch.equal(again, found)
+    gpu.report.assert_all_emulated()
+
+
+def test_the_old_signature_tells_the_recipe_from_the_scales() -> None:
+    for scheme in ("fp8_tensor", "fp8_row", "fp8_1x128"):
+        a, b = quantize(X, scheme), quantize(W, scheme)
+        left, right = arguments(a), arguments(b)
+        scales = left["scales"][0], right["scales"][0] if scheme == "fp8_tensor" else right["scales"][0].t()
+        if scheme == "fp8_tensor":
+            scales = tuple(each.reshape(()) for each in scales)
+        with door.emulate("H100") as gpu:
+            found = torch._scaled_mm(left["elements"], right["elements"].t(), *scales, out_dtype=BF16)
+        assert door.to_numpy(found).tobytes() == fastmma.scaled_matmul(a, b.T, preset="cublas", out_dtype="bf16").tobytes(), scheme
+        gpu.report.assert_all_emulated()
+
+
+def test_groups_of_rows() -> None:
+    a, b = quantize(X, "fp8_row"), [quantize(W[start : start + 64], "fp8_row") for start in (0, 64, 128)]
+    offs = torch.tensor([16, 16, 48], dtype=torch.int32)
+    weights = torch.stack([door.to_torch(each.elements).view(torch.uint8) for each in b]).view(E4).transpose(1, 2)
+    scales = torch.stack([door.to_torch(each.scales)[:, 0] for each in b])
+    with door.emulate("H100") as gpu:
+        found = torch._scaled_grouped_mm(
+            door.to_torch(a.elements), weights, door.to_torch(a.scales)[:, 0].contiguous(), scales, offs=offs, out_dtype=BF16
+        )
+    for group, (start, stop) in enumerate(((0, 16), (16, 16), (16, 48))):
+        wanted = fastmma.scaled_matmul(a[start:stop], b[group].T, preset="cublas", out_dtype="bf16")
+        assert door.to_numpy(found[start:stop]).tobytes() == wanted.tobytes()
+    gpu.report.assert_all_emulated()
+
+
+def eights(*shape: int, dtype: torch.dtype = E4) -> torch.Tensor:
+    return torch.ones(shape).to(dtype)
+
+
+ONE = torch.tensor(1.0)
+SCALES = torch.full((512,), 127, dtype=torch.uint8).view(torch.float8_e8m0fnu)
+# the errors of an H100 with PyTorch 2.11, or those of torch's own checks, which come first
+REJECTED = {
+    "two e5m2": (ValueError, "two Float8_e5m2", lambda: torch._scaled_mm(eights(32, 64, dtype=E5), eights(48, 64, dtype=E5).t(), ONE, ONE)),
+    "rows of b": (RuntimeError, "col_major", lambda: torch._scaled_mm(eights(32, 64), eights(64, 48), ONE, ONE)),
+    "k of 24": (RuntimeError, "divisible by 16", lambda: torch._scaled_mm(eights(32, 24), eights(48, 24).t(), ONE, ONE)),
+    "mx": (RuntimeError, "NOT_SUPPORTED", lambda: torch._scaled_mm(eights(32, 64), eights(48, 64).t(), SCALES, SCALES, out_dtype=BF16)),
+    "bias": (
+        RuntimeError,
+        "Bias must be BFloat16 or Half",
+        lambda: torch._scaled_mm(eights(32, 64), eights(48, 64).t(), ONE, ONE, bias=torch.ones(48), out_dtype=BF16),
+    ),
+    "bias of f32": (
+        RuntimeError,
+        "Bias is not supported",
+        lambda: torch._scaled_mm(eights(32, 64), eights(48, 64).t(), ONE, ONE, bias=torch.ones(48, dtype=BF16), out_dtype=F32),
+    ),
+    "plain": (NotImplementedError, "addmm_cuda", lambda: eights(32, 64) @ eights(64, 32)),
+    "out_dtype": (RuntimeError, "out_dtype", lambda: torch.mm(eights(8, 8).to(BF16), eights(8, 8).to(BF16), out_dtype=torch.float64)),
+}
+
+
+@pytest.mark.parametrize(("error", "message", "call"), REJECTED.values(), ids=REJECTED)
+def test_what_a_gpu_rejects_is_torchs_error(error: type[Exception], message: str, call: Any) -> None:
+    with door.emulate("H100"), pytest.raises(error, match=message):
+        call()
+
+
+def test_a_gpu_without_scaled_products_rejects_them_all() -> None:
+    with door.emulate("A100"), pytest.raises(RuntimeError, match="compute capability"):
+        torch._scaled_mm(eights(32, 64), eights(48, 64).t(), ONE, ONE)
+    with door.emulate("H100", check=None) as gpu:
+        assert torch._scaled_mm(eights(32, 24), eights(48, 24).t(), ONE, ONE, out_dtype=F32).unique().tolist() == [24.0]
+    gpu.report.assert_all_emulated()
