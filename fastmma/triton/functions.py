@@ -1,32 +1,56 @@
-"""Functions and reductions whose bits on a GPU nobody has written down yet: NumPy computes them, and the report says so."""
+"""Functions and reductions: those of the special function unit where it was recorded; NumPy's elsewhere, and the report says so."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fastmma.triton.emulation import Emulation, Operation
+import numpy as np
+from triton.runtime.interpreter import TensorHandle
 
-_APPROXIMATE = {
-    "create_exp": "ex2.approx.f32 of a product",
-    "create_exp2": "ex2.approx.ftz.f32",
+from fastmma.triton import approximations
+from fastmma.triton.casts import converted
+from fastmma.triton.emulation import Emulation, Operation
+from fastmma.triton.formats import FLOATS, elements
+
+_RECORDED: dict[str, tuple[str, Callable[..., Any]]] = {
+    "create_exp": ("ex2.approx.f32 of x log2(e)", approximations.exp),
+    "create_exp2": ("ex2.approx.ftz.f32", partial(approximations.ex2, flush=True)),
+    "create_sqrt": ("sqrt.approx.ftz.f32", approximations.sqrt),
+    "create_rsqrt": ("rsqrt.approx.ftz.f32", approximations.rsqrt),
+    "create_fdiv": ("div.full.f32", approximations.divided),
+    "create_approx_divf": ("div.full.f32", approximations.divided),
+}
+_UNKNOWN = {
     "create_log": "a polynomial of libdevice",
     "create_log2": "a polynomial of libdevice",
     "create_sin": "code of libdevice",
     "create_cos": "code of libdevice",
     "create_erf": "code of libdevice",
-    "create_sqrt": "sqrt.approx.ftz.f32",
-    "create_rsqrt": "rsqrt.approx.ftz.f32",
-    "create_fdiv": "div.full.f32",
-    "create_approx_divf": "div.full.f32",
     "create_frem": "code of libdevice",
 }
+_BY_WAY_OF_F32 = ("f32", "f16", "bf16")
 
 
 def _function(run: Emulation, original: Operation, *operands: Any, name: str, what: str) -> Any:
     if operands[0].dtype.scalar.is_floating():
         run.report.passes(name, f"{what}: its approximation is not modelled")
     return original(*operands)
+
+
+def _recorded(run: Emulation, original: Operation, *operands: Any, name: str, what: str, function: Callable[..., Any]) -> Any:
+    fmt = FLOATS.get(operands[0].dtype.scalar.name, "")
+    if fmt not in _BY_WAY_OF_F32:
+        return original(*operands) if name == "fdiv" else _function(run, original, *operands, name=name, what="code of libdevice")
+    if run.capability not in approximations.RECORDED:
+        run.report.passes(name, f"{what}: recorded on an H100 only")
+        return original(*operands)
+    values = (np.asarray(elements(operand), np.float32) for operand in operands)
+    result = function(*np.broadcast_arrays(*values))
+    run.report.did(name, what)
+    data = result if fmt == "f32" else converted(result, "f32", fmt)
+    return TensorHandle(np.ascontiguousarray(data), operands[0].dtype.scalar)
 
 
 def _sum(run: Emulation, original: Operation, value: Any, *rest: Any) -> Any:
@@ -36,8 +60,13 @@ def _sum(run: Emulation, original: Operation, value: Any, *rest: Any) -> Any:
     return original(value, *rest)
 
 
-OPERATIONS = {
-    name: partial(_function, name=name.removeprefix("create_").removeprefix("approx_"), what=what) for name, what in _APPROXIMATE.items()
+def _short(name: str) -> str:
+    return name.removeprefix("create_").removeprefix("approx_")
+
+
+OPERATIONS: dict[str, Operation] = {
+    **{name: partial(_function, name=_short(name), what=what) for name, what in _UNKNOWN.items()},
+    **{name: partial(_recorded, name=_short(name), what=what, function=function) for name, (what, function) in _RECORDED.items()},
 }
 REDUCTIONS = {"sum": _sum, "generic_reduce": _sum}
 SCANS = {"cumsum": _sum, "cumprod": _sum, "generic_scan": _sum}
