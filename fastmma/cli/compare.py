@@ -10,7 +10,7 @@ import typer
 from numpy.typing import NDArray
 
 from fastmma.cli.choices import CHOICES, changed, choices_of
-from fastmma.cli.gemm import read_operands
+from fastmma.cli.gemm import read_more
 from fastmma.cli.inputs import as_elements, parse_tile, read_result
 from fastmma.explanation.comparison import compare as compare_results
 from fastmma.host.errors import OperandError
@@ -19,7 +19,8 @@ from fastmma.isa.gpus import target_named
 from fastmma.products.gemm import gemm
 
 EXAMPLES = """
-Two files are two results. With --against, files are operands, read as `fastmma gemm` reads them, and their product on the target is
+Two files are two results. With --against, files are operands, read as `fastmma gemm` reads them (an .npz file may hold
+bias, metadata, scale_a and scale_b, too), and their product on the target is
 compared with that on another one, by another plan, or with a result in a file. The exit status is 0 whether they differ or not.
 
 Examples:
@@ -51,8 +52,8 @@ def compare(
         d, other = (_result(path, types) for path in files)
     else:
         target, choice = target_named(target), (instruction, types, dtype)
-        ins, arrays = read_operands(files, None, 0, "", choice, target)
-        options: dict[str, Any] = {"instruction": ins, "target": target, "c": arrays.get("c")}
+        ins, arrays, more = read_more(files, choice, target)
+        options: dict[str, Any] = {"instruction": ins, "target": target, "c": arrays.get("c"), **more}
         options |= {} if plan is None else choices_of(plan)
         d = gemm(arrays["a"], arrays["b"], **options)
         if Path(against).suffix in (".npy", ".npz"):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fastmma.cli.choices import CHOICES, changed, choices_of
-from fastmma.cli.gemm import read_operands
+from fastmma.cli.gemm import read_more
 from fastmma.cli.registers import Given, words_of
 from fastmma.execution.plan import MmaPlan
 from fastmma.explanation.explain import explain as explain_product
@@ -24,10 +24,11 @@ from fastmma.isa.table import multiply
 Range = tuple[int, int] | None
 
 EXAMPLES = """
-Matrices are read as `fastmma gemm` reads them. Without files, --a and --b are the operands of one --instruction in hexadecimal: either
-the codes that meet in the element, that is a row of A, a column of B and one accumulator c, or all registers of the warp (of the four
-warps of a wgmma), as a debugger shows them: those of lane 0, then those of lane 1, and so on. --row and --col choose the element. Where
-both are as many numbers, they are registers if one of them exceeds a code. @FILE reads the numbers from a file.
+Matrices are read as `fastmma gemm` reads them; an .npz file may hold bias, metadata, scale_a and scale_b, too. Without files, --a and --b
+are the operands of one --instruction in hexadecimal: either the codes that meet in the element, that is a row of A, a column of B and one
+accumulator c, or all registers of the warp (of the four warps of a wgmma), as a debugger shows them: those of lane 0, then those of lane
+1, and so on. --row and --col choose the element. Where both are as many numbers, they are registers if one of them exceeds a code. @FILE
+reads the numbers from a file.
 
 Examples:
 
@@ -48,7 +49,7 @@ _SHOWN: dict[str, Callable[[Explanation, Range], str]] = {
 
 
 def explain(
-    files: Annotated[list[Path] | None, typer.Argument(help="a.npy b.npy [c.npy], or one .npz file with a, b and perhaps c.")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="a.npy b.npy [c.npy], or one .npz file with a, b and other operands.")] = None,
     row: Annotated[int, typer.Option(min=0, help="Of the element of D.")] = 0,
     col: Annotated[int, typer.Option(min=0, help="Of the element of D.")] = 0,
     target: Annotated[str, typer.Option(help="The GPU.")] = "sm_90a",
@@ -86,8 +87,8 @@ def explain(
             found = replace(found, against=_of_words(instruction, given, row, col, computation, selector, against))
     else:
         target, choice = target_named(target), (instruction, types, dtype)
-        ins, arrays = read_operands(files or [], None, 0, "", choice, target)
-        options: dict[str, Any] = {"instruction": ins, "target": target, "c": arrays.get("c")}
+        ins, arrays, more = read_more(files or [], choice, target)
+        options: dict[str, Any] = {"instruction": ins, "target": target, "c": arrays.get("c"), **more}
         options |= {} if plan is None else choices_of(plan)
         other = None if against is None else changed(against, options, choice, arrays)
         found = explain_product(arrays["a"], arrays["b"], row, col, against=other, **options)

@@ -67,6 +67,19 @@ def _format_in_file(name: str, array: NDArray[Any]) -> Any:
     return fmt
 
 
+def read_more(
+    files: list[Path], choice: tuple[str | None, str | None, str | None], target: str
+) -> tuple[Instruction, dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """The instruction, the matrices a and b (and perhaps c), and every other operand that an archive holds, by its name."""
+    arrays = read(files, more=True)
+    ins = choose_instruction(*choice, target, arrays)
+    found = {}
+    for name, array in arrays.items():
+        fmt = ins.formats.scale if name.startswith("scale_") else getattr(ins.formats, name, None)
+        found[name] = array if fmt is None else as_elements(array, fmt, f"{ins}: {name}")
+    return ins, {name: found.pop(name) for name in "abc" if name in found}, found
+
+
 def read_operands(
     files: list[Path], size: str | None, seed: int, distribution: str, choice: tuple[str | None, str | None, str | None], target: str
 ) -> tuple[Instruction, dict[str, NDArray[Any]]]:

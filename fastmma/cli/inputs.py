@@ -19,6 +19,7 @@ from fastmma.operands.check import codes_of
 
 Arrays = dict[str, NDArray[Any]]
 _NAMES = ("a", "b", "c")
+MORE = ("bias", "metadata", "scale_a", "scale_b")  # what an archive may hold besides
 _SIZE = re.compile(r"(\d{1,10})x(\d{1,10})x(\d{1,10})", re.ASCII)
 _TILE = re.compile(r"(\d{1,10})x(\d{1,10})", re.ASCII)
 _CHUNK = 1 << 20  # elements converted at a time: float64 intermediates stay small
@@ -33,7 +34,7 @@ def _load(path: Path) -> Arrays:
         If the file cannot be read.
     """
     with opened(path) as file:
-        return {name: array() for name, array in arrays_in(file, str(path)).items() if name in ("", *_NAMES)}
+        return {name: array() for name, array in arrays_in(file, str(path)).items() if name in ("", *_NAMES, *MORE)}
 
 
 def _load_archive(path: Path) -> Arrays:
@@ -52,8 +53,8 @@ def _load_array(path: Path) -> NDArray[Any]:
     return loaded[""]
 
 
-def read(paths: Sequence[Path]) -> Arrays:
-    """The operands in one ``.npz`` file, or in two or three ``.npy`` files.
+def read(paths: Sequence[Path], more: bool = False) -> Arrays:
+    """The operands in one ``.npz`` file, or in two or three ``.npy`` files; `more`: an archive may hold those that `MORE` names, too.
 
     Raises
     ------
@@ -66,12 +67,13 @@ def read(paths: Sequence[Path]) -> Arrays:
         arrays = {name: _load_array(path) for name, path in zip(_NAMES, paths, strict=False)}
     else:
         raise OperandError(f"give one .npz file, or two or three .npy files, not {len(paths)} files")
+    arrays = {name: array for name, array in arrays.items() if more or name not in MORE}
     for name, array in arrays.items():
-        if array.ndim != 2:
+        if array.ndim != 2 and name != "bias":
             raise OperandError(f"{name} must be a matrix, but its shape is {array.shape}")
         if array.dtype.kind not in "biufV":
             raise OperandTypeError(f"{name} must hold real numbers, not {array.dtype}")
-    if arrays["a"].shape[1] != arrays["b"].shape[0]:
+    if arrays["a"].shape[1] * (2 if "metadata" in arrays else 1) != arrays["b"].shape[0]:
         raise OperandError(f"a of shape {arrays['a'].shape} and b of shape {arrays['b'].shape} do not multiply")
     return arrays
 

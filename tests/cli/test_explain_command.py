@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from fastmma.isa.sparsity import pattern_of
 pytestmark = pytest.mark.one_path
 
 Run = Callable[..., str]
+E4M3, E5M2, E8M0 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e8m0fnu
 
 
 @pytest.fixture
@@ -43,6 +45,24 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 def hexadecimal(words: NDArray[Any]) -> str:
     return ",".join(f"{int(word):x}" for word in words.ravel())
+
+
+def test_archives_with_every_operand(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    sparse = fastmma.instruction("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32")
+    a, b = rng.standard_normal((5, 32)).astype(np.float16), rng.standard_normal((64, 6)).astype(np.float16)
+    operands = {"metadata": random_words(rng, pattern_of(sparse), (5, 16), ordered=True), "bias": rng.standard_normal(6).astype(np.float32)}
+    np.savez(tmp_path / "sparse.npz", a=a, b=b, **operands)
+    shown = run("explain", tmp_path / "sparse.npz", "--instruction", sparse, "--plan", "out_dtype=bf16", "--row", 4, "--col", 2)
+    assert shown == str(fastmma.explain(a, b, 4, 2, instruction=sparse, out_dtype="bf16", **operands)) + "\n"
+    kind = f"{MMA}m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e5m2.f32.ue8m0"
+    a, b = rng.standard_normal((3, 64)).astype(E4M3), rng.standard_normal((64, 4)).astype(E5M2)
+    scales = {name: (2.0 ** rng.integers(-3, 4, shape)).astype(E8M0) for name, shape in (("scale_a", (3, 2)), ("scale_b", (2, 4)))}
+    np.savez(tmp_path / "scaled.npz", a=a, b=b, **scales)
+    given = "--instruction", kind, "--target", "sm_120a"
+    shown = run("explain", tmp_path / "scaled.npz", *given, "--row", 2, "--col", 1)
+    assert shown == str(fastmma.explain(a, b, 2, 1, instruction=kind, target="sm_120a", **scales)) + "\n"
+    assert "all 12 elements are the same" in run("compare", tmp_path / "scaled.npz", *given, "--against", "split_k=1")
 
 
 def test_elements_of_files(run: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
