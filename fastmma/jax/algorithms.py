@@ -30,7 +30,7 @@ class Algorithm:
     promoted : bool
         Whether Hopper's sums of fp8 are promoted to f32.
     tf32 : bool
-        Whether float32 is multiplied as tf32: its lowest 13 bits are not read.
+        Whether float32 is multiplied as tf32, to which it is rounded, ties away from zero.
     """
 
     takes: tuple[str, ...]

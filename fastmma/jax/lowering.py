@@ -35,7 +35,8 @@ def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Pla
     target : str
         The GPU.
     f32 : {"tf32", None}
-        What float32 is multiplied as where the precision is the default; None leaves it to XLA.
+        What float32 is multiplied as where the precision is the default; as tf32, operands are rounded to nearest, ties away
+        from zero; None leaves it to XLA.
     plans : mapping, optional
         ``{(M, N, K): parts of k or a GemmPlan}``; products that it does not have take one accumulator, k ascending. XLA's own choices for
         a GPU, which it tunes by time, are not known.

@@ -99,10 +99,25 @@ def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimens
 def product(lhs: Any, rhs: Any, dimensions: Dimensions, plan: GemmPlan) -> NDArray[Any]:
     """dot_general of arrays in main memory, by a plan."""
     x, y = np.asarray(lhs), np.asarray(rhs)
+    if x.dtype == np.float32 and not plan.cast:
+        x, y = tf32(x), tf32(y)
     how = arrangement(x.shape, y.shape, dimensions)
     x = x.transpose(how.lhs).reshape(*how.batch, how.m, how.k)
     y = y.transpose(how.rhs).reshape(*how.batch, how.k, how.n)
     return (matmul if how.batch else gemm)(x, y, plan=plan).reshape(how.shape)
+
+
+def tf32(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """float32 rounded to tf32, to nearest, ties away from zero: PTX's ``cvt.rna.tf32.f32``, which XLA's kernels apply to operands.
+
+    Examples
+    --------
+    >>> tf32(np.array([1 + 2**-11, 1 + 2**-12, -1 - 2**-11], np.float32)).tolist()
+    [1.0009765625, 1.0, -1.0009765625]
+    """
+    half, kept = np.uint32(1 << 12), np.uint32(0xFFFFE000)
+    rounded = ((np.ascontiguousarray(x).view(np.uint32) + half) & kept).view(np.float32)
+    return np.where(np.isnan(x), x, rounded)
 
 
 def operands_text(*operands: Any) -> str:
