@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,13 @@ def record(value: Any, what: str) -> dict[str, Any]:
     array = host_array(value, what)
     codes = codes_of(array)
     digest = hashlib.sha256(codes.astype(f"<u{array.itemsize}").tobytes()).hexdigest()
-    some = [f"{code:#x}" for code in codes.reshape(-1)[_places(array)].tolist()]
+    some = [f"{code:#x}" for code in codes.reshape(-1)[_places(array.size)].tolist()]
     return {"dtype": str(array.dtype), "shape": list(array.shape), "sha256": digest, "elements": some}
 
 
-def _places(array: NDArray[Any]) -> NDArray[np.intp]:
-    return np.unique(np.linspace(0, array.size - 1, min(array.size, _SHOWN)).astype(np.intp))
+def _places(size: int) -> NDArray[np.intp]:
+    """The elements that are kept of so many."""
+    return np.unique(np.linspace(0, size - 1, min(size, _SHOWN)).astype(np.intp))
 
 
 def difference(found: dict[str, Any], kept: dict[str, Any] | None, what: str) -> str:
@@ -46,8 +48,7 @@ def difference(found: dict[str, Any], kept: dict[str, Any] | None, what: str) ->
     for name in ("dtype", "shape"):
         if found[name] != kept.get(name):
             return f"golden bits of {what}: the {name} is {found[name]}, and was {kept.get(name)}"
-    size = int(np.prod(found["shape"]))
-    places = np.unique(np.linspace(0, size - 1, min(size, _SHOWN)).astype(np.intp)).tolist()
+    places = _places(math.prod(found["shape"])).tolist()
     lines = [f"golden bits of {what} changed: sha256 {found['sha256'][:16]}..., and was {kept['sha256'][:16]}..."]
     for place, code, was in zip(places, found["elements"], kept["elements"], strict=True):
         if code != was:

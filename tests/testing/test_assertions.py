@@ -124,12 +124,20 @@ def test_bad_input() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "int32", "bool"])
 def test_tensors_of_torch(dtype: str) -> None:
     torch = pytest.importorskip("torch")
-    values = torch.tensor([[1.0, 2.0, 0.0], [0.5, 4.0, 8.0]])
+    values = torch.tensor([[1.0, 2.0, 0.25], [0.5, 4.0, 8.0]])
     tensor = values.to(getattr(torch, dtype))
     expected = values.numpy().astype(getattr(ml_dtypes, dtype, dtype))
     assert_bits_equal(tensor, expected)
     assert_bits_equal(tensor.T, expected.T)
-    assert_bits_equal(values.requires_grad_(), expected.astype(np.float32)) if dtype == "float32" else None
+    expected.view(np.uint8)[1, -1] ^= 1
+    assert "1 of 6 elements differ" in failure(tensor, expected)
+
+
+def test_tensors_with_gradients_and_negated_views() -> None:
+    torch = pytest.importorskip("torch")
+    values = torch.tensor([1.0, -2.0], requires_grad=True)
+    assert_bits_equal(values, np.array([1, -2], np.float32))
+    assert_bits_equal(torch.complex(values, values).conj().imag, np.array([-1, 2], np.float32))
 
 
 def test_arrays_of_jax() -> None:
