@@ -200,7 +200,8 @@ def _fused(kernels: Callable[[Operation, Operands, Codes, int], None]) -> Run:
     def run(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         ins = operation.instruction
         if operands.c is not None and ins.ctype != ins.accumulator:  # f16 to f32, which is exact
-            operands = operands._replace(c=operands.c.view(np.float16).astype(np.float32).view(np.uint32))
+            with np.errstate(invalid="ignore"):  # AArch64 signals NaNs here
+                operands = operands._replace(c=operands.c.view(np.float16).astype(np.float32).view(np.uint32))
         if ins.dtype == ins.accumulator:
             kernels(operation, operands, d, threads)
             return

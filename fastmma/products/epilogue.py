@@ -191,7 +191,8 @@ class Epilogue(NamedTuple):
 
 def _from_halves(sums: Codes) -> Codes:
     """f16 sums as f32 codes; NaN is canonical."""
-    wide = sums.view(np.float16).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # AArch64 signals NaNs here
+        wide = sums.view(np.float16).astype(np.float32)
     codes: Codes = wide.view(np.uint32)
     codes[np.isnan(wide)] = CANONICAL_NAN["f32"]
     return codes

@@ -1,4 +1,4 @@
-"""The fast x86 path for batches of tiles and small products against the portable kernels and the exact reference."""
+"""The fast path for batches of tiles and small products against the portable kernels and the exact reference."""
 
 from __future__ import annotations
 

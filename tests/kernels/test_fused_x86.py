@@ -1,4 +1,4 @@
-"""The fast x86 path of the fused dot-product-add against the exact reference and the portable path."""
+"""The fast path of the fused dot-product-add against the exact reference and the portable path."""
 
 from __future__ import annotations
 

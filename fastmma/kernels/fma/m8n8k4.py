@@ -106,7 +106,8 @@ def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out
 
 def _floats(codes: NDArray[Any]) -> NDArray[np.float32]:
     """f16 or f32 codes as numbers."""
-    return codes.view(np.float16).astype(np.float32) if codes.itemsize == 2 else codes.view(np.float32)
+    with np.errstate(invalid="ignore"):  # AArch64 signals NaNs here
+        return codes.view(np.float16).astype(np.float32) if codes.itemsize == 2 else codes.view(np.float32)
 
 
 def _by_tiles(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
@@ -115,7 +116,8 @@ def _by_tiles(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] |
         c = c.copy()
 
     def write(rows: slice, columns: slice, sums: NDArray[np.float32]) -> None:
-        codes = (sums.astype(np.float16).view(np.uint16) if out.itemsize == 2 else sums.view(np.uint32)).astype(out.dtype, copy=False)
+        with np.errstate(invalid="ignore"):
+            codes = (sums.astype(np.float16).view(np.uint16) if out.itemsize == 2 else sums.view(np.uint32)).astype(out.dtype, copy=False)
         codes[np.isnan(sums)] = CANONICAL_HALF_NAN if out.itemsize == 2 else NAN
         out[rows, columns] = codes
 

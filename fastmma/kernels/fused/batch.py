@@ -1,4 +1,4 @@
-"""The fast x86 path of the fused dot-product-add for batches of tiles and small products: what it covers, cut into pieces for threads."""
+"""The fast path of the fused dot-product-add for batches of tiles and small products: what it covers, cut into pieces for threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lanes of x86 vectors are exact for."""
+"""What the lanes of vectors are exact for."""
 
 from __future__ import annotations
 

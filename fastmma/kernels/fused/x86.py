@@ -1,4 +1,4 @@
-"""The fast x86 path of the fused dot-product-add: what it covers, and a product cut into pieces for threads."""
+"""The fast path of the fused dot-product-add on x86 and AArch64: what it covers, and a product cut into pieces for threads."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _KINDS = {"x86_64": _X86, "amd64": _X86, "aarch64": _AARCH64, "arm64": _AARCH64}
 def _choose(kind: str) -> None:
     """Let Numba compile for a kind of CPU instead of this one."""
     if kind not in _KINDS:
-        raise BackendError(f"FASTMMA_CPU must be {' or '.join(_KINDS)}, not {kind!r:.80}")
+        raise BackendError(f"FASTMMA_CPU must be {' or '.join(_KINDS) or 'unset here'}, not {kind!r:.80}")
     config: Any = import_module("numba.core.config")
     name, features = _KINDS[kind]
     config.CPU_NAME, config.CPU_FEATURES = name, ",".join(f"+{feature}" for feature in features.split())

@@ -1,4 +1,4 @@
-"""The fast x86 path for terms that are exact sums of groups of e2m1 products: what it covers, and a product cut into pieces for threads."""
+"""The fast path for terms that are exact sums of groups of e2m1 products: what it covers, and a product cut into pieces for threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fast x86 path of block scaling for terms that are single products: FMA chains, as `fastmma.kernels.fused.x86` runs them."""
+"""The fast path of block scaling for terms that are single products: FMA chains, as `fastmma.kernels.fused.x86` runs them."""
 
 from __future__ import annotations
 
