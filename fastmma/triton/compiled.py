@@ -10,6 +10,7 @@ from typing import Any
 from triton.runtime.jit import JITFunction, MockTensor
 
 from fastmma.triton.formats import BY_MLIR
+from fastmma.triton.layouts import aliases, bit_owners
 from fastmma.triton.lowering import Dot, Lowering
 from fastmma.triton.twins import all_of_kind
 
@@ -29,6 +30,11 @@ _PTX_FILE = re.compile(r'\.file\s+(\d+) "([^"]+)"(?: "([^"]+)")?')
 _PTX_PLACE = re.compile(r"\.loc\s+(\d+) (\d+) (\d+)")
 _PTX_SUM = re.compile(r"(fma\.rn|add|sub)(?:\.rn)?(?:\.ftz)?\.(?:f16|bf16|f32|f64)")
 _COMPILE = JITFunction.run
+_CALL = re.compile(r"callsite\((#loc\d*) at (#loc\d*)\)")
+_REDUCE = re.compile(
+    r'"tt\.reduce"\(%[\w#]+\) <\{axis = (\d+) : i32\}> \(\{.*?\}\) : \(tensor<([\dx]+)xf32, ([^\n]+?)>\) -> [^\n]* loc\((#loc\d*)\)$',
+    re.DOTALL | re.MULTILINE,
+)
 _ENDS_AT = re.compile(r"loc\((#loc\d*)\)$")
 
 
@@ -55,6 +61,23 @@ def _sites(text: str) -> dict[str, Site]:
         return place(aliases[inner[0]]) if inner and inner[0] in aliases else None
 
     return {name: at for name, body in aliases.items() if (at := place(body)) is not None}
+
+
+def _calls(text: str) -> dict[str, tuple[Site, ...]]:
+    """The places of every location, from the kernel down to the function that is called last."""
+    bodies = dict(_LOC.findall(text))
+
+    def chain(body: str) -> tuple[Site, ...]:
+        call = _CALL.match(body)
+        if call:
+            return chain(bodies.get(call[2], "")) + chain(bodies.get(call[1], ""))
+        found = _FILE.search(body)
+        if found:
+            return ((found[1], int(found[2]), int(found[3])),)
+        inner = re.search(r"#loc\d*", body)
+        return chain(bodies.get(inner[0], "")) if inner else ()
+
+    return {name: chain(body) for name, body in bodies.items()}
 
 
 def _lines(text: str) -> Iterator[tuple[str, Site]]:
@@ -122,12 +145,32 @@ def _separate(ptx: str) -> set[Site]:
 
 
 @dataclass(frozen=True)
+class CompiledSum:
+    """One sum along an axis: where it stands, and who holds each bit of a coordinate along the axis, if the layout is known."""
+
+    places: tuple[Site, ...]
+    shape: tuple[int, ...]
+    axis: int
+    owners: tuple[str, ...] | None
+
+
+def _reductions(ttgir: str) -> tuple[CompiledSum, ...]:
+    named, calls, found = aliases(ttgir), _calls(ttgir), []
+    for axis, sizes, layout, end in _REDUCE.findall(ttgir):
+        shape = tuple(int(size) for size in sizes.split("x"))
+        owners = bit_owners(layout, shape, named)
+        found.append(CompiledSum(calls.get(end, ()), shape, int(axis), None if owners is None else tuple(owners[int(axis)])))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
 class CompiledKernel:
     """A kernel's dots and sums, compiled for one set of arguments."""
 
     dots: tuple[CompiledDot, ...]
     operands: dict[Site, tuple[bool, bool]]
     separate: set[Site]
+    reductions: tuple[CompiledSum, ...]
 
     @classmethod
     def read(cls, ttir: str, ttgir: str, ptx: str) -> CompiledKernel:
@@ -140,7 +183,7 @@ class CompiledKernel:
             names = tuple(BY_MLIR[name].multiplied if name in BY_MLIR else name for name in (a, b))
             from_zero = accumulator is not None and accumulator[3] in zeros
             dots.append(CompiledDot(site, (m, n, k), (names[0], names[1]), from_zero, frozenset(lowerings.get(site, ()))))
-        return cls(tuple(dots), _products(ttgir), _separate(ptx))
+        return cls(tuple(dots), _products(ttgir), _separate(ptx), _reductions(ttgir))
 
     def lowering(self, dot: Dot, site: Site) -> Lowering | None:
         """What a dot at a place became; None where that is not clear."""
@@ -152,6 +195,12 @@ class CompiledKernel:
     def starts_from_zero(self, site: Site) -> bool:
         """Whether a dot at this place was left to start from zero."""
         return any(one.site == site and one.from_zero for one in self.dots)
+
+    def order_of_sum(self, places: tuple[Site, ...], shape: tuple[int, ...], axis: int) -> list[str] | None:
+        """Who holds each bit of a coordinate along the axis of the sum at a place; None where that is not clear."""
+        found = {one.owners for one in self.reductions if one.places == places and (one.shape, one.axis) == (shape, axis)}
+        owners = found.pop() if len(found) == 1 else None
+        return None if owners is None else list(owners)
 
     def products(self, site: Site) -> tuple[bool, bool]:
         """Which operands of the sum at a place can be fused with it; both where the compiler does not say."""

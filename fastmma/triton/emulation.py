@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from triton import knobs
 
-from fastmma.triton.compiled import CompiledKernel, compiled_kernel
+from fastmma.triton.compiled import CompiledKernel, Site, compiled_kernel
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
 from fastmma.triton.positions import Position, site
 from fastmma.triton.report import Report
@@ -59,12 +59,16 @@ class Launch:
     @cached_property
     def has_dot(self) -> bool:
         """Whether the kernel multiplies matrices."""
-        return bool(names(self.kernel) & {"dot", "dot_scaled"})
+        return bool(self._names & {"dot", "dot_scaled"})
+
+    @cached_property
+    def _names(self) -> set[str]:
+        return names(self.kernel)
 
     @cached_property
     def compiled(self) -> CompiledKernel | None:
         """What the compiler made of the kernel, if it is asked and takes it."""
-        if self.source == "rules" or not self.has_dot:
+        if self.source == "rules" or not self._names & {"dot", "sum"}:
             return None
         found = compiled_kernel(self.kernel, self.arguments, self.options | {"enable_fp_fusion": self.fuses})
         if isinstance(found, str):
@@ -76,6 +80,10 @@ class Launch:
         """What a dot becomes, and who says so."""
         found = self.compiled.lowering(dot, site(where)) if self.compiled is not None else None
         return (found, "compiled") if found is not None else (lowering_by_rules(dot, self.capability, self.warps), "rules")
+
+    def order_of_sum(self, places: tuple[Site, ...], shape: tuple[int, ...], axis: int) -> list[str] | None:
+        """Who holds each bit of a coordinate along the axis of a sum, if the compiler says so."""
+        return None if self.compiled is None else self.compiled.order_of_sum(places, shape, axis)
 
     def takes_addend(self, where: Position) -> bool:
         """Whether the compiler may start a dot from what is added to its result."""

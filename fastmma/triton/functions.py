@@ -1,4 +1,4 @@
-"""Functions and reductions: those of the special function unit where it was recorded; NumPy's elsewhere, and the report says so."""
+"""Functions: those of the special function unit where it was recorded; NumPy's elsewhere, and the report says so."""
 
 from __future__ import annotations
 
@@ -53,13 +53,6 @@ def _recorded(run: Emulation, original: Operation, *operands: Any, name: str, wh
     return TensorHandle(np.ascontiguousarray(data), operands[0].dtype.scalar)
 
 
-def _sum(run: Emulation, original: Operation, value: Any, *rest: Any) -> Any:
-    values = value if isinstance(value, tuple) else (value,)
-    if any(tensor.dtype.is_floating() for tensor in values):
-        run.report.passes("sum", "the order of its additions depends on the layout of the threads, which is not modelled")
-    return original(value, *rest)
-
-
 def _short(name: str) -> str:
     return name.removeprefix("create_").removeprefix("approx_")
 
@@ -68,5 +61,3 @@ OPERATIONS: dict[str, Operation] = {
     **{name: partial(_function, name=_short(name), what=what) for name, what in _UNKNOWN.items()},
     **{name: partial(_recorded, name=_short(name), what=what, function=function) for name, (what, function) in _RECORDED.items()},
 }
-REDUCTIONS = {"sum": _sum, "generic_reduce": _sum}
-SCANS = {"cumsum": _sum, "cumprod": _sum, "generic_scan": _sum}

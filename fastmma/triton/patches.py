@@ -15,11 +15,10 @@ from triton.backends.nvidia import compiler
 from triton.runtime import interpreter
 
 from fastmma.host.errors import BackendError
-from fastmma.triton import arithmetic, casts, dots, functions, memory, scaled
+from fastmma.triton import arithmetic, casts, dots, functions, memory, reductions, scaled
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.handles import remember_loads
-
-TESTED = ("3.9",)
+from fastmma.triton.versions import TESTED
 
 _BUILDER = interpreter.InterpreterBuilder
 _OPERATIONS: Mapping[str, Operation] = {
@@ -115,7 +114,7 @@ def patched(run: Emulation) -> Iterator[None]:
         keeps = _ELEMENTWISE if run.launch.has_dot and run.launch.compiled is None else ()
         for name in {*_OPERATIONS, *keeps}:
             put(_BUILDER, name, _method(run, name, getattr(_BUILDER, name), name in keeps))
-        for holder, operations in ((interpreter.ReduceOps, functions.REDUCTIONS), (interpreter.ScanOps, functions.SCANS)):
+        for holder, operations in ((interpreter.ReduceOps, reductions.REDUCTIONS), (interpreter.ScanOps, reductions.SCANS)):
             for name, operation in operations.items():
                 original = getattr(holder, name)
                 put(holder, name, lambda self, *rest, _o=operation, _p=original: _o(run, partial(_p, self), *rest))

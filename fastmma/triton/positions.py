@@ -74,6 +74,11 @@ def site(where: Position) -> tuple[str, int, int]:
     return _site(where[-1].code, where[-1].offset)
 
 
+def sites(where: Position) -> tuple[tuple[str, int, int], ...]:
+    """The sites of all calls that lead to a position, outermost first."""
+    return tuple(_site(place.code, place.offset) for place in where)
+
+
 def straight(start: Position, end: Position) -> bool:
     """Whether code runs from one position to the other without the end of an iteration between them."""
     for index, (first, last) in enumerate(zip(start, end, strict=False)):
