@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.products.prepared import Prepared, prepare
-from fastmma.torch.arrays import to_numpy, to_torch
+from fastmma.torch.arrays import seen, to_numpy
 from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, planned
 from fastmma.torch.report import ASSUMED, PASSED, Line, Report
 from fastmma.torch.settings import Settings
+
+_BY_MODE = (torch.float32, torch.float16)  # whose products depend on torch's settings
 
 
 class AssumedWarning(UserWarning):
@@ -33,7 +35,7 @@ class Emulation:
     def __init__(self, settings: Settings, report: Report | None = None) -> None:
         self.settings = settings
         self.report = Report(settings.architecture) if report is None else report
-        self._plans: dict[tuple[Any, ...], tuple[Prepared, Line]] = {}
+        self._plans: dict[tuple[Any, ...], tuple[Prepared, Line, torch.dtype]] = {}
         self._warned = False
 
     def product(
@@ -47,7 +49,6 @@ class Emulation:
         bias: torch.Tensor | None = None,
         alpha: float = 1.0,
         beta: float = 1.0,
-        activation: str | None = None,
     ) -> torch.Tensor:
         """Matrices (..., M, K) times (..., K, N), with the epilogue of a library.
 
@@ -56,31 +57,44 @@ class Emulation:
         UnknownError
             If its bits are not known.
         """
+        dtype, addend = a.dtype, c if bias is None else bias
+        shapes = a.shape, a.stride(), b.shape, b.stride(), a.data_ptr() % 16, b.data_ptr() % 16
+        dtypes = dtype, b.dtype, a.layout, b.layout, a.device.type, b.device.type, out_dtype, None if addend is None else addend.dtype
+        modes = dtype in _BY_MODE and (self.settings.takes_tf32(), torch.backends.cuda.matmul.allow_fp16_accumulation)
+        key = (operator, *shapes, *dtypes, c is not None, alpha, beta, modes)
+        found = self._plans.get(key)
+        if found is None:
+            ends = Ends(out_dtype or dtype, c is not None, bias is not None, alpha, beta)
+            found = self._plans[key] = self._prepared(operator, a, b, addend, ends)
+        product, line, out = found
+        x, y = seen(_lines(a)), seen(_lines(b))
+        given: dict[str, Any] = {"alpha": alpha}
+        if bias is not None:
+            given["bias"] = _addend(bias, bias.shape)
+        if c is not None:
+            given |= {"beta": beta, "c": _addend(c, (*x.shape[:-1], y.shape[-1]))}
+        result = torch.empty((*x.shape[:-1], y.shape[-1]), dtype=out)  # its memory is torch's own, and stays resizable
+        seen(result)[...] = product(x, y, **given)
+        self.done(line)
+        return result
+
+    def _prepared(
+        self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends
+    ) -> tuple[Prepared, Line, torch.dtype]:
+        """The product of such tensors, chosen and checked."""
         dtype = a.dtype
         if self.settings.check == "cuda" and dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
             raise NotImplementedError(f"\"addmm_cuda\" not implemented for '{str(dtype).removeprefix('torch.').capitalize()}'")
-        check(a, b, c if bias is None else bias, out_dtype)
+        check(a, b, addend, ends.out)
         if dtype not in FORMATS:
             raise UnknownError(f"no product of {dtype} in a library is known")
         if dtype is torch.float32 and not self.settings.takes_tf32():
             raise UnknownError("float32 without TF32 is multiplied off the tensor cores")
         half_sums = dtype is torch.float16 and torch.backends.cuda.matmul.allow_fp16_accumulation
-        ends = Ends(out_dtype or dtype, c is not None, bias is not None, float(alpha), float(beta), activation)
         x, y = to_numpy(_lines(a)), to_numpy(_lines(b))
-        key = (operator, dtype, x.shape, x.strides, y.shape, y.strides, x.ctypes.data % 16, y.ctypes.data % 16, ends, half_sums)
-        found = self._plans.get(key)
-        if found is None:
-            how = planned(self.settings, x, y, dtype, ends, half_sums)
-            found = self._plans[key] = prepare(plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y)
-        product, line = found
-        given: dict[str, Any] = {"alpha": ends.alpha}
-        if bias is not None:
-            given["bias"] = _addend(bias, bias.shape)
-        if c is not None:
-            given |= {"beta": ends.beta, "c": _addend(c, (*x.shape[:-1], y.shape[-1]))}
-        sums = product(x, y, **given)
-        self.done(line)
-        return to_torch(sums).clone(memory_format=torch.contiguous_format)  # into memory that is torch's own, and stays resizable
+        how = planned(self.settings, x, y, dtype, ends, half_sums)
+        out = torch.int32 if dtype is torch.int8 else ends.out
+        return prepare(plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y), out
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""
@@ -105,18 +119,22 @@ class Emulation:
         self.report.count(Line(operator, PASSED, operands, why))
 
 
-def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dtype: torch.dtype | None) -> None:
+def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dtype: torch.dtype) -> None:
     """Raise InvalidError where torch would refuse the operands."""
     if a.dim() != b.dim() or a.dim() not in (2, 3) or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise InvalidError(f"shapes {tuple(a.shape)} and {tuple(b.shape)}")
+    if not (a.is_cpu and b.is_cpu) or a.layout is not torch.strided or b.layout is not torch.strided:
+        raise UnknownError("tensors on other devices, and sparse ones, are torch's")
     if a.dtype is not b.dtype or (addend is not None and addend.dtype not in (a.dtype, out_dtype)):
         raise InvalidError(f"dtypes {a.dtype} and {b.dtype}")
-    if out_dtype not in (None, a.dtype) and not (out_dtype is torch.float32 and a.dtype in (torch.float16, torch.bfloat16)):
+    if out_dtype is not a.dtype and not (out_dtype is torch.float32 and a.dtype in (torch.float16, torch.bfloat16)):
         raise RuntimeError("out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs")
 
 
 def _lines(matrix: torch.Tensor) -> torch.Tensor:
     """Matrices as torch hands them to cuBLAS: in whole rows or columns, else copied."""
+    if matrix.is_neg():
+        matrix = matrix.resolve_neg()
     (rows, columns), (down, along) = matrix.shape[-2:], matrix.stride()[-2:]
     whole = (along == 1 and down >= max(columns, 1)) or (down == 1 and along >= max(rows, 1))
     return matrix if whole else matrix.contiguous()

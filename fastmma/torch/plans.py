@@ -42,7 +42,6 @@ class Ends(NamedTuple):
     bias: bool = False
     alpha: float = 1.0
     beta: float = 1.0
-    activation: str | None = None
 
 
 class Planned(NamedTuple):
@@ -78,10 +77,12 @@ def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.d
         given |= {"instruction": _tf32(settings.architecture), "cast": True}
     if half_sums and dtype is torch.float16:
         given |= {"accumulator": "f16"}
-    given |= {"alpha": ends.alpha, "activation": ends.activation}
+    given |= {"alpha": float(ends.alpha)}
     given |= {"bias": _ADDED} if ends.bias else {}
     given |= {"c": _ADDED, "beta": ends.beta} if ends.c else {}
     try:
+        if not a.shape[-1]:
+            return Planned(gemm_plan(a, b, **given), EMULATED, "no k")
         found = _of_library(settings, a, b, dtype, given) if settings.library and not half_sums else None
         if found is None:
             how = "one accumulator" if settings.library is None else "float16 sums in one part" if half_sums else _unknown(settings, dtype)

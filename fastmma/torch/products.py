@@ -35,10 +35,10 @@ def addmm(
 ) -> Tensor:
     """``beta * c + alpha * a @ b``; a c of one dimension is the bias of cuBLASLt's epilogue, where beta is 1."""
     if beta == 0:
-        return run.product(name, a, b, out_dtype=out_dtype, alpha=alpha)
+        return run.product(name, a, b, out_dtype=out_dtype, alpha=float(alpha))
     if c.dim() == 1 and beta == 1 and c.shape[0] == b.shape[1]:
-        return run.product(name, a, b, out_dtype=out_dtype, bias=c, alpha=alpha)
-    return run.product(name, a, b, out_dtype=out_dtype, c=c, alpha=alpha, beta=beta)
+        return run.product(name, a, b, out_dtype=out_dtype, bias=c, alpha=float(alpha))
+    return run.product(name, a, b, out_dtype=out_dtype, c=c, alpha=float(alpha), beta=float(beta))
 
 
 def addmm_activation(
@@ -60,8 +60,8 @@ def baddbmm(
 ) -> Tensor:
     """A batch of products, and c."""
     if beta == 0:
-        return run.product(name, a, b, out_dtype=out_dtype, alpha=alpha)
-    return run.product(name, a, b, out_dtype=out_dtype, c=c, alpha=alpha, beta=beta)
+        return run.product(name, a, b, out_dtype=out_dtype, alpha=float(alpha))
+    return run.product(name, a, b, out_dtype=out_dtype, c=c, alpha=float(alpha), beta=float(beta))
 
 
 def addbmm(run: Emulation, name: str, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
