@@ -34,7 +34,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU and CuPy; run with --gpu")
-    config.addinivalue_line("markers", "one_path: runs once, on the kernels for this CPU, as every test does that is not marked each_path")
     config.addinivalue_line("markers", "each_path: runs on the best kernels for this CPU, and again on those that any CPU runs")
 
 

@@ -10,10 +10,9 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from reference.cases import cases
 
 import fastmma
-
-pytestmark = pytest.mark.one_path
 
 ROOT = Path(fastmma.__file__).parent
 # from the bottom; a module imports from its own room and from the floors below, also inside functions
@@ -90,7 +89,7 @@ def graph(*, rooms: bool = False) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("module", MODULES)
+@cases("module", MODULES)
 def test_imports_go_down(module: str) -> None:
     for other in own(imported(MODULES[module], at_import=False)):
         assert floor(other) <= floor(module), f"{module} imports {other}, which is above it"

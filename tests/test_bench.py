@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from reference.plain_machine import COMPILER
 
-pytestmark = pytest.mark.one_path
-
 ROOT = Path(__file__).parents[1]
 EMULATOR = """
 import sys

@@ -12,8 +12,6 @@ import pytest
 import fastmma
 from fastmma.cli import main
 
-pytestmark = pytest.mark.one_path
-
 DOCS = Path(__file__).parents[1] / "docs"
 BLOCKS = {
     page.name: re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

@@ -10,8 +10,6 @@ import pytest
 
 import fastmma
 
-pytestmark = pytest.mark.one_path
-
 MODULES = ["fastmma", *(module.name for module in pkgutil.walk_packages(fastmma.__path__, "fastmma.") if module.name != "fastmma.__main__")]
 
 

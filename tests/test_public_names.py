@@ -11,8 +11,6 @@ import pytest
 
 import fastmma
 
-pytestmark = pytest.mark.one_path
-
 STUB = Path(fastmma.__file__).with_suffix(".pyi")
 
 

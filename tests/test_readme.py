@@ -10,8 +10,6 @@ import pytest
 
 from fastmma.cli import main
 
-pytestmark = pytest.mark.one_path
-
 README = Path(__file__).parents[1] / "README.md"
 TEXT = README.read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)

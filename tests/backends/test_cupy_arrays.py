@@ -13,8 +13,6 @@ import pytest
 import fastmma
 from fastmma.backends.gpu import device
 
-pytestmark = pytest.mark.one_path
-
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 E4M3 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 E2M1 = "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e2m1.e2m1.f32"

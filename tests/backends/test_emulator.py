@@ -35,8 +35,6 @@ from fastmma.isa.table import multiplications
 from fastmma.isa.tcgen05.instruction import largest, tcgen05_instruction
 from fastmma.verification import inputs, replay
 
-pytestmark = pytest.mark.one_path
-
 TARGETS = ("sm_70", "sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 E4M3 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"

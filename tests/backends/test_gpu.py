@@ -23,8 +23,6 @@ from fastmma.isa.instruction import Instruction, Movement
 from fastmma.verification import replay
 from fastmma.verification.trials import draw
 
-pytestmark = pytest.mark.one_path
-
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 without_gpu = pytest.mark.skipif(device.available(), reason="there is an NVIDIA GPU with CuPy")
 

@@ -14,7 +14,6 @@ import fastmma
 from fastmma import Instruction, OperandError, TargetError, tcgen05
 from fastmma.backends.gpu.tensor_memory_ptx import PARAMETERS, dynamic_bytes, tensor_kernel
 
-pytestmark = pytest.mark.one_path
 FORMS: list[dict[str, Any]] = [
     {"m": 128},
     {"m": 64},

@@ -20,8 +20,6 @@ from fastmma.cli.gemm import _blocks
 from fastmma.cli.inputs import as_elements, generate
 from fastmma.isa.formats import format_of
 
-pytestmark = pytest.mark.one_path
-
 OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 
 

@@ -19,8 +19,6 @@ import fastmma
 from fastmma.cli import main
 from fastmma.isa.sparsity import pattern_of
 
-pytestmark = pytest.mark.one_path
-
 Run = Callable[..., str]
 E4M3, E5M2, E8M0 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e8m0fnu
 

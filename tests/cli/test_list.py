@@ -13,8 +13,6 @@ from fastmma.cli.listing import summary
 from fastmma.isa.tcgen05.copies import COPIES, SHIFTS
 from fastmma.isa.tcgen05.moves import MOVEMENTS
 
-pytestmark = pytest.mark.one_path
-
 
 def listed(*arguments: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The opcodes that the command lists."""

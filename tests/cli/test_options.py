@@ -13,8 +13,6 @@ from reference.hostile import seeds
 from fastmma.cli import main
 from fastmma.cli.app import app
 
-pytestmark = pytest.mark.one_path
-
 SEEDS, CALLS = 2, 10  # calls a seed
 OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 # a quick call of each command that is right, by its name; `record` and `verify --gpu` need a GPU, and say so

@@ -18,7 +18,7 @@ OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 COMMANDS = [["--help"], ["--version"], ["list"], ["list", "--json"], ["layout", OPCODE]]
 FASTMMA = [sys.executable, "-m", "fastmma"]
 
-pytestmark = [pytest.mark.one_path, pytest.mark.skipif(os.name == "nt", reason="pipes and devices are those of POSIX")]
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="pipes and devices are those of POSIX")
 
 
 def one_line(said: str) -> bool:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from reference import tensor_memory as facts
 from reference.descriptor import swizzled
+from reference.paths import on_each_path
 from reference.tensor_memory_machine import SFA, SFB, Machine, instruction
 
 import fastmma
 from fastmma import OperandError, TargetError, tcgen05
-
-pytestmark = pytest.mark.each_path
 
 TILES = {"a": (0, 16384, 32768), "b": (49152, 98304, 147456)}  # of rows of 128 bytes, three for eight steps
 
@@ -76,8 +76,8 @@ def test_memory_holds_the_same_matrices(ins: fastmma.Instruction) -> None:
         more: dict[str, Any] = {f"scale_{name}": put_scales(machine, name, first) for name, first in zip("ab", ids, strict=True)}
         more |= {"ins": ins.opcode.split()[0], "idesc": dataclasses.replace(said, scale_a_id=ids[0], scale_b_id=ids[1])}
         expected = machine.expected(machine.product("sm_103a"))
-        np.testing.assert_array_equal(machine.run(d, a, b, target="sm_103a", **more), expected)
-        np.testing.assert_array_equal(machine.run(d, a.encode(), b.encode(), target="sm_103a", **more), expected)
+        for left, right in ((a, b), (a.encode(), b.encode())):
+            np.testing.assert_array_equal(on_each_path(partial(machine.run, d, left, right, target="sm_103a", **more)), expected)
         in_tmem = machine.put_a()
         np.testing.assert_array_equal(machine.run(d, in_tmem, b, target="sm_103a", **more), machine.expected(machine.product("sm_103a")))
 

@@ -12,8 +12,6 @@ from reference import movement as facts
 import fastmma
 from fastmma import FastmmaError, InstructionError, Movement, OperandError, OperandTypeError, warp
 
-pytestmark = pytest.mark.one_path
-
 BYTES = 2048
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from reference import tensor_memory as facts
+from reference.cases import cases
+from reference.paths import on_each_path
 from reference.tensor_memory_machine import INSTRUCTIONS, PAIR, SHAPES, SIMPLE, A, Machine, bits_of, codes, extras, instruction, simple
 
 import fastmma
@@ -15,7 +17,6 @@ from fastmma import InstructionError, tcgen05
 from fastmma.isa.tcgen05.tensor_memory import metadata_layout
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize(("index", "ins"), list(enumerate(INSTRUCTIONS)), ids=str)
 def test_memory_holds_the_same_matrices(index: int, ins: fastmma.Instruction) -> None:
     machine = Machine(ins, index)
@@ -24,7 +25,7 @@ def test_memory_holds_the_same_matrices(index: int, ins: fastmma.Instruction) ->
     b, d, more = machine.put_shared("b", swizzle_b), machine.put_d(), extras(machine)
     a = machine.put_shared("a", swizzle_a)
     expected = machine.expected(machine.product())
-    np.testing.assert_array_equal(machine.run(d, a, b, **more), expected)
+    np.testing.assert_array_equal(on_each_path(lambda: machine.run(d, a, b, **more)), expected)
     np.testing.assert_array_equal(machine.run(d, a.encode(), b.encode(), target="sm_100a", threads=2, **more), expected)
     d, in_tmem = machine.put_d(), machine.put_a()
     np.testing.assert_array_equal(machine.run(d, in_tmem, b, **more), machine.expected(machine.product()))
@@ -129,7 +130,7 @@ def all_shapes() -> list[fastmma.Instruction]:
     return found
 
 
-@pytest.mark.parametrize("ins", all_shapes(), ids=str)
+@cases("ins", all_shapes())
 def test_layouts_have_each_element_in_a_place_of_its_own(ins: fastmma.Instruction) -> None:
     def places(layout: fastmma.Layout) -> list[tuple[int, int]]:
         lanes = np.array(layout.lane_numbers or range(layout.lanes))

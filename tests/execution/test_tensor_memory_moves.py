@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference import tensor_memory as facts
+from reference.cases import cases
 from reference.descriptor import byte_offset
 from reference.ptxas import accepted, known_targets, needs_ptxas, registers, version
 
@@ -19,8 +20,6 @@ import fastmma
 from fastmma import FastmmaError, InstructionError, Movement, OperandError, OperandTypeError, TargetError, tcgen05
 from fastmma.isa.tcgen05.copies import COPIES, SHIFTS
 from fastmma.isa.tcgen05.moves import MOVEMENTS
-
-pytestmark = pytest.mark.one_path
 
 LOADS = [move for move in MOVEMENTS if move.op == "tcgen05.ld"]
 STORES = [move for move in MOVEMENTS if move.op == "tcgen05.st"]
@@ -100,7 +99,7 @@ def test_ld(shape: str, packed: bool) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("move", [move for move in STORES if move.num in (1, 2, 8)], ids=str)
+@cases("move", [move for move in STORES if move.num in (1, 2, 8)])
 def test_st(move: Movement) -> None:
     packed, split = "unpack" in move.opcode, split_of(move)
     tmem, given = random_words(3, 128, 512), random_words(32, move.registers, seed=2)
@@ -114,7 +113,7 @@ def test_st(move: Movement) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("move", STORES, ids=str)
+@cases("move", STORES)
 def test_what_is_stored_is_loaded(move: Movement) -> None:
     columns, _, _ = facts.SHAPES[move.shape]
     wide = columns * move.num * 32 // move.bits
@@ -188,7 +187,7 @@ def reduced(codes: list[int], move: Movement) -> int:
     return (min if least == "min" else max)(numbers, key=lambda code: (as_float(code), -(code >> 31)))
 
 
-@pytest.mark.parametrize("move", [move for move in REDUCED if move.num in (2, 16)], ids=str)
+@cases("move", [move for move in REDUCED if move.num in (2, 16)])
 def test_ld_red(move: Movement) -> None:
     rng = np.random.default_rng(3)
     tmem = random_words(128, 512)
@@ -202,7 +201,7 @@ def test_ld_red(move: Movement) -> None:
     assert least.tolist() == [reduced(row, move) for row in registers.tolist()]
 
 
-@pytest.mark.parametrize("copy", COPIES, ids=str)
+@cases("copy", COPIES)
 def test_cp(copy: Any) -> None:
     shape = copy.opcode.removeprefix(f"tcgen05.cp.cta_group::{copy.cta_group}.").partition(".b8x16")[0]
     rows, columns, lanes_of = facts.COPIES[shape]

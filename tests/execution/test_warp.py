@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.cases import cases
 from reference.products import bits, elements, random_codes
 
 import fastmma
@@ -41,7 +42,7 @@ def random_registers(ins: Instruction, *lead: int, seed: int = 1) -> list[NDArra
 
 
 @pytest.mark.each_path
-@pytest.mark.parametrize("ins", DENSE, ids=str)
+@cases("ins", DENSE)
 def test_registers_and_matrices_agree(ins: Instruction) -> None:
     """warp.mma is scatter after the matrix-level mma after gather, on random bits."""
     target = newest(ins)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from reference import sparsity
 from reference.descriptor import UNITS, byte_offset
+from reference.paths import on_each_path
 
 import fastmma
 from fastmma import FORMATS, FastmmaError, InstructionError, OperandError, OperandTypeError, TargetError, sparse, warpgroup
@@ -90,7 +92,6 @@ def width(name: str) -> int:
     return 32 if name == "tf32" else FORMATS[name].bits
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize(("index", "like"), list(enumerate(ARITHMETICS)), ids=str)
 def test_memory_and_registers_hold_the_same_matrices(index: int, like: fastmma.Instruction) -> None:
     sizes = [ins for ins in WGMMA if (ins.types, ins.k, ins.sparse, ins.satfinite) == (like.types, like.k, like.sparse, like.satfinite)]
@@ -111,12 +112,11 @@ def test_memory_and_registers_hold_the_same_matrices(index: int, like: fastmma.I
         shared = Shared(2)
         b = shared.put(given["b"].swapaxes(1, 2), b_bits, swizzle_b, bool(trans_b))
         a = shared.put(given["a"], a_bits, swizzle_a, bool(trans_a))
-        from_memory = warpgroup.mma(ins, c, a, b, memory=shared.memory, imm_trans_a=trans_a, imm_trans_b=trans_b, **metadata)
-        np.testing.assert_array_equal(from_memory, expected)
-        from_registers = warpgroup.mma(
-            ins.opcode, c, registers, b.encode(), memory=shared.memory, imm_trans_b=trans_b, target="sm_90a", threads=2, **metadata
-        )
-        np.testing.assert_array_equal(from_registers, expected)
+        both = {"memory": shared.memory, "imm_trans_b": trans_b, **metadata}
+        from_memory = partial(warpgroup.mma, ins, c, a, b, imm_trans_a=trans_a, **both)
+        np.testing.assert_array_equal(on_each_path(from_memory), expected)
+        from_registers = partial(warpgroup.mma, ins.opcode, c, registers, b.encode(), target="sm_90a", threads=2, **both)
+        np.testing.assert_array_equal(on_each_path(from_registers), expected)
 
 
 @pytest.mark.each_path

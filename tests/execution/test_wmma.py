@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.cases import cases
 
 import fastmma
 from fastmma import FORMATS, FastmmaError, Instruction, Movement, OperandError, OperandTypeError, TargetError, warp
@@ -82,7 +83,7 @@ def test_the_fragments_of_every_opcode_were_measured() -> None:
     assert set(FRAGMENTS) <= {move.opcode for move in (*LOADS, *STORES)}
 
 
-@pytest.mark.parametrize("move", LOADS, ids=str)
+@cases("move", LOADS)
 def test_load(move: Movement) -> None:
     for stride in strides(move):
         memory, offsets = memory_for(move, stride, 2, 3)
@@ -93,7 +94,7 @@ def test_load(move: Movement) -> None:
         assert result.dtype == expected.dtype
 
 
-@pytest.mark.parametrize("move", STORES, ids=str)
+@cases("move", STORES)
 def test_store(move: Movement) -> None:
     rng = np.random.default_rng(2)
     dtype = np.uint64 if width(move) == 64 else np.uint32
@@ -110,7 +111,7 @@ def test_store(move: Movement) -> None:
             np.testing.assert_array_equal(unpack(one, width(move)), expected)
 
 
-@pytest.mark.parametrize("move", STORES, ids=str)
+@cases("move", STORES)
 def test_what_is_stored_is_loaded(move: Movement) -> None:
     load = move.opcode.replace("wmma.store.d", "wmma.load.c")
     for stride in strides(move):
@@ -119,7 +120,7 @@ def test_what_is_stored_is_loaded(move: Movement) -> None:
         np.testing.assert_array_equal(warp.wmma_store(move, memory, registers, stride=stride, target="sm_90a"), memory)
 
 
-@pytest.mark.parametrize("move", [*LOADS, *STORES], ids=str)
+@cases("move", [*LOADS, *STORES])
 def test_strides_that_are_wrong(move: Movement) -> None:
     lines, line = sizes(move)
     memory, registers = np.zeros(1 << 16, np.uint8), np.zeros((32, move.registers), np.uint64 if width(move) == 64 else np.uint32)
@@ -212,7 +213,7 @@ def moved(opcode: str, codes: NDArray[Any], bits: int) -> NDArray[Any]:
 
 
 @pytest.mark.each_path
-@pytest.mark.parametrize(("index", "ins"), list(enumerate(PRODUCTS)), ids=str)
+@cases(("index", "ins"), list(enumerate(PRODUCTS)))
 def test_load_multiply_store_is_the_product_of_matrices(index: int, ins: Instruction) -> None:
     given = matrices(ins, index)
     layouts = {"a": ins.alayout, "b": ins.blayout, "c": ("row", "col")[index % 2]}
@@ -232,7 +233,7 @@ def test_load_multiply_store_is_the_product_of_matrices(index: int, ins: Instruc
 
 
 @pytest.mark.each_path
-@pytest.mark.parametrize(("index", "ins"), list(enumerate(PRODUCTS)), ids=str)
+@cases(("index", "ins"), list(enumerate(PRODUCTS)))
 def test_matrix_level_on_every_generation(index: int, ins: Instruction) -> None:
     """PTX's unspecified fragments do not matter to matrices."""
     target = ins.targets[index % len(ins.targets)]

@@ -16,8 +16,6 @@ from reference.products import elements, special_codes
 from fastmma import FORMATS, compare, decode
 from fastmma.host.errors import OperandError, OperandTypeError
 
-pytestmark = pytest.mark.one_path
-
 FLOATS = ("f16", "bf16", "f32", "f64")
 
 

@@ -24,8 +24,6 @@ from fastmma.host.errors import OperandError, TargetError
 from fastmma.isa.formats import FORMATS
 from fastmma.scaling import quantize
 
-pytestmark = pytest.mark.one_path
-
 SPARSE = [
     ("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sm_90a"),
     ("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32", "sm_80"),

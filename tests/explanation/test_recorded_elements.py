@@ -11,8 +11,6 @@ from fastmma.verification import recordings
 from fastmma.verification.explain import explain
 from fastmma.verification.manifest import manifest
 
-pytestmark = pytest.mark.one_path
-
 TARGET = "sm_90a"
 
 

@@ -15,7 +15,6 @@ from fastmma.host.files import content, filled, make_folder, opened, write_text,
 from fastmma.host.memory import array_bound, check_fits
 from fastmma.host.strict_json import parsed
 
-pytestmark = pytest.mark.one_path
 posix = pytest.mark.skipif(os.name == "nt", reason="modes and links are those of POSIX")
 
 

@@ -17,8 +17,6 @@ import fastmma
 from fastmma import OperandError
 from fastmma.host.threads import parallel_for, thread_count
 
-pytestmark = pytest.mark.one_path
-
 BAD = [0, -1, 1.5, True, False, "two", "2", "", b"2", 1025, 10**30, [], [2], object(), float("nan"), np.float64(2.0), 2j]
 
 

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.cases import cases
 from reference.descriptor import UNITS, byte_offset
 
 from fastmma import OperandError
 from fastmma.execution.warpgroup import Descriptor
-
-pytestmark = pytest.mark.one_path
 
 FIELD = st.integers(0, (1 << 14) - 1).map(lambda value: value << 4)
 SWIZZLE = st.sampled_from([0, 32, 64, 128])
@@ -64,9 +63,9 @@ def test_swizzles_and_base_offsets_that_are_wrong() -> None:
             Descriptor(0, base_offset=base_offset)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("swizzle", UNITS)
-@pytest.mark.parametrize("bits", [1, 8, 16, 32])
-@pytest.mark.parametrize("seed", range(3))
+@cases("swizzle", UNITS)
+@cases("bits", [1, 8, 16, 32])
+@cases("seed", range(3))
 def test_k_major_offsets(seed: int, bits: int, swizzle: int) -> None:
     rng = np.random.default_rng(seed)
     address, leading, stride = (16 * int(value) for value in rng.integers(0, 1000, 3))
@@ -82,8 +81,8 @@ def test_k_major_offsets(seed: int, bits: int, swizzle: int) -> None:
         np.testing.assert_array_equal(offsets, expected)
 
 
-@pytest.mark.parametrize("swizzle", UNITS)
-@pytest.mark.parametrize("seed", range(5))
+@cases("swizzle", UNITS)
+@cases("seed", range(5))
 def test_mn_major_offsets(seed: int, swizzle: int) -> None:
     rng = np.random.default_rng(seed)
     address, leading, stride = (16 * int(value) for value in rng.integers(0, 1000, 3))

@@ -14,8 +14,6 @@ from reference.formats import DTYPES, FLOATS, LARGEST, NARROW, SMALLEST, bits_of
 from fastmma import FORMATS, FastmmaError, OperandError, OperandTypeError, decode, encode
 from fastmma.isa.codes import all_codes
 
-pytestmark = pytest.mark.one_path
-
 
 def test_tf32_rounds_to_10_bits() -> None:
     codes = edges(np.float32)

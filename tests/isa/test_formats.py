@@ -13,8 +13,6 @@ from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, d
 from fastmma.isa.codes import all_codes, from_codes, to_codes
 from fastmma.isa.formats import format_of
 
-pytestmark = pytest.mark.one_path
-
 
 def same_values(x: NDArray[Any], y: NDArray[Any]) -> None:
     """Equal as float64 with signs, all NaNs alike."""

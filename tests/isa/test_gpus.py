@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.cases import cases
 
 import fastmma
 from fastmma import TARGETS, TargetError
 from fastmma.isa import gpus
 from fastmma.isa.gpus import target_named
-
-pytestmark = pytest.mark.one_path
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 # what `torch.cuda.get_device_name` and `nvidia-smi -L` print
@@ -66,7 +65,7 @@ CAPABILITIES: dict[Any, str] = {
 }
 
 
-@pytest.mark.parametrize(("name", "target"), [*((target, target) for target in TARGETS), *(DRIVERS | SPELLED | CAPABILITIES).items()])
+@cases(("name", "target"), [*((target, target) for target in TARGETS), *(DRIVERS | SPELLED | CAPABILITIES).items()])
 def test_what_a_name_means(name: Any, target: str) -> None:
     assert target_named(name) == target
     assert target_named(target) == target
@@ -104,7 +103,7 @@ UNKNOWN = (
 )
 
 
-@pytest.mark.parametrize("name", UNKNOWN, ids=lambda name: repr(name)[:30])
+@cases("name", UNKNOWN)
 def test_what_means_nothing(name: Any) -> None:
     with pytest.raises(TargetError, match=r"unknown target .*; there are sm_70, sm_75"):
         target_named(name)

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.cases import cases
 from reference.fragments import CONTAINER_BITS, computation, fragments, wgmma_a, wgmma_d
 
 import fastmma
 from fastmma import FORMATS, Instruction, Layout, Operand, OperandError, OperandTypeError, gather, instruction, scatter
 from fastmma.isa.layout import Mode
-
-pytestmark = pytest.mark.one_path
 
 DENSE = [ins for ins in fastmma.instructions(op="mma") if not ins.sparse]
 WGMMA = list(fastmma.instructions(op="wgmma"))
@@ -26,7 +25,7 @@ def name_of(value: Any) -> str:
     return str(value)
 
 
-@pytest.mark.parametrize("ins", DENSE, ids=name_of)
+@cases("ins", DENSE)
 def test_mma_fragments_are_ptxs(ins: Instruction) -> None:
     expected = fragments(ins)
     assert ins.heading == expected.heading
@@ -48,7 +47,7 @@ def test_mma_fragments_are_ptxs(ins: Instruction) -> None:
         np.testing.assert_array_equal(layout.tile[:, 0], [computation(lane) if many else 0 for lane in range(32)])
 
 
-@pytest.mark.parametrize("ins", [ins for ins in WGMMA if ins.n in (8, 16, 24, 256)], ids=name_of)
+@cases("ins", [ins for ins in WGMMA if ins.n in (8, 16, 24, 256)])
 def test_wgmma_fragments(ins: Instruction) -> None:
     assert set(ins.operands) == {"a", "c", "d"}
     bits = CONTAINER_BITS[ins.atype]
@@ -61,7 +60,7 @@ def test_wgmma_fragments(ins: Instruction) -> None:
         np.testing.assert_array_equal(np.dstack([layout.rows, layout.cols]), expected)
 
 
-@pytest.mark.parametrize("ins", DISTINCT, ids=name_of)
+@cases("ins", DISTINCT)
 def test_layouts_are_bijections(ins: Instruction) -> None:
     for operand in ins.operands.values():
         layout = operand.layout
@@ -75,7 +74,7 @@ def test_layouts_are_bijections(ins: Instruction) -> None:
         assert places == set(np.ndindex(layout.tiles, *operand.shape))
 
 
-@pytest.mark.parametrize("ins", DISTINCT, ids=name_of)
+@cases("ins", DISTINCT)
 def test_inverse_and_find(ins: Instruction) -> None:
     for operand in ins.operands.values():
         layout = operand.layout
@@ -138,7 +137,7 @@ def packed(codes: NDArray[Any], ins: Instruction, operand: Operand) -> NDArray[A
     return registers
 
 
-@pytest.mark.parametrize(("ins", "name"), OPERANDS, ids=name_of)
+@cases(("ins", "name"), OPERANDS)
 def test_scatter_packs_and_gather_unpacks(ins: Instruction, name: str) -> None:
     operand = ins.operands[name]
     codes = random_codes(ins, operand, (2, 1))
@@ -148,7 +147,7 @@ def test_scatter_packs_and_gather_unpacks(ins: Instruction, name: str) -> None:
     np.testing.assert_array_equal(gather(registers, operand, kind=ins.kind), codes)
 
 
-@pytest.mark.parametrize(("ins", "name"), OPERANDS, ids=name_of)
+@cases(("ins", "name"), OPERANDS)
 def test_random_registers_come_back(ins: Instruction, name: str) -> None:
     operand = ins.operands[name]
     layout = operand.layout

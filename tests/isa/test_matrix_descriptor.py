@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.cases import cases
 from reference.descriptor import byte_offset, swizzled
 
 from fastmma import OperandError
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.tcgen05.matrix_descriptor import MatrixDescriptor
-
-pytestmark = pytest.mark.one_path
 
 FIELD = st.integers(0, (1 << 14) - 1).map(lambda value: value << 4)
 # (bytes of a row, wide atoms) and CUTLASS's UMMA::LayoutType
@@ -79,9 +78,9 @@ def expected(outer: int, k: int, bits: int, **fields: Any) -> list[list[int]]:
     return [[byte_offset(i, j, bits, **fields) for j in range(k)] for i in range(outer)]
 
 
-@pytest.mark.parametrize("bits", [4, 8, 16, 32])
-@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
-@pytest.mark.parametrize("seed", range(3))
+@cases("bits", [4, 8, 16, 32])
+@cases("swizzle", [0, 32, 64, 128])
+@cases("seed", range(3))
 def test_k_major_offsets(seed: int, swizzle: int, bits: int) -> None:
     rng = np.random.default_rng(seed)
     address, leading, stride = (32 * int(value) for value in rng.integers(0, 1000, 3))
@@ -90,9 +89,9 @@ def test_k_major_offsets(seed: int, swizzle: int, bits: int) -> None:
     np.testing.assert_array_equal(offsets, expected(outer, k, bits, address=address, leading=leading, stride=stride, swizzle=swizzle))
 
 
-@pytest.mark.parametrize("bits", [8, 16, 32])
-@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
-@pytest.mark.parametrize("seed", range(3))
+@cases("bits", [8, 16, 32])
+@cases("swizzle", [0, 32, 64, 128])
+@cases("seed", range(3))
 def test_mn_major_offsets(seed: int, swizzle: int, bits: int) -> None:
     rng = np.random.default_rng(seed)
     address, leading, stride = (16 * int(value) for value in rng.integers(0, 1000, 3))

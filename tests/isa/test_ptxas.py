@@ -17,7 +17,7 @@ from reference.ptxas import accepted, known_targets, needs_ptxas, registers, ver
 import fastmma
 from fastmma import InstructionError, instruction
 
-pytestmark = [pytest.mark.one_path, needs_ptxas]
+pytestmark = needs_ptxas
 KNOWN = known_targets()
 
 SHAPES = [(8, 8, k) for k in (4, 8, 16, 32, 64, 128)] + [(16, 8, k) for k in (4, 8, 16, 32, 64, 128, 256)] + [(16, 16, 16), (8, 16, 16)]

@@ -21,7 +21,7 @@ from test_table import variants
 import fastmma
 from fastmma import InstructionError, instruction
 
-pytestmark = [pytest.mark.one_path, needs_ptxas]
+pytestmark = needs_ptxas
 
 NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 PAIRS = (

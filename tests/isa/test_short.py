@@ -7,8 +7,6 @@ import pytest
 import fastmma
 from fastmma import InstructionError, instruction, instructions
 
-pytestmark = pytest.mark.one_path
-
 MEANT = {
     "mma.m16n8k16.f32.f16": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
     "mma.m16n8k16.f32.f16.f16.f32;": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from reference import reviewed
+from reference.cases import cases
 from reference.fragments import CONTAINER_BITS
 from reference.ptxas import accepted, needs_ptxas, registers
 
 import fastmma
 from fastmma import FORMATS, TARGETS, FastmmaError, Instruction, InstructionError, TargetError, instruction, instructions
-
-pytestmark = pytest.mark.one_path
 
 DENSE = [ins for ins in instructions(op="mma") if not ins.sparse and not ins.scale_vec_size]
 WGMMA = [ins for ins in instructions(op="wgmma") if not ins.sparse]
@@ -57,7 +56,7 @@ def test_a_warpgroup_is_four_warps() -> None:
     assert {(ins.m, ins.lanes) for ins in WGMMA} == {(64, 128)}
 
 
-@pytest.mark.parametrize("ins", DENSE, ids=str)
+@cases("ins", DENSE)
 def test_an_instruction_says_what_its_opcode_says(ins: Instruction) -> None:
     tokens = ins.opcode.split(".")
     assert tokens[:3] == ["mma", "sync", "aligned"]
@@ -82,7 +81,7 @@ def test_an_instruction_says_what_its_opcode_says(ins: Instruction) -> None:
     assert instruction(f"  {ins.opcode} ;\n") is ins
 
 
-@pytest.mark.parametrize("ins", DENSE, ids=str)
+@cases("ins", DENSE)
 def test_register_counts(ins: Instruction) -> None:
     """Rows times columns times bits, over 32 lanes of 32 bits (64 for f64)."""
     elements = {"a": ins.m * ins.k, "b": ins.k * ins.n, "c": ins.m * ins.n, "d": ins.m * ins.n}

@@ -14,8 +14,6 @@ import fastmma
 from fastmma import InstructionError, instruction, tcgen05
 from fastmma.isa.tcgen05.syntax import parsed
 
-pytestmark = pytest.mark.one_path
-
 TEMPLATES = Path(__file__).with_name("tcgen05_templates.txt")
 SIX = ("sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f")
 E4M3 = "tcgen05.mma.cta_group::1.kind::f8f6f4"

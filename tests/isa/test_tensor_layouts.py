@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.cases import cases
 
 import fastmma
 from fastmma import FastmmaError, Instruction, Layout
-
-pytestmark = pytest.mark.one_path
 
 atoms_nv = pytest.importorskip("tensor_layouts.atoms_nv", reason="tensor-layouts is not installed")
 
@@ -55,7 +54,7 @@ def test_the_package_has_most_instructions() -> None:
     assert {ins.op for _, ins in PAIRS.values()} == {"mma", "wgmma"}
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@cases("name", PAIRS)
 def test_fragments_are_cutes(name: str) -> None:
     atom, ins = PAIRS[name]
     operands = ins.operands

@@ -13,8 +13,6 @@ from fastmma.kernels.fused.x86 import chain_of
 from fastmma.kernels.params import Element, Fused, Specials
 from fastmma.kernels.tiles import BITS, BYTES, CHAINS, FUSED, GROUPS, fit
 
-pytestmark = pytest.mark.one_path
-
 NEON = frozenset({"neon", "fp-armv8"})
 HALF = Element(5, 10, 15, 0, Specials.IEEE)
 

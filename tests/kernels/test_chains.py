@@ -13,8 +13,6 @@ from fastmma.kernels.fma.f64 import f64_gemm
 from fastmma.kernels.fma.m8n8k4 import f32_chain_gemm
 from fastmma.verification.inputs import codes
 
-pytestmark = pytest.mark.one_path
-
 SHAPES = ((77, 132, 61), (4, 1028, 33), (131, 520, 25), (600, 4, 100), (5, 4096, 4))
 KINDS = ("special", "bits", "tiny", "mid")
 

@@ -24,8 +24,6 @@ from fastmma import CacheWarning
 from fastmma.kernels.llvm import disk_cache
 from fastmma.kernels.llvm.compilation import compiled
 
-pytestmark = pytest.mark.one_path
-
 PACKAGE = Path(fastmma.__file__).parent
 NO_FOLDER = "/dev/null/kernels"
 SCRIPT = """

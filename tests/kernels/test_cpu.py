@@ -12,8 +12,6 @@ import pytest
 
 import fastmma
 
-pytestmark = pytest.mark.one_path
-
 PROGRAM = """
 import sys
 import numpy as np

@@ -8,14 +8,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.cases import cases
 from reference.ieee import fused, nearest, plus, times
 
 from fastmma.kernels.params import OPERATIONS, Step
 from fastmma.kernels.sums import epilogue
 from fastmma.numerics import reference_sums
 from fastmma.verification.inputs import codes
-
-pytestmark = pytest.mark.one_path
 
 Codes = NDArray[Any]
 NAN = 0x7FFFFFFF
@@ -31,8 +30,8 @@ def operands(distribution: str, shape: tuple[int, int]) -> list[NDArray[np.float
     return [np.broadcast_to(each, shape).view(np.float32) for each in found]
 
 
-@pytest.mark.parametrize("distribution", ["bits", "special", "mid", "tiny", "big", "finite edges"])
-@pytest.mark.parametrize("operation", OPERATIONS)
+@cases("distribution", ["bits", "special", "mid", "tiny", "big", "finite edges"])
+@cases("operation", OPERATIONS)
 def test_kernels_equal_the_reference(operation: str, distribution: str) -> None:
     for shape in ((1, 1), (3, 8), (7, 37)):
         sums = drawn(distribution, shape, 9)

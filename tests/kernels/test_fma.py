@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.cases import cases
 
 from fastmma.kernels.fma.f64 import f64_gemm, f64_tiles
 from fastmma.kernels.fma.m8n8k4 import f32_chain_gemm, f32_chain_tiles
@@ -106,8 +107,8 @@ def f64_operand(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> 
 KINDS = ("normal", "cancelling", "subnormal", "large", "wide", "bits")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rounding", ROUNDINGS)
+@cases("kind", KINDS)
+@cases("rounding", ROUNDINGS)
 def test_f64_gemm_is_exact(rounding: str, kind: str) -> None:
     rng = np.random.default_rng([KINDS.index(kind), ROUNDINGS.index(rounding)])
     for rows, depth, columns in ((9, 5, 17), (4, 3, 8), (13, 1, 7)):
@@ -245,10 +246,10 @@ def f16_operand(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> 
     return rng.choice([0.0, -0.0, 1.0, -1.0, 2.0**-12, 1 + 2.0**-10], shape).astype(np.float16).view(np.uint16)
 
 
-@pytest.mark.parametrize("kind", ["bits", "normal", "large", "tiny", "exact"])
-@pytest.mark.parametrize("pairs", [False, True])
-@pytest.mark.parametrize("out_dtype", [np.uint16, np.uint32])
-@pytest.mark.parametrize("c_dtype", [None, np.uint16, np.uint32])
+@cases("kind", ["bits", "normal", "large", "tiny", "exact"])
+@cases("pairs", [False, True])
+@cases("out_dtype", [np.uint16, np.uint32])
+@cases("c_dtype", [None, np.uint16, np.uint32])
 def test_f32_chains_are_exact(c_dtype: Any, out_dtype: Any, pairs: bool, kind: str) -> None:
     rng = np.random.default_rng([len(kind), pairs])
     for rows, depth, columns in ((9, 8, 10), (3, 13, 8)):

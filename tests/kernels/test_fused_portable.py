@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.cases import cases
 from reference.fused import ELEMENTS, F16, accumulator, f16, lowered_order, reference
 from reference.products import nearby_codes, random_codes
 
@@ -54,8 +55,8 @@ def check(p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, or
     np.testing.assert_array_equal(out, reference(p, a, b, c, order))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@cases("kind", KINDS)
+@cases("case", CASES)
 def test_gemm_is_exact(case: tuple[Any, ...], kind: str) -> None:
     p = parameters(case)
     rng = np.random.default_rng([KINDS.index(kind), CASES.index(case)])
@@ -64,8 +65,8 @@ def test_gemm_is_exact(case: tuple[Any, ...], kind: str) -> None:
     check(p, a, b, accumulator(rng, p, (9, 11), kind), lowered_order(p))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@cases("kind", KINDS)
+@cases("case", CASES)
 def test_tiles_are_exact(case: tuple[Any, ...], kind: str) -> None:
     p = parameters(case)
     rng = np.random.default_rng([KINDS.index(kind), CASES.index(case), 1])

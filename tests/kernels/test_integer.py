@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from reference.cases import cases
 from reference.integer_products import INT_MAX, INT_MIN, SHAPES, TYPES, accumulators, bits, expected, expected_bits, force, numbers
 
 from fastmma.kernels.integer import b1, int8
@@ -68,8 +69,8 @@ def test_the_place_of_the_clamp_shows() -> None:
     assert not any((one == other).all() for one, other in itertools.combinations(results, 2))
 
 
-@pytest.mark.parametrize(("x", "y"), [(-128, -128), (-128, 127), (255, 255), (255, -128), (-128, 255)])
-@pytest.mark.parametrize("period", [None, 64])
+@cases(("x", "y"), [(-128, -128), (-128, 127), (255, 255), (255, -128), (-128, 255)])
+@cases("period", [None, 64])
 @on_every_path
 def test_sums_past_int32(x: int, y: int, period: int | None) -> None:
     k = 140_003
@@ -119,8 +120,8 @@ def _at_odd_address(x: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", [(19, 85, 150), (1, 40, 33), (50, 1, 64), (20, 30, 1)])
+@cases("layout", LAYOUTS)
+@cases("shape", [(19, 85, 150), (1, 40, 33), (50, 1, 64), (20, 30, 1)])
 @on_every_path
 def test_any_strides(layout: str, shape: tuple[int, int, int]) -> None:
     m, n, k = shape

@@ -14,8 +14,6 @@ from fastmma.kernels.llvm.cpu import usable
 from fastmma.kernels.llvm.emit import Emitter
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
 
-pytestmark = pytest.mark.one_path
-
 
 def kept(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())

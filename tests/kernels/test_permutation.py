@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from reference.cases import cases
 
 from fastmma.kernels.matrices.permutation import permutation, permute
 
-pytestmark = pytest.mark.one_path
 
-
-@pytest.mark.parametrize("size", [1, 2, 4, 8])
-@pytest.mark.parametrize("kind", ["near", "far", "words", "copies", "short"])
+@cases("size", [1, 2, 4, 8])
+@cases("kind", ["near", "far", "words", "copies", "short"])
 def test_every_row_is_permuted(size: int, kind: str) -> None:
     rng = np.random.default_rng(size)
     dtype = np.dtype(f"u{size}")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from reference.cases import cases
 from reference.scaled_codes import (
     KINDS,
     MIXES,
@@ -36,7 +37,7 @@ def check(name: str, a: Codes, b: Codes, c: Codes | None, scale_a: Codes, scale_
     np.testing.assert_array_equal(out, expected(name, a, b, c, scale_a, scale_b))
 
 
-@pytest.mark.parametrize("mix", MIXES, ids=" ".join)
+@cases("mix", MIXES)
 @pytest.mark.parametrize("name", OPCODES)
 def test_gemm_is_exact(name: str, mix: tuple[str, str, str], path: str) -> None:
     rng = np.random.default_rng([len(path), MIXES.index(mix), list(OPCODES).index(name)])
@@ -57,16 +58,16 @@ def test_instruction_sets(name: str, mix: tuple[str, str, str], features: frozen
     check(name, *operands(rng, name, 5, 35, 2 * parameters(name).step, mix))
 
 
-@pytest.mark.parametrize("size", [(1, 1, 1), (3, 2, 31), (2, 5, 33), (1, 3, 65), (5, 1, 130), (3, 67, 17), (2, 2, 257)], ids=str)
-@pytest.mark.parametrize("name", KINDS)
+@cases("size", [(1, 1, 1), (3, 2, 31), (2, 5, 33), (1, 3, 65), (5, 1, 130), (3, 67, 17), (2, 2, 257)])
+@cases("name", KINDS)
 @pytest.mark.usefixtures("path")
 def test_odd_sizes(name: str, size: tuple[int, int, int]) -> None:
     rng = np.random.default_rng(size)
     check(name, *operands(rng, name, *size, ("finite", "wide", "normal")))
 
 
-@pytest.mark.parametrize("size", [(0, 3, 32), (3, 0, 32), (2, 3, 0), (0, 0, 0)], ids=str)
-@pytest.mark.parametrize("name", KINDS)
+@cases("size", [(0, 3, 32), (3, 0, 32), (2, 3, 0), (0, 0, 0)])
+@cases("name", KINDS)
 @pytest.mark.usefixtures("path")
 def test_nothing(name: str, size: tuple[int, int, int]) -> None:
     """Without k, d is c."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference.cases import cases
 from reference.scaled_codes import KINDS, MIXES, OPCODES, elements, expected, operands, parameters, scales
 
 from fastmma.kernels.llvm import cpu
@@ -19,8 +20,8 @@ from fastmma.kernels.scaled.tiles import scaled_tiles
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("mix", MIXES, ids=" ".join)
-@pytest.mark.parametrize("name", OPCODES)
+@cases("mix", MIXES)
+@cases("name", OPCODES)
 def test_tiles_are_exact(name: str, mix: tuple[str, str, str]) -> None:
     rng = np.random.default_rng([MIXES.index(mix), list(OPCODES).index(name)])
     p = parameters(name)

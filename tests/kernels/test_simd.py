@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from fastmma.kernels.llvm import simd
 
-pytestmark = pytest.mark.one_path
-
 LANES = 16
 INTEGERS = (np.int16, np.int32, np.uint32, np.int64)
 FLOATS = (np.float32, np.float64)

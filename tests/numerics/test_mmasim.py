@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 import fastmma
 from fastmma import Instruction, mma, tcgen05
 
-pytestmark = pytest.mark.one_path
-
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch = pytest.importorskip("torch", reason="torch is not installed")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.cases import cases
 
 import fastmma
 from fastmma import FORMATS, Instruction, TargetError, arithmetic, fidelity, mma, tcgen05
@@ -56,7 +57,7 @@ def word(case: dict[str, Any], target: str, backend: str, at: tuple[int, int] = 
     return int(mma(ins, *operands, target=target, backend=backend, **scales).view(d.code_dtype)[at])
 
 
-@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(case["name"]))
+@cases("case", GOLDEN)
 def test_recorded_words(case: dict[str, Any]) -> None:
     assert word(case, "sm_100a", "numba") == int(case["expected"], 16)
 

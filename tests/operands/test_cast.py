@@ -12,8 +12,6 @@ import fastmma
 from fastmma import FORMATS, OperandError, encode
 from fastmma.operands.cast import rounded
 
-pytestmark = pytest.mark.one_path
-
 NAMES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference import sparsity as facts
+from reference.cases import cases
 from reference.paths import PATHS, taking
 from reference.sparse_operands import METADATA, SPARSE, bits, elements, random_words
 
@@ -21,7 +22,7 @@ from fastmma.isa.sparsity import selectors
 WARP = [ins for ins in SPARSE if ins.op == "mma" and not ins.scale_vec_size]
 
 
-@pytest.mark.parametrize("ins", METADATA, ids=str)
+@cases("ins", METADATA)
 def test_metadata_lies_in_registers_as_measured(ins: fastmma.Instruction) -> None:
     name = facts.pattern(ins)
     assert list(selectors(ins)) == list(range(4 // facts.contributors(ins)))
@@ -47,7 +48,7 @@ def test_metadata_lies_in_registers_as_measured(ins: fastmma.Instruction) -> Non
         np.testing.assert_array_equal(sparse.unpack_metadata(ins.opcode, packed.astype(">u4"), selector=selector), words)
 
 
-@pytest.mark.parametrize("ins", METADATA, ids=str)
+@cases("ins", METADATA)
 def test_words_that_ptx_leaves_undefined_are_errors(ins: fastmma.Instruction) -> None:
     name = facts.pattern(ins)
     chunks = ins.k // facts.GRANULARITIES[name].chunk
@@ -80,7 +81,7 @@ def test_unordered_words_are_errors_only_for_ordered_metadata() -> None:
             sparse.pack_metadata(opcode.format("sp::ordered_metadata"), words)
 
 
-@pytest.mark.parametrize("ins", METADATA, ids=str)
+@cases("ins", METADATA)
 def test_selectors_out_of_range(ins: fastmma.Instruction) -> None:
     count = 4 // facts.contributors(ins)
     words = np.full((ins.m, ins.k // facts.GRANULARITIES[facts.pattern(ins)].chunk), 4)
@@ -172,7 +173,7 @@ def test_mma_equals_the_reference(index: int, ins: fastmma.Instruction) -> None:
         np.testing.assert_array_equal(bits(result[rows]), bits(expected[rows]), err_msg=path)
 
 
-@pytest.mark.parametrize(("index", "ins"), list(enumerate(FLOATS)), ids=str)
+@cases(("index", "ins"), list(enumerate(FLOATS)))
 @pytest.mark.parametrize("backend", ["numba", "portable", "reference"])
 def test_b_does_not_matter_where_a_is_zero(backend: str, index: int, ins: fastmma.Instruction, monkeypatch: pytest.MonkeyPatch) -> None:
     """NaNs and infinities in B, in the positions that one row of A does not select: that row's results are as without them."""

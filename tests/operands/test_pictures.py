@@ -28,8 +28,6 @@ from fastmma.operands.scales import pack_scales
 from fastmma.operands.sparse import pack_metadata
 from fastmma.operands.trace import trace
 
-pytestmark = pytest.mark.one_path
-
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 QUADS = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32"
 SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"

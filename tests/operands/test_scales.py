@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from reference import scales as facts
 from reference import sparsity
+from reference.cases import cases
 
 import fastmma
 from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, sparse, warp
@@ -108,7 +109,7 @@ def operand_codes(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -
 
 
 @pytest.mark.each_path
-@pytest.mark.parametrize(("index", "ins"), list(enumerate(SCALED)), ids=str)
+@cases(("index", "ins"), list(enumerate(SCALED)))
 def test_both_levels_agree(index: int, ins: fastmma.Instruction) -> None:
     rng = np.random.default_rng(index)
     target = ins.targets[index % len(ins.targets)]

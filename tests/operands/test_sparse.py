@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from reference import sparsity as facts
+from reference.cases import cases
 from reference.sparse_operands import PATTERNS, finite_values, random_words
 
 import fastmma
@@ -26,8 +27,8 @@ def default_pattern(dtype: Any) -> str:
     return {32: "1:2", 4: "4:8"}.get(format_of(dtype).bits, "2:4")
 
 
-@pytest.mark.parametrize("name", PATTERNS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@cases("name", PATTERNS)
+@cases("dtype", DTYPES)
 def test_compress_and_decompress(dtype: Any, name: str) -> None:
     rng = np.random.default_rng(1)
     rule = facts.GRANULARITIES[name]
@@ -82,8 +83,8 @@ def test_sparser_than_needed(name: str, zeros: int) -> None:
                 sparse.compress(chunk, pattern=name)
 
 
-@pytest.mark.parametrize("name", PATTERNS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@cases("name", PATTERNS)
+@cases("dtype", DTYPES)
 def test_prune_keeps_the_largest(dtype: Any, name: str) -> None:
     rng = np.random.default_rng(3)
     rule = facts.GRANULARITIES[name]

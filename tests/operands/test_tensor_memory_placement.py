@@ -8,8 +8,6 @@ from reference import tensor_memory as facts
 import fastmma
 from fastmma import OperandError, tcgen05
 
-pytestmark = pytest.mark.one_path
-
 FORMS = [
     tcgen05.instruction(kind, "f32", a, a, m=m, n=64, cta_group=cta_group, ws=ws, sparse=sparse)
     for kind, a in (("f16", "bf16"), ("tf32", "tf32"), ("f8f6f4", "e4m3"))

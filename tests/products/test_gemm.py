@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
+from reference.cases import cases
 from reference.methods import METHODS, MMA, mixed, operands, product
 from reference.paths import PATHS, taking
 from reference.products import bits, elements, looped, special_codes
@@ -21,7 +22,7 @@ SHAPES = [(1, 1, 1), (3, 2, 7), (17, 9, 33), (16, 8, 64), (65, 23, 97)]
 
 
 @pytest.mark.each_path
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@cases("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize(("opcode", "target"), METHODS)
 def test_gemm_is_the_instruction_looped_over_k(opcode: str, target: str, distribution: str) -> None:
     ins = instruction(opcode)
@@ -51,7 +52,7 @@ MIXTURES = [
 ]
 
 
-@pytest.mark.parametrize("distributions", MIXTURES, ids="-".join)
+@cases("distributions", MIXTURES)
 @pytest.mark.parametrize(("opcode", "target"), METHODS)
 def test_operands_of_different_kinds(opcode: str, target: str, distributions: tuple[str, str, str]) -> None:
     ins = instruction(opcode)
@@ -82,7 +83,7 @@ def test_a_sum_that_rounded_to_zero_from_below_does_not_raise_the_next_steps_exp
 
 
 @pytest.mark.each_path
-@pytest.mark.parametrize(("opcode", "target"), METHODS)
+@cases(("opcode", "target"), METHODS)
 def test_empty_products(opcode: str, target: str) -> None:
     ins = instruction(opcode)
     for m, n, k in ((0, 5, 7), (4, 0, 7), (0, 0, 0), (0, 3, 0)):
@@ -115,7 +116,7 @@ def test_larger_matrices_and_threads(opcode: str, target: str, monkeypatch: pyte
 
 
 @pytest.mark.each_path
-@pytest.mark.parametrize(("opcode", "target"), MEDIUM)
+@cases(("opcode", "target"), MEDIUM)
 def test_strides_and_byte_orders(opcode: str, target: str) -> None:
     ins = instruction(opcode)
     codes = operands(opcode, (21, 14, 70), "finite", seed=3)
@@ -147,7 +148,7 @@ def test_strides_and_byte_orders(opcode: str, target: str) -> None:
 
 
 @pytest.mark.each_path
-@pytest.mark.parametrize(("opcode", "target"), MEDIUM)
+@cases(("opcode", "target"), MEDIUM)
 def test_out(opcode: str, target: str) -> None:
     ins = instruction(opcode)
     codes = operands(opcode, (19, 12, 45), "near", seed=4)

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.cases import cases
 from reference.ieee import fused, nearest, plus, times
 from reference.products import bits, both
 
@@ -150,9 +151,9 @@ def test_portable_kernels(name: str, target: str, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(bits(scaled_matmul(a, b, target=target)), bits(expected))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("left", "right"), SAME + MIXED)
-@pytest.mark.parametrize("shape", [(0, 3, 40), (3, 0, 40), (2, 3, 0), (1, 1, 1), (3, 2, 31), (2, 5, 257)])
+@cases("target", TARGETS)
+@cases(("left", "right"), SAME + MIXED)
+@cases("shape", [(0, 3, 40), (3, 0, 40), (2, 3, 0), (1, 1, 1), (3, 2, 31), (2, 5, 257)])
 def test_shapes(left: str, right: str, target: str, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     rng = np.random.default_rng(0)

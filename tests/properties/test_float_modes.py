@@ -44,7 +44,6 @@ def digests(imported: str, portable: bool, seed: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.one_path
 def test_no_mode_changes_a_result() -> None:
     until = time.monotonic() + 60 * MINUTES
     seed = 0
@@ -65,7 +64,6 @@ def test_no_mode_changes_a_result() -> None:
         seed += 1
 
 
-@pytest.mark.one_path
 def test_constants_are_the_same_in_whatever_mode_they_are_compiled(tmp_path: Path) -> None:
     found = []
     for name in (DEFAULT, "up", FOREIGN[-4]):

@@ -216,7 +216,6 @@ def calls() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
 CALLS = list(calls())
 
 
-@pytest.mark.one_path
 @pytest.mark.parametrize(("name", "call", "arguments"), CALLS, ids=[name for name, _, _ in CALLS])
 def test_hostile_arguments(name: str, call: Callable[..., Any], arguments: dict[str, Any]) -> None:
     if name != "study.read":
@@ -249,7 +248,6 @@ for call in (lambda: fastmma.gemm(h, h), lambda: fastmma.gemm(h, h), lambda: fas
 """
 
 
-@pytest.mark.one_path
 def test_without_a_compiler_the_reference_still_works() -> None:
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, env=environment)
@@ -268,7 +266,6 @@ def test_any_byte_but_zero_is_true(opcode: str) -> None:
         np.testing.assert_array_equal(fastmma.gemm(a, b, instruction=opcode, target="sm_80", backend=backend), clean)
 
 
-@pytest.mark.one_path
 def test_global_scales_that_float32_has_not() -> None:
     q = scaling.quantize(np.ones((16, 64), np.float32), "nvfp4")
     for bad in (10**400, 1e300, np.longdouble(1e300), -1.0, True, "1", None):
@@ -278,7 +275,6 @@ def test_global_scales_that_float32_has_not() -> None:
     assert kept.global_scale == np.float32(1 + 2.0**-23)
 
 
-@pytest.mark.one_path
 def test_selectors_of_what_is_not_there() -> None:
     for name in ("selector", "byte_id_a", "thread_id_a", "byte_id_b", "thread_id_b"):
         for bad in (1, "0", None, 0.0, np.array([0, 0])):

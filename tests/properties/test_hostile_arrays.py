@@ -24,8 +24,6 @@ from fastmma.cli.inputs import read as read_operands
 from fastmma.host.errors import FastmmaError
 from fastmma.host.npy import arrays_in
 
-pytestmark = pytest.mark.one_path
-
 SEEDS, MUTATIONS = 6, 400  # mutations a seed and file
 VALUES = np.random.default_rng(0).standard_normal((5, 6))
 DTYPES: tuple[Any, ...] = ("<f4", ">f8", "<f2", "|i1", "?", "<c8", "V3", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("resource")
-pytestmark = [pytest.mark.one_path, pytest.mark.skipif(sys.platform != "linux", reason="devices and limits are those of Linux")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="devices and limits are those of Linux")
 
 STUDY = ["study", "--format", "e4m3", "--target", "sm_90a", "--shape", "4x4x32"]
 LIMIT = 3 << 29  # bytes of memory that a command may add to what it has when it starts

@@ -23,8 +23,6 @@ from fastmma.verification import recordings, replay
 from fastmma.verification.recordings import Recorded
 from fastmma.verification.trials import Trial, draw, labels_of, variants
 
-pytestmark = pytest.mark.one_path
-
 SEEDS, MUTATIONS = 4, 150  # mutations a seed
 TARGET = "sm_90a"
 NAMES = (

@@ -18,8 +18,6 @@ from fastmma.study.grid import CASE_FIELDS
 from fastmma.study.records import Record
 from fastmma.study.report import markdown
 
-pytestmark = pytest.mark.one_path
-
 SEEDS, MUTATIONS = 3, 80  # mutations a seed
 KNOWN = ("case", *CASE_FIELDS, "instruction", "evidence")
 GRID = study.Grid(("e4m3",), ("sm_90a",), ((4, 4, 32), (4, 4, 64)))

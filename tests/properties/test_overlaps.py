@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.cases import cases
 from reference.operations import families, product_operands
 from reference.products import bits
 
@@ -83,7 +84,7 @@ def test_products() -> None:
 
 
 @pytest.mark.each_path
-@pytest.mark.parametrize("seed", range(20))
+@cases("seed", range(20))
 def test_batches(seed: int) -> None:
     rng = np.random.default_rng(seed)
     given = {"a": rng.standard_normal((3, 1, 7, 20)).astype(np.float16), "b": rng.standard_normal((2, 20, 5)).astype(np.float16)}

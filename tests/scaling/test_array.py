@@ -12,8 +12,6 @@ from reference import quantisation as exact
 import fastmma
 from fastmma.scaling import SCHEMES, ScaledArray, quantize
 
-pytestmark = pytest.mark.one_path
-
 E8M0, E4M3, E2M1 = ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn, ml_dtypes.float4_e2m1fn
 # scheme, shape, axis: block, shape of scales, bytes of packed elements and of scales, counted by hand
 FORMS = [

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import quantisation as exact
+from reference.cases import cases
 from reference.schemes import DTYPES, EXPECTED, MX, PAIRS, adversarial, agree, blocks, slowly
 
 from fastmma.scaling import RULES, SCHEMES, quantize
-
-pytestmark = pytest.mark.one_path
 
 
 def test_schemes_and_rules_are_those_expected() -> None:
@@ -35,7 +34,7 @@ def test_definition(scheme: str, rule: str, kind: str) -> None:
         agree(quantize(x, scheme, rule=rule), slowly(x, scheme, -1, rule))
 
 
-@pytest.mark.parametrize(("scheme", "rule"), PAIRS)
+@cases(("scheme", "rule"), PAIRS)
 def test_zeros_infinities_and_nans(scheme: str, rule: str) -> None:
     for special in ([np.nan], [np.inf], [-np.inf], [np.nan, np.inf], [0.0], [-0.0], [3.4e38], [2.0**-149]):
         x = adversarial((2, 140), np.float32, "normal")
@@ -61,8 +60,8 @@ def test_axes_shapes_and_orders(scheme: str) -> None:
             agree(quantize(x, scheme, axis=axis - len(shape)), wanted)
 
 
-@pytest.mark.parametrize("scheme", [name for name, row in EXPECTED.items() if row[1][1] in (0, 1)])
-@pytest.mark.parametrize("size", [0, 1, 2, 31, 32, 33, 127, 1021])
+@cases("scheme", [name for name, row in EXPECTED.items() if row[1][1] in (0, 1)])
+@cases("size", [0, 1, 2, 31, 32, 33, 127, 1021])
 def test_one_dimension(scheme: str, size: int) -> None:
     x = adversarial((size,), np.float32, "normal")
     if size:
@@ -71,8 +70,8 @@ def test_one_dimension(scheme: str, size: int) -> None:
         assert quantize(x, scheme).scales.size == 0
 
 
-@pytest.mark.parametrize("scheme", EXPECTED)
-@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 0), (2, 0, 3)])
+@cases("scheme", EXPECTED)
+@cases("shape", [(0, 5), (5, 0), (0, 0), (2, 0, 3)])
 def test_empty(scheme: str, shape: tuple[int, ...]) -> None:
     q = quantize(np.empty(shape, np.float32), scheme)
     assert q.shape == shape

@@ -10,13 +10,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from reference.cases import cases
 from reference.schemes import DTYPES, EXPECTED, PAIRS, adversarial
 
 import fastmma
 from fastmma.scaling import RULES, SCHEMES, ScaledArray, quantize
 from fastmma.scaling.rounding import ROUNDINGS
-
-pytestmark = pytest.mark.one_path
 
 
 def identical(a: ScaledArray, b: ScaledArray) -> bool:
@@ -35,7 +34,7 @@ def test_threads_do_not_matter(scheme: str) -> None:
         assert all(identical(one, q) for q in rest)
 
 
-@pytest.mark.parametrize(("scheme", "rule"), PAIRS)
+@cases(("scheme", "rule"), PAIRS)
 def test_the_callers_rounding_mode_does_not_matter(scheme: str, rule: str) -> None:
     x = adversarial((70, 400), np.float32, "spread")
     library = ctypes.CDLL(None)

@@ -12,8 +12,6 @@ from reference.schemes import EXPECTED, MX
 
 from fastmma.scaling import pack_e2m1, quantize
 
-pytestmark = pytest.mark.one_path
-
 
 def test_mx_scales_worked_out_by_hand() -> None:
     """amax against the scale's exponent; e4m3: emax 8, max 448 = 1.75 * 2**8; e2m1: emax 2, max 6 = 1.5 * 2**2."""

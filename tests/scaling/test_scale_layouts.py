@@ -9,8 +9,6 @@ import pytest
 import fastmma
 from fastmma.scaling import from_blocked, pack_e2m1, to_blocked, unpack_e2m1
 
-pytestmark = pytest.mark.one_path
-
 SHAPES = [(1, 1), (128, 4), (127, 3), (129, 5), (128, 8), (300, 17), (256, 1), (31, 64), (0, 4), (4, 0)]
 E8M0, E4M3, E2M1 = ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn, ml_dtypes.float4_e2m1fn
 CODES = np.random.default_rng(5)

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from fastmma.isa.codes import all_codes, decode
 from fastmma.scaling import from_blocked, pack_e2m1, quantize, to_blocked, unpack_e2m1
 
-pytestmark = pytest.mark.one_path
-
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch = pytest.importorskip("torch", reason="torch is not installed (extra 'doors')")

@@ -21,8 +21,6 @@ from fastmma.study.distributions import generator
 from fastmma.study.encoding import encoded, operand_format
 from fastmma.study.runner import COLUMNS
 
-pytestmark = pytest.mark.one_path
-
 
 @pytest.mark.parametrize(("fmt", "target", "promote"), [("e4m3", "sm_90a", None), ("e5m2", "sm_89", 64), ("bf16", "sm_80", None)])
 def test_record_against_the_reference(fmt: str, target: str, promote: int | None) -> None:

@@ -15,8 +15,6 @@ from fastmma.isa.formats import FORMATS
 from fastmma.study.exact import product, span
 from fastmma.study.metrics import ULP_EDGES, Metrics, ulp
 
-pytestmark = pytest.mark.one_path
-
 
 @pytest.mark.parametrize(("bits", "spread", "exact"), [(1, 3, True), (4, 12, True), (11, 20, True), (24, 8, True), (53, 300, False)])
 def test_products_are_exact_where_they_say_so(bits: int, spread: int, exact: bool) -> None:

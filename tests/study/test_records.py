@@ -20,8 +20,6 @@ from fastmma import study
 from fastmma.cli import main
 from fastmma.study.records import csv_text
 
-pytestmark = pytest.mark.one_path
-
 
 def test_a_study_is_written_and_not_computed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = study.run(SMALL, tmp_path)

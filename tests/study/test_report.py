@@ -17,8 +17,6 @@ from fastmma import study
 from fastmma.cli import main
 from fastmma.study.report import markdown
 
-pytestmark = pytest.mark.one_path
-
 
 def tiny(grid: study.Grid) -> study.Grid:
     """The same grid with small shapes: two depths that every promotion of it divides or exceeds."""

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.cases import cases
 
 import fastmma
 from fastmma import study
 from fastmma.scaling import SCHEMES
-
-pytestmark = pytest.mark.one_path
 
 
 def safetensors(path: Path, header: Any, data: bytes) -> str:
@@ -178,8 +177,8 @@ def test_tensors_with_specials(tmp_path: Path) -> None:
         study.run(replace(grid, formats=("e2m1",)), tensors=[tmp_path / "w.npy"])
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("name", SCHEMES)
+@cases("value", [np.nan, np.inf, -np.inf])
+@cases("name", SCHEMES)
 def test_specials_in_scaled_tensors(name: str, value: float) -> None:
     """Results are finite where the exact product is, or are counted; nothing warns."""
     values = np.ones((3, 256), np.float32)

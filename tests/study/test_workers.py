@@ -14,8 +14,6 @@ import pytest
 import fastmma
 from fastmma import study
 
-pytestmark = pytest.mark.one_path
-
 GRID = study.Grid(("e4m3", "mxfp8"), ("sm_120a", study.IEEE), ((8, 8, 64),), distributions=("normal", "uniform"))
 
 

@@ -13,8 +13,6 @@ import pytest
 import fastmma
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.one_path
-
 ROOT = Path(fastmma.__file__).parents[1]
 # stands for torch, Triton and their doors, so that what the plug-in asks of them is seen without either
 STANDS_IN = """

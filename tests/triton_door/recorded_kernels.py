@@ -1,6 +1,6 @@
 """Kernels that run here and on a GPU: `run(device, record)` calls ``record(name, tensor)`` for each result, of the same inputs.
 
-``python recorded_kernels.py FILE`` on a machine with an H100 or H200 writes the recording that test_recordings.py replays.
+``python recorded_kernels.py FILE`` on a machine with an H100 or H200 writes the recording that test_triton_recordings.py replays.
 """
 
 from __future__ import annotations

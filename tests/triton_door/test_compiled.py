@@ -15,8 +15,6 @@ import triton.language as tl  # noqa: E402
 
 from fastmma.triton import Report, interpret  # noqa: E402
 
-pytestmark = pytest.mark.one_path
-
 
 @triton.jit
 def tile(a, b, c, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):

@@ -15,8 +15,6 @@ import triton.language as tl  # noqa: E402
 
 from fastmma.triton import interpret  # noqa: E402
 
-pytestmark = pytest.mark.one_path
-
 
 @triton.jit
 def apply(a, b, c, FUNCTION: tl.constexpr, SIZE: tl.constexpr):

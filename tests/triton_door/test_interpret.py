@@ -19,7 +19,6 @@ from triton.runtime import interpreter  # noqa: E402
 
 from fastmma.triton import from_environment, interpret  # noqa: E402
 
-pytestmark = pytest.mark.one_path
 RNG = np.random.default_rng(20)
 
 

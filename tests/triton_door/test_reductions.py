@@ -19,7 +19,6 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from fastmma.triton import interpret, reductions  # noqa: E402
 from fastmma.triton.twins import all_of_kind  # noqa: E402
 
-pytestmark = pytest.mark.one_path
 HERE = Path(__file__).parent
 
 

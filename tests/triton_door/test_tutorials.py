@@ -13,8 +13,6 @@ import triton.language as tl  # noqa: E402
 
 from fastmma.triton import Report, interpret  # noqa: E402
 
-pytestmark = pytest.mark.one_path
-
 
 def drawn(*shape: int, dtype: Any = torch.float32, seed: int = 0) -> Any:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)

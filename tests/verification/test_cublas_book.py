@@ -14,8 +14,6 @@ from fastmma.verification.cublas_log import Choice, entry
 from fastmma.verification.cublas_record import _matched, record_cublas, write_book
 from fastmma.verification.cublas_samples import _product, confirmed, kept, vectors
 
-pytestmark = pytest.mark.one_path
-
 # lines of the log on an H200, by product
 LOGGED = [
     (Request("product", "bf16", "nn", 512, 512, 4096), Choice(512, 512, 4096, 66, 2, "COMPUTE_TYPE", "64x64", 64, False)),

@@ -15,8 +15,6 @@ from reference.command_line import run
 import fastmma
 from fastmma import gemm, identify
 
-pytestmark = pytest.mark.one_path
-
 RNG = np.random.default_rng(5)
 A, B = (RNG.standard_normal(shape).astype(np.float16) for shape in ((40, 1209), (1209, 24)))
 BF16 = ml_dtypes.bfloat16

@@ -17,7 +17,6 @@ from fastmma.verification import record, replay, tensor_trials, trials
 from fastmma.verification.recordings import Recorded, checksums, load, save
 from fastmma.verification.stream import Stream
 
-pytestmark = pytest.mark.one_path
 FORMS = [
     tcgen05.instruction("f16", "f32", "bf16", "bf16", m=64, n=16),
     tcgen05.instruction("tf32", "f32", "tf32", "tf32", m=128, n=16, sparse=True),

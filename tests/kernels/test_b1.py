@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.cases import cases
 from reference.integer_products import SHAPES, accumulators, bits, expected_bits, force
 
 from fastmma.kernels.integer import b1
@@ -36,8 +37,8 @@ def test_bits(operation: str, threads: int, transposed: bool) -> None:
             np.testing.assert_array_equal(out, expected_bits(a, b, start, operation))
 
 
-@pytest.mark.parametrize("operation", ["xor", "and"])
-@pytest.mark.parametrize("k", [1, 31, 32, 33, 63, 64, 65, 1537])
+@cases("operation", ["xor", "and"])
+@cases("k", [1, 31, 32, 33, 63, 64, 65, 1537])
 @on_every_path
 def test_padding_counts_nothing(operation: str, k: int) -> None:
     for x, y in itertools.product((0, 1, 255), repeat=2):

@@ -16,7 +16,6 @@ pytest.importorskip("triton")
 
 from fastmma.triton import Report, interpret
 
-pytestmark = pytest.mark.one_path
 HERE = Path(__file__).parent
 # what these become depends on all of the kernel: a value used twice, a product that LLVM moves into the loop before it
 BY_THE_COMPILER = ("again", "axpby bf16")
