@@ -12,6 +12,7 @@
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.arrays import to_numpy, to_torch
 from fastmma.torch.compilation import backend
+from fastmma.torch.conversion import TorchOperand, from_scaled, to_scaled
 from fastmma.torch.emulation import AssumedWarning
 from fastmma.torch.functional import addmm, baddbmm, bmm, grouped_mm, int_mm, linear, mm, scaled_grouped_mm, scaled_mm
 from fastmma.torch.library import Installation, install
@@ -23,11 +24,13 @@ __all__ = [
     "Installation",
     "NotEmulatedError",
     "Report",
+    "TorchOperand",
     "addmm",
     "backend",
     "baddbmm",
     "bmm",
     "emulate",
+    "from_scaled",
     "grouped_mm",
     "install",
     "int_mm",
@@ -36,5 +39,6 @@ __all__ = [
     "scaled_grouped_mm",
     "scaled_mm",
     "to_numpy",
+    "to_scaled",
     "to_torch",
 ]

@@ -14,40 +14,13 @@ from torch.nn.functional import ScalingType, SwizzleType  # noqa: E402
 
 import fastmma  # noqa: E402
 import fastmma.torch as door  # noqa: E402
-from fastmma.scaling import ScaledArray, quantize, to_blocked  # noqa: E402
+from fastmma.scaling import ScaledArray, quantize  # noqa: E402
 
 E4, E5, BF16, F32 = torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float32
 M, N, K = 48, 256, 512
 RNG = np.random.default_rng(0)
 X, W = (RNG.standard_normal(shape) * np.exp2(RNG.integers(-3, 3, shape)) for shape in ((M, K), (N, K)))
 BIAS = torch.from_numpy(RNG.standard_normal(N).astype(np.float32)).to(BF16)
-SWIZZLED = SwizzleType.SWIZZLE_32_4_4
-NAMES = {"fp8_tensor": "TensorWise", "fp8_row": "RowWise", "fp8_1x128": "BlockWise1x128", "fp8_128x128": "BlockWise128x128"}
-
-
-def arguments(array: ScaledArray) -> dict[str, Any]:
-    """An operand (outer, K) as torch.nn.functional.scaled_mm takes it, the second one before it is turned."""
-    elements = door.to_torch(array.elements)
-    scheme = array.scheme
-    if scheme.startswith("fp8"):
-        scales = door.to_torch(np.ascontiguousarray(array.scales))
-        if scheme == "fp8_1x128":
-            scales = scales.t().contiguous().t()
-        if scheme == "fp8_128x128":  # whole fours of k, which come first
-            padded = torch.zeros(scales.shape[0], -(-scales.shape[1] // 4) * 4)
-            padded[:, : scales.shape[1]] = scales
-            scales = padded.t()
-        return {"elements": elements, "scales": [scales], "recipes": [getattr(ScalingType, NAMES[scheme])], "swizzles": []}
-    blocked = door.to_torch(to_blocked(array.scales))
-    if scheme == "nvfp4":
-        scales = [blocked, torch.tensor(array.global_scale)]
-        return {
-            "elements": elements,
-            "scales": scales,
-            "recipes": [ScalingType.BlockWise1x16, ScalingType.TensorWise],
-            "swizzles": [SWIZZLED],
-        }
-    return {"elements": elements, "scales": [blocked], "recipes": [ScalingType.BlockWise1x32], "swizzles": [SWIZZLED]}
 
 
 CASES = [
@@ -68,9 +41,11 @@ CASES = [
 @pytest.mark.parametrize(("target", "first", "second", "options"), CASES, ids=str)
 def test_every_recipe_is_a_scaled_product(target: str, first: str, second: str, options: dict[str, Any]) -> None:
     a, b = quantize(X, first), quantize(W, second)
-    left, right = arguments(a), arguments(b)
-    args = (left["elements"], right["elements"].t(), left["scales"], left["recipes"], right["scales"], right["recipes"])
-    found = door.scaled_mm(*args, swizzle_a=left["swizzles"], swizzle_b=right["swizzles"], target=target, **options)
+    left, right = door.from_scaled(a), door.from_scaled(b)
+    recipes = [[ScalingType(number) for number in each.recipes] for each in (left, right)]
+    args = (left.elements, right.elements.t(), left.scales, recipes[0], right.scales, recipes[1])
+    swizzles = {f"swizzle_{name}": [SwizzleType(number) for number in each.swizzles] for name, each in (("a", left), ("b", right))}
+    found = door.scaled_mm(*args, **swizzles, target=target, **options)
     out = options.get("output_dtype", BF16)
     given: dict[str, Any] = {"target": target, "out_dtype": door.to_numpy(torch.empty(0, dtype=out)).dtype}
     if target != "RTX 5090":
@@ -80,7 +55,7 @@ def test_every_recipe_is_a_scaled_product(target: str, first: str, second: str, 
     wanted = fastmma.scaled_matmul(a, b.T, **given)
     assert door.to_numpy(found).tobytes() == wanted.tobytes()
     with door.emulate(target, unknown="one") as gpu:
-        again = functional.scaled_mm(*args, swizzle_a=left["swizzles"], swizzle_b=right["swizzles"], **options)
+        again = functional.scaled_mm(*args, **swizzles, **options)
     assert torch.equal(again, found)
     gpu.report.assert_all_emulated()
 
@@ -88,14 +63,44 @@ def test_every_recipe_is_a_scaled_product(target: str, first: str, second: str, 
 def test_the_old_signature_tells_the_recipe_from_the_scales() -> None:
     for scheme in ("fp8_tensor", "fp8_row", "fp8_1x128"):
         a, b = quantize(X, scheme), quantize(W, scheme)
-        left, right = arguments(a), arguments(b)
-        scales = left["scales"][0], right["scales"][0] if scheme == "fp8_tensor" else right["scales"][0].t()
-        if scheme == "fp8_tensor":
-            scales = tuple(each.reshape(()) for each in scales)
+        left, right = door.from_scaled(a), door.from_scaled(b)
+        scales = left.scales[0], right.scales[0].t()
         with door.emulate("H100") as gpu:
-            found = torch._scaled_mm(left["elements"], right["elements"].t(), *scales, out_dtype=BF16)
+            found = torch._scaled_mm(left.elements, right.elements.t(), *scales, out_dtype=BF16)
         assert door.to_numpy(found).tobytes() == fastmma.scaled_matmul(a, b.T, preset="cublas", out_dtype="bf16").tobytes(), scheme
         gpu.report.assert_all_emulated()
+
+
+def same(a: ScaledArray, b: ScaledArray) -> bool:
+    parts = zip((a.elements, a.scales), (b.elements, b.scales), strict=True)
+    return (a.scheme, a.global_scale) == (b.scheme, b.global_scale) and all(x.tobytes() == y.tobytes() for x, y in parts)
+
+
+@pytest.mark.parametrize("scheme", ["fp8_tensor", "fp8_row_e5m2", "fp8_1x128", "mxfp8_e5m2", "mxfp4", "nvfp4"])
+def test_scaled_arrays_go_to_torch_and_back(scheme: str) -> None:
+    array = quantize(X, scheme)
+    operand = door.from_scaled(array)
+    assert same(door.to_scaled(operand.elements, operand.scales, operand.recipes, operand.swizzles or None), array)
+
+
+def test_torchaos_tensors_are_scaled_arrays() -> None:
+    formats = pytest.importorskip("torchao.prototype.mx_formats.mx_tensor", reason="torchao is not installed")
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
+
+    x = torch.from_numpy(X[:32]).to(BF16)
+    tensors = [formats.MXTensor.to_mx(x, dtype, 32) for dtype in (E4, E5, torch.float4_e2m1fn_x2)]
+    tensors += [NVFP4Tensor.to_nvfp4(x, per_tensor_scale=torch.tensor(0.5)), NVFP4Tensor.to_nvfp4(x)]
+    for tensor, scheme in zip(tensors, ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp4", "nvfp4", "nvfp4"), strict=True):
+        array = door.to_scaled(tensor)
+        assert array.scheme == scheme
+        assert (array.dequantize("bf16").astype(np.float32) == tensor.dequantize(torch.bfloat16).float().numpy()).all()
+
+
+def test_scaled_arrays_that_torch_has_not_are_errors() -> None:
+    with pytest.raises(fastmma.OperandError):
+        door.from_scaled(quantize(X, "fp8_row").T)
+    with pytest.raises(fastmma.OperandTypeError):
+        door.to_scaled(torch.ones(4, 4).to(E4))
 
 
 def test_groups_of_rows() -> None:
