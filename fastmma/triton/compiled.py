@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from triton import knobs
 from triton.runtime.jit import JITFunction, MockTensor
 
 from fastmma.triton.formats import BY_MLIR
 from fastmma.triton.layouts import aliases, bit_owners
 from fastmma.triton.lowering import Dot, Lowering
-from fastmma.triton.twins import all_of_kind
+from fastmma.triton.twins import all_of_kind, callees
 
 Site = tuple[str, int, int]  # file, line, column
 
@@ -207,11 +208,35 @@ class CompiledKernel:
         return (False, False) if site in self.separate else self.operands.get(site, (True, True))
 
 
+_elsewhere: set[int] = set()  # functions whose code names files that nobody can tell
+
+
+def _compiled(function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """The compiler's answer, or one that Triton keeps on the disk, if that names the files where the functions are now."""
+
+    def answer() -> Any:
+        return _COMPILE(function, *map(MockTensor.wrap_dtype, arguments), grid=(1,), warmup=True, **options)
+
+    def is_of_other_files(compiled: Any) -> bool:
+        files = {one.fn.__code__.co_filename for one in callees(function)}
+        return any(name not in files for name, _, _ in _FILE.findall(compiled.asm["ttir"]))
+
+    compiled = answer()
+    if is_of_other_files(compiled) and id(function) not in _elsewhere:
+        function.device_caches.clear()
+        with knobs.compilation.scope():
+            knobs.compilation.always_compile = True
+            compiled = answer()
+        if is_of_other_files(compiled):
+            _elsewhere.add(id(function))
+    return compiled
+
+
 def compiled_kernel(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> CompiledKernel | str:
     """Compile a kernel for the active driver's target; a string says why the compiler did not take it."""
     with all_of_kind(kernel, JITFunction) as function:
         try:
-            compiled = _COMPILE(function, *map(MockTensor.wrap_dtype, arguments), grid=(1,), warmup=True, **options)
+            compiled = _compiled(function, arguments, options)
             return CompiledKernel.read(compiled.asm["ttir"], compiled.asm["ttgir"], compiled.asm["ptx"])
         except Exception as error:
             return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -36,8 +36,7 @@ Position = tuple[Place, ...]
 
 
 @lru_cache(maxsize=1 << 12)
-def _is_kernel(code: CodeType) -> bool:
-    name = code.co_filename
+def _is_kernel(name: str) -> bool:
     return name in _LIBRARY or not name.startswith((_TRITON, _OURS))
 
 
@@ -57,26 +56,31 @@ def position() -> Position:
     frame: FrameType | None = sys._getframe(1)
     found = []
     while frame is not None and frame.f_code is not _LAUNCH:
-        if _is_kernel(frame.f_code):
+        if _is_kernel(frame.f_code.co_filename):
             found.append(Place(id(frame), frame.f_code, frame.f_lasti))
         frame = frame.f_back
     return tuple(reversed(found))
 
 
 @lru_cache(maxsize=1 << 14)
-def _site(code: CodeType, offset: int) -> tuple[str, int, int]:
+def _line_and_column(code: CodeType, offset: int) -> tuple[int, int]:
+    """Counted as the compiler counts them; codes of the same text in two files are equal, and so have the same."""
     first, _, column, _ = next(islice(code.co_positions(), offset // 2, None))
-    return code.co_filename, first or 0, (column or 0) + 1
+    return first or 0, (column or 0) + 1
+
+
+def _site(place: Place) -> tuple[str, int, int]:
+    return place.code.co_filename, *_line_and_column(place.code, place.offset)
 
 
 def site(where: Position) -> tuple[str, int, int]:
-    """File, line and column of a position, counted as the compiler counts them."""
-    return _site(where[-1].code, where[-1].offset)
+    """File, line and column of a position."""
+    return _site(where[-1])
 
 
 def sites(where: Position) -> tuple[tuple[str, int, int], ...]:
     """The sites of all calls that lead to a position, outermost first."""
-    return tuple(_site(place.code, place.offset) for place in where)
+    return tuple(map(_site, where))
 
 
 def straight(start: Position, end: Position) -> bool:

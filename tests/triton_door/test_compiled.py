@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,6 +88,40 @@ def test_dots_in_functions_are_found() -> None:
         calling[(1,)](a, b, c, 32, 32, 32)
     assert ("start of the dot that was added", 1) in dots(report, "compiled")
     assert not report.notes
+
+
+TWICE = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def twice(a, b, c, S: tl.constexpr):
+    tile = tl.arange(0, S)[:, None] * S + tl.arange(0, S)[None, :]
+    p = tl.dot(tl.load(a + tile), tl.load(b + tile))
+    tl.store(c + tile, (tl.full((S, S), 0.7, tl.float32) + p) - tl.abs(p))
+"""
+
+
+def test_a_kernel_that_moved_is_compiled_again(tmp_path: Path) -> None:
+    """Triton keeps compiled kernels by their text; their places, which say what becomes of p, are those of the file that was compiled."""
+    a, b = drawn(torch.float16, 16, 16, 16)
+    results = []
+    for name in ("first", "second"):
+        path = tmp_path / f"{name}_{tmp_path.name.replace('-', '_')}.py"
+        path.write_text(TWICE)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        c = torch.empty(16, 16)
+        with interpret("H100") as report:
+            module.twice[(1,)](a, b, c, 16)
+        assert ("start of the dot that was added", 1) not in dots(report, "compiled")
+        report.assert_all_emulated()
+        results.append(c.numpy().tobytes())
+    assert results[0] == results[1]
 
 
 def test_where_the_compiler_refuses_rules_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
