@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from fastmma.host.errors import NotEmulatedError
-from fastmma.products.prepared import Prepared, prepare
+from fastmma.products.gemm import gemm
+from fastmma.products.prepared import prepare
 from fastmma.torch.arrays import seen, to_numpy
 from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, planned
-from fastmma.torch.report import ASSUMED, PASSED, Line, Report
+from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
 from fastmma.torch.settings import Settings
 
 _BY_MODE = (torch.float32, torch.float16)  # whose products depend on torch's settings
@@ -35,7 +37,7 @@ class Emulation:
     def __init__(self, settings: Settings, report: Report | None = None) -> None:
         self.settings = settings
         self.report = Report(settings.architecture) if report is None else report
-        self._plans: dict[tuple[Any, ...], tuple[Prepared, Line, torch.dtype]] = {}
+        self._plans: dict[tuple[Any, ...], tuple[Callable[..., Any], Line, torch.dtype]] = {}
         self._warned = False
 
     def product(
@@ -80,7 +82,7 @@ class Emulation:
 
     def _prepared(
         self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends
-    ) -> tuple[Prepared, Line, torch.dtype]:
+    ) -> tuple[Callable[..., Any], Line, torch.dtype]:
         """The product of such tensors, chosen and checked."""
         dtype = a.dtype
         if self.settings.check == "cuda" and dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
@@ -89,12 +91,22 @@ class Emulation:
         if dtype not in FORMATS:
             raise UnknownError(f"no product of {dtype} in a library is known")
         if dtype is torch.float32 and not self.settings.takes_tf32():
-            raise UnknownError("float32 without TF32 is multiplied off the tensor cores")
+            return self._chained(operator, a, b, addend is not None)
         half_sums = dtype is torch.float16 and torch.backends.cuda.matmul.allow_fp16_accumulation
         x, y = to_numpy(_lines(a)), to_numpy(_lines(b))
         how = planned(self.settings, x, y, dtype, ends, half_sums)
         out = torch.int32 if dtype is torch.int8 else ends.out
         return prepare(plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y), out
+
+    def _chained(self, operator: str, a: torch.Tensor, b: torch.Tensor, added: bool) -> tuple[Callable[..., Any], Line, torch.dtype]:
+        """A product of float32 off the tensor cores, whose slices of k are known: there is one k, or the caller said how many they are."""
+        slices = (self.settings.plans or {}).get((a.shape[-2], b.shape[-1], a.shape[-1]), 1 if a.shape[-1] <= 1 else None)
+        if not isinstance(slices, int) or added or a.dim() != 2:
+            raise UnknownError("float32 without TF32 is multiplied off the tensor cores, in slices of k that cuBLAS chooses")
+        how = "one k" if a.shape[-1] <= 1 else f"{slices} slices of k, as the caller's plans say"
+        line = Line(operator, EMULATED, tensors_text((a, b)), f"fma.rn.f32; {how}", "measured")
+        threads = self.settings.threads
+        return lambda x, y, alpha: gemm(x, y, instruction="fma.rn.f32", split_k=slices, threads=threads), line, torch.float32
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""

@@ -17,9 +17,11 @@ import fastmma.torch as door  # noqa: E402
 
 # what is not known: fused GELU and attention, vectors off the tensor cores, and f32 functions and sums, which are torch's own
 UNKNOWN = {
-    "g1": ("sdpa FLASH", "sdpa CUDNN", "ieee", "tf32", "f16acc"),
+    "g1": ("sdpa FLASH", "sdpa CUDNN"),
     "g2": ("gelu epi", "float32 64 256 512 mv", "float32 256 512 128 mv", "float32 512 1024 1024 mv", "tf de", "tf dq", "tf dk", "tf dv"),
 }
+# products whose parts of k are no part of the plan book: how many they are follows from the bits
+PARTS = {"tf32": {(96, 72, 200): 17}, "ieee": {(96, 72, 200): 13}, "f16acc": {(128, 128, 1024): 16}}
 
 
 def expected_to_differ(script: str, name: str) -> bool:
@@ -28,7 +30,7 @@ def expected_to_differ(script: str, name: str) -> bool:
     )
 
 
-@pytest.mark.parametrize(("script", "count"), [("g1", 109), ("g2", 151)])
+@pytest.mark.parametrize(("script", "count"), [("g1", 112), ("g2", 151)])
 def test_recordings_of_an_h200(script: str, count: int) -> None:
     folder = Path(os.environ.get("FASTMMA_H200_INTEROP", ""))
     if not (folder / f"{script}.py").is_file():
@@ -45,7 +47,8 @@ def test_recordings_of_an_h200(script: str, count: int) -> None:
     def record(name: str, call: Callable[[], torch.Tensor]) -> None:
         wanted = recorded[name]
         try:
-            result = call().detach().float().numpy()
+            with door.emulate("H200", plans=PARTS.get(name)):
+                result = call().detach().float().numpy()
         except RuntimeError:
             if not expected_to_differ(script, name):
                 raise
@@ -56,7 +59,7 @@ def test_recordings_of_an_h200(script: str, count: int) -> None:
         elif not expected_to_differ(script, name):
             wrong.append(name)
 
-    with warnings.catch_warnings(), door.emulate("H200"):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module.run("cpu", record)
     assert wrong == []
