@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import triton
+import triton.language as tl
 from triton.backends.nvidia import compiler
 from triton.runtime import interpreter
 
@@ -47,6 +48,7 @@ _NOT_ELEMENTWISE = (
 _ELEMENTWISE = tuple(
     name for name in vars(_BUILDER) if name.startswith("create_") and not any(part in name for part in (*_NOT_ELEMENTWISE, "addptr"))
 )
+_UNROLLED = "loops of tl.static_range: sums of what an iteration leaves to the next are taken as in a loop that is not unrolled"
 _OPTIONS = ("supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "allowed_dot_input_precisions", "default_dot_input_precision")
 
 
@@ -88,13 +90,23 @@ def _options(run: Emulation) -> Any:
 class _Scopes:
     """Triton's changes of its language for a kernel and each function that it calls, undone together: Triton undoes the kernel's only."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Emulation) -> None:
         self._patch = interpreter._patch_lang
+        self._run = run
         self._scopes: list[Any] = []
 
     def __call__(self, function: Any) -> _Scopes:
-        self._scopes.append(self._patch(function))
+        scope = self._patch(function)
+        scope.set_attr(tl, "static_range", self._unrolled(tl.static_range))
+        self._scopes.append(scope)
         return self
+
+    def _unrolled(self, loop: Any) -> Any:
+        def static_range(*bounds: Any, **options: Any) -> Any:
+            self._run.report.notes[_UNROLLED] += 1
+            return loop(*bounds, **options)
+
+        return static_range
 
     def restore(self) -> None:
         while self._scopes:
@@ -120,7 +132,7 @@ def patched(run: Emulation) -> Iterator[None]:
                 put(holder, name, lambda self, *rest, _o=operation, _p=original: _o(run, partial(_p, self), *rest))
         put(interpreter, "_interpreter", memory.Memory(interpreter._interpreter))
         put(interpreter, "_get_np_dtype", partial(memory.numpy_dtype, interpreter._get_np_dtype))
-        put(interpreter, "_patch_lang", _Scopes())
+        put(interpreter, "_patch_lang", _Scopes(run))
         put(builder, "options", _options(run))
         stack.enter_context(patch.dict(builder.codegen_fns, {"min_dot_size": smallest}))
         yield

@@ -224,6 +224,22 @@ def test_a_product_that_a_loop_carries_is_not_fused() -> None:
     assert not report.emulated
 
 
+@triton.jit
+def unrolled(a, b, SIZE: tl.constexpr):
+    x = tl.load(a + tl.arange(0, SIZE))
+    for _ in tl.static_range(3):
+        x = x + 1.0
+    tl.store(b + tl.arange(0, SIZE), x)
+
+
+def test_unrolled_loops_are_noted() -> None:
+    a = torch.arange(16.0)
+    with interpret("H100") as report:
+        unrolled[(2,)](a, a, 16)
+    assert a.tolist() == [i + 6 for i in range(16)]
+    assert [(note.partition(":")[0], count) for note, count in report.notes.items()] == [("loops of tl.static_range", 2)]
+
+
 def test_fusion_can_be_off() -> None:
     (x, y, z), actual, _ = calculated("x*y+z", "float32", fp_fusion=False)
     np.testing.assert_array_equal(actual, (x.astype("f4") * y.astype("f4")) + z.astype("f4"))
