@@ -21,6 +21,7 @@ from fastmma.torch.settings import settings_of
 
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 _FUSED = "a GPU's fused attention is not known"
+_CONCERNED = frozenset({*OPERATORS, *APART, *COMPOSITE, *UNKNOWN})  # looked up once: torch's operators are hashed in Python
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -134,6 +135,8 @@ class DispatchMode(TorchDispatchMode):
                 return func(*args, **kwargs)
             if getattr(kind, "__torch_dispatch__", _NO_DISPATCH) is not _NO_DISPATCH:
                 return NotImplemented  # the subclass first: its inner operators come back here
+        if func not in _CONCERNED:
+            return func(*args, **kwargs)
         if func in OPERATORS:
             return called(self._run, func, args, kwargs)
         if func in APART:
@@ -143,9 +146,7 @@ class DispatchMode(TorchDispatchMode):
                 found = func.decompose(*args, **kwargs)
             if found is not NotImplemented:
                 return found
-        if func in UNKNOWN:
-            return passed(self._run, func, args, kwargs, UNKNOWN[func])
-        return func(*args, **kwargs)
+        return passed(self._run, func, args, kwargs, UNKNOWN.get(func, "it is not taken apart"))
 
     def _taken_apart(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Fused attention, as the settings say."""
