@@ -40,9 +40,9 @@ def fma_product(
 
     Examples
     --------
-    >>> x = np.full((2, 8), 0.1, np.float32)
+    >>> x = np.full((2, 24), 0.1, np.float32)
     >>> fma_product(x, x.T)[0, 0], fma_product(x, x.T, split_k=2)[0, 0]
-    (np.float32(0.07999999), np.float32(0.08))
+    (np.float32(0.24000005), np.float32(0.24))
     """
     arrays = [as_array(value, f"{OPCODE}: {name}") for name, value in (("a", a), ("b", b), ("c", c)) if value is not None]
     for array in arrays:

@@ -151,7 +151,7 @@ def gemm(
     >>> gemm(a, a.T, alpha=0.1, bias=np.arange(3, dtype=np.float32), out_dtype=ml_dtypes.bfloat16).tolist()[0]
     [2.5, 3.5, 4.5]
     """
-    if instruction == OPCODE:
+    if isinstance(instruction, str) and instruction == OPCODE:
         rest = accumulator, metadata, scale_a, scale_b, promote_every, preset, beta, bias, activation, out_dtype, arithmetic, plan
         if any(each is not None for each in rest) or alpha != 1 or cast or join != "ascending" or join_dtype or backend != "numba":
             raise OperandError(f"{OPCODE} takes a, b, c, split_k, out and threads alone")

@@ -301,9 +301,9 @@ def test_what_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not x86.supported(p._replace(restart=1))
         assert not x86.supported(p._replace(terms=3))
         assert not x86.supported(p._replace(align_bits=35))
-        assert not x86.supported(p._replace(emax_floor=0))
-    assert not x86.supported(SETTINGS["e4m3 wgmma"]._replace(keep_bits=23))
-    assert not x86.supported(SETTINGS["f16 sm_90"]._replace(align_bits=13, keep_bits=13))
+        assert not x86.supported(p._replace(emax_floor=61))
+    assert x86.supported(SETTINGS["e4m3 wgmma"]._replace(keep_bits=23)) == able
+    assert x86.supported(SETTINGS["f16 sm_90"]._replace(align_bits=13, keep_bits=13, emax_floor=0)) == able
     monkeypatch.setenv("FASTMMA_PORTABLE", "1")
     assert not any(x86.supported(p) for p in SETTINGS.values())
 

@@ -156,6 +156,7 @@ COMMAND = """
 import signal, sys
 from fastmma.__main__ import main
 assert "numpy" not in sys.modules
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what it starts in the background
 signal.signal(signal.SIGVTALRM, lambda *_: signal.raise_signal(signal.SIGINT))
 signal.setitimer(signal.ITIMER_VIRTUAL, float(sys.argv.pop(1)), 1.0)  # again: C code may swallow one
 status = main()

@@ -11,6 +11,7 @@ import json
 import pkgutil
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import ml_dtypes  # noqa: F401  what others compile is theirs
@@ -34,13 +35,23 @@ def numbers(path: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from numbers(f"{path}.{name}", each)
 
 
+def imported(name: str) -> ModuleType | None:
+    """A module; None for a door to a library that is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("fastmma"):
+            raise
+        return None
+
+
 def main(name: str, folder: str) -> None:
     sys.pycache_prefix = folder
     with mode(name):
         import fastmma
 
         names = [each.name for each in pkgutil.walk_packages(fastmma.__path__, "fastmma.") if not each.name.endswith("__main__")]
-        modules = [importlib.import_module(each) for each in names]
+        modules = [module for module in map(imported, names) if module is not None]
     found: dict[str, str] = {}
     for module in modules:
         if not module.__name__.startswith(ASIDE):
