@@ -67,14 +67,18 @@ def read(paths: Sequence[Path], more: bool = False) -> Arrays:
         arrays = {name: _load_array(path) for name, path in zip(_NAMES, paths, strict=False)}
     else:
         raise OperandError(f"give one .npz file, or two or three .npy files, not {len(paths)} files")
-    arrays = {name: array for name, array in arrays.items() if more or name not in MORE}
+    besides = [name for name in arrays if name in MORE]
+    if besides and not more:
+        raise OperandError(f"{paths[0]} holds {', '.join(besides)}, too: fastmma gemm takes a, b and c alone, explain and compare take all")
     for name, array in arrays.items():
         if array.ndim != 2 and name != "bias":
             raise OperandError(f"{name} must be a matrix, but its shape is {array.shape}")
         if array.dtype.kind not in "biufV":
             raise OperandTypeError(f"{name} must hold real numbers, not {array.dtype}")
-    if arrays["a"].shape[1] * (2 if "metadata" in arrays else 1) != arrays["b"].shape[0]:
-        raise OperandError(f"a of shape {arrays['a'].shape} and b of shape {arrays['b'].shape} do not multiply")
+    sparse = "metadata" in arrays
+    if arrays["a"].shape[1] * (2 if sparse else 1) != arrays["b"].shape[0]:
+        how = " with metadata, where a stores half of the k" if sparse else ""
+        raise OperandError(f"a of shape {arrays['a'].shape} and b of shape {arrays['b'].shape} do not multiply{how}")
     return arrays
 
 

@@ -188,7 +188,7 @@ def _cut(name: str, value: Any, rows: slice, columns: slice, shape: tuple[int, i
     array = as_array(value, f"explain: {name}")
     extents, places = {"m": shape[0], "n": shape[1]}, {"m": rows, "n": columns, "k": slice(None)}
     if array.ndim != len(sides) or any(extents.get(side, extent) != extent for side, extent in zip(sides, array.shape, strict=True)):
-        wanted = ", ".join(str(extents.get(side, "...")) for side in sides)
+        wanted = ", ".join(str(extents.get(side, "...")) for side in sides) + ("," if len(sides) == 1 else "")
         raise OperandError(f"explain: {name} must have shape ({wanted}), not {array.shape}")
     return array[tuple(places[side] for side in sides)]
 

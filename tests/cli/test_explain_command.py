@@ -53,6 +53,11 @@ def test_archives_with_every_operand(run: Run, tmp_path: Path) -> None:
     np.savez(tmp_path / "sparse.npz", a=a, b=b, **operands)
     shown = run("explain", tmp_path / "sparse.npz", "--instruction", sparse, "--plan", "out_dtype=bf16", "--row", 4, "--col", 2)
     assert shown == str(fastmma.explain(a, b, 4, 2, instruction=sparse, out_dtype="bf16", **operands)) + "\n"
+    assert "holds metadata, bias, too: fastmma gemm takes a, b and c alone" in run("gemm", tmp_path / "sparse.npz", status=2)
+    np.savez(tmp_path / "dense.npz", a=b.T, b=b, metadata=operands["metadata"])
+    assert "do not multiply with metadata, where a stores half of the k" in run("explain", tmp_path / "dense.npz", status=2)
+    np.savez(tmp_path / "short.npz", a=b.T, b=b, bias=operands["bias"][:5])
+    assert "bias must have shape (6,), not (5,)" in run("explain", tmp_path / "short.npz", status=2)
     kind = f"{MMA}m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e5m2.f32.ue8m0"
     a, b = rng.standard_normal((3, 64)).astype(E4M3), rng.standard_normal((64, 4)).astype(E5M2)
     scales = {name: (2.0 ** rng.integers(-3, 4, shape)).astype(E8M0) for name, shape in (("scale_a", (3, 2)), ("scale_b", (2, 4)))}
