@@ -18,7 +18,7 @@ ROOT = Path(fastmma.__file__).parent
 # from the bottom; a module imports from its own room and from the floors below, also inside functions
 FLOORS = (
     ("host",),
-    ("isa", "kernels"),
+    ("isa", "kernels", "figures"),
     ("numerics", "operands", "scaling"),
     ("backends",),
     ("products", "execution"),

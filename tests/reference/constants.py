@@ -20,7 +20,8 @@ import numpy as np
 
 from reference.float_modes import mode
 
-ASIDE = ("fastmma.study.pictures", "fastmma.operands.pictures", "fastmma.host.threads")  # sizes, colours and waiting times
+# sizes, colours and waiting times
+ASIDE = ("fastmma.figures", "fastmma.study.pictures", "fastmma.operands.pictures", "fastmma.host.threads")
 
 
 def numbers(path: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,48 @@
+"""The style of pictures: series that are told apart, labels that keep apart, files that are the same each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastmma import OperandError
+from fastmma.figures import style
+
+
+def test_series_are_told_apart() -> None:
+    found = style.looks([f"series {i}" for i in range(16)])
+    assert len({(look.color, look.linestyle) for look in found.values()}) == len({look.marker for look in found.values()}) == 16
+
+
+def test_labels_keep_apart_and_in_order() -> None:
+    places = np.sort(np.random.default_rng(0).random(16) * 0.4)
+    found = np.array(style.spread(list(places), 0.05))
+    assert (np.diff(found) >= 0.05 - 1e-9).all()
+    assert abs(found.mean() - places.mean()) < 1e-6
+    assert style.spread([0.1, 0.5, 0.9], 0.05) == [0.1, 0.5, 0.9]
+
+
+def test_a_title_is_never_cut() -> None:
+    name = "x" * 300 + "/model.safetensors::encoder.layer.0.output.dense.weight and activations from N(0, 1)"
+    assert "".join(style.wrapped(name).split()) == "".join(name.split())
+    assert style.wrapped("") == ""
+
+
+@pytest.mark.parametrize("suffix", style.SUFFIXES)
+def test_files_are_the_same_each_time(suffix: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+
+    def drawn() -> bytes:
+        with style.styled():
+            figure, (panel,) = style.panels([2.0])
+            panel.plot([1, 2], [3, 4])
+            style.title(panel, "a $\\frac$ of it")
+            style.label_ends(panel, [("first", 2, 4, style.INK), ("second", 2, 4, style.COLOURS[0])], 1.0)
+        style.save(figure, tmp_path / f"picture{suffix}")
+        return (tmp_path / f"picture{suffix}").read_bytes()
+
+    assert drawn() == drawn()
+    with pytest.raises(OperandError, match=r"a picture is \.png, \.svg, \.pdf, not x\.gif"):
+        style.save(None, tmp_path / "x.gif")
