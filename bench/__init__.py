@@ -1,6 +1,6 @@
 """Speed, as ratios to NumPy's sgemm on one core in the same process.
 
-``python -m bench`` measures everything and prints the README's table; ``python -m pytest bench`` shows the same cases in groups.
+``python -m bench`` measures everything and prints the tables of docs/speed.md; ``python -m pytest bench`` shows the same cases in groups.
 """
 
 import os

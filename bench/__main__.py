@@ -1,4 +1,4 @@
-"""``python -m bench``: measure everything, print the README's tables."""
+"""``python -m bench``: measure everything, print the tables of docs/speed.md."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import typer
 from bench.cases import CASES, TILE_CASES, quantisation, sgemm, small_products, warps
 from bench.machine import describe
 from bench.measure import interleaved
+from bench.pages import fill
 from bench.process import first_product, peak_memory
-from bench.readme import fill
 from bench.results import table
 from fastmma.scaling import SCHEMES
 
@@ -90,7 +90,7 @@ def _others(quick: bool, rounds: int) -> list[str]:
 def measure(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only checks that everything runs.")] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 7,
-    readme: Annotated[bool, typer.Option("--readme", help="Put the tables into README.md.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Put the tables into the pages in docs.")] = False,
 ) -> None:
     """Measure the families of instructions against NumPy's sgemm, quantisation, and what else takes time."""
     results = "\n".join([*table("128x128x128" if quick else "1024x1024x1024"), "", f"On {describe()}.", ""])
@@ -99,7 +99,7 @@ def measure(
     sections = (_families, _tiles, _small, _quantisation, _others)
     speed = "\n".join([*lines, *(line for section in sections for line in (*section(quick, rounds), ""))])
     typer.echo(f"{results}\n{speed}")
-    if readme:
+    if write:
         fill("results", results)
         fill("bench", speed)
 

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from bench.machine import describe
-from bench.readme import fill
+from bench.pages import fill
 from fastmma import study
 
 
@@ -100,14 +100,14 @@ def large(size: int) -> str:
 
 def published(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only checks that everything runs.")] = False,
-    readme: Annotated[bool, typer.Option("--readme", help="Put the tables into README.md.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Put the tables into the pages in docs.")] = False,
 ) -> None:
     """Reproduce what is published, and say how close it comes."""
     size, depths = (16, (64, 256)) if quick else (1024, (1024, 4096, 16384))
     sections = [promotion(size, depths), block_formats(size, 4096 // (16 if quick else 1)), truncation(min(size, 256), depths)]
     text = "".join("\n".join(section) + "\n\n" for section in sections) + f"{large(64 if quick else 4096)}\nOn {describe()}.\n"
     typer.echo(text)
-    if readme:
+    if write:
         fill("published", text)
 
 

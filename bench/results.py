@@ -1,10 +1,10 @@
-"""The README's first table: the same product on several GPUs."""
+"""A table of docs/speed.md: the same product on several GPUs."""
 
 from __future__ import annotations
 
 import json
 
-from bench.readme import output
+from bench.pages import output
 
 _RUNS = (
     "--type f16 --target sm_70",

@@ -1,4 +1,4 @@
-"""The pages in docs: their examples run, their commands exist, their pictures are those that fastmma draws."""
+"""The pages in docs: their examples run, their tables are what the package prints, their commands exist, their pictures are fastmma's."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ import fastmma
 from fastmma.cli import main
 
 DOCS = Path(__file__).parents[1] / "docs"
-BLOCKS = {
-    page.name: re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    for page in sorted(DOCS.glob("*.md"))
-}
+TEXTS = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
+BLOCKS = {name: re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for name, text in TEXTS.items()}
 # what the examples of a page need beside fastmma
 LIBRARIES = {"torch.md": "torch", "triton.md": "triton", "jax.md": "jax", "dask.md": "distributed"}
 WITH_EXAMPLES = [name for name, blocks in BLOCKS.items() if any(language == "pycon" for language, _ in blocks)]
 COMMANDS = sorted(
     {command for blocks in BLOCKS.values() for _, code in blocks for command in re.findall(r"^fastmma (\w+)", code, re.MULTILINE)}
 )
+# each table stands between comments, of which the first names its command
+TABLES = [
+    table for text in TEXTS.values() for table in re.findall(r"<!-- (\w+): fastmma ([\w -]+?) -->\n(.*?)<!-- /\1 -->", text, re.DOTALL)
+]
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
@@ -38,6 +40,16 @@ def test_examples(name: str) -> None:
 
 def test_pages_with_examples_are_found() -> None:
     assert "explain.md" in WITH_EXAMPLES
+
+
+def test_tables_are_marked() -> None:
+    assert {"evidence", "instructions"} <= {name for name, _, _ in TABLES}
+
+
+@pytest.mark.parametrize(("name", "command", "table"), TABLES, ids=[name for name, _, _ in TABLES])
+def test_table(name: str, command: str, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command.split()) == 0
+    assert table == capsys.readouterr().out, f"the table {name!r} is out of date: 'python -m bench.pages' prints all of them anew"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
