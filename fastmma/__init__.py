@@ -59,6 +59,7 @@ _NAMES_OF_MODULES = {
 }
 _MODULES = {
     "scaling": "scaling",
+    "shared": "shared",
     "sparse": "operands.sparse",
     "tcgen05": "execution.tcgen05",
     "warp": "execution.warp",

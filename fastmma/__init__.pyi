@@ -1,6 +1,6 @@
 """The public names, for type checkers: `__init__.py` imports each where it is first used."""
 
-from fastmma import scaling
+from fastmma import scaling, shared
 from fastmma.execution import tcgen05, warp, warpgroup
 from fastmma.execution.plan import MmaPlan, mma_plan
 from fastmma.execution.tiles import mma
@@ -95,6 +95,7 @@ __all__ = [
     "scaled_plan",
     "scaling",
     "scatter",
+    "shared",
     "sparse",
     "tcgen05",
     "trace",

@@ -19,7 +19,7 @@ ROOT = Path(fastmma.__file__).parent
 FLOORS = (
     ("host",),
     ("isa", "kernels", "figures"),
-    ("numerics", "operands", "scaling"),
+    ("numerics", "operands", "scaling", "shared"),
     ("backends",),
     ("products", "execution"),
     ("study", "verification", "explanation"),

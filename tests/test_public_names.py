@@ -45,7 +45,7 @@ def test_star_import_has_all_names() -> None:
     in_a_new_process("from fastmma import *; assert gemm.__module__ == 'fastmma.products.gemm'; assert warp.mma")
 
 
-@pytest.mark.parametrize("module", ["sparse", "tcgen05", "warp", "warpgroup", "scaling"])
+@pytest.mark.parametrize("module", ["sparse", "tcgen05", "warp", "warpgroup", "scaling", "shared"])
 def test_modules_are_imported_as_modules(module: str) -> None:
     in_a_new_process(f"import fastmma.{module}; fastmma.{module}.__doc__; from fastmma.{module} import __name__")
     in_a_new_process(f"import fastmma.{module} as found; import fastmma; assert found is fastmma.{module}")

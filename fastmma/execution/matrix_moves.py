@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.execution.shared_memory import LANES, expanded, gpu_target, memory_bytes, move_on_gpu
+from fastmma.execution.shared_memory import LANES, expanded, gpu_target, move_on_gpu
 from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import movement
 from fastmma.operands.check import leading_dimensions, register_words
+from fastmma.shared.memory import memory_bytes
 
 _LINE_BYTES = 16  # what one address of ldmatrix and stmatrix stands for
 

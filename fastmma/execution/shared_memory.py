@@ -9,31 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.resolve import backend_of, resolved_target
-from fastmma.host.arrays import as_array
-from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.errors import OperandError
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Movement
+from fastmma.shared.packing import UNIT, unpacked
 
 LANES = 32
-_UNIT = 16  # bytes that hold 16 codes which are expanded to 8 bits
 _EXPANDED_SHIFT = {6: 0, 4: 2}
-
-
-def memory_bytes(memory: Any, what: str) -> NDArray[np.uint8]:
-    array = as_array(memory, f"{what}: memory")
-    if array.dtype != np.uint8:
-        raise OperandTypeError(f"{what}: memory must have dtype uint8, not {array.dtype}")
-    if array.ndim < 1:
-        raise OperandError(f"{what}: memory must have shape (..., bytes), not ()")
-    return array
-
-
-def unpacked(units: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
-    """Units (..., 16) of 16 codes of 4 or 6 bits, packed from the lowest bit up and padded to 16 bytes, as one byte a code."""
-    found = np.unpackbits(units, axis=-1, bitorder="little")[..., : _UNIT * bits]
-    values = (found.reshape(*units.shape[:-1], _UNIT, bits) * (1 << np.arange(bits))).sum(axis=-1)
-    return np.asarray(values, dtype=np.uint8)
 
 
 def expanded(units: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
@@ -57,7 +40,7 @@ def matrix_in_memory(
     if bits < 8:
         return (memory[..., places] >> (np.arange(k) * bits % 8).astype(np.uint8)) & np.uint8((1 << bits) - 1)
     if bits != fmt.bits:  # narrow codes are packed within units of 16 bytes
-        units = memory[..., places].reshape(*memory.shape[:-1], outer, k // _UNIT, _UNIT)
+        units = memory[..., places].reshape(*memory.shape[:-1], outer, k // UNIT, UNIT)
         return unpacked(units, fmt.bits).reshape(*memory.shape[:-1], outer, k)
     raw = np.ascontiguousarray(memory[..., places[..., None] + np.arange(width)])
     return np.asarray(raw.view(fmt.code_dtype)[..., 0])

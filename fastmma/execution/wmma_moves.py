@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of, resolved_target
-from fastmma.execution.shared_memory import LANES, memory_bytes, move_on_gpu
+from fastmma.execution.shared_memory import LANES, move_on_gpu
 from fastmma.host.arrays import integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
@@ -18,6 +18,7 @@ from fastmma.isa.instruction import Movement
 from fastmma.isa.table import movement
 from fastmma.numerics.lookup import fragment_evidence
 from fastmma.operands.check import leading_dimensions, register_words
+from fastmma.shared.memory import memory_bytes
 
 _LINE_BYTES = 16  # the widest access of a lane
 

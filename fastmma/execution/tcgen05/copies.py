@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.execution.shared_memory import expanded, memory_bytes
+from fastmma.execution.shared_memory import expanded
 from fastmma.execution.tcgen05.cells import address, check_inside, check_lane, tensor_memory
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError, TargetError
@@ -17,6 +17,7 @@ from fastmma.isa.tcgen05.matrix_descriptor import MatrixDescriptor
 from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES
 from fastmma.numerics.lookup import is_strict
 from fastmma.operands.check import leading_dimensions
+from fastmma.shared.memory import memory_bytes
 
 _UNIT = 16
 

@@ -14,7 +14,6 @@ from fastmma.backends.engine import Backend
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of
 from fastmma.execution.plan import MmaPlan, chosen_operation
-from fastmma.execution.shared_memory import memory_bytes
 from fastmma.execution.tcgen05 import modifiers
 from fastmma.execution.tcgen05 import operands as places
 from fastmma.execution.tcgen05.cells import address, tensor_memory
@@ -33,6 +32,7 @@ from fastmma.isa.tcgen05.syntax import Syntax, parsed
 from fastmma.isa.tcgen05.tensor_memory import COLUMNS, LANES, metadata_layout, parts
 from fastmma.operands.check import flatten, leading_dimensions
 from fastmma.operands.sparse import check_metadata
+from fastmma.shared.memory import memory_bytes
 
 _ADDRESSES = 1 << 32  # numbers from here on are descriptors
 _SELECTING_KINDS = ("f16", "tf32")  # whose metadata has one column, that the sparsity selector chooses
