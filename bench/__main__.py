@@ -12,10 +12,10 @@ import typer
 from bench.cases import CASES, TILE_CASES, quantisation, sgemm, small_products, warps
 from bench.machine import describe
 from bench.measure import interleaved
-from bench.pages import fill
 from bench.process import first_product, peak_memory
 from bench.results import table
 from fastmma.scaling import SCHEMES
+from tools.pages import fill
 
 
 def _families(quick: bool, rounds: int) -> list[str]:

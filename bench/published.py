@@ -11,8 +11,8 @@ import numpy as np
 import typer
 
 from bench.machine import describe
-from bench.pages import fill
 from fastmma import study
+from tools.pages import fill
 
 
 @dataclass(frozen=True)

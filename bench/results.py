@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from bench.pages import output
+from tools.pages import output
 
 _RUNS = (
     "--type f16 --target sm_70",

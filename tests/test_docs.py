@@ -6,11 +6,12 @@ import doctest
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import fastmma
+from fastmma import scaling
 from fastmma.cli import main
+from tools.pictures import PICTURES
 
 DOCS = Path(__file__).parents[1] / "docs"
 TEXTS = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
@@ -49,7 +50,7 @@ def test_tables_are_marked() -> None:
 @pytest.mark.parametrize(("name", "command", "table"), TABLES, ids=[name for name, _, _ in TABLES])
 def test_table(name: str, command: str, table: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command.split()) == 0
-    assert table == capsys.readouterr().out, f"the table {name!r} is out of date: 'python -m bench.pages' prints all of them anew"
+    assert table == capsys.readouterr().out, f"the table {name!r} is out of date: 'python -m tools.pages' prints all of them anew"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -58,13 +59,13 @@ def test_commands_exist(command: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert command in capsys.readouterr().out
 
 
-def explained() -> fastmma.Explanation:
-    """The element whose picture docs/explain.md shows."""
-    rng = np.random.default_rng(1)
-    a, b = (rng.standard_normal(shape) * np.exp2(rng.integers(-5, 3, shape)) for shape in ((1, 32), (32, 1)))
-    return fastmma.explain(a.astype(np.float16), b.astype(np.float16), 0, 0, target="sm_90a")
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_are_up_to_date(name: str, tmp_path: Path) -> None:
+    PICTURES[name](tmp_path / "picture.svg")
+    assert (DOCS / name).read_text() == (tmp_path / "picture.svg").read_text(), "'python -m tools.pages' draws all of them anew"
 
 
-def test_pictures_are_up_to_date(tmp_path: Path) -> None:
-    explained().picture(tmp_path / "explain.svg", k=(16, 32))
-    assert (DOCS / "explain.svg").read_text() == (tmp_path / "explain.svg").read_text()
+def test_the_reference_has_all_public_names() -> None:
+    described = set(re.findall(r"^::: fastmma\.(\w+)", "\n".join(TEXTS.values()), re.MULTILINE))
+    assert set(fastmma.__all__) - described == set() | {name for name in scaling.__all__ if name in fastmma.__all__}
+    assert {"dask", "jax", "study", "testing", "torch", "triton"} <= described

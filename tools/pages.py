@@ -1,4 +1,4 @@
-"""The generated sections of the pages in docs; ``python -m bench.pages`` brings those up to date that a command of fastmma prints."""
+"""What commands print into the pages in docs, and their pictures; ``python -m tools.pages`` brings both up to date."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from fastmma.cli import main
+from tools.pictures import PICTURES
 
 FOLDER = Path(__file__).parents[1] / "docs"
 # each stands between comments, of which the first names its command
@@ -51,5 +52,12 @@ def fill_tables() -> None:
         fill(name, output(command))
 
 
+def draw_pictures() -> None:
+    """Draw the pictures of explained elements."""
+    for name, draw in PICTURES.items():
+        draw(FOLDER / name)
+
+
 if __name__ == "__main__":
     fill_tables()
+    draw_pictures()

@@ -1,0 +1,1 @@
+"""What makes the pages, and runs this checkout elsewhere."""

@@ -1,0 +1,40 @@
+"""The pages' pictures of explained elements; ``python -m tools.pages`` draws them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+import fastmma
+
+
+def _random(path: Path) -> None:
+    """An element of a product of random numbers, in its second instruction."""
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(shape) * np.exp2(rng.integers(-5, 3, shape)) for shape in ((1, 32), (32, 1)))
+    fastmma.explain(a.astype(np.float16), b.astype(np.float16), 0, 0, target="H100").picture(path, k=(16, 32))
+
+
+def six_products() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The operands that docs/which_bits.md is about: four products in the first half of k, two in the second."""
+    a, b = np.zeros((1, 16)), np.zeros((16, 1))
+    a[0, [0, 1, 2, 3, 8, 9]] = 170, -3.21, 0.0173, 0.0041, 21.7, 0.117
+    b[[0, 1, 2, 3, 8, 9], 0] = 1.11, 1.37, 1.93, 0.121, 1.77, 1.39
+    return a, b
+
+
+def _steps(dtype: type, target: str) -> Callable[[Path], None]:
+    a, b = six_products()
+    return lambda path: fastmma.explain(a.astype(dtype), b.astype(dtype), 0, 0, target=target).picture(path)
+
+
+PICTURES = {
+    "explain.svg": _random,
+    "pictures/step_h100.svg": _steps(np.float16, "H100"),
+    "pictures/step_a100.svg": _steps(np.float16, "A100"),
+    "pictures/step_fp8.svg": _steps(ml_dtypes.float8_e4m3fn, "H100"),
+}
