@@ -9,6 +9,7 @@ import typer
 
 from fastmma import __version__
 from fastmma.cli.compare import compare
+from fastmma.cli.doctor import doctor
 from fastmma.cli.evidence import evidence
 from fastmma.cli.explain import explain
 from fastmma.cli.gemm import gemm
@@ -38,6 +39,7 @@ app.command("identify")(identify)
 app.command("study")(study)
 app.command("verify")(verify)
 app.command("record")(record)
+app.command("doctor")(doctor)
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from fastmma.host.errors import BackendError, OperandError
 from fastmma.host.files import content, handle, named, reason, written
+from fastmma.host.locks import lock
 from fastmma.host.strict_json import parsed
 
 Record = dict[str, Any]
@@ -105,15 +106,9 @@ def _appended(path: Path) -> IO[bytes]:
 
 
 def _lock(file: IO[bytes], folder: Path) -> None:
-    """Keep other runs out of the folder for as long as the file is open; the system forgets it when the process ends, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise OperandError(f"{folder}: another study is writing its results there; wait for it, or choose another folder") from None
+    """Keep other runs out of the folder for as long as the file is open."""
+    if not lock(file):
+        raise OperandError(f"{folder}: another study is writing its results there; wait for it, or choose another folder")
 
 
 def _write(file: IO[bytes], text: str) -> None:

@@ -1,6 +1,6 @@
 """Triton kernels on a CPU with the bits of a GPU's tensor cores: `interpret`.
 
-Needs Triton and torch: ``pip install "fastmma[triton]"``.
+Needs torch, and Triton: ``pip install "fastmma[triton]"``.
 """
 
 from fastmma.triton.interpret import from_environment, interpret

@@ -29,7 +29,9 @@ def _cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise BackendError(f"the GPU backends need CuPy, which cannot be imported here ({error}); install fastmma[gpu]") from None
+        raise BackendError(
+            f"the GPU backends need CuPy, which cannot be imported here ({error}); fastmma[cuda12] or [cuda13] has it"
+        ) from None
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:

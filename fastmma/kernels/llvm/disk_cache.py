@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import llvmlite
@@ -154,7 +155,41 @@ def _write(path: Path, content: bytes) -> None:
     try:
         unfinished.write_bytes(content)
         unfinished.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             unfinished.unlink()
-        raise
+        # Windows replaces no file that another process has open: it keeps the same kernel just now
+        if not (isinstance(error, PermissionError) and error.filename2 and path.exists()):
+            raise
+
+
+class KernelFolder(NamedTuple):
+    """A folder of compiled kernels: of the present sources, and of all versions together."""
+
+    path: Path
+    files: int
+    bytes: int
+    all_bytes: int
+    writable: bool
+
+
+def kernel_folders() -> list[KernelFolder]:
+    """The folders where kernels are looked for, in that order; the first that can be written takes new ones."""
+    return [_described(folder) for folder in _folders()]
+
+
+def _described(folder: Path) -> KernelFolder:
+    present = f"fastmma-{_sources()}"
+    sizes = [(path.parent.name == present, path.stat().st_size) for path in folder.glob("fastmma-*/*.kernel")]
+    own = [size for now, size in sizes if now]
+    return KernelFolder(folder, len(own), sum(own), sum(size for _, size in sizes), _takes_files(folder))
+
+
+def _takes_files(folder: Path) -> bool:
+    """Whether a file can be written there; the folder need not exist."""
+    there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    try:
+        with TemporaryFile(dir=there):
+            return True
+    except OSError:
+        return False

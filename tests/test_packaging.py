@@ -1,0 +1,38 @@
+"""What the package says of itself is said once, or alike."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import fastmma
+from fastmma.verification.machine import LIBRARIES
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def test_the_version_is_the_newest_of_the_changes() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert PROJECT["dynamic"] == ["version"]
+    assert re.findall(r"^## (\S+)", changes, re.MULTILINE)[0] == fastmma.__version__
+    assert f"\nversion: {fastmma.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_extras_that_are_named_exist() -> None:
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "fastmma").rglob("*.py")):
+        for named in re.findall(r"(?:fastmma|pip install ['\"]?\.)\[([\w,]+)\]", page.read_text(encoding="utf-8")):
+            assert set(named.split(",")) <= set(EXTRAS), page
+
+
+def test_no_extra_of_users_brings_cuda_along_with_torch() -> None:
+    for extra in set(EXTRAS) - {"doors", "referees"}:  # these are for tests
+        assert not [each for each in EXTRAS[extra] if re.match(r"torch\b", each)], extra
+
+
+def test_doctor_knows_the_extras() -> None:
+    named = {re.split(r"[\[<>=]", each)[0] for extra in ("plots", "cuda12", "cuda13", "triton", "jax", "dask") for each in EXTRAS[extra]}
+    assert named <= {name for names in LIBRARIES.values() for name in names}
+    assert {re.split(r"[<>=]", each)[0] for each in PROJECT["dependencies"]} == set(LIBRARIES["fastmma"]) - {"llvmlite"}
