@@ -59,7 +59,7 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--gpu"):
         for item in items:
-            if "gpu" in item.keywords:
+            if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU and CuPy: run with --gpu"))
 
 

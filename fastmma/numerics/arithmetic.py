@@ -103,6 +103,12 @@ class Arithmetic:
         )
 
     @property
+    def numbers(self) -> tuple[object, ...]:
+        """What decides the bits; terms are those of one instruction."""
+        steps = self.method, self.terms, self.group, self.split, self.interleave, self.widened, self.native_c
+        return *steps, self.align_bits, self.align_rounding, self.emax_floor, self.keep_bits, self.rounding
+
+    @property
     def family(self) -> str:
         """One line for tables: the method and its parameters."""
         if self.method not in ("fused", "grouped"):

@@ -25,6 +25,7 @@ from fastmma.backends.gpu import device
 from fastmma.backends.gpu.cuda_source import has_tile_kernel, parameters, source, tile_of
 from fastmma.backends.gpu.decode_table import NO_EXPONENT, decode_table
 from fastmma.backends.gpu.emulator import Emulator
+from fastmma.backends.gpu.executed import executed
 from fastmma.backends.resolve import operation_of
 from fastmma.host.errors import BackendError, OperandError
 from fastmma.isa.codes import encode, from_codes
@@ -40,6 +41,8 @@ F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 E4M3 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 MXF8 = "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0"
 NVF4 = "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
+S8 = "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
+F64 = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"
 SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
 # macros that say how elements are read; all others say how they are multiplied
 _READING = ("A_CODE", "B_CODE", "A_PADDING", "B_PADDING", "A_FRACTION", "B_FRACTION")
@@ -48,10 +51,15 @@ without_gpu = pytest.mark.skipif(device.available(), reason="there is an NVIDIA 
 with_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
 
 
-@pytest.fixture(scope="session", params=["plain C++", pytest.param("GPU", marks=pytest.mark.gpu)])
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
-    if request.param == "GPU":
-        return Emulator(device)
+GPU = pytest.mark.gpu
+
+
+@pytest.fixture(
+    scope="session", params=["plain C++", pytest.param("GPU", marks=GPU), pytest.param("GPU without its instructions", marks=GPU)]
+)
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Emulator:
+    if request.param != "plain C++":
+        return Emulator(device, instructions=request.param == "GPU")
     if COMPILER is None:
         pytest.skip("there is no C++ compiler")
     return Emulator(PlainMachine(tmp_path_factory.mktemp("plain")))
@@ -115,11 +123,34 @@ def test_every_way_of_multiplying_has_the_bits_of_the_cpu(engine: Backend, opera
             assert_same(engine, operation, operands(ins, 1, (19, 23, ins.k + ins.k // 2), pair, seed))
 
 
-@pytest.mark.parametrize(("opcode", "target"), [(F16, "sm_80"), (E4M3, "sm_90a"), (MXF8, "sm_120a"), (NVF4, "sm_120a"), (SPARSE, "sm_90a")])
+BLOCKS = [
+    (F16, "sm_80"),
+    (F16, "sm_100a"),
+    (E4M3, "sm_90a"),
+    (MXF8, "sm_120a"),
+    (NVF4, "sm_120a"),
+    (SPARSE, "sm_90a"),
+    (S8, "sm_80"),
+    (F64, "sm_80"),
+]
+
+
+@pytest.mark.parametrize(("opcode", "target"), BLOCKS)
 @pytest.mark.parametrize("size", [(1, 1, 0), (1, 1, 32), (131, 67, 160), (64, 200, 32), (257, 3, 480)])
 def test_sizes_around_blocks(engine: Backend, opcode: str, target: str, size: tuple[int, int, int]) -> None:
     operation = operation_of(opcode, target)
-    assert_same(engine, operation, operands(operation.instruction, 1, size, ("mid", "mid"), 1))
+    assert_same(engine, operation, operands(operation.instruction, 1, size, ("bits", "bits") if opcode == S8 else ("mid", "mid"), 1))
+
+
+@pytest.mark.parametrize(("opcode", "target"), [(F16, "sm_80"), (NVF4, "sm_120a"), (S8, "sm_80"), (F64, "sm_80")])
+def test_many_products_take_one_launch_and_may_share_an_operand(engine: Emulator, opcode: str, target: str) -> None:
+    operation = operation_of(opcode, target)
+    ins = operation.instruction
+    given = operands(ins, 3, (9, 70, 2 * ins.k), inputs.INTEGER_PAIRS[0] if opcode == S8 else inputs.PAIRS[0], 1)
+    shared = given._replace(b=np.broadcast_to(given.b[:1], given.b.shape))
+    assert engine.sent(operation, shared).b.shape == (1, 2 * ins.k, 70)
+    for each in (given, shared):
+        assert_same(engine, operation, each)
 
 
 @pytest.mark.parametrize(("opcode", "target"), [(F16, "sm_90a"), (E4M3, "sm_90a"), (MXF8, "sm_120a"), (SPARSE, "sm_80")])
@@ -143,6 +174,24 @@ def test_no_c_is_zero_and_strided_results_are_written(engine: Backend) -> None:
     Compiled().run(operation, given, expected[None], 1)
     np.testing.assert_array_equal(memory[1:19:2], expected)
     assert not memory[::2].any()
+
+
+def test_the_tables_say_what_an_instruction_of_the_machine_may_compute() -> None:
+    def own(opcode: str, target: str, machine: str) -> str | None:
+        found = executed(operation_of(opcode, target), machine)
+        return found.opcode if found else None
+
+    # 25 bits aligned on sm_90 and later, 24 on sm_80
+    assert own(F16, "sm_120a", "sm_90a") == own(F16, "sm_90a", "sm_100a") == F16
+    assert own(F16, "sm_80", "sm_90a") is own(F16, "sm_90a", "sm_80") is own(SPARSE, "sm_90a", "sm_90a") is None
+    assert own(F16, "sm_86", "sm_80") == F16
+    # sixteen products a step, on sm_80 eight
+    assert own("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "sm_86", "sm_80") == "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
+    # the sums of integers are the same in any order, unless they are clamped on the way
+    assert own("mma.sync.aligned.m8n8k16.row.col.s32.s8.u8.s32", "sm_75", "sm_90a") == "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32"
+    assert own("mma.sync.aligned.m16n8k64.row.col.satfinite.s32.s4.s4.s32", "sm_80", "sm_90a") is None
+    # zeros up to k = 4 are added to a chain of fma, and no more
+    assert own(F64, "sm_80", "sm_90a") == "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64"
 
 
 def test_decode_tables_hold_what_the_formats_define() -> None:
@@ -172,9 +221,10 @@ def test_nvcc_compiles_kernels_that_fit_the_machine(opcode: str, target: str, ma
     operation = operation_of(opcode, target)
     assert has_tile_kernel(operation)
     assert tile_of(operation).shared_bytes <= 64 * 1024
-    for main in ("element", "tile"):
+    own = executed(operation, machine)
+    for main, ins in (("element", None), ("tile", None), *((("instruction", own),) if own else ())):
         path = tmp_path / f"{main}.cu"
-        path.write_text(source(operation, main))
+        path.write_text(source(operation, main, ins))
         command = ["nvcc", "-std=c++17", f"-arch={machine}", "-cubin", "-o", str(tmp_path / "out"), str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.backends.resolve import operation_of
+from fastmma.isa.instruction import Instruction
+
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 FLAGS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused")
 
@@ -48,6 +51,13 @@ class PlainMachine:
         for block in range(blocks):
             library.set_block(ctypes.c_int64(block))
             getattr(library, entry)(*passed)
+
+    def native_target(self) -> str:
+        return "sm_90a"
+
+    def executes(self, ins: Instruction) -> bool:
+        """The source has the exact sums and the chains of fma as plain C++."""
+        return operation_of(ins, self.native_target()).arithmetic.method in ("integer", "f64-fma")
 
     def _build(self, text: str) -> Any:
         path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.cpp"

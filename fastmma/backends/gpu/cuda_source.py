@@ -5,18 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fastmma.backends.call import Operation
 from fastmma.backends.parameters import fused_parameters, holds, scaled_parameters
 from fastmma.isa.formats import Format
+from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 
 FOLDER = Path(__file__).parent / "cuda"
 THREADS = 256  # a block
 LINES = 64  # rows and columns of a block of the tile kernel
+BLOCK_LINES = 128  # and of the kernel that executes an instruction of the GPU
+_STAGES = 3  # in shared memory at a time, of which one is read
 # no term is that small: a lower floor changes nothing, and powers of two down from it are in the range of float64
 _LOWEST_FLOOR = -300
-_MAIN_FILES = {"element": ("element.cu",), "tile": ("panels.cuh", "tile.cu")}
+_MAIN_FILES = {
+    "element": ("element.cu",),
+    "tile": ("lines.cuh", "panels.cuh", "tile.cu"),
+    "instruction": ("lines.cuh", "instruction.cu"),
+}
 _METHOD_FILES = {
     "fused": "fused.cuh",
     "grouped": "fused.cuh",
@@ -43,6 +53,79 @@ class Tile:
         return 4 * self.stage_words * 2 * LINES
 
 
+@dataclass(frozen=True)
+class Execution:
+    """How the kernel that executes an instruction of the GPU holds its operands and sums in registers."""
+
+    instruction: Instruction
+
+    @property
+    def word_bytes(self) -> int:
+        """Of a register of A and B."""
+        return 8 if self.instruction.formats.a.bits == 64 else 4
+
+    @property
+    def word_dtype(self) -> np.dtype[Any]:
+        """Of the words that operands are packed into."""
+        return np.dtype(f"u{self.word_bytes}")
+
+    @property
+    def words(self) -> int:
+        """Of one line for one instruction."""
+        return self.step_bytes // self.word_bytes
+
+    @property
+    def step_bytes(self) -> int:
+        """What one line takes for one instruction."""
+        return self.instruction.k * self.instruction.formats.a.bits // 8
+
+    @property
+    def stage_steps(self) -> int:
+        """Instructions along k whose operands are copied to shared memory together."""
+        return 64 // self.step_bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        return 2 * BLOCK_LINES * self.step_bytes * self.stage_steps * _STAGES
+
+    @property
+    def parameters(self) -> dict[str, str | int]:
+        """The macros that the source takes."""
+        ins, words = self.instruction, self.words // 4
+        sums = 2 if ins.dtype == "f16" else 4
+        return {
+            "LINES": BLOCK_LINES,
+            "STAGES": _STAGES,
+            "STAGE_STEPS": self.stage_steps,
+            "BLOCKS_PER_PROCESSOR": 1,
+            "INSTRUCTION_K": ins.k,
+            "WORD": f"uint{8 * self.word_bytes}",
+            "LANE_WORDS": words,
+            "SUM": "double" if ins.dtype == "f64" else "uint32",
+            "SUMS": sums,
+            "CHAIN": int(ins.dtype == "f64"),
+            "EXECUTED_A_SIGNED": int(ins.formats.a.kind == "signed"),
+            "EXECUTED_B_SIGNED": int(ins.formats.b.kind == "signed"),
+            "EXECUTE": _assembly(ins, sums, 2 * words, words),
+        }
+
+
+def _assembly(ins: Instruction, sums: int, a_words: int, b_words: int) -> str:
+    """A statement that executes an instruction on arrays of registers d, a and b."""
+    letter, read = ("d", "double_of({})") if ins.dtype == "f64" else ("r", "{}")
+    names = [f"%{index}" for index in range(sums + a_words + b_words)]
+    groups = names[:sums], names[sums : sums + a_words], names[sums + a_words :], names[:sums]
+    text = ", ".join("{" + ", ".join(group) + "}" for group in groups)
+    results = ", ".join(f'"+{letter}"(d[{index}])' for index in range(sums))
+    given = [read.format(f"{name}[{index}]") for name, count in (("a", a_words), ("b", b_words)) for index in range(count)]
+    return f'asm volatile("{ins.opcode} {text};" : {results} : {", ".join(f"{_quoted(letter)}({each})" for each in given)})'
+
+
+def _quoted(letter: str) -> str:
+    return f'"{letter}"'
+
+
 def _code(fmt: Format) -> str:
     return f"uint{8 * fmt.code_dtype.itemsize}"
 
@@ -60,6 +143,10 @@ def parameters(operation: Operation) -> dict[str, str | int]:
         "B_CODE": _code(bfmt),
         "C_CODE": _code(cfmt),
         "D_CODE": _code(dfmt),
+        "A_BITS": afmt.bits,
+        "B_BITS": bfmt.bits,
+        "A_NEGATIVE": int(afmt.kind == "signed"),
+        "B_NEGATIVE": int(bfmt.kind == "signed"),
         "A_PADDING": afmt.padding,
         "B_PADDING": bfmt.padding,
         "A_FRACTION": wide[0].mantissa_bits,
@@ -134,15 +221,17 @@ def _text(name: str) -> str:
 
 
 @cache
-def source(operation: Operation, main: str) -> str:
+def source(operation: Operation, main: str, executed: Instruction | None = None) -> str:
     """The CUDA C++ of an operation's kernels.
 
     Parameters
     ----------
     operation : Operation
-    main : {"element", "tile"}
+    main : {"element", "tile", "instruction"}
         ``"element"``: kernel ``element``, a thread a result, for every method. ``"tile"``: kernels ``pack_rows``, ``pack_columns`` and
-        ``multiply``, for `has_tile_kernel`.
+        ``multiply``, for `has_tile_kernel`. ``"instruction"``: the same kernels, by an instruction of the GPU.
+    executed : Instruction, optional
+        That instruction.
     """
     values = dict(parameters(operation))
     if main == "tile":
@@ -152,8 +241,10 @@ def source(operation: Operation, main: str) -> str:
             "DEPTH": tile.depth,
             "BLOCKS_PER_PROCESSOR": tile.blocks,
         }
+    if executed is not None:
+        values |= Execution(executed).parameters
     macros = "".join(f"#define {name} {value}\n" for name, value in values.items())
     files = [_text("portable.cuh"), _text("operands.cuh"), _text("floats.cuh")]
-    if main == "element":
+    if main == "element" or values.get("CHAIN"):
         files.append(_text(_METHOD_FILES[operation.arithmetic.method]))
     return "\n".join([macros, *files, *map(_text, _MAIN_FILES[main])])

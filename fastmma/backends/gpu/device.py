@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from fastmma.backends.gpu.ptx import ENTRY
 from fastmma.host.errors import BackendError, TargetError
+from fastmma.isa.instruction import Instruction
 from fastmma.isa.targets import TARGETS, architecture
 
 # a block has that much shared memory without asking for more
 _STATIC_SHARED_BYTES = 48 * 1024
+_ASYNCHRONOUS_COPIES = 80  # the compute capability that has them
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -65,6 +67,11 @@ def native_target() -> str:
     if not variants:
         raise BackendError(f"the GPU is of architecture {base}, which is not in the table")
     return variants[0]
+
+
+def executes(ins: Instruction) -> bool:  # noqa: ARG001 - as a machine has it
+    """Whether kernels may use an instruction of `native_target`: they copy to shared memory as sm_80 and later do."""
+    return int(_cupy().cuda.Device().compute_capability) >= _ASYNCHRONOUS_COPIES
 
 
 def name() -> str:

@@ -8,14 +8,16 @@ import numpy as np
 
 from fastmma.backends.call import Codes, Operands, Operation, truth_values, whole_k
 from fastmma.backends.engine import Backend
-from fastmma.backends.gpu.cuda_source import LINES, THREADS, covers, has_tile_kernel, source, tile_of
+from fastmma.backends.gpu.cuda_source import BLOCK_LINES, LINES, THREADS, Execution, covers, has_tile_kernel, source, tile_of
 from fastmma.backends.gpu.decode_table import decode_table
+from fastmma.backends.gpu.executed import executed
 from fastmma.backends.native_c import with_native_c
 from fastmma.host.errors import BackendError
+from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 
-# results of a batch of tiles that are computed at a time
-_RESULTS = 1 << 26
+# elements of operands and results that are on the machine at a time, where there are many products
+_ELEMENTS = 1 << 28
 
 
 class Machine(Protocol):
@@ -33,14 +35,28 @@ class Machine(Protocol):
     def run(self, text: str, entry: str, blocks: int, threads: int, arguments: tuple[Any, ...], shared_bytes: int = 0) -> None:
         """Run a kernel of some CUDA C++ text. Integers are passed as 64-bit ones; None as a null pointer."""
 
+    def native_target(self) -> str:
+        """The target whose instructions it executes."""
+
+    def executes(self, ins: Instruction) -> bool:
+        """Whether kernels may use an instruction of that target."""
+
 
 class Emulator(Backend):
-    """CUDA kernels on a machine."""
+    """CUDA kernels on a machine.
+
+    Parameters
+    ----------
+    machine : Machine
+    instructions : bool
+        Whether an instruction of the machine's own may compute what it has the bits of.
+    """
 
     warps_at_once = 1 << 15
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, *, instructions: bool = True) -> None:
         self.machine = machine
+        self.instructions = instructions
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
@@ -55,17 +71,15 @@ class Emulator(Backend):
 
     def _run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG002 - the machine has its own
         """Products of at least one k."""
-        ins = operation.instruction
-        large = has_tile_kernel(operation) and ins.ctype == ins.dtype and (len(d) == 1 or operands.depth > ins.k)
-        grain = 1 if large else max(1, _RESULTS // d[0].size)
+        _, rows, columns = d.shape
+        grain = max(1, _ELEMENTS // (rows * columns + operands.depth * (rows + columns)))
         for start in range(0, len(d), grain):
-            part = self.sent(operation, operands.products(start, start + grain))
             target = d[start : start + grain]
-            multiply = self.product if large else self._elements
-            self.machine.copy_to_host(multiply(operation, part, target.shape), target)
+            part = self.sent(operation, operands.products(start, start + grain))
+            self.machine.copy_to_host(self.product(operation, part, target.shape), target)
 
     def sent(self, operation: Operation, operands: Operands) -> Operands:
-        """Operands on the machine, as codes of their formats' widths."""
+        """Operands on the machine, as codes of their formats' widths; of an A or B that all products share, one."""
         ins = operation.instruction
         formats = ins.formats._asdict() | {"scale_a": ins.formats.scale, "scale_b": ins.formats.scale}
 
@@ -73,31 +87,79 @@ class Emulator(Backend):
             if codes is None:
                 return None
             dtype = formats[name].code_dtype if name in formats else np.uint8
-            return self.machine.to_device(codes.astype(dtype, copy=False))
+            shared = name in ("a", "b") and codes.strides[0] == 0
+            return self.machine.to_device((codes[:1] if shared else codes).astype(dtype, copy=False))
 
         return Operands(*(send(name, codes) for name, codes in truth_values(ins, operands)._asdict().items()))
 
     def product(self, operation: Operation, operands: Operands, shape: tuple[int, ...]) -> Any:
-        """The result (1, M, N) of one product of at least one k, in the machine's memory, where the operands are."""
-        if not has_tile_kernel(operation):
-            return self._elements(operation, operands, shape)
+        """The results (T, M, N) of products of at least one k, in the machine's memory, where the operands are.
+
+        A and B may have any strides, and be one for all products; everything else lies in order.
+        """
+        ins = operation.instruction
+        found = self.executed(operation) if ins.ctype == ins.dtype and _is_large(operation, operands, shape) else None
+        if found is not None:
+            return self._by_instruction(operation, found, operands, shape)
+        if has_tile_kernel(operation) and ins.ctype == ins.dtype and _is_large(operation, operands, shape):
+            return self._by_tiles(operation, operands, shape)
+        return self._elements(operation, operands, shape)
+
+    def executed(self, operation: Operation) -> Instruction | None:
+        """The machine's own instruction that computes an operation, if there is one."""
+        found = executed(operation, self.machine.native_target()) if self.instructions else None
+        return found if found is not None and self.machine.executes(found) else None
+
+    def _by_instruction(self, operation: Operation, ins: Instruction, operands: Operands, shape: tuple[int, ...]) -> Any:
+        """Results by an instruction of the machine."""
+        machine, execution = self.machine, Execution(ins)
+        text, wanted = source(operation, "instruction", ins), operation.instruction
+        # zeros up to the emulated instruction's k are multiplied, too: in a chain of fma they turn -0 into +0
+        steps = -(-(-(-operands.depth // wanted.k) * wanted.k) // ins.k)
+        places = machine.to_device(pattern_of(wanted).table(wanted.ordered_metadata)) if wanted.sparse else None
+
+        def packed(entry: str, codes: Any, axes: tuple[int, int, int], count: int, *extra: Any) -> Any:
+            blocks = len(codes) * -(-count // BLOCK_LINES)
+            panels = machine.empty((blocks, steps, BLOCK_LINES, execution.words), execution.word_dtype)
+            arguments = (*_lines(codes, axes), *extra, panels, len(codes), count, operands.depth, steps)
+            machine.run(text, entry, -(-blocks * BLOCK_LINES * steps // THREADS), THREADS, arguments)
+            return panels
+
+        _, rows, columns = shape
+        a = packed("pack_rows", operands.a, (0, 1, 2), rows, operands.metadata, places)
+        b = packed("pack_columns", operands.b, (0, 2, 1), columns)
+        result = machine.empty(shape, wanted.formats.d.code_dtype)
+        blocks = shape[0] * -(-rows // BLOCK_LINES) * -(-columns // BLOCK_LINES)
+        arguments = (a, b, operands.c, result, len(operands.a), len(operands.b), rows, columns, operands.depth, steps)
+        machine.run(text, "multiply", blocks, THREADS, arguments, execution.shared_bytes)
+        return result
+
+    def _by_tiles(self, operation: Operation, operands: Operands, shape: tuple[int, ...]) -> Any:
+        """Results of fused steps."""
         tile, machine = tile_of(operation), self.machine
         _, rows, columns = shape
         depth = operands.depth
         stages = -(-depth // tile.depth)
         text = source(operation, "tile")
-        tables, marks = self._tables(operation), [machine.to_device(np.zeros(count, np.uint8)) for count in (rows, columns)]
-        blocks = [-(-count // LINES) for count in (rows, columns)]
-        panels = [machine.empty((count, stages, tile.stage_words, LINES), np.uint32) for count in blocks]
+        tables = self._tables(operation)
         a_table, b_table, scale_table, places = tables
-        row_arguments = (operands.a, operands.metadata, operands.scale_a, a_table, scale_table, places, panels[0], marks[0])
-        column_arguments = (operands.b, operands.scale_b, b_table, scale_table, panels[1], marks[1])
-        packing = [-(-count * LINES * stages // THREADS) for count in blocks]
-        machine.run(text, "pack_rows", packing[0], THREADS, (*row_arguments, rows, depth, operands.a.shape[2], stages))
-        machine.run(text, "pack_columns", packing[1], THREADS, (*column_arguments, columns, depth, stages))
+        counts = [(len(codes), count) for codes, count in ((operands.a, rows), (operands.b, columns))]
+        if operands.scale_a is not None or operands.metadata is not None:  # each product has its own
+            counts = [(shape[0], count) for _, count in counts]
+        marks = [machine.to_device(np.zeros(count, np.uint8)) for count in counts]
+        blocks = [-(-count // LINES) for _, count in counts]
+        panels = [
+            machine.empty((products, count, stages, tile.stage_words, LINES), np.uint32)
+            for (products, _), count in zip(counts, blocks, strict=True)
+        ]
+        packing = [-(-products * count * LINES * stages // THREADS) for (products, _), count in zip(counts, blocks, strict=True)]
+        of_rows = (operands.metadata, operands.scale_a, a_table, scale_table, places, panels[0], marks[0], counts[0][0])
+        of_columns = (operands.scale_b, b_table, scale_table, panels[1], marks[1], counts[1][0])
+        machine.run(text, "pack_rows", packing[0], THREADS, (*_lines(operands.a, (0, 1, 2)), *of_rows, rows, depth, stages))
+        machine.run(text, "pack_columns", packing[1], THREADS, (*_lines(operands.b, (0, 2, 1)), *of_columns, columns, depth, stages))
         result = machine.empty(shape, operation.instruction.formats.d.code_dtype)
-        arguments = (*panels, operands.c, result, rows, columns, stages)
-        machine.run(text, "multiply", blocks[0] * blocks[1], THREADS, arguments, tile.shared_bytes)
+        arguments = (*panels, operands.c, result, counts[0][0], counts[1][0], rows, columns, stages)
+        machine.run(text, "multiply", shape[0] * blocks[0] * blocks[1], THREADS, arguments, tile.shared_bytes)
         # lines with infinities and NaNs again, one result at a time
         self._compute_elements(operation, operands, shape, result, tables, (marks[0], marks[1]))
         return result
@@ -124,8 +186,21 @@ class Emulator(Backend):
         self, operation: Operation, operands: Operands, shape: tuple[int, ...], result: Any, tables: tuple[Any, ...], marks: tuple[Any, Any]
     ) -> None:
         """Write results of marked rows and columns, or without marks all."""
-        given = operands.a, operands.b, operands.c, result, operands.metadata, operands.scale_a, operands.scale_b
+        given = operands.c, result, operands.metadata, operands.scale_a, operands.scale_b
         count = shape[0] * shape[1] * shape[2]
+        marked = [(None, 0) if each is None else (each, each.shape[1] if len(each) > 1 else 0) for each in marks]
         if count:
-            arguments = (*given, *tables, *marks, *shape, operands.depth, operands.a.shape[-1])
+            lines = (*_lines(operands.a, (0, 1, 2)), *_lines(operands.b, (0, 2, 1)))
+            arguments = (*lines, *given, *tables, *marked[0], *marked[1], *shape, operands.depth)
             self.machine.run(source(operation, "element"), "element", -(-count // THREADS), THREADS, arguments)
+
+
+def _is_large(operation: Operation, operands: Operands, shape: tuple[int, ...]) -> bool:
+    """Whether blocks of results have work: tiles of one instruction each do not."""
+    return shape[0] == 1 or operands.depth > operation.instruction.k
+
+
+def _lines(codes: Any, axes: tuple[int, int, int]) -> tuple[Any, ...]:
+    """An operand (T, ..., ...), and its strides in elements from product to product, from line to line and along k."""
+    steps = [codes.strides[axis] // codes.itemsize for axis in axes]
+    return (codes, 0 if len(codes) == 1 else steps[0], *steps[1:])

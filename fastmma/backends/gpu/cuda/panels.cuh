@@ -71,38 +71,45 @@ template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 li
 }
 #endif
 
-// Every line of every stage; lines past the end are zeros.
+// Lines past the end are zeros.
 template <typename Operand>
-INNER void pack(Operand lines, int64 index, int64 count, int64 stages, int scale_shift, uint32* panels, uint8* marks)
+INNER void pack(Operand lines, const Place& place, int64 count, int64 stages, int scale_shift, uint32* panels, uint8* marks)
 {
-    const int64 padded = (count + LINES - 1) / LINES * LINES, line = index % padded, stage = index / padded;
-    if (stage >= stages)
-        return;
-    if (line >= count)
+    if (place.line >= count)
         lines.depth = 0;
-    uint32* words = panels + (line / LINES * stages + stage) * STAGE_WORDS * LINES + line % LINES;
-    if (pack_stage(lines, line, stage * DEPTH, scale_shift, words))
-        marks[line] = 1;
+    uint32* words = panels + (place.panel * stages + place.stage) * STAGE_WORDS * LINES + place.line % LINES;
+    if (pack_stage(lines, place.line, place.stage * DEPTH, scale_shift, words))
+        marks[place.product * count + place.line] = 1;
 }
 
+INNER int64 scales_of(int64 depth) { return SCALE_BLOCK ? (depth + SCALE_BLOCK - 1) / (SCALE_BLOCK + !SCALE_BLOCK) : 0; }
+
 KERNEL(THREADS, 1) pack_rows(
-    const A_CODE* codes, const uint8* metadata, const uint8* scales, const Entry* table, const Entry* scale_table,
-    const signed char* places, uint32* panels, uint8* marks, int64 rows, int64 depth, int64 stored, int64 stages)
+    const A_CODE* codes, int64 product_stride, int64 stride, int64 unit, const uint8* metadata, const uint8* scales, const Entry* table,
+    const Entry* scale_table, const signed char* places, uint32* panels, uint8* marks, int64 products, int64 rows, int64 depth, int64 stages)
 {
     EACH_THREAD {
-        const int64 blocks = SCALE_BLOCK ? (depth + SCALE_BLOCK - 1) / (SCALE_BLOCK + !SCALE_BLOCK) : 0;
-        const Rows lines = {codes, stored, 1, metadata, places, scales, blocks, 1, table, scale_table, depth};
+        const Place place = place_of_line(BLOCK * THREADS + thread, rows, stages);
+        const int64 blocks = scales_of(depth), product = place.product;
+        const uint8* words = SPARSE ? metadata + product * rows * (depth / CHUNK) : metadata;
+        const Rows lines = {codes + product * product_stride, stride, unit, words, places, scales + product * rows * blocks, blocks, 1,
+                            table, scale_table, depth};
         // groups of doubled elements need their sums divided by the fractions' unit
-        pack(lines, BLOCK * THREADS + thread, rows, stages, -(A_FRACTION + B_FRACTION), panels, marks);
+        if (product < products)
+            pack(lines, place, rows, stages, -(A_FRACTION + B_FRACTION), panels, marks);
     }
 }
 
 KERNEL(THREADS, 1) pack_columns(
-    const B_CODE* codes, const uint8* scales, const Entry* table, const Entry* scale_table,
-    uint32* panels, uint8* marks, int64 columns, int64 depth, int64 stages)
+    const B_CODE* codes, int64 product_stride, int64 stride, int64 unit, const uint8* scales, const Entry* table, const Entry* scale_table,
+    uint32* panels, uint8* marks, int64 products, int64 columns, int64 depth, int64 stages)
 {
     EACH_THREAD {
-        const Columns lines = {codes, 1, columns, 0, 0, scales, 1, columns, table, scale_table, depth};
-        pack(lines, BLOCK * THREADS + thread, columns, stages, 0, panels, marks);
+        const Place place = place_of_line(BLOCK * THREADS + thread, columns, stages);
+        const int64 product = place.product;
+        const Columns lines = {codes + product * product_stride, stride, unit, 0, 0, scales + product * scales_of(depth) * columns, 1, columns,
+                               table, scale_table, depth};
+        if (product < products)
+            pack(lines, place, columns, stages, 0, panels, marks);
     }
 }

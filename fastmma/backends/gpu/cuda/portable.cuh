@@ -18,6 +18,16 @@ typedef unsigned char uint8;
 #define STATES 1
 #define OWN(states) states[0]
 #define BARRIER __syncthreads()
+#define EACH_WARP for (int once = 1; once; once = 0)
+#define WARP(states) states
+#define END_OF_COPIES asm volatile("cp.async.commit_group;" ::: "memory")
+#define WAIT_FOR_COPIES(stages) asm volatile("cp.async.wait_group %0;" :: "n"(stages) : "memory")
+
+// from global to shared memory, without waiting
+INNER void copy_of_16_bytes(void* to, const void* from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"((uint32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
 
 INNER double from_words(int high, int low) { return __hiloint2double(high, low); }
 INNER int high_word(double value) { return __double2hiint(value); }
@@ -81,10 +91,15 @@ INNER int dot_of_bytes(uint32 x, uint32 y, int z) { return __dp4a((int)x, (int)y
 #define STATES THREADS
 #define OWN(states) states[thread]
 #define BARRIER
+#define EACH_WARP for (int warp = 0; warp < THREADS / 32; warp++)
+#define WARP(states) (states + 32 * warp)
+#define END_OF_COPIES
+#define WAIT_FOR_COPIES(stages)
 
 static int64 block_index;
 extern "C" void set_block(int64 index) { block_index = index; }
 
+struct alignas(8) uint2 { uint32 x, y; };
 struct alignas(16) uint4 { uint32 x, y, z, w; };
 #define SHARED_WORDS(name, count) alignas(16) static uint32 name[count]
 
@@ -95,6 +110,7 @@ template <typename To, typename From> static inline To same_bits(From value)
     return result;
 }
 
+INNER void copy_of_16_bytes(void* to, const void* from) { memcpy(to, from, 16); }
 INNER double from_words(int high, int low) { return same_bits<double>((uint64)(uint32)high << 32 | (uint32)low); }
 INNER int high_word(double value) { return (int)(same_bits<uint64>(value) >> 32); }
 INNER int low_word(double value) { return (int)same_bits<uint64>(value); }

@@ -231,14 +231,18 @@ INNER uint32 code_of(double sum)
 }
 
 KERNEL(THREADS, BLOCKS_PER_PROCESSOR) multiply(
-    const uint32* a, const uint32* b, const C_CODE* c, D_CODE* d, int64 rows, int64 columns, int64 stages)
+    const uint32* a, const uint32* b, const C_CODE* c, D_CODE* d, int64 a_products, int64 b_products, int64 rows, int64 columns, int64 stages)
 {
     SHARED_WORDS(words, 2 * PANEL_WORDS);
     State states[STATES];
-    const int64 panels = (columns + LINES - 1) / LINES;
-    const int64 first_row = BLOCK / panels * LINES, first_column = BLOCK % panels * LINES;
-    a += BLOCK / panels * stages * PANEL_WORDS;
-    b += BLOCK % panels * stages * PANEL_WORDS;
+    const int64 row_panels = (rows + LINES - 1) / LINES, column_panels = (columns + LINES - 1) / LINES;
+    const int64 product = BLOCK / (row_panels * column_panels), row_panel = BLOCK / column_panels % row_panels, column_panel = BLOCK % column_panels;
+    const int64 first_row = row_panel * LINES, first_column = column_panel * LINES;
+    a += (product % a_products * row_panels + row_panel) * stages * PANEL_WORDS;
+    b += (product % b_products * column_panels + column_panel) * stages * PANEL_WORDS;
+    if (c)
+        c += product * rows * columns;
+    d += product * rows * columns;
     EACH_THREAD {
         EACH_RESULT {
             const int64 row = first_row + SIDE * (thread / TILE) + i, column = first_column + SIDE * (thread % TILE) + j;

@@ -1,0 +1,77 @@
+"""Which instruction of a GPU computes what an operation of another one does: a question to the tables."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from fastmma.backends.call import Operation
+from fastmma.backends.resolve import operation_of
+from fastmma.host.errors import FastmmaError
+from fastmma.isa.instruction import Instruction
+from fastmma.isa.table import multiplications
+
+# formats of integers and bits, and those that hold their elements
+_HELD_AS = {"s4": "s8", "u4": "u8", "b1": "s8"}
+_STEP_BITS = (128, 256)  # of a line, which the kernel packs for one instruction
+# whose sums are the same in any order, and have the same bits whatever zeros are added
+_EXACT = ("integer", "bit")
+
+
+@cache
+def executed(operation: Operation, target: str) -> Instruction | None:
+    """The deepest ``mma`` of m16n8 on a target that gives products the bits of an operation, or None.
+
+    Parameters
+    ----------
+    operation : Operation
+        What is to be computed, of any target.
+    target : str
+        What executes it.
+
+    Examples
+    --------
+    >>> f16 = operation_of("tcgen05.mma.cta_group::1.kind::f16 idesc=0x08400010", "sm_100a")
+    >>> str(executed(f16, "sm_90a"))
+    'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32'
+    >>> executed(f16, "sm_80") is None
+    True
+    """
+    found = [ins for ins in _candidates(target) if _computes(ins, operation, target)]
+    return max(found, key=lambda ins: ins.k, default=None)
+
+
+@cache
+def _candidates(target: str) -> tuple[Instruction, ...]:
+    """What the kernel can execute."""
+    return tuple(
+        ins
+        for ins in multiplications(target)
+        if ins.op == "mma"
+        and (ins.m, ins.n, ins.lanes) == (16, 8, 32)
+        and not ins.sparse
+        and not ins.scale_vec_size
+        and ins.ctype == ins.dtype
+        and ins.k * ins.formats.a.bits in _STEP_BITS
+        and ins.formats.a.bits >= 8
+    )
+
+
+def _computes(ins: Instruction, operation: Operation, target: str) -> bool:
+    """Whether an instruction of the target has the bits of an operation."""
+    wanted, row = operation.instruction, operation.arithmetic
+    if operation.own or ins.ctype != wanted.ctype or ins.dtype != wanted.dtype:
+        return False
+    exact = row.method in _EXACT
+    types = ((_HELD_AS.get(name, name) if exact else name) for name in (wanted.atype, wanted.btype))
+    if (ins.atype, ins.btype) != tuple(types) or ins.satfinite != wanted.satfinite:
+        return False
+    if exact:
+        return not ins.satfinite or (ins.k == wanted.k and not wanted.sparse)
+    if wanted.sparse or wanted.scale_vec_size or ins.rounding != wanted.rounding or wanted.k % ins.k:
+        return False
+    try:
+        own = operation_of(ins, target).arithmetic
+    except FastmmaError:  # what the target computes is not known, or refused
+        return False
+    lowered = row.split == 0 or ins.k == wanted.k
+    return lowered and own.numbers == row.numbers and not row.native_c
