@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from fastmma.backends.call import Operation
-from fastmma.backends.resolve import operation_of
 from fastmma.host.errors import FastmmaError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
+from fastmma.numerics.lookup import arithmetic
 
 # formats of integers and bits, and those that hold their elements
 _HELD_AS = {"s4": "s8", "u4": "u8", "b1": "s8"}
@@ -30,6 +30,7 @@ def executed(operation: Operation, target: str) -> Instruction | None:
 
     Examples
     --------
+    >>> from fastmma.backends.resolve import operation_of
     >>> f16 = operation_of("tcgen05.mma.cta_group::1.kind::f16 idesc=0x08400010", "sm_100a")
     >>> str(executed(f16, "sm_90a"))
     'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32'
@@ -70,7 +71,7 @@ def _computes(ins: Instruction, operation: Operation, target: str) -> bool:
     if wanted.sparse or wanted.scale_vec_size or ins.rounding != wanted.rounding or wanted.k % ins.k:
         return False
     try:
-        own = operation_of(ins, target).arithmetic
+        own = arithmetic(ins, target)
     except FastmmaError:  # what the target computes is not known, or refused
         return False
     lowered = row.split == 0 or ins.k == wanted.k
