@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
 
-from fastmma.cli.output import TABLES, chosen_format, grids_text, print_lines, text_table, write, write_drawing
+from fastmma.cli.output import PICTURES, TABLES, chosen_format, grids_text, print_lines, text_table, write, write_drawing
+from fastmma.isa.cute import atoms
+from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instruction
-from fastmma.operands.pictures.drawing import draw
 from fastmma.operands.pictures.grid import Cell, Grid
+from fastmma.operands.pictures.painting import draw, on_paper
 from fastmma.operands.pictures.text import cell_table, described, grid_table, json_text
 from fastmma.operands.pictures.view import Placement
 from fastmma.operands.placement import operand_names, placement
+
+if TYPE_CHECKING:
+    from fastmma.operands.pictures.drawing import Drawing
+
+ALL = "all"
 
 EXAMPLES = """
 Examples:
 
 \b
+fastmma layout mma.m16n8k16.f32.f16 --operand all --output mma.pdf
 fastmma layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --operand b
 fastmma layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --lane 5
 fastmma layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --element 3,7
@@ -46,8 +55,6 @@ def _selected(
 ) -> list[Cell] | None:
     """The elements that the options ask for; None when they ask for all."""
     if where is not None:
-        if lane is not None or register is not None:
-            raise typer.BadParameter("--element asks for a lane and a register: give it without --lane and --register")
         return held.copies_of(*where, computation or 0)
     if lane is None and register is None and computation is None:
         return None
@@ -62,13 +69,15 @@ def _selected(
     return cells
 
 
-def _heading(opcode: str, held: Placement) -> list[str]:
-    """Two lines about an operand."""
+def _heading(held: Placement) -> str:
+    """A line about an operand."""
     layout = held.layout
     matrix = f"{held.name}: {layout.shape[0]} x {layout.shape[1]} {held.kind}"
-    count = f"{held.registers} {layout.register_bits}-bit register{'s' if held.registers > 1 else ''} in each of {layout.lanes} lanes"
+    count = (
+        f"{held.registers} {layout.register_bits}-bit {held.register}{'s' if held.registers > 1 else ''} in each of {layout.lanes} lanes"
+    )
     copies = f", each element held {layout.copies} times" if layout.copies > 1 else ""
-    return [opcode, f"{matrix}, {count}{copies}"]
+    return f"{matrix}, {count}{copies}"
 
 
 def _formula_lines(held: Placement) -> list[str]:
@@ -78,26 +87,51 @@ def _formula_lines(held: Placement) -> list[str]:
     return lines + [f"  {name} = {text}" for name, text in held.formulas("ptx").items()]
 
 
-def _notes(held: Placement) -> list[str]:
-    found = held.formulas()
-    lines = [f"{name} = {found[name]}" for name in ("row", "col", held.tile) if name in found]
-    return lines + ([f"lanes with {found['holds']}"] if "holds" in found else [])
+def _notes(ins: Instruction | Movement, every: list[Placement]) -> list[str]:
+    """What stands over a picture: the names that CuTe has for the instruction, and formulas."""
+    width = max(4, *(len(held.name) for held in every))
+    lines = [f"{'CuTe'.ljust(width)}  {name}" for name in atoms(ins)]
+    for held in every:
+        found = held.formulas()
+        parts = [f"{name} = {found[name]}" for name in (held.tile, "row", "col") if name in found]
+        lines.append(f"{held.name.ljust(width)}  {', '.join(parts)}" + (f"; lanes with {found['holds']}" if "holds" in found else ""))
+    return lines
+
+
+def _chosen(ins: Instruction | Movement, operand: str | None, selectors: dict[str, dict[str, int | None]]) -> list[Placement]:
+    """The operands asked for, with the selectors; c and d as one where they lie alike."""
+    if operand != ALL:
+        given = {key: value for each in selectors.values() for key, value in each.items()}
+        return [placement(ins, operand or operand_names(ins)[0], **given)]
+    names = operand_names(ins)
+    if any(value is not None for name, each in selectors.items() if name not in names for value in each.values()):
+        raise typer.BadParameter(f"{ins.opcode} has no operand that takes these selectors; there are {', '.join(names)}")
+    every = {name: placement(ins, name, **selectors.get(name, {})) for name in names}
+    if "c" in every and (every["c"].layout, every["c"].kind) == (every["d"].layout, every["d"].kind):
+        every["d"] = replace(every["d"], name="c and d")
+        del every["c"]
+    return list(every.values())
 
 
 def layout(
     opcode: Annotated[str, typer.Argument(help="For example mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")],
     operand: Annotated[
-        str | None, typer.Option(help="a, b, c, d, metadata, scale_a or scale_b; r of what loads or stores. [default: the first]")
+        str | None,
+        typer.Option(help="a, b, c, d, metadata, scale_a or scale_b; r of what loads or stores; all. [default: the first]"),
     ] = None,
-    fmt: Annotated[str | None, typer.Option("--format", help="text, csv, markdown, asciidoc, json, svg or png.")] = None,
+    fmt: Annotated[str | None, typer.Option("--format", help="text, csv, markdown, asciidoc, json, svg, png, pdf or tikz.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file; its suffix tells the format where --format does not.")] = None,
     lane: Annotated[int | None, typer.Option(help="Everything that this lane holds.")] = None,
     where: Annotated[str | None, typer.Option("--element", help="ROW,COL: the lane, register and bits that hold this element.")] = None,
     register: Annotated[int | None, typer.Option(help="What this register of every lane holds.")] = None,
     computation: Annotated[int | None, typer.Option(help="Only this computation of m8n8k4, or this matrix of ldmatrix.")] = None,
     view: Annotated[Literal["matrix", "registers"], typer.Option(help="Who holds each element, or what each lane holds.")] = "matrix",
+    names: Annotated[
+        Literal["registers", "elements"] | None,
+        typer.Option(help="What a cell says beside the lane: %a1.h0, or a2. [default: registers in pictures, elements in text]"),
+    ] = None,
     transpose: Annotated[bool, typer.Option("--transpose", help="Swap the rows and the columns of the grid.")] = False,
-    whole: Annotated[bool, typer.Option("--whole", help="Leave nothing out of large grids in text, svg and png.")] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="Leave nothing out of large grids, in text and pictures.")] = False,
     formula: Annotated[bool, typer.Option("--formula", help="The closed formulas, in C and in PTX's words.")] = False,
     selector: Annotated[int | None, typer.Option(help="Sparsity selector, for metadata.")] = None,
     byte_id: Annotated[int | None, typer.Option(help="Byte selector, for scales.")] = None,
@@ -106,49 +140,81 @@ def layout(
     """Show which lane (T), register and bits hold each element of an operand."""
     chosen = chosen_format(fmt, output)
     ins = instruction(opcode)
-    held = placement(ins, operand or operand_names(ins)[0], selector=selector, byte_id=byte_id, thread_id=thread_id)
-    cells = _selected(held, lane, element(where) if where is not None else None, computation, register)
+    ids = {"byte_id": byte_id, "thread_id": thread_id}
+    every = _chosen(ins, operand, {"metadata": {"selector": selector}, "scale_a": ids, "scale_b": ids})
+    if where is not None and (lane is not None or register is not None):
+        raise typer.BadParameter("--element asks for a lane and a register: give it without --lane and --register")
+    if len(every) > 1 and (where, register) != (None, None):
+        raise typer.BadParameter("--element and --register ask for one operand: name it with --operand")
+    place = element(where) if where is not None else None
+    selected = [_selected(held, lane, place, computation, register) for held in every]
     if formula:
-        _print_formula(ins.opcode, held, chosen, output)
+        _print_formula(ins.opcode, every, chosen, output)
         return
-    if chosen in ("svg", "png"):
-        grids = _grids(held, view, transpose, True, whole, cells)
-        write_drawing(draw(grids, title=ins.opcode, notes=_notes(held)), chosen, output)
+    if chosen in PICTURES:
+        write_drawing(_drawn(ins, every, selected, view, transpose, whole, names or "registers"), chosen, output)
         return
-    if transpose and (cells is not None or chosen in ("csv", "json")):
+    some = any(cells is not None for cells in selected)
+    if transpose and (some or chosen in ("csv", "json")):
         raise typer.BadParameter("--transpose is for grids, and this is a list of elements")
-    tile = held.tile if held.layout.tiles > 1 else ""
-    listed = [(held.name, cell) for cell in (held.cells() if cells is None else cells)]
+    tile = every[0].tile if every[0].layout.tiles > 1 else ""
+    listed = [(held.name, cell) for held, cells in zip(every, selected, strict=True) for cell in (held.cells() if cells is None else cells)]
     if chosen == "json":
-        elements = [cell._asdict() for _, cell in listed]
-        write(json_text({"opcode": ins.opcode, **described(held), "elements": elements}), output)
-    elif chosen in TABLES and (cells is not None or chosen == "csv"):
+        shown = [{**described(held), "elements": [cell._asdict() for name, cell in listed if name == held.name]} for held in every]
+        write(json_text({"opcode": ins.opcode, **(shown[0] if len(shown) == 1 else {"operands": shown})}), output)
+    elif chosen in TABLES and (some or chosen == "csv"):
         write(TABLES[chosen](cell_table(listed, tile)), output)
     elif chosen in TABLES:
-        grids = _grids(held, view, transpose, False, True, None)
+        grids = [grid for held in every for grid in _grids(held, view, transpose, False, True, names or "elements")]
         write("\n".join(TABLES[chosen](grid_table(grid)) for grid in grids), output)
-    elif cells is None:
-        heading = [*map(Text, _heading(ins.opcode, held)), Text()]
-        print_lines([*heading, *grids_text(_grids(held, view, transpose, True, whole, None), output)], output)
-    else:
-        heading = [*map(Text, _heading(ins.opcode, held)), Text()]
+    elif some:
+        heading = [Text(ins.opcode), *(Text(_heading(held)) for held in every), Text()]
         print_lines([*heading, *text_table(cell_table(listed, tile))], output)
+    else:
+        lines = [Text(ins.opcode)]
+        for held in every:
+            grids = _grids(held, view, transpose, True, whole, names or "elements")
+            lines += [Text(_heading(held)), Text(), *grids_text(grids, output), Text()]
+        print_lines(lines[:-1], output)
 
 
 layout.__doc__ = f"{layout.__doc__}\n{EXAMPLES}"
 
 
-def _grids(held: Placement, view: str, transpose: bool, fold: bool, whole: bool, cells: list[Cell] | None) -> list[Grid]:
+def _grids(
+    held: Placement, view: str, transpose: bool, fold: bool, whole: bool, names: str, cells: list[Cell] | None = None, repeats: bool = False
+) -> list[Grid]:
     if view == "registers":
         return [held.register_file(transpose=transpose, whole=whole, highlight=cells)]
-    return held.matrices(transpose=transpose, fold=fold, whole=whole, highlight=cells)
+    return held.matrices(transpose=transpose, fold=fold, whole=whole, highlight=cells, names=names, repeats=repeats)
 
 
-def _print_formula(opcode: str, held: Placement, chosen: str, output: Path | None) -> None:
+def _drawn(
+    ins: Instruction | Movement,
+    every: list[Placement],
+    selected: list[list[Cell] | None],
+    view: str,
+    transpose: bool,
+    whole: bool,
+    names: str,
+) -> Drawing:
+    """A picture; all operands of a product stand as on paper."""
+    grids = {
+        held.name.removeprefix("c and "): _grids(held, view, transpose, True, whole, names, cells, not whole)
+        for held, cells in zip(every, selected, strict=True)
+    }
+    placed: list[Grid | None] = [grid for found in grids.values() for grid in found]
+    if all(len(found) == 1 for found in grids.values()) and not transpose and view == "matrix":
+        placed = [None if name is None else grids[name][0] for name in on_paper(grids)]
+    return draw(placed, title=ins.opcode, notes=_notes(ins, every))
+
+
+def _print_formula(opcode: str, every: list[Placement], chosen: str, output: Path | None) -> None:
     if chosen == "json":
-        shown: dict[str, Any] = {"opcode": opcode, **described(held)}
-        write(json_text(shown), output)
+        shown: list[dict[str, Any]] = [described(held) for held in every]
+        write(json_text({"opcode": opcode, **(shown[0] if len(shown) == 1 else {"operands": shown})}), output)
     elif chosen == "text":
-        write("\n".join([*_heading(opcode, held), "", *_formula_lines(held), ""]), output)
+        parts = [[_heading(held), "", *_formula_lines(held), ""] for held in every]
+        write("\n".join([opcode, *(line for part in parts for line in part)]), output)
     else:
         raise typer.BadParameter(f"formulas come as text or json, not as {chosen}")

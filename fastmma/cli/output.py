@@ -12,16 +12,19 @@ from rich.console import Console
 from rich.text import Text
 
 from fastmma.host.files import write_text, written
-from fastmma.operands.pictures.drawing import lane_colour
+from fastmma.operands.pictures.colours import lane_colour
 from fastmma.operands.pictures.grid import Grid
 from fastmma.operands.pictures.text import Table, asciidoc, csv_text, grid_table, markdown
+from fastmma.operands.pictures.tikz import tikz
 
 if TYPE_CHECKING:
     from fastmma.operands.pictures.drawing import Drawing
 
 TABLES = {"csv": csv_text, "markdown": markdown, "asciidoc": asciidoc}
-FORMATS = ("text", *TABLES, "json", "svg", "png")
-_SUFFIXES = {".txt": "text", ".md": "markdown", ".adoc": "asciidoc"}
+PICTURES = ("svg", "png", "pdf", "tikz")
+FORMATS = ("text", *TABLES, "json", *PICTURES)
+_SUFFIXES = {".txt": "text", ".md": "markdown", ".adoc": "asciidoc", ".tex": "tikz"}
+_FILES_ONLY = ("png", "pdf")
 _ENDLESS = 1_000_000  # a pipe or a file gets lines as long as they need to be
 
 
@@ -33,8 +36,8 @@ def chosen_format(given: str | None, output: Path | None) -> str:
         given = _SUFFIXES.get(output.suffix, output.suffix.removeprefix("."))
         if given not in FORMATS:
             raise typer.BadParameter(f"{output.name} does not tell the format; give --format: {', '.join(FORMATS)}")
-    if given == "png" and output is None:
-        raise typer.BadParameter("png needs --output FILE")
+    if given in _FILES_ONLY and output is None:
+        raise typer.BadParameter(f"{given} needs --output FILE")
     return given or "text"
 
 
@@ -47,14 +50,14 @@ def write(text: str, output: Path | None) -> None:
 
 
 def write_drawing(drawing: Drawing, chosen: str, output: Path | None) -> None:
-    """Write a picture: SVG, or PNG to a file."""
-    if chosen == "svg" or output is None:
-        write(drawing.svg(), output)
-        return
-    from fastmma.operands.pictures.figure import save_png
+    """Write a picture: SVG or TikZ, or PNG or PDF to a file."""
+    if chosen in _FILES_ONLY and output is not None:
+        from fastmma.operands.pictures import figure
 
-    with written(output) as file:
-        save_png(drawing, file)
+        with written(output) as file:
+            figure.save(drawing, file, chosen)
+    else:
+        write(drawing.svg() if chosen == "svg" else tikz(drawing), output)
 
 
 def text_table(table: Table) -> list[Text]:

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from fastmma.cli.table import print_json, print_table
+from fastmma.cli.table import print_fitting, print_json, print_wrapped
 from fastmma.host.errors import TargetError
+from fastmma.isa.cute import atoms
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instruction
 from fastmma.numerics.evidence import Evidence
 from fastmma.numerics.lookup import arithmetic, fragment_evidence
 from fastmma.operands.placement import operand_names, placement
 
+_HEADINGS = {
+    "type": "type",
+    "shape": "matrix",
+    "registers": "registers a lane",
+    "row": "row of element i",
+    "col": "column of element i",
+    "computation": "computation",
+    "holds": "lanes",
+}
+_CELLS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "shape": lambda each: "x".join(map(str, each["shape"])),
+    "registers": lambda each: f"{each['registers']} x {each['register_bits']} bits",
+}
 _SPECIFIED = Evidence("measured", "PTX says where each bit goes")
 
 
@@ -58,13 +73,16 @@ def describe(ins: Instruction | Movement) -> dict[str, Any]:
         "opcode": ins.opcode,
         "ptx": f"{ins.ptx[0]}.{ins.ptx[1]}",
         "heading": ins.heading,
+        "cute": list(atoms(ins)),
         "operands": {name: _operand(ins, name) for name in operand_names(ins)},
         "targets": [_target(ins, target) for target in ins.targets],
     }
 
 
 def show(
-    opcode: Annotated[str, typer.Argument(help="For example mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")],
+    opcode: Annotated[
+        str, typer.Argument(help="For example mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32, or in short mma.m16n8k16.f32.f16")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Show an instruction: types, registers, layouts, targets, and how each computes it."""
@@ -73,28 +91,18 @@ def show(
         print_json(shown)
         return
     typer.echo(shown["opcode"])
-    typer.echo(f"PTX {shown['ptx']}, {shown['heading']}\n")
-    headings = {
-        "type": "type",
-        "shape": "matrix",
-        "registers": "registers a lane",
-        "row": "row of element i",
-        "col": "column of element i",
-        "computation": "computation",
-        "holds": "lanes",
-    }
+    print_wrapped(f"PTX {shown['ptx']}, {shown['heading']}")
+    for name in shown["cute"]:
+        typer.echo(f"CuTe {name}")
+    typer.echo("")
     operands = shown["operands"]
-    columns = [key for key in headings if any(key in each for each in operands.values())]
-    cells = {
-        "shape": lambda each: "x".join(map(str, each["shape"])),
-        "registers": lambda each: f"{each['registers']} x {each['register_bits']} bits",
-    }
-    print_table(
-        ("operand", *(headings[key] for key in columns)),
-        [(name, *(cells[key](each) if key in cells else each.get(key, "") for key in columns)) for name, each in operands.items()],
+    columns = [key for key in _HEADINGS if any(key in each for each in operands.values())]
+    print_fitting(
+        ("operand", *(_HEADINGS[key] for key in columns)),
+        [(name, *(_CELLS[key](each) if key in _CELLS else each.get(key, "") for key in columns)) for name, each in operands.items()],
     )
     typer.echo("")
     alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for each in shown["targets"]:
         alike[each["numerics"] or "-", f"{each['level']}: {each['source']}"].append(each["target"])
-    print_table(("numerics", "evidence", "targets"), [(*known, ", ".join(targets)) for known, targets in alike.items()])
+    print_fitting(("targets", "numerics", "evidence"), [(", ".join(targets), *known) for known, targets in alike.items()])

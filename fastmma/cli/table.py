@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -26,15 +27,44 @@ def merged(rows: list[tuple[Choices, ...]], column: int) -> list[tuple[Choices, 
     return [(*rest[:column], tuple(choices), *rest[column:]) for rest, choices in groups.items()]
 
 
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_ENDLESS)
+
+
 def print_table(headings: Sequence[str], rows: Rows, title: str = "") -> None:
     """Print to standard output."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_ENDLESS)
     table = Table(*headings, title=Text(title, "bold") if title else None, title_justify="left", box=None, pad_edge=False)
     for row in rows:
         table.add_row(*(Text(cell, overflow="fold") for cell in row))
-    console.print(table)
+    _console().print(table)
+
+
+def print_fitting(headings: Sequence[str], rows: Rows) -> None:
+    """Print a table to standard output; on a terminal that is too narrow for it, what its rows hold one below the other."""
+    listed = [list(row) for row in rows]
+    console = _console()
+    natural = sum(max(map(len, column)) + 1 for column in zip(headings, *listed, strict=True)) - 1
+    if natural <= console.width:
+        print_table(headings, listed)
+        return
+    names = max(map(len, headings[1:]))
+    for first, *others in listed:
+        console.print(Text(_wrapped(first, console.width, ""), "bold"))
+        for heading, cell in zip(headings[1:], others, strict=True):
+            if cell:
+                console.print(Text(f"  {heading.ljust(names)}  {_wrapped(cell, console.width, ' ' * (names + 4))}"))
+
+
+def print_wrapped(text: str) -> None:
+    """Print a sentence to standard output; lines break between words."""
+    console = _console()
+    console.print(Text(_wrapped(text, console.width, "")))
+
+
+def _wrapped(text: str, width: int, indent: str) -> str:
+    """Lines that end where the terminal does, all but the first indented."""
+    return f"\n{indent}".join(textwrap.wrap(text, max(20, width - len(indent))) or [""])
 
 
 def print_markdown(headings: Sequence[str], rows: Rows) -> None:

@@ -10,10 +10,10 @@ import typer
 from rich.text import Text
 
 from fastmma.cli.layout import element
-from fastmma.cli.output import TABLES, chosen_format, print_lines, text_table, write, write_drawing
+from fastmma.cli.output import PICTURES, TABLES, chosen_format, print_lines, text_table, write, write_drawing
 from fastmma.isa.table import multiply
-from fastmma.operands.pictures.drawing import draw
 from fastmma.operands.pictures.grid import Cell
+from fastmma.operands.pictures.painting import draw, on_paper
 from fastmma.operands.pictures.text import cell_table, json_text
 from fastmma.operands.trace import Trace, placements
 from fastmma.operands.trace import trace as trace_output
@@ -51,7 +51,7 @@ def trace(
     opcode: Annotated[str, typer.Argument(help="For example mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")],
     where: Annotated[str, typer.Option("--d", help="ROW,COL: the output.")],
     computation: Annotated[int, typer.Option(help="Which of the four computations of m8n8k4.")] = 0,
-    fmt: Annotated[str | None, typer.Option("--format", help="text, csv, markdown, asciidoc, json, svg or png.")] = None,
+    fmt: Annotated[str | None, typer.Option("--format", help="text, csv, markdown, asciidoc, json, svg, png, pdf or tikz.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file; its suffix tells the format where --format does not.")] = None,
     selector: Annotated[int, typer.Option(help="Sparsity selector.")] = 0,
     byte_id_a: Annotated[int, typer.Option(help="Byte selector of the scales of a.")] = 0,
@@ -65,11 +65,12 @@ def trace(
     found = trace_output(multiply(opcode), *element(where), computation, selector=selector, **ids)
     wanted = {"d": (found.d,), **found.sources}
     several = found.instruction.tiles > 1
-    if chosen in ("svg", "png"):
+    if chosen in PICTURES:
         held = placements(found.instruction, selector=selector, **ids)
-        # as on paper: d to the right of a and below b
-        order = sorted(wanted, key=lambda name: "cbad".find(name) % (len(wanted) + 4))
-        grids = [held[name].matrices(highlight=wanted[name])[computation] for name in order]
+        grids = [
+            None if name is None else held[name].matrices(highlight=wanted[name], names="registers")[computation]
+            for name in on_paper(wanted)
+        ]
         write_drawing(draw(grids, title=found.instruction.opcode, notes=[found.equation, *_memory(found)]), chosen, output)
     elif chosen == "json":
         listed = [{"operand": name, **cell._asdict()} for name, cells in wanted.items() for cell in cells]

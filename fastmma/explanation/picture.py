@@ -168,8 +168,7 @@ def save(shown: Derivation, path: Path, k: tuple[int, int] | None = None) -> Non
         return
     if drawing.height > _HIGHEST:
         raise OperandError(f"explain: a picture of {len(within(shown, k))} steps is too high for {path.suffix}; choose some by k")
-    from fastmma.operands.pictures.figure import figure
+    from fastmma.operands.pictures import figure
 
-    made = figure(drawing)
     with written(path) as file:
-        made.savefig(file, format=path.suffix.removeprefix("."), dpi=200)
+        figure.save(drawing, file, path.suffix.removeprefix("."))

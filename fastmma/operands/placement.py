@@ -65,7 +65,7 @@ def _in_tensor_memory(ins: Instruction, name: str, selector: int | None) -> Plac
         raise OperandError(f"{ins}: the sparsity selector is a field of the instruction descriptor, and 0 here, not {selector!r}")
     layout = metadata_layout_of_tcgen05(ins) if name == "metadata" else ins.operands[name].layout
     kind, letter = ("4-bit words", "e") if name == "metadata" else (ins.operands[name].format.name, name)
-    return Placement(name, kind, letter, layout, lane_digits(layout))
+    return Placement(name, kind, letter, layout, lane_digits(layout), holder="L", register="TMEM column", sigil="+")
 
 
 def placement(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -192,3 +193,16 @@ def test_a_study_on_a_disk_that_fills_up_goes_on(size: int, tmp_path: Path) -> N
         assert main([*STUDY, "--output", str(folder)]) == 0
     for name in ("results.jsonl", "results.csv"):
         assert (full / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.parametrize("width", [60, 80, 400])
+def test_show_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in {"COLUMNS": str(width), "FORCE_COLOR": "1", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["show", "mma.m16n8k16.f32.f16"]) == 0
+    shown = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, shown.splitlines())) <= width
+    assert "CuTe SM80_16x8x16_F32F16F16F32_TN" in shown
+    for fact in ("(lane % 4) * 2 + i % 2 + (i / 4) * 8", "L = 16, F = 25", "4 x 32 bits", "sm_120a"):
+        assert fact in shown
+    assert ("operand" in shown) == (width == 400)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fastmma.operands.pictures.drawing import Drawing
 
 _DPI = 100
+_PRINTED_DPI = 300
 
 
 def _figure(width: float, height: float) -> Any:
@@ -57,12 +58,17 @@ def figure(drawing: Drawing) -> Any:
     return shown
 
 
-def save_png(drawing: Drawing, file: IO[bytes]) -> None:
-    """Write a drawing as PNG, two pixels for each of its own.
+def save(drawing: Drawing, file: IO[bytes], fmt: str) -> None:
+    """Write a drawing as PNG of 300 dots an inch or as PDF, 100 of its pixels an inch.
 
     Raises
     ------
     BackendError
         If matplotlib is not installed.
     """
-    figure(drawing).savefig(file, format="png", dpi=2 * _DPI)
+    made = figure(drawing)
+    from matplotlib import rc_context
+
+    # text that stays text, and no date, so that equal pictures are equal files
+    with rc_context({"pdf.fonttype": 42}):
+        made.savefig(file, format=fmt, dpi=_PRINTED_DPI, metadata={"CreationDate": None} if fmt == "pdf" else None)

@@ -13,36 +13,10 @@ from numpy.typing import NDArray
 from fastmma.host.arrays import whole
 from fastmma.host.errors import OperandError
 from fastmma.isa.layout import Layout, Mode
-from fastmma.operands.pictures import drawing
+from fastmma.operands.pictures import drawing, grids, painting
 from fastmma.operands.pictures.figure import figure
 from fastmma.operands.pictures.formula import formulas
-from fastmma.operands.pictures.grid import Box, Cell, Grid
-
-# a longer side is drawn with the neighbours that one lane holds joined
-_FOLDED_SIDE = 32
-# grids with more rows or columns than this show the first and the last ones, and some about those highlighted
-_MOST_ROWS, _MOST_COLS = 64, 32
-_FIRST, _LAST, _ABOUT = 16, 8, 4
-
-
-def _span(numbers: list[int]) -> str:
-    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}..{numbers[-1]}"
-
-
-def _kept(count: int, most: int, wanted: Collection[int] = ()) -> list[int | None]:
-    """The positions to show, None for each stretch that is left out."""
-    if count <= most:
-        return list(range(count))
-    shown = {*range(_FIRST), *range(count - _LAST, count)}
-    if len(wanted) <= _FIRST:
-        shown.update(each for place in wanted for each in range(place // _ABOUT * _ABOUT, min(count, (place // _ABOUT + 1) * _ABOUT)))
-    kept: list[int | None] = []
-    for position in range(count):
-        if position in shown:
-            kept.append(position)
-        elif kept[-1] is not None:
-            kept.append(None)
-    return kept
+from fastmma.operands.pictures.grid import Cell, Grid
 
 
 @dataclass(frozen=True)
@@ -67,6 +41,9 @@ class Placement:
         The lowest bit of element 0 in its register.
     tile : str
         What one of several matrices is called.
+    holder, register, sigil : str
+        What a lane's number is written after; what a register is called, and what its number is written after, where that is not ``%`` and
+        the letter.
     """
 
     name: str
@@ -77,6 +54,9 @@ class Placement:
     base: int = 0
     first_bit: int = 0
     tile: str = "computation"
+    holder: str = "T"
+    register: str = "register"
+    sigil: str = ""
 
     @cached_property
     def lanes(self) -> NDArray[np.intp]:
@@ -91,8 +71,8 @@ class Placement:
             place *= mode.size
         return lanes
 
-    def _cell(self, index: int, element: int) -> Cell:
-        """The cell of the index-th lane that holds anything."""
+    def cell(self, index: int, element: int) -> Cell:
+        """An element of the index-th of the lanes that hold anything."""
         layout = self.layout
         register, place = divmod(element, layout.register_bits // layout.bits)
         row, col, tile = (int(axis[index, element]) for axis in (layout.rows, layout.cols, layout.tile))
@@ -100,7 +80,7 @@ class Placement:
 
     def cells(self) -> list[Cell]:
         """Every element, by lane and then by element index."""
-        return [self._cell(index, element) for index in range(self.layout.lanes) for element in range(self.layout.elements)]
+        return [self.cell(index, element) for index in range(self.layout.lanes) for element in range(self.layout.elements)]
 
     def at(self, row: int, col: int, computation: int = 0) -> Cell:
         """Where an element of the matrix is held.
@@ -110,7 +90,7 @@ class Placement:
         OperandError
             If the matrix has no such element.
         """
-        return self._cell(*self.layout.position(row, col, computation))
+        return self.cell(*self.layout.position(row, col, computation))
 
     def copies_of(self, row: int, col: int, computation: int = 0) -> list[Cell]:
         """Every place where an element of the matrix is held: more than one in some wmma fragments and in Tensor Memory.
@@ -122,7 +102,7 @@ class Placement:
         """
         offsets = self.layout.offsets
         alike = np.argwhere(offsets == offsets[self.layout.position(row, col, computation)])
-        return [self._cell(int(index), int(element)) for index, element in alike]
+        return [self.cell(int(index), int(element)) for index, element in alike]
 
     def of_lane(self, lane: int) -> list[Cell]:
         """Everything that a lane holds.
@@ -136,7 +116,7 @@ class Placement:
         if not len(index):
             held = ", ".join(map(str, self.lanes)) if self.digits else f"0 to {self.layout.lanes - 1}"
             raise OperandError(f"lane {lane} holds nothing of {self.name}: lanes {held} do")
-        return [self._cell(int(index[0]), element) for element in range(self.layout.elements)]
+        return [self.cell(int(index[0]), element) for element in range(self.layout.elements)]
 
     @property
     def registers(self) -> int:
@@ -180,17 +160,17 @@ class Placement:
         return formulas(self.layout, dialect, lane=self.digits, base=self.base, first_bit=self.first_bit, tile=self.tile)
 
     def _drawing(self, transpose: bool, whole: bool) -> drawing.Drawing:
-        return drawing.draw(self.matrices(transpose=transpose, whole=whole))
+        return painting.draw(self.matrices(transpose=transpose, whole=whole, names="registers", repeats=not whole))
 
     def plot(self, *, transpose: bool = False, whole: bool = False) -> Any:
-        """Draw which lane (T) holds each element of the matrix, and as which of its elements.
+        """Draw which lane (T) and register hold each element of the matrix; a pattern that repeats is drawn once.
 
         Parameters
         ----------
         transpose : bool
             Draw the rows of the matrix as columns.
         whole : bool
-            Leave nothing out of a large matrix.
+            Draw what repeats, too.
 
         Returns
         -------
@@ -208,7 +188,14 @@ class Placement:
         return self._drawing(transpose=False, whole=False).svg()
 
     def matrices(
-        self, *, transpose: bool = False, fold: bool = True, whole: bool = False, highlight: Collection[Cell] | None = None
+        self,
+        *,
+        transpose: bool = False,
+        fold: bool = True,
+        whole: bool = False,
+        highlight: Collection[Cell] | None = None,
+        names: str = "elements",
+        repeats: bool = False,
     ) -> list[Grid]:
         """Grids of who holds each element of the matrix, one a matrix where a warp holds several.
 
@@ -222,64 +209,14 @@ class Placement:
             Leave nothing out.
         highlight : collection of Cell, optional
             Cells to bring out.
+        names : {"elements", "registers"}
+            What a box says beside its lane: the element's index in the lane (``a3``), or its register (``%a1.h1``); then neighbours in one
+            register are one box.
+        repeats : bool
+            Draw a pattern that repeats once, unless cells are to be brought out.
         """
-        lit = None if highlight is None else frozenset(highlight)
-        return [self._matrix(tile, transpose, fold, whole, lit) for tile in range(self.layout.tiles)]
-
-    def _matrix(self, tile: int, transpose: bool, fold: bool, whole: bool, lit: frozenset[Cell] | None) -> Grid:
-        index, element = np.divmod(self.layout.inverse[tile], self.layout.elements)
-        if transpose:
-            index, element = index.T, element.T
-        height, width = (_run(index.T, element.T), _run(index, element)) if fold else (1, 1)
-        wanted = [((cell.col, cell.row) if transpose else (cell.row, cell.col)) for cell in lit or () if cell.computation == tile]
-        rows = _kept(index.shape[0] // height, index.shape[0] if whole else _MOST_ROWS, {row // height for row, _ in wanted})
-        cols = _kept(index.shape[1] // width, index.shape[1] if whole else _MOST_COLS, {col // width for _, col in wanted})
-
-        def box(row: int | None, col: int | None) -> Box | None:
-            if row is None or col is None:
-                return None
-            where = (slice(row * height, (row + 1) * height), slice(col * width, (col + 1) * width))
-            held = zip(index[where].ravel(), element[where].ravel(), strict=True)
-            cells = tuple(self._cell(int(lane), int(each)) for lane, each in held)
-            return Box(cells[0].lane, f"T{cells[0].lane}", self.letter + _span([cell.element for cell in cells]), cells)
-
-        shown = f"{self.name}, {self.layout.shape[0]} x {self.layout.shape[1]}" + (", transposed" if transpose else "")
-        return Grid(
-            f"{shown}, {self.tile} {tile}" if self.layout.tiles > 1 else shown,
-            tuple(None if row is None else _span([*range(row * height, (row + 1) * height)]) for row in rows),
-            tuple(None if col is None else _span([*range(col * width, (col + 1) * width)]) for col in cols),
-            tuple(tuple(box(row, col) for col in cols) for row in rows),
-            lit,
-        )
+        return grids.matrices(self, transpose, fold, whole, highlight, names, repeats)
 
     def register_file(self, *, transpose: bool = False, whole: bool = False, highlight: Collection[Cell] | None = None) -> Grid:
         """A grid of what each lane holds: lanes down, elements across. The parameters are those of `matrices`."""
-        lit = None if highlight is None else frozenset(highlight)
-        layout = self.layout
-        places = np.searchsorted(self.lanes, [cell.lane for cell in lit or ()])
-        lanes = _kept(layout.lanes, layout.lanes if whole else _MOST_ROWS, set(map(int, places)))
-        elements = _kept(layout.elements, layout.elements if whole else _MOST_COLS, {cell.element for cell in lit or ()})
-
-        def box(index: int | None, element: int | None) -> Box | None:
-            if index is None or element is None:
-                return None
-            cell = self._cell(index, element)
-            return Box(cell.lane, f"{cell.row},{cell.col}", f"#{cell.computation}" if layout.tiles > 1 else "", (cell,))
-
-        down = tuple(None if index is None else f"T{self.lanes[index]}" for index in lanes)
-        across = tuple(None if element is None else f"{self.letter}{element}" for element in elements)
-        boxes = tuple(tuple(box(index, element) for element in elements) for index in lanes)
-        title = f"registers of {self.name}: row,column" + (f" #{self.tile}" if layout.tiles > 1 else "")
-        if transpose:
-            return Grid(title, across, down, tuple(zip(*boxes, strict=True)), lit)
-        return Grid(title, down, across, boxes, lit)
-
-
-def _run(index: NDArray[np.intp], element: NDArray[np.intp]) -> int:
-    """How many neighbours along a row one lane holds as consecutive elements; 1 for sides that need no folding."""
-    side = index.shape[1]
-    if side <= _FOLDED_SIDE:
-        return 1
-    together = (np.diff(index, axis=1) == 0) & (np.diff(element, axis=1) == 1)
-    breaks = np.flatnonzero(~together.all(axis=0)) + 1
-    return int(np.gcd.reduce([*breaks, side]))
+        return grids.register_file(self, transpose, whole, highlight)
