@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _BYTES_AT_ONCE = 1 << 27  # of operands that many small products share, copied for each of them
 # multiply-adds of a product that is computed in blocks, and of one that blocks are computed of apart, as large as _CHUNK
 _SMALL, _MIDDLE, _CHUNK = 1 << 21, 1 << 24, 1 << 22
+_THIN = 1 << 17  # codes of the larger operand, from which on products of few rows or columns are computed another way
 _SHALLOW, _FLAT = 64, (16, 32)  # k up to which products of any size are, and the rows from and up to which; of bytes, from one row on
 
 
@@ -269,7 +270,7 @@ def _fused_run(operation: Operation, operands: Operands, d: Codes, threads: int)
     _, rows, columns = d.shape
     work = rows * columns * operands.depth
     flat = rows <= _FLAT[1] and (rows >= _FLAT[0] or operands.b.itemsize == 1)
-    if operands.scale_a is None and (work <= _MIDDLE or operands.depth <= _SHALLOW or flat):
+    if operands.scale_a is None and (work <= _MIDDLE or operands.depth <= _SHALLOW or flat) and not _is_thin(operation, operands):
         blocks = _blocks(operation, rows, columns, operands.depth, _cpu().portable())
         if blocks is not None:
 
@@ -282,6 +283,15 @@ def _fused_run(operation: Operation, operands: Operands, d: Codes, threads: int)
                 _in_chunks(blocks, operands, d, threads, again)
             return
     _in_turn(operation, operands, d, threads)
+
+
+def _is_thin(operation: Operation, operands: Operands) -> bool:
+    """Whether products have so few rows or columns that the other operand is read where it is."""
+    if operation.arithmetic.widened or len(operands.a) == 0 or max(operands.a[0].size, operands.b[0].size) < _THIN:
+        return False
+    from fastmma.kernels.fused import x86
+
+    return x86.is_thin(fused_parameters(operation), operands.a[0], operands.b[0])
 
 
 def _in_chunks(

@@ -18,6 +18,15 @@ class FusedTile(NamedTuple):
     depth: int  # of k in a slab
 
 
+class ThinTile(NamedTuple):
+    """A tile of sums of few rows: at most so many rows, and pairs of vectors."""
+
+    features: frozenset[str]
+    vector_bytes: int
+    rows: int
+    sums: int
+
+
 class GroupsTile(NamedTuple):
     """Tiles (rows, vectors) of exact sums of groups.
 
@@ -59,6 +68,11 @@ FUSED = (
     FusedTile(_AVX512 | {"avx512f", "f16c"}, 64, 4, 8, 256),
     FusedTile(frozenset({"avx2", "fma", "f16c"}), 32, 3, 4, 256),
     FusedTile(_NEON, 32, 3, 4, 256),
+)
+THIN = (
+    ThinTile(_AVX512 | {"avx512f", "f16c"}, 64, 8, 8),
+    ThinTile(frozenset({"avx2", "fma", "f16c"}), 32, 2, 4),
+    ThinTile(_NEON, 32, 2, 4),
 )
 CHAINS = (
     ChainTile(_AVX512 | {"avx512f", "f16c"}, 64, (8, 3), (8, 2)),

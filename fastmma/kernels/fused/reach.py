@@ -44,7 +44,7 @@ def lowest_emax(p: Fused) -> int:
 
 def lowest_product(p: Fused) -> int:
     """The exponent of factors from which on emax may be any, as no product has a bit that could be lost."""
-    if _loses_subnormals(p):
+    if loses_subnormals(p):
         return lowest_emax(p)
     return p.a.mantissa_bits + p.b.mantissa_bits + F32_LOWEST - p.keep_bits
 
@@ -53,7 +53,7 @@ def smallest_c(p: Fused) -> int:
     """The exponent from which on the lanes hold a c of f32 that is not zero; -149 is that of its smallest subnormal."""
     if single_lanes(p):
         return SINGLE_SMALLEST_C
-    return F32_LOWEST if _loses_subnormals(p) else F32_LOWEST - 23
+    return F32_LOWEST if loses_subnormals(p) else F32_LOWEST - 23
 
 
 def mask_c(p: Fused) -> int:
@@ -61,7 +61,7 @@ def mask_c(p: Fused) -> int:
     return -(1 << (23 - min(p.align_bits, 23)))
 
 
-def _loses_subnormals(p: Fused) -> bool:
+def loses_subnormals(p: Fused) -> bool:
     """Whether bits of f32's subnormals are truncated, whose exponents are their own in f64 lanes."""
     return min(p.align_bits, p.keep_bits) < 23
 

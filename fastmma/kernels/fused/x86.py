@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
+from fastmma.kernels.fused import thin
 from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.micro_kernel import SLAB
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, pack_rows
@@ -212,6 +213,16 @@ def multiply(
     return missed
 
 
+def _tall(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Whether a product is turned."""
+    return len(a) >= _TALL * int(b.shape[1])
+
+
+def is_thin(p: Fused, a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Whether `gemm` packs one operand only, which has few lines."""
+    return thin.suits(p._replace(a=p.b, b=p.a), b.T, a.T) if _tall(a, b) else thin.suits(p, a, b)
+
+
 def gemm(
     p: Fused,
     a: NDArray[Any],
@@ -233,10 +244,13 @@ def gemm(
         return
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()
-    if len(a) >= _TALL * b.shape[1] and (promotion is None or promotion.scale_a is None):
+    if _tall(a, b) and (promotion is None or promotion.scale_a is None):
         # factors commute, and rows take longer to pack than columns
         p, a, b, c, out = p._replace(a=p.b, b=p.a), b.T, a.T, None if c is None else c.T, out.T
-    missed = multiply(p, a, b, c, out, threads, promotion)
+    if promotion is None and thin.suits(p, a, b):
+        missed = thin.multiply(p, a, b, c, out, threads)
+    else:
+        missed = multiply(p, a, b, c, out, threads, promotion)
 
     def again(lines: Lines, panel: Lines, results: NDArray[Any]) -> None:
         before = None if c is None else c[lines][:, panel]

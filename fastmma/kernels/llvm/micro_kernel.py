@@ -5,6 +5,7 @@ So the loops around them are compiled for what they depend on themselves, and se
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -36,6 +37,7 @@ class MicroKernel:
         self._emit, self._mode = emit, mode
         self._kinds = [POINTER] * pointers + [I64] * integers + [F64] * floats
         self._addresses: dict[Any, int] = {}
+        self._functions: dict[Any, Callable[[int], None]] = {}
         self._files = KernelFiles(emit)
 
     def address(self, record: Any) -> int:
@@ -43,6 +45,13 @@ class MicroKernel:
         found = self._addresses.get(record)
         if found is None:
             found = self._addresses[record] = apart(linked, self._files, record, partial(self._emit_all, record), _ENTRY)
+        return found
+
+    def function(self, record: Any) -> Callable[[int], None]:
+        """The function for a record, which Python calls with the address of its arguments in memory."""
+        found = self._functions.get(record)
+        if found is None:
+            found = self._functions[record] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address(record))
         return found
 
     def assembly(self, record: Any, triple: str, name: str, features: str = "") -> str:
