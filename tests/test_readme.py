@@ -64,4 +64,4 @@ def test_commands_exist(command: str, capsys: pytest.CaptureFixture[str]) -> Non
 def test_links_are_files() -> None:
     links = re.findall(r"\]\(([\w./]+)\)", TEXT)
     assert links
-    assert [link for link in links if not (README.parent / link).is_file()] == []
+    assert [link for link in links if not (README.parent / link).exists()] == []
