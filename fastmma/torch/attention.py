@@ -24,6 +24,7 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """The output of math attention, and the logarithms of the sums of exponentials."""
     factor = _factor(query, scale)
+    key, value = _for_all_heads(query, key), _for_all_heads(query, value)
     scores = _masked(torch.matmul(_wide(query) * factor, _wide(key).mT * factor), attn_mask, is_causal)
     weights = torch.softmax(scores, -1)
     if dropout_p:
@@ -47,7 +48,8 @@ def backward(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of math attention, by the operations that autograd derives from it."""
-    factor = _factor(query, scale)
+    factor, groups = _factor(query, scale), key.shape[-3]
+    key, value = _for_all_heads(query, key), _for_all_heads(query, value)
     q, k, v = _wide(query) * factor, _wide(key) * factor, _wide(value)
     weights = torch.softmax(_masked(torch.matmul(q, k.mT), attn_mask, is_causal), -1)
     grad = grad_out.to(weights.dtype)
@@ -56,7 +58,19 @@ def backward(
     of_query = torch.matmul(grad_scores, k) * factor
     of_key = torch.matmul(grad_scores.mT, q) * factor
     of_value = torch.matmul(weights.mT, grad)
-    return of_query.to(query.dtype), of_key.to(key.dtype), of_value.to(value.dtype)
+    return of_query.to(query.dtype), _of_groups(of_key.to(key.dtype), groups), _of_groups(of_value.to(value.dtype), groups)
+
+
+def _for_all_heads(query: Tensor, shared: Tensor) -> Tensor:
+    """Keys or values of as many heads as the queries have, where several share one."""
+    heads, groups = query.shape[-3], shared.shape[-3]
+    return shared if heads == groups else shared.repeat_interleave(heads // groups, -3)
+
+
+def _of_groups(gradient: Tensor, groups: int) -> Tensor:
+    """The gradient of keys or values that several heads share."""
+    heads = gradient.shape[-3]
+    return gradient if heads == groups else gradient.unflatten(-3, (groups, heads // groups)).sum(-3)
 
 
 def _wide(tensor: Tensor) -> Tensor:

@@ -95,7 +95,8 @@ def test_inference_mode_hides_nothing() -> None:
 
 
 def attended(**options: Any) -> list[torch.Tensor]:
-    leaves = [drawn(1, 2, 16, 8, seed=seed).requires_grad_() for seed in range(3)]
+    heads = (4, 2, 2) if options.get("enable_gqa") else (2, 2, 2)
+    leaves = [drawn(1, heads[seed], 16, 8, seed=seed).requires_grad_() for seed in range(3)]
     out = functional.scaled_dot_product_attention(*leaves, **options)
     return [out.detach(), *torch.autograd.grad(out.float().square().sum(), leaves)]
 
@@ -104,7 +105,9 @@ MASK = torch.ones(16, 16).tril().bool()
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": MASK}], ids=["plain", "causal", "scaled", "masked"]
+    "options",
+    [{}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": MASK}, {"enable_gqa": True}],
+    ids=["plain", "causal", "scaled", "masked", "shared"],
 )
 def test_attention_is_taken_apart_forward_and_backward(options: dict[str, Any]) -> None:
     before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
