@@ -11,6 +11,7 @@ import numpy as np
 
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
+from fastmma.backends.fixed import Form, fixed_product
 from fastmma.backends.native_c import with_native_c
 from fastmma.backends.parameters import (
     element_of,
@@ -32,6 +33,8 @@ from fastmma.numerics.arithmetic import CANONICAL_NAN
 
 if TYPE_CHECKING:
     from fastmma.kernels.fused.batch import Blocks, RegisterBlocks
+    from fastmma.kernels.fused.fixed import FixedProduct
+    from fastmma.kernels.sums.epilogue import Ending
 
 _BYTES_AT_ONCE = 1 << 27  # of operands that many small products share, copied for each of them
 # multiply-adds of a product that is computed in blocks, and of one that blocks are computed of apart, as large as _CHUNK
@@ -67,6 +70,10 @@ class Compiled(Backend):
 
         found.multiply(registers.a, registers.b, registers.c, d, threads, again)
         return True
+
+    def fixed(self, operation: Operation, form: Form, ending: Ending | None, threads: int) -> FixedProduct | None:
+        """`Backend.fixed`."""
+        return fixed_product(operation, form, ending, threads)
 
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """`Backend.promoted`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,11 @@ from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.isa.formats import Format
 from fastmma.kernels.params import Promotion, Step
 from fastmma.numerics.arithmetic import CANONICAL_NAN
+
+if TYPE_CHECKING:
+    from fastmma.backends.fixed import Form
+    from fastmma.kernels.fused.fixed import FixedProduct
+    from fastmma.kernels.sums.epilogue import Ending
 
 
 class Backend(ABC):
@@ -44,6 +50,10 @@ class Backend(ABC):
         False if this backend has no way to do so for the operation; then nothing is written.
         """
         return False
+
+    def fixed(self, operation: Operation, form: Form, ending: Ending | None, threads: int) -> FixedProduct | None:  # noqa: ARG002
+        """What computes products of a form when it is given addresses, with an epilogue if there is one; or None."""
+        return None
 
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """Write products in f32 whose chunks of k start from zero and join totals that start from c."""

@@ -19,6 +19,7 @@ PROMOTIONS = (
 
 # what an epilogue does to the f32 sums, one IEEE operation each; a kernel knows them by position
 OPERATIONS = ("multiply", "add", "fma", "accumulate", "relu", "round to bf16", "round to f16", "convert from s32")
+ADDENDS = ("f32", "bf16", "f16")  # formats in which a kernel reads the operands of an epilogue; it knows them by position
 
 
 class Specials(IntEnum):

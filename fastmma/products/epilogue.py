@@ -130,7 +130,7 @@ class Epilogue(NamedTuple):
 
         Where it may be `cut`, some products or rows at a time are multiplied and finished, while their sums are in a cache.
         """
-        steps = _converting(sums_format.name) + self._operations(operands, shape)
+        steps = self.steps_of(sums_format.name, operands, shape)
         products, rows, columns = math.prod(shape[:-2]), *shape[-2:]
         results = np.empty((products, rows, columns), FORMATS[self.out].code_dtype)
         as_they_are = self.out == "f32" and sums_format.name != "f16"
@@ -148,14 +148,10 @@ class Epilogue(NamedTuple):
             self.backend.finish(source, [step.of_rows(place) for step in steps], self.out, self.threads, into)
         return results.reshape(shape)
 
-    def plain(self, sums_format: str) -> list[Step]:
-        """The operations where the caller gives no operands, on sums of f32 or s32."""
-        return _converting(sums_format) + self._operations({}, ())
-
-    def _operations(self, operands: dict[str, Codes], shape: tuple[int, ...]) -> list[Step]:
+    def steps_of(self, sums_format: str, operands: dict[str, Codes], shape: tuple[int, ...]) -> list[Step]:
         """The steps as operations on the rows of all products; a step is left out where the caller did not give its operand."""
         rounding = [Step(f"round to {self.out}")] if self.out != "f32" else []
-        operations: list[Step] = []
+        operations = _converting(sums_format)
         rounded = False
         for step in self.steps:
             if step == ROUND:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.call import Operands
+from fastmma.backends.fixed import Form
 from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
@@ -17,17 +18,21 @@ from fastmma.isa.codes import from_codes
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
-from fastmma.kernels.params import Promotion, Step
+from fastmma.kernels.params import Promotion
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import Results, codes_of
 from fastmma.products.choice import named
-from fastmma.products.epilogue import Epilogue, finished
+from fastmma.products.epilogue import finished
+from fastmma.products.fixed import Addend, addend_of, ending_of
 from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
 from fastmma.products.order import Cuts, StreamK
 
-_SMALL = 1 << 16  # results that are finished in one piece
+if TYPE_CHECKING:
+    from fastmma.kernels.fused.fixed import FixedProduct
+
+_KEPT = 256  # forms of small products
 
 
 class Prepared:
@@ -58,10 +63,8 @@ class Prepared:
         self._names = tuple(f"{ins.opcode}: {name}" for name in "abc")
         self._direct = plan.order.parts == 1 and plan.promote_every is None and not plan.first_tile
         self._promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
-        self._at_once = self._direct and ins.dtype != "f16"
-        self._ends: list[Step] | None = None
-        if plan.epilogue:
-            self._ends = Epilogue("prepared", plan.epilogue, plan.out, self._runner, self._threads).plain(ins.dtype)
+        self._fixed: dict[Any, FixedProduct | None] = {}
+        self._out = FORMATS[plan.out] if plan.epilogue else ins.formats.d
 
     @public_call
     def __call__(
@@ -80,6 +83,10 @@ class Prepared:
         ------
         OperandError, OperandTypeError
         """
+        if out is None and type(a) is np.ndarray and type(b) is np.ndarray:
+            found = self._at_once(a, b, c, alpha, beta, bias)
+            if found is not None:
+                return found
         plan, formats = self.plan, self._formats
         x = codes_of(a, formats.a, self._names[0], cast=plan.cast)
         y = codes_of(b, formats.b, self._names[1], cast=plan.cast)
@@ -95,8 +102,9 @@ class Prepared:
         if x.ndim == 2:
             x, y, starting = x[None], y[None], None if starting is None else starting[None]
         operands = Operands(x, y, starting)
-        if self._ends is not None:
-            return self._ended(operands, shape, c if plan.adds_c else None, alpha, beta, bias, out)
+        if plan.epilogue:
+            given = {"alpha": alpha, "beta": beta, "c": c if plan.adds_c else None, "bias": bias}
+            return finished("prepared", plan, operands, shape, out, given, self._runner, self._threads)
         if bias is not None or beta is not None or alpha != 1:
             raise OperandError(f"{self._instruction}: the plan has no epilogue, which alpha, beta or bias need")
         if out is None:
@@ -115,20 +123,93 @@ class Prepared:
         else:
             accumulate(self._runner, self.plan.operation, operands, sums, self._promotion, self.plan.order, self._threads)
 
-    def _ended(self, operands: Operands, shape: tuple[int, ...], c: Any, alpha: Any, beta: Any, bias: Any, out: Any) -> NDArray[Any]:
-        """The results of an epilogue."""
-        assert self._ends is not None
+    def _at_once(self, a: NDArray[Any], b: NDArray[Any], c: Any, alpha: Any, beta: Any, bias: Any) -> NDArray[Any] | None:
+        """A small product whose like was computed before, or will be again; None for any other, and for what is wrong."""
+        addend = c if bias is None else bias
+        key = (a.dtype, a.shape, a.strides, b.dtype, b.shape, b.strides, c is None, bias is None, type(alpha), alpha, type(beta), beta)
+        if addend is not None:
+            if type(addend) is not np.ndarray:
+                return None
+            key = *key, addend.dtype, addend.shape, addend.strides  # type: ignore[assignment]
+        try:
+            product = self._fixed[key]
+        except KeyError:
+            product = self._kept(key, self._form_of(a, b, c, alpha, beta, bias))
+        except TypeError:  # a factor without a hash
+            return None
+        if product is None:
+            return None
+        result = np.empty((*a.shape[:-1], b.shape[-1]), self._out.code_dtype)
+        start, last = (addend, None) if not self.plan.epilogue else (None, addend)
+        if not product(a, b, _address(result), start, 0 if last is None else _address(last)):
+            return None
+        return from_codes(result, self._out)
+
+    def _form_of(self, a: NDArray[Any], b: NDArray[Any], c: Any, alpha: Any, beta: Any, bias: Any) -> FixedProduct | None:
+        """What computes arrays like these, if there is something."""
+        formats, adds_c = self._formats, self.plan.adds_c
+        if a.dtype != formats.a.dtype or b.dtype != formats.b.dtype or type(alpha) is not float:
+            return None
+        if self.plan.epilogue:
+            addend = None
+            if bias is not None and c is None:
+                addend = addend_of("bias", bias.dtype, bias.shape, bias.strides)
+            elif bias is None and c is not None and adds_c and c.shape == (*a.shape[:-1], b.shape[-1]):
+                addend = addend_of("c", c.dtype, c.shape, c.strides)
+            known = (addend is not None or (c is None and bias is None)) and (bias is None or bias.shape == b.shape[-1:])
+            if not known or alpha == 0 or beta == 0 or (beta is not None and c is None):
+                return None
+            return self.fixed(a.shape, a.strides, b.shape, b.strides, alpha, beta, addend)
+        if bias is not None or beta is not None or alpha != 1:
+            return None
+        if c is not None and (c.dtype != formats.c.dtype or c.shape != (*a.shape[:-1], b.shape[-1]) or not c.flags.c_contiguous):
+            return None
+        return self.fixed(a.shape, a.strides, b.shape, b.strides, start=c is not None)
+
+    def _kept(self, key: Any, product: FixedProduct | None) -> FixedProduct | None:
+        """Keep it for calls with the same key."""
+        if len(self._fixed) >= _KEPT:
+            self._fixed.clear()
+        self._fixed[key] = product
+        return product
+
+    def fixed(
+        self,
+        a_shape: tuple[int, ...],
+        a_strides: tuple[int, ...],
+        b_shape: tuple[int, ...],
+        b_strides: tuple[int, ...],
+        alpha: float = 1.0,
+        beta: float | None = None,
+        addend: Addend | None = None,
+        *,
+        start: bool = False,
+    ) -> FixedProduct | None:
+        """What computes small products of these shapes and strides in bytes from addresses alone, without looking at anything.
+
+        None where there is nothing of the kind. Results are C-contiguous.
+        """
         plan = self.plan
-        plain = c is None and bias is None and beta is None and type(alpha) is float and alpha == 1
-        if out is not None or not plain or not self._at_once or math.prod(shape) > _SMALL:
-            given = {"alpha": alpha, "beta": beta, "c": c, "bias": bias}
-            return finished("prepared", plan, operands, shape, out, given, self._runner, self._threads)
-        rows = math.prod(shape[:-1]), shape[-1]
-        sums = np.empty((len(operands.a), shape[-2], shape[-1]), self._formats.d.code_dtype)
-        results = np.empty(rows, FORMATS[plan.out].code_dtype)
-        self._runner.run(plan.operation, operands, sums, self._threads)
-        self._runner.finish(sums.reshape(rows), self._ends, plan.out, self._threads, results)
-        return from_codes(results.reshape(shape), plan.out)
+        matched = len(a_shape) == len(b_shape) and len(a_shape) in (2, 3) and a_shape[-1] == b_shape[-2] and a_shape[:-2] == b_shape[:-2]
+        if not matched or not self._direct or (plan.cast and any(each.padding for each in (self._formats.a, self._formats.b))):
+            return None
+        products = math.prod(a_shape[:-2])
+        (rows, depth), columns = a_shape[-2:], b_shape[-1]
+        shape = (*a_shape[:-1], columns)
+        if not products * rows * columns * depth:
+            return None
+        ending = None
+        if plan.epilogue:
+            ending = ending_of(plan, self._runner, shape, alpha, beta, addend)
+            if ending is None:
+                return None
+        a, b = ((0, *strides)[-3:] for strides in (a_strides, b_strides))
+        return self._runner.fixed(plan.operation, Form(products, rows, columns, depth, a, b, start), ending, self._threads)  # type: ignore[arg-type]
+
+
+def _address(array: NDArray[Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 @public_call

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fastmma.host.errors import NotEmulatedError
+from fastmma.host.float_mode import is_default
+from fastmma.products.fixed import addend_of
 from fastmma.products.gemm import gemm
-from fastmma.products.prepared import prepare
-from fastmma.torch.arrays import seen, to_numpy
+from fastmma.products.prepared import Prepared, prepare
+from fastmma.torch.arrays import DTYPES, seen, to_numpy
 from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
 from fastmma.torch.settings import Settings
+
+if TYPE_CHECKING:
+    from fastmma.kernels.fused.fixed import FixedProduct
 
 _BY_MODE = (torch.float32, torch.float16)  # whose products depend on torch's settings
 
 
 class AssumedWarning(UserWarning):
     """A product took an order of k, or an epilogue, that is not known to be the library's."""
+
+
+class _Product(NamedTuple):
+    """A kind of call: what computes arrays, its line in the report, the dtype of results, and what computes small products at once."""
+
+    product: Callable[..., Any]
+    line: Line
+    out: torch.dtype
+    fixed: FixedProduct | None = None
 
 
 class Emulation:
@@ -37,7 +51,7 @@ class Emulation:
     def __init__(self, settings: Settings, report: Report | None = None) -> None:
         self.settings = settings
         self.report = Report(settings.architecture) if report is None else report
-        self._plans: dict[tuple[Any, ...], tuple[Callable[..., Any], Line, torch.dtype]] = {}
+        self._plans: dict[tuple[Any, ...], _Product] = {}
         self._warned = False
 
     def product(
@@ -60,29 +74,30 @@ class Emulation:
             If its bits are not known.
         """
         dtype, addend = a.dtype, c if bias is None else bias
-        shapes = a.shape, a.stride(), b.shape, b.stride(), a.data_ptr() % 16, b.data_ptr() % 16
-        dtypes = dtype, b.dtype, a.layout, b.layout, a.device.type, b.device.type, out_dtype, None if addend is None else addend.dtype
+        places = a.shape, a.stride(), b.shape, b.stride(), a.data_ptr() % 16, b.data_ptr() % 16, a.is_neg(), b.is_neg()
+        dtypes = dtype, b.dtype, a.layout, b.layout, a.device.type, b.device.type, out_dtype
+        ends = None if addend is None else (addend.dtype, addend.shape, addend.stride(), addend.is_neg(), c is None)
         modes = dtype in _BY_MODE and (self.settings.takes_tf32(), torch.backends.cuda.matmul.allow_fp16_accumulation)
-        key = (operator, *shapes, *dtypes, c is not None, alpha, beta, modes)
+        key = (operator, *places, *dtypes, ends, alpha, beta, modes)
         found = self._plans.get(key)
         if found is None:
-            ends = Ends(out_dtype or dtype, c is not None, bias is not None, alpha, beta)
-            found = self._plans[key] = self._prepared(operator, a, b, addend, ends)
-        product, line, out = found
-        x, y = seen(_lines(a)), seen(_lines(b))
-        given: dict[str, Any] = {"alpha": alpha}
-        if bias is not None:
-            given["bias"] = _addend(bias, bias.shape)
-        if c is not None:
-            given |= {"beta": beta, "c": _addend(c, (*x.shape[:-1], y.shape[-1]))}
-        result = torch.empty((*x.shape[:-1], y.shape[-1]), dtype=out)  # its memory is torch's own, and stays resizable
-        seen(result)[...] = product(x, y, **given)
-        self.done(line)
+            found = self._plans[key] = self._prepared(
+                operator, a, b, addend, Ends(out_dtype or dtype, c is not None, bias is not None, alpha, beta)
+            )
+        shape = (*a.shape[:-1], b.shape[-1])
+        result = torch.empty(shape, dtype=found.out)  # its memory is torch's own, and stays resizable
+        fixed, last = found.fixed, 0 if addend is None else addend.data_ptr()
+        if fixed is None or not is_default() or not fixed(a.data_ptr(), b.data_ptr(), result.data_ptr(), None, last):
+            given: dict[str, Any] = {"alpha": alpha}
+            if bias is not None:
+                given["bias"] = _addend(bias, bias.shape)
+            if c is not None:
+                given |= {"beta": beta, "c": _addend(c, shape)}
+            seen(result)[...] = found.product(seen(_lines(a)), seen(_lines(b)), **given)
+        self.done(found.line)
         return result
 
-    def _prepared(
-        self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends
-    ) -> tuple[Callable[..., Any], Line, torch.dtype]:
+    def _prepared(self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends) -> _Product:
         """The product of such tensors, chosen and checked."""
         dtype = a.dtype
         if self.settings.check == "cuda" and dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
@@ -96,9 +111,10 @@ class Emulation:
         x, y = to_numpy(_lines(a)), to_numpy(_lines(b))
         how = planned(self.settings, x, y, dtype, ends, half_sums)
         out = torch.int32 if dtype is torch.int8 else ends.out
-        return prepare(plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y), out
+        product = prepare(plan=how.plan, threads=self.settings.threads)
+        return _Product(product, line_of(operator, how, x, y), out, _fixed(product, a, b, addend, ends))
 
-    def _chained(self, operator: str, a: torch.Tensor, b: torch.Tensor, added: bool) -> tuple[Callable[..., Any], Line, torch.dtype]:
+    def _chained(self, operator: str, a: torch.Tensor, b: torch.Tensor, added: bool) -> _Product:
         """A product of float32 off the tensor cores, whose slices of k are known: there is one k, or the caller said how many they are."""
         slices = (self.settings.plans or {}).get((a.shape[-2], b.shape[-1], a.shape[-1]), 1 if a.shape[-1] <= 1 else None)
         if not isinstance(slices, int) or added or a.dim() != 2:
@@ -106,7 +122,7 @@ class Emulation:
         how = "one k" if a.shape[-1] <= 1 else f"{slices} slices of k, as the caller's plans say"
         line = Line(operator, EMULATED, tensors_text((a, b)), f"fma.rn.f32; {how}", "measured")
         threads = self.settings.threads
-        return lambda x, y, alpha: gemm(x, y, instruction="fma.rn.f32", split_k=slices, threads=threads), line, torch.float32
+        return _Product(lambda x, y, alpha: gemm(x, y, instruction="fma.rn.f32", split_k=slices, threads=threads), line, torch.float32)
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""
@@ -129,6 +145,25 @@ class Emulation:
         if self.settings.other == "warn":
             warnings.warn(f"{operator} is not emulated: {why}", AssumedWarning, stacklevel=2)
         self.report.count(Line(operator, PASSED, operands, why))
+
+
+def _fixed(product: Prepared, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends) -> FixedProduct | None:
+    """What computes a small product from the addresses of tensors like these, which are read as they lie."""
+    tensors = [a, b] if addend is None else [a, b, addend]
+    if any(each.is_neg() for each in tensors) or _lines(a) is not a or _lines(b) is not b or ends.alpha == 0:
+        return None
+    found = None
+    if addend is not None:
+        name, shape = ("c", (*a.shape[:-1], b.shape[-1])) if ends.c else ("bias", addend.shape)
+        found = addend_of(name, DTYPES[addend.dtype], addend.expand(shape).shape, _strides(addend.expand(shape)))
+        if found is None:
+            return None
+    return product.fixed(a.shape, _strides(a), b.shape, _strides(b), float(ends.alpha), ends.beta if ends.c else None, found)
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Strides in bytes."""
+    return tuple(step * tensor.itemsize for step in tensor.stride())
 
 
 def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dtype: torch.dtype) -> None:

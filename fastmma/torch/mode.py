@@ -21,7 +21,7 @@ from fastmma.torch.settings import settings_of
 
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 _FUSED = "a GPU's fused attention is not known"
-_CONCERNED = frozenset({*OPERATORS, *APART, *COMPOSITE, *UNKNOWN})  # looked up once: torch's operators are hashed in Python
+_CONCERNED = frozenset(map(id, {*OPERATORS, *APART, *COMPOSITE, *UNKNOWN}))  # they live as long as torch, which hashes them in Python
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -127,16 +127,16 @@ class DispatchMode(TorchDispatchMode):
         self._run = run
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        kwargs = kwargs or {}
         for kind in types:
             if kind in _PLAIN:
                 continue
             if kind.__name__ == "FakeTensor":  # shapes only, of a mode below
-                return func(*args, **kwargs)
+                return func(*args, **(kwargs or {}))
             if getattr(kind, "__torch_dispatch__", _NO_DISPATCH) is not _NO_DISPATCH:
                 return NotImplemented  # the subclass first: its inner operators come back here
-        if func not in _CONCERNED:
-            return func(*args, **kwargs)
+        if id(func) not in _CONCERNED:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        kwargs = kwargs or {}
         if func in OPERATORS:
             return called(self._run, func, args, kwargs)
         if func in APART:

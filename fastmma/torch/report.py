@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from fastmma.host.errors import NotEmulatedError
@@ -36,6 +37,13 @@ class Line:
     operands: str
     how: str
     known: str = ""
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.operator, self.status, self.operands, self.how, self.known))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class Report:
@@ -100,7 +108,7 @@ class Report:
         return {
             "target": self.target,
             **{status: self.total(status) for status in (EMULATED, ASSUMED, PASSED)},
-            "calls": [{**line.__dict__, "count": number} for line, number in self.lines()],
+            "calls": [{**asdict(line), "count": number} for line, number in self.lines()],
         }
 
     def assert_all_emulated(self, *, assumed: bool = True) -> None:

@@ -97,7 +97,7 @@ def block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles: 
     )
 
 
-class _Loop:
+class Loop:
     """The loop over products of a form, compiled, with what it needs in every batch."""
 
     def __init__(self, kernel: BlockKernel, how: Arrangement, form: Form) -> None:
@@ -127,10 +127,10 @@ class _Loop:
         return bad
 
 
-class _Scratch:
+class Scratch:
     """Memory of a thread for a loop, and the address of the numbers that the loop reads."""
 
-    def __init__(self, loop: _Loop, at_once: int) -> None:
+    def __init__(self, loop: Loop, at_once: int) -> None:
         self.loop, self.at_once = loop, at_once
         self._memory = AlignedMemory(*(at_once * each for each in loop.arranged), loop.size.memory)
         a, b, c, out, own = self._memory.addresses
@@ -141,13 +141,13 @@ class _Scratch:
 class _Worker(threading.local):
     """A thread's scratch, kept for the next batch of the same form."""
 
-    scratch: _Scratch | None = None
+    scratch: Scratch | None = None
 
-    def scratch_of(self, loop: _Loop, count: int) -> _Scratch:
+    def scratch_of(self, loop: Loop, count: int) -> Scratch:
         """What the thread needs to compute so many products; a signal handler may need another one meanwhile."""
         scratch, at_once = self.scratch, min(count, loop.at_once)
         if scratch is None or scratch.loop is not loop or scratch.at_once < at_once:
-            self.scratch = scratch = _Scratch(loop, at_once)
+            self.scratch = scratch = Scratch(loop, at_once)
         return scratch
 
 
@@ -155,7 +155,7 @@ _worker = _Worker()
 
 
 @lru_cache(1024)
-def _loop(kernel: BlockKernel, rows: int, columns: int, depth: int, a: Place, b: Place, c: Place | None, out: Place) -> _Loop:
+def loop_of(kernel: BlockKernel, rows: int, columns: int, depth: int, a: Place, b: Place, c: Place | None, out: Place) -> Loop:
     """The loop over products whose matrices have these strides."""
     width = kernel.sum_bytes
     ragged = rows % ROWS != 0 or columns % COLUMNS != 0
@@ -176,7 +176,7 @@ def _loop(kernel: BlockKernel, rows: int, columns: int, depth: int, a: Place, b:
         c is not None and sums_arranged(*c[1:]),
         sums_arranged(*out[1:]),
     )
-    return _Loop(kernel, _arrangement(kernel), form)
+    return Loop(kernel, _arrangement(kernel), form)
 
 
 class Blocks(NamedTuple):
@@ -209,7 +209,7 @@ class Blocks(NamedTuple):
         if c is not None and self.p.restart:
             sums = Matrices(address_of(c), *c.strides), Matrices(address_of(out), *out.strides)
             then, c = partial(add_sums, self.p, *sums, self.kernel.sum_bytes, rows, columns), None
-        loop = _loop(self.kernel, rows, columns, a.shape[2], a.strides, b.strides, None if c is None else c.strides, out.strides)
+        loop = loop_of(self.kernel, rows, columns, a.shape[2], a.strides, b.strides, None if c is None else c.strides, out.strides)
         return loop.run(a, b, c, out, threads, then)
 
 
@@ -252,11 +252,11 @@ class RegisterBlocks:
 
 
 @lru_cache(256)
-def _register_loop(blocks: RegisterBlocks, *strides: int) -> _Loop:
+def _register_loop(blocks: RegisterBlocks, *strides: int) -> Loop:
     """The loop over warps whose registers have these strides from warp to warp: of a, b, c and out."""
     each = [Strides(stride, how.address, how.vectors) for stride, how in zip(strides, blocks.permutations, strict=True)]
     arrangement = _arrangement(blocks.kernel, *(how.granule for how in blocks.permutations))
-    return _Loop(blocks.kernel, arrangement, Form(each[0], each[1], each[2], each[3], *blocks.shape, 1, 1, 1, 1))
+    return Loop(blocks.kernel, arrangement, Form(each[0], each[1], each[2], each[3], *blocks.shape, 1, 1, 1, 1))
 
 
 def register_blocks(p: Fused, coded: Coded, orders: Orders) -> RegisterBlocks | None:

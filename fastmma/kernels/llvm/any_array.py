@@ -1,4 +1,4 @@
-"""Arrays of any dtype and strides as arguments of kernels that want to know only where they start.
+"""Arrays of any dtype and strides as arguments of kernels that want to know only where they start, or the address itself, as an int.
 
 Python takes a microsecond to tell the address of an array, and Numba would compile a kernel for each dtype and number of dimensions.
 """
@@ -37,13 +37,18 @@ class _Model(models.PrimitiveModel):
 def _unbox(_kind: AnyArrayType, array: Any, context: Any) -> NativeValue:
     builder, api = context.builder, context.pyapi
     told = cgutils.alloca_once(builder, ir.ArrayType(I64, _WORDS))
-    failed = cgutils.is_not_null(builder, api.nrt_adapt_ndarray_from_python(array, builder.bitcast(told, POINTER)))
-    memory, address = (builder.load(cgutils.gep_inbounds(builder, told, 0, word)) for word in (0, _DATA))
+    memory, place = (cgutils.gep_inbounds(builder, told, 0, word) for word in (0, _DATA))
+    builder.store(I64(0), memory)
+    no_array = cgutils.is_not_null(builder, api.nrt_adapt_ndarray_from_python(array, builder.bitcast(told, POINTER)))
+    failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
+    with builder.if_then(no_array, likely=False):
+        builder.store(api.long_as_longlong(array), place)
+        builder.store(cgutils.is_not_null(builder, api.err_occurred()), failed)
 
     def release() -> None:
-        context.context.nrt.decref(builder, types.MemInfoPointer(types.voidptr), builder.inttoptr(memory, POINTER))
+        context.context.nrt.decref(builder, types.MemInfoPointer(types.voidptr), builder.inttoptr(builder.load(memory), POINTER))
 
-    return NativeValue(address, is_error=failed, cleanup=release)
+    return NativeValue(builder.load(place), is_error=builder.load(failed), cleanup=release)
 
 
 @intrinsic

@@ -2,33 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, inner, load_scalar, select, splat, store
-from fastmma.kernels.matrices.accumulators import MAGNITUDE, NAN, SIGN, half_narrowed, half_rounded
-from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, load_codes, matrix
-from fastmma.kernels.params import OPERATIONS, Step
+from fastmma.kernels.llvm.compilation import compiled, entry
+from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, inner, load_scalar, select, splat, store, zeros
+from fastmma.kernels.matrices.accumulators import MAGNITUDE, NAN, SIGN, half_narrowed, half_rounded, half_widened
+from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, address_of, load_code, load_codes, matrix
+from fastmma.kernels.params import ADDENDS, OPERATIONS, Step
 
 _MULTIPLY, _ADD, _FMA, _ACCUMULATE, _RELU, _BF16, _F16, _FROM_S32 = range(len(OPERATIONS))
+_F32_ADDEND, _BF16_ADDEND, _F16_ADDEND = range(len(ADDENDS))
+SUMS, OUT, ROWS, ROW, FIRST, SECOND = 0, 2, 8, 9, 1, 5  # places of addresses in the numbers; FIRST and SECOND in a row
 _AT_ONCE = 1 << 16  # sums
 _SEGMENT = 1 << 10  # of a row, which stays in a core's nearest cache from one step to the next
 
 
+class Operand(NamedTuple):
+    """Where an operand of a step lies in memory, and the format of its elements, by position in `ADDENDS`; strides in bytes."""
+
+    address: int
+    row_stride: int
+    column_stride: int
+    format: int = 0
+
+
+NO_OPERAND = Operand(0, 0, 0)  # is zero
+
+
+class Row(NamedTuple):
+    """An operation of `OPERATIONS`, by position, with its operands; a kernel reads the numbers one after the other."""
+
+    operation: int
+    first: Operand = NO_OPERAND
+    second: Operand = NO_OPERAND
+
+
+class Ending(NamedTuple):
+    """What becomes of the sums of a product.
+
+    Attributes
+    ----------
+    rows : sequence of Row
+        Operations; an operand whose address is not known has 0 for it.
+    addends : sequence of int
+        Where in the numbers of `run_steps` the address of the addend goes.
+    out : {"f32", "bf16", "f16"}
+        The format of the results.
+    kept : object
+        What holds the memory of the other operands.
+    """
+
+    rows: Sequence[Row]
+    addends: Sequence[int]
+    out: str
+    kept: object = None
+
+
 @inner
-def _operand(source: Matrix, row: int, column: int, count: int) -> Any:
+def _operand(source: Operand, row: int, column: int, count: int) -> Any:
     """Lanes of an operand, one for all columns where its stride is 0."""
     place = source.address + row * source.row_stride + column * source.column_stride
-    if source.address == 0:
-        return splat(np.float32(0), LINES)
-    if source.column_stride == 0:
-        return splat(load_scalar(place, np.float32), LINES)
-    return bitcast(load_codes(place, source.column_stride, 4, count), np.float32)
+    itemsize = 4 if source.format == _F32_ADDEND else 2
+    bits = zeros(np.int32, LINES)
+    if source.address != 0:
+        if source.column_stride == 0:
+            bits = splat(load_code(place, itemsize), LINES)
+        else:
+            bits = load_codes(place, source.column_stride, itemsize, count)
+        if source.format == _BF16_ADDEND:
+            bits = bits << 16
+        elif source.format == _F16_ADDEND:
+            bits = half_widened(bits)
+    return bitcast(bits, np.float32)
 
 
 @inner
@@ -47,19 +99,20 @@ def _store_lanes(lanes: Any, address: int, stride: int, itemsize: int, count: in
 
 
 @inner
-def _step(operation: int, sums: Matrix, first: Matrix, second: Matrix, row: int, column: int, count: int) -> None:
+def _step(operation: int, sums: Matrix, left: Operand, right: Operand, row: int, column: int, count: int) -> None:
     """One operation on 8 sums, in place; NaN is canonical."""
     place = sums.address + row * sums.row_stride + 4 * column
     bits = load_codes(place, 4, 4, count)
     x = bitcast(bits, np.float32)
+    first, second = _operand(left, row, column, count), _operand(right, row, column, count)
     if operation == _MULTIPLY:
-        x = x * _operand(first, row, column, count)
+        x = x * first
     elif operation == _ADD:
-        x = x + _operand(first, row, column, count)
+        x = x + first
     elif operation == _FMA:
-        x = fma(x, _operand(first, row, column, count), _operand(second, row, column, count))
+        x = fma(x, first, second)
     elif operation == _ACCUMULATE:
-        x = fma(_operand(first, row, column, count), _operand(second, row, column, count), x)
+        x = fma(first, second, x)
     elif operation == _RELU:
         x = select(x <= np.float32(0), np.float32(0), x)
     elif operation == _FROM_S32:
@@ -72,16 +125,30 @@ def _step(operation: int, sums: Matrix, first: Matrix, second: Matrix, row: int,
     _store_lanes(select(x != x, NAN, result), place, 4, 4, count)
 
 
+@inner
+def _number(numbers: int, place: int) -> int:
+    number: int = load_scalar(numbers + 8 * place, np.int64)
+    return number
+
+
+@inner
+def _operand_at(numbers: int, place: int) -> Operand:
+    return Operand(_number(numbers, place), _number(numbers, place + 1), _number(numbers, place + 2), _number(numbers, place + 3))
+
+
 @compiled
-def _run(program: NDArray[np.int64], sums: Matrix, out: Matrix, half: bool, start: int, stop: int, columns: int) -> None:
-    """All operations on rows start to stop, in place, and what comes of it as 16-bit codes where there is an `out`."""
+def run_steps(numbers: int, start: int, stop: int) -> None:
+    """All operations on rows start to stop, in place, and what comes of it as 16-bit codes where there is an `out`; see `numbers_of`."""
+    sums = Matrix(_number(numbers, SUMS), _number(numbers, SUMS + 1), 4, 4)
+    out = Matrix(_number(numbers, OUT), _number(numbers, OUT + 1), _number(numbers, OUT + 2), 2)
+    half, columns, steps = _number(numbers, 5), _number(numbers, 6), _number(numbers, 7)
     for row in range(start, stop):
         for left in range(0, columns, _SEGMENT):
             right = min(left + _SEGMENT, columns)
-            for step in range(program.shape[0]):
-                operation = program[step, 0]
-                first = Matrix(program[step, 1], program[step, 2], program[step, 3], 4)
-                second = Matrix(program[step, 4], program[step, 5], program[step, 6], 4)
+            for step in range(steps):
+                place = ROWS + step * ROW
+                operation = _number(numbers, place)
+                first, second = _operand_at(numbers, place + FIRST), _operand_at(numbers, place + SECOND)
                 for column in range(left, right, LINES):
                     _step(operation, sums, first, second, row, column, min(right - column, LINES))
             if out.address != 0:
@@ -93,9 +160,26 @@ def _run(program: NDArray[np.int64], sums: Matrix, out: Matrix, half: bool, star
                     _store_lanes(convert(codes, np.uint16), place, out.column_stride, 2, count)
 
 
-def _place(operand: NDArray[Any] | None) -> tuple[int, int, int]:
-    found = NOWHERE if operand is None else matrix(operand)
-    return found.address, found.row_stride, found.column_stride
+@cache
+def steps_runner() -> Callable[[int, int, int], None]:
+    """`run_steps`, compiled."""
+    return entry(run_steps, types.int64, types.int64, types.int64)
+
+
+def numbers_of(sums: Matrix, out: Matrix, half: bool, columns: int, rows: Sequence[Row]) -> NDArray[np.int64]:
+    """The numbers that `run_steps` reads; places in it are `SUMS`, `OUT`, and `ROWS` with a `ROW` for each operation."""
+    head = (sums.address, sums.row_stride, out.address, out.row_stride, out.column_stride, half, columns, len(rows))
+    return np.array([*head, *(number for row in rows for number in (row.operation, *row.first, *row.second))], np.int64)
+
+
+def operation_of(step: Step, *operands: Operand) -> Row:
+    """A step's operation with these operands in place of its own."""
+    return Row(OPERATIONS.index(step.operation), *operands)
+
+
+def operand_of(values: NDArray[Any] | None) -> Operand:
+    """An array of float32 as an operand."""
+    return NO_OPERAND if values is None else Operand(address_of(values), values.strides[-2], values.strides[-1])
 
 
 def apply(sums: NDArray[Any], steps: Sequence[Step], threads: int, out: NDArray[Any] | None = None, half: bool = False) -> None:
@@ -104,12 +188,12 @@ def apply(sums: NDArray[Any], steps: Sequence[Step], threads: int, out: NDArray[
     `out` is given the sums, which must have been rounded to bf16, or to f16 where `half`, as codes of that format.
     """
     rows, columns = sums.shape
-    program = [(OPERATIONS.index(step.operation), *_place(step.first), *_place(step.second)) for step in steps]
-    table = np.array(program, np.int64).reshape(len(program), 7)
-    source, place = matrix(sums), NOWHERE if out is None else matrix(out)
+    table = [operation_of(step, operand_of(step.first), operand_of(step.second)) for step in steps]
+    numbers = numbers_of(matrix(sums), NOWHERE if out is None else matrix(out), half, columns, table)
+    run, place = steps_runner(), address_of(numbers)
 
     def work(start: int, stop: int, _worker: int) -> None:
-        _run(table, source, place, half, start, stop, columns)
+        run(place, start, stop)
 
     parallel_for(work, rows, threads, max(1, _AT_ONCE // max(columns, 1)))
 

@@ -1,0 +1,51 @@
+"""Small products whose shapes and strides are known beforehand, where a compiled kernel computes them at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from fastmma.backends.call import Operation
+from fastmma.backends.parameters import fused_coding, fused_parameters, holds
+
+if TYPE_CHECKING:
+    from fastmma.kernels.fused.fixed import FixedProduct
+    from fastmma.kernels.sums.epilogue import Ending
+
+_WORK, _RESULTS = 1 << 21, 1 << 16  # multiply-adds and results of all products
+_SHARED_WORK = 1 << 19  # multiply-adds that one thread is done with before others would have begun
+_BATCH = 1 << 10
+
+
+class Form(NamedTuple):
+    """Shapes of products, and strides in bytes of a (products, M, K) and b (products, K, N)."""
+
+    products: int
+    rows: int
+    columns: int
+    depth: int
+    a: tuple[int, int, int]
+    b: tuple[int, int, int]
+    start: bool  # whether sums start from f32 numbers (products, M, N), C-contiguous
+
+
+def fixed_product(operation: Operation, form: Form, ending: Ending | None, threads: int) -> FixedProduct | None:
+    """What computes products of this form, or None where no kernel does it in one go."""
+    ins, results = operation.instruction, form.products * form.rows * form.columns
+    work = results * form.depth
+    usual = operation.arithmetic.method == "fused" and not operation.own and not operation.arithmetic.interleave
+    dense = not ins.sparse and not ins.scale_vec_size and ins.ctype == ins.dtype == ins.accumulator == "f32"
+    small = 0 < work <= (_WORK if threads == 1 else _SHARED_WORK) and results <= _RESULTS and form.products <= _BATCH
+    if not (usual and dense and small and holds(operation)):
+        return None
+    from fastmma.kernels.fused.batch import blocks, loop_of
+    from fastmma.kernels.fused.fixed import FixedProduct
+    from fastmma.kernels.llvm import cpu
+
+    if cpu.portable():
+        return None
+    found = blocks(fused_parameters(operation), fused_coding(operation), form.rows, form.columns, form.depth)
+    if found is None or (form.start and found.p.restart):
+        return None
+    sums = (4 * form.rows * form.columns, 4 * form.columns, 4)
+    loop = loop_of(found.kernel, form.rows, form.columns, form.depth, form.a, form.b, sums if form.start else None, sums)
+    return FixedProduct(loop, form.products, ending)

@@ -1,0 +1,78 @@
+"""The epilogue of products of which all but the memory is known: its steps, with a place for the addend's address."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fastmma.backends.engine import Backend
+from fastmma.isa.formats import FORMATS
+from fastmma.products.epilogue import Epilogue, f32_code
+from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.steps import ROUND, SCALED_C, operands_of
+
+if TYPE_CHECKING:
+    from fastmma.kernels.sums.epilogue import Ending
+
+_ONE = 0x3F800000
+_FORMATS = {FORMATS[name].dtype: name for name in ("f32", "bf16", "f16")}
+
+
+class Addend(NamedTuple):
+    """A bias or a c: the format of its elements, and its strides in bytes, from row to row of all products and along a row."""
+
+    name: str
+    format: str
+    row_stride: int
+    column_stride: int
+
+
+def addend_of(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...]) -> Addend | None:
+    """An array as an addend; None where no kernel reads its elements, or its rows do not lie at equal distances."""
+    fmt = _FORMATS.get(dtype)
+    if fmt is None:
+        return None
+    if len(shape) == 1:
+        return Addend(name, fmt, 0, strides[0])
+    if len(shape) == 3 and shape[0] > 1 and strides[0] != shape[1] * strides[1]:
+        return None
+    return Addend(name, fmt, *strides[-2:])
+
+
+def ending_of(plan: GemmPlan, runner: Backend, shape: tuple[int, ...], alpha: Any, beta: Any, addend: Addend | None) -> Ending | None:
+    """The epilogue of a plan for results of a shape; None where an addend has to be changed before it is added.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+        If the plan has no step for what is given.
+    """
+    from fastmma.kernels.params import ADDENDS
+    from fastmma.kernels.sums.epilogue import FIRST, ROW, ROWS, SECOND, Ending, Operand, operand_of, operation_of
+
+    finish = Epilogue("prepared", plan.epilogue, plan.out, runner, 1)
+    values = finish.operands(alpha, None, None, None, shape)
+    if addend is not None:
+        values[addend.name] = np.zeros((1, 1), np.uint32)
+        if beta is not None and (factor := f32_code(beta, "prepared: beta")) != _ONE:
+            if SCALED_C not in plan.epilogue or not factor & 0x7FFFFFFF:
+                return None
+            values["beta"] = np.full((1, 1), factor, np.uint32)
+        late = [name for step in plan.epilogue[plan.epilogue.index(ROUND) :] for name in operands_of(step)]
+        if addend.name not in [name for step in plan.epilogue for name in operands_of(step)]:
+            return None
+        if addend.name in late and plan.out not in ("f32", addend.format):
+            return None
+    rows, places, kept = [], [], []
+    for number, step in enumerate(finish.steps_of(plan.operation.instruction.dtype, values, shape)):
+        operands = []
+        for name, given, place in zip(step.names, (step.first, step.second), (FIRST, SECOND), strict=False):
+            if addend is not None and name == addend.name:
+                places.append(ROWS + number * ROW + place)
+                operands.append(Operand(0, addend.row_stride, addend.column_stride, ADDENDS.index(addend.format)))
+            else:
+                kept.append(given)
+                operands.append(operand_of(given))
+        rows.append(operation_of(step, *operands))
+    return Ending(rows, places, plan.out, kept)
