@@ -30,15 +30,34 @@ class TensorCore:
     ----------
     target : str
         The GPU, as `fastmma.gemm` takes it.
+    device : str
+        Where tensors are to be: "cpu", or "cuda" where the GPU in the machine computes.
     report : fastmma.torch.Report or None
-        What became of torch's products so far; None where torch is not installed, or a real GPU computes.
+        What became of torch's products so far; None where torch is not installed. Where a real GPU computes, it holds nothing.
     triton_report : fastmma.triton.Report or None
         The same of Triton's kernels, with ``--tensor-core-triton``.
     """
 
     target: str
+    device: str = "cpu"
     report: Any = None
     triton_report: Any = None
+
+
+@dataclass(frozen=True)
+class OnTheGpu:
+    """The report of a test that a real GPU computed: nothing was emulated, and nothing was passed."""
+
+    target: str
+    emulated: int = 0
+    assumed: int = 0
+    passed: int = 0
+
+    def assert_all_emulated(self, *, assumed: bool = True) -> None:
+        """All bits are the GPU's own."""
+
+    def __str__(self) -> str:
+        return f"computed by the GPU in the machine, {self.target}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -130,7 +149,7 @@ def tensor_core(request: pytest.FixtureRequest) -> Iterator[TensorCore]:
     target = _target(getattr(request, "param", _targets(request.config, mark)[0]), "tensor_core")
     if request.config.getoption("--tensor-core-native"):
         _skip_unless_here(target)
-        yield TensorCore(target)
+        yield TensorCore(target, "cuda", OnTheGpu(target))
         return
     options = dict(mark.kwargs) if mark else {}
     if request.config.getoption("--tensor-core-cuda"):

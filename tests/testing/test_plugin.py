@@ -202,7 +202,8 @@ def test_native_needs_a_gpu(run, pytester: pytest.Pytester) -> None:
 
     @pytest.mark.tensor_core("H100", "sm_90", "A100")
     def test(tensor_core):
-        assert tensor_core.report is None and not log
+        assert tensor_core.device == "cuda" and not log
+        tensor_core.report.assert_all_emulated()
     """
     )
     result = run("--tensor-core-native", "-rs")
