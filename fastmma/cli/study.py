@@ -3,51 +3,70 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fastmma.cli.inputs import parse_size
+from fastmma.cli.progress import watched
 from fastmma.cli.table import print_json, print_table
 from fastmma.host.errors import BackendError, OperandError
 from fastmma.host.files import write_text
-from fastmma.study.grid import SAMPLE, Case, Grid
+from fastmma.study.conclusion import conclusion
+from fastmma.study.grid import SAMPLE, Case, Grid, case_of
+from fastmma.study.layer_report import caption, format_table, layer_table
+from fastmma.study.layered import layered
 from fastmma.study.pictures import save
-from fastmma.study.presets import PRESETS, preset_of
+from fastmma.study.presets import LAYERS, PRESETS, preset_of
 from fastmma.study.records import CSV, JSON_LINES, Results
-from fastmma.study.report import case_of, grouped, markdown, summary
+from fastmma.study.report import grouped, markdown, summary
 from fastmma.study.runner import run
 
 REPORT = "report.md"
 _SHAPE = "256x256x4096"
-_PROGRESS = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+_TITLES = {True: "What formats cost the layers of a model", False: "Accuracy study"}
 
 
-def _grids(preset: str | None, own: dict[str, Any], sample: int, seeds: tuple[int, ...]) -> tuple[Grid, ...]:
-    """The preset's grids, or the one that the options describe."""
+def _grids(preset: str | None, own: dict[str, Any], sample: int, seeds: tuple[int, ...], files: bool) -> tuple[Grid, ...]:
+    """The preset's grids, or the one that the options describe; formats and target of layers need not be given."""
     given = {name: value for name, value in own.items() if value}
     if preset is not None:
         if given:
             raise OperandError(f"--preset has a grid of its own: leave out {', '.join('--' + name.replace('_', '-') for name in given)}")
         return preset_of(preset).grids
-    if "format" not in given or "target" not in given:
+    if not files and ("format" not in given or "target" not in given):
         raise OperandError(f"give --preset ({', '.join(PRESETS)}), or a grid: at least --format and --target")
+    (usual,) = preset_of(LAYERS).grids
     every = tuple(each or None for each in given.get("promote_every", (0,)))
     shapes = tuple(parse_size(text, "--shape") for text in given.get("shape", (_SHAPE,)))
-    distributions, parts = tuple(given.get("distribution", ("normal",))), tuple(given.get("split_k", (1,)))
-    arithmetics = tuple(given.get("arithmetic", ("",)))
-    return (Grid(tuple(given["format"]), tuple(given["target"]), shapes, distributions, every, parts, seeds, sample, arithmetics),)
+    options: dict[str, Any] = {"distributions": tuple(given.get("distribution", ("normal",))), "promote_every": every}
+    options |= {"split_k": tuple(given.get("split_k", (1,))), "arithmetics": tuple(given.get("arithmetic", ("",)))}
+    formats, targets = tuple(given.get("format", usual.formats)), tuple(given.get("target", usual.targets))
+    return (replace(usual, formats=formats, targets=targets, shapes=shapes, seeds=seeds, sample=sample, **options),)
 
 
-def _command(preset: str | None, own: dict[str, Any], seeds: tuple[int, ...], sample: int, inputs: list[str], output: Path) -> str:
+def _tensors(inputs: list[str], activations: list[str]) -> list[Any]:
+    """Weights, then activations: of two inputs, the second has them, unless they are named as such."""
+    return [inputs, activations] if activations else list(inputs)
+
+
+def _conclude(results: Results) -> None:
+    """Say what a study of layers found."""
+    for table in layered(results):
+        for sentence in conclusion(table):
+            typer.echo(sentence)
+        typer.echo()
+
+
+def _command(preset: str | None, own: dict[str, Any], seeds: tuple[int, ...], sample: int, transposed: bool | None, output: Path) -> str:
     """The command line that makes the report again."""
     words = ["fastmma", "study", *(["--preset", preset] if preset else [])]
-    for name, values in {**own, "input": inputs, "seed": () if preset else seeds}.items():
+    for name, values in {**own, "seed": () if preset else seeds}.items():
         for value in values or ():
             words += [f"--{name.replace('_', '-')}", str(value)]
+    words += [] if transposed is None else ["--transposed" if transposed else "--no-transposed"]
     words += [] if preset or sample == SAMPLE else ["--sample", str(sample)]
     return shlex.join([*words, "--output", str(output)])
 
@@ -64,12 +83,21 @@ def _write_report(results: Results, output: Path, title: str, command: str) -> l
 
 
 def _print(results: Results) -> None:
+    tables = layered(results)
+    for table in tables:
+        print_table(*format_table(table), title=caption(table, "Medians over the layers, formats in order"))
+        typer.echo()
+        print_table(*layer_table(table), title=caption(table, "Relative error of every layer"))
+        typer.echo()
+    if tables:
+        return
     for source, records in grouped(results).items():
         print_table(*summary(records), title=source)
         typer.echo()
 
 
 def study(
+    model: Annotated[str | None, typer.Argument(help="Weights, as --input names them, such as the folder of a model.")] = None,
     preset: Annotated[str | None, typer.Option(help=f"A study with a name: {', '.join(PRESETS)}.")] = None,
     output: Annotated[Path | None, typer.Option(help="A folder for the report, the table and the pictures; a study goes on there.")] = None,
     formats: Annotated[
@@ -88,7 +116,19 @@ def study(
     ] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="FILE[::NAME]", help="Weights (N, K), then activations (M, K): .npy, .npz or .safetensors."),
+        typer.Option(
+            "--input",
+            metavar="PLACE[::NAMES]",
+            help="Weights (N, K), then perhaps activations (M, K): .npy, .npz or .safetensors files, or the folder of a model; "
+            "names of files and of tensors may be patterns, such as 'model.safetensors::*dense*'. Without names: all linear layers.",
+        ),
+    ] = None,
+    activations: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PLACE[::NAMES]", help="One tensor for all layers, or tensors named like the layers; drawn if not given."),
+    ] = None,
+    transposed: Annotated[
+        bool | None, typer.Option("--transposed/--no-transposed", help="Weights are (K, N) in files, or not; else as config.json says.")
     ] = None,
     seeds: Annotated[list[int] | None, typer.Option("--seed", min=0, help="Of the random numbers.")] = None,
     sample: Annotated[int, typer.Option(min=1, help="Rows and columns of the product that are compared.")] = SAMPLE,
@@ -109,29 +149,32 @@ def study(
         "arithmetic": arithmetics,
     }
     given_seeds = tuple(seeds or (0,))
+    files = [*([model] if model else []), *(inputs or [])]
+    if activations and not files:
+        raise OperandError("--activations are those of weights: name them with --input")
     if preset is not None and (seeds or sample != SAMPLE):
         raise OperandError("--preset has seeds and a sample of its own: leave out --seed and --sample")
-    grids = _grids(preset, own, sample, given_seeds)
-    console = Console(stderr=True)
-    with Progress(*_PROGRESS, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("checking", total=None)
+    grids = _grids(preset, own, sample, given_seeds, bool(files))
+    with watched("fastmma study") as show:
 
-        def show(done: int, total: int, case: Case) -> None:
-            what = f"{case.format}, {case.accumulator}, {case.m} x {case.n} x {case.k}, {case.source}"
-            bar.update(task, completed=done, total=total, description=what)
+        def tell(done: int, total: int, case: Case) -> None:
+            show(done, total, f"{case.format}, {case.accumulator}, {case.m} x {case.n} x {case.k}, {case.source}")
 
         try:
-            results = run(grids, output, tensors=inputs or (), threads=threads, progress=show)
+            results = run(grids, output, tensors=_tensors(files, activations or []), transposed=transposed, threads=threads, progress=tell)
         except KeyboardInterrupt:
             there = f"what was computed is in {output / JSON_LINES}; the same command goes on from there" if output else "nothing was kept"
             raise KeyboardInterrupt(f"interrupted; {there}") from None
     said = []
     if output is not None:
-        title = PRESETS[preset].question if preset else "Accuracy study"
-        said = _write_report(results, output, title, _command(preset, own, given_seeds, sample, inputs or [], output))
+        title = PRESETS[preset].question if preset else _TITLES[bool(layered(results))]
+        command = _command(preset, {**own, "input": files, "activations": activations}, given_seeds, sample, transposed, output)
+        said = _write_report(results, output, title, command)
     if as_json:
         print_json([{**record, "accumulator": case_of(record).accumulator} for record in results])
-    elif output is None:
-        _print(results)
+    else:
+        if output is None:
+            _print(results)
+        _conclude(results)
     for line in said:
         typer.echo(line, err=as_json)

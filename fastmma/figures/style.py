@@ -55,7 +55,9 @@ _SETTINGS: dict[str, Any] = {
 # the day on which a picture was made would make another file of it
 _METADATA: dict[str, dict[str, None]] = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 _ADVANCE = 0.58  # of a letter, in sizes of the font
+_BOLD = 1.2  # of a bold letter, in advances of others
 _LINE = 1.3  # of a line
+_SAMPLE = (1.035, 1.085)  # of a line beside its name, in widths of a panel
 _Draw = TypeVar("_Draw", bound=Callable[..., Any])
 
 
@@ -140,19 +142,19 @@ def panels(heights: Sequence[float], width: float = WIDTH) -> tuple[Any, list[An
     return figure, list(figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0])
 
 
-def title(panel: Any, text: str, width: float = WIDTH) -> None:
-    """A title over as many lines as it takes; names of files are no formulas."""
-    panel.set_title(wrapped(text, width - 0.8), parse_math=False, fontweight="bold")
+def title(panel: Any, text: str, left: float = 0.8, width: float = WIDTH) -> None:
+    """A title over as many lines as it takes beside that many inches on the left; names of files are no formulas."""
+    panel.set_title(wrapped(text, max(2.0, width - left - 0.2) / _BOLD), parse_math=False, fontweight="bold")
 
 
-def label_ends(panel: Any, ends: Sequence[tuple[str, float, float, str]], height: float) -> None:
-    """Names at the right of a panel, next to where their lines end, moved apart as far as they must be.
+def label_ends(panel: Any, ends: Sequence[tuple[str, float, float, Look]], height: float) -> None:
+    """Names at the right of a panel, next to where their lines end, moved apart as far as they must be, each with a piece of its line.
 
     Parameters
     ----------
     panel : Axes
         Whose limits do not change afterwards.
-    ends : sequence of (name, x, y, colour)
+    ends : sequence of (name, x, y, Look)
         In the units of the data.
     height : float
         Inches of the panel's frame, or less.
@@ -161,20 +163,30 @@ def label_ends(panel: Any, ends: Sequence[tuple[str, float, float, str]], height
     inner = panel.transData + panel.transAxes.inverted()
     ends = sorted(ends, key=lambda end: inner.transform(end[1:3])[1])
     least = line_height(SMALL) / height
-    places = spread([float(inner.transform(end[1:3])[1]) for end in ends], least)
-    for (name, x, y, colour), place in zip(ends, places, strict=True):
-        panel.annotate(
-            name,
-            (x, y),
-            xytext=(1.035, place),
-            textcoords="axes fraction",
-            fontsize=SMALL,
-            color=colour,
-            va="center_baseline",
-            parse_math=False,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.4, "alpha": 0.6, "shrinkA": 1, "shrinkB": 3},
-        )
+    places = within(spread([float(inner.transform(end[1:3])[1]) for end in ends], least), least)
+    for (name, x, y, look), place in zip(ends, places, strict=True):
+        arrow = {"arrowstyle": "-", "color": look.color, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 3}
+        panel.annotate("", (x, y), xytext=(_SAMPLE[0] - 0.005, place), textcoords="axes fraction", annotation_clip=False, arrowprops=arrow)
+        sample = {"transform": panel.transAxes, "clip_on": False, "fillstyle": "none", **look._asdict()}
+        panel.plot(_SAMPLE, (place, place), linewidth=1.0, **sample | {"marker": ""})
+        panel.plot(sum(_SAMPLE) / 2, place, linestyle="", markersize=3.5, **{key: sample[key] for key in sample if key != "linestyle"})
+        words = {"fontsize": SMALL, "color": look.color, "va": "center_baseline", "transform": panel.transAxes}
+        panel.text(_SAMPLE[1] + 0.012, place, name, parse_math=False, **words)
+
+
+def within(places: Sequence[float], least: float) -> list[float]:
+    """Ascending places that are that far apart, moved between 0 and 1, as far as there is room.
+
+    Examples
+    --------
+    >>> within([-0.1, 0.2, 0.9], 0.25)
+    [0.0, 0.25, 0.9]
+    """
+    highest = [min(place, 1 - least * (len(places) - 1 - i)) for i, place in enumerate(places)]
+    found: list[float] = []
+    for place in highest:
+        found.append(max(place, found[-1] + least if found else 0.0))
+    return found
 
 
 def spread(places: Sequence[float], least: float) -> list[float]:
@@ -206,5 +218,9 @@ def save(figure: Any, path: Path) -> None:
     """
     if path.suffix not in SUFFIXES:
         raise OperandError(f"a picture is {', '.join(SUFFIXES)}, not {path.name}")
+    with styled():
+        if figure.get_layout_engine() is not None:  # found once, it takes longer than to draw
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
     with styled(), written(path) as file:
         figure.savefig(file, format=path.suffix.removeprefix("."), dpi=PNG_DPI, metadata=_METADATA[path.suffix])

@@ -9,6 +9,7 @@ True
 
 from fastmma.study.distributions import DISTRIBUTIONS, Distribution
 from fastmma.study.grid import Case, Grid
+from fastmma.study.layers import Layer, layers
 from fastmma.study.metrics import Metrics
 from fastmma.study.presets import PRESETS, Preset
 from fastmma.study.products import IEEE
@@ -16,4 +17,19 @@ from fastmma.study.records import Results
 from fastmma.study.runner import run
 from fastmma.study.tensors import Tensor, read
 
-__all__ = ["DISTRIBUTIONS", "IEEE", "PRESETS", "Case", "Distribution", "Grid", "Metrics", "Preset", "Results", "Tensor", "read", "run"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "IEEE",
+    "PRESETS",
+    "Case",
+    "Distribution",
+    "Grid",
+    "Layer",
+    "Metrics",
+    "Preset",
+    "Results",
+    "Tensor",
+    "layers",
+    "read",
+    "run",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import product
 from typing import Any
@@ -17,7 +17,7 @@ from fastmma.numerics.changes import changes
 from fastmma.study.distributions import distribution_of
 from fastmma.study.products import IEEE, instruction_of
 
-_EDITION = 3  # of what a record holds and how it is computed; a new one makes older records those of other cases
+_EDITION = 4  # of what a record holds and how it is computed; a new one makes older records those of other cases
 SAMPLE = 512
 
 
@@ -98,11 +98,19 @@ class Case:
     @property
     def source(self) -> str:
         """Where the operands come from, in short."""
-        files = [f"{name} {value.rpartition(' ')[0]}" for name, value in (("B", self.weights), ("A", self.activations)) if value]
-        return ", ".join([*files, *([] if self.weights and self.activations else [self.distribution])])
+        if not (self.weights or self.activations):
+            return f"operands drawn ({self.distribution})"
+        drawn = f"drawn ({self.distribution})"
+        operands = (("weights", self.weights), ("activations", self.activations))
+        return ", ".join(f"{name} {value.rpartition(' ')[0] or drawn}" for name, value in operands)
 
 
 CASE_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Case))
+
+
+def case_of(record: Mapping[str, Any]) -> Case:
+    """The configuration of a record."""
+    return Case(**{name: record[name] for name in CASE_FIELDS})
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ def _depths(*depths: int) -> tuple[tuple[int, int, int], ...]:
     return tuple((256, 256, depth) for depth in depths)
 
 
+LAYERS = "layers"
 _GROWING = _depths(128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 _SIGNED_AND_NOT = ("normal", "positive")
 _LAWS = ("normal", "uniform", "lognormal", "outliers")
@@ -42,6 +43,11 @@ PRESETS: dict[str, Preset] = {
                 Grid(("e4m3", "e5m2"), ("sm_89", "sm_90a"), _GROWING, _SIGNED_AND_NOT, promote_every=(None, 128)),
                 Grid(("e4m3", "e5m2"), ("sm_100a", "sm_120a", IEEE), _GROWING, _SIGNED_AND_NOT),
             ),
+        ),
+        Preset(
+            LAYERS,
+            "What do five formats cost the layers of a model?",
+            (Grid(("bf16", "fp8_1x128,fp8_128x128", "mxfp8", "nvfp4", "mxfp4"), ("sm_100a",), _depths(384, 1536, 4096)),),
         ),
         Preset(
             "block-formats",

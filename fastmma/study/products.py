@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,10 @@ from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.changes import changed
 from fastmma.numerics.lookup import arithmetic, own_arithmetic
+from fastmma.numerics.own import FIELDS
 from fastmma.products.choice import default_instruction
 from fastmma.products.gemm import gemm
+from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.order import checked_loop, checked_parts
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
@@ -67,9 +69,46 @@ def own(ins: Instruction, target: str, changes: str) -> Arithmetic | None:
     return own_arithmetic(ins, target, changed(its, changes)) if changes else None
 
 
-def evidence(ins: Instruction | None, target: str, changes: str = "") -> str:
-    """How well the arithmetic is known."""
-    return "definition" if ins is None else (own(ins, target, changes) or arithmetic(ins, target)).evidence.level
+class Known(NamedTuple):
+    """What is known of how a case is computed, as records have it.
+
+    Attributes
+    ----------
+    instruction : str or None
+    plan : list of str
+        The accumulation, line by line.
+    arithmetic_in_full : str
+        The method and every field of the `fastmma.Arithmetic`.
+    evidence : str
+        How well it is known.
+    evidence_sources : list of str
+        What that stands on.
+    """
+
+    instruction: str | None
+    plan: list[str]
+    arithmetic_in_full: str
+    evidence: str
+    evidence_sources: list[str]
+
+
+_IEEE = Known(None, ["IEEE f32: c = round(c + round(a * b)) in ascending k, from +0"], "method=ieee-f32", "definition", ["IEEE 754-2019"])
+
+
+@cache
+def known(name: str, target: str, promote_every: int | None, split_k: int, changes: str) -> Known:
+    """What is known of how a case is computed."""
+    ins = instruction_of(name, target, promote_every, split_k, changes)
+    if ins is None:
+        return _IEEE
+    its = own(ins, target, changes) or arithmetic(ins, target)
+    options: dict[str, Any] = {"target": target, "promote_every": promote_every, "split_k": split_k, "instruction": ins.opcode}
+    options |= {"arithmetic": own(ins, target, changes)}
+    a, b = formats_of(name)
+    plan = str(GemmPlan(**options) if isinstance(a.base, Format) else scaled_plan(blank(a), blank(b).T, **options))
+    fields = ",".join([f"method={its.method}", *(f"{each}={getattr(its, each)}" for each in FIELDS)])
+    sources = [its.evidence.source, *map(str, its.evidence.sources)]
+    return Known(ins.opcode, [" ".join(line.split()) for line in plan.splitlines()], fields, its.evidence.level, sources)
 
 
 def multiplied(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fastmma.host.calls import public_call
 from fastmma.study.distributions import DISTRIBUTIONS
-from fastmma.study.grid import CASE_FIELDS, Case
+from fastmma.study.grid import case_of
+from fastmma.study.layer_report import layer_sections
+from fastmma.study.layered import layered
+from fastmma.study.markdown import number, table_of
 from fastmma.study.records import Record
 
 _COLUMNS = {
@@ -36,11 +38,6 @@ A dash stands for what is not defined: nothing to compare, or no error at all.
 """
 
 
-def case_of(record: Record) -> Case:
-    """The configuration of a record."""
-    return Case(**{name: record[name] for name in CASE_FIELDS})
-
-
 def series(record: Record) -> str:
     """What is compared between records of the same operands: the format and the accumulator."""
     case = case_of(record)
@@ -65,25 +62,6 @@ def deepest(records: Sequence[Record]) -> list[Record]:
     return sorted((record for record in records if record["k"] == depth), key=lambda record: formats.index(record["format"]))
 
 
-def number(value: Any) -> str:
-    """A value for people.
-
-    Examples
-    --------
-    >>> number(0.0374123), number(None), number(65536), number(0.99998712)
-    ('0.0374', '-', '65536', '0.999987')
-    """
-    if value is None:
-        return "-"
-    if isinstance(value, int):
-        return str(value)
-    return f"{value:.6g}" if 0.99 < value < 1 else f"{value:.3g}"
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "".join(f"| {' | '.join(row)} |\n" for row in (headings, ["---"] * len(headings), *rows))
-
-
 def summary(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of the table of all metrics, one row a record."""
     headings = ["format", "accumulator", "M x N x K", *_COLUMNS.values()]
@@ -101,7 +79,7 @@ def _by_depth(records: Sequence[Record], metric: str) -> str:
     for record in records:
         cells.setdefault(series(record), {})[record["k"]] = number(record[metric])
     rows = [[name, *(found.get(depth, "") for depth in depths)] for name, found in cells.items()]
-    return _table([_COLUMNS[metric], *(f"K = {depth}" for depth in depths)], rows)
+    return table_of([_COLUMNS[metric], *(f"K = {depth}" for depth in depths)], rows)
 
 
 def _how_exact(records: Sequence[Record]) -> str:
@@ -117,6 +95,12 @@ def _how_exact(records: Sequence[Record]) -> str:
         + (f"Of large products, {' or '.join(map(str, sampled))} random rows and columns are compared. " if sampled else "")
         + f"Seeds: {', '.join(str(seed) for seed in sorted({case.seed for case in cases}))}."
     )
+
+
+_HASHES = (
+    "Every record has the arithmetic in full, what is known of it, and SHA-256 of its operands and of the emulated product: "
+    "the same operands give the same bits on every machine."
+)
 
 
 @public_call
@@ -137,15 +121,34 @@ def markdown(records: Sequence[Record], *, title: str, command: str = "", pictur
     if command:
         parts.append(f"```sh\n{command}\n```\n")
     parts += [_how_exact(records) + "\n", *(f"![{name}]({file})\n" for name, file in pictures)]
+    tables = layered(records)
+    parts += layer_sections(tables) if tables else _sections(records)
+    parts.append("## How to read this\n")
+    parts.append(_LEGEND)
+    parts += ["## How well the arithmetic is known\n", table_of(*_evidence(records))]
+    versions = sorted({record["version"] for record in records})
+    parts.append(f"Computed by fastmma {' and '.join(versions)}. {_HASHES}\n")
+    return "\n".join(parts)
+
+
+def _sections(records: Sequence[Record]) -> list[str]:
+    """A section for each source of operands."""
+    parts = []
     for source, found in grouped(records).items():
         drawn = not (found[0]["weights"] and found[0]["activations"])
         law = f": {DISTRIBUTIONS[found[0]['distribution']].law}" if drawn else ""
         parts.append(f"## {source}{law}\n")
-        parts.append(_table(*summary(deepest(found))))
+        parts.append(table_of(*summary(deepest(found))))
         if len({record["k"] for record in found}) > 1:
             parts += [_by_depth(found, metric) for metric in _BY_DEPTH]
-    levels = sorted({f"{case_of(record).target} ({record['evidence']})" for record in records})
-    parts.append("## How to read this\n")
-    parts.append(_LEGEND)
-    parts.append(f"How well the arithmetic is known: {', '.join(levels)}.\n")
-    return "\n".join(parts)
+    return parts
+
+
+def _evidence(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows: each arithmetic in full, and what is known of it."""
+    rows: dict[tuple[str, ...], None] = {}
+    for record in records:
+        target = f"{record['target']} ({record['evidence']})"
+        arithmetic = record["arithmetic_in_full"].replace(",", ", ")
+        rows[target, record["instruction"] or "-", arithmetic, record["evidence_sources"][0]] = None
+    return ["target", "instruction", "arithmetic", "known by"], [list(row) for row in rows]

@@ -16,6 +16,7 @@ from fastmma.study.exact import product
 from fastmma.study.grid import Case
 from fastmma.study.metrics import ratio
 from fastmma.study.products import IEEE
+from fastmma.study.tensors import digest_of
 
 Values = NDArray[np.float64]
 _CHUNK = 1 << 20  # elements of B that are in float64 at a time
@@ -31,6 +32,8 @@ class Originals(NamedTuple):
     rows, columns : integer arrays
         Of the product: what is compared lies where they cross.
     product : float64 array (rows, columns)
+    digests : (str, str)
+        SHA-256 of both, as `fastmma.study.tensors.digest_of` has it.
     """
 
     a: NDArray[Any]
@@ -38,6 +41,7 @@ class Originals(NamedTuple):
     rows: NDArray[np.intp]
     columns: NDArray[np.intp]
     product: Values
+    digests: tuple[str, str]
 
 
 class Operands(NamedTuple):
@@ -108,6 +112,11 @@ class Workbench:
         self._originals: tuple[Case, Originals] | None = None
         self._operands: tuple[Case, Operands] | None = None
 
+    def with_tensors(self, tensors: dict[str, NDArray[Any]]) -> Workbench:
+        """Itself, with the tensors of the cases that come."""
+        self._tensors = tensors
+        return self
+
     def originals(self, case: Case) -> Originals:
         """The matrices of a case as drawn or read."""
         key = replace(case, format="f16", target=IEEE, promote_every=None, split_k=1, arithmetic="")
@@ -117,12 +126,13 @@ class Workbench:
         return self._originals[1]
 
     def _draw(self, case: Case) -> Originals:
-        law, drawn = distribution_of(case.distribution), {}
+        law, drawn, digests = distribution_of(case.distribution), {}, {}
         sources = (("a", case.activations, case.m), ("b", case.weights, case.n))
 
         def draw(start: int, stop: int, _worker: int) -> None:
             for name, file, extent in sources[start:stop]:
                 drawn[name] = self._tensors[file] if file else law.draw(generator(case.seed, name), (extent, case.k))
+                digests[name] = digest_of(drawn[name])
 
         parallel_for(draw, len(sources), self._threads)
         a, b = drawn["a"], drawn["b"]
@@ -130,7 +140,7 @@ class Workbench:
         left = a[rows].astype(np.float64)
         with np.errstate(all="ignore"):
             parts = [left @ b[chunk].astype(np.float64).T for chunk in _chunks(columns, case.k)]
-        return Originals(a, b, rows, columns, np.concatenate(parts, axis=1))
+        return Originals(a, b, rows, columns, np.concatenate(parts, axis=1), (digests["a"], digests["b"]))
 
     def operands(self, case: Case) -> Operands:
         """The matrices of a case as its formats hold them."""

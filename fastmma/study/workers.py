@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from itertools import islice
 from typing import Any, Protocol
 
 from fastmma.host.errors import BackendError, FastmmaError, OperandTypeError
 from fastmma.study.grid import Case
 from fastmma.study.records import Record
+
+_UNDER_WAY = 256  # calls
 
 
 class Executor(Protocol):
@@ -27,13 +30,13 @@ def check_executor(value: Any) -> None:
 def spread(
     executor: Executor,
     measure: Callable[..., Record],
-    cases: Iterable[Case],
-    arguments: Callable[[Case], tuple[Any, ...]],
+    calls: Iterable[tuple[Case, tuple[Any, ...]]],
     finished: Callable[[Case, Record], None],
 ) -> None:
-    """Measure cases on the workers, and hand over each record as soon as it is there.
+    """Measure cases on the workers, each with its further arguments, and hand over each record as soon as it is there.
 
-    Where a case fails, those that have not begun are left, and those that have are waited for.
+    So many calls are on their way at a time that workers have work, and that memory need not hold the operands of all layers. Where a case
+    fails, those that have not begun are left, and those that have are waited for.
 
     Raises
     ------
@@ -42,21 +45,26 @@ def spread(
     """
     futures: dict[Future[Any], Case] = {}
     failure: tuple[Case, BaseException] | None = None
+    waiting = iter(calls)
     try:
-        for case in cases:
-            try:
-                futures[executor.submit(measure, case, *arguments(case))] = case
-            except RuntimeError as error:  # the executor is shut down or broken
-                failure = case, error
+        while True:
+            for case, arguments in islice(waiting if failure is None else (), _UNDER_WAY - len(futures)):
+                try:
+                    futures[executor.submit(measure, case, *arguments)] = case
+                except RuntimeError as error:  # the executor is shut down or broken
+                    failure = case, error
+                    break
+            if not futures:
                 break
-        for future in as_completed(futures):
-            if future.cancelled():
-                continue
-            raised = future.exception()
-            if raised is None:
-                finished(futures[future], future.result())
-            elif failure is None:
-                failure = futures[future], raised
+            for future in wait(futures, return_when=FIRST_COMPLETED).done:
+                case = futures.pop(future)
+                if future.cancelled():
+                    continue
+                raised = future.exception()
+                if raised is None:
+                    finished(case, future.result())
+                elif failure is None:
+                    failure = case, raised
             if failure is not None:
                 _cancel(futures)
     finally:

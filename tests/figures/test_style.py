@@ -39,7 +39,7 @@ def test_files_are_the_same_each_time(suffix: str, tmp_path: Path) -> None:
             figure, (panel,) = style.panels([2.0])
             panel.plot([1, 2], [3, 4])
             style.title(panel, "a $\\frac$ of it")
-            style.label_ends(panel, [("first", 2, 4, style.INK), ("second", 2, 4, style.COLOURS[0])], 1.0)
+            style.label_ends(panel, [(name, 2, 4, look) for name, look in style.looks(["first", "second"]).items()], 1.0)
         style.save(figure, tmp_path / f"picture{suffix}")
         return (tmp_path / f"picture{suffix}").read_bytes()
 

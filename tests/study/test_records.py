@@ -9,25 +9,46 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from reference.studies import SMALL, check_files, lines
 
 import fastmma
 from fastmma import study
 from fastmma.cli import main
+from fastmma.study.distributions import generator
 from fastmma.study.records import csv_text
+from fastmma.study.tensors import digest_of
 
 
 def test_a_study_is_written_and_not_computed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = study.run(SMALL, tmp_path)
     check_files(tmp_path, results)
     before = (tmp_path / "results.jsonl").read_bytes()
-    monkeypatch.setattr("fastmma.study.runner._measure", None)
+    monkeypatch.setattr("fastmma.study.runner.measure", None)
     assert study.run(SMALL, tmp_path) == results
     assert (tmp_path / "results.jsonl").read_bytes() == before
+
+
+def test_what_a_record_says_of_itself() -> None:
+    """The version, the arithmetic in full, what it stands on, and hashes of the operands and of the product."""
+    case = study.Case("f16", "sm_90a", 4, 3, 64, arithmetic="align_bits=20")
+    own, usual, ieee = study.run([case, replace(case, arithmetic=""), replace(case, arithmetic="", target=study.IEEE)])
+    assert own["version"] == fastmma.__version__
+    assert own["arithmetic_in_full"] == usual["arithmetic_in_full"].replace("align_bits=25", "align_bits=20") != usual["arithmetic_in_full"]
+    known = fastmma.arithmetic(usual["instruction"], "sm_90a")
+    assert f"terms={known.terms},align_bits={known.align_bits}," in usual["arithmetic_in_full"]
+    assert usual["evidence_sources"] == [known.evidence.source, *map(str, known.evidence.sources)]
+    assert usual["plan"][0] == "f16 x f16 on sm_90a"
+    assert ieee["arithmetic_in_full"] == "method=ieee-f32"
+    a, b = (generator(0, name).standard_normal(shape, dtype=np.float32) for name, shape in (("a", (4, 64)), ("b", (3, 64))))
+    d = fastmma.gemm(a, b.T, target="sm_90a", cast=True, instruction=usual["instruction"])
+    assert [usual[f"sha256_{name}"] for name in "abd"] == [digest_of(each) for each in (a, b, d)]
+    assert usual["sha256_d"] != own["sha256_d"]
 
 
 def test_a_folder_holds_more_than_one_study(tmp_path: Path) -> None:
@@ -110,7 +131,8 @@ LONG += [word for k in range(32, 160, 32) for word in ("--shape", f"16x16x{k}")]
 # the command, which stands still when its fourth record is being written
 STOPPING = """
 import os, signal, sys, time
-from fastmma.cli import main
+from fastmma.cli import main, study
+study.save = lambda *_: []
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sync, calls = os.fsync, []
 def fsync(file):
@@ -124,7 +146,8 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 @pytest.mark.parametrize("kill", ["SIGKILL", "SIGINT"])
-def test_a_killed_study_goes_on_where_it_was(kill: str, tmp_path: Path) -> None:
+def test_a_killed_study_goes_on_where_it_was(kill: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastmma.cli.study.save", lambda *_: [])
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert main([*LONG, "--output", str(whole)]) == 0
     expected = lines(whole)

@@ -32,6 +32,7 @@ def test_presets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert len(set(cases)) == len(cases) > 10
     small = replace(preset, grids=tuple(map(tiny, preset.grids)))
     monkeypatch.setitem(study.PRESETS, name, small)
+    monkeypatch.setattr("fastmma.cli.study.save", lambda *_: [])
     assert main(["study", "--preset", name, "--output", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     wanted = {case.key for grid in small.grids for case in grid.cases()}
@@ -45,7 +46,8 @@ def test_presets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
         assert file in said
 
 
-def test_the_report_names_the_command_that_makes_it_again(tmp_path: Path) -> None:
+def test_the_report_names_the_command_that_makes_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastmma.cli.study.save", lambda *_: [])
     np.save(tmp_path / "w.npy", np.ones((3, 64), np.float32))
     options = ["--format", "e4m3", "--format", "e4m3,e5m2", "--target", "sm_90a", "--shape", "4x3x64", "--distribution", "uniform"]
     options += ["--promote-every", "0", "--promote-every", "32", "--split-k", "2", "--input", f"{tmp_path}/w.npy", "--seed", "7"]
@@ -61,13 +63,17 @@ def test_the_report_names_the_command_that_makes_it_again(tmp_path: Path) -> Non
 
 def test_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
+    from fastmma.study.pictures import lines as pictures
+
     assert (
         main(["study", "--format", "e4m3", "--target", "sm_90a", "--shape", "4x4x64", "--shape", "4x4x128", "--output", str(tmp_path)]) == 0
     )
     report = (tmp_path / "report.md").read_text()
-    for name in ("error_against_k.png", "sqnr.png", "ulp_histogram.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-        assert f"({name})" in report
+    for name in ("error_against_k", "accumulation_against_k", "sqnr", "ulp_histogram"):
+        for suffix, magic in ((".png", b"\x89PNG\r\n\x1a\n"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
+            assert (tmp_path / f"{name}{suffix}").read_bytes().startswith(magic)
+        assert f"({name}.png)" in report
+    assert pictures.accumulation_against_depth([record for record in lines(tmp_path) if record["k"] == 64]) is None
 
 
 def test_a_picture_of_alignment_bits(tmp_path: Path) -> None:
@@ -85,16 +91,23 @@ def test_a_picture_of_alignment_bits(tmp_path: Path) -> None:
 
 def test_many_lines_fit_into_the_pictures() -> None:
     pytest.importorskip("matplotlib")
-    from fastmma.study import pictures
+    from fastmma.study.pictures import bars, lines
 
     (record,) = study.run(study.Case("e4m3", "sm_90a", 4, 4, 64))
     records = [record | {"promote_every": 32 * i, "distribution": law} for i in range(1, 41) for law in ("normal", "uniform")]
-    names = {f"e4m3, sm_90a, promoted every {32 * i}" for i in range(1, 41)}
-    lines, bars, histogram, _ = (draw(records) for _, draw in pictures.PICTURES.values())
-    for figure in (lines, bars, histogram):
+    names = {f"sm_90a, promoted every {32 * i}" for i in range(1, 41)}
+    several = [record | {"k": k, "accumulation_error": 0.0 if k == 64 else 0.1} for record in records for k in (64, 128)]
+    figures = (
+        lines.error_against_depth(several),
+        lines.accumulation_against_depth(several),
+        bars.sqnr(records),
+        bars.ulp_histogram(records),
+    )
+    for figure in figures:
         figure.draw_without_rendering()
-    columns = [(lines, lines.legends[0].get_texts())]
-    columns += [(figure, axes.get_yticklabels()) for figure in (bars, histogram) for axes in figure.axes]
+    columns = [(figure, [text for text in axes.texts if text.get_text() in names]) for figure in figures[:2] for axes in figure.axes]
+    columns += [(figure, axes.get_yticklabels()) for figure in figures[2:] for axes in figure.axes]
+    assert len(columns) == 8
     for figure, texts in columns:
         assert {text.get_text() for text in texts} == names
         extents = sorted((text.get_window_extent() for text in texts), key=lambda extent: extent.y0)
@@ -102,12 +115,15 @@ def test_many_lines_fit_into_the_pictures() -> None:
         assert extents[0].y0 >= 0
         assert extents[-1].y1 <= figure.bbox.height
         assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(extents))
+    zeros = figures[1].axes[0]
+    assert zeros.get_yticklabels()[0].get_text() == "0"
+    assert min(line.get_ydata()[0] for line in zeros.lines if len(line.get_xdata()) == 2) == zeros.get_yticks()[0] > 0
 
 
 def test_names_of_files_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither markup of a terminal nor formulas of matplotlib; and a long one is cut to its panel."""
+    """Neither markup of a terminal nor formulas of matplotlib; and a long one takes more lines, and is not cut."""
     pytest.importorskip("matplotlib")
-    from fastmma.study import pictures
+    from fastmma.study.pictures.bars import sqnr
 
     folder = tmp_path / "[" / "red]"
     folder.mkdir(parents=True)
@@ -116,11 +132,10 @@ def test_names_of_files_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("FORCE_COLOR", "1")
     command = ["study", "--format", "e4m3", "--target", "sm_90a", "--shape", "4x4x64", "--input", str(file), "--output", str(tmp_path)]
     assert main(command) == 0
-    figure = pictures.sqnr(lines(tmp_path))
+    figure = sqnr(lines(tmp_path))
     figure.draw_without_rendering()
-    title = figure.axes[0].title
-    assert title.get_text().startswith("…xxx")
-    assert title.get_text().endswith("x$\\frac$.npy, normal, K = 64")
+    title = figure.axes[0]._left_title
+    assert "".join(title.get_text().split()) == "".join(f"sm_90a; weights {file}, activations drawn (normal), K = 64".split())
     extent = title.get_window_extent()
     assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
 
@@ -182,8 +197,8 @@ def test_command_refuses_bad_input(arguments: list[str], message: str, capsys: p
 def test_a_report_keeps_sizes_and_seeds_apart() -> None:
     grid = study.Grid(("e4m3",), ("sm_90a",), ((3, 4, 32), (5, 4, 32), (5, 4, 64)), seeds=(1, 2))
     text = markdown(study.run(grid), title="A title")
-    headings = [line for line in text.splitlines() if line.startswith("## normal")]
-    assert headings == [f"## normal, {m} x 4, seed {seed}: N(0, 1)" for seed in (1, 2) for m in (3, 5)]
+    headings = [line for line in text.splitlines() if line.startswith("## operands")]
+    assert headings == [f"## operands drawn (normal), {m} x 4, seed {seed}: N(0, 1)" for seed in (1, 2) for m in (3, 5)]
     assert text.count("| e4m3 | sm_90a |") == 4
 
 

@@ -57,7 +57,7 @@ def test_tensors_travel_with_their_cases(tmp_path: Path) -> None:
 
 def test_a_failure_names_its_case_and_the_rest_is_kept(tmp_path: Path) -> None:
     executor = Immediate({"mxfp8 normal sm_120a": fastmma.OperandError("no")})
-    with pytest.raises(fastmma.OperandError, match="study: mxfp8 on sm_120a, 8 x 8 x 64, normal, seed 0: no"):
+    with pytest.raises(fastmma.OperandError, match=r"study: mxfp8 on sm_120a, 8 x 8 x 64, operands drawn \(normal\), seed 0: no"):
         study.run(GRID, tmp_path, executor=executor)
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 7
     again = Immediate()

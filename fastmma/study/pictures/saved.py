@@ -1,0 +1,47 @@
+"""Which pictures a study has, and their files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastmma.figures.style import SUFFIXES, styled
+from fastmma.figures.style import save as save_figure
+from fastmma.host.calls import public_call
+from fastmma.study.pictures.bars import sqnr, ulp_histogram
+from fastmma.study.pictures.heat import heat_map
+from fastmma.study.pictures.lines import accumulation_against_depth, error_against_align_bits, error_against_depth
+from fastmma.study.pictures.strips import strips
+from fastmma.study.records import Record
+
+# a picture that has nothing to show is None
+PICTURES: dict[str, tuple[str, Callable[[Sequence[Record]], Any]]] = {
+    "layers": ("The relative error of every layer", heat_map),
+    "formats": ("The relative errors of all layers under each format", strips),
+    "error_against_k": ("Relative error against K", error_against_depth),
+    "accumulation_against_k": ("Accumulation error against K", accumulation_against_depth),
+    "sqnr": ("Signal to quantisation noise", sqnr),
+    "ulp_histogram": ("Errors in units of the last place", ulp_histogram),
+    "error_against_align_bits": ("Accumulation error against alignment bits", error_against_align_bits),
+}
+
+
+@public_call
+def save(records: Sequence[Record], folder: Path) -> list[tuple[str, str]]:
+    """Write all pictures as PNG, SVG and PDF, but those that have nothing to show, and return their titles and the names of the PNG files.
+
+    Raises
+    ------
+    BackendError
+        If matplotlib is not installed.
+    """
+    drawn = []
+    with styled():
+        for name, (title, draw) in PICTURES.items():
+            figure = draw(records)
+            if figure is not None:
+                for suffix in SUFFIXES:
+                    save_figure(figure, folder / f"{name}{suffix}")
+                drawn.append((title, f"{name}{SUFFIXES[0]}"))
+    return drawn
