@@ -1,4 +1,4 @@
-"""A small network learns with the products of an H100 and with those of an A100: when do the weights part? Needs the extra `torch`."""
+"""A small network learns with the products of an H100 and with those of an A100: when do the weights part? Needs torch."""
 
 import warnings
 

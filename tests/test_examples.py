@@ -24,7 +24,7 @@ EXPECTED = {
 @pytest.mark.parametrize("name", EXPECTED)
 def test_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     if "import torch" in (FOLDER / name).read_text() and not find_spec("torch"):
-        pytest.skip("the extra 'torch' is not installed")
+        pytest.skip("torch is not installed")
     runpy.run_path(str(FOLDER / name), run_name="__main__")
     assert re.search(EXPECTED[name], capsys.readouterr().out, re.DOTALL if name != "which_format.py" else re.NOFLAG)
 
