@@ -14,7 +14,7 @@ from fastmma.host.threads import thread_count
 
 OPCODE = "fma.rn.f32"
 _UNIT = 4  # k that a slice is a multiple of, as the slices of cuBLAS are
-_NAN = 0x7FFFFFFF
+NAN = 0x7FFFFFFF
 
 
 @public_call
@@ -62,7 +62,7 @@ def fma_product(
     with np.errstate(all="ignore"):
         for start in range(length, depth, length):
             total = total + _chain(x[:, start : start + length], y[start : start + length], None, workers)
-    total.view(np.uint32)[np.isnan(total)] = _NAN
+    total.view(np.uint32)[np.isnan(total)] = NAN
     if out is None:
         return total
     out[...] = total
@@ -90,16 +90,21 @@ def _chain(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, threads: in
 
 
 def _one_by_one(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None) -> NDArray[np.float32]:
-    """Small products, and CPUs without vectors: an exact product in float64, and a sum that is rounded to odd before it is narrowed."""
+    """Small products, and CPUs without vectors."""
     total = np.zeros((a.shape[0], b.shape[1]), np.float32) if c is None else np.array(c, np.float32)
-    with np.errstate(all="ignore"):
-        for k in range(a.shape[1]):
-            product, addend = a[:, k, None].astype(np.float64) * b[k].astype(np.float64), total.astype(np.float64)
-            wide = product + addend
-            back = wide - product
-            lost = (product - (wide - back)) + (addend - back)
-            inexact = np.isfinite(wide) & (lost != 0) & (wide.view(np.uint64) & 1 == 0)
-            nearer_zero = (lost < 0) == (wide > 0)
-            odd = wide.view(np.int64) + np.where(nearer_zero, -1, 1)
-            total = np.where(inexact, odd.view(np.float64), wide).astype(np.float32)
+    for k in range(a.shape[1]):
+        total = fused(a[:, k, None], b[k], total)
     return total
+
+
+def fused(a: NDArray[np.float32], b: NDArray[np.float32], c: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``a * b + c``, rounded once: an exact product in float64, and a sum that is rounded to odd before it is narrowed."""
+    with np.errstate(all="ignore"):
+        product, addend = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
+        wide = product + addend
+        back = wide - product
+        lost = (product - (wide - back)) + (addend - back)
+        inexact = np.isfinite(wide) & (lost != 0) & (wide.view(np.uint64) & 1 == 0)
+        nearer_zero = (lost < 0) == (wide > 0)
+        odd = wide.view(np.int64) + np.where(nearer_zero, -1, 1)
+        return np.where(inexact, odd.view(np.float64), wide).astype(np.float32)

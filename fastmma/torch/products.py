@@ -5,27 +5,33 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fastmma.torch import vectors
 from fastmma.torch.checks import check_int_mm
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.plans import UnknownError
 
 
 def mm(run: Emulation, name: str, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:
-    """``a @ b``."""
+    """``a @ b``; where a or b is a vector of float32, and TF32 is off, cuBLAS takes the kernels of `mv`."""
+    if a.dtype is b.dtype is torch.float32 and 1 in (a.shape[0], b.shape[1]) and a.shape[0] != b.shape[1] and not run.settings.takes_tf32():
+        if b.shape[1] == 1 and a.stride(1) == 1:
+            return vectors.product(run, name, a, b[:, 0])[:, None]
+        if a.shape[0] == 1 and b.stride(0) == 1:
+            return vectors.product(run, name, b.t(), a[0])[None]
     return run.product(name, a, b, out_dtype=out_dtype)
 
 
 def mv(run: Emulation, name: str, a: Tensor, x: Tensor) -> Tensor:
-    """A matrix times a vector, which cuBLAS is given as a matrix of one column; not that of float32, for which it has other kernels."""
+    """A matrix times a vector, which cuBLAS is given as a matrix of one column; for float32 it has other kernels."""
     if a.dtype is torch.float32:
-        raise UnknownError("a float32 matrix times a vector is multiplied off the tensor cores")
+        return vectors.product(run, name, a, x)
     return run.product(name, a, x[:, None])[:, 0]
 
 
 def addmv(run: Emulation, name: str, y: Tensor, a: Tensor, x: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * y + alpha * a @ x``."""
     if a.dtype is torch.float32:
-        raise UnknownError("a float32 matrix times a vector is multiplied off the tensor cores")
+        return vectors.product(run, name, a, x, y, alpha, beta)
     column = y.expand(a.shape[0])[:, None]
     return addmm(run, name, column, a, x[:, None], beta=beta, alpha=alpha)[:, 0]
 

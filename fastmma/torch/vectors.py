@@ -1,0 +1,74 @@
+"""float32 matrices times vectors: the order in which cuBLAS's kernels sum them, which use no tensor cores."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor, empty, float32
+
+from fastmma.products.fma_chain import fused
+from fastmma.products.fma_lanes import lane_product
+from fastmma.torch.arrays import seen
+from fastmma.torch.emulation import Emulation, tensors_text
+from fastmma.torch.plans import UnknownError
+from fastmma.torch.report import EMULATED, Line
+
+_ARCHITECTURE = "sm_90a"
+ROWS, COLUMNS = "rows", "columns"  # of a matrix, which lie in whole
+
+
+class Recorded(NamedTuple):
+    """Matrices of which every one that was recorded, of all sizes in these limits, was summed in this way."""
+
+    lying: str
+    least: tuple[int, int]  # rows and k
+    most: tuple[int, int]
+    lanes: int
+    adjacent: bool
+
+
+TABLE = (
+    Recorded(ROWS, (2, 2), (8192, 48), 2, True),
+    Recorded(ROWS, (2, 63), (1000, 513), 32, True),
+    Recorded(ROWS, (256, 600), (1000, 5000), 32, False),
+    Recorded(COLUMNS, (2, 2), (8192, 65), 2, True),
+    Recorded(COLUMNS, (2, 384), (128, 768), 32, False),
+)
+
+
+def recorded(run: Emulation, a: Tensor) -> Recorded | None:
+    """How the library sums the rows of a matrix times a vector, if that is known."""
+    if run.settings.library != "cublas" or run.settings.architecture != _ARCHITECTURE or a.is_neg():
+        return None
+    (rows, depth), (down, along) = a.shape, a.stride()
+    lying = ROWS if along == 1 and down >= depth else COLUMNS if down == 1 and along >= rows else None
+    return next((each for each in TABLE if each.lying == lying and _inside((rows, depth), each)), None)
+
+
+def _inside(shape: tuple[int, int], limits: Recorded) -> bool:
+    return all(low <= size <= high for low, size, high in zip(limits.least, shape, limits.most, strict=True))
+
+
+def product(run: Emulation, name: str, a: Tensor, x: Tensor, y: Tensor | None = None, alpha: float = 1, beta: float = 1) -> Tensor:
+    """``alpha * a @ x + beta * y``, a (M, K) and x (K,): the last product and sum are one fma.
+
+    Raises
+    ------
+    UnknownError
+        If nobody knows in which order the library sums such a matrix.
+    """
+    how = recorded(run, a)
+    if how is None or x.dtype is not float32 or a.shape[1] != x.shape[0] or not (a.is_cpu and x.is_cpu):
+        raise UnknownError("the order in which cuBLAS sums a float32 matrix of this size times a vector is not known")
+    sums = lane_product(seen(a), seen(x.resolve_neg()), how.lanes, how.adjacent)
+    if y is not None and beta != 0:
+        with np.errstate(all="ignore"):
+            sums = fused(np.full_like(sums, alpha), sums, np.float32(beta) * seen(y.resolve_neg().expand(a.shape[0]).contiguous()))
+    elif alpha != 1:
+        sums = np.float32(alpha) * sums
+    result = empty(a.shape[0])
+    seen(result)[...] = sums
+    k = "adjacent k" if how.adjacent else f"each {how.lanes}th k"
+    run.done(Line(name, EMULATED, tensors_text((a, x)), f"fma.rn.f32; {how.lanes} lanes of {k}, added in a tree", "measured"))
+    return result

@@ -1,0 +1,44 @@
+"""335 float32 matrices times vectors that an H100 multiplied (PyTorch 2.11, cuBLAS 13): every bit, or they are not called emulated."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+import fastmma.torch as door  # noqa: E402
+
+HERE = Path(__file__).parent
+
+
+def test_an_h100_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
+    from random_vectors import calls
+
+    recorded = np.load(HERE / "h100_vectors.npz")
+    wrong, names = [], set()
+    for name, call in calls("cpu"):
+        names.add(name.replace(" ", "_"))
+        with door.emulate("H100", fp32="ieee", other="error") as gpu:
+            found = call()
+        gpu.report.assert_all_emulated(assumed=False)
+        if found.numpy().ravel()[-12:].tobytes() != recorded[name.replace(" ", "_")].tobytes():
+            wrong.append(name)
+    assert wrong == []
+    assert names == set(recorded.files)
+
+
+def test_what_was_not_recorded_is_passed() -> None:
+    a, x = torch.ones(64, 1000), torch.ones(1000)
+    for target, options, matrix in (("H100", {}, a), ("A100", {}, a[:, :256]), ("H100", {"library": None}, a[:, :256])):
+        with door.emulate(target, **options) as gpu:
+            torch.mv(matrix.contiguous(), x[: matrix.shape[1]])
+        assert (gpu.report.emulated, gpu.report.passed) == (0, 1)
+    with door.emulate("H100", fp32="tf32", unknown="one") as gpu:  # of a vector, too: cuBLAS's kernels for vectors know no tf32
+        torch.mv(a[:, :256].contiguous(), x[:256])
+        a[:, :256].contiguous() @ x[:256, None]
+    assert [line.how.startswith("fma.rn.f32") for line, _ in gpu.report.lines()] == [True, False]
