@@ -13,8 +13,8 @@ class FusedTile(NamedTuple):
 
     features: frozenset[str]
     vector_bytes: int
-    double_rows: int
-    single_rows: int
+    double: tuple[int, int]  # rows, and groups of columns, of two vectors of float64 or one of float32
+    single: tuple[int, int]
     depth: int  # of k in a slab
 
 
@@ -65,9 +65,9 @@ _NEON = frozenset({"neon"})  # 32 registers of 16 bytes: a vector of 32 bytes is
 _DOTPROD = _NEON | {"dotprod"}
 
 FUSED = (
-    FusedTile(_AVX512 | {"avx512f", "f16c"}, 64, 4, 8, 256),
-    FusedTile(frozenset({"avx2", "fma", "f16c"}), 32, 3, 4, 256),
-    FusedTile(_NEON, 32, 3, 4, 256),
+    FusedTile(_AVX512 | {"avx512f", "f16c"}, 64, (4, 2), (8, 2), 256),
+    FusedTile(frozenset({"avx2", "fma", "f16c"}), 32, (3, 2), (4, 2), 256),
+    FusedTile(_NEON, 32, (3, 2), (4, 2), 256),
 )
 THIN = (
     ThinTile(_AVX512 | {"avx512f", "f16c"}, 64, 8, 8),

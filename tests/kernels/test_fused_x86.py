@@ -129,6 +129,28 @@ def test_against_integers(setting: str, kind: str) -> None:
         np.testing.assert_array_equal(product(p, a, b, c)[0], reference(p, a, b, c))
 
 
+@pytest.mark.parametrize("setting", WIDE)
+def test_exponents_as_far_apart_as_sums_of_bytes_allow(setting: str) -> None:
+    p, rng = SETTINGS[setting], np.random.default_rng(9)
+    depth, width, sign = 4 * p.terms, 23 - p.a.mantissa_bits, 1 << 31
+    for highest, added in ((33, True), (34, False)):
+        spreads = (-30, highest), (-31, 33)
+        found = [x86.Spread(*each) for each in spreads]
+        assert x86.exponent_bytes(p, *found).added == added
+        codes = []
+        for (low, high), shape in zip(spreads, ((8, depth), (depth, 8)), strict=True):
+            field = 127 + rng.choice([low, low + 1, high], shape)
+            mantissa = rng.integers(0, 1 << p.a.mantissa_bits, shape) << width
+            bits = ((field << 23) + mantissa + rng.integers(0, 2, shape) * sign) * (rng.random(shape) < 0.4)
+            codes.append((bits >> (16 if p.a.shift == 0 else 0)).astype(code_dtype(p.a)))
+        a, b = codes
+        a[0, :], a[:, : p.terms] = 0, 0  # whole steps without products
+        assert [x86._spread(p.a, each, 2) for each in codes] == found
+        lowest = 127 + spreads[0][0] + spreads[1][0]
+        c = ((rng.integers(lowest - 8, lowest + 8, (8, 8)) << 23) + rng.integers(0, 1 << 23, (8, 8))).astype(np.uint32)
+        np.testing.assert_array_equal(product(p, a, b, c)[0], reference(p, a, b, c))
+
+
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_against_the_portable_path(setting: str) -> None:
     p = SETTINGS[setting]

@@ -47,6 +47,7 @@ class PanelShape:
     single: bool  # f32 lanes, else f64
     vector_bytes: int
     rows: int
+    groups: int  # of columns whose accumulators are in registers at a time
     depth: int  # of k in a slab
 
     @property
@@ -61,8 +62,8 @@ class PanelShape:
 
     @property
     def tile(self) -> int:
-        """Columns whose accumulators are in registers at a time: two groups, half a step apart."""
-        return 2 * self.lanes
+        """Columns whose accumulators are in registers at a time."""
+        return self.groups * self.lanes
 
     @property
     def value_bytes(self) -> int:
@@ -79,11 +80,12 @@ class Chain(PanelShape):
     align_bits: int
     keep_bits: int
     floor: int  # exponent byte below which emax does not fall
+    added: bool  # exponent bytes are added; else a saturating difference is taken
 
     @property
     def shape(self) -> PanelShape:
         """What the loops around it are compiled for."""
-        return PanelShape(self.half, self.single, self.vector_bytes, self.rows, self.depth)
+        return PanelShape(self.half, self.single, self.vector_bytes, self.rows, self.groups, self.depth)
 
     @property
     def sign_bytes(self) -> int:

@@ -2,8 +2,8 @@
 
 B is packed as b (1 + 2**-t). An accumulator starts at 1.5 * 2**(p + emax - align_bits), p being the lane's fraction bits, plus the
 number of negative terms in its last place. It stays positive, so each FMA floors its product, and floor(p') = trunc(p) - [p < 0] for
-every product, exact or not. emax comes from unsigned bytes: a saturating difference and a maximum per product, a whole panel of
-columns in one vector.
+every product, exact or not. emax comes from unsigned bytes: a sum and a maximum per product, a whole panel of columns in one vector;
+a saturating difference, which takes the place of an FMA, where exponents spread too far for sums of bytes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -39,14 +40,34 @@ class Operands:
     signs_stride: ir.Value
     blocks: ir.Value  # of rows
     steps: ir.Value
+    surplus: ir.Value  # what sums of exponent bytes hold above emax bytes ...
+    deficit: ir.Value  # ... or below them
 
 
-_POINTERS, _INTEGERS = 10, 5
+_POINTERS, _INTEGERS = 10, 7
 UNIT = 8  # adjacent k of a packed row of A; then come those of the next row of the block
 
 Values = list[ir.Value]
-Sums = list[Values]  # accumulators of a subtile: row, vector
+Sums = list[Values]  # accumulators of a subtile: cell, vector
 Work = Generator[Values, Values, None]  # emits a piece, yields what it made, takes back the same values
+
+
+class Cell(NamedTuple):
+    """A row of a group of columns."""
+
+    row: int
+    group: int
+
+
+Cells = list[Cell]
+
+
+def subtiles(chain: Chain) -> tuple[Cells, Cells]:
+    """The halves of a tile that are half a step apart: of rows, so that an element of A is read for all columns, if they are even."""
+    cells = [Cell(row, group) for row in range(chain.rows) for group in range(chain.groups)]
+    if chain.rows % 2:
+        return [cell for cell in cells if 2 * cell.group < chain.groups], [cell for cell in cells if 2 * cell.group >= chain.groups]
+    return cells[: len(cells) // 2], cells[len(cells) // 2 :]
 
 
 def advanced(work: Work, values: Values | None) -> Values:
@@ -91,8 +112,8 @@ class _Tile:
         """Where in a step of a block of A an element lies."""
         return (k // UNIT * self.chain.rows + row) * UNIT + k % UNIT
 
-    def emax_and_counts(self, scratch: ir.Value, block: ir.Value, first_row: ir.Value, rows: int, step: ir.Value) -> Work:
-        """emax bytes (of the products) and counts of negative products, for `rows` rows of a block in one step; pauses after each k."""
+    def emax_of(self, emax: Values, block: ir.Value, first_row: ir.Value, step: ir.Value, part: range) -> Work:
+        """emax bytes (of the products) of some rows of a block in a `part` of a step's k, in place; pauses after each k."""
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
         four = vector(I32, chain.panel // 4)
         place = self.sum(
@@ -102,63 +123,91 @@ class _Tile:
         )
         elements = emit.opaque(emit.at(operands.exponents_a, place))
         columns = emit.opaque(emit.at(operands.exponents_b, emit.scaled(step, chain.terms * chain.panel)))
-        emax = [emit.constant(self.bytes, chain.floor)] * rows
-        for k in range(chain.terms):
+        for k in part:
             column = emit.load(self.bytes, columns, k * chain.panel, chain.panel)
-            for row in range(rows):
-                element = emit.cast(emit.broadcast(four, elements, 4 * self.element(k, row)), self.bytes)
-                emax[row] = emit.call("umax", emax[row], emit.call("usub.sat", element, column))
-            emax = yield emax
+            for row in range(len(emax)):
+                element = emit.broadcast(four, elements, 4 * self.element(k, row))
+                if chain.added:  # four sums in a word, none of which carries
+                    found = emit.cast(builder.add(element, emit.cast(column, four)), self.bytes)
+                else:
+                    found = emit.call("usub.sat", emit.cast(element, self.bytes), column)
+                emax[row] = emit.call("umax", emax[row], found)
+            emax[:] = yield list(emax)
+
+    def keep_emax_and_counts(self, emax: Values, scratch: ir.Value, block: ir.Value, first_row: ir.Value, step: ir.Value) -> None:
+        """Write emax bytes of some rows of a block in a step, and the counts of their negative products."""
+        chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
+        four = vector(I32, chain.panel // 4)
         signs = emit.scaled(step, chain.sign_bytes)
         place = self.sum(builder.mul(block, operands.signs_stride), emit.scaled(self.sum(emit.scaled(signs, chain.rows), first_row), 4))
         negatives = emit.at(operands.signs_a, place)
         targets = emit.at(scratch, emit.scaled(self.sum(emit.scaled(step, chain.rows), first_row), 2 * chain.panel))
         lowest = emit.at(operands.lowest, emit.scaled(self.sum(emit.scaled(block, chain.rows), first_row), chain.panel))
-        for row in range(rows):
+        for row, found in enumerate(self.of_chain(emax)):
             count = None
             for part in range(chain.sign_bytes):
                 column = emit.load(self.bytes, operands.signs_b, emit.scaled(self.sum(signs, part), chain.panel), chain.panel)
                 element = emit.cast(emit.broadcast(four, negatives, 4 * (part * chain.rows + row)), self.bytes)
                 ones = emit.call("ctpop", builder.xor(element, column))
                 count = ones if count is None else builder.add(count, ones)
-            emit.store(emax[row], targets, 2 * row * chain.panel, chain.panel)
+            emit.store(found, targets, 2 * row * chain.panel, chain.panel)
             emit.store(count, targets, (2 * row + 1) * chain.panel, chain.panel)
             if not chain.single and not chain.half:
                 seen = emit.load(self.bytes, lowest, row * chain.panel, chain.panel)
-                emit.store(emit.call("umin", seen, emax[row]), lowest, row * chain.panel, chain.panel)
+                emit.store(emit.call("umin", seen, found), lowest, row * chain.panel, chain.panel)
 
-    def restart(self, sums: Sums, scratch: ir.Value, step: ir.Value, column: ir.Value, ended: bool) -> Work:
-        """End one subtile's step, unless it has `ended`, and start the next one, in place; pauses after each row."""
+    def lowest_emax(self, rows: int) -> Values:
+        """What emax bytes of so many rows start from."""
+        return [self.emit.constant(self.bytes, 0 if self.chain.added else self.chain.floor)] * rows
+
+    def of_chain(self, emax: Values) -> Values:
+        """Sums of exponent bytes as emax bytes."""
+        chain, emit = self.chain, self.emit
+        if not chain.added:
+            return emax
+        surplus, deficit = (emit.splat(self.bytes, self.builder.trunc(each, I8)) for each in (self.operands.surplus, self.operands.deficit))
+        bytes_ = [emit.call("uadd.sat", emit.call("usub.sat", each, surplus), deficit) for each in emax]
+        return [emit.call("umax", each, emit.constant(self.bytes, chain.floor)) for each in bytes_] if chain.floor else bytes_
+
+    def restart(self, sums: Sums, cells: Cells, scratch: ir.Value, step: ir.Value, column: ir.Value, ended: bool) -> Work:
+        """End one subtile's step, unless it has `ended`, and start the next one, in place; pauses after each cell."""
         chain, emit = self.chain, self.emit
         group = vector(I8, chain.lanes)
         base = emit.opaque(emit.at(scratch, self.sum(emit.scaled(step, 2 * chain.rows * chain.panel), column)))
-        for row in range(chain.rows):
-            place = 2 * row * chain.panel
+        for number, cell in enumerate(cells):
+            place = 2 * cell.row * chain.panel + cell.group * chain.lanes
             emax = emit.widened(emit.load(group, base, place, chain.lanes))
             negatives = emit.widened(emit.load(group, base, place + chain.panel, chain.lanes))
-            values = sums[row] if ended else self.lanes.end(sums[row])
-            sums[row] = yield self.lanes.start(values, emax, negatives, self.worst)
+            values = sums[number] if ended else self.lanes.end(sums[number])
+            sums[number] = yield self.lanes.start(values, emax, negatives, self.worst)
 
     def ended(self, sums: Sums) -> Work:
-        """End one subtile's last step, in place; pauses after each row."""
-        for row in range(self.chain.rows):
-            sums[row] = yield self.lanes.end(sums[row])
+        """End one subtile's last step, in place; pauses after each cell."""
+        for number in range(len(sums)):
+            sums[number] = yield self.lanes.end(sums[number])
 
-    def chain_products(self, sums: Sums, elements: ir.Value, columns: ir.Value, step: ir.Value, part: int) -> Work:
+    def chain_products(self, sums: Sums, cells: Cells, elements: ir.Value, columns: ir.Value, step: ir.Value) -> Work:
         """One subtile's FMA chains of one step, in place; pauses after each k."""
         chain, emit, operands = self.chain, self.emit, self.operands
-        subtile = chain.lanes * chain.value_bytes
+        group, line = chain.lanes * chain.value_bytes, chain.tile * chain.value_bytes
         kind = self.lanes.kind
-        place = emit.at(operands.values_b, self.sum(columns, emit.scaled(step, chain.terms * 2 * subtile), part * subtile))
+        place = emit.opaque(emit.at(operands.values_b, self.sum(columns, emit.scaled(step, chain.terms * line))))
         elements = emit.opaque(emit.at(elements, emit.scaled(self.step_of_block(step), chain.value_bytes)))
+        rows, groups = (sorted(set(each)) for each in zip(*cells, strict=True))
+        numbers = {cell: number for number, cell in enumerate(cells)}
         for k in range(chain.terms):
-            loaded = [
-                emit.load(kind, place, 2 * subtile * k + number * chain.vector_bytes, chain.vector_bytes)
-                for number in range(self.lanes.vectors)
-            ]
-            for row in range(chain.rows):
+            loaded = {
+                each: [
+                    emit.load(kind, place, line * k + each * group + number * chain.vector_bytes, chain.vector_bytes)
+                    for number in range(self.lanes.vectors)
+                ]
+                for each in groups
+            }
+            for row in rows:
                 element = emit.broadcast(kind, elements, self.element(k, row) * chain.value_bytes)
-                sums[row] = [emit.call("fma", element, b, total) for b, total in zip(loaded, sums[row], strict=True)]
+                for each in groups:
+                    number = numbers[Cell(row, each)]
+                    sums[number] = [emit.call("fma", element, b, total) for b, total in zip(loaded[each], sums[number], strict=True)]
             flat = iter((yield [value for vectors in sums for value in vectors]))
             sums[:] = [[next(flat) for _ in vectors] for vectors in sums]
 
@@ -183,7 +232,9 @@ class _Tile:
         """All blocks of rows of a slab."""
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
         with cgutils.for_range(builder, operands.steps) as steps, cgutils.for_range(builder, emit.index(chain.rows)) as rows:
-            finish(self.emax_and_counts(self.scratch_of(emit.index(0)), emit.index(0), rows.index, 1, steps.index))
+            first, emax = emit.index(0), self.lowest_emax(1)
+            finish(self.emax_of(emax, first, rows.index, steps.index, range(chain.terms)))
+            self.keep_emax_and_counts(emax, self.scratch_of(first), first, rows.index, steps.index)
         for block in (0, 1):
             # a step without terms, from whose start the results are read back
             for place in range(0, 2 * chain.rows * chain.panel, chain.panel):
@@ -204,10 +255,11 @@ class _Tile:
         scratch = self.scratch_of(block)
         column = emit.scaled(tile, chain.tile)
         state = emit.at(operands.state, emit.scaled(self.sum(emit.scaled(block, chain.rows * chain.panel), column), 4))
-        places = [[emit.index(4 * (row * chain.panel + start)) for row in range(chain.rows)] for start in (0, chain.lanes)]
+        halves = subtiles(chain)
+        places = [[emit.index(4 * (cell.row * chain.panel + cell.group * chain.lanes)) for cell in cells] for cells in halves]
         early, late = ([self.lanes.grown(self.lanes.load(state, place)) for place in part] for part in places)
-        finish(self.restart(early, scratch, emit.index(0), column, True))
-        finish(self.restart(late, scratch, operands.steps, self.sum(column, chain.lanes), True))
+        finish(self.restart(early, halves[0], scratch, emit.index(0), column, True))
+        finish(self.restart(late, halves[1], scratch, operands.steps, column, True))
         kept_early, kept_late = self.kept(early), self.kept(late)
         peeled = int(chain.align_bits < chain.keep_bits)  # the start of a step may take bits off a result
         with cgutils.for_range(builder, self.sum(operands.steps, -peeled)) as loop:
@@ -224,21 +276,23 @@ class _Tile:
         scratch, next_scratch = self.scratch_of(block), self.scratch_of(self.sum(block, 1))
         elements = emit.at(operands.values_a, self.builder.mul(block, operands.values_stride))
         column = emit.scaled(tile, chain.tile)
-        late_column = self.sum(column, chain.lanes)
         columns = emit.scaled(tile, chain.tile * chain.depth * chain.value_bytes)
-        share = -(-chain.rows // (2 * self.tiles))
+        early_cells, late_cells = subtiles(chain)
         early, late = kept_early.get(), kept_late.get()
         self.prefetch_next(block, self.sum(self.builder.mul(tile, operands.steps), step))
+        rows, first_row = self.share_of_rows(tile)
+        emax, next_block, half = self.lowest_emax(rows), self.sum(block, 1), chain.terms // 2
         self.interleaved(
-            (self.chain_products(early, elements, columns, step, 0), chain.terms),
-            (self.restart(late, scratch, step, late_column, False), chain.rows),
-            (self.share_of_exponents(next_scratch, block, tile, step, 0, share), chain.terms),
+            (self.chain_products(early, early_cells, elements, columns, step), chain.terms),
+            (self.restart(late, late_cells, scratch, step, column, False), len(late)),
+            (self.emax_of(emax, next_block, first_row, step, range(half)), half),
         )
         self.interleaved(
-            (self.chain_products(late, elements, columns, step, 1), chain.terms),
-            (self.ended(early) if last else self.restart(early, scratch, self.sum(step, 1), column, False), chain.rows),
-            (self.share_of_exponents(next_scratch, block, tile, step, 1, share), chain.terms),
+            (self.chain_products(late, late_cells, elements, columns, step), chain.terms),
+            (self.ended(early) if last else self.restart(early, early_cells, scratch, self.sum(step, 1), column, False), len(early)),
+            (self.emax_of(emax, next_block, first_row, step, range(half, chain.terms)), half),
         )
+        self.keep_emax_and_counts(emax, next_scratch, next_block, first_row, step)
         kept_early.put(early)
         kept_late.put(late)
 
@@ -261,14 +315,15 @@ class _Tile:
             for line in range(0, share, 64):
                 emit.prefetch(first, line)
 
-    def share_of_exponents(self, scratch: ir.Value, block: ir.Value, tile: ir.Value, step: ir.Value, part: int, share: int) -> Work:
-        """One of the equal shares, by tile and subtile, of the next block's exponents; the last ones overlap when rows do not divide."""
+    def share_of_rows(self, tile: ir.Value) -> tuple[int, ir.Value]:
+        """How many rows' exponents a tile computes for the next block, and the first of them; shares overlap when rows do not divide."""
         chain, builder = self.chain, self.builder
-        number = self.emit.scaled(self.sum(self.emit.scaled(tile, 2), part), share)
-        if share * 2 * self.tiles != chain.rows:
+        share = -(-chain.rows // self.tiles)
+        first = self.emit.scaled(tile, share)
+        if share * self.tiles != chain.rows:
             last = self.emit.index(chain.rows - share)
-            number = builder.select(builder.icmp_signed("<", number, last), number, last)
-        return self.emax_and_counts(scratch, self.sum(block, 1), number, share, step)
+            first = builder.select(builder.icmp_signed("<", first, last), first, last)
+        return share, first
 
 
 def _emit(chain: Chain, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:

@@ -43,6 +43,8 @@ class Decoding(NamedTuple):
     sign_mask: int  # after the shift
     value_offset: int  # added to the exponent field: the exponent of the significand's last bit, scaled
     byte_offset: int  # added to the exponent field: the exponent byte, which saturates at both ends
+    highest_byte: int
+    flip: int  # what exponent bytes are xored with: 255 for saturating differences from A's, else 0
     first_bad: int  # magnitudes from here on are left to another kernel and packed as zeros
     growth: float  # 1 for A, 1 + 2**-t for B
     tiny: float  # what a zero is packed as
@@ -113,7 +115,7 @@ def _values(codes: Any, how: Decoding, shift: Any, dtype: Any) -> Any:
 def _exponent_bytes(magnitude: Any, how: Decoding, shift: Any) -> Any:
     """Exponents plus `shift` as unsigned bytes in 32-bit lanes, 0 for zeros."""
     byte = maximum(magnitude >> how.mantissa_bits, 1) + how.byte_offset + shift
-    return select(magnitude == 0, 0, minimum(maximum(byte, 0), 255))
+    return select(magnitude == 0, 0, minimum(maximum(byte, 0), how.highest_byte))
 
 
 @compiled
@@ -177,7 +179,7 @@ def _pack_eight(
     shape: Any, terms: int, codes: Any, magnitude: Any, how: Decoding, shift: Any, k: int, column: int, packed: Panels, dtype: Any
 ) -> None:
     """Pack 8 columns of one row of B, times 2**shift."""
-    store(convert(255 - _exponent_bytes(magnitude, how, shift), np.uint8), packed.exponents + k * shape.panel + column)
+    store(convert(_exponent_bytes(magnitude, how, shift) ^ how.flip, np.uint8), packed.exponents + k * shape.panel + column)
     bits_in_byte, log = (8, 3) if terms >= 8 else (4, 2)  # a division would take longer than all else
     signs = packed.signs + (k >> log) * shape.panel + column
     bit = k & (bits_in_byte - 1)

@@ -38,6 +38,8 @@ class Limits(NamedTuple):
     smallest_c: int  # c's magnitude in f32 is zero or from here ...
     largest_c: int  # ... to below here
     mask_c: int  # the fraction bits that c keeps
+    surplus: int  # what sums of exponent bytes hold above emax bytes ...
+    deficit: int  # ... or below them
 
 
 class Work(NamedTuple):
@@ -240,6 +242,8 @@ def run_piece(
                 block // bits_in_byte * 4,
                 blocks,
                 (stop - start) // terms,
+                limits.surplus,
+                limits.deficit,
             ),
         )
         if promoting is not None:  # noqa: SIM102 - Numba prunes a branch on None alone

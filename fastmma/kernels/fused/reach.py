@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fastmma.kernels.fused.lanes import HALF_LOWEST
 from fastmma.kernels.params import Element, Fused
 
@@ -84,6 +86,43 @@ def byte_excess(excess: int) -> tuple[int, int]:
     """What exponent bytes of A and B exceed their exponents by; a saturating difference takes 255 off their sum."""
     total = 255 + excess
     return total // 2, total - total // 2
+
+
+class Spread(NamedTuple):
+    """Exponents of a matrix's elements that are not zero."""
+
+    lowest: int
+    highest: int
+
+
+class ExponentBytes(NamedTuple):
+    """How exponents become bytes: what is added to those of A and B, how high bytes are, and how two of them become a byte of emax."""
+
+    added: bool  # bytes are added; else B's are complements, and a saturating difference is taken
+    offsets: tuple[int, int]
+    highest: tuple[int, int]
+    surplus: int
+    deficit: int
+    zeros: int  # as what exponent a product of a zero counts, at most
+
+
+def spread_of(element: Element) -> Spread:
+    """The exponents that an element can have."""
+    return Spread(_lowest_exponent(element), element.highest_exponent)
+
+
+def exponent_bytes(p: Fused, a: Spread, b: Spread) -> ExponentBytes:
+    """The bytes for exponents of these spreads.
+
+    They are added where a product of a zero, whose byte is 0, then has no more than the smallest of all other products.
+    """
+    excess, room = excess_of(p), 127
+    zeros = a.highest + b.highest - room
+    fits = a.highest - a.lowest + b.highest - b.lowest <= room and not (p.half and zeros > p.align_bits - 24)
+    if not fits:
+        return ExponentBytes(False, byte_excess(excess), (255, 255), 0, 0, -(1 << 15))
+    surplus = room + 128 - a.highest - b.highest - excess
+    return ExponentBytes(True, (room - a.highest, 128 - b.highest), (room, 128), min(max(surplus, 0), 255), max(-surplus, 0), zeros)
 
 
 def first_bad(element: Element, excess: int, depth: int) -> int:

@@ -18,8 +18,11 @@ from fastmma.kernels.fused.piece import Extent, Limits, Promoting, Work, run_pie
 from fastmma.kernels.fused.reach import (
     F32_LOWEST,
     SINGLE_LARGEST_C,
+    ExponentBytes,
+    Spread,
     byte_excess,
     exact_in_lanes,
+    exponent_bytes,
     first_bad,
     floor_byte,
     lowest_emax,
@@ -27,6 +30,7 @@ from fastmma.kernels.fused.reach import (
     mask_c,
     single_lanes,
     smallest_c,
+    spread_of,
 )
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
@@ -41,6 +45,8 @@ CHUNK_ROWS = 1024  # of A and of the running sums that go with one packed panel 
 PACK_ROWS = 32
 _TALL = 4  # rows for each column, from where on a product is turned
 PIECES_PER_THREAD = 2
+_FEW_BITS = 5  # of an exponent, whose bytes can always be added
+_SCANNED = 1 << 15  # elements that stay in the first cache
 
 
 def supported(p: Fused) -> bool:
@@ -49,7 +55,8 @@ def supported(p: Fused) -> bool:
 
 
 @cache
-def chain_of(p: Fused, tiles: FusedTile) -> Chain:
+def chain_of(p: Fused, tiles: FusedTile, added: bool = True) -> Chain:
+    """The micro-kernel of these parameters on a CPU's register tile; `added` where exponent bytes are."""
     single = single_lanes(p)
     return Chain(
         terms=p.terms,
@@ -59,12 +66,14 @@ def chain_of(p: Fused, tiles: FusedTile) -> Chain:
         floor=floor_byte(p),
         single=single,
         vector_bytes=tiles.vector_bytes,
-        rows=tiles.single_rows if single else tiles.double_rows,
+        rows=tiles.single[0] if single else tiles.double[0],
+        groups=tiles.single[1] if single else tiles.double[1],
         depth=tiles.depth,
+        added=added,
     )
 
 
-def _decoding(element: Element, chain: Chain, right: bool, depth: int) -> Decoding:
+def _decoding(element: Element, chain: Chain, right: bool, depth: int, how: ExponentBytes) -> Decoding:
     scale = chain.scale // 2 if right else chain.scale - chain.scale // 2
     excess = byte_excess(chain.excess)[right]
     width = element.exponent_bits + element.mantissa_bits
@@ -74,18 +83,20 @@ def _decoding(element: Element, chain: Chain, right: bool, depth: int) -> Decodi
         magnitude_mask=(1 << width) - 1,
         sign_mask=1 << width,
         value_offset=1 - element.bias - element.mantissa_bits + scale,
-        byte_offset=excess - element.bias,
+        byte_offset=how.offsets[right] - element.bias,
+        highest_byte=how.highest[right],
+        flip=255 if right and not how.added else 0,
         first_bad=first_bad(element, excess, depth),
         growth=1 + 2.0**-chain.extra_bits if right else 1.0,
         tiny=2.0**-126 if chain.single else 2.0 ** (scale - 300),
     )
 
 
-def _limits(p: Fused, chain: Chain) -> Limits:
+def _limits(p: Fused, chain: Chain, how: ExponentBytes) -> Limits:
     if p.half:
         smallest, largest = 0, 0x7F800000
     else:
-        lowest = smallest_c(p)
+        lowest = max(smallest_c(p), how.zeros)
         smallest = (127 + lowest) << 23 if lowest >= F32_LOWEST else 0
         largest = (127 + (SINGLE_LARGEST_C if chain.single else 126)) << 23
     return Limits(
@@ -94,7 +105,35 @@ def _limits(p: Fused, chain: Chain) -> Limits:
         smallest_c=smallest,
         largest_c=largest,
         mask_c=-1 if p.half else mask_c(p),
+        surplus=how.surplus,
+        deficit=how.deficit,
     )
+
+
+def _spread(element: Element, codes: NDArray[Any], threads: int) -> Spread:
+    """The exponents of a matrix's elements, or all that they can have where those are few."""
+    if element.exponent_bits <= _FEW_BITS:
+        return spread_of(element)
+    mask = ((1 << (element.exponent_bits + element.mantissa_bits)) - 1) << element.shift
+    mask, one = codes.dtype.type(mask), codes.dtype.type(1)
+    codes = codes if codes.strides[1] < codes.strides[0] else codes.T
+    high = max(_SCANNED // max(codes.shape[1], 1), 1)
+    found = []
+
+    def scan(start: int, stop: int, _worker: int) -> None:
+        for row in range(start, stop, high):
+            magnitudes = codes[row : min(row + high, stop)] & mask
+            largest = int(magnitudes.max())
+            magnitudes -= one  # zeros become the largest of all
+            found.append((int(magnitudes.min()), largest))
+
+    parallel_for(scan, len(codes), threads, -(-len(codes) // (4 * threads)))
+    smallest, largest = min(each[0] for each in found), max(each[1] for each in found)
+    if largest == 0:
+        return Spread(0, 0)
+    width = element.mantissa_bits + element.shift
+    fields = (min(max(code >> width, 1), (1 << element.exponent_bits) - 2) for code in (smallest + 1, largest))
+    return Spread(*(field - element.bias for field in fields))
 
 
 def _slab_depth(chain: Chain, depth: int, promotion: Promotion | None) -> int:
@@ -145,16 +184,19 @@ def multiply(
     threads: int,
     promotion: Promotion | None = None,
     scales: tuple[BlockScales, BlockScales] | None = None,
+    spreads: tuple[Spread, Spread] | None = None,
 ) -> Missed:
     """What `gemm` does for at least one k, without what is out of reach; `c` overlaps nothing.
 
-    With `scales` it is for the caller to know which sums might overflow or have bits below the smallest f32.
+    With `scales` it is for the caller to know which sums might overflow or have bits below the smallest f32, and the exponents' `spreads`.
     """
     (rows, depth), columns = a.shape, b.shape[1]
     scales_a, scales_b = (None, None) if scales is None else scales
     tiles = first_fit(FUSED)
     assert tiles is not None
-    chain = chain_of(p, tiles)
+    spread_a, spread_b = spreads or (_spread(p.a, a, threads), _spread(p.b, b, threads))
+    bytes_ = exponent_bytes(p, spread_a, spread_b)
+    chain = chain_of(p, tiles, bytes_.added)
     shape, kernel = chain.shape, SLAB.address(chain)
     dtype = np.float32 if chain.single else np.float64
 
@@ -167,7 +209,7 @@ def multiply(
     values, exponents, signs = storage.addresses
     packed = Panels(values, exponents, signs, slab_depth, held_rows, chain.rows)
     extremes = np.empty((rows, 2), np.int32)
-    how_a, how_b = _decoding(p.a, chain, False, depth), _decoding(p.b, chain, True, depth)
+    how_a, how_b = _decoding(p.a, chain, False, depth, bytes_), _decoding(p.b, chain, True, depth, bytes_)
     place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)
     place_c = NOWHERE if c is None else matrix(c)
 
@@ -181,7 +223,7 @@ def multiply(
     smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
     smallest_a[missed.rows] = NO_MAGNITUDE >> 8
 
-    limits = _limits(p, chain)
+    limits = _limits(p, chain, bytes_)
     if scales is not None:
         limits = limits._replace(lowest_sum=0)
     promoting, _scales = (None, None) if promotion is None else _promoting(promotion, pieces.panels * chain.panel)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fastmma.kernels.fused import x86
 from fastmma.kernels.fused.panels import BlockScales
-from fastmma.kernels.fused.reach import byte_excess, excess_of
+from fastmma.kernels.fused.reach import Spread, byte_excess, excess_of, spread_of
 from fastmma.kernels.matrices.addresses import matrix
 from fastmma.kernels.params import Element, Fused, Scaled, Specials
 from fastmma.kernels.scaled.lines import Codes, Extremes, Operands, Slow, extremes, fixed, fixed_right, redo
@@ -62,6 +62,15 @@ def _scales(p: Scaled, codes: Codes) -> BlockScales:
     return BlockScales(matrix(codes), p.block, p.scale.bias, NAN_SCALE)
 
 
+def _spread(element: Element, lines: Extremes) -> Spread:
+    """The exponents that scaled elements can have."""
+    lowest, highest = int(lines.lowest.min()), int(lines.highest.max())
+    if lowest > highest:
+        return Spread(0, 0)
+    own = spread_of(element)
+    return Spread(lowest + own.lowest, highest + own.highest)
+
+
 def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
     """A product of at least one k for `supported` parameters; `out` overlaps nothing.
 
@@ -69,6 +78,7 @@ def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
     """
     a, b, c, out, scale_a, scale_b = operands
     rows, columns = _lines(p, operands, threads)
-    missed = x86.multiply(fused(p), a, b, c, out, threads, scales=(_scales(p, scale_a), _scales(p, scale_b)))
+    scales, spreads = (_scales(p, scale_a), _scales(p, scale_b)), (_spread(p.a, rows), _spread(p.b, columns))
+    missed = x86.multiply(fused(p), a, b, c, out, threads, scales=scales, spreads=spreads)
     missed.parts |= _out_of_reach(p, rows, columns, missed.width, a.shape[1])
     redo(p, operands, rows, columns, missed, threads, slow)
