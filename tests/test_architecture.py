@@ -22,7 +22,7 @@ FLOORS = (
     ("numerics", "operands", "scaling", "shared"),
     ("backends",),
     ("products", "execution"),
-    ("study", "verification", "explanation"),
+    ("study", "verification", "explanation", "explorer"),
     ("",),  # the package itself: the public names
     ("cli", "__main__"),
     ("torch", "triton", "jax", "dask", "testing"),  # doors to other libraries

@@ -12,6 +12,7 @@ from fastmma.cli.compare import compare
 from fastmma.cli.doctor import doctor
 from fastmma.cli.evidence import evidence
 from fastmma.cli.explain import explain
+from fastmma.cli.explorer import explorer
 from fastmma.cli.gemm import gemm
 from fastmma.cli.identify import identify
 from fastmma.cli.layout import layout
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.command("list")(list_instructions)
 app.command("show")(show)
 app.command("layout")(layout)
+app.command("explorer")(explorer)
 app.command("trace")(trace)
 app.command("evidence")(evidence)
 app.command("gemm")(gemm)

@@ -38,7 +38,8 @@ class Trace:
     equation: str
 
 
-def _equation(ins: Instruction, row: int, col: int) -> str:
+def equation(ins: Instruction, row: int | str, col: int | str) -> str:
+    """How an element of d depends on its sources."""
     a, b, choice = f"a[{row}][k]", f"b[k][{col}]", ""
     if ins.sparse:
         rule = pattern_of(ins)
@@ -121,7 +122,7 @@ def trace(
     if found.scale_vec_size and "scale_a" not in held:
         last = found.scale_vec_size - 1
         memory += (f"scale_a[{row}][0..{last}]", f"scale_b[0..{last}][{col}]")
-    return Trace(found, d, sources, memory, _equation(found, row, col))
+    return Trace(found, d, sources, memory, equation(found, row, col))
 
 
 def _needed(held: Placement, row: int, col: int, computation: int) -> tuple[Cell, ...]:
