@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from bench.cases import CASES, TILE_CASES, quantisation, sgemm, small_products, warps
-from bench.machine import describe
-from bench.measure import interleaved
+from bench.cases import CASES, TILE_CASES, quantisation, small_products, warps
 from bench.process import first_product, peak_memory
 from bench.results import table
+from fastmma.bench.measure import interleaved
+from fastmma.bench.products import sgemm
+from fastmma.bench.report import describe
 from fastmma.scaling import SCHEMES
 from tools.pages import fill
 
@@ -22,7 +23,7 @@ def _families(quick: bool, rounds: int) -> list[str]:
     lines = ["| product | GMAC/s, 1 thread | times sgemm on 1 core | 2 threads over 1 |", "| --- | --- | --- | --- |"]
     for case in CASES:
         shape = case.quick if quick else case.shape
-        run, reference = case.run(shape), sgemm(shape)
+        run, reference = case.product.run(shape), sgemm(shape)
         found = interleaved({"sgemm": partial(reference, 1), "one": partial(run, 1), "two": partial(run, 2)}, rounds)
         macs = shape[0] * shape[1] * shape[2] / 1e9
         ratios = found["sgemm"] / found["one"], found["one"] / found["two"]

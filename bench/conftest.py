@@ -1,4 +1,6 @@
-"""An option for small sizes; importing the package first keeps OpenBLAS to one thread."""
+"""An option for small sizes, and what to install; importing the package first keeps OpenBLAS to one thread."""
+
+from importlib.util import find_spec
 
 import pytest
 
@@ -14,3 +16,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def quick(request: pytest.FixtureRequest) -> bool:
     """Whether small sizes were asked for."""
     return bool(request.config.getoption("--quick"))
+
+
+if find_spec("pytest_benchmark") is None:
+
+    @pytest.fixture
+    def benchmark() -> None:
+        """Skip what is measured."""
+        pytest.skip("""pytest-benchmark is not installed: pip install '.[bench]'; `fastmma bench` measures without it""")

@@ -10,11 +10,11 @@ import typer
 from numpy.typing import NDArray
 
 import fastmma
-from bench.measure import interleaved
 from fastmma.backends.call import Operands
 from fastmma.backends.gpu import device
 from fastmma.backends.gpu.emulator import Emulator
 from fastmma.backends.resolve import operation_of
+from fastmma.bench.measure import interleaved
 from fastmma.isa.codes import encode, from_codes
 from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction

@@ -10,8 +10,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from bench.machine import describe
 from fastmma import study
+from fastmma.bench.report import describe
 from tools.pages import fill
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench.cases import CASES, Case, ScaledCase, quantisation, sgemm, warps
+from bench.cases import CASES, Case, quantisation, warps
+from fastmma.bench.products import sgemm
 from fastmma.scaling import SCHEMES
 
 ROUNDS = 7
@@ -19,9 +20,9 @@ def _measure(benchmark: Any, family: str, run: Any, threads: int) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.family)
 @pytest.mark.parametrize("who", ["sgemm", "one thread", "two threads"])
-def test_product(benchmark: Any, quick: bool, case: Case | ScaledCase, who: str) -> None:
+def test_product(benchmark: Any, quick: bool, case: Case, who: str) -> None:
     shape = case.quick if quick else case.shape
-    run = sgemm(shape) if who == "sgemm" else case.run(shape)
+    run = sgemm(shape) if who == "sgemm" else case.product.run(shape)
     _measure(benchmark, case.family, run, 2 if who == "two threads" else 1)
 
 

@@ -22,13 +22,13 @@ FLOORS = (
     ("numerics", "operands", "scaling", "shared"),
     ("backends",),
     ("products", "execution"),
-    ("study", "verification", "explanation", "explorer"),
+    ("study", "verification", "explanation", "explorer", "bench"),
     ("",),  # the package itself: the public names
     ("cli", "__main__"),
     ("torch", "triton", "jax", "dask", "testing"),  # doors to other libraries
 )
 DOORS = {"torch": {"torch"}, "triton": {"triton", "torch"}, "jax": {"jax"}, "dask": {"dask"}, "testing": {"pytest"}}
-OPTIONAL = set().union(*DOORS.values(), {"cupy", "matplotlib", "torchao", "transformers", "distributed", "hypothesis"})
+OPTIONAL = set().union(*DOORS.values(), {"cupy", "matplotlib", "torchao", "transformers", "distributed", "hypothesis", "mmasim", "mmaemu"})
 
 
 def module_name(path: Path) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fastmma import __version__
+from fastmma.cli.bench import bench
 from fastmma.cli.compare import compare
 from fastmma.cli.doctor import doctor
 from fastmma.cli.evidence import evidence
@@ -41,6 +42,7 @@ app.command("identify")(identify)
 app.command("study")(study)
 app.command("verify")(verify)
 app.command("record")(record)
+app.command("bench")(bench)
 app.command("doctor")(doctor)
 
 

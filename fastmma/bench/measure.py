@@ -11,7 +11,13 @@ from typing import Any
 def interleaved(
     competitors: Mapping[str, Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
-    """Median seconds of each, after one call that is not counted."""
+    """Median seconds of each, after one call that is not counted.
+
+    Examples
+    --------
+    >>> sorted(interleaved({"a": lambda: 1, "b": lambda: 2}, 3))
+    ['a', 'b']
+    """
     for run in competitors.values():
         run()
     seconds: dict[str, list[float]] = {name: [] for name in competitors}

@@ -1,0 +1,1 @@
+"""Speed: products of chosen formats, sizes and GPUs, and what other libraries take for the same."""

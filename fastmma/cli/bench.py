@@ -1,0 +1,126 @@
+"""``fastmma bench``: how fast products are here, and what other libraries take for the same."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fastmma import __version__
+from fastmma.bench.jobs import Job, Measurement, jobs_of, peers_of
+from fastmma.bench.peers import PEERS
+from fastmma.bench.products import FAMILIES, family_named, refusal
+from fastmma.cli.inputs import parse_size
+from fastmma.cli.table import print_json, print_markdown, print_table
+from fastmma.figures.style import SUFFIXES
+from fastmma.host.errors import OperandError
+from fastmma.host.threads import thread_count
+
+_USUAL = ("f16", "e4m3", "nvfp4")
+_SIZE = "1024x1024x1024"
+_FORMATS = ("text", "markdown", "csv", "json")
+_EVERY = 10.0  # seconds between lines where there is no terminal
+_PROGRESS = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+_NAMES = [peer.name for peer in PEERS]
+
+
+def _peers(given: list[str] | None) -> list[str]:
+    """The peers asked for that are installed: all of them if none is named."""
+    wanted = _NAMES if given is None else [name for name in given if name != "none"]
+    for name in wanted:
+        if name not in _NAMES:
+            raise OperandError(f"there is no peer {name!r}; there are {', '.join(_NAMES)}, and none")
+    found = [peer.name for peer in peers_of(wanted)]
+    missing = [name for name in wanted if name not in found]
+    if given is not None and missing:
+        raise OperandError(f"not installed: {', '.join(missing)}")
+    return found
+
+
+def _kept(jobs: list[Job]) -> list[Job]:
+    """The jobs that their targets can do; what is left out is said."""
+    problems = {(job.family, job.target): refusal(job.family, job.target) for job in jobs}
+    for (family, target), problem in problems.items():
+        if problem:
+            typer.echo(f"left out: {family} on {target}: {problem}", err=True)
+    kept = [job for job in jobs if not problems[job.family, job.target]]
+    if not kept:
+        raise OperandError("nothing is left to measure")
+    return kept
+
+
+def _measured(jobs: list[Job]) -> list[Measurement]:
+    """Run them, with progress and the time that is left on standard error."""
+    from fastmma.bench.processes import run
+
+    console = Console(stderr=True)
+    expected, began, said = sum(job.seconds() for job in jobs), time.monotonic(), time.monotonic()
+    typer.echo(f"{len(jobs)} products, about {_time(expected)}", err=True)
+    found: list[Measurement] = []
+    with Progress(*_PROGRESS, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("measuring", total=len(jobs))
+        for done, each in enumerate(run(jobs), 1):
+            found += each
+            now = time.monotonic()
+            behind, ahead = (sum(job.seconds() for job in part) for part in (jobs[:done], jobs[done:]))
+            left = f"about {_time(ahead * (now - began) / behind)} left"
+            bar.update(task, completed=done, description=left)
+            if not console.is_terminal and now - said > _EVERY and done < len(jobs):
+                typer.echo(f"{done} of {len(jobs)} products, {left}", err=True)
+                said = now
+    return found
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def bench(
+    families: Annotated[list[str] | None, typer.Option("--family", help=f"{', '.join(FAMILIES)}; by default {', '.join(_USUAL)}.")] = None,
+    sizes: Annotated[list[str] | None, typer.Option("--size", metavar="MxNxK", help=f"By default {_SIZE}.")] = None,
+    targets: Annotated[list[str] | None, typer.Option("--target", help="The GPU; by default H100 and RTX 5090.")] = None,
+    threads: Annotated[list[int] | None, typer.Option(help="By default 1, and all cores.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the median counts; all libraries take turns.")] = 5,
+    peers: Annotated[
+        list[str] | None, typer.Option("--peer", help=f"{', '.join(_NAMES)}, or none; by default all that are installed.")
+    ] = None,
+    chosen: Annotated[str, typer.Option("--format", help=f"{', '.join(_FORMATS)}.")] = "text",
+    plot: Annotated[Path | None, typer.Option(help="A picture: .svg, .png or .pdf.")] = None,
+) -> None:
+    """Measure products, and other libraries beside them, in multiply-adds a second.
+
+    Families, sizes, targets, threads and peers may be given more than once; every combination is measured. A slow peer computes a part of
+    the product. The last column is the share of a peer's results that equal fastmma's.
+    """
+    if chosen not in _FORMATS:
+        raise OperandError(f"there is no format {chosen!r}; there are {', '.join(_FORMATS)}")
+    if plot is not None and plot.suffix not in SUFFIXES:
+        raise OperandError(f"a picture is {', '.join(SUFFIXES)}, not {plot.name}")
+    counts = [thread_count(count) for count in threads] if threads else sorted({1, thread_count()})
+    shapes = [parse_size(text, "--size") for text in sizes or (_SIZE,)]
+    wanted = [family_named(name) for name in families or _USUAL]
+    jobs = _kept(jobs_of(wanted, targets or ("H100", "RTX 5090"), shapes, counts, rounds, _peers(peers)))
+    found = _measured(jobs)
+    _print(found, chosen, rounds)
+    if plot is not None:
+        from fastmma.bench.report import draw
+
+        draw(found, plot)
+
+
+def _print(found: list[Measurement], chosen: str, rounds: int) -> None:
+    from fastmma.bench import report
+
+    tables: dict[str, Any] = {"text": print_table, "markdown": print_markdown}
+    if chosen == "json":
+        print_json(report.document(found, rounds, __version__))
+    elif chosen == "csv":
+        sys.stdout.write(report.csv_text(found))
+    else:
+        tables[chosen](report.HEADINGS, report.rows(found))
+        typer.echo(f"\n{report.describe()}; medians of {rounds} rounds")
