@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fastmma.torch.emulation import Emulation
+from fastmma.torch.operators import Handler, called
 from fastmma.torch.plans import UnknownError
 
 
@@ -25,11 +26,11 @@ def forward(
     """The output of math attention, and the logarithms of the sums of exponentials."""
     factor = _factor(query, scale)
     key, value = _for_all_heads(query, key), _for_all_heads(query, value)
-    scores = _masked(torch.matmul(_wide(query) * factor, _wide(key).mT * factor), attn_mask, is_causal)
+    scores = _masked(_product(run, _wide(query) * factor, _wide(key).mT * factor), attn_mask, is_causal)
     weights = torch.softmax(scores, -1)
     if dropout_p:
         raise UnknownError("dropout within attention draws other numbers on a GPU")
-    out = torch.matmul(weights, _wide(value)).to(query.dtype)
+    out = _product(run, weights, _wide(value)).to(query.dtype)
     return out.transpose(1, 2).contiguous().transpose(1, 2), torch.logsumexp(scores.float(), -1)
 
 
@@ -51,13 +52,13 @@ def backward(
     factor, groups = _factor(query, scale), key.shape[-3]
     key, value = _for_all_heads(query, key), _for_all_heads(query, value)
     q, k, v = _wide(query) * factor, _wide(key) * factor, _wide(value)
-    weights = torch.softmax(_masked(torch.matmul(q, k.mT), attn_mask, is_causal), -1)
+    weights = torch.softmax(_masked(_product(run, q, k.mT), attn_mask, is_causal), -1)
     grad = grad_out.to(weights.dtype)
-    grad_weights = torch.matmul(grad, v.mT)
+    grad_weights = _product(run, grad, v.mT)
     grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
-    of_query = torch.matmul(grad_scores, k) * factor
-    of_key = torch.matmul(grad_scores.mT, q) * factor
-    of_value = torch.matmul(weights.mT, grad)
+    of_query = _product(run, grad_scores, k) * factor
+    of_key = _product(run, grad_scores.mT, q) * factor
+    of_value = _product(run, weights.mT, grad)
     return of_query.to(query.dtype), _of_groups(of_key.to(key.dtype), groups), _of_groups(of_value.to(value.dtype), groups)
 
 
@@ -71,6 +72,13 @@ def _of_groups(gradient: Tensor, groups: int) -> Tensor:
     """The gradient of keys or values that several heads share."""
     heads = gradient.shape[-3]
     return gradient if heads == groups else gradient.unflatten(-3, (groups, heads // groups)).sum(-3)
+
+
+def _product(run: Emulation, a: Tensor, b: Tensor) -> Tensor:
+    """a @ b of batches of heads."""
+    x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
+    found: Tensor = called(run, torch.ops.aten.bmm.default, (x, y), {})
+    return found.unflatten(0, a.shape[:-2])
 
 
 def _wide(tensor: Tensor) -> Tensor:
@@ -94,3 +102,9 @@ def _masked(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
     if mask is None:
         return scores
     return scores.masked_fill(~mask, float("-inf")) if mask.dtype is torch.bool else scores + mask
+
+
+APART: dict[Any, Handler] = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: forward,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default: backward,
+}

@@ -51,7 +51,7 @@ class Emulation:
     def __init__(self, settings: Settings, report: Report | None = None) -> None:
         self.settings = settings
         self.report = Report(settings.architecture) if report is None else report
-        self._plans: dict[tuple[Any, ...], _Product] = {}
+        self._plans: dict[tuple[Any, ...], _Product | str] = {}  # or why there is none
         self._warned = False
 
     def product(
@@ -81,9 +81,14 @@ class Emulation:
         key = (operator, *places, *dtypes, ends, alpha, beta, modes)
         found = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = self._prepared(
-                operator, a, b, addend, Ends(out_dtype or dtype, c is not None, bias is not None, alpha, beta)
-            )
+            try:
+                wanted = Ends(out_dtype or dtype, c is not None, bias is not None, alpha, beta)
+                found = self._prepared(operator, a, b, addend, wanted)
+            except UnknownError as unknown:
+                found = str(unknown)
+            self._plans[key] = found
+        if isinstance(found, str):
+            raise UnknownError(found)
         shape = (*a.shape[:-1], b.shape[-1])
         result = torch.empty(shape, dtype=found.out)  # its memory is torch's own, and stays resizable
         fixed, last = found.fixed, 0 if addend is None else addend.data_ptr()

@@ -13,10 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.gpus import TargetName
+from fastmma.torch.attention import APART
 from fastmma.torch.emulation import Emulation, tensors_text
-from fastmma.torch.operators import APART, COMPOSITE, OPERATORS, UNKNOWN, called, passed
+from fastmma.torch.operators import COMPOSITE, OPERATORS, UNKNOWN, called, passed
 from fastmma.torch.plans import UnknownError
-from fastmma.torch.report import PASSED, Line, Report
+from fastmma.torch.report import ASSUMED, PASSED, Line, Report
 from fastmma.torch.settings import settings_of
 
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
@@ -157,7 +158,8 @@ class DispatchMode(TorchDispatchMode):
             self._run.report.count(Line(str(func), PASSED, tensors_text(args), _FUSED))
             return func(*args, **kwargs)
         try:
-            with self:
-                return APART[func](self._run, *args, **kwargs)
+            found = APART[func](self._run, *args, **kwargs)
         except UnknownError as unknown:
             return passed(self._run, func, args, kwargs, str(unknown))
+        self._run.report.count(Line(str(func), ASSUMED, tensors_text(args), f"taken apart into products and a softmax: {_FUSED}"))
+        return found

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fastmma.host.errors import NotEmulatedError
-from fastmma.torch import attention, grouped, products, scaled
+from fastmma.torch import grouped, products, scaled
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.plans import InvalidError, UnknownError
 
@@ -40,11 +40,6 @@ _HANDLERS: dict[str, Handler] = {
     "_scaled_mm_v2": scaled.scaled_mm_v2,
     "_scaled_grouped_mm": grouped.scaled_grouped_mm,
     "_scaled_grouped_mm_v2": grouped.scaled_grouped_mm_v2,
-}
-# what is taken apart by hand, into operators that are emulated
-APART: dict[Any, Handler] = {
-    aten._scaled_dot_product_flash_attention_for_cpu.default: attention.forward,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: attention.backward,
 }
 # what arrives whole in inference mode, and is taken apart
 COMPOSITE = frozenset(
