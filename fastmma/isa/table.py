@@ -52,22 +52,33 @@ def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
 
 
 @cache
-def _table() -> dict[Spelling, Instruction | Movement]:
-    """Every accepted spelling; what may be written or left out (a default, a state space) has an entry with it and one without."""
+def _members(number: int) -> tuple[Instruction, ...]:
+    """The instructions of a family, made when the first of them is needed: there are some 1,600 in all."""
+    family = FAMILIES[number]
+    return tuple(_instruction(family, chosen) for chosen in family.expand())
+
+
+@lru_cache(64)  # the first word of any text
+def _table(op: str | None = None) -> dict[Spelling, Instruction | Movement]:
+    """Every accepted spelling, or those that begin with `op`; what may be written or left out (a default, a state space) has an entry
+    with it and one without."""
     table: dict[Spelling, Instruction | Movement] = {}
     for movement in MOVEMENTS:
         spelling = spelling_of(movement.opcode)
+        if op not in (None, spelling.op):
+            continue
         for space in ("", *movement.spaces):
             each = spelling._replace(modifiers=spelling.modifiers | {space}) if space else spelling
             if each in table:
                 raise ValueError(f"two rows describe {movement.opcode}")
             table[each] = movement
-    for family in FAMILIES:
-        for chosen in family.expand():
-            ins = _instruction(family, chosen)
+    for number, family in enumerate(FAMILIES):
+        if op not in (None, spelling_of(family.syntax).op):
+            continue
+        for ins in _members(number):
             spelling = spelling_of(ins.opcode)
             spellings = [spelling]
-            if not chosen.get("rounding"):
+            if ins.rounding not in ins.opcode.split("."):
                 spellings += [spelling._replace(modifiers=spelling.modifiers | {token}) for token in family.defaults]
             spellings += [each._replace(modifiers=each.modifiers - {token}) for each in spellings for token in family.optional]
             for each in spellings:
@@ -147,7 +158,8 @@ def instruction(text: str | Instruction | Movement, *, idesc: int | None = None)
         raise InstructionError(f"{stripped!r:.300}: idesc belongs to tcgen05.mma")
     if tcgen05_moves.is_move(stripped):
         return tcgen05_moves.read(stripped)
-    found = _table().get(spelling_of(stripped))
+    spelling = spelling_of(stripped)
+    found = _table(spelling.op).get(spelling)
     return _from_short(stripped) if found is None else found
 
 
@@ -199,6 +211,11 @@ def movement(text: str | Movement, op: str) -> Movement:
 
 
 @cache
-def multiplications(target: str | None = None) -> tuple[Instruction, ...]:
-    """The instructions that multiply matrices, all or those legal on a target."""
-    return tuple(ins for ins in instructions(target) if isinstance(ins, Instruction))
+def multiplications(target: str | None = None, types: tuple[str, str] | None = None) -> tuple[Instruction, ...]:
+    """The instructions that multiply matrices, all or those legal on a target, of all types or those of A and B."""
+    found = []
+    for number, family in enumerate(FAMILIES):
+        of_types = types is None or any(tuple(each.split(".")[1:3]) == types for each in family.types)
+        if of_types and (target is None or target in family.targets):
+            found += [ins for ins in _members(number) if types is None or (ins.atype, ins.btype) == types]
+    return tuple(found)

@@ -93,7 +93,7 @@ def _fitting(
     """The instructions of a target for element formats."""
     return [
         ins
-        for ins in (*multiplications(target), *_fifth_generation(target, sparse, aligned))
+        for ins in (*multiplications(target, types), *_fifth_generation(target, sparse, aligned))
         if (ins.atype, ins.btype) == types
         and ins.ctype == ins.dtype
         and (dtype is None or ins.dtype == dtype)

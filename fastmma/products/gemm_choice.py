@@ -207,7 +207,7 @@ def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str
     steps, out = _epilogue(done.instruction, given, choices, done.ends.epilogues, what)
     return GemmPlan(
         target,
-        done.instruction.opcode,
+        done.instruction,  # type: ignore[arg-type]  # the plan keeps its name
         done.promote_every,
         done.split_k,  # type: ignore[arg-type]
         done.split_unit,

@@ -20,6 +20,7 @@ import numba
 from numba import config
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
 
@@ -114,10 +115,10 @@ class DiskCache(NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The kernel for these types, or None."""
-        target_context.refresh()
         with suppress(Exception):  # whatever is wrong with a file, the kernel can be compiled
             content = self._files.found(sig)
             if content is not None:
+                rtsys.initialize(target_context)  # what compiled code calls; the rest of the context serves compilation alone
                 kernel = CompileResult._rebuild(target_context, *pickle.loads(content))
                 return kernel if kernel.signature.args == tuple(sig) else None
         return None
