@@ -31,7 +31,7 @@ print((kibibytes("VmHWM:") - before) * 1024 / (a.nbytes + b.nbytes + d.nbytes))
 """
 
 
-def _python(program: str, cache: str, *arguments: str) -> str:
+def python(program: str, cache: str, *arguments: str) -> str:
     environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
     done = subprocess.run([sys.executable, "-c", program, *arguments], env=environment, check=True, capture_output=True, text=True)
     return done.stdout
@@ -43,7 +43,7 @@ def first_product(rounds: int) -> tuple[float, float]:
         seconds = []
         for _ in range(1 + rounds):
             began = time.perf_counter()
-            _python(_FIRST, cache)
+            python(_FIRST, cache)
             seconds.append(time.perf_counter() - began)
     return seconds[0], sorted(seconds[1:])[rounds // 2]
 
@@ -53,5 +53,5 @@ def peak_memory(n: int) -> float | None:
     if not os.path.exists("/proc/self/status"):
         return None
     with tempfile.TemporaryDirectory() as cache:
-        _python(_FIRST, cache)  # compiling has a peak of its own
-        return float(_python(_PEAK, cache, str(n)))
+        python(_FIRST, cache)  # compiling has a peak of its own
+        return float(python(_PEAK, cache, str(n)))

@@ -22,6 +22,7 @@ from fastmma.cli.show import show
 from fastmma.cli.study import study
 from fastmma.cli.trace import trace
 from fastmma.cli.verify import record, verify
+from fastmma.cli.warm import warm
 
 app = typer.Typer(
     name="fastmma",
@@ -43,6 +44,7 @@ app.command("study")(study)
 app.command("verify")(verify)
 app.command("record")(record)
 app.command("bench")(bench)
+app.command("warm")(warm)
 app.command("doctor")(doctor)
 
 

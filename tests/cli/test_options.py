@@ -29,6 +29,7 @@ CALLED = {
     "study": ["--format", "e4m3", "--target", "sm_90a", "--shape", "4x4x32", "--threads", "1"],
     "verify": ["--folder", "nowhere"],
     "record": ["/dev/null/nowhere"],
+    "warm": ["--target", "sm_70", "--format", "f16", "--jobs", "1"],
 }
 NUMBERS = (
     *("0", "-0", "-1", "1", "3", "31", "32", "1024", "1025", "65536", "2147483648", "4294967296", "9223372036854775807"),
@@ -147,14 +148,16 @@ def test_every_option_with_every_value(command: str, option: str, capsys: pytest
     values = [*NUMBERS, *rng.sample(TEXTS, 10)]
     if command in ("gemm", "identify", "study"):
         values = rng.sample(values, 16)
+    if command == "warm":  # whose processes take seconds to start
+        values = rng.sample(values, 6)
     for value in values:
         if not slow(command, [option, value]):
             check([command, *CALLED[command], option, value], capsys)
 
 
 def slow(command: str, given: list[str]) -> bool:
-    """Whether a call would be right, and take long: presets and pictures."""
-    return command == "study" and not {"--preset", "--output"}.isdisjoint(given)
+    """Whether a call would be right, and take long: presets and pictures, and all kernels of a target."""
+    return not {"study": {"--preset", "--output"}, "warm": {"--target"}}.get(command, set()).isdisjoint(given[:-1])
 
 
 @pytest.mark.parametrize("command", CALLED)

@@ -12,6 +12,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from fastmma.host.errors import BackendError
 from fastmma.host.threads import apart
 from fastmma.kernels.llvm.disk_cache import DiskCache
+from fastmma.kernels.llvm.notice import compiling
 
 _OPTIMIZATION = 2  # LLVM's third level takes twice as long over the loops around micro-kernels, and they run as fast
 
@@ -36,6 +37,7 @@ def compiled(function: Callable[..., Any]) -> Any:
     # what Numba's dispatcher calls for types that are new; interrupted, it would leave Numba's registries unusable
     kernel._compile_for_args = partial(apart, _optimized, kernel._compile_for_args)
     kernel.compile = partial(_optimized, kernel.compile)
+    kernel._compiler.compile = compiling()(kernel._compiler.compile)
     return kernel
 
 

@@ -13,6 +13,7 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.llvm.disk_cache import KernelFiles
+from fastmma.kernels.llvm.notice import compiling
 
 _OPTIMIZATION = 1  # of emitted vector code, which higher levels take longer over and make no faster
 _linked: list[Any] = []  # engines, which own the memory that compiled code lies in
@@ -23,7 +24,8 @@ def linked(files: KernelFiles, record: Any, emit: Callable[[ir.Module], None], f
     with global_compiler_lock:
         code = files.found((record,))
         if code is None:
-            compiled = code = _compiled(emit)
+            with compiling():
+                compiled = code = _compiled(emit)
             files.keep((record,), lambda: compiled)
         return _address(code, function)
 

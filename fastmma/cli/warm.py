@@ -1,0 +1,77 @@
+"""``fastmma warm``: kernels compiled ahead of the calls that need them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import active_children, get_context
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fastmma.host.memory import amount
+from fastmma.isa.gpus import target_named
+from fastmma.verification import warm as ahead
+
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+
+
+def _begin() -> None:
+    """What a process does first: Ctrl-C is for the one that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _make(calls: list[ahead.Call], jobs: int) -> None:
+    console = Console(stderr=True)
+    with Progress(*_COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("compiling", total=len(calls))
+        for call in _made(calls, jobs):
+            bar.update(task, advance=1, description=f"{call.target} {call.name}, {call.kind}")
+
+
+def _made(calls: list[ahead.Call], jobs: int) -> Iterator[ahead.Call]:
+    """Make the calls, and tell of each."""
+    if jobs == 1:
+        for call in calls:
+            ahead.run(call)
+            yield call
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin) as processes:
+        pending = {processes.submit(ahead.run, call): call for call in calls}
+        try:
+            for each in as_completed(pending):
+                each.result()
+                yield pending[each]
+        except BaseException:
+            for process in active_children():  # what they compile can be given up at any point
+                process.terminate()
+            raise
+
+
+def warm(
+    target: Annotated[list[str] | None, typer.Option(help="A GPU: H100, sm_90a, ...; by default sm_90a.")] = None,
+    format_: Annotated[list[str] | None, typer.Option("--format", help="A format or a block-scaled scheme; by default all.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes that compile; by default one a core.")] = None,
+) -> None:
+    """Compile the kernels of products, small and large, of tiles and of block-scaled arrays, and keep them for later processes."""
+    from fastmma.kernels.llvm.disk_cache import kernel_folders
+
+    calls = ahead.calls([target_named(each) for each in dict.fromkeys(target or ["sm_90a"])])
+    names = dict.fromkeys(call.name for call in calls)
+    unknown = [name for name in format_ or () if name not in names]
+    if unknown:
+        raise typer.BadParameter(f"there are no products of {unknown[0]} there; there are {', '.join(names)}", param_hint="--format")
+    calls = [call for call in calls if format_ is None or call.name in format_]
+    began = time.perf_counter()
+    _make(calls, min(jobs or os.cpu_count() or 1, len(calls)))
+    place = next((folder for folder in kernel_folders() if folder.files), None)
+    if place is None:
+        print("fastmma: no kernel could be kept; fastmma doctor tells where they would be", file=sys.stderr)
+        raise typer.Exit(1)
+    print(f"{place.files} kernels, {amount(place.bytes)}, are in {place.path} ({time.perf_counter() - began:.0f} s)")

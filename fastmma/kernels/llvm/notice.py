@@ -1,0 +1,29 @@
+"""A line for whoever waits at a terminal while kernels are compiled, once a process."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Lock
+
+_PATIENCE = 0.5  # seconds of compiling before anything is said
+_LINE = "fastmma compiles kernels for this CPU and keeps them: later runs start at once (`fastmma warm` compiles them ahead)\n"
+_said = Lock()  # taken for good by the thread that says it
+_spent = 0.0
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """While a kernel is compiled: where that has taken long already, tell a terminal what it waits for."""
+    global _spent
+    if _spent >= _PATIENCE and sys.stderr is not None and sys.stderr.isatty() and _said.acquire(blocking=False):
+        with suppress(OSError, ValueError):  # a terminal that is gone
+            sys.stderr.write(_LINE)
+            sys.stderr.flush()
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        _spent += time.monotonic() - began
