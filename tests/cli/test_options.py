@@ -22,6 +22,7 @@ CALLED = {
     "layout": [OPCODE],
     "trace": [OPCODE, "--d", "1,2"],
     "evidence": [],
+    "doctor": [],
     "gemm": ["--random", "8x8x8", "--threads", "1"],
     "explain": ["--instruction", OPCODE, "--a", ",".join(["3c00"] * 16), "--b", ",".join(["3c00"] * 16)],
     "compare": ["d.npy", "d.npy"],
