@@ -7,9 +7,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastmma.torch.emulation import Emulation
-from fastmma.torch.operators import Handler, called
+from fastmma.host.errors import NotEmulatedError
+from fastmma.torch.emulation import Emulation, tensors_text
+from fastmma.torch.operators import OPERATORS, UNKNOWN, Handler, called, passed
 from fastmma.torch.plans import UnknownError
+from fastmma.torch.report import ASSUMED, PASSED, Line
+
+_BMM = torch.ops.aten.bmm.default
+_FUSED = "a GPU's fused attention is not known"
+
+
+def taken_apart(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plain: Handler | None = None) -> Any:
+    """Fused attention, as the settings say.
+
+    Raises
+    ------
+    NotEmulatedError
+        If it is not to be computed.
+    """
+    wish = run.settings.attention
+    if wish == "error":
+        raise NotEmulatedError(f"{func}: {_FUSED}; attention='math' takes it apart")
+    if wish == "pass":
+        run.report.count(Line(str(func), PASSED, tensors_text(args), _FUSED))
+        return (plain or func)(*args, **kwargs)
+    try:
+        found = APART[func](run, *args, **kwargs)
+    except UnknownError as unknown:
+        return passed(run, func, args, kwargs, str(unknown), plain)
+    run.report.count(Line(str(func), ASSUMED, tensors_text(args), f"taken apart into products and a softmax: {_FUSED}"))
+    return found
 
 
 def forward(
@@ -77,7 +104,7 @@ def _of_groups(gradient: Tensor, groups: int) -> Tensor:
 def _product(run: Emulation, a: Tensor, b: Tensor) -> Tensor:
     """a @ b of batches of heads."""
     x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
-    found: Tensor = called(run, torch.ops.aten.bmm.default, (x, y), {})
+    found: Tensor = called(run, _BMM, (x, y), {}, run.plain.get(_BMM))
     return found.unflatten(0, a.shape[:-2])
 
 
@@ -108,3 +135,17 @@ APART: dict[Any, Handler] = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: forward,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default: backward,
 }
+
+
+def answered(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plain: Handler | None = None) -> Any:
+    """The result of any operator that concerns an emulation: a product, fused attention, or what nobody knows; see `called`.
+
+    Raises
+    ------
+    NotEmulatedError
+    """
+    if func in OPERATORS:
+        return called(run, func, args, kwargs, plain)
+    if func in APART:
+        return taken_apart(run, func, args, kwargs, plain)
+    return passed(run, func, args, kwargs, UNKNOWN.get(func, "it is not taken apart"), plain)

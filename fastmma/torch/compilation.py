@@ -11,12 +11,14 @@ import torch
 
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName
+from fastmma.torch.attention import APART, answered
 from fastmma.torch.emulation import Emulation
-from fastmma.torch.operators import NEW, OPERATORS, called
+from fastmma.torch.operators import NEW, OPERATORS, UNKNOWN, form_of
 from fastmma.torch.report import Report
 from fastmma.torch.settings import settings_of
 
 _INNER = ("inductor", "eager")
+_CONCERNED = frozenset(func for func in (*OPERATORS, *APART, *UNKNOWN) if form_of(func) == NEW)
 _numbers = itertools.count()
 _emulations: dict[int, Emulation] = {}  # by the numbers that graphs hold
 
@@ -42,19 +44,22 @@ class Backend:
     def __call__(self, graph: Any, inputs: Any) -> Any:
         """Compile a graph that torch has captured."""
         if self._inner == "inductor":
+            from torch._functorch import config
             from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-            return compile_fx(graph, inputs, inner_compile=lambda made, given, **how: compile_fx_inner(self._changed(made), given, **how))
+            with config.patch(enable_autograd_cache=False):  # it would return graphs that hold the number of another emulation
+                return compile_fx(
+                    graph, inputs, inner_compile=lambda made, given, **how: compile_fx_inner(self._changed(made), given, **how)
+                )
         from torch._dynamo.backends.common import aot_autograd
         from torch._functorch.aot_autograd import make_boxed_func
 
         return aot_autograd(fw_compiler=lambda made, _: make_boxed_func(self._changed(made).forward))(graph, inputs)
 
     def _changed(self, graph: Any) -> Any:
-        """The graph with its products replaced."""
+        """The graph with its products, and what the report names, replaced."""
         for node in list(graph.graph.nodes):
-            operator = OPERATORS.get(node.target) if node.op == "call_function" else None
-            if operator is not None and operator.form == NEW:
+            if node.op == "call_function" and node.target in _CONCERNED:
                 node.target = _operator(node.target)
                 node.args = (self._number, *node.args)
         graph.recompile()
@@ -70,7 +75,7 @@ def _operator(func: Any) -> Any:
     torch.library.define(f"fastmma::{name}", f"(int emulation, {written}")
 
     def compute(emulation: int, *args: Any, **kwargs: Any) -> Any:
-        return called(_emulations[emulation], func, args, kwargs)
+        return answered(_emulations[emulation], func, args, kwargs)
 
     def shapes(emulation: int, *args: Any, **kwargs: Any) -> Any:
         return func(*args, **kwargs)

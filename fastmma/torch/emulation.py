@@ -46,12 +46,15 @@ class Emulation:
     ----------
     settings : Settings
     report : Report
+    plain : dict
+        torch's own kernels, by operator, where others have taken their places.
     """
 
     def __init__(self, settings: Settings, report: Report | None = None) -> None:
         self.settings = settings
         self.report = Report(settings.architecture) if report is None else report
         self._plans: dict[tuple[Any, ...], _Product | str] = {}  # or why there is none
+        self.plain: dict[Any, Callable[..., Any]] = {}
         self._warned = False
 
     def product(

@@ -11,8 +11,9 @@ import torch
 
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName
+from fastmma.torch.attention import APART, answered
 from fastmma.torch.emulation import Emulation
-from fastmma.torch.operators import OPERATORS, called
+from fastmma.torch.operators import OPERATORS, UNKNOWN
 from fastmma.torch.report import Report
 from fastmma.torch.settings import settings_of
 
@@ -34,8 +35,9 @@ class Installation:
         self._library: Any = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Warning only once for all operators")  # torch's, that kernels are replaced
-            for func in OPERATORS:
-                self._library.impl(func, _kernel(run, func, _original(func)), "CPU", allow_override=True)
+            for func in (*OPERATORS, *filter(_computes, (*APART, *UNKNOWN))):
+                run.plain[func] = _original(func)
+                self._library.impl(func, _kernel(run, func), "CPU", allow_override=True)
 
     @property
     def report(self) -> Report:
@@ -72,9 +74,15 @@ def _original(func: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: kernel.call_boxed(_CPU, *args, **kwargs)
 
 
-def _kernel(run: Emulation, func: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+def _computes(func: Any) -> bool:
+    """Whether an operator has a kernel of its own, and is not taken apart into others before one is looked for."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(has(func.name(), key) for key in ("CPU", "CompositeExplicitAutograd"))
+
+
+def _kernel(run: Emulation, func: Any) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        return called(run, func, args, kwargs, original)
+        return answered(run, func, args, kwargs, run.plain[func])
 
     return kernel
 
@@ -82,8 +90,7 @@ def _kernel(run: Emulation, func: Any, original: Callable[..., Any]) -> Callable
 def install(target: TargetName = "sm_90a", **options: Any) -> Installation:
     """Replace torch's CPU kernels of products by those of a GPU, in the whole process.
 
-    All threads are emulated, also those that load data, and so is code that ``torch.compile`` has compiled. Fused attention is torch's
-    own: there is no mode that could take it apart.
+    All threads are emulated, also those that load data, and so is code that ``torch.compile`` has compiled.
 
     Parameters
     ----------

@@ -11,17 +11,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.gpus import TargetName
-from fastmma.torch.attention import APART
-from fastmma.torch.emulation import Emulation, tensors_text
-from fastmma.torch.operators import COMPOSITE, OPERATORS, UNKNOWN, called, passed
-from fastmma.torch.plans import UnknownError
-from fastmma.torch.report import ASSUMED, PASSED, Line, Report
+from fastmma.torch.attention import APART, answered
+from fastmma.torch.emulation import Emulation
+from fastmma.torch.operators import COMPOSITE, OPERATORS, UNKNOWN
+from fastmma.torch.report import Report
 from fastmma.torch.settings import settings_of
 
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
-_FUSED = "a GPU's fused attention is not known"
 _CONCERNED = frozenset(map(id, {*OPERATORS, *APART, *COMPOSITE, *UNKNOWN}))  # they live as long as torch, which hashes them in Python
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -138,28 +135,9 @@ class DispatchMode(TorchDispatchMode):
         if id(func) not in _CONCERNED:
             return func(*args, **kwargs) if kwargs else func(*args)
         kwargs = kwargs or {}
-        if func in OPERATORS:
-            return called(self._run, func, args, kwargs)
-        if func in APART:
-            return self._taken_apart(func, args, kwargs)
         if func in COMPOSITE:  # in inference mode nobody has taken it apart
             with self:
                 found = func.decompose(*args, **kwargs)
             if found is not NotImplemented:
                 return found
-        return passed(self._run, func, args, kwargs, UNKNOWN.get(func, "it is not taken apart"))
-
-    def _taken_apart(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Fused attention, as the settings say."""
-        wish = self._run.settings.attention
-        if wish == "error":
-            raise NotEmulatedError(f"{func}: {_FUSED}; attention='math' takes it apart")
-        if wish == "pass":
-            self._run.report.count(Line(str(func), PASSED, tensors_text(args), _FUSED))
-            return func(*args, **kwargs)
-        try:
-            found = APART[func](self._run, *args, **kwargs)
-        except UnknownError as unknown:
-            return passed(self._run, func, args, kwargs, str(unknown))
-        self._run.report.count(Line(str(func), ASSUMED, tensors_text(args), f"taken apart into products and a softmax: {_FUSED}"))
-        return found
+        return answered(self._run, func, args, kwargs)

@@ -75,7 +75,7 @@ PASSED = {
 }
 
 
-def _form(overload: Any) -> str:
+def form_of(overload: Any) -> str:
     """Where the result of an overload goes."""
     schema = overload._schema
     if any(argument.is_out for argument in schema.arguments):
@@ -89,7 +89,7 @@ def _overloads(name: str) -> list[Any]:
     return [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
 
 
-OPERATORS = {each: Operator(str(each), handler, _form(each)) for name, handler in _HANDLERS.items() for each in _overloads(name)}
+OPERATORS = {each: Operator(str(each), handler, form_of(each)) for name, handler in _HANDLERS.items() for each in _overloads(name)}
 UNKNOWN = {each: why for name, why in PASSED.items() for each in _overloads(name)}
 
 

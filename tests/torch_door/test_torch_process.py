@@ -47,6 +47,38 @@ def test_installed_kernels_serve_all_threads_until_they_are_removed() -> None:
     assert not is_emulated()
 
 
+def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def test_what_is_no_product_is_told_and_attention_is_taken_apart() -> None:
+    layer = torch.nn.Conv2d(3, 4, 3).to(BF16)
+    image = A[:3].view(1, 3, 64, 32).clone().requires_grad_()
+    leaves = [A[:4, :512].view(1, 4, 16, 32).clone().requires_grad_() for _ in range(3)]
+    plain = layer(image)
+    wide = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
+    torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    try:
+        with door.emulate("H100"):
+            wanted = torch.autograd.grad(attended(*leaves).float().square().sum(), leaves)
+        with door.install("H100") as installed:
+            found = torch.autograd.grad(attended(*leaves).float().square().sum(), leaves)
+            assert torch.equal(layer(image), plain)
+            layer(image).float().sum().backward()
+        gpu = door.backend("H100", inner="eager")
+        compiled = torch.autograd.grad(torch.compile(attended, backend=gpu)(*leaves).float().square().sum(), leaves)
+    finally:
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(wide)
+    assert [torch.equal(each, other) for each, other in zip(found + compiled, wanted + wanted, strict=True)] == [True] * 6
+    for report, passed in ((installed.report, 3), (gpu.report, 0)):
+        assert (report.emulated, report.assumed, report.passed) == (7, 2, passed)
+    with door.install("H100", other="error"), pytest.raises(fastmma.NotEmulatedError, match="cuDNN"):
+        layer(image)
+    gpu = door.backend("H100", inner="eager")
+    torch.compile(layer, backend=gpu)(image)
+    assert (gpu.report.emulated, gpu.report.passed) == (0, 1)
+
+
 def test_operators_without_a_cpu_kernel_have_one_while_installed() -> None:
     with door.install("H100"):
         assert torch.equal(torch.mm(A, A.t(), out_dtype=torch.float32).to(BF16), GPU)
