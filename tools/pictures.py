@@ -1,4 +1,4 @@
-"""The pages' pictures of explained elements; ``python -m tools.pages`` draws them anew."""
+"""The pages' pictures of explained elements and of layouts; ``python -m tools.pages`` draws them anew."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastmma
+from fastmma.cli import main
 
 
 def _random(path: Path) -> None:
@@ -32,9 +33,23 @@ def _steps(dtype: type, target: str) -> Callable[[Path], None]:
     return lambda path: fastmma.explain(a.astype(dtype), b.astype(dtype), 0, 0, target=target).picture(path)
 
 
+def _layout(opcode: str, *options: str) -> Callable[[Path], None]:
+    """What ``fastmma layout`` draws."""
+
+    def draw(path: Path) -> None:
+        if main(["layout", opcode, *options, "--output", str(path)]):
+            raise RuntimeError(f"fastmma layout {opcode} has failed")
+
+    return draw
+
+
 PICTURES = {
     "explain.svg": _random,
     "pictures/step_h100.svg": _steps(np.float16, "H100"),
     "pictures/step_a100.svg": _steps(np.float16, "A100"),
     "pictures/step_fp8.svg": _steps(ml_dtypes.float8_e4m3fn, "H100"),
+    "pictures/layout_mma.svg": _layout("mma.m16n8k16.f32.f16", "--operand", "all"),
+    "pictures/layout_lane.svg": _layout("mma.m16n8k16.f32.f16", "--operand", "a", "--lane", "5"),
+    "pictures/layout_wgmma.svg": _layout("wgmma.m64n256k16.f32.f16", "--operand", "all"),
+    "pictures/layout_tcgen05.svg": _layout("tcgen05.mma.cta_group::1.kind::f16 idesc=0x08400010", "--operand", "all"),
 }
