@@ -87,11 +87,15 @@ class Grid {
     this.reveal(this.over);
   }
 
-  // scroll until a cell is in view
-  reveal([row, col]) {
+  // scroll until a cell is in view, as little as that takes, or until it is in the middle
+  reveal([row, col], middle = false) {
     const { width, height } = this.cell;
     const room = { width: this.seen.width - HEAD.width, height: this.seen.height - HEAD.height };
-    const into = (at, size, extent, length) => (at < size ? at : at + length > size + extent ? at + length - extent : size);
+    const into = (at, start, extent, length) => {
+      if (at >= start && at + length <= start + extent) return start;
+      if (middle) return at - (extent - length) / 2;
+      return at < start ? at : at + length - extent;
+    };
     this.view.scrollLeft = into(col * width, this.view.scrollLeft, room.width, width);
     this.view.scrollTop = into(row * height, this.view.scrollTop, room.height, height);
     this.paint();

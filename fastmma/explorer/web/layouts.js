@@ -180,7 +180,7 @@ class Layouts {
       const [rows, cols] = [grid.operand.rows, grid.operand.cols];
       const row = ["b", "scale_b"].includes(grid.name) && grid.name !== cell.operand ? 0 : within(cell.row, rows);
       const col = ["a", "metadata", "scale_a"].includes(grid.name) && grid.name !== cell.operand ? 0 : within(cell.col, cols);
-      grid.reveal([row, col]);
+      grid.reveal([row, col], true);
     }
   }
 
