@@ -10,6 +10,7 @@
 import concurrent.futures.thread as _  # noqa: F401 - Numba may need it, and after main has ended it cannot be imported
 import sys as _sys
 from importlib import import_module as _import_module
+from importlib.util import find_spec as _find_spec
 from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
@@ -65,8 +66,8 @@ _MODULES = {
     "warp": "execution.warp",
     "warpgroup": "execution.warpgroup",
 }
-# rooms that other libraries are reached through: imported when they are asked for, with the library
-_DOORS = frozenset({"dask", "jax", "testing", "torch", "triton"})
+# rooms that are imported when they are asked for, and what they need beside fastmma
+_ROOMS = {"dask": "dask", "jax": "jax", "study": "numpy", "testing": "numpy", "torch": "torch", "triton": "triton"}
 _MODULE_OF = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names}
 
 __all__ = sorted([*_MODULE_OF, *_MODULES])
@@ -89,7 +90,7 @@ def __getattr__(name: str) -> _Any:
         value: _Any = _import_module(f"{__name__}.{_MODULES[name]}")
     elif name in _MODULE_OF:
         value = getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    elif name in _DOORS:
+    elif name in _ROOMS:
         value = _import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_sys.modules[__name__])
@@ -98,4 +99,5 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    rooms = {name for name, library in _ROOMS.items() if _find_spec(library)}
+    return sorted({*__all__, *rooms, *(name for name in globals() if name.startswith("__"))})

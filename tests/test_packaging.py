@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -36,3 +37,17 @@ def test_doctor_knows_the_extras() -> None:
     named = {re.split(r"[\[<>=]", each)[0] for extra in ("plots", "cuda12", "cuda13", "triton", "jax", "dask") for each in EXTRAS[extra]}
     assert named <= {name for names in LIBRARIES.values() for name in names}
     assert {re.split(r"[<>=]", each)[0] for each in PROJECT["dependencies"]} == set(LIBRARIES["fastmma"]) - {"llvmlite"}
+
+
+def test_sessions_are_the_same_everywhere() -> None:
+    """`.ci/run` runs the sessions that nox runs by default, and the workflow names none that there is not."""
+    text = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    sessions = re.findall(r"^@nox\.session\ndef (\w+)", text, re.MULTILINE)
+    (default,) = re.findall(r"^nox\.options\.sessions = (\[.*\])", text, re.MULTILINE)
+    run = re.findall(r"^step nox --no-venv --sessions (.*)", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    assert " ".join(run).split() == ast.literal_eval(default)
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    (matrix,) = re.findall(r"^ +session: \[(.*)\]", workflow, re.MULTILINE)
+    assert set(matrix.split(", ")) | {"basics"} == set(sessions)
+    for python in re.findall(r"3\.\d+", next(line for line in workflow.splitlines() if line.strip().startswith("python: ["))):
+        assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]

@@ -37,8 +37,20 @@ def test_import_takes_no_time() -> None:
     in_a_new_process("import sys, fastmma; assert 'numpy' not in sys.modules; fastmma.gemm; assert 'numba' not in sys.modules")
 
 
-def test_dir_has_all_names() -> None:
-    in_a_new_process("import fastmma; assert set(fastmma.__all__) <= set(dir(fastmma))")
+DIR = """
+import fastmma
+shown = {name for name in dir(fastmma) if not name.startswith("__")}
+assert set(fastmma.__all__) <= shown
+assert shown - set(fastmma.__all__) <= {"dask", "jax", "study", "testing", "torch", "triton"}
+assert {"study", "testing"} <= shown
+assert fastmma.study.run and fastmma.testing.assert_bits_equal
+import fastmma.cli, fastmma.kernels
+assert {name for name in dir(fastmma) if not name.startswith("__")} == shown
+"""
+
+
+def test_dir_has_the_public_names_and_no_others() -> None:
+    in_a_new_process(DIR)
 
 
 def test_star_import_has_all_names() -> None:
