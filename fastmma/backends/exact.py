@@ -9,7 +9,7 @@ from fastmma.backends.engine import Backend
 from fastmma.host.threads import parallel_for
 from fastmma.isa.formats import Format
 from fastmma.kernels.params import Promotion, Step
-from fastmma.numerics import reference, reference_sums
+from fastmma.numerics import reference, reference_steps, reference_sums
 
 
 class Exact(Backend):
@@ -57,9 +57,9 @@ class Exact(Backend):
         """`Backend.join`."""
         pairs = zip(total.ravel().tolist(), part.ravel().tolist(), strict=True)
         if fmt.kind == "float":
-            sums = [reference.ieee_add(reference.number(x, fmt), reference.number(y, fmt), fmt) for x, y in pairs]
+            sums = [reference_steps.ieee_add(reference_steps.number(x, fmt), reference_steps.number(y, fmt), fmt) for x, y in pairs]
         else:
-            sums = [reference.integer_sum([reference.Number(x - (x >> 31 << 32), code=x)], y, saturate=False) for x, y in pairs]
+            sums = [reference.integer_sum([reference_steps.Number(x - (x >> 31 << 32), code=x)], y, saturate=False) for x, y in pairs]
         return np.array(sums, fmt.code_dtype).reshape(total.shape)
 
     def apply(self, sums: Codes, steps: list[Step], threads: int) -> Codes:  # noqa: ARG002 - one thread

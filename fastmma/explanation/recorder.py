@@ -13,8 +13,8 @@ from fastmma.explanation.steps import ZERO, Dyadic, Step, Term, decoded, differe
 from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Step as Operator
-from fastmma.numerics import reference
-from fastmma.numerics.reference import Number, watching
+from fastmma.numerics import reference, reference_steps
+from fastmma.numerics.reference_steps import Number, watching
 
 # names of the operands of IEEE operations inside an instruction: those of a lowered form come after its sums of products
 _INSIDE = {"fma": ("a", "b", "accumulator"), "add": ("sum", "c"), "convert": ("value",)}
@@ -70,7 +70,7 @@ class Recorder(Exact):
             else:
                 terms = summands(step, names[step.operation])
                 if step.terms[0].ks:
-                    terms[0] = factors.term(reference.product(step.terms[0], step.terms[1]), self._k, self._stop)
+                    terms[0] = factors.term(reference_steps.product(step.terms[0], step.terms[1]), self._k, self._stop)
                 self._note("instruction", step, terms)
         self._k += ins.k
         return d
@@ -122,11 +122,11 @@ class Recorder(Exact):
         result[..., self.row, self.col] = found
         return result
 
-    def _note_all(self, stage: str, seen: Sequence[reference.Step], names: Sequence[Sequence[str]]) -> None:
+    def _note_all(self, stage: str, seen: Sequence[reference_steps.Step], names: Sequence[Sequence[str]]) -> None:
         for step, own in zip(seen, names, strict=True):
             self._note(stage, step, summands(step, own))
 
-    def _note(self, stage: str, seen: reference.Step, terms: list[Term]) -> None:
+    def _note(self, stage: str, seen: reference_steps.Step, terms: list[Term]) -> None:
         """Keep a step, with what alignment and rounding took; the zeros that fill an instruction are left out."""
         if seen.aligned:
             terms = [_aligned(term, dyadic(units, seen.last)) for term, units in zip(terms, seen.aligned, strict=True)]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fastmma.isa.formats import FORMATS, Format
-from fastmma.numerics import reference
-from fastmma.numerics.reference import Number, number, product
+from fastmma.numerics import reference_steps
+from fastmma.numerics.reference_steps import Number, number, product
 
 
 class Dyadic(NamedTuple):
@@ -175,7 +175,7 @@ def own_term(name: str, value: Number, codes: tuple[int, ...] | None = None) -> 
     )
 
 
-def summands(seen: reference.Step, names: Sequence[str]) -> list[Term]:
+def summands(seen: reference_steps.Step, names: Sequence[str]) -> list[Term]:
     """The terms of an operation that aligns nothing: its operands, or their product; `names` are those of the operands."""
     found = []
     for places in _SUMMANDS[seen.operation]:

@@ -12,7 +12,7 @@ import pytest
 import fastmma
 from fastmma.isa.codes import decode, from_codes
 from fastmma.numerics.arithmetic import Arithmetic
-from fastmma.numerics.reference import round_to
+from fastmma.numerics.reference_steps import round_to
 
 pytestmark = pytest.mark.each_path
 

@@ -18,7 +18,7 @@ import fastmma
 from fastmma import FORMATS, Instruction, decode
 from fastmma.isa.codes import all_codes
 from fastmma.numerics.lookup import arithmetic
-from fastmma.numerics.reference import fma, number, product, round_to
+from fastmma.numerics.reference_steps import fma, number, product, round_to
 
 DENSE = [ins for ins in (*fastmma.instructions(op="mma"), *fastmma.instructions(op="wgmma")) if not ins.sparse and not ins.scale_vec_size]
 

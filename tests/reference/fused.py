@@ -12,7 +12,7 @@ from fastmma import FORMATS, Evidence
 from fastmma.backends.parameters import element_of
 from fastmma.kernels.params import Element, Fused
 from fastmma.numerics.arithmetic import Arithmetic
-from fastmma.numerics.reference import Number, fused_step, ieee_add, number, product
+from fastmma.numerics.reference_steps import Number, fused_step, ieee_add, number, product
 
 NAMES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 ELEMENTS = {name: element_of(FORMATS[name]) for name in NAMES}

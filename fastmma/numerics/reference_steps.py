@@ -1,0 +1,218 @@
+"""Single operations in exact Python integers: numbers, a fused step, an IEEE sum and an fma, each rounded once.
+
+A finite number is an integer significand and the power of two of its last bit. An element of a fused sum also has the *exponent* by
+which the silicon aligns it, which is its exponent field and not that of its leading bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+
+from fastmma.isa.formats import Format
+from fastmma.numerics.arithmetic import CANONICAL_NAN, Arithmetic
+
+
+@dataclass(frozen=True)
+class Number:
+    """A decoded element: ``significand * 2**last`` (the significand carries the sign), or a special.
+
+    `exponent` is the unbiased exponent field, a subnormal's being that of the smallest normal number; `negative` also tells -0 from +0.
+    """
+
+    significand: int = 0
+    last: int = 0
+    exponent: int = 0
+    negative: bool = False
+    special: str = ""  # "inf" or "nan"
+    code: int = 0
+    cancelled: bool = False  # a zero that is a sum of others: its exponent counts
+    ks: tuple[int, ...] = ()  # the k of its products, where steps are watched
+
+
+@cache
+def number(code: int, fmt: Format) -> Number:
+    """Decode one float code."""
+    bits = code & ((1 << fmt.bits) - 1)
+    code = bits >> fmt.padding
+    mantissa = code & ((1 << fmt.mantissa_bits) - 1)
+    field = (code >> fmt.mantissa_bits) & ((1 << fmt.exponent_bits) - 1)
+    negative = bool(fmt.signed and code >> (fmt.mantissa_bits + fmt.exponent_bits) & 1)
+    magnitude = code & ((1 << fmt.magnitude_bits) - 1)
+    if magnitude >= fmt.first_special:
+        infinite = fmt.infinity is not None and magnitude == fmt.first_special
+        return Number(negative=negative, special="inf" if infinite else "nan", code=bits)
+    hidden = field > 0 or not fmt.has_zero
+    significand = mantissa + (1 << fmt.mantissa_bits if hidden else 0)
+    exponent = (field if hidden else 1) - fmt.bias
+    return Number(-significand if negative else significand, exponent - fmt.mantissa_bits, exponent, negative, code=bits)
+
+
+def shifted(magnitude: int, shift: int, mode: str) -> int:
+    """``magnitude * 2**-shift`` as an integer, rounded as `mode` says: toward zero, to nearest even, to odd, or away from zero."""
+    if shift <= 0:
+        return magnitude << -shift
+    whole = magnitude >> shift
+    rest = magnitude - (whole << shift)
+    half = 1 << (shift - 1)
+    match mode:
+        case "rn":
+            return whole + int(rest > half or (rest == half and whole & 1))
+        case "ro":
+            return whole | int(rest > 0)
+        case "away":
+            return whole + int(rest > 0)
+    return whole
+
+
+def round_to(value: int, last: int, fmt: Format, mode: str, keep: int | None = None) -> int:
+    """Code of ``value * 2**last`` rounded to a format, subnormals and infinities included; zero is +0.
+
+    `mode` is ``"rn"``, ``"rz"``, ``"ro"``, ``"rm"`` or ``"rp"``. `keep` is how many fraction bits there are to round to, if not the
+    format's; with it, whatever the mode, what exceeds the format becomes an infinity, as in tensor cores. Without, IEEE says what does.
+    """
+    if value == 0:
+        return 0
+    sign = 1 << (fmt.bits - 1) if value < 0 else 0
+    magnitude = abs(value)
+    fraction = fmt.mantissa_bits if keep is None else keep
+    exponent = max(magnitude.bit_length() - 1 + last, fmt.emin)
+    away = (mode == "rm" and sign != 0) or (mode == "rp" and sign == 0)
+    whole = shifted(magnitude, exponent - fraction - last, "away" if away else mode)
+    if whole >> (fraction + 1):
+        whole, exponent = whole >> 1, exponent + 1
+    if exponent > fmt.emax:
+        stops = keep is None and (mode == "rz" or (mode == "rm" and not sign) or (mode == "rp" and sign != 0))
+        return sign | (fmt.first_special - 1 if stops else fmt.first_special)
+    if whole == 0:
+        return 0
+    whole <<= fmt.mantissa_bits - fraction
+    field = exponent + fmt.bias if whole >> fmt.mantissa_bits else 0
+    return sign | field << fmt.mantissa_bits | (whole & ((1 << fmt.mantissa_bits) - 1))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation that rounds at most once.
+
+    Attributes
+    ----------
+    operation : str
+        ``"fused"``: a fused dot-product-add, whose last term is the accumulator; ``"fma"``, ``"add"``, ``"multiply"`` and ``"convert"``:
+        IEEE operations on `terms`; ``"sum"``: an exact sum of integers, the last being the accumulator.
+    terms : tuple of Number
+    code : int
+        The result, in the format `fmt`.
+    mode : str
+        How it was rounded: ``"rn"``, ``"rz"``, ``"ro"``, ``"rm"`` or ``"rp"``; of integers ``"wrap"`` or ``"saturate"``.
+    aligned : tuple of int
+        The terms of a fused step after alignment, in units of ``2**last``; empty where a special decides.
+    last, emax : int
+    """
+
+    operation: str
+    terms: tuple[Number, ...]
+    code: int
+    fmt: Format
+    mode: str
+    aligned: tuple[int, ...] = ()
+    last: int = 0
+    emax: int = 0
+
+
+_SEEN: ContextVar[list[Step] | None] = ContextVar("steps that were watched", default=None)
+
+
+@contextmanager
+def watching() -> Iterator[list[Step]]:
+    """Every step that is taken inside, in order, with the k of every product."""
+    steps: list[Step] = []
+    token = _SEEN.set(steps)
+    try:
+        yield steps
+    finally:
+        _SEEN.reset(token)
+
+
+def watched() -> bool:
+    """Whether somebody watches."""
+    return _SEEN.get() is not None
+
+
+def seen(step: Step) -> int:
+    """The code of a step, which whoever watches is shown."""
+    steps = _SEEN.get()
+    if steps is not None:
+        steps.append(step)
+    return step.code
+
+
+def special_sum(specials: Sequence[Number], nan: int, fmt: Format) -> int:
+    """The result when a sum has infinite or NaN terms."""
+    signs = {each.negative for each in specials}
+    if any(each.special == "nan" for each in specials) or len(signs) == 2:
+        return nan
+    return fmt.first_special | (1 << (fmt.bits - 1) if True in signs else 0)
+
+
+def product(a: Number, b: Number) -> Number:
+    """The exact product; its exponent is the sum of the exponents and is not renormalised."""
+    negative = a.negative != b.negative
+    if a.special or b.special:
+        finite_zero = any(not each.special and each.significand == 0 for each in (a, b))
+        nan = "nan" in (a.special, b.special) or finite_zero
+        return Number(negative=negative, special="nan" if nan else "inf", ks=a.ks)
+    cancelled = a.cancelled and b.significand != 0
+    return Number(a.significand * b.significand, a.last + b.last, a.exponent + b.exponent, negative, cancelled=cancelled, ks=a.ks)
+
+
+def fused_step(terms: Sequence[Number], arithmetic: Arithmetic, fmt: Format) -> int:
+    """One fused dot-product-add: align, sum exactly, round once. Returns the code of the result."""
+    return seen(_fused_step(tuple(terms), arithmetic, fmt))
+
+
+def _fused_step(terms: tuple[Number, ...], arithmetic: Arithmetic, fmt: Format) -> Step:
+    mode = arithmetic.rounding
+    specials = [term for term in terms if term.special]
+    if specials:
+        return Step("fused", terms, special_sum(specials, CANONICAL_NAN[fmt.name], fmt), fmt, mode)
+    emax = max([term.exponent for term in terms if term.significand or term.cancelled], default=arithmetic.emax_floor)
+    emax = max(emax, arithmetic.emax_floor)
+    last = emax - arithmetic.align_bits
+    if arithmetic.align_rounding == "exact":
+        last = min((term.last for term in terms if term.significand), default=0)
+    aligned = []
+    for term in terms:
+        magnitude = shifted(abs(term.significand), last - term.last, arithmetic.align_rounding)
+        aligned.append(-magnitude if term.significand < 0 else magnitude)
+    code = round_to(sum(aligned), last, fmt, mode, keep=arithmetic.keep_bits)
+    return Step("fused", terms, code, fmt, mode, tuple(aligned), last, emax)
+
+
+def ieee_add(x: Number, y: Number, fmt: Format, mode: str = "rn") -> int:
+    """IEEE addition; NaN is canonical."""
+    return seen(Step("add", (x, y), _ieee_sum(x, y, fmt, mode), fmt, mode))
+
+
+def _ieee_sum(x: Number, y: Number, fmt: Format, mode: str) -> int:
+    specials = [each for each in (x, y) if each.special]
+    if specials:
+        return special_sum(specials, CANONICAL_NAN[fmt.name], fmt)
+    last = min(x.last, y.last)
+    total = (x.significand << (x.last - last)) + (y.significand << (y.last - last))
+    if total == 0:
+        both_negative = x.negative and y.negative
+        one_negative = x.negative or y.negative
+        return 1 << (fmt.bits - 1) if both_negative or (mode == "rm" and one_negative) else 0
+    code = round_to(total, last, fmt, mode)
+    return code | 1 << (fmt.bits - 1) if code == 0 and total < 0 else code
+
+
+def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
+    """IEEE fused multiply-add. NaN is canonical in f32; in f64 the first NaN of b, c and a comes through, made quiet."""
+    quiet = (each.code | 1 << (fmt.mantissa_bits - 1) for each in (b, c, a) if each.special == "nan" and fmt.name == "f64")
+    code = next(quiet, None)
+    return seen(Step("fma", (a, b, c), _ieee_sum(product(a, b), c, fmt, mode) if code is None else code, fmt, mode))
