@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,6 +43,14 @@ class Backend(ABC):
 
         c and d have one format, except where K is at most the instruction's. A last instruction that K does not fill is filled with zeros.
         """
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Codes:
+        """Uninitialised memory for codes that `run` is to write."""
+        return np.empty(shape, dtype)
+
+    def holds(self, array: Any) -> bool:  # noqa: ARG002 - of a backend with memory of its own
+        """Whether an operand of an epilogue lies in memory of the backend's own, and is not NumPy's."""
+        return False
 
     def run_registers(self, operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:  # noqa: ARG002
         """Write the registers of D (warps, all lanes' registers) from those of A, B and C, without matrices in between.

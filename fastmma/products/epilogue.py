@@ -104,13 +104,13 @@ class Epilogue(NamedTuple):
         """c or a bias."""
         if value is None:
             return None
-        array = as_array(value, f"{self.what}: {name}")
+        array = value if self.backend.holds(value) else as_array(value, f"{self.what}: {name}")
         if array.dtype.name not in _ADDENDS:
             raise OperandTypeError(f"{self.what}: {name} must have dtype {', '.join(_ADDENDS)}, not {array.dtype}")
         if array.shape != shape:
             raise OperandError(f"{self.what}: {name} must have shape {shape}, not {array.shape}")
         self._check_step(name)
-        return np.atleast_2d(np.ascontiguousarray(array.astype(np.float32)).view(np.uint32))
+        return np.atleast_2d(array.astype(np.float32, order="C").view(np.uint32))
 
     def _check_step(self, name: str) -> None:
         """Raise OperandError where the plan has no place for an operand that was given."""
@@ -132,10 +132,10 @@ class Epilogue(NamedTuple):
         """
         steps = self.steps_of(sums_format.name, operands, shape)
         products, rows, columns = math.prod(shape[:-2]), *shape[-2:]
-        results = np.empty((products, rows, columns), FORMATS[self.out].code_dtype)
+        results = self.backend.empty((products, rows, columns), FORMATS[self.out].code_dtype)
         as_they_are = self.out == "f32" and sums_format.name != "f16"
         blocks = _blocks(products, rows, columns, self.backend.rows_at_once if cut else None)
-        held = None if as_they_are else np.empty(max(results[block].size for block in blocks), sums_format.code_dtype)
+        held = None if as_they_are else self.backend.empty((max(results[block].size for block in blocks),), sums_format.code_dtype)
         for block in blocks:
             target = results[block]
             sums = target.view(sums_format.code_dtype) if held is None else held[: target.size].reshape(target.shape)
@@ -217,15 +217,21 @@ def finished(
     """
     if out is not None:
         check_output(out, shape, FORMATS[plan.out], what)
-    finish = Epilogue(what, plan.epilogue, plan.out, runner, threads)
-    values = finish.operands(given["alpha"], given["beta"], given["c"], given["bias"], shape)
-    codes = (_in_place if plan.in_place else _at_once)(plan, operands, shape, values, finish)
-    found = from_codes(codes, plan.out)
+    found = from_codes(finished_codes(what, plan, operands, shape, given, runner, threads), plan.out)
     if out is None:
         return found
     out[...] = found
     result: NDArray[Any] = out
     return result
+
+
+def finished_codes(
+    what: str, plan: GemmPlan, operands: Operands, shape: tuple[int, ...], given: dict[str, Any], runner: Backend, threads: int
+) -> Codes:
+    """The codes of `finished`, where the backend has its results."""
+    finish = Epilogue(what, plan.epilogue, plan.out, runner, threads)
+    values = finish.operands(given["alpha"], given["beta"], given["c"], given["bias"], shape)
+    return (_in_place if plan.in_place else _at_once)(plan, operands, shape, values, finish)
 
 
 def _blocks(products: int, rows: int, columns: int, rows_at_once: int | None) -> list[tuple[slice, slice]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.engine import Backend
 from fastmma.kernels.params import Promotion
@@ -61,7 +59,7 @@ def _joined(
             if promotion is not None:
                 inside = slice(start // promotion.every, -(-stop // promotion.every))
                 chunks = promotion.part(inside, slice(None), slice(None))
-            part = np.empty(d.shape, d.dtype)
+            part = backend.empty(d.shape, d.dtype)
             _part(backend, operation, part_operands, part, chunks, threads, order.first_tile)
             first = order.join == IN_PLACE and start == 0
             yield _rounded(backend, part, order.join_dtype if first or order.join != IN_PLACE else "", threads)
@@ -108,7 +106,7 @@ def _part(
     ins = operation.instruction
     left_over = operands.depth % first_tile if first_tile else 0
     if left_over % ins.k and left_over < operands.depth:
-        started = np.empty(d.shape, d.dtype)
+        started = backend.empty(d.shape, d.dtype)
         backend.run(operation, cut(ins, operands, 0, left_over)._replace(c=operands.c), started, threads)
         backend.run(operation, cut(ins, operands, left_over, operands.depth)._replace(c=started), d, threads)
     elif promotion is None:
@@ -118,7 +116,7 @@ def _part(
     else:
         total = operands.c
         for start in range(0, operands.depth, promotion.every):
-            partial = np.empty(d.shape, d.dtype)
+            partial = backend.empty(d.shape, d.dtype)
             backend.run(operation, cut(ins, operands, start, min(start + promotion.every, operands.depth)), partial, threads)
             total = partial if total is None else backend.join(total, partial, ins.formats.d, stage="promotion")
         d[...] = 0 if total is None else total

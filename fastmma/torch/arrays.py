@@ -15,7 +15,7 @@ from fastmma.scaling import pack_e2m1, unpack_e2m1
 
 E2M1_PAIRS = torch.float4_e2m1fn_x2
 _ORDER = "<" if sys.byteorder == "little" else ">"
-_CODES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+CODES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _TYPES = {1: "|u1", 2: f"{_ORDER}u2", 4: f"{_ORDER}u4", 8: f"{_ORDER}u8"}
 _NUMPYS = (torch.float16, torch.float32, torch.float64, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool)
 DTYPES: dict[torch.dtype, np.dtype[Any]] = {
@@ -74,7 +74,7 @@ def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
     found = DTYPES.get(dtype)
     if found is None:
         raise OperandTypeError(f"a tensor of {dtype} has no dtype in NumPy or ml_dtypes")
-    return np.from_dlpack(plain.view(_CODES[dtype.itemsize])).view(found)
+    return np.from_dlpack(plain.view(CODES[dtype.itemsize])).view(found)
 
 
 def to_torch(array: NDArray[Any]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Attention on CPU tensors: torch's fused CPU kernel, whose products nobody sees, taken apart into products and a softmax."""
+"""Attention: torch's fused kernels, whose products nobody sees, taken apart into products and a softmax."""
 
 from __future__ import annotations
 
@@ -124,16 +124,143 @@ def _factor(query: Tensor, scale: float | None) -> float:
 def _masked(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
     """Scores where keys are seen, and minus infinity elsewhere."""
     if is_causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         return scores.masked_fill(~seen, float("-inf"))
     if mask is None:
         return scores
     return scores.masked_fill(~mask, float("-inf")) if mask.dtype is torch.bool else scores + mask
 
 
+def flash_forward(
+    run: Emulation,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    """`forward` as a GPU's flash attention returns it."""
+    out, sums = forward(run, query, key, value, dropout_p, is_causal, scale=scale)
+    none = query.new_empty(0)
+    return out, sums, none, none, query.shape[-2], key.shape[-2], none, none, none
+
+
+def flash_backward(
+    run: Emulation,
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    cum_seq_q: Tensor,
+    cum_seq_k: Tensor,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    *rest: Any,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`backward` as a GPU's flash attention is asked for it."""
+    return backward(run, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, scale=scale)
+
+
+def efficient_forward(
+    run: Emulation,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    """`forward` as a GPU's memory-efficient attention returns it."""
+    out, sums = forward(run, query, key, value, dropout_p, is_causal, attn_mask=attn_bias, scale=scale)
+    none = query.new_empty(0)
+    return out, sums, none, none
+
+
+def efficient_backward(
+    run: Emulation,
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    out: Tensor,
+    logsumexp: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    dropout_p: float,
+    grad_input_mask: list[bool],
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor | None, ...]:
+    """`backward` as a GPU's memory-efficient attention is asked for it."""
+    if grad_input_mask[3]:
+        raise UnknownError("the gradient of a mask is not known")
+    return *backward(run, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask=attn_bias, scale=scale), None
+
+
+def cudnn_forward(
+    run: Emulation,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    """`forward` as cuDNN's attention returns it."""
+    out, sums, none, _ = efficient_forward(run, query, key, value, attn_bias, compute_log_sumexp, dropout_p, is_causal, scale=scale)
+    return out, sums, none, none, query.shape[-2], key.shape[-2], none, none, none
+
+
+def cudnn_backward(
+    run: Emulation,
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    attn_bias: Tensor | None,
+    cum_seq_q: Tensor,
+    cum_seq_k: Tensor,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`backward` as cuDNN's attention is asked for it."""
+    return backward(run, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask=attn_bias, scale=scale)
+
+
 APART: dict[Any, Handler] = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: forward,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default: backward,
+    torch.ops.aten._scaled_dot_product_flash_attention.default: flash_forward,
+    torch.ops.aten._scaled_dot_product_flash_attention_backward.default: flash_backward,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default: efficient_forward,
+    torch.ops.aten._scaled_dot_product_efficient_attention_backward.default: efficient_backward,
+    torch.ops.aten._scaled_dot_product_cudnn_attention.default: cudnn_forward,
+    torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default: cudnn_backward,
 }
 
 

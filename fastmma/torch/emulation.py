@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastmma.host.float_mode import is_default
 from fastmma.products.fixed import addend_of
 from fastmma.products.gemm import gemm
 from fastmma.products.prepared import Prepared, prepare
+from fastmma.torch import on_gpu
 from fastmma.torch.arrays import DTYPES, seen, to_numpy
 from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
@@ -46,9 +48,13 @@ class Emulation:
     ----------
     settings : Settings
     report : Report
+    backend : str
+        What multiplies operands in main memory.
     plain : dict
         torch's own kernels, by operator, where others have taken their places.
     """
+
+    backend = "numba"
 
     def __init__(self, settings: Settings, report: Report | None = None) -> None:
         self.settings = settings
@@ -56,6 +62,12 @@ class Emulation:
         self._plans: dict[tuple[Any, ...], _Product | str] = {}  # or why there is none
         self.plain: dict[Any, Callable[..., Any]] = {}
         self._warned = False
+
+    def by(self, backend: str) -> Emulation:
+        """The same emulation, where another backend multiplies."""
+        found = Emulation(self.settings, self.report)
+        found.backend = backend
+        return found
 
     def product(
         self,
@@ -93,6 +105,10 @@ class Emulation:
         if isinstance(found, str):
             raise UnknownError(found)
         shape = (*a.shape[:-1], b.shape[-1])
+        if a.is_cuda:
+            result = found.product(_lines(a), _lines(b), found.out, alpha=alpha, **_added(shape, c, bias, beta))
+            self.done(found.line)
+            return result
         result = torch.empty(shape, dtype=found.out)  # its memory is torch's own, and stays resizable
         fixed, last = found.fixed, 0 if addend is None else addend.data_ptr()
         if fixed is None or not is_default() or not fixed(a.data_ptr(), b.data_ptr(), result.data_ptr(), None, last):
@@ -116,16 +132,18 @@ class Emulation:
         if dtype is torch.float32 and not self.settings.takes_tf32():
             return self._chained(operator, a, b, addend is not None)
         half_sums = dtype is torch.float16 and torch.backends.cuda.matmul.allow_fp16_accumulation
-        x, y = to_numpy(_lines(a)), to_numpy(_lines(b))
+        x, y = (on_gpu.described(_lines(each)) if each.is_cuda else to_numpy(_lines(each)) for each in (a, b))
         how = planned(self.settings, x, y, dtype, ends, half_sums)
         out = torch.int32 if dtype is torch.int8 else ends.out
+        if a.is_cuda:
+            return _Product(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, None)
         product = prepare(plan=how.plan, threads=self.settings.threads)
         return _Product(product, line_of(operator, how, x, y), out, _fixed(product, a, b, addend, ends))
 
     def _chained(self, operator: str, a: torch.Tensor, b: torch.Tensor, added: bool) -> _Product:
         """A product of float32 off the tensor cores, whose slices of k are known: there is one k, or the caller said how many they are."""
         slices = (self.settings.plans or {}).get((a.shape[-2], b.shape[-1], a.shape[-1]), 1 if a.shape[-1] <= 1 else None)
-        if not isinstance(slices, int) or added or a.dim() != 2:
+        if not isinstance(slices, int) or added or a.dim() != 2 or a.is_cuda:
             raise UnknownError("float32 without TF32 is multiplied off the tensor cores, in slices of k that cuBLAS chooses")
         how = "one k" if a.shape[-1] <= 1 else f"{slices} slices of k, as the caller's plans say"
         line = Line(operator, EMULATED, tensors_text((a, b)), f"fma.rn.f32; {how}", "measured")
@@ -178,8 +196,10 @@ def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dty
     """Raise InvalidError where torch would refuse the operands."""
     if a.dim() != b.dim() or a.dim() not in (2, 3) or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise InvalidError(f"shapes {tuple(a.shape)} and {tuple(b.shape)}")
-    if not (a.is_cpu and b.is_cpu) or a.layout is not torch.strided or b.layout is not torch.strided:
+    if a.device != b.device or a.device.type not in ("cpu", "cuda") or a.layout is not torch.strided or b.layout is not torch.strided:
         raise UnknownError("tensors on other devices, and sparse ones, are torch's")
+    if a.is_cuda and not on_gpu.available():
+        raise UnknownError("tensors on a GPU need CuPy, which the extra gpu installs")
     if a.dtype is not b.dtype or (addend is not None and addend.dtype not in (a.dtype, out_dtype)):
         raise InvalidError(f"dtypes {a.dtype} and {b.dtype}")
     if out_dtype is not a.dtype and not (out_dtype is torch.float32 and a.dtype in (torch.float16, torch.bfloat16)):
@@ -217,3 +237,10 @@ def _addend(tensor: torch.Tensor, shape: tuple[int, ...]) -> NDArray[np.float32]
     """c or a bias as f32, of the shape that it is added to."""
     wide = tensor if tensor.dtype is torch.float32 else tensor.to(torch.float32)
     return to_numpy(wide if wide.shape == shape else wide.expand(shape))
+
+
+def _added(shape: tuple[int, ...], c: torch.Tensor | None, bias: torch.Tensor | None, beta: float) -> dict[str, torch.Tensor | float]:
+    """What is added to a product of a shape on a GPU, as f32."""
+    if bias is not None:
+        return {"bias": bias.to(torch.float32).resolve_neg()}
+    return {} if c is None else {"beta": beta, "c": c.to(torch.float32).resolve_neg().expand(shape)}

@@ -48,7 +48,7 @@ def mm(a: Tensor, b: Tensor, *, out_dtype: dtype | None = None, target: TargetNa
     Parameters
     ----------
     a, b : Tensor (M, K) and (K, N)
-        On the CPU.
+        On the CPU, or on one GPU, where the result is then.
     out_dtype : torch.dtype, optional
         float32, for 16-bit operands.
     target : str

@@ -24,7 +24,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class emulate:  # noqa: N801 - a context manager, named as one
-    """Run torch code on CPU tensors with the matrix products of a GPU, bit for bit.
+    """Run torch code on CPU tensors, or on those of another GPU, with the matrix products of a GPU, bit for bit.
 
     A context manager, also a decorator; it can be nested, and entered again. Products in the forward and in the backward pass are
     emulated, where they run inside the ``with`` on the same thread; all else is torch's.

@@ -114,7 +114,8 @@ def product(
         plan, status, how = _plan(run, x, y.T, out, fast and kinds[0] in (TENSOR, ROW), bias is not None)
     except (InstructionError, OperandError) as error:
         raise UnknownError(str(error)) from None
-    result = to_torch(scaled_matmul(x, y.T, plan=plan, bias=None if bias is None else to_numpy(bias), threads=run.settings.threads))
+    row = None if bias is None else to_numpy(bias)
+    result = to_torch(scaled_matmul(x, y.T, plan=plan, bias=row, threads=run.settings.threads, backend=run.backend))
     operation = plan.operation
     text = f"{x.scheme} {operands_text(x.elements)} x {y.scheme} {operands_text(y.T.elements)}"
     run.done(Line(name, status, text, f"{operation.instruction.opcode}; {how}", operation.arithmetic.evidence.level))

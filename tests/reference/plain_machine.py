@@ -52,6 +52,12 @@ class PlainMachine:
             library.set_block(ctypes.c_int64(block))
             getattr(library, entry)(*passed)
 
+    def place(self) -> int:
+        return 0
+
+    def holds(self, array: Any) -> bool:
+        return isinstance(array, np.ndarray)
+
     def native_target(self) -> str:
         return "sm_90a"
 

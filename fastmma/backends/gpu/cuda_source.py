@@ -221,6 +221,12 @@ def _text(name: str) -> str:
 
 
 @cache
+def epilogue_source() -> str:
+    """The CUDA C++ of the kernels ``step``, ``narrow``, ``round_to_tf32`` and ``join``, which no operation changes."""
+    return "\n".join([f"#define THREADS {THREADS}\n", *map(_text, ("portable.cuh", "specials.cuh", "floats.cuh", "epilogue.cu"))])
+
+
+@cache
 def source(operation: Operation, main: str, executed: Instruction | None = None) -> str:
     """The CUDA C++ of an operation's kernels.
 
@@ -244,7 +250,7 @@ def source(operation: Operation, main: str, executed: Instruction | None = None)
     if executed is not None:
         values |= Execution(executed).parameters
     macros = "".join(f"#define {name} {value}\n" for name, value in values.items())
-    files = [_text("portable.cuh"), _text("operands.cuh"), _text("floats.cuh")]
+    files = [_text("portable.cuh"), _text("specials.cuh"), _text("operands.cuh"), _text("floats.cuh")]
     if main == "element" or values.get("CHAIN"):
         files.append(_text(_METHOD_FILES[operation.arithmetic.method]))
     return "\n".join([macros, *files, *map(_text, _MAIN_FILES[main])])

@@ -99,7 +99,9 @@ def check_target(target: str) -> None:
 
 
 def to_device(array: NDArray[Any]) -> Any:
-    """A copy in GPU memory, contiguous and in the machine's byte order."""
+    """A copy in GPU memory, contiguous and in the machine's byte order; what lies there contiguous already is not copied."""
+    if is_device_array(array):
+        return _cupy().ascontiguousarray(array)
     return _cupy().asarray(np.asarray(array, array.dtype.newbyteorder("="), order="C"))
 
 
@@ -126,6 +128,17 @@ def is_device_array(array: Any) -> bool:
     """Whether an array is CuPy's, without importing CuPy."""
     module: str = type(array).__module__
     return module == "cupy" or module.startswith("cupy.")
+
+
+def place() -> int:
+    """The number of the GPU that arrays are sent to."""
+    found: int = _cupy().cuda.Device().id
+    return found
+
+
+def holds(array: Any) -> bool:
+    """Whether an array lies in GPU memory."""
+    return is_device_array(array)
 
 
 @cache

@@ -24,7 +24,10 @@ class Machine(Protocol):
     """What executes kernels: the GPU (`fastmma.backends.gpu.device`), or a stand-in for it."""
 
     def to_device(self, array: Codes) -> Any:
-        """A copy in the machine's memory, contiguous."""
+        """A copy in the machine's memory, contiguous; what lies there so already is not copied."""
+
+    def holds(self, array: Any) -> bool:
+        """Whether an array lies in the machine's memory."""
 
     def copy_to_host(self, array: Any, out: Codes) -> None:
         """Its elements to an array in main memory of the same shape and dtype."""
@@ -34,6 +37,9 @@ class Machine(Protocol):
 
     def run(self, text: str, entry: str, blocks: int, threads: int, arguments: tuple[Any, ...], shared_bytes: int = 0) -> None:
         """Run a kernel of some CUDA C++ text. Integers are passed as 64-bit ones; None as a null pointer."""
+
+    def place(self) -> int:
+        """Which memory arrays are sent to, where there are several."""
 
     def native_target(self) -> str:
         """The target whose instructions it executes."""
@@ -57,6 +63,7 @@ class Emulator(Backend):
     def __init__(self, machine: Machine, *, instructions: bool = True) -> None:
         self.machine = machine
         self.instructions = instructions
+        self._kept: dict[tuple[Operation, int], tuple[Any, ...]] = {}
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
@@ -74,9 +81,12 @@ class Emulator(Backend):
         _, rows, columns = d.shape
         grain = max(1, _ELEMENTS // (rows * columns + operands.depth * (rows + columns)))
         for start in range(0, len(d), grain):
-            target = d[start : start + grain]
             part = self.sent(operation, operands.products(start, start + grain))
-            self.machine.copy_to_host(self.product(operation, part, target.shape), target)
+            self._deliver(operation, part, d[start : start + grain])
+
+    def _deliver(self, operation: Operation, operands: Operands, target: Codes) -> None:
+        """Results of operands on the machine, to main memory."""
+        self.machine.copy_to_host(self.product(operation, operands, target.shape), target)
 
     def sent(self, operation: Operation, operands: Operands) -> Operands:
         """Operands on the machine, as codes of their formats' widths; of an A or B that all products share, one."""
@@ -87,30 +97,35 @@ class Emulator(Backend):
             if codes is None:
                 return None
             dtype = formats[name].code_dtype if name in formats else np.uint8
-            shared = name in ("a", "b") and codes.strides[0] == 0
-            return self.machine.to_device((codes[:1] if shared else codes).astype(dtype, copy=False))
+            if name not in ("a", "b"):
+                return self.machine.to_device(codes.astype(dtype, copy=False))
+            found = (codes[:1] if codes.strides[0] == 0 else codes).astype(dtype, copy=False)
+            return found if self.machine.holds(found) else self.machine.to_device(found)
 
         return Operands(*(send(name, codes) for name, codes in truth_values(ins, operands)._asdict().items()))
 
-    def product(self, operation: Operation, operands: Operands, shape: tuple[int, ...]) -> Any:
+    def product(self, operation: Operation, operands: Operands, shape: tuple[int, ...], out: Any = None) -> Any:
         """The results (T, M, N) of products of at least one k, in the machine's memory, where the operands are.
 
-        A and B may have any strides, and be one for all products; everything else lies in order.
+        A and B may have any strides, and be one for all products; everything else lies in order, as `out` does, where results go.
         """
         ins = operation.instruction
+        result = self.machine.empty(shape, ins.formats.d.code_dtype) if out is None else out
         found = self.executed(operation) if ins.ctype == ins.dtype and _is_large(operation, operands, shape) else None
         if found is not None:
-            return self._by_instruction(operation, found, operands, shape)
-        if has_tile_kernel(operation) and ins.ctype == ins.dtype and _is_large(operation, operands, shape):
-            return self._by_tiles(operation, operands, shape)
-        return self._elements(operation, operands, shape)
+            self._by_instruction(operation, found, operands, shape, result)
+        elif has_tile_kernel(operation) and ins.ctype == ins.dtype and _is_large(operation, operands, shape):
+            self._by_tiles(operation, operands, shape, result)
+        else:
+            self._elements(operation, operands, shape, result, self._tables(operation), (None, None))
+        return result
 
     def executed(self, operation: Operation) -> Instruction | None:
         """The machine's own instruction that computes an operation, if there is one."""
         found = executed(operation, self.machine.native_target()) if self.instructions else None
         return found if found is not None and self.machine.executes(found) else None
 
-    def _by_instruction(self, operation: Operation, ins: Instruction, operands: Operands, shape: tuple[int, ...]) -> Any:
+    def _by_instruction(self, operation: Operation, ins: Instruction, operands: Operands, shape: tuple[int, ...], result: Any) -> None:
         """Results by an instruction of the machine."""
         machine, execution = self.machine, Execution(ins)
         text, wanted = source(operation, "instruction", ins), operation.instruction
@@ -128,13 +143,11 @@ class Emulator(Backend):
         _, rows, columns = shape
         a = packed("pack_rows", operands.a, (0, 1, 2), rows, operands.metadata, places)
         b = packed("pack_columns", operands.b, (0, 2, 1), columns)
-        result = machine.empty(shape, wanted.formats.d.code_dtype)
         blocks = shape[0] * -(-rows // BLOCK_LINES) * -(-columns // BLOCK_LINES)
         arguments = (a, b, operands.c, result, len(operands.a), len(operands.b), rows, columns, operands.depth, steps)
         machine.run(text, "multiply", blocks, THREADS, arguments, execution.shared_bytes)
-        return result
 
-    def _by_tiles(self, operation: Operation, operands: Operands, shape: tuple[int, ...]) -> Any:
+    def _by_tiles(self, operation: Operation, operands: Operands, shape: tuple[int, ...], result: Any) -> None:
         """Results of fused steps."""
         tile, machine = tile_of(operation), self.machine
         _, rows, columns = shape
@@ -157,15 +170,19 @@ class Emulator(Backend):
         of_columns = (operands.scale_b, b_table, scale_table, panels[1], marks[1], counts[1][0])
         machine.run(text, "pack_rows", packing[0], THREADS, (*_lines(operands.a, (0, 1, 2)), *of_rows, rows, depth, stages))
         machine.run(text, "pack_columns", packing[1], THREADS, (*_lines(operands.b, (0, 2, 1)), *of_columns, columns, depth, stages))
-        result = machine.empty(shape, operation.instruction.formats.d.code_dtype)
         arguments = (*panels, operands.c, result, counts[0][0], counts[1][0], rows, columns, stages)
         machine.run(text, "multiply", shape[0] * blocks[0] * blocks[1], THREADS, arguments, tile.shared_bytes)
         # lines with infinities and NaNs again, one result at a time
-        self._compute_elements(operation, operands, shape, result, tables, (marks[0], marks[1]))
-        return result
+        self._elements(operation, operands, shape, result, tables, (marks[0], marks[1]))
 
     def _tables(self, operation: Operation) -> tuple[Any, ...]:
-        """Decoding tables of A, B and scales, and the places that metadata words name."""
+        """Decoding tables of A, B and scales, and the places that metadata words name; they stay on the machine."""
+        key = operation, self.machine.place()
+        if key not in self._kept:
+            self._kept[key] = self._new_tables(operation)
+        return self._kept[key]
+
+    def _new_tables(self, operation: Operation) -> tuple[Any, ...]:
         ins, send = operation.instruction, self.machine.to_device
         tabled = ins.formats.a.bits <= 32
         wide_a, wide_b = operation.multiplied
@@ -176,13 +193,7 @@ class Emulator(Backend):
             send(pattern_of(ins).table(ins.ordered_metadata)) if ins.sparse else None,
         )
 
-    def _elements(self, operation: Operation, operands: Operands, shape: tuple[int, ...]) -> Any:
-        """Results (tiles, rows, columns), each by a thread."""
-        result = self.machine.empty(shape, operation.instruction.formats.d.code_dtype)
-        self._compute_elements(operation, operands, shape, result, self._tables(operation), (None, None))
-        return result
-
-    def _compute_elements(
+    def _elements(
         self, operation: Operation, operands: Operands, shape: tuple[int, ...], result: Any, tables: tuple[Any, ...], marks: tuple[Any, Any]
     ) -> None:
         """Write results of marked rows and columns, or without marks all."""

@@ -3,8 +3,6 @@
 // a zero has this exponent, far below every other one; sums of four still fit 16 bits
 #define NO_EXPONENT -8000
 
-enum { FINITE, INFINITE, NOT_A_NUMBER };
-
 struct Entry {
     int value_high;   // the high word of the value as double (zeros: tiny ones, so that they have a sign like any other number)
     int exponent;     // by which the element is aligned

@@ -53,6 +53,12 @@ INNER float add_nearest(float x, float y)
     asm("add.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
     return result;
 }
+INNER float multiply_nearest(float x, float y)
+{
+    float result;
+    asm("mul.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+    return result;
+}
 INNER float fma_nearest(float x, float y, float z)
 {
     float result;
@@ -65,6 +71,7 @@ INNER float narrowed(double value)
     asm("cvt.rn.f32.f64 %0, %1;" : "=f"(result) : "d"(value));
     return result;
 }
+INNER float from_integer(int value) { return __int2float_rn(value); }
 INNER double widened(float value)
 {
     double result;
@@ -139,6 +146,8 @@ INNER double fma_toward_zero(double x, double y, double z) { return fma_in_mode(
 INNER double fma_down(double x, double y, double z) { return fma_in_mode(FE_DOWNWARD, x, y, z); }
 INNER double fma_up(double x, double y, double z) { return fma_in_mode(FE_UPWARD, x, y, z); }
 INNER float add_nearest(float x, float y) { volatile float result = x + y; return result; }
+INNER float multiply_nearest(float x, float y) { volatile float result = x * y; return result; }
+INNER float from_integer(int value) { return (float)value; }
 INNER float narrowed(double value) { return (float)value; }
 INNER double widened(float value) { return (double)value; }
 INNER float fma_nearest(float x, float y, float z) { volatile float result = __builtin_fmaf(x, y, z); return result; }
