@@ -70,7 +70,7 @@ def explain(
     computation: Annotated[int, typer.Option(help="Which of the four computations of m8n8k4 in registers.")] = 0,
     k: Annotated[str | None, typer.Option(metavar="FIRST:STOP", help="Show the steps of these k, in full.")] = None,
     fmt: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",
-    picture: Annotated[Path | None, typer.Option(help="Draw the bits of all terms to this .svg, .png or .pdf file.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw the bits of all terms to this .svg, .png, .pdf or .tex file.")] = None,
 ) -> None:
     """Explain why an element of a product has its bits: each term, what alignment takes from it, each sum and each rounding."""
     if fmt not in _SHOWN:

@@ -85,7 +85,7 @@ class Explanation(Derivation):
         Parameters
         ----------
         path : str or Path
-            The file; its suffix, ``.svg``, ``.png`` or ``.pdf``, says what it becomes.
+            The file; its suffix, ``.svg``, ``.png``, ``.pdf`` or ``.tex`` (TikZ), says what it becomes.
         k : (int, int), optional
             Only the steps of these k, from the first to one past the last.
 
@@ -94,7 +94,7 @@ class Explanation(Derivation):
         OperandError
             If the suffix is another, or the steps are too many for one picture.
         BackendError
-            If it is not SVG and matplotlib is not installed.
+            If it is PNG or PDF, and matplotlib is not installed.
         """
         picture.save(self, Path(path), _range(k))
 

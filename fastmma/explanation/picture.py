@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +15,10 @@ from fastmma.host.errors import OperandError
 from fastmma.host.files import write_text, written
 from fastmma.isa.formats import FORMATS
 from fastmma.operands.pictures.drawing import Drawing, Label, Rect
+from fastmma.operands.pictures.tikz import tikz
 
-SUFFIXES = (".svg", ".png", ".pdf")
+SUFFIXES = (".svg", ".png", ".pdf", ".tex")
+_TEXTS: dict[str, Callable[[Drawing], str]] = {".svg": Drawing.svg, ".tex": tikz}
 _MARGIN, _LINE, _BIT, _LETTER = 18.0, 17.0, 9.0, 6.25
 _LEFT = 250.0  # pixels of the names of terms
 _HIGHEST = 20000.0  # pixels of a picture that is no SVG
@@ -156,15 +158,15 @@ def save(shown: Derivation, path: Path, k: tuple[int, int] | None = None) -> Non
     Raises
     ------
     OperandError
-        If it says something else than SVG, PNG or PDF, or the steps are too many for one page.
+        If it says something else than SVG, PNG, PDF or TikZ, or the steps are too many for one page.
     BackendError
         If matplotlib is needed and not installed.
     """
     if path.suffix not in SUFFIXES:
         raise OperandError(f"explain: a picture is {', '.join(SUFFIXES)}, not {path.name}")
     drawing = drawn(shown, k)
-    if path.suffix == ".svg":
-        write_text(path, drawing.svg())
+    if path.suffix in _TEXTS:
+        write_text(path, _TEXTS[path.suffix](drawing))
         return
     if drawing.height > _HIGHEST:
         raise OperandError(f"explain: a picture of {len(within(shown, k))} steps is too high for {path.suffix}; choose some by k")

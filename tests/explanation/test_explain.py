@@ -375,6 +375,8 @@ def test_pictures(tmp_path: Path) -> None:
         for i in (0, 1):
             explain(a, b, i, 1, **options).picture(tmp_path / f"{number}{i}.svg")
             assert (tmp_path / f"{number}{i}.svg").read_text().startswith("<svg")
+    explain(a, b, 0, 1).picture(tmp_path / "d.tex")
+    assert r"\begin{tikzpicture}" in (tmp_path / "d.tex").read_text()
     pytest.importorskip("matplotlib")
     explain(a, b, 1, 1).picture(str(tmp_path / "d.png"))
     assert (tmp_path / "d.png").read_bytes()[1:4] == b"PNG"

@@ -61,9 +61,9 @@ class _Painter:
         """Width and height of boxes, and width of the rows' headings."""
         boxes = [box for row in grid.boxes for box in row if box is not None]
         longest = max(max(len(box.head) * 7.4, len(box.tail) * 6.2) for box in boxes)
-        longest = max(longest, *(len(heading) * 6.0 for heading in grid.cols if heading))
+        longest = max(longest, *(len(heading) * 5.2 for heading in grid.cols if heading))
         heading = max(len(heading) for heading in grid.rows if heading) * 6.4 + 10
-        return max(34.0, longest + 8), 32.0 if any(box.tail for box in boxes) else 22.0, max(_HEADING, heading)
+        return max(34.0, longest + 6), 32.0 if any(box.tail for box in boxes) else 22.0, max(_HEADING, heading)
 
     @property
     def _wide(self) -> float:
@@ -91,7 +91,7 @@ class _Painter:
         grid = self.grid
         drawing.labels.append(Label(x + self.left, y + 10, grid.title, 12, bold=True, anchor="start"))
         for (start, extent), heading in zip(self.cols, grid.cols, strict=True):
-            drawing.labels.append(Label(x + start + extent / 2, y + 36, heading or "\u22ef", 10, fill=EDGE))
+            drawing.labels.append(Label(x + start + extent / 2, y + 36, heading or "\u22ef", 9, fill=EDGE))
         for (start, extent), heading in zip(self.rows, grid.rows, strict=True):
             drawing.labels.append(Label(x + self.left - 8, y + start + extent / 2, heading or "\u22ee", 10, fill=EDGE, anchor="end"))
         for warp, first, last in self.warps:
