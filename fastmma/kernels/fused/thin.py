@@ -21,8 +21,6 @@ _LEAST = 1 << 17  # codes of B
 _SHORTEST = 64  # k, and columns of B
 _WIDTH = 64  # columns of a row that are computed again together
 _GROUPS = 4  # of columns, the most that are computed together
-_CHUNK = 4  # steps on a tile, before the tile to its right, whose codes lie next to its own, has its turn
-_PIECE = 512  # columns
 _PIECES_PER_THREAD = 4
 _FLOOR = -150  # of emax, where there is none
 _TINY = 2.0**-300  # what a zero of A is packed as: its products are below the unit of that floor
@@ -197,7 +195,7 @@ def _compute(chain: ThinChain, a: Rows, part: _Part, first: int, last: int, sums
         blocks,
         len(part.b) // chain.terms,
         steps,
-        steps if chain.along else _CHUNK,
+        steps if chain.along else max(chain.rows // 2, 1),  # one row alone takes B as fast as memory gives whole lines of it
     )
     arguments = np.array(addresses + numbers, np.int64)
     KERNEL.function(chain)(arguments.ctypes.data)
@@ -222,7 +220,7 @@ def multiply(p: Fused, a: Codes, b: Codes, c: Codes | None, out: Codes, threads:
         def work(first: int, last: int, _worker: int, part: _Part = part) -> None:
             _compute(chain, packed, part, first, last, sums)
 
-        parallel_for(work, wide, threads, max(min(share, _PIECE), 1))
+        parallel_for(work, wide, threads, max(share, chain.tile))
     results = sums.state[:rows, :columns]
     out[...] = _halves(results) if p.half else results
     missed = Missed(Pieces(rows, columns, rows, _WIDTH))

@@ -20,7 +20,7 @@ from fastmma.kernels.params import Element
 WORD = 16  # signs of a step's products in a word
 ZERO = -12000  # the exponent of a zero of B, below that of every product, also if A's is as low as this
 _LANE = 16  # bytes within which shuffles are cheap
-_AHEAD = 512  # bytes along a column of B: what is asked for so far ahead
+_AHEAD = 256  # bytes along a line of B: what is asked for so far ahead
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,8 @@ class _Thin:
         values = emit.opaque(emit.at(operands.values, emit.scaled(number, chain.terms * chain.rows * 8)))
         starts = self.starts(self.lines(source, stride, chain.terms), exponents, signs, notes)
         sums = [self.lanes.start(held, *start, self.worst) for held, start in zip(before, starts, strict=True)]
-        for k, place in enumerate(self.lines(emit.opaque(source), stride, chain.terms)):
+        kept = emit.opaque(operands.scratch)
+        for k, place in enumerate(self.lines(kept, emit.index(chain.tile * chain.itemsize), chain.terms)):
             columns = [self.values(place, group) for group in range(chain.groups)]
             for row in range(chain.rows):
                 element = emit.broadcast(self.lanes.kind, values, (k * chain.rows + row) * 8)
@@ -246,7 +247,7 @@ class _Thin:
             fields = []
             word, bit = k // WORD, 1 << k % WORD
             for group in range(chain.groups):
-                field, largest, sign, real = self.parts(rows[k], group, k % WORD)
+                field, largest, sign, real = self.parts(self.codes(rows[k], group, k), k % WORD)
                 noted[group] = emit.call("umax", noted[group], largest)
                 negative[group][word] = builder.or_(negative[group][word], sign)
                 there = builder.select(real, emit.constant(self.words, bit), zero)
@@ -276,10 +277,18 @@ class _Thin:
         notes.put([noted])
         return starts
 
-    def parts(self, row: ir.Value, group: int, bit: int) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
-        """Of a group's codes at a k: exponent fields, magnitudes, signs at a bit, and which ones are not zero."""
+    def codes(self, row: ir.Value, group: int, k: int) -> ir.Value:
+        """A group's codes at a k, left in the scratch: rows of B often lie where a cache holds few of them at a time."""
+        chain, emit = self.chain, self.emit
+        place = group * chain.lanes * chain.itemsize
+        codes = emit.load(vector(self.code, chain.lanes), row, place)
+        if not chain.along:
+            emit.store(codes, self.operands.scratch, k * chain.tile * chain.itemsize + place)
+        return codes
+
+    def parts(self, codes: ir.Value, bit: int) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
+        """Of codes: exponent fields, magnitudes, signs at a bit, and which ones are not zero."""
         chain, emit, builder, element = self.chain, self.emit, self.builder, self.chain.element
-        codes = emit.load(vector(self.code, chain.lanes), row, group * chain.lanes * chain.itemsize)
         if chain.itemsize == 1:
             codes = builder.zext(codes, self.words)
         if element.shift:
@@ -348,7 +357,7 @@ class _Thin:
                 emit.prefetch(place, _AHEAD)
             else:
                 for line in range(0, size, 64):
-                    emit.prefetch(place, max(size, 64) + line)
+                    emit.prefetch(place, _AHEAD + line)
         if not chain.along:
             return source, stride
         self._turn(places)
