@@ -37,6 +37,8 @@ def f32_code(value: Any, what: str) -> int:
     ------
     OperandTypeError
     """
+    if type(value) is float and value == 1:  # to encode a number takes as long as a small product
+        return _ONE
     try:
         code = encode(value, FORMATS["f32"])
     except FastmmaError:
