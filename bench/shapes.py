@@ -1,14 +1,15 @@
-"""What depends on the shape of a product: few rows or columns, small and large squares, sparse A, and what is done with the sums."""
+"""What depends on the shape of a product: few rows or columns, small and large ones, sparse A, epilogues: ``python -m bench.shapes``."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+import typer
 
 import fastmma
 from bench.cases import Case, ScaledCase, Shape, operand, sgemm
@@ -144,3 +145,15 @@ def _with_and_without(atype: str, n: int) -> dict[str, Callable[[], Any]]:
     a, b = (fastmma.scaling.quantize(operand("tf32", (n, n), seed), atype) for seed in (0, 1))
     alone = partial(fastmma.scaled_matmul, a, b.T, target="sm_120a", threads=1)
     return {"alone": alone, "finished": partial(alone, bias=np.ones(n, np.float32), out_dtype=ml_dtypes.bfloat16)}
+
+
+def measure(
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only checks that everything runs.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 5,
+) -> None:
+    """Measure how speed depends on shapes."""
+    typer.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (thin, sizes, sparse, finished)))
+
+
+if __name__ == "__main__":
+    typer.run(measure)

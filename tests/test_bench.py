@@ -26,6 +26,12 @@ def test_quick() -> None:
     assert "times sgemm" in done.stdout
 
 
+def test_shapes() -> None:
+    command = [sys.executable, "-m", "bench.shapes", "--quick", "--rounds", "1"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
+    assert "`scaled_matmul`, NVFP4, sm_120a" in done.stdout
+
+
 def test_published_facts() -> None:
     command = [sys.executable, "-m", "bench.published", "--quick"]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
