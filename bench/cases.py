@@ -46,7 +46,7 @@ CASES = (
     Case("s8, sm_90a", Product("s8", "sm_90a")),
     Case("s8, sm_100a (tcgen05)", Product("s8", "sm_100a")),
     Case("b1, sm_90a, K = 8192", Product("b1", "sm_90a"), (1536, 1536, 8192), (128, 128, 512)),
-    Case("f16, sm_90a, M = 16 (mostly packing B)", Product("f16", "sm_90a"), (16, 4096, 4096), (16, 256, 256)),
+    Case("f16, sm_90a, M = 16", Product("f16", "sm_90a"), (16, 4096, 4096), (16, 256, 256)),
     Case("fp8 1x128 x 128x128, sm_90a, promoted", ScaledProduct(("fp8_1x128", "fp8_128x128"), "sm_90a")),
     Case("NVFP4, sm_120a", ScaledProduct(("nvfp4", "nvfp4"), "sm_120a")),
     Case("NVFP4, sm_100a (tcgen05)", ScaledProduct(("nvfp4", "nvfp4"), "sm_100a")),

@@ -12,18 +12,18 @@ import numpy as np
 import typer
 
 import fastmma
-from bench.cases import Case, ScaledCase, Shape, operand, sgemm
-from bench.measure import interleaved
+from fastmma.bench.measure import interleaved
+from fastmma.bench.products import Product, ScaledProduct, Shape, operand, sgemm
 from fastmma.products.choice import default_instruction
 
 L = 4096
 NAMES = {"M = 1": (1, L, L), "M = 8": (8, L, L), "M = 16": (16, L, L), "N = 1": (L, 1, L), "N = 16": (L, 16, L), "K = 16": (L, L, 16)}
 THIN = (("f16", "sm_90a"), ("bf16", "sm_90a"), ("e4m3", "sm_90a"), ("tf32", "sm_90a"), ("s8", "sm_90a"))
-SQUARE: tuple[tuple[str, Case | ScaledCase], ...] = (
-    ("f16, sm_90a", Case("", "f16", "sm_90a")),
-    ("e4m3, sm_90a", Case("", "e4m3", "sm_90a")),
-    ("s8, sm_90a", Case("", "s8", "sm_90a")),
-    ("NVFP4, sm_120a", ScaledCase("", ("nvfp4", "nvfp4"), "sm_120a")),
+SQUARE: tuple[tuple[str, Product | ScaledProduct], ...] = (
+    ("f16, sm_90a", Product("f16", "sm_90a")),
+    ("e4m3, sm_90a", Product("e4m3", "sm_90a")),
+    ("s8, sm_90a", Product("s8", "sm_90a")),
+    ("NVFP4, sm_120a", ScaledProduct(("nvfp4", "nvfp4"), "sm_120a")),
 )
 
 
@@ -140,9 +140,9 @@ def finished(quick: bool, rounds: int) -> list[str]:
 
 def _with_and_without(atype: str, n: int) -> dict[str, Callable[[], Any]]:
     if atype != "nvfp4":
-        cases = (("alone", Case("", atype, "sm_90a")), ("finished", Case("", atype, "sm_90a", finished=True)))
+        cases = (("alone", Product(atype, "sm_90a")), ("finished", Product(atype, "sm_90a", finished=True)))
         return {name: partial(case.run((n, n, n)), 1) for name, case in cases}
-    a, b = (fastmma.scaling.quantize(operand("tf32", (n, n), seed), atype) for seed in (0, 1))
+    a, b = (fastmma.scaling.quantize(operand("f32", (n, n), seed), atype) for seed in (0, 1))
     alone = partial(fastmma.scaled_matmul, a, b.T, target="sm_120a", threads=1)
     return {"alone": alone, "finished": partial(alone, bias=np.ones(n, np.float32), out_dtype=ml_dtypes.bfloat16)}
 
