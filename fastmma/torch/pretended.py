@@ -52,6 +52,10 @@ class Devices(TorchFunctionMode):
 
 def _answers(target: str) -> dict[str, Callable[..., Any]]:
     """What functions of torch.cuda say."""
+
+    def seed(value: int) -> None:  # torch.manual_seed calls it
+        torch.default_generator.manual_seed(int(value))
+
     number = "".join(each for each in target.removeprefix("sm_") if each.isdigit())
     major, minor = int(number[:-1]), int(number[-1])
     name, multiprocessors = _GPUS.get(target, (f"NVIDIA {target}", 132))
@@ -77,8 +81,8 @@ def _answers(target: str) -> dict[str, Callable[..., Any]]:
         "is_bf16_supported": lambda *_, **__: major >= 8,
         "synchronize": lambda *_: None,
         "empty_cache": lambda: None,
-        "manual_seed": torch.manual_seed,
-        "manual_seed_all": torch.manual_seed,
+        "manual_seed": seed,
+        "manual_seed_all": seed,
     }
 
 

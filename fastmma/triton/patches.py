@@ -143,7 +143,7 @@ def warmed_up(kernel: Any) -> Any:
 
     class Warm:
         n_regs, n_spills, n_max_threads = 32, 0, 1024
-        metadata = SimpleNamespace(shared=0, num_warps=4)
+        metadata = SimpleNamespace(shared=1024, num_warps=4)
 
         def _init_handles(self) -> None:
             """Nothing is loaded onto a device."""

@@ -124,6 +124,9 @@ def test_a_pretended_gpu_is_gone_afterwards() -> None:
     with door.emulate("RTX 5090", as_cuda=True, unknown="one"):
         assert torch.cuda.is_available()
         assert torch.cuda.get_device_capability() == (12, 0)
+        drawn = [torch.manual_seed(3) and torch.rand(1, device="cuda").item() for _ in range(2)]
+        torch.cuda.manual_seed(3)
+        assert drawn == [torch.rand(1).item()] * 2
         x = torch.ones(16, 32, device="cuda", dtype=BF16)
         assert x.is_cuda
         assert (x.cuda() @ torch.ones(32, 8, dtype=BF16).to("cuda:0")).tolist() == [[32.0] * 8] * 16

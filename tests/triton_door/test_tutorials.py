@@ -46,8 +46,7 @@ def softmax(x: Any) -> Any:
     kernel = softmax_kernel.warmup(y, x, x.stride(0), y.stride(0), n_rows, n_cols, BLOCK_SIZE=block, num_stages=2, num_warps=8, grid=(1,))
     kernel._init_handles()
     occupancy = properties["max_num_regs"] // (kernel.n_regs * properties["warpSize"] * 8)
-    if kernel.metadata.shared:
-        occupancy = min(occupancy, properties["max_shared_mem"] // kernel.metadata.shared)
+    occupancy = min(occupancy, properties["max_shared_mem"] // kernel.metadata.shared)
     programs = min(properties["multiprocessor_count"] * occupancy, n_rows)
     kernel[(programs, 1, 1)](y, x, x.stride(0), y.stride(0), n_rows, n_cols, block, 2)
     return y
