@@ -14,16 +14,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fastmma import __version__
 from fastmma.bench.jobs import Job, Measurement, jobs_of, peers_of
 from fastmma.bench.peers import PEERS
-from fastmma.bench.products import FAMILIES, family_named, refusal
+from fastmma.bench.products import FAMILIES, Shape, family_named, refusal
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.table import print_json, print_markdown, print_table
 from fastmma.figures.style import SUFFIXES
 from fastmma.host.errors import OperandError
+from fastmma.host.memory import check_fits
 from fastmma.host.threads import thread_count
 
 _USUAL = ("f16", "e4m3", "nvfp4")
 _SIZE = "1024x1024x1024"
 _FORMATS = ("text", "markdown", "csv", "json")
+_WIDEST = 16  # bytes an element, with what libraries make of it
 _EVERY = 10.0  # seconds between lines where there is no terminal
 _PROGRESS = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 _NAMES = [peer.name for peer in PEERS]
@@ -42,16 +44,23 @@ def _peers(given: list[str] | None) -> list[str]:
     return found
 
 
-def _kept(jobs: list[Job]) -> list[Job]:
-    """The jobs that their targets can do; what is left out is said."""
+def _size(text: str) -> Shape:
+    """M, N and K, whose operands fit into memory."""
+    m, n, k = parse_size(text, "--size")
+    if not m * n * k:
+        raise OperandError(f"--size takes sizes of at least 1, not {text!r:.80}")
+    check_fits(_WIDEST * (m * k + k * n + m * n), f"a product of {m} x {n} x {k}")
+    return m, n, k
+
+
+def _kept(jobs: list[Job]) -> tuple[list[Job], list[str]]:
+    """The jobs that their targets can do, and what is left out."""
     problems = {(job.family, job.target): refusal(job.family, job.target) for job in jobs}
-    for (family, target), problem in problems.items():
-        if problem:
-            typer.echo(f"left out: {family} on {target}: {problem}", err=True)
+    left_out = [f"{family} on {target}: {problem}" for (family, target), problem in problems.items() if problem]
     kept = [job for job in jobs if not problems[job.family, job.target]]
     if not kept:
-        raise OperandError("nothing is left to measure")
-    return kept
+        raise OperandError(f"nothing is left to measure; {left_out[0]}")
+    return kept, left_out
 
 
 def _measured(jobs: list[Job]) -> list[Measurement]:
@@ -60,7 +69,8 @@ def _measured(jobs: list[Job]) -> list[Measurement]:
 
     console = Console(stderr=True)
     expected, began, said = sum(job.seconds() for job in jobs), time.monotonic(), time.monotonic()
-    typer.echo(f"{len(jobs)} products, about {_time(expected)}", err=True)
+    if console.is_terminal or expected > _EVERY:
+        typer.echo(f"{len(jobs)} product{'s' if len(jobs) > 1 else ''}, about {_time(expected)}", err=True)
     found: list[Measurement] = []
     with Progress(*_PROGRESS, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("measuring", total=len(jobs))
@@ -85,7 +95,7 @@ def bench(
     sizes: Annotated[list[str] | None, typer.Option("--size", metavar="MxNxK", help=f"By default {_SIZE}.")] = None,
     targets: Annotated[list[str] | None, typer.Option("--target", help="The GPU; by default H100 and RTX 5090.")] = None,
     threads: Annotated[list[int] | None, typer.Option(help="By default 1, and all cores.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Of which the median counts; all libraries take turns.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Of which the median counts; all libraries take turns.")] = 5,
     peers: Annotated[
         list[str] | None, typer.Option("--peer", help=f"{', '.join(_NAMES)}, or none; by default all that are installed.")
     ] = None,
@@ -102,25 +112,27 @@ def bench(
     if plot is not None and plot.suffix not in SUFFIXES:
         raise OperandError(f"a picture is {', '.join(SUFFIXES)}, not {plot.name}")
     counts = [thread_count(count) for count in threads] if threads else sorted({1, thread_count()})
-    shapes = [parse_size(text, "--size") for text in sizes or (_SIZE,)]
+    shapes = [_size(text) for text in sizes or (_SIZE,)]
     wanted = [family_named(name) for name in families or _USUAL]
-    jobs = _kept(jobs_of(wanted, targets or ("H100", "RTX 5090"), shapes, counts, rounds, _peers(peers)))
+    jobs, left_out = _kept(jobs_of(wanted, targets or ("H100", "RTX 5090"), shapes, counts, rounds, _peers(peers)))
     found = _measured(jobs)
-    _print(found, chosen, rounds)
+    _print(found, left_out, chosen, rounds)
     if plot is not None:
         from fastmma.bench.report import draw
 
         draw(found, plot)
 
 
-def _print(found: list[Measurement], chosen: str, rounds: int) -> None:
+def _print(found: list[Measurement], left_out: list[str], chosen: str, rounds: int) -> None:
     from fastmma.bench import report
 
     tables: dict[str, Any] = {"text": print_table, "markdown": print_markdown}
     if chosen == "json":
-        print_json(report.document(found, rounds, __version__))
+        print_json({**report.document(found, rounds, __version__), "left_out": left_out})
     elif chosen == "csv":
         sys.stdout.write(report.csv_text(found))
     else:
         tables[chosen](report.HEADINGS, report.rows(found))
         typer.echo(f"\n{report.describe()}; medians of {rounds} rounds")
+        for each in left_out:
+            typer.echo(f"left out: {each}")

@@ -22,7 +22,9 @@ CALLED = {
     "layout": [OPCODE],
     "trace": [OPCODE, "--d", "1,2"],
     "evidence": [],
+    "bench": ["--family", "f16", "--target", "A100", "--size", "8x8x8", "--threads", "1", "--rounds", "1", "--peer", "none"],
     "doctor": [],
+    "explorer": [],
     "gemm": ["--random", "8x8x8", "--threads", "1"],
     "explain": ["--instruction", OPCODE, "--a", ",".join(["3c00"] * 16), "--b", ",".join(["3c00"] * 16)],
     "compare": ["d.npy", "d.npy"],
@@ -149,7 +151,7 @@ def test_every_option_with_every_value(command: str, option: str, capsys: pytest
     values = [*NUMBERS, *rng.sample(TEXTS, 10)]
     if command in ("gemm", "identify", "study"):
         values = rng.sample(values, 16)
-    if command == "warm":  # whose processes take seconds to start
+    if command in ("bench", "explorer", "warm"):  # which take a second or more
         values = rng.sample(values, 6)
     for value in values:
         if not slow(command, [option, value]):
