@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glob import glob
+from shutil import rmtree
 
 import nox
 
@@ -92,6 +93,7 @@ def package(session: nox.Session) -> None:
     """The distributions, of which the wheel is installed and tried."""
     install(session, "build")
     folder = f"{session.create_tmp()}/dist"
+    rmtree(folder, ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", folder)
     (wheel,) = glob(f"{folder}/fastmma-*.whl")
     session.install("--force-reinstall", wheel)

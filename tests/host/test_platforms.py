@@ -120,6 +120,16 @@ def test_kernels_that_another_process_reads_are_left(monkeypatch: pytest.MonkeyP
     assert [(each.files, each.bytes, each.writable) for each in disk_cache.kernel_folders()] == [(1, 36, True)]
 
 
+def test_kernels_of_a_python_without_gil_are_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    files = disk_cache.KernelFiles(test_kernels_of_a_python_without_gil_are_others)
+    monkeypatch.setattr(disk_cache.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(sys, "abiflags", "", raising=False)
+    files.keep(("first",), lambda: b"code")
+    assert files.found(("first",)) == b"code"
+    monkeypatch.setattr(sys, "abiflags", "t", raising=False)
+    assert files.found(("first",)) is None
+
+
 @pytest.mark.parametrize(
     ("platform", "where"),
     [("darwin", "Library/Caches/numba"), ("linux", ".cache/numba"), ("win32", "AppData/numba/Cache")],

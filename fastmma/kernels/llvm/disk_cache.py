@@ -97,7 +97,9 @@ class KernelFiles:
 
     def _key(self, compiled_for: Sequence[Any]) -> bytes:
         """All that the compiled code depends on."""
-        versions = (numba.__version__, llvmlite.__version__, sys.implementation.cache_tag)
+        # objects of a Python without GIL lie in memory in another way, and its cache tag is the same
+        python = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
+        versions = (numba.__version__, llvmlite.__version__, python)
         options = (config.OPT, config.BOUNDSCHECK)
         return "\n".join((_sources(), self.name, *map(str, (*compiled_for, *cpu.machine(), *versions, *options)))).encode()
 
