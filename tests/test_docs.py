@@ -69,3 +69,9 @@ def test_the_reference_has_all_public_names() -> None:
     described = set(re.findall(r"^::: fastmma\.(\w+)", "\n".join(TEXTS.values()), re.MULTILINE))
     assert set(fastmma.__all__) - described == set() | {name for name in scaling.__all__ if name in fastmma.__all__}
     assert {"dask", "jax", "study", "testing", "torch", "triton"} <= described
+
+
+def test_the_page_of_commands_has_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    commands = set(re.findall(r"^│ ([a-z]+) ", capsys.readouterr().out, re.MULTILINE))
+    assert {"gemm", "explain"} <= commands == set(re.findall(r"^fastmma (\w+)", TEXTS["command_line.md"], re.MULTILINE))
