@@ -12,7 +12,6 @@ from triton.runtime.interpreter import TensorHandle
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.numerics.lookup import fidelity
-from fastmma.products.gemm import gemm
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import ACCUMULATORS, BY_TRITON, SUMS, elements
 from fastmma.triton.handles import CONSTANT, Product, loaded_bits
@@ -29,7 +28,7 @@ def _chains(x: NDArray[Any], y: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
     return c
 
 
-def multiplied(x: NDArray[Any], y: NDArray[Any], start: NDArray[Any] | None, *, dot: Dot, lowering: Lowering, target: str) -> NDArray[Any]:
+def multiplied(run: Emulation, dot: Dot, lowering: Lowering, x: NDArray[Any], y: NDArray[Any], start: NDArray[Any] | None) -> NDArray[Any]:
     """A dot of elements, ``(..., M, K) @ (..., K, N)``, from `start` or from zero."""
     if lowering.a == "f16" and dot.a in FP8:
         x, y = x.astype(np.float16), y.astype(np.float16)
@@ -40,11 +39,11 @@ def multiplied(x: NDArray[Any], y: NDArray[Any], start: NDArray[Any] | None, *, 
     c = np.zeros(shape, SUMS[dot.accumulator]) if start is None else np.ascontiguousarray(np.broadcast_to(start, shape))
     if lowering.unit == "fma":
         return _chains(x, y, c)
-    call = partial(gemm, instruction=lowering.instruction(dot), target=target, promote_every=lowering.promotion(dot))
+    product = run.product(lowering.instruction(dot), lowering.promotion(dot))
     if x.ndim == 2:
-        return call(x, y, c)
+        return product(x, y, c)
     batch = (array.reshape(-1, *array.shape[-2:]) for array in (x, y, c))
-    return np.stack([call(*one) for one in zip(*batch, strict=True)]).reshape(shape)
+    return product(*batch).reshape(shape)
 
 
 def _pass(run: Emulation, a: Any, b: Any, d: Any, why: str) -> Any:
@@ -86,7 +85,7 @@ def create_dot(run: Emulation, original: Operation, a: Any, b: Any, d: Any, prec
         instruction, every = lowering.instruction(dot), lowering.promotion(dot)
         how = f"{instruction}{f', promoted every {every} k' if every else ''} ({fidelity(instruction, run.target)})"
     permuted = f", kWidth {lowering.k_width}" if lowering.order(k) is not None else ""
-    multiply = partial(multiplied, elements(a), elements(b), dot=dot, lowering=lowering, target=run.target)
+    multiply = partial(multiplied, run, dot, lowering, elements(a), elements(b))
     run.report.did("tl.dot", f"{how}{permuted}, {source}")
     born = d.attr.get(CONSTANT)
     if born and not imprecise and d.dtype.scalar.is_floating() and straight(born, where):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from triton import knobs
 
+from fastmma.products.prepared import Prepared, prepare
 from fastmma.triton.compiled import CompiledKernel, Site, compiled_kernel
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
 from fastmma.triton.positions import Position, site
@@ -118,6 +119,15 @@ class Emulation:
     fp_fusion: bool | None
     report: Report
     launch: Launch = field(init=False)
+    _products: dict[tuple[str, int | None], Prepared] = field(init=False, default_factory=dict)
+
+    def product(self, instruction: str, promote_every: int | None) -> Prepared:
+        """The product of tiles by an instruction, chosen when it is asked for first."""
+        found = self._products.get((instruction, promote_every))
+        if found is None:
+            found = prepare(instruction=instruction, target=self.target, promote_every=promote_every)
+            self._products[instruction, promote_every] = found
+        return found
 
     @property
     def capability(self) -> int:

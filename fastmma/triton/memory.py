@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from triton._C.libtriton import ir
 
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import BF16, is_bf16
@@ -47,4 +48,10 @@ def _load(_run: Emulation, original: Operation, pointers: Any, *rest: Any) -> An
     return result
 
 
-OPERATIONS = {"create_masked_load": _load}
+def _atomic(run: Emulation, original: Operation, operation: Any, pointers: Any, values: Any, *rest: Any) -> Any:
+    if operation == ir.ATOMIC_OP.FADD:
+        run.report.passes("atomic_add", "floating-point numbers are added in an order that changes from run to run of a GPU")
+    return original(operation, pointers, values, *rest)
+
+
+OPERATIONS: dict[str, Operation] = {"create_masked_load": _load, "create_atomic_rmw": _atomic}

@@ -94,7 +94,7 @@ def _in_registers(run: Emulation, a: Side, b: Side, start: NDArray[Any]) -> NDAr
     permuted = f", kWidth {lowering.k_width}" if lowering.order(k) is not None else ""
     run.report.did("tl.dot_scaled", f"scaled in {kind}, then {opcode} ({fidelity(opcode, run.target)}){permuted}, rules")
     x, y = first.widened(kind), np.swapaxes(second.widened(kind), -1, -2)
-    result = multiplied(x, y, np.swapaxes(start, -1, -2) if turned else start, dot=dot, lowering=lowering, target=run.target)
+    result = multiplied(run, dot, lowering, x, y, np.swapaxes(start, -1, -2) if turned else start)
     return np.swapaxes(result, -1, -2) if turned else result
 
 

@@ -267,6 +267,20 @@ def test_what_is_not_known() -> None:
         pass
 
 
+@triton.jit
+def adding(total, count, x, N: tl.constexpr):
+    tl.atomic_add(total, tl.sum(tl.load(x + tl.arange(0, N)), 0))
+    tl.atomic_add(count, 1)
+
+
+def test_the_order_of_atomic_sums_is_told() -> None:
+    total, count = torch.zeros(1), torch.zeros(1, dtype=torch.int32)
+    with interpret("H100") as report:
+        adding[(3,)](total, count, torch.ones(32), 32)
+    assert (total.item(), count.item()) == (96, 3)
+    assert [(operation, times) for (operation, _), times in report.passed.items()] == [("atomic_add", 3)]
+
+
 def state() -> tuple[Any, ...]:
     builder = interpreter.InterpreterBuilder
     patched = [vars(builder)[name] for name in sorted(vars(builder))]
