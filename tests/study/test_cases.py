@@ -170,7 +170,7 @@ def test_bad_studies() -> None:
     for nothing in (None, 5):
         with pytest.raises(fastmma.OperandTypeError, match="Grids and Cases"):
             study.run(nothing)  # type: ignore[arg-type]
-    with pytest.raises(fastmma.OperandError, match="no preset 'fp8'; there are fp8-accumulators, block-formats, promotion"):
+    with pytest.raises(fastmma.OperandError, match="no preset 'fp8'; there are fp8-accumulators, layers, block-formats, promotion"):
         study.run("fp8")
     case = study.Case("e4m3", "sm_90a", 4, 4, 64)
     for tensor in (None, 5, np.ones((4, 64), np.float32)):

@@ -12,7 +12,7 @@ from fastmma.study.layered import layered
 from fastmma.study.pictures.lines import RELATIVE
 from fastmma.study.records import Record
 
-_ROW, _AROUND = 0.3, 0.75  # inches
+_ROW, _AROUND = 0.38, 0.75  # inches
 
 
 @in_style
@@ -30,28 +30,16 @@ def strips(records: Sequence[Record]) -> Any:
         for row, name in enumerate(ranked):
             errors = {layer: record["relative_error"] for layer, record in table.of_series(name) if record["relative_error"] is not None}
             places = [scale.place(value) for value in errors.values()]
-            panel.plot(places, [row] * len(places), "|", color=style[name].color, markersize=9, markeredgewidth=0.9, alpha=0.8)
+            panel.plot(places, [row] * len(places), "|", color=style[name].color, markersize=8, markeredgewidth=0.9, alpha=0.8)
             middle = table.middle(name)
             if middle is not None:
                 worst = max(errors, key=lambda layer: errors[layer])
                 panel.plot([scale.place(middle)], [row], "D", color=INK, markersize=3.2)
-                note = f"median {percent(middle)}; most {percent(errors[worst])}, {worst}"
-                right = scale.place(middle) < (scale.low * scale.high) ** 0.5
-                edge = scale.place(max(errors.values())) if right else scale.place(min(errors.values()))
-                shift = (7, 0) if right else (-7, 0)
-                panel.annotate(
-                    note,
-                    (edge, row),
-                    xytext=shift,
-                    textcoords="offset points",
-                    fontsize=SMALL,
-                    color=EDGE,
-                    ha="left" if right else "right",
-                    va="center_baseline",
-                    parse_math=False,
-                )
+                note = f"median {percent(middle)}; most {percent(errors[worst])}, in {worst}"
+                place = panel.get_yaxis_transform()
+                panel.text(0.008, row - 0.36, note, transform=place, fontsize=SMALL, color=EDGE, va="center_baseline", parse_math=False)
         panel.set_yticks(range(len(ranked)), ranked)
-        panel.set_ylim(len(ranked) - 0.5, -0.5)
+        panel.set_ylim(len(ranked) - 0.6, -0.65)
         panel.tick_params(axis="y", length=0)
         panel.set_xlabel(f"{RELATIVE};  a stroke is a layer, the diamond their median")
         title(panel, f"{table.title}; {table.common}" if table.common else table.title, max(inches(name, SMALL) for name in ranked))
