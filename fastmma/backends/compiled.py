@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _BYTES_AT_ONCE = 1 << 27  # of operands that many small products share, copied for each of them
 # multiply-adds of a product that is computed in blocks, and of one that blocks are computed of apart, as large as _CHUNK
 _SMALL, _MIDDLE, _CHUNK = 1 << 21, 1 << 24, 1 << 22
-_THIN = 1 << 17  # codes of the larger operand, from which on products of few rows or columns are computed another way
+_THIN = 1 << 20  # codes of the larger operand, from which on products of few rows or columns are computed another way
 _SHALLOW, _FLAT = 64, (16, 32)  # k up to which products of any size are, and the rows from and up to which; of bytes, from one row on
 
 

@@ -13,6 +13,7 @@ from reference.fused import reference
 from test_fused_x86 import SETTINGS, accumulator, code_dtype, operand, portably, result_dtype
 
 import fastmma
+from fastmma.backends import compiled
 from fastmma.kernels.fused import portable, thin, x86
 from fastmma.kernels.params import Fused
 from fastmma.kernels.tiles import THIN, first_fit
@@ -123,24 +124,29 @@ def test_nothing_beside_b_is_read(along: bool, before: bool) -> None:
 
 
 def test_which_products_are_thin() -> None:
-    p = SETTINGS["f16 sm_90"]
-    code = code_dtype(p.b)
-    large = np.zeros((512, 512), code)
+    p, narrow = SETTINGS["f16 sm_90"], SETTINGS["e4m3 wgmma"]
+    large = np.zeros((1024, 1024), code_dtype(p.b))
     assert x86.is_thin(p, large[:1], large)
-    assert x86.is_thin(p, large[:16], large.T)
+    assert x86.is_thin(p, large[:8], large.T)
     assert x86.is_thin(p, large, large[:, :3])
-    assert not x86.is_thin(p, large[:17], large)
+    assert x86.is_thin(p, large[:2], np.zeros((2048, 1024), large.dtype)[::2])
+    assert not x86.is_thin(p, large[:9], large)
     assert not x86.is_thin(p, large[:2], large[:, ::-1])
-    assert x86.is_thin(p, large[:2, :256], large[::2])
-    assert not x86.is_thin(p, large[:2, :256], large[::2, ::2])
-    assert not x86.is_thin(p, large[:2, :64], large[:64, :64])
+    assert not x86.is_thin(p, large[:2], np.zeros((1024, 2048), large.dtype)[:, ::2])
+    assert not x86.is_thin(p, large[:2, :64], large[:64])
+    bytes_ = np.zeros((2048, 2048), np.uint8)
+    assert x86.is_thin(narrow, bytes_[:2], bytes_)
+    assert not x86.is_thin(narrow, bytes_[:9], bytes_)
+    assert not x86.is_thin(narrow, bytes_[:2, :1024], bytes_[:1024, :1024])
 
 
 @pytest.mark.parametrize(
     "opcode", ["wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", "wgmma.mma_async.sync.aligned.m64n8k32.f16.e4m3.e5m2"]
 )
-def test_gemm_takes_it(opcode: str) -> None:
+def test_gemm_takes_it(opcode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Turned or not, in one part of k or several, a batch too: the bits of the portable kernels."""
+    monkeypatch.setattr(thin, "_LEAST", {1: 1, 2: 1})
+    monkeypatch.setattr(compiled, "_THIN", 1)
     ins, rng = fastmma.instruction(opcode), np.random.default_rng(6)
     a, b = (rng.standard_normal(shape, np.float32).astype(ins.formats.a.dtype) for shape in ((3, 700), (700, 300)))
     b = b.astype(ins.formats.b.dtype)

@@ -16,8 +16,10 @@ from fastmma.kernels.params import Fused
 from fastmma.kernels.pieces import Missed, Pieces
 from fastmma.kernels.tiles import THIN, ThinTile, first_fit
 
-_MOST_ROWS = {1: 8, 2: 16, 4: 16}  # by the bytes of a code of B
-_LEAST = 1 << 17  # codes of B
+_FEW_ROWS = 8
+# codes of B from which on to pack all of it takes longer, by the bytes of one: for a few rows, and for twice as many as are in registers
+_LEAST = {1: 1 << 22, 2: 1 << 20, 4: 1 << 20}
+_LARGE = 1 << 24
 _SHORTEST = 64  # k, and columns of B
 _WIDTH = 64  # columns of a row that are computed again together
 _GROUPS = 4  # of columns, the most that are computed together
@@ -42,17 +44,25 @@ class Rows(NamedTuple):
 def suits(p: Fused, a: Codes, b: Codes) -> bool:
     """Whether `multiply` is the way for this product."""
     (rows, depth), columns = a.shape, b.shape[1]
+    tile = first_fit(THIN)
     return (
-        rows <= _MOST_ROWS[b.itemsize]
+        tile is not None
         and columns >= _SHORTEST
         and depth >= _SHORTEST
-        and depth * columns >= _LEAST
-        and b.itemsize in (abs(b.strides[0]), abs(b.strides[1]))
+        and _worth_it(tile, rows, depth * columns, b.itemsize)
+        and b.itemsize in b.strides
         and min(b.strides) > 0
         and p.restart == 0
         and exact_in_lanes(p)
-        and first_fit(THIN) is not None
     )
+
+
+def _worth_it(tile: ThinTile, rows: int, codes: int, itemsize: int) -> bool:
+    """Whether so many codes of B are decoded for so many rows in less time than packed."""
+    few = tile.rows if itemsize == 1 else _FEW_ROWS
+    if rows <= few:
+        return codes >= _LEAST[itemsize]
+    return itemsize > 1 and rows <= 2 * tile.rows and codes >= _LARGE
 
 
 @cache
