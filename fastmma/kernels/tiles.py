@@ -65,7 +65,7 @@ _NEON = frozenset({"neon"})  # 32 registers of 16 bytes: a vector of 32 bytes is
 _DOTPROD = _NEON | {"dotprod"}
 
 FUSED = (
-    FusedTile(_AVX512 | {"avx512f", "f16c"}, 64, (4, 2), (8, 2), 256),
+    FusedTile(_AVX512 | {"avx512f", "f16c"}, 64, (4, 2), (4, 4), 512),
     FusedTile(frozenset({"avx2", "fma", "f16c"}), 32, (3, 2), (4, 2), 256),
     FusedTile(_NEON, 32, (3, 2), (4, 2), 256),
 )

@@ -108,33 +108,37 @@ class _Tile(Emitter):
 
 
 def _emit(chain: FmaChain, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
-    """Blocks of rows of A, [k][row] each, times a panel of B, [k][column]: added to sums, [row][column]."""
-    a, b, sums, blocks, fours, stride = arguments
+    """Blocks of rows of A, [k][row] each, times panels of B, [k][column] each: added to sums, [panel][block][row][column]."""
+    a, b, sums, blocks, fours, stride, panels, panel_b, panel_sums = arguments
     tile = _Tile(chain, builder)
     row_bytes = chain.columns * tile.size
     totals = Variables(builder, [[tile.kind] * chain.vectors] * chain.rows)
-    with cgutils.for_range(builder, blocks) as block:
+    with cgutils.for_range(builder, panels) as panel, cgutils.for_range(builder, blocks) as block:
         block_a = tile.at(a, builder.mul(block.index, stride))
-        block_sums = tile.at(sums, tile.scaled(block.index, chain.rows * row_bytes))
+        own_b = tile.at(b, builder.mul(panel.index, panel_b))
+        own_sums = tile.at(sums, builder.mul(panel.index, panel_sums))
+        block_sums = tile.at(own_sums, tile.scaled(block.index, chain.rows * row_bytes))
         totals.put([tile.row_of(tile.at(block_sums, row * row_bytes)) for row in range(chain.rows)])
         with cgutils.for_range(builder, fours) as four:
             at_a = tile.at(block_a, tile.scaled(four.index, DEPTH * chain.rows * tile.size))
-            at_b = tile.at(b, tile.scaled(four.index, DEPTH * row_bytes))
+            at_b = tile.at(own_b, tile.scaled(four.index, DEPTH * row_bytes))
             totals.put(tile.step(at_a, at_b, totals.get()))
         for row, values in enumerate(totals.get()):
             for v, value in enumerate(values):
                 tile.store(value, block_sums, row * row_bytes + v * chain.vector_bytes, chain.vector_bytes)
 
 
-CHAIN = MicroKernel(_emit, 3, 3, mode=lambda _: NEAREST)
+CHAIN = MicroKernel(_emit, 3, 6, mode=lambda _: NEAREST)
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def run(chain: FmaChain, a: NDArray[Any], b: NDArray[Any], sums: NDArray[Any]) -> None:
-    """Add the products of A (blocks, k, rows) and of B (k, columns) to sums (blocks, rows, columns), all of `chain.dtype`, in place.
+    """Add the products of A (blocks, k, rows) and of B (panels, k, columns) to sums (panels, blocks, rows, columns), in place.
 
-    B and sums start at cache lines and are C-contiguous; A's blocks are apart by any stride. k is a multiple of `DEPTH`.
+    All are of `chain.dtype`. Panels of B and of sums start at cache lines and are C-contiguous, and they and A's blocks are apart by any
+    stride. k is a multiple of `DEPTH`.
     """
     places = [array.__array_interface__["data"][0] for array in (a, b, sums)]
-    arguments = np.array([*places, len(a), a.shape[1] // DEPTH, a.strides[0]], np.int64)
+    strides = len(b), b.strides[0], sums.strides[0]
+    arguments = np.array([*places, len(a), a.shape[1] // DEPTH, a.strides[0], *strides], np.int64)
     _ENTRY(CHAIN.address(chain))(arguments.ctypes.data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
@@ -14,8 +15,9 @@ from fastmma.kernels.pieces import OfWorkers, Piece, cut
 from fastmma.kernels.tiles import CHAINS, first_fit
 
 _FEWEST = 1 << 16  # fma of a product for which panels are packed
-_CHUNK_ROWS = 512  # whose sums stay in the second-level cache, with a slab of B
-_SLAB = 512  # k of a slab of B
+_CHUNK_ROWS = 512
+_SLAB = 128  # k of a panel of B, which stays in the first-level cache
+_PANELS = 16  # of B, while the second-level cache holds a slab of A
 _PACKED_BLOCKS = 16
 _PIECES_PER_THREAD = 2
 
@@ -53,26 +55,36 @@ def multiply(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | 
             panels[whole, :, len(rest) :] = 0
 
     parallel_for(pack, blocks, threads, _PACKED_BLOCKS)
-    pieces = cut(rows, columns, (how.rows, how.columns), threads, _CHUNK_ROWS, _PIECES_PER_THREAD)
+    width = min(_PANELS, -(-columns // how.columns)) * how.columns
+    pieces = cut(rows, columns, (how.rows, width), threads, _CHUNK_ROWS, _PIECES_PER_THREAD)
 
     def memory() -> tuple[NDArray[Any], NDArray[Any]]:
-        high = -(-pieces.height // how.rows)
-        return aligned_empty((high, how.rows, how.columns), how.dtype), aligned_empty((min(_SLAB, depth), how.columns), how.dtype)
+        high, count = -(-pieces.height // how.rows), width // how.columns
+        shape = (count, high, how.rows, how.columns)
+        return aligned_empty(shape, how.dtype), aligned_empty((count, min(_SLAB, depth), how.columns), how.dtype)
 
     def compute(piece: Piece, work: tuple[NDArray[Any], NDArray[Any]]) -> None:
         first, last = piece.row // how.rows, -(-piece.last_row // how.rows)
         at_rows, at_columns = slice(piece.row, piece.last_row), slice(piece.column, piece.last_column)
         high, wide = piece.last_row - piece.row, piece.last_column - piece.column
-        tiles, slab = work[0][: last - first], work[1]
-        sums = tiles.reshape(-1, how.columns)
-        sums[...] = 0
+        count = -(-wide // how.columns)
+        tiles, slabs = work[0][:count, : last - first], work[1][:count]
+        sums = tiles.transpose(1, 2, 0, 3)  # of rows and columns
+        tiles[...] = 0
         if c is not None:
-            sums[:high, :wide] = c[at_rows, at_columns]
+            given = np.zeros((last - first, how.rows, count, how.columns), how.dtype)
+            given.reshape(-1, count * how.columns)[:high, :wide] = c[at_rows, at_columns]
+            sums[...] = given
         for start in range(0, depth, _SLAB):
-            part = slab[: min(_SLAB, depth - start)]
-            part[:, :wide] = b[start : start + len(part), at_columns]
-            part[:, wide:] = 0
-            run(how, panels[first:last, start : start + len(part)], part, tiles)
-        write(at_rows, at_columns, sums[:high, :wide])
+            part = slabs[:, : min(_SLAB, depth - start)]
+            whole = wide // how.columns
+            lines = b[start : start + part.shape[1], at_columns]
+            part[:whole] = lines[:, : whole * how.columns].reshape(part.shape[1], whole, how.columns).swapaxes(0, 1)
+            if whole < count:
+                rest = lines[:, whole * how.columns :]
+                part[whole, :, : rest.shape[1]] = rest
+                part[whole, :, rest.shape[1] :] = 0
+            run(how, panels[first:last, start : start + part.shape[1]], part, tiles)
+        write(at_rows, at_columns, sums.reshape(-1, count * how.columns)[:high, :wide])
 
     pieces.run(threads, OfWorkers(memory), compute)

@@ -136,6 +136,8 @@ def _by_tiles(
 
     def write(rows: slice, columns: slice, sums: NDArray[np.float64]) -> None:
         out[rows, columns] = sums
+        if not np.isnan(sums.max()):
+            return
         for row in np.flatnonzero(np.isnan(sums).any(axis=1)):  # whose NaNs are to be those of their operands
             at = slice(rows.start + row, rows.start + row + 1), columns
             each = product_of(a[at[0]], b[:, columns], None if c is None else c[at], out[at])
