@@ -41,7 +41,7 @@ from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
 
 Slow = Callable[..., None]
 
-CHUNK_ROWS = 1024  # of A and of the running sums that go with one packed panel of B
+CHUNK_ROWS = 2048  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
 _TALL = 4  # rows for each column, from where on a product is turned
 PIECES_PER_THREAD = 2
