@@ -1,0 +1,200 @@
+"""What bounds the micro-kernels: ``python -m bench.ports`` measures how many vector instructions of each kind this CPU does at a time, and
+how near products come to what the instructions of their innermost loops allow."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Annotated, Any, NamedTuple
+
+import llvmlite.binding
+import numpy as np
+import typer
+from llvmlite import ir
+from numba.core import cgutils
+
+from bench.cases import CASES, Case, ScaledCase
+from bench.instructions import CPUS, KERNELS, Cpu, Kernel
+from bench.machine import describe
+from fastmma.kernels.llvm import cpu
+from fastmma.kernels.llvm.emit import POINTER
+from fastmma.kernels.llvm.micro_kernel import MicroKernel
+from fastmma.kernels.matrices.memory import AlignedMemory
+
+_COUNT = 56  # instructions in a loop, on registers 0 to 27 in turn
+_PASSES = 20_000
+_CPU = CPUS["AVX-512"]
+
+
+class Kind(NamedTuple):
+    """Instructions that take the same pipes: AMD's Zen 4 has four, and one is busy for two cycles with 64 bytes.
+
+    `text` is one of them on register {0}, whose lower half is {1}; `pipes` may all execute it; a `load` takes a path to the memory, too.
+    """
+
+    name: str
+    mnemonics: str  # a regular expression of all
+    text: str
+    pipes: str
+    load: bool = False
+    weight: float = 1.0  # of the time that a pipe is busy with others
+
+
+FMA = Kind("fma", r"vf[n]?m(add|sub)|vmul", "vfmadd231pd %zmm30, %zmm31, {0}", "01")
+KINDS = (
+    FMA,
+    Kind("dot product of bytes", r"vpdp", "vpdpbusd %zmm30, %zmm31, {0}", "01"),
+    Kind("population count", r"vpopcnt", "vpopcntq {0}, {0}", "01"),
+    Kind("saturating sum or difference", r"vp(add|sub)us", "vpsubusb {0}, %zmm30, {0}", "01"),
+    Kind("sum of floats", r"v(add|sub|max|min)[ps][sd]", "vaddpd {0}, %zmm30, {0}", "23"),
+    Kind("shift", r"vps[lr][la]", "vpslld $$3, {0}, {0}", "23"),
+    Kind("unpack", r"vpunpck|vunpck|vshuf|vpshufd", "vpunpckldq {0}, %zmm30, {0}", "123"),
+    Kind("shuffle of bytes or words", r"vperm|vpshufb|vpalignr|valign", "vpermb {0}, %zmm30, {0}", "12"),
+    Kind("broadcast from memory", r"vp?broadcast", "vbroadcastsd 64($0), {0}", "12", load=True),
+    Kind("load of bytes as words", r"vpmov[sz]x", "vpmovzxbd 64($0), {0}", "12", load=True),
+    Kind("conversion", r"vcvt", "vcvtps2pd {1}, {0}", "12", weight=4 / 3),
+    Kind("ternary logic", r"vptern", "vpternlogd $$248, %zmm30, %zmm31, {0}", "0123", weight=5 / 4),
+    Kind("logic, sum or maximum of integers", r"vp|vand|vor|vxor", "vpmaxub {0}, %zmm30, {0}", "0123"),
+    Kind("load", r"vmov", "vmovaps 64($0), {0}", "", load=True),
+)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """A loop of instructions of some kinds in turn."""
+
+    texts: tuple[str, ...]
+
+
+def _emit(mix: Mix, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+    memory, passes = arguments
+    lines = [mix.texts[place % len(mix.texts)].format(f"%zmm{place % 28}", f"%ymm{place % 28}") for place in range(_COUNT)]
+    registers = ",".join(f"~{{zmm{number}}}" for number in range(32))
+    with cgutils.for_range(builder, passes):
+        builder.asm(ir.FunctionType(ir.VoidType(), [POINTER]), "\n".join(lines), f"r,{registers}", [memory], side_effect=True)
+
+
+_LOOP = MicroKernel(_emit, 1, 1)
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Loops:
+    """Loops of instructions, timed against a loop of fma, of which a CPU does one of 64 bytes in a cycle."""
+
+    def __init__(self) -> None:
+        self._memory = AlignedMemory(256, zeroed=True)
+        self._arguments = np.array([self._memory.address, _PASSES], np.int64)
+
+    def seconds(self, *kinds: Kind) -> float:
+        """The time of an instruction of these kinds in turn."""
+        run = _ENTRY(_LOOP.address(Mix(tuple(kind.text for kind in kinds))))
+        began = time.perf_counter()
+        run(self._arguments.ctypes.data)
+        return (time.perf_counter() - began) / _COUNT / _PASSES
+
+    def cycles(self, rounds: int, *kinds: Kind) -> float:
+        """Cycles of each of them, the least of some rounds."""
+        return min(self.seconds(*kinds) for _ in range(rounds)) / min(self.seconds(FMA) for _ in range(rounds))
+
+
+def throughput(rounds: int) -> list[str]:
+    """A Markdown table: cycles of instructions alone, and of one beside an fma and beside a sum of floats."""
+    loops, beside = Loops(), (FMA, next(kind for kind in KINDS if kind.name == "sum of floats"))
+    lines = ["| cycles, 64 bytes | alone | with an fma | with a sum of floats | pipes |", "| --- | --- | --- | --- | --- |"]
+    for kind in KINDS:
+        found = [loops.cycles(rounds, kind), *(2 * loops.cycles(rounds, kind, other) for other in beside)]
+        lines.append(f"| {kind.name} | {' | '.join(f'{each:.2f}' for each in found)} | {', '.join(kind.pipes) or 'none'} |")
+    return lines
+
+
+class Bound(NamedTuple):
+    """The least cycles of 64 multiply-adds, and what takes them."""
+
+    cycles: float
+    by: str
+
+
+def bound(kernel: Kernel, on: Cpu) -> Bound:
+    """What the instructions of a kernel's innermost loop allow, if they never wait for each other or for memory."""
+    share = 64 / kernel.products(on)
+    busy: dict[str, float] = {}
+    loads = 0.0
+    for line in kernel.loop(on).instructions:
+        mnemonic, _, operands = line.replace("\t", " ").partition(" ")
+        if on.vector.search(operands) is None:
+            continue
+        length = 1.0 if "%zmm" in operands else 0.5
+        kind = next((each for each in KINDS if re.match(each.mnemonics, mnemonic)), None)
+        if kind is None:
+            raise ValueError(f"{mnemonic} has no row")
+        memory = "(" in operands
+        if kind.pipes and (memory or not kind.load):
+            busy[kind.pipes] = busy.get(kind.pipes, 0.0) + kind.weight * length * share
+        loads += length * share * memory
+    bounds = [Bound(loads, "loads")]
+    for size in (2, 3, 4):
+        for chosen in combinations("0123", size):
+            within = sum(time_ for pipes, time_ in busy.items() if set(pipes) <= set(chosen))
+            bounds.append(Bound(2 * within / size, f"pipes {', '.join(chosen)}"))
+    return max(bounds)
+
+
+def _product(family: str) -> Callable[[], Any]:
+    case: Case | ScaledCase = next(case for case in CASES if case.family == family)
+    return partial(case.run(case.shape), 1)
+
+
+# families and their micro-kernels
+_FAMILIES = {
+    "f16, sm_90a": "f16, bf16 with f32 sums, sm_90",
+    "f16, sm_80": "f16, bf16 with f32 sums, sm_80",
+    "tf32, sm_90a": "tf32, sm_90",
+    "e4m3, sm_90a (wgmma)": "e4m3, sm_90",
+    "e4m3, sm_120a": "e4m3, sm_120",
+    "MXFP8, sm_100a (tcgen05)": "e4m3, sm_120",
+    "NVFP4, sm_120a": "NVFP4, MXFP4, exact",
+    "f64, sm_90a": "f64",
+    "s8, sm_90a": "s8, u8",
+    "b1, sm_90a, K = 8192": "b1",
+}
+
+
+def reached(rounds: int) -> list[str]:
+    """A Markdown table: bounds of micro-kernels in cycles, and how much of them whole products reach, packing and all else included."""
+    kernels, loops = {kernel.name: kernel for kernel in KERNELS}, Loops()
+    lines = [
+        "| product, n = 1536, 1 thread | vector instructions for 64 multiply-adds | cycles at least | taken by | cycles | reached |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for family, name in _FAMILIES.items():
+        kernel, run = kernels[name], _product(family)
+        shape = next(case.shape for case in CASES if case.family == family)
+        run()
+        taken = []
+        for _ in range(rounds):
+            cycle = loops.seconds(FMA)
+            began = time.thread_time()
+            run()
+            taken.append((time.thread_time() - began) / cycle * 64 / float(np.prod(shape)))
+        least, cycles = bound(kernel, _CPU), statistics.median(taken)
+        count = 64 * kernel.loop(_CPU).vectors / kernel.products(_CPU)
+        lines.append(f"| {family} | {count:.3g} | {least.cycles:.2f} | {least.by} | {cycles:.2f} | {least.cycles / cycles:.2f} |")
+    return lines
+
+
+def main(rounds: Annotated[int, typer.Option(min=1, help="Rounds of every measurement.")] = 9) -> None:
+    """Measure pipes, and print the tables of docs/speed.md."""
+    if not cpu.usable() >= {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi", "avx512vnni", "avx512vpopcntdq"}:
+        raise typer.BadParameter(f"{describe()} has not all that is measured")
+    llvmlite.binding.initialize_native_asmparser()
+    typer.echo("\n".join([f"{describe()}.", "", *throughput(rounds), "", *reached(rounds)]))
+
+
+if __name__ == "__main__":
+    typer.run(main)
