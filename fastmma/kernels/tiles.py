@@ -66,7 +66,7 @@ _DOTPROD = _NEON | {"dotprod"}
 
 FUSED = (
     FusedTile(_AVX512 | {"avx512f", "f16c"}, 64, (4, 2), (4, 4), 512),
-    FusedTile(frozenset({"avx2", "fma", "f16c"}), 32, (3, 2), (4, 2), 256),
+    FusedTile(frozenset({"avx2", "fma", "f16c"}), 32, (4, 1), (4, 2), 512),
     FusedTile(_NEON, 32, (3, 2), (4, 2), 256),
 )
 THIN = (
