@@ -28,7 +28,9 @@ FLOORS = (
     ("torch", "triton", "jax", "dask", "testing"),  # doors to other libraries
 )
 DOORS = {"torch": {"torch"}, "triton": {"triton", "torch"}, "jax": {"jax"}, "dask": {"dask"}, "testing": {"pytest"}}
-OPTIONAL = set().union(*DOORS.values(), {"cupy", "matplotlib", "torchao", "transformers", "distributed", "hypothesis", "mmasim", "mmaemu"})
+OPTIONAL = set().union(
+    *DOORS.values(), {"cupy", "cupy_backends", "matplotlib", "torchao", "transformers", "distributed", "hypothesis", "mmasim", "mmaemu"}
+)
 
 
 def module_name(path: Path) -> str:

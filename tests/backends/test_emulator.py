@@ -190,6 +190,10 @@ def test_the_tables_say_what_an_instruction_of_the_machine_may_compute() -> None
     # the sums of integers are the same in any order, unless they are clamped on the way
     assert own("mma.sync.aligned.m8n8k16.row.col.s32.s8.u8.s32", "sm_75", "sm_90a") == "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32"
     assert own("mma.sync.aligned.m16n8k64.row.col.satfinite.s32.s4.s4.s32", "sm_80", "sm_90a") is None
+    # the short sums of 8-bit floats are those of a warpgroup, of one architecture
+    wgmma = "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e5m2"
+    assert own(wgmma.replace("n128", "n8"), "sm_90a", "sm_90a") == wgmma
+    assert own(wgmma, "sm_90a", "sm_100a") is None
     # zeros up to k = 4 are added to a chain of fma, and no more
     assert own(F64, "sm_80", "sm_90a") == "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64"
 

@@ -107,7 +107,8 @@ class Execution:
             "CHAIN": int(ins.dtype == "f64"),
             "EXECUTED_A_SIGNED": int(ins.formats.a.kind == "signed"),
             "EXECUTED_B_SIGNED": int(ins.formats.b.kind == "signed"),
-            "EXECUTE": _assembly(ins, sums, 2 * words, words),
+            "WARPGROUP": int(ins.op == "wgmma"),
+            "EXECUTE": _warpgroup_assembly(ins, sums) if ins.op == "wgmma" else _assembly(ins, sums, 2 * words, words),
         }
 
 
@@ -120,6 +121,16 @@ def _assembly(ins: Instruction, sums: int, a_words: int, b_words: int) -> str:
     results = ", ".join(f'"+{letter}"(d[{index}])' for index in range(sums))
     given = [read.format(f"{name}[{index}]") for name, count in (("a", a_words), ("b", b_words)) for index in range(count)]
     return f'asm volatile("{ins.opcode} {text};" : {results} : {", ".join(f"{_quoted(letter)}({each})" for each in given)})'
+
+
+def _warpgroup_assembly(ins: Instruction, sums: int) -> str:
+    """A statement that has a warpgroup execute an instruction: on sums d in registers, and operands in shared memory."""
+    tiles = ins.n // 8
+    names = [f"%{index}" for index in range(tiles * sums)]
+    a, b = f"%{len(names)}", f"%{len(names) + 1}"
+    text = f"{{ .reg .pred p; setp.eq.b32 p, 0, 0; {ins.opcode} {{{', '.join(names)}}}, {a}, {b}, p, 1, 1; }}"
+    results = ", ".join(f'"+r"(d[{tile}][{index}])' for tile in range(tiles) for index in range(sums))
+    return f'asm volatile("{text}" : {results} : "l"(a_descriptor), "l"(b_descriptor) : "memory")'
 
 
 def _quoted(letter: str) -> str:

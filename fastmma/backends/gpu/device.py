@@ -15,6 +15,7 @@ from fastmma.isa.targets import TARGETS, architecture
 
 # a block has that much shared memory without asking for more
 _STATIC_SHARED_BYTES = 48 * 1024
+SPECIFIC = "#define WARPGROUP 1\n"  # in source that is for one architecture
 _ASYNCHRONOUS_COPIES = 80  # the compute capability that has them
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
@@ -180,9 +181,37 @@ def _module(text: str) -> Any:
 
 
 @cache
+def _specific_module(text: str) -> Any:
+    """CUDA C++ text that uses instructions of this GPU's architecture alone, compiled by NVRTC, which CuPy asks for code of the base.
+
+    Raises
+    ------
+    BackendError
+        If it does not compile.
+    """
+    from cupy_backends.cuda.libs import nvrtc
+
+    program = nvrtc.createProgram(text, "fastmma.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, ("--std=c++17", f"--gpu-architecture={native_target()}"))
+        module = _cupy().cuda.function.Module()
+        module.load(nvrtc.getCUBIN(program))
+    except nvrtc.NVRTCError as error:
+        raise BackendError(f"NVRTC does not compile the emulator for this GPU: {nvrtc.getProgramLog(program) or error}") from None
+    finally:
+        nvrtc.destroyProgram(program)
+    return module
+
+
+@cache
 def _compiled(text: str, entry: str, shared_bytes: int) -> Any:
     """A kernel of some CUDA C++ text, compiled for the GPU by NVRTC."""
     cupy = _cupy()
+    if SPECIFIC in text:
+        kernel = _specific_module(text).get_function(entry)
+        if shared_bytes > _STATIC_SHARED_BYTES:
+            cupy.cuda.driver.funcSetAttribute(kernel.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
+        return kernel
     try:
         kernel = _module(text).get_function(entry)
     except cupy.cuda.compiler.CompileException as error:
@@ -200,4 +229,4 @@ def run(text: str, entry: str, blocks: int, threads: int, arguments: tuple[Any, 
     BackendError
         If it does not compile.
     """
-    _compiled(text, entry, shared_bytes)((blocks,), (threads,), _passed(arguments), shared_mem=shared_bytes)
+    _compiled(text, entry, shared_bytes)((blocks, 1, 1), (threads, 1, 1), _passed(arguments), shared_mem=shared_bytes)

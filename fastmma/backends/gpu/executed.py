@@ -13,13 +13,15 @@ from fastmma.numerics.lookup import arithmetic
 # formats of integers and bits, and those that hold their elements
 _HELD_AS = {"s4": "s8", "u4": "u8", "b1": "s8"}
 _STEP_BITS = (128, 256)  # of a line, which the kernel packs for one instruction
+# those of a warp, and that of a warpgroup, which 8-bit floats need: its sums are shorter than those of a warp
+_SHAPES = (("mma", 16, 8), ("wgmma", 64, 128))
 # whose sums are the same in any order, and have the same bits whatever zeros are added
 _EXACT = ("integer", "bit")
 
 
 @cache
 def executed(operation: Operation, target: str) -> Instruction | None:
-    """The deepest ``mma`` of m16n8 on a target that gives products the bits of an operation, or None.
+    """The deepest ``mma`` of m16n8, or ``wgmma`` of m64n128, on a target that gives products the bits of an operation, or None.
 
     Parameters
     ----------
@@ -47,13 +49,14 @@ def _candidates(target: str) -> tuple[Instruction, ...]:
     return tuple(
         ins
         for ins in multiplications(target)
-        if ins.op == "mma"
-        and (ins.m, ins.n, ins.lanes) == (16, 8, 32)
+        if (ins.op, ins.m, ins.n) in _SHAPES
+        and ins.lanes % 32 == 0
         and not ins.sparse
         and not ins.scale_vec_size
         and ins.ctype == ins.dtype
         and ins.k * ins.formats.a.bits in _STEP_BITS
         and ins.formats.a.bits >= 8
+        and (ins.op == "mma" or (ins.formats.a.bits == 8 and ins.formats.a.kind == "float"))
     )
 
 

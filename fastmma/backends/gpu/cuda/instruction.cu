@@ -2,10 +2,12 @@
 // a warp ROW_TILES by COLUMN_TILES tiles of m16n8.
 //
 // Operands are packed in the order of fragments. Along k a line is words; of the words of a step, a lane holds one in four, LANE_WORDS of
-// them. A panel of LINES lines is step after step, of these eight lines after eight lines, of these lane after lane.
+// them. A panel of LINES lines is step after step, of these eight lines after eight lines, of these lane after lane; for a warpgroup, which
+// reads shared memory itself, sixteen bytes after sixteen bytes of k, of these line after line.
 
-#define ROW_TILES 4
-#define COLUMN_TILES 4
+#define WARPS_IN_ROW (WARPGROUP ? 1 : 4)
+#define ROW_TILES (WARPGROUP ? 1 : 4)
+#define COLUMN_TILES (WARPGROUP ? 16 : 4)
 #define WARP_ROWS (16 * ROW_TILES)
 #define WARP_COLUMNS (8 * COLUMN_TILES)
 #define WORDS_OF_STEP (4 * LANE_WORDS)  // of a line
@@ -32,7 +34,7 @@ template <typename Operand>
 INNER void pack(const Operand& lines, const Place& place, int64 count, int64 steps, int bits, bool negative, WORD* panels)
 {
     const int64 line = place.line, step = place.stage;
-    WORD* words = panels + (place.panel * steps + step) * PANEL_WORDS + line % LINES * WORDS_OF_STEP;
+    WORD* words = panels + (place.panel * steps + step) * PANEL_WORDS + line % LINES / 8 * 8 * WORDS_OF_STEP;
     for (int word = 0; word < WORDS_OF_STEP; word++) {
         WORD packed = 0;
         for (int element = 0; element < ELEMENTS_OF_WORD; element++) {
@@ -44,7 +46,7 @@ INNER void pack(const Operand& lines, const Place& place, int64 count, int64 ste
                     packed |= element_of(code, bits, negative) << (element * ELEMENT_BITS) % (8 * (int)sizeof(WORD));
             }
         }
-        words[word % 4 * LANE_WORDS + word / 4] = packed;
+        words[WARPGROUP ? word / 4 * 32 + line % 8 * 4 + word % 4 : line % 8 * WORDS_OF_STEP + word % 4 * LANE_WORDS + word / 4] = packed;
     }
 }
 
@@ -79,10 +81,28 @@ INNER D_CODE code_of_sum(double sum) { return (D_CODE)bits_of(sum); }
 
 struct State {
     SUM sums[ROW_TILES][COLUMN_TILES][SUMS];
+#if !WARPGROUP
     WORD a[ROW_TILES][2 * LANE_WORDS], b[COLUMN_TILES][LANE_WORDS];
+#endif
 };
 
-#ifdef __CUDACC__
+#if WARPGROUP
+
+// A matrix in shared memory, not swizzled: 128 bytes from k to k, 256 from eight lines to eight lines.
+INNER uint64 descriptor_of(const WORD* words)
+{
+    return (uint64)((uint32)__cvta_generic_to_shared(words) >> 4 & 0x3FFF) | (uint64)(128 >> 4) << 16 | (uint64)(256 >> 4) << 32;
+}
+
+// A warpgroup multiplies 64 rows; what it adds to must not be touched until it has.
+INNER void multiply_panels(State& state, const WORD* a, const WORD* b, int thread)
+{
+    SUM (&d)[COLUMN_TILES][SUMS] = state.sums[0];
+    const uint64 a_descriptor = descriptor_of(a + thread / 128 * 64 * WORDS_OF_STEP), b_descriptor = descriptor_of(b);
+    EXECUTE;
+}
+
+#elif defined(__CUDACC__)
 
 INNER void multiply_tile(State* lanes, int i, int j)
 {
@@ -120,6 +140,7 @@ INNER void multiply_tile(State* lanes, int i, int j)
 
 #endif
 
+#if !WARPGROUP
 INNER void load_words(const WORD* words, WORD (&found)[LANE_WORDS])
 {
 #if LANE_WORDS == 1
@@ -129,6 +150,22 @@ INNER void load_words(const WORD* words, WORD (&found)[LANE_WORDS])
     found[0] = both.x, found[1] = both.y;
 #endif
 }
+
+INNER void load_fragments(State& state, const WORD* a, const WORD* b, int thread)
+{
+    const int warp = thread / 32, lane = thread % 32;
+    UNROLL for (int i = 0; i < ROW_TILES; i++)
+        UNROLL for (int half = 0; half < 2; half++) {
+            const WORD* words = a + ((warp / WARPS_IN_ROW * ROW_TILES + i) * 2 + half) * 8 * WORDS_OF_STEP + lane * LANE_WORDS;
+            WORD found[LANE_WORDS];
+            load_words(words, found);
+            UNROLL for (int word = 0; word < LANE_WORDS; word++)
+                state.a[i][2 * word + half] = found[word];
+        }
+    UNROLL for (int j = 0; j < COLUMN_TILES; j++)
+        load_words(b + (warp % WARPS_IN_ROW * COLUMN_TILES + j) * 8 * WORDS_OF_STEP + lane * LANE_WORDS, state.b[j]);
+}
+#endif
 
 // The panels of a stage, A's and B's of each step in turn.
 INNER void copy_stage(WORD* shared, const WORD* a, const WORD* b, int64 stage, int64 steps, int thread)
@@ -143,21 +180,6 @@ INNER void copy_stage(WORD* shared, const WORD* a, const WORD* b, int64 stage, i
                 copy_of_16_bytes(to + PANEL_WORDS, b + from);
             }
     END_OF_COPIES;
-}
-
-INNER void load_fragments(State& state, const WORD* a, const WORD* b, int thread)
-{
-    const int warp = thread / 32, lane = thread % 32;
-    UNROLL for (int i = 0; i < ROW_TILES; i++)
-        UNROLL for (int half = 0; half < 2; half++) {
-            const WORD* words = a + ((warp / 4 * ROW_TILES + i) * 2 + half) * 8 * WORDS_OF_STEP + lane * LANE_WORDS;
-            WORD found[LANE_WORDS];
-            load_words(words, found);
-            UNROLL for (int word = 0; word < LANE_WORDS; word++)
-                state.a[i][2 * word + half] = found[word];
-        }
-    UNROLL for (int j = 0; j < COLUMN_TILES; j++)
-        load_words(b + (warp % 4 * COLUMN_TILES + j) * 8 * WORDS_OF_STEP + lane * LANE_WORDS, state.b[j]);
 }
 
 // Blocks that run together share rows and columns, so that these stay in a cache.
@@ -185,8 +207,8 @@ KERNEL(THREADS, BLOCKS_PER_PROCESSOR) multiply(
         c += product * rows * columns;
     d += product * rows * columns;
     const int64 first_row = row_block * LINES, first_column = column_block * LINES;
-#define ROW(i, sum) (first_row + thread / 128 * WARP_ROWS + 16 * i + (sum) / 2 * 8 + thread % 32 / 4)
-#define COLUMN(j, sum) (first_column + thread / 32 % 4 * WARP_COLUMNS + 8 * j + thread % 4 * 2 + (sum) % 2)
+#define ROW(i, sum) (first_row + thread / 32 / WARPS_IN_ROW * WARP_ROWS + 16 * i + (sum) / 2 * 8 + thread % 32 / 4)
+#define COLUMN(j, sum) (first_column + thread / 32 % WARPS_IN_ROW * WARP_COLUMNS + 8 * j + thread % 4 * 2 + (sum) % 2)
     EACH_THREAD {
         EACH_TILE UNROLL for (int sum = 0; sum < 4; sum++) {
             const int64 row = ROW(i, sum), column = COLUMN(j, sum);
@@ -204,15 +226,28 @@ KERNEL(THREADS, BLOCKS_PER_PROCESSOR) multiply(
     }
     for (int64 stage = 0; stage < stages; stage++) {
         WAIT_FOR_COPIES(STAGES - 2);
+#if WARPGROUP
+        SHOW_TO_WARPGROUPS;
+#endif
         BARRIER;
         EACH_THREAD copy_stage(words, a, b, stage + STAGES - 1, steps, thread);
+#if WARPGROUP
+        START_OF_WARPGROUP;
+#endif
         UNROLL for (int step = 0; step < STAGE_STEPS; step++) {
             const WORD* panels = words + (stage % STAGES * STAGE_STEPS + step) * 2 * PANEL_WORDS;
             if (stage * STAGE_STEPS + step < steps) {
+#if WARPGROUP
+                EACH_THREAD multiply_panels(OWN(states), panels, panels + PANEL_WORDS, thread);
+#else
                 EACH_THREAD load_fragments(OWN(states), panels, panels + PANEL_WORDS, thread);
                 EACH_WARP EACH_TILE multiply_tile(WARP(states), i, j);
+#endif
             }
         }
+#if WARPGROUP
+        END_OF_WARPGROUP;
+#endif
     }
     EACH_THREAD {
         EACH_TILE UNROLL for (int sum = 0; sum < 4; sum++) {

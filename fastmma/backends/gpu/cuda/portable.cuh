@@ -23,6 +23,12 @@ typedef unsigned char uint8;
 #define END_OF_COPIES asm volatile("cp.async.commit_group;" ::: "memory")
 #define WAIT_FOR_COPIES(stages) asm volatile("cp.async.wait_group %0;" :: "n"(stages) : "memory")
 
+#define SHOW_TO_WARPGROUPS asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
+#define START_OF_WARPGROUP asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
+#define END_OF_WARPGROUP \
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); \
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory")
+
 // from global to shared memory, without waiting
 INNER void copy_of_16_bytes(void* to, const void* from)
 {
