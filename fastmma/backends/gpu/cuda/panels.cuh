@@ -8,7 +8,8 @@
 #define SCALES (SIGNS + DEPTH / 32)
 #define STAGE_WORDS (SCALES + (SCALE_BLOCK ? DEPTH / STEP : 0))
 #else
-// words of a stage, for each line: four doubled elements each, then the terms' scales: values and exponents
+// words of a stage, for each line: four doubled elements each, then of each term the scale's value, and its exponent above a bit for each
+// element that is not zero
 #define SCALES (DEPTH / 4)
 #define SCALE_EXPONENTS (SCALES + DEPTH / GROUP)
 #define STAGE_WORDS (SCALE_EXPONENTS + DEPTH / GROUP)
@@ -65,7 +66,10 @@ template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 li
         if (scale.special)
             scale = lines.scale_table[0];
         words[(SCALES + term) * LINES] = (uint32)(scale.value_high + scale_shift * (1 << 20));
-        words[(SCALE_EXPONENTS + term) * LINES] = (uint32)scale.exponent;
+        uint32 nonzero = 0;
+        for (int element = 0; element < GROUP; element++)
+            nonzero |= (uint32)(entry_at(lines, line, k + element, present).significand != 0) << element;
+        words[(SCALE_EXPONENTS + term) * LINES] = (uint32)scale.exponent << 16 | nonzero;
     }
     return marked;
 }

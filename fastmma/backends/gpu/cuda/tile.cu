@@ -149,18 +149,6 @@ INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int co
     end(sums, x_scale, y_scale);
 }
 #else
-// The bytes of a word that are not zero, as their highest bits.
-INNER uint32 nonzero_bytes(uint32 word) { return (((word & 0x7F7F7F7Fu) + 0x7F7F7F7Fu) | word) & 0x80808080u; }
-
-// Whether a group has products that are not zero: if its sum is, they cancel, and it counts in emax all the same.
-INNER bool has_products(const uint32* a, const uint32* b, int line, int column, int first)
-{
-    for (int word = first; word < first + GROUP / 4; word++)
-        if (nonzero_bytes(a[word * LINES + line]) & nonzero_bytes(b[word * LINES + column]))
-            return true;
-    return false;
-}
-
 INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int column, int step)
 {
     const int terms = STEP / GROUP, words = GROUP / 4;
@@ -178,9 +166,9 @@ INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int co
         load(a + (SCALE_EXPONENTS + step * terms + term) * LINES, row, x);
         load(b + (SCALE_EXPONENTS + step * terms + term) * LINES, column, y);
         EACH_RESULT {
-            const int first = (step * terms + term) * words;
-            if (dots[term][i][j] || has_products(a, b, SIDE * row + i, SIDE * column + j, first))
-                emax[i][j] = larger(emax[i][j], (int)(x[i] + y[j]));
+            // a group whose products cancel counts as well, one without products does not
+            const int exponent = ((int)x[i] >> 16) + ((int)y[j] >> 16);
+            emax[i][j] = larger(emax[i][j], x[i] & y[j] & 0xFFFF ? exponent : NO_EXPONENT);
             negatives[i][j] += (int)((uint32)dots[term][i][j] >> 31);
         }
     }
