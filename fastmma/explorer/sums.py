@@ -53,7 +53,7 @@ def _eight_bits() -> Explanation:
 
 def _brain_floats() -> Explanation:
     a, b = (_as(each, "bf16") for each in _spread(8, 3, -9, 6))
-    return explain(a, b, 0, 0, target="A100", alpha=0.5, bias=np.ones(1, np.float32), activation="relu", out_dtype="bf16")
+    return explain(a, b, 0, 0, target="A100", alpha=0.5, bias=np.full(1, 64, np.float32), activation="relu", out_dtype="bf16")
 
 
 def _scaled() -> Explanation:

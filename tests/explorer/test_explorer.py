@@ -16,6 +16,8 @@ from reference.chromium import CHROMIUM, Page, chromium
 
 import fastmma
 from fastmma.cli import main
+from fastmma.explanation.text import heading
+from fastmma.explorer.sums import EXAMPLES
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import instruction
 from fastmma.operands.placement import operand_names, placement
@@ -221,14 +223,15 @@ def _drawn(step: Any) -> list[str]:
 
 
 def test_sums_are_drawn_bit_for_bit(page: tuple[Page, str]) -> None:
-    from fastmma.explorer.sums import EXAMPLES
-
     for example in EXAMPLES:
         browser = _show(page, sum=example.name)
         found = example.explained()
         parts = [found.steps] if found.difference is None else [found.difference.steps, found.difference.other_steps]
         assert _bits(browser) == [_drawn(step) for steps in parts for step in steps], example.name
         assert browser.text("#told") == example.told
+        wholes = [found.steps] if found.against is None else [found.steps, found.against.steps]
+        told = [heading(step, whole.index(step)) for whole, steps in zip(wholes, parts, strict=True) for step in steps]
+        assert browser.run("[...document.querySelectorAll('#steps svg')].map((each) => each.getAttribute('aria-label'))") == told
 
 
 def test_a_product_that_is_pasted(page: tuple[Page, str]) -> None:

@@ -16,7 +16,7 @@ class Bars {
   constructor(step, number, parted) {
     Object.assign(this, { step, number, parted: new Set(parted) });
     this.bars = step.terms.filter((term) => big(term.significand) || term.special).map((term) => this.term(term));
-    this.zeros = step.terms.length - this.bars.length;
+    this.zeros = step.terms.filter((term) => (term.k || []).length && !big(term.significand) && !term.special).length;
     if (step.total) this.bars.push(this.sum(dyadic(step.total)));
     const tops = this.bars.filter((bar) => bar.value[0]).map((bar) => top2(bar.value));
     this.top = Math.max(...tops, 0 === tops.length ? 0 : -Infinity);
@@ -54,9 +54,21 @@ class Bars {
   }
 
   heading() {
-    const { stage, operation, k, emax, unit } = this.step;
-    const window = unit === null || unit === undefined ? "" : `, emax ${emax}, unit 2^${unit}`;
-    return `step ${this.number}, ${stage}, k ${k[0]}..${k[1] - 1}: ${operation}${window}`;
+    const { stage, k, emax, unit } = this.step;
+    const last = k[1] - 1 > k[0] ? `..${k[1] - 1}` : "";
+    const where = k[1] > k[0] ? `k ${k[0]}${last}: ` : "", when = stage === "instruction" ? "" : `${stage}: `;
+    return `step ${this.number}, ${where}${when}${this.formula()}${unit === null ? "" : `, emax ${emax}, unit 2^${unit}`}`;
+  }
+
+  // what is computed, of the terms by their names
+  formula() {
+    const { stage, operation, terms, format } = this.step, names = terms.map((term) => term.name);
+    if (operation === "fused") return "fused sum";
+    if (operation === "sum" && stage !== "split-k") return "exact sum of integers";
+    if (operation === "fma") return `fma, ${names[0]} + ${names[1]}`;
+    if (operation === "relu") return `max(${names[0]}, 0)`;
+    if (operation === "convert") return `${names[0]} to ${format}`;
+    return ["add", "sum"].includes(operation) ? names.join(" + ") : names[0];
   }
 
   svg() {
@@ -67,13 +79,13 @@ class Bars {
     this.bars.forEach((bar, index) => this.bar(drawing, bar, (index + 1.6) * BAR.line, right));
     const foot = (this.bars.length + 1.5) * BAR.line;
     const { unit } = this.step;
-    if (unit !== null && unit !== undefined && unit >= this.bottom && unit <= this.top + 1) {
+    if (unit !== null && unit >= this.bottom && unit <= this.top + 1) {
       const x = BAR.left + (this.top - unit + 1) * BAR.bit - 1;
       drawing.append(draw("rect", { x, y: BAR.line * 1.1, width: 2, height: this.bars.length * BAR.line, fill: "var(--unit)" }, `unit 2^${unit}`));
     }
-    drawing.append(text(BAR.left, foot, `2^${this.top}`, { class: "faint" }));
-    drawing.append(text(right, foot, `2^${this.bottom}`, { class: "faint", "text-anchor": "end" }));
-    if (this.zeros) drawing.append(text(BAR.left - 12, foot, `${this.zeros} of zero`, { class: "faint", "text-anchor": "end" }));
+    if (this.top - this.bottom >= 12) drawing.append(text(BAR.left, foot, `2^${this.top}`, { class: "faint" }));
+    if (this.top > this.bottom) drawing.append(text(right, foot, `2^${this.bottom}`, { class: "faint", "text-anchor": "end" }));
+    if (this.zeros) drawing.append(text(BAR.left - 12, foot, `${this.zeros} product${this.zeros > 1 ? "s" : ""} of zero`, { class: "faint", "text-anchor": "end" }));
     return drawing;
   }
 
