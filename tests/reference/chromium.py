@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ _FLAGS = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
@@ -52,6 +54,8 @@ class Page:
 
     def _message(self) -> dict[str, Any]:
         while b"\0" not in self._read:
+            if not select.select([self._answers], [], [], _PATIENCE)[0]:
+                raise TimeoutError(f"Chromium does not answer; {self.said}")
             self._read += os.read(self._answers, 1 << 20) or self._ended()
         line, _, self._read = self._read.partition(b"\0")
         return json.loads(line)
@@ -65,8 +69,9 @@ class Page:
         os.write(self._commands, json.dumps(message | ({"sessionId": self._session} if self._session else {})).encode() + b"\0")
         while True:
             answer = self._message()
-            if answer.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded"):
-                self.said.append(json.dumps(answer["params"]))
+            told = answer.get("params", {})
+            if answer.get("method") == "Runtime.exceptionThrown" or told.get("entry", {}).get("level") == "error":
+                self.said.append(json.dumps(told))
             if answer.get("id") == self._number:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
