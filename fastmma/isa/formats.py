@@ -216,7 +216,7 @@ def format_of(name: str | Format | np.dtype[Any] | type) -> Format:
     try:
         # NumPy takes None for float64
         # and warns of a, its old letter for bytes
-        known = name is not None and not (isinstance(name, str) and name.startswith("a"))
+        known = name is not None and not (isinstance(name, str | bytes) and name[:1] in ("a", b"a"))
         dtype = np.dtype(getattr(ml_dtypes, name, name) if isinstance(name, str) else name) if known else None
     except (TypeError, ValueError, SyntaxError):  # NumPy reads text in several ways
         dtype = None

@@ -159,13 +159,12 @@ class Box:
         dtype = format_of(self.format).dtype
         if array.dtype.newbyteorder("=") != dtype:
             raise OperandTypeError(f"{self}: tensor must have dtype {dtype}, not {array.dtype}")
-        places = tuple(start) if isinstance(start, tuple | list | np.ndarray) else (start,)
-        begins = tuple(whole(place) for place in places)
-        if array.ndim != len(self.shape) or len(begins) != array.ndim or None in begins:
-            dimensions = len(self.shape)
-            raise OperandError(
-                f"{self}: tensor must have {dimensions} dimensions and start {dimensions} integers, not {array.shape}, {start!r}"
-            )
+        count = len(self.shape)
+        listed = isinstance(start, tuple | list) or (isinstance(start, np.ndarray) and start.ndim == 1)
+        begins = tuple(whole(place) for place in start) if listed and len(start) == count else (None,)
+        if array.ndim != count or None in begins:
+            given = f"{type(start).__name__} {start!r:.60}" if listed and len(start) < _MOST_ELEMENTS else type(start).__name__
+            raise OperandError(f"{self}: tensor must have {count} dimensions and start {count} integers, not {array.shape} and {given}")
         first = [min(max(begin or 0, 0), extent) for begin, extent in zip(begins, array.shape, strict=True)]
         last = [max(min((begin or 0) + size, extent), 0) for begin, size, extent in zip(begins, self.shape, array.shape, strict=True)]
         inside = [(low, max(low, high)) for low, high in zip(first, last, strict=True)]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import fastmma
-from fastmma import FastmmaError, scaling, sparse, study, warp, warpgroup
+from fastmma import FastmmaError, scaling, shared, sparse, study, warp, warpgroup
 from fastmma.operands.scales import pack_scales, unpack_scales
 
 ROOT = Path(__file__).parents[2]
@@ -157,6 +157,21 @@ def calls() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
     placed = {"memory": MEMORY, "stride": None, "target": "sm_90a", "backend": "numba"}
     yield "wmma_load", warp.wmma_load, {"opcode": "wmma.load.a.sync.aligned.row.m16n16k16.f16", **placed}
     yield "wmma_store", warp.wmma_store, {"opcode": "wmma.store.d.sync.aligned.row.m16n16k16.f32", **placed, "registers": registers(8)}
+    tile = shared.Tile(8, 8, "f16", swizzle=0)
+    yield "Swizzle", shared.Swizzle, {"b": 3, "m": 4, "s": 3}
+    yield "Swizzle()", shared.Swizzle.mode(128), {"address": ADDRESSES}
+    yield "Swizzle.recast", shared.Swizzle.mode(128).recast, {"old_bits": 8, "new_bits": 16}
+    about = {"rows": 8, "columns": 8, "format": "f16", "address": 0, "pitch": 16, "swizzle": 0, "padded": False}
+    yield "Tile", shared.Tile, about
+    yield "Tile.addresses", tile.addresses, {"row": 1, "column": 2}
+    yield "Tile.store", tile.store, {"memory": MEMORY, "elements": HALF[:8, :8]}
+    yield "Tile.load", tile.load, {"memory": MEMORY}
+    yield "Tile.descriptor", tile.descriptor, {"row": 0, "column": 0, "mn_major": False, "beside": 16, "instruction": "wgmma"}
+    yield "Box", shared.Box, {"shape": (8, 8), "format": "f16", "swizzle": 0}
+    copied = {"memory": MEMORY, "tensor": HALF, "start": (0, 0), "address": 0}
+    yield "Box.load", shared.Box((8, 8), "f16").load, copied
+    yield "Box.store", shared.Box((8, 8), "f16").store, copied
+    yield "bank_conflicts", shared.bank_conflicts, {"addresses": ADDRESSES, "width": 16, "active": None}
     group = {"d": np.zeros((128, 4), np.uint32), "a": np.zeros((128, 4), np.uint32), "b": warpgroup.Descriptor(0, 128, 128)}
     flags = {"scale_d": 1, "imm_scale_a": 1, "imm_scale_b": 1, "imm_trans_a": 0, "imm_trans_b": 0}
     yield "warpgroup.mma", warpgroup.mma, {"ins": WGMMA, **group, "memory": MEMORY, "metadata": None, "selector": 0, **flags, **where}
