@@ -199,7 +199,7 @@ def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dty
     if a.device != b.device or a.device.type not in ("cpu", "cuda") or a.layout is not torch.strided or b.layout is not torch.strided:
         raise UnknownError("tensors on other devices, and sparse ones, are torch's")
     if a.is_cuda and not on_gpu.available():
-        raise UnknownError("tensors on a GPU need CuPy, which the extra gpu installs")
+        raise UnknownError("tensors on a GPU need CuPy, which the extras cuda12 and cuda13 install")
     if a.dtype is not b.dtype or (addend is not None and addend.dtype not in (a.dtype, out_dtype)):
         raise InvalidError(f"dtypes {a.dtype} and {b.dtype}")
     if out_dtype is not a.dtype and not (out_dtype is torch.float32 and a.dtype in (torch.float16, torch.bfloat16)):
