@@ -21,7 +21,14 @@ import numpy as np
 from reference.float_modes import mode
 
 # sizes, colours and waiting times
-ASIDE = ("fastmma.figures", "fastmma.study.pictures", "fastmma.operands.pictures", "fastmma.host.threads")
+ASIDE = (
+    "fastmma.figures",
+    "fastmma.bench.report",
+    "fastmma.study.pictures",
+    "fastmma.study.conclusion",
+    "fastmma.operands.pictures",
+    "fastmma.host.threads",
+)
 
 
 def numbers(path: str, value: Any) -> Iterator[tuple[str, str]]:
