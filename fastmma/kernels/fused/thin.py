@@ -25,7 +25,7 @@ _WIDTH = 64  # columns of a row that are computed again together
 _GROUPS = 4  # of columns, the most that are computed together
 _PIECES_PER_THREAD = 4
 _FLOOR = -150  # of emax, where there is none
-_TINY = 2.0**-300  # what a zero of A is packed as: its products are below the unit of that floor
+_TINY = float.fromhex("0x1p-300")  # what a zero of A is packed as: its products are below the unit of that floor
 _LOW = -16000  # and its exponent
 _INFINITY = 0x7F800000
 
