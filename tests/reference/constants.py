@@ -23,7 +23,7 @@ from reference.float_modes import mode
 # sizes, colours and waiting times
 ASIDE = (
     "fastmma.figures",
-    "fastmma.bench.report",
+    "fastmma.bench",
     "fastmma.study.pictures",
     "fastmma.study.conclusion",
     "fastmma.operands.pictures",
