@@ -60,7 +60,7 @@ KINDS = (
     Kind("load of bytes as words", r"vpmov[sz]x", "vpmovzxbd 64($0), {0}", "12", load=True),
     Kind("conversion", r"vcvt", "vcvtps2pd {1}, {0}", "12", weight=4 / 3),
     Kind("ternary logic", r"vptern", "vpternlogd $$248, %zmm30, %zmm31, {0}", "0123", weight=5 / 4),
-    Kind("logic, sum or maximum of integers", r"vp|vand|vor|vxor", "vpmaxub {0}, %zmm30, {0}", "0123"),
+    Kind("logic, sum or maximum of integers", r"vp|v(and|or|xor)", "vpmaxub {0}, %zmm30, {0}", "0123"),
     Kind("load", r"vmov", "vmovaps 64($0), {0}", "", load=True),
 )
 

@@ -8,6 +8,7 @@ from fastmma.backends.call import Operation
 from fastmma.host.errors import FastmmaError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
+from fastmma.isa.targets import from_base
 from fastmma.numerics.lookup import arithmetic
 
 # formats of integers and bits, and those that hold their elements
@@ -15,6 +16,8 @@ _HELD_AS = {"s4": "s8", "u4": "u8", "b1": "s8"}
 _STEP_BITS = (128, 256)  # of a line, which the kernel packs for one instruction
 # those of a warp, and that of a warpgroup, which 8-bit floats need: its sums are shorter than those of a warp
 _SHAPES = (("mma", 16, 8), ("wgmma", 64, 128))
+# GPUs that copy to shared memory without waiting, as the kernel does
+_MACHINES = frozenset(from_base("sm_80"))
 # whose sums are the same in any order, and have the same bits whatever zeros are added
 _EXACT = ("integer", "bit")
 
@@ -48,7 +51,7 @@ def _candidates(target: str) -> tuple[Instruction, ...]:
     """What the kernel can execute."""
     return tuple(
         ins
-        for ins in multiplications(target)
+        for ins in (multiplications(target) if target in _MACHINES else ())
         if (ins.op, ins.m, ins.n) in _SHAPES
         and ins.lanes % 32 == 0
         and not ins.sparse

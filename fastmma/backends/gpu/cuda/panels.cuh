@@ -9,10 +9,11 @@
 #define STAGE_WORDS (SCALES + (SCALE_BLOCK ? DEPTH / STEP : 0))
 #else
 // words of a stage, for each line: four doubled elements each, then of each term the scale's value, and its exponent above a bit for each
-// element that is not zero
+// element that is not zero; where these take more than 16 bits, they have words of their own
 #define SCALES (DEPTH / 4)
 #define SCALE_EXPONENTS (SCALES + DEPTH / GROUP)
-#define STAGE_WORDS (SCALE_EXPONENTS + DEPTH / GROUP)
+#define MASKS (SCALE_EXPONENTS + (GROUP > 16 ? DEPTH / GROUP : 0))
+#define STAGE_WORDS (MASKS + DEPTH / GROUP)
 #endif
 
 #if GROUP == 1
@@ -69,7 +70,9 @@ template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 li
         uint32 nonzero = 0;
         for (int element = 0; element < GROUP; element++)
             nonzero |= (uint32)(entry_at(lines, line, k + element, present).significand != 0) << element;
-        words[(SCALE_EXPONENTS + term) * LINES] = (uint32)scale.exponent << 16 | nonzero;
+        words[(SCALE_EXPONENTS + term) * LINES] = (uint32)scale.exponent << 16 | (GROUP > 16 ? 0 : nonzero);
+        if (GROUP > 16)
+            words[(MASKS + term) * LINES] = nonzero;
     }
     return marked;
 }

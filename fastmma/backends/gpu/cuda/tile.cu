@@ -165,10 +165,20 @@ INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int co
     UNROLL for (int term = 0; term < terms; term++) {
         load(a + (SCALE_EXPONENTS + step * terms + term) * LINES, row, x);
         load(b + (SCALE_EXPONENTS + step * terms + term) * LINES, column, y);
+        uint32 x_mask[SIDE], y_mask[SIDE];
+        if (GROUP > 16) {
+            load(a + (MASKS + step * terms + term) * LINES, row, x_mask);
+            load(b + (MASKS + step * terms + term) * LINES, column, y_mask);
+        } else {
+            EACH_RESULT {
+                x_mask[i] = x[i] & 0xFFFF;
+                y_mask[j] = y[j];
+            }
+        }
         EACH_RESULT {
             // a group whose products cancel counts as well, one without products does not
             const int exponent = ((int)x[i] >> 16) + ((int)y[j] >> 16);
-            emax[i][j] = larger(emax[i][j], x[i] & y[j] & 0xFFFF ? exponent : NO_EXPONENT);
+            emax[i][j] = larger(emax[i][j], x_mask[i] & y_mask[j] ? exponent : NO_EXPONENT);
             negatives[i][j] += (int)((uint32)dots[term][i][j] >> 31);
         }
     }
