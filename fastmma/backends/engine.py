@@ -52,6 +52,11 @@ class Backend(ABC):
         """Whether an operand of an epilogue lies in memory of the backend's own, and is not NumPy's."""
         return False
 
+    def look_up(self, table: Codes, codes: Codes) -> Codes:
+        """The entries of a table for codes of one byte."""
+        found: Codes = table[codes]
+        return found
+
     def run_registers(self, operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:  # noqa: ARG002
         """Write the registers of D (warps, all lanes' registers) from those of A, B and C, without matrices in between.
 

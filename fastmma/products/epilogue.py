@@ -121,10 +121,12 @@ class Epilogue(NamedTuple):
 
     def scales(self, scale_a: NDArray[np.float32], scale_b: NDArray[np.float32]) -> dict[str, Codes]:
         """The scales of rows, of columns and of tensors."""
-        found = {name: np.ascontiguousarray(scales).view(np.uint32) for name, scales in (("scale_a", scale_a), ("scale_b", scale_b))}
+        whole = (scales if scales.flags.c_contiguous else scales.copy() for scales in (scale_a, scale_b))
+        found = {name: scales.view(np.uint32) for name, scales in zip(("scale_a", "scale_b"), whole, strict=True)}
         if "scale_ab" in self.steps:
-            both, factor = np.broadcast_arrays(found["scale_a"], scale_b)
-            found["scale_ab"] = self._computed(both, [Step("multiply", _flat(factor, both.shape), names=("scale_a", "scale_b"))])
+            shape = np.broadcast_shapes(scale_a.shape, scale_b.shape)
+            factor = [Step("multiply", _flat(scale_b, shape), names=("scale_a", "scale_b"))]
+            found["scale_ab"] = self._computed(np.broadcast_to(found["scale_a"], shape), factor)
         return found
 
     def results(self, multiply: Multiply, sums_format: Format, operands: dict[str, Codes], shape: tuple[int, ...], cut: bool) -> Codes:

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Codes, Operands
-from fastmma.backends.compiled import widening
+from fastmma.backends.call import Codes
 from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.threads import thread_count
-from fastmma.isa.codes import decode, from_codes, to_codes
+from fastmma.isa.codes import from_codes
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
-from fastmma.kernels.params import Promotion
 from fastmma.numerics.arithmetic import Arithmetic
-from fastmma.operands.check import check_output, flatten, leading_dimensions
+from fastmma.operands.check import check_output, leading_dimensions
 from fastmma.products.epilogue import Epilogue
 from fastmma.products.loop import accumulate
 from fastmma.products.order import Cuts, StreamK
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled_choice import check_operands, scaled_plan
-from fastmma.scaling import ScaledArray
-
-
-class _Operand(NamedTuple):
-    """A or B of all products: codes (..., rows, columns) as they are multiplied, and scales, one for each block of rows and of columns."""
-
-    codes: Codes
-    scales: Codes
-    block: tuple[int, int]
+from fastmma.products.scaled_operands import bound, of_lines, promotion_of, scaled_operand
 
 
 @public_call
@@ -161,16 +150,16 @@ def scaled_matmul(
     shape = (*lead, a.shape[-2], b.shape[-1])
     if out is not None:
         check_output(out, shape, FORMATS[plan.out], "scaled_matmul")
-    left, right = _operand(a, plan.widened[0]), _operand(b, plan.widened[1])
+    left, right = (scaled_operand(array).widened(wide, runner) for array, wide in zip((a, b), plan.widened, strict=True))
     finish = Epilogue("scaled_matmul", plan.epilogue, plan.out, runner, workers)
     values = finish.operands(alpha, beta, c, bias, shape, a.global_scale, b.global_scale)
     if plan.scales == "epilogue":
-        values |= finish.scales(_of_lines(left, -1), _of_lines(right, -2))
-    promoted, bound = _promotion(plan, left, right, lead), _bind(plan, left, right, lead)
+        values |= finish.scales(of_lines(left, -1, runner), of_lines(right, -2, runner))
+    promoted, operands = promotion_of(plan, left, right, lead, runner), bound(plan, left, right, lead)
 
     def multiply(products: slice, rows: slice, sums: Codes) -> None:
         some = promoted if promoted is None else promoted.of(products).part(slice(None), rows, slice(None))
-        part = bound.products(products.start, products.stop).lines(rows, slice(None))
+        part = operands.products(products.start, products.stop).lines(rows, slice(None))
         accumulate(runner, plan.operation, part, sums, some, plan.order, workers)
 
     cut = not isinstance(plan.split_k, StreamK)
@@ -192,67 +181,3 @@ def _plan(a: Any, b: Any, plan: Any, choices: dict[str, Any]) -> AccumulationPla
     check_operands(a, b, plan)
     plan.recheck()
     return plan
-
-
-def _operand(array: ScaledArray, wide: str) -> _Operand:
-    """An operand, its elements widened where the plan says so."""
-    fmt = array.row.element_format
-    codes = to_codes(array.elements, fmt)
-    if wide:
-        codes = widening(fmt, FORMATS[wide])[codes]
-    scales = array.scales
-    for axis, block in enumerate(array.block[:-2]):
-        scales = _spread(scales, block, array.shape[axis], axis)
-    return _Operand(codes, scales, (array.block[-2], array.block[-1]))
-
-
-def _spread(scales: Codes, block: int, extent: int, axis: int) -> Codes:
-    """Scales of blocks along an axis as one for each place; there may be none where k is 0."""
-    if scales.shape[axis] == extent:
-        return scales
-    return np.take(scales, np.arange(extent) // block, axis=axis)
-
-
-def _floats(scales: Codes) -> NDArray[np.float32]:
-    """Scales as float32, which has all values of the others."""
-    if scales.dtype == np.float32:
-        return scales
-    fmt = "ue8m0" if scales.dtype.name == "float8_e8m0fnu" else "ue4m3"
-    table = decode(np.arange(256), fmt).astype(np.float32)
-    return np.asarray(table[scales.view(np.uint8)])
-
-
-def _of_lines(operand: _Operand, axis: int) -> NDArray[np.float32]:
-    """The scales of whole rows, columns or tensors, whose k run along an axis; ones where there is no k."""
-    if operand.scales.shape[axis]:
-        return _floats(operand.scales)
-    shape = list(operand.scales.shape)
-    shape[axis] = 1
-    return np.ones(shape, np.float32)
-
-
-def _bind(plan: AccumulationPlan, a: _Operand, b: _Operand, lead: tuple[int, ...]) -> Operands:
-    """The operands of all products, as codes."""
-    operands = Operands(flatten(a.codes, lead), flatten(b.codes, lead), None)
-    if plan.scales != "instruction":
-        return operands
-    ins = plan.operation.instruction
-    fmt, own = ins.formats.scale, ins.k // ins.scale_vec_size
-    assert fmt is not None
-    count = -(-a.codes.shape[-1] // own)  # the instruction's blocks of k, whose scales an operand's blocks may share
-    left = _spread(_spread(a.scales, a.block[0], a.codes.shape[-2], a.scales.ndim - 2), a.block[1] // own, count, a.scales.ndim - 1)
-    right = _spread(_spread(b.scales, b.block[1], b.codes.shape[-1], b.scales.ndim - 1), b.block[0] // own, count, b.scales.ndim - 2)
-    return operands._replace(scale_a=flatten(to_codes(left, fmt), lead), scale_b=flatten(to_codes(right, fmt), lead))
-
-
-def _promotion(plan: AccumulationPlan, a: _Operand, b: _Operand, lead: tuple[int, ...]) -> Promotion | None:
-    """What happens at promotion, with the scales of every chunk."""
-    every = plan.promote_every
-    if every is None or plan.promotion == "add":
-        return None if every is None else Promotion(every)
-    starts = np.arange(0, a.codes.shape[-1], every)
-    left = _floats(a.scales[..., starts // a.block[1]]).swapaxes(-1, -2)
-    right = _floats(b.scales[..., starts // b.block[0], :])
-    left = _spread(left, a.block[0], a.codes.shape[-2], left.ndim - 1)
-    right = _spread(right, b.block[1], b.codes.shape[-1], right.ndim - 1)
-    return Promotion(every, plan.promotion, *(flatten(np.ascontiguousarray(scales), lead) for scales in (left, right)))

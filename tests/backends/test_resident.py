@@ -12,9 +12,10 @@ from reference.plain_machine import COMPILER, PlainMachine
 import fastmma
 from fastmma.backends.gpu import device
 from fastmma.backends.gpu.resident import Resident
-from fastmma.host.errors import BackendError
-from fastmma.kernels.params import Promotion
-from fastmma.products.resident import resident_product
+from fastmma.kernels.params import PROMOTIONS
+from fastmma.products.resident import resident_product, resident_scaled_product
+from fastmma.products.scaled_operands import ScaledOperand, scaled_operand
+from fastmma.scaling import ScaledArray, quantize
 
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 TF32 = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
@@ -90,7 +91,39 @@ def test_operands_may_be_transposed_and_shared(resident: Resident) -> None:
     np.testing.assert_array_equal(on_host(resident, got), expected.view(np.uint32))
 
 
-def test_promotions_with_scales_are_refused(resident: Resident) -> None:
-    plan = fastmma.gemm_plan(np.ones((4, 32), E4M3), np.ones((32, 4), E4M3), target="sm_90a")
-    with pytest.raises(BackendError, match="scales join promotions in main memory only"):
-        resident.promoted(plan.operation, None, None, Promotion(32, "fma"), 1)  # type: ignore[arg-type]
+SCALED = [
+    ("fp8_tensor", "fp8_tensor", "sm_90a", {"preset": "cublas", "out_dtype": "bf16"}, True),
+    ("fp8_row", "fp8_row_e5m2", "sm_90a", {"preset": "cublas", "out_dtype": "f32", "split_k": 2}, False),
+    ("fp8_1x128", "fp8_128x128", "sm_90a", {"preset": "deepgemm", "out_dtype": "bf16"}, False),
+    *(("fp8_1x128", "fp8_128x128", "sm_90a", {"promotion": rule, "split_k": 2}, False) for rule in PROMOTIONS if rule != "add"),
+    ("fp8_1x128", "fp8_1x128", "sm_90a", {"promote_every": 64}, False),
+    ("mxfp8_e4m3", "mxfp8_e5m2", "sm_120a", {"out_dtype": "f16"}, False),
+    ("mxfp4", "mxfp4", "sm_120a", {}, False),
+    ("nvfp4", "nvfp4", "sm_120a", {"out_dtype": "bf16"}, True),
+    ("nvfp4", "nvfp4", "sm_90a", {}, False),  # widened, and scaled at promotion
+    ("mxfp8_e4m3", "mxfp8_e4m3", "sm_90a", {}, False),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "target", "options", "biased"), SCALED, ids=str)
+def test_scaled_products_have_the_bits_of_the_cpu(
+    resident: Resident, first: str, second: str, target: str, options: dict[str, Any], biased: bool
+) -> None:
+    generator = np.random.default_rng(2)
+    rows, columns, depth = 37, 140, 288
+    x, w = ((generator.standard_normal(shape) * np.exp2(generator.integers(-4, 4, shape))) for shape in ((rows, depth), (columns, depth)))
+    a, b = quantize(x, first), quantize(w, second).T
+    bias = generator.standard_normal(columns).astype(np.float32) if biased else None
+    plan = fastmma.scaled_plan(a, b, target=target, **options)
+    send = resident.machine.to_device
+
+    def sent(array: ScaledArray) -> ScaledOperand:
+        operand = scaled_operand(array)
+        return operand._replace(codes=send(operand.codes), scales=send(operand.scales))
+
+    factors = [each.global_scale for each in (a, b) if each.global_scale is not None]
+    alpha = send(np.full((1, 1), np.prod(factors), np.float32)) if factors else None
+    got = resident_scaled_product(resident, plan, sent(a), sent(b), alpha=alpha, bias=None if bias is None else send(bias))
+    assert resident.holds(got)
+    expected = fastmma.scaled_matmul(a, b, plan=plan, bias=bias)
+    np.testing.assert_array_equal(on_host(resident, got), expected.view(got.dtype))

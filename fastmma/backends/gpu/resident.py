@@ -9,9 +9,8 @@ import numpy as np
 from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.gpu.cuda_source import THREADS, epilogue_source
 from fastmma.backends.gpu.emulator import Emulator
-from fastmma.host.errors import BackendError
 from fastmma.isa.formats import FORMATS, Format
-from fastmma.kernels.params import OPERATIONS, Promotion, Step
+from fastmma.kernels.params import OPERATIONS, PROMOTIONS, Promotion, Step
 
 _JOINED = ("f32", "s32", "f16", "f64")  # as in epilogue.cu
 
@@ -40,16 +39,21 @@ class Resident(Emulator):
         if count:
             self.machine.run(epilogue_source(), entry, -(-count // THREADS), THREADS, arguments)
 
+    def look_up(self, table: Codes, codes: Codes) -> Codes:
+        """`Backend.look_up`."""
+        found, send = self.empty(codes.shape, table.dtype), self.machine.to_device
+        self._each("look_up", codes.size, send(codes), send(table), found, codes.size, table.itemsize)
+        return found
+
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
-        """`Backend.promoted`, without scales."""
-        if promotion.rule != "add":
-            raise BackendError(f"{operation.instruction}: scales join promotions in main memory only")
+        """`Backend.promoted`."""
         total, ins = self.empty(d.shape, d.dtype), operation.instruction
         total[...] = 0 if operands.c is None else operands.c
         partial = self.empty(d.shape, d.dtype)
-        for start in range(0, operands.depth, promotion.every):
+        for chunk, start in enumerate(range(0, operands.depth, promotion.every)):
             self.run(operation, cut(ins, operands, start, min(start + promotion.every, operands.depth)), partial, threads)
-            total = self.join(total, partial, ins.formats.d)
+            scales = (*_of_chunk(promotion.scale_a, chunk), *_of_chunk(promotion.scale_b, chunk))
+            self._each("promote", d.size, partial, total, *d.shape, PROMOTIONS.index(promotion.rule), *scales)
         d[...] = total
 
     def join(self, total: Codes, part: Codes, fmt: Format, stage: str = "split-k") -> Codes:  # noqa: ARG002 - as `Backend.join` has it
@@ -99,3 +103,11 @@ class Resident(Emulator):
         codes, nan = self.empty(numbers.shape, np.dtype(np.uint32)), FORMATS["tf32"].nan
         self._each("round_to_tf32", numbers.size, self.machine.to_device(numbers), codes, numbers.size, nan)
         return codes
+
+
+def _of_chunk(scales: Any, chunk: int) -> tuple[Any, int, int]:
+    """A chunk's scales (T, lines), or (lines,) of all products, with strides in elements from product to product and from line to line."""
+    if scales is None:
+        return None, 0, 0
+    found = scales[..., chunk, :]
+    return found, 0 if found.ndim == 1 else found.strides[0] // 4, found.strides[-1] // 4

@@ -1,6 +1,7 @@
 // What becomes of sums in the machine's memory: steps of an epilogue, parts of k that are joined, roundings. A thread does an element.
 
 enum { MULTIPLY, ADD, MULTIPLY_ADD, ACCUMULATE, RELU, TO_BF16, TO_F16, FROM_S32 };  // OPERATIONS of fastmma.kernels.params
+enum { PLAIN, FUSED, MULTIPLIED, FUSED_EACH, MULTIPLIED_EACH };  // PROMOTIONS of fastmma.kernels.params
 enum { F32, S32, F16, F64 };
 
 INNER bool is_nan(uint32 bits) { return (bits & 0x7FFFFFFFu) > infinity(false); }
@@ -53,6 +54,47 @@ KERNEL(THREADS, 1) round_to_tf32(const uint32* numbers, uint32* codes, int64 cou
         if (index < count) {
             const uint32 bits = numbers[index];
             codes[index] = is_nan(bits) ? (uint32)nan : (bits + 0xFFF + (bits >> 13 & 1)) & 0xFFFFE000u;
+        }
+    }
+}
+
+// Entries of a table, of 1, 2 or 4 bytes, for codes of one byte.
+KERNEL(THREADS, 1) look_up(const uint8* codes, const void* table, void* entries, int64 count, int64 bytes)
+{
+    EACH_THREAD {
+        const int64 index = BLOCK * THREADS + thread;
+        if (index < count) {
+            const int code = codes[index];
+            switch (bytes) {
+            case 1: ((uint8*)entries)[index] = ((const uint8*)table)[code]; break;
+            case 2: ((uint16*)entries)[index] = ((const uint16*)table)[code]; break;
+            case 4: ((uint32*)entries)[index] = ((const uint32*)table)[code]; break;
+            }
+        }
+    }
+}
+
+// Partial sums of a chunk of k join running totals; both are (products, rows, columns), scales have strides of elements.
+KERNEL(THREADS, 1) promote(
+    const float* partials, float* totals, int64 products, int64 rows, int64 columns, int64 rule, const float* scales_a, int64 a_product,
+    int64 a_row, const float* scales_b, int64 b_product, int64 b_column)
+{
+    EACH_THREAD {
+        const int64 index = BLOCK * THREADS + thread, row = index / columns % rows, column = index % columns;
+        const int64 product = index / columns / rows;
+        if (product < products) {
+            const float x = partials[index], total = totals[index];
+            const float a = scales_a ? scales_a[product * a_product + row * a_row] : 1.0f;
+            const float b = scales_b ? scales_b[product * b_product + column * b_column] : 1.0f;
+            float sum = total;
+            switch (rule) {
+            case PLAIN: sum = add_nearest(total, x); break;
+            case FUSED: sum = fma_nearest(multiply_nearest(a, b), x, total); break;
+            case MULTIPLIED: sum = add_nearest(total, multiply_nearest(multiply_nearest(a, b), x)); break;
+            case FUSED_EACH: sum = fma_nearest(multiply_nearest(x, a), b, total); break;
+            case MULTIPLIED_EACH: sum = add_nearest(total, multiply_nearest(multiply_nearest(x, a), b)); break;
+            }
+            totals[index] = float_of(canonical(sum));
         }
     }
 }
