@@ -124,9 +124,11 @@ class Epilogue(NamedTuple):
         whole = (scales if scales.flags.c_contiguous else scales.copy() for scales in (scale_a, scale_b))
         found = {name: scales.view(np.uint32) for name, scales in zip(("scale_a", "scale_b"), whole, strict=True)}
         if "scale_ab" in self.steps:
-            shape = np.broadcast_shapes(scale_a.shape, scale_b.shape)
-            factor = [Step("multiply", _flat(scale_b, shape), names=("scale_a", "scale_b"))]
-            found["scale_ab"] = self._computed(np.broadcast_to(found["scale_a"], shape), factor)
+            both, factor = found["scale_a"], scale_b
+            if both.shape != factor.shape:
+                shape = np.broadcast_shapes(both.shape, factor.shape)
+                both, factor = np.broadcast_to(both, shape), np.broadcast_to(factor, shape)
+            found["scale_ab"] = self._computed(both, [Step("multiply", _flat(factor, both.shape), names=("scale_a", "scale_b"))])
         return found
 
     def results(self, multiply: Multiply, sums_format: Format, operands: dict[str, Codes], shape: tuple[int, ...], cut: bool) -> Codes:

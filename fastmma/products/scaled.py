@@ -150,7 +150,7 @@ def scaled_matmul(
     shape = (*lead, a.shape[-2], b.shape[-1])
     if out is not None:
         check_output(out, shape, FORMATS[plan.out], "scaled_matmul")
-    left, right = (scaled_operand(array).widened(wide, runner) for array, wide in zip((a, b), plan.widened, strict=True))
+    left, right = scaled_operand(a).widened(plan.widened[0], runner), scaled_operand(b).widened(plan.widened[1], runner)
     finish = Epilogue("scaled_matmul", plan.epilogue, plan.out, runner, workers)
     values = finish.operands(alpha, beta, c, bias, shape, a.global_scale, b.global_scale)
     if plan.scales == "epilogue":

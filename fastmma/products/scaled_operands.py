@@ -51,10 +51,12 @@ class ScaledOperand(NamedTuple):
 
 def scaled_operand(array: ScaledArray) -> ScaledOperand:
     """The operand that a block-scaled array is; blocks of leading dimensions are spread."""
-    scales = array.scales if array.row.scale == "f32" else to_codes(array.scales, array.row.scale_format)
+    row, scales = array.row, array.scales
+    if scales.dtype != np.float32:
+        scales = to_codes(scales, row.scale_format)
     for axis, block in enumerate(array.block[:-2]):
         scales = _spread(scales, block, array.shape[axis], axis)
-    return ScaledOperand(to_codes(array.elements, array.row.element_format), scales, (array.block[-2], array.block[-1]), array.row)
+    return ScaledOperand(to_codes(array.elements, row.element_format), scales, (array.block[-2], array.block[-1]), row)
 
 
 def of_lines(operand: ScaledOperand, axis: int, backend: Backend) -> NDArray[np.float32]:
@@ -79,9 +81,7 @@ def bound(plan: AccumulationPlan, a: ScaledOperand, b: ScaledOperand, lead: tupl
     return operands._replace(scale_a=flatten(left, lead), scale_b=flatten(right, lead))
 
 
-def promotion_of(
-    plan: AccumulationPlan, a: ScaledOperand, b: ScaledOperand, lead: tuple[int, ...], backend: Backend
-) -> Promotion | None:
+def promotion_of(plan: AccumulationPlan, a: ScaledOperand, b: ScaledOperand, lead: tuple[int, ...], backend: Backend) -> Promotion | None:
     """What happens at promotion, with the scales of every chunk."""
     every = plan.promote_every
     if every is None or plan.promotion == "add":

@@ -48,13 +48,9 @@ class Emulation:
     ----------
     settings : Settings
     report : Report
-    backend : str
-        What multiplies operands in main memory.
     plain : dict
         torch's own kernels, by operator, where others have taken their places.
     """
-
-    backend = "numba"
 
     def __init__(self, settings: Settings, report: Report | None = None) -> None:
         self.settings = settings
@@ -62,12 +58,6 @@ class Emulation:
         self._plans: dict[tuple[Any, ...], _Product | str] = {}  # or why there is none
         self.plain: dict[Any, Callable[..., Any]] = {}
         self._warned = False
-
-    def by(self, backend: str) -> Emulation:
-        """The same emulation, where another backend multiplies."""
-        found = Emulation(self.settings, self.report)
-        found.backend = backend
-        return found
 
     def product(
         self,

@@ -12,7 +12,7 @@ from fastmma.torch import scaled
 from fastmma.torch.checks import check_scaled
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.plans import UnknownError
-from fastmma.torch.recipes import B16, B32, ROW, scaled_operand
+from fastmma.torch.recipes import B16, B32, ROW
 
 _ROWS, _COLUMNS = 128, 4  # of a tile of swizzled scales
 
@@ -85,8 +85,8 @@ def _groups(
         rows = stop - start
         if rows > 0:
             first = _scales_of(scale_a, start, rows, tile, a.shape[1], recipe, swizzled)
-            x = scaled_operand(a[start:stop], first, recipe, swizzled)
-            y = scaled_operand(b[group].t(), [each[group] for each in scale_b], recipe, swizzled)
+            x = scaled.operand(a[start:stop], first, recipe, swizzled)
+            y = scaled.operand(b[group].t(), [each[group] for each in scale_b], recipe, swizzled)
             result[start:stop] = scaled.product(run, name, x, y, None, out, fast, (recipe, recipe))
         tile += -(-rows // _ROWS)
         start = stop

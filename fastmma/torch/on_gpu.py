@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils._pytree import tree_map_only
 
 from fastmma.backends.gpu import device
 from fastmma.backends.gpu.resident import Resident
@@ -24,18 +23,25 @@ def available() -> bool:
     return device.available()
 
 
+def resides(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies on a GPU."""
+    found: bool = tensor.is_cuda
+    return found
+
+
 def described(tensor: torch.Tensor) -> NDArray[Any]:
     """An array of the dtype, the shape, the strides and the alignment of a tensor, whose elements are nobody's."""
     dtype, offset = DTYPES[tensor.dtype], tensor.data_ptr() % 16
     memory = np.empty(64, np.uint8)
     start = -memory.ctypes.data % 16 + offset
-    first = memory[start : start + dtype.itemsize].view(dtype)
+    first = memory[start : start + dtype.itemsize].view(np.dtype(f"u{dtype.itemsize}"))  # as_strided does not know ml_dtypes
     strides = tuple(step * dtype.itemsize for step in tensor.stride())
-    return np.lib.stride_tricks.as_strided(first, tuple(tensor.shape), strides, writeable=False)
+    return np.lib.stride_tricks.as_strided(first, tuple(tensor.shape), strides, writeable=False).view(dtype)
 
 
 @cache
-def _backend() -> Resident:
+def backend() -> Resident:
+    """What multiplies in a GPU's memory."""
     return Resident(device)
 
 
@@ -51,35 +57,19 @@ def multiplied(
     bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """A product of tensors (M, K) and (K, N), or stacks of them, on one GPU, by a plan; c and a bias are float32."""
-    import cupy
-
     matrices = a.dim() == 2
-    with _on_stream(cupy, a.device):
-        x, y = (_codes(cupy, each[None] if matrices else each) for each in (a, b))
-        added = None if c is None else _numbers(cupy, c[None] if matrices else c)
-        row = None if bias is None else _numbers(cupy, bias)
-        codes = resident_product(_backend(), plan, x, y, alpha=alpha, beta=beta, c=added, bias=row)
-        result = torch.from_dlpack(codes.view(np.dtype(f"i{codes.itemsize}"))).view(out)
+    with on_stream(a.device):
+        x, y = (codes_of(each[None] if matrices else each) for each in (a, b))
+        added = None if c is None else array_of(c[None] if matrices else c)
+        row = None if bias is None else array_of(bias)
+        result = tensor_of(resident_product(backend(), plan, x, y, alpha=alpha, beta=beta, c=added, bias=row), out)
     return result[0] if matrices else result
 
 
-def through_main_memory(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """The handler of an operator whose tensors on a GPU are copied, as it reads them in main memory; the GPU multiplies."""
-
-    @wraps(handler)
-    def wrapped(run: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-        where = next((each.device for each in args if isinstance(each, torch.Tensor) and each.is_cuda), None)
-        if where is None or not available():
-            return handler(run, name, *args, **kwargs)
-        given, named = tree_map_only(torch.Tensor, torch.Tensor.cpu, (args, kwargs))
-        return handler(run.by("cupy-emulate"), name, *given, **named).to(where)
-
-    return wrapped
-
-
 @contextmanager
-def _on_stream(cupy: Any, where: torch.device) -> Iterator[None]:
+def on_stream(where: torch.device) -> Iterator[None]:
     """CuPy on a device, on torch's stream there, with memory from torch's own allocator."""
+    import cupy
 
     def allocated(size: int) -> Any:
         memory = torch.empty(size, dtype=torch.uint8, device=where)
@@ -100,12 +90,18 @@ class _Stream(NamedTuple):
         return 0, self.address
 
 
-def _codes(cupy: Any, tensor: torch.Tensor) -> Any:
+def codes_of(tensor: torch.Tensor) -> Any:
     """The memory of a tensor as an array of codes."""
-    found = cupy.from_dlpack(tensor.detach().view(CODES[tensor.dtype.itemsize]))
-    return found.view(np.dtype(f"u{tensor.dtype.itemsize}"))
+    return array_of(tensor.view(CODES[tensor.dtype.itemsize])).view(np.dtype(f"u{tensor.dtype.itemsize}"))
 
 
-def _numbers(cupy: Any, tensor: torch.Tensor) -> Any:
-    """The memory of a tensor of float32."""
+def array_of(tensor: torch.Tensor) -> Any:
+    """The memory of a tensor of a dtype that CuPy has."""
+    import cupy
+
     return cupy.from_dlpack(tensor.detach())
+
+
+def tensor_of(codes: Any, dtype: torch.dtype) -> torch.Tensor:
+    """An array of codes as a tensor."""
+    return torch.from_dlpack(codes.view(np.dtype(f"i{codes.itemsize}"))).view(dtype)

@@ -10,7 +10,6 @@ import torch
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch import grouped, products, scaled
 from fastmma.torch.emulation import Emulation, tensors_text
-from fastmma.torch.on_gpu import through_main_memory
 from fastmma.torch.plans import InvalidError, UnknownError
 
 aten = torch.ops.aten
@@ -37,10 +36,10 @@ _HANDLERS: dict[str, Handler] = {
     "addbmm": products.addbmm,
     "_int_mm": products.int_mm,
     "_grouped_mm": products.grouped_mm,
-    "_scaled_mm": through_main_memory(scaled.scaled_mm),
-    "_scaled_mm_v2": through_main_memory(scaled.scaled_mm_v2),
-    "_scaled_grouped_mm": through_main_memory(grouped.scaled_grouped_mm),
-    "_scaled_grouped_mm_v2": through_main_memory(grouped.scaled_grouped_mm_v2),
+    "_scaled_mm": scaled.scaled_mm,
+    "_scaled_mm_v2": scaled.scaled_mm_v2,
+    "_scaled_grouped_mm": grouped.scaled_grouped_mm,
+    "_scaled_grouped_mm_v2": grouped.scaled_grouped_mm_v2,
 }
 # what arrives whole in inference mode, and is taken apart
 COMPOSITE = frozenset(

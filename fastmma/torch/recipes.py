@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
 import torch
 
-from fastmma.scaling import ScaledArray, from_blocked
-from fastmma.torch.arrays import to_numpy
+from fastmma.scaling import ScaledArray, Scheme, from_blocked
+from fastmma.scaling.schemes import scheme_of
+from fastmma.torch.arrays import E2M1_PAIRS, to_numpy
 from fastmma.torch.plans import UnknownError
 
 TENSOR, ROW, B16, B32, L128, B128 = range(6)  # torch.nn.functional.ScalingType
 SWIZZLED = 1  # torch.nn.functional.SwizzleType.SWIZZLE_32_4_4
+SWIZZLING = (B16, B32)  # whose scales may be so
+_MX = {torch.float8_e4m3fn: "mxfp8_e4m3", E2M1_PAIRS: "mxfp4"}
 _SUFFIX = {torch.float8_e4m3fn: "", torch.float8_e5m2: "_e5m2"}
 
 
@@ -32,6 +34,45 @@ RECIPES = {
     L128: Recipe("fp8_1x128", 1, 128),
     B128: Recipe("fp8_128x128", 128, 128),
 }
+
+
+class Blocks(NamedTuple):
+    """Which elements of an operand (outer, K) share a scale.
+
+    Attributes
+    ----------
+    row : Scheme
+    block : (int, int)
+    places : (int, int)
+        The shape of the scales.
+    padded : bool
+        Whether torch pads them to whole fours of k.
+    """
+
+    row: Scheme
+    block: tuple[int, int]
+    places: tuple[int, int]
+    padded: bool = False
+
+
+def blocks_of(dtype: torch.dtype, shape: tuple[int, int], recipe: int) -> Blocks:
+    """The blocks of an operand.
+
+    Raises
+    ------
+    UnknownError
+        If there is no such recipe for these elements.
+    """
+    rows, k = shape
+    if recipe in (B16, B32):
+        size = 16 if recipe == B16 else 32
+        scheme = "nvfp4" if recipe == B16 else _MX.get(dtype, "mxfp8_e5m2")
+        return Blocks(scheme_of(scheme), (1, size), (rows, -(-k // size)))
+    row = RECIPES.get(recipe)
+    if row is None or dtype not in _SUFFIX:
+        raise UnknownError(f"recipe {recipe} for {dtype} is not known")
+    block = (max(rows, 1) if row.rows is None else row.rows, max(k, 1) if row.columns is None else row.columns)
+    return Blocks(scheme_of(row.scheme + _SUFFIX[dtype]), block, (-(-rows // block[0]), -(-k // block[1])), recipe == B128)
 
 
 def scaled_operand(elements: torch.Tensor, scales: Sequence[torch.Tensor], recipe: int, swizzled: bool) -> ScaledArray:
@@ -52,26 +93,13 @@ def scaled_operand(elements: torch.Tensor, scales: Sequence[torch.Tensor], recip
     UnknownError
         If there is no such recipe for these elements.
     """
-    array = to_numpy(elements)
-    rows, k = array.shape
-    raw = to_numpy(scales[0])
-    if recipe in (B16, B32):
-        size = 16 if recipe == B16 else 32
-        places = (rows, -(-k // size))
-        found = from_blocked(raw.reshape(-1), *places) if swizzled else raw.reshape(places)
-        overall = None
-        if recipe == B16:
-            scheme, overall = "nvfp4", np.float32(scales[1].item() if len(scales) > 1 else 1)
-        elif array.dtype == ml_dtypes.float4_e2m1fn:
-            scheme = "mxfp4"
-        else:
-            scheme = "mxfp8_e4m3" if elements.dtype is torch.float8_e4m3fn else "mxfp8_e5m2"
-        return ScaledArray(array, found, (1, size), 1, overall, scheme)
-    row = RECIPES.get(recipe)
-    if row is None or elements.dtype not in _SUFFIX:
-        raise UnknownError(f"recipe {recipe} for {elements.dtype} is not known")
-    block = (max(rows, 1) if row.rows is None else row.rows, max(k, 1) if row.columns is None else row.columns)
-    shape = (-(-rows // block[0]), -(-k // block[1]))
-    if recipe == B128:  # torch pads them to whole fours of k
-        raw = raw[: shape[0], : shape[1]]
-    return ScaledArray(array, raw.reshape(shape), block, 1, None, row.scheme + _SUFFIX[elements.dtype])
+    array, raw = to_numpy(elements), to_numpy(scales[0])
+    blocks = blocks_of(elements.dtype, array.shape, recipe)
+    overall = None
+    if blocks.row.two_level:
+        overall = np.float32(scales[1].item() if len(scales) > 1 else 1)
+    if blocks.padded:
+        raw = raw[: blocks.places[0], : blocks.places[1]]
+    blocked = swizzled and recipe in SWIZZLING
+    found = from_blocked(raw.reshape(-1), *blocks.places) if blocked else raw.reshape(blocks.places)
+    return ScaledArray(array, found, blocks.block, 1, overall, blocks.row.name)

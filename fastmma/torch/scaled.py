@@ -15,14 +15,17 @@ from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.scaling import ScaledArray
+from fastmma.torch import on_gpu
 from fastmma.torch.arrays import DTYPES, E2M1_PAIRS, to_numpy, to_torch
 from fastmma.torch.checks import check_bias, check_scaled
 from fastmma.torch.emulation import Emulation, operands_text
 from fastmma.torch.plans import UnknownError
 from fastmma.torch.recipes import B16, B32, B128, L128, ROW, TENSOR, scaled_operand
 from fastmma.torch.report import ASSUMED, EMULATED, Line
+from fastmma.torch.scaled_on_gpu import PlacedOperand, multiplied, placed_operand
 
 Tensors = Sequence[torch.Tensor]
+Operand = ScaledArray | PlacedOperand
 _OUTPUTS = (torch.float32, torch.bfloat16, torch.float16)
 _BLOCKED = (B16, B32)
 
@@ -50,8 +53,8 @@ def scaled_mm_v2(
         check_scaled(run.settings.capability, "meta_scaled_mm_v2", *given)
         check_bias(bias, out_dtype or a.dtype)
     scale_a, scale_b = _rows_first(scale_a, recipe_a), _rows_first(scale_b, recipe_b)
-    x = scaled_operand(a, scale_a, recipe_a[0], bool(swizzle_a and swizzle_a[0]))
-    y = scaled_operand(b.t(), scale_b, recipe_b[0], bool(swizzle_b and swizzle_b[0]))
+    x = operand(a, scale_a, recipe_a[0], bool(swizzle_a and swizzle_a[0]))
+    y = operand(b.t(), scale_b, recipe_b[0], bool(swizzle_b and swizzle_b[0]))
     return product(run, name, x, y, bias, out_dtype or a.dtype, use_fast_accum, (recipe_a[0], recipe_b[0]))
 
 
@@ -85,8 +88,8 @@ def scaled_mm(
     first, second = scale_a, scale_b
     if kinds[1] in (ROW, L128, B128):
         second = scale_b.t()
-    x = scaled_operand(a, [first], kinds[0], blocked)
-    y = scaled_operand(b.t(), [second], kinds[1], blocked)
+    x = operand(a, [first], kinds[0], blocked)
+    y = operand(b.t(), [second], kinds[1], blocked)
     return product(run, name, x, y, bias, out_dtype or a.dtype, use_fast_accum, kinds)
 
 
@@ -104,20 +107,29 @@ def recipe_of(scales: Tensor, shape: tuple[int, int]) -> int:
     return L128 if tuple(scales.shape) == (rows, -(-k // 128)) else B128
 
 
+def operand(elements: Tensor, scales: Tensors, recipe: int, swizzled: bool) -> Operand:
+    """An operand (outer, K), where its tensors lie."""
+    return (placed_operand if on_gpu.resides(elements) else scaled_operand)(elements, scales, recipe, swizzled)
+
+
 def product(
-    run: Emulation, name: str, x: ScaledArray, y: ScaledArray, bias: Tensor | None, out: torch.dtype, fast: bool, kinds: tuple[int, int]
+    run: Emulation, name: str, x: Operand, y: Operand, bias: Tensor | None, out: torch.dtype, fast: bool, kinds: tuple[int, int]
 ) -> Tensor:
     """The product of x (M, K) and y (N, K)."""
     if out not in _OUTPUTS:
         raise UnknownError(f"scaled products with results in {out} are not known")
+    first, second = (each.described if isinstance(each, PlacedOperand) else each for each in (x, y))
     try:
-        plan, status, how = _plan(run, x, y.T, out, fast and kinds[0] in (TENSOR, ROW), bias is not None)
+        plan, status, how = _plan(run, first, second.T, out, fast and kinds[0] in (TENSOR, ROW), bias is not None)
     except (InstructionError, OperandError) as error:
         raise UnknownError(str(error)) from None
-    row = None if bias is None else to_numpy(bias)
-    result = to_torch(scaled_matmul(x, y.T, plan=plan, bias=row, threads=run.settings.threads, backend=run.backend))
+    if isinstance(x, PlacedOperand) and isinstance(y, PlacedOperand):
+        result = multiplied(plan, x, y, out, bias)
+    else:
+        row = None if bias is None else to_numpy(bias)
+        result = to_torch(scaled_matmul(first, second.T, plan=plan, bias=row, threads=run.settings.threads))
     operation = plan.operation
-    text = f"{x.scheme} {operands_text(x.elements)} x {y.scheme} {operands_text(y.T.elements)}"
+    text = f"{first.scheme} {operands_text(first.elements)} x {second.scheme} {operands_text(second.T.elements)}"
     run.done(Line(name, status, text, f"{operation.instruction.opcode}; {how}", operation.arithmetic.evidence.level))
     return result
 

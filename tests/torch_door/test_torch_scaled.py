@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from reference.plain_machine import COMPILER, PlainMachine
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
@@ -14,7 +17,11 @@ from torch.nn.functional import ScalingType, SwizzleType  # noqa: E402
 
 import fastmma  # noqa: E402
 import fastmma.torch as door  # noqa: E402
+from fastmma.backends.gpu.resident import Resident  # noqa: E402
 from fastmma.scaling import ScaledArray, quantize  # noqa: E402
+from fastmma.torch import on_gpu, recipes, scaled  # noqa: E402
+from fastmma.torch.plans import InvalidError, UnknownError  # noqa: E402
+from fastmma.torch.scaled_on_gpu import placed_operand  # noqa: E402
 
 E4, E5, BF16, F32 = torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float32
 M, N, K = 48, 256, 512
@@ -116,6 +123,77 @@ def test_groups_of_rows() -> None:
         wanted = fastmma.scaled_matmul(a[start:stop], b[group].T, preset="cublas", out_dtype="bf16")
         assert door.to_numpy(found[start:stop]).tobytes() == wanted.tobytes()
     gpu.report.assert_all_emulated()
+
+
+LOGIC = [CASES[1], CASES[6], CASES[7], CASES[10]]
+
+
+@pytest.fixture
+def pretended_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Tensors are taken for those of a GPU, whose kernels are plain C++; whoever reads one as an array of main memory fails."""
+
+    def refused(*_args: Any, **_kwargs: Any) -> Any:
+        raise AssertionError("a tensor on a GPU went through main memory")
+
+    if COMPILER is None:
+        pytest.skip("there is no C++ compiler")
+    backend = Resident(PlainMachine(tmp_path))
+    monkeypatch.setattr(on_gpu, "resides", lambda _tensor: True)
+    monkeypatch.setattr(on_gpu, "available", lambda: True)
+    monkeypatch.setattr(on_gpu, "backend", lambda: backend)
+    monkeypatch.setattr(on_gpu, "on_stream", lambda _where: nullcontext())
+    monkeypatch.setattr(on_gpu, "array_of", lambda tensor: tensor.detach().numpy())
+    for module, name in ((recipes, "to_numpy"), (scaled, "to_numpy"), (scaled, "to_torch"), (scaled, "scaled_matmul")):
+        monkeypatch.setattr(module, name, refused)
+
+
+@pytest.mark.parametrize(("target", "first", "second", "options"), LOGIC, ids=str)
+def test_tensors_on_a_pretended_gpu_stay_there(
+    request: pytest.FixtureRequest, target: str, first: str, second: str, options: dict[str, Any]
+) -> None:
+    left, right = door.from_scaled(quantize(X[:20, :256], first)), door.from_scaled(quantize(W[:, :256], second))
+    scales = [(each.scales, list(map(ScalingType, each.recipes)), list(map(SwizzleType, each.swizzles))) for each in (left, right)]
+    swizzles = {"swizzle_a": scales[0][2], "swizzle_b": scales[1][2]}
+    args = (left.elements, right.elements.t(), *scales[0][:2], *scales[1][:2])
+    wanted = door.scaled_mm(*args, **swizzles, target=target, **options)
+    request.getfixturevalue("pretended_gpu")
+    assert torch.equal(door.scaled_mm(*args, **swizzles, target=target, **options), wanted)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("scheme", ["fp8_tensor", "fp8_row_e5m2", "fp8_1x128", "fp8_128x128", "mxfp8_e5m2", "mxfp4", "nvfp4"])
+def test_operands_on_a_gpu_are_those_in_main_memory(monkeypatch: pytest.MonkeyPatch, scheme: str, turned: bool) -> None:
+    monkeypatch.setattr(on_gpu, "available", lambda: True)
+    operand = door.from_scaled(quantize(W[:200, :352], scheme))
+    scales = [operand.scales[0].t(), *operand.scales[1:]] if scheme == "fp8_128x128" else operand.scales
+    elements = operand.elements
+    if turned and elements.dtype is not torch.float4_e2m1fn_x2:
+        elements = elements.t().contiguous().t()
+    given = elements, scales, operand.recipes[0], True
+    wanted, found = recipes.scaled_operand(*given), placed_operand(*given)
+    described = found.described
+    assert (described.scheme, described.block, described.shape) == (wanted.scheme, wanted.block, wanted.shape)
+    assert found.codes.numpy().tobytes() == wanted.elements.tobytes()
+    assert found.scales.numpy().tobytes() == wanted.scales.tobytes()
+    assert (None if found.overall is None else found.overall.item()) == wanted.global_scale
+
+
+def test_operands_on_a_gpu_that_do_not_go_together_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    scales = torch.ones(32, 4)
+    with pytest.raises(UnknownError, match="CuPy"):
+        placed_operand(eights(32, 64), [scales], recipes.B16, False)
+    monkeypatch.setattr(on_gpu, "available", lambda: True)
+    pairs = torch.zeros(32, 32, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    wrong = [
+        (pairs, [scales], recipes.B16, fastmma.OperandTypeError, "must have dtype float8_e4m3fn"),
+        (pairs, [(-scales).to(E4)], recipes.B16, fastmma.OperandError, "must not be negative"),
+        (pairs, [scales.to(E4), torch.tensor(-1.0)], recipes.B16, fastmma.OperandError, "must not be negative"),
+        (eights(32, 64), [torch.ones(31)], recipes.ROW, fastmma.OperandError, "must be 32 for 32 x 1 blocks, not 31"),
+        (eights(32, 64), [scales.to("meta")], recipes.ROW, InvalidError, "scales on meta"),
+    ]
+    for elements, given, recipe, error, message in wrong:
+        with pytest.raises(error, match=message):
+            placed_operand(elements, given, recipe, False)
 
 
 def eights(*shape: int, dtype: torch.dtype = E4) -> torch.Tensor:

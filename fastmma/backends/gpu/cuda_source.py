@@ -233,7 +233,7 @@ def _text(name: str) -> str:
 
 @cache
 def epilogue_source() -> str:
-    """The CUDA C++ of the kernels ``step``, ``narrow``, ``round_to_tf32``, ``look_up``, ``promote`` and ``join``, which no operation changes."""
+    """The CUDA C++ of the kernels of epilogues, promotions and joins, which no operation changes."""
     return "\n".join([f"#define THREADS {THREADS}\n", *map(_text, ("portable.cuh", "specials.cuh", "floats.cuh", "epilogue.cu"))])
 
 
