@@ -79,8 +79,10 @@ class Emulation:
             If its bits are not known.
         """
         dtype, addend = a.dtype, c if bias is None else bias
+        if not a.layout is b.layout is torch.strided or not (addend is None or addend.layout is torch.strided):
+            raise UnknownError("sparse tensors are torch's")
         places = a.shape, a.stride(), b.shape, b.stride(), a.data_ptr() % 16, b.data_ptr() % 16, a.is_neg(), b.is_neg()
-        dtypes = dtype, b.dtype, a.layout, b.layout, a.device.type, b.device.type, out_dtype
+        dtypes = dtype, b.dtype, a.device.type, b.device.type, out_dtype
         ends = None if addend is None else (addend.dtype, addend.shape, addend.stride(), addend.is_neg(), c is None)
         modes = dtype in _BY_MODE and (self.settings.takes_tf32(), torch.backends.cuda.matmul.allow_fp16_accumulation)
         key = (operator, *places, *dtypes, ends, alpha, beta, modes)
@@ -186,8 +188,8 @@ def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dty
     """Raise InvalidError where torch would refuse the operands."""
     if a.dim() != b.dim() or a.dim() not in (2, 3) or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise InvalidError(f"shapes {tuple(a.shape)} and {tuple(b.shape)}")
-    if a.device != b.device or a.device.type not in ("cpu", "cuda") or a.layout is not torch.strided or b.layout is not torch.strided:
-        raise UnknownError("tensors on other devices, and sparse ones, are torch's")
+    if a.device != b.device or a.device.type not in ("cpu", "cuda"):
+        raise UnknownError("tensors on other devices are torch's")
     if a.is_cuda and not on_gpu.available():
         raise UnknownError("tensors on a GPU need CuPy, which the extras cuda12 and cuda13 install")
     if a.dtype is not b.dtype or (addend is not None and addend.dtype not in (a.dtype, out_dtype)):

@@ -13,7 +13,8 @@ from fastmma.torch.plans import UnknownError
 
 def mm(run: Emulation, name: str, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:
     """``a @ b``; where a or b is a vector of float32, and TF32 is off, cuBLAS takes the kernels of `mv`."""
-    if a.dtype is b.dtype is torch.float32 and 1 in (a.shape[0], b.shape[1]) and a.shape[0] != b.shape[1] and not run.settings.takes_tf32():
+    thin = a.dtype is b.dtype is torch.float32 and 1 in (a.shape[0], b.shape[1]) and a.shape[0] != b.shape[1]
+    if thin and a.layout is b.layout is torch.strided and not run.settings.takes_tf32():
         if b.shape[1] == 1 and a.stride(1) == 1:
             return vectors.product(run, name, a, b[:, 0])[:, None]
         if a.shape[0] == 1 and b.stride(0) == 1:

@@ -16,7 +16,7 @@ from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.scaling import ScaledArray
 from fastmma.torch import on_gpu
-from fastmma.torch.arrays import DTYPES, E2M1_PAIRS, to_numpy, to_torch
+from fastmma.torch.arrays import DTYPES, E2M1_PAIRS, seen, to_numpy
 from fastmma.torch.checks import check_bias, check_scaled
 from fastmma.torch.emulation import Emulation, operands_text
 from fastmma.torch.plans import UnknownError
@@ -127,7 +127,8 @@ def product(
         result = multiplied(plan, x, y, out, bias)
     else:
         row = None if bias is None else to_numpy(bias)
-        result = to_torch(scaled_matmul(first, second.T, plan=plan, bias=row, threads=run.settings.threads))
+        result = torch.empty((first.shape[0], second.shape[0]), dtype=out)  # its memory is torch's own, and stays resizable
+        scaled_matmul(first, second.T, plan=plan, bias=row, out=seen(result), threads=run.settings.threads)
     operation = plan.operation
     text = f"{first.scheme} {operands_text(first.elements)} x {second.scheme} {operands_text(second.T.elements)}"
     run.done(Line(name, status, text, f"{operation.instruction.opcode}; {how}", operation.arithmetic.evidence.level))

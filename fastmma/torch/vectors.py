@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor, empty, float32
+from torch import Tensor, empty, float32, strided
 
 from fastmma.products.fma_chain import fused
 from fastmma.products.fma_lanes import lane_product
@@ -58,7 +58,7 @@ def product(run: Emulation, name: str, a: Tensor, x: Tensor, y: Tensor | None = 
     UnknownError
         If nobody knows in which order the library sums such a matrix.
     """
-    how = recorded(run, a)
+    how = recorded(run, a) if a.layout is x.layout is strided else None
     if how is None or x.dtype is not float32 or a.shape[1] != x.shape[0] or not (a.is_cpu and x.is_cpu):
         raise UnknownError("the order in which cuBLAS sums a float32 matrix of this size times a vector is not known")
     sums = lane_product(seen(a), seen(x.resolve_neg()), how.lanes, how.adjacent)
