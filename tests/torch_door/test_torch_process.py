@@ -114,6 +114,25 @@ def test_compiled_graphs_are_emulated_forward_and_backward(inner: str) -> None:
     assert not is_emulated()
 
 
+@pytest.mark.parametrize("name", ["mm", "addmm", "bmm", "relu"])
+def test_operators_of_compiled_graphs_keep_torchs_rules(name: str) -> None:
+    graphs: list[torch.fx.GraphModule] = []
+    calls = {
+        "mm": (lambda a, b: a @ b, (A[:, :64], A[:, 64:128])),
+        "addmm": (torch.addmm, (A[:, :64], A[:, 64:128], A[:, 128:192])),
+        "bmm": (torch.bmm, (A.view(4, 16, 2048), A.view(4, 2048, 16))),
+        "relu": (torch._addmm_activation, (A[0, :64], A[:, :64], A[:, 64:128])),
+    }
+    function, args = calls[name]
+    gpu = door.backend("H100", inner="eager")
+    changed = gpu._changed
+    gpu._changed = lambda graph: graphs.append(changed(graph)) or graphs[-1]
+    torch.compile(function, backend=gpu)(*args)
+    targets = [node.target for graph in graphs for node in graph.graph.nodes if str(node.target).startswith("fastmma.")]
+    assert len(targets) == 1
+    torch.library.opcheck(targets[0], (gpu._number, *args), test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_dynamic"))
+
+
 def test_a_wrong_inner_compiler_is_an_error() -> None:
     with pytest.raises(fastmma.OperandError, match="inner"):
         door.backend("H100", inner="tvm")
