@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import doctest
+import os
 import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,14 @@ BLOCKS = {name: re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTA
 # what the examples of a page need beside fastmma
 LIBRARIES = {"torch.md": "torch", "triton.md": "triton", "jax.md": "jax", "dask.md": "distributed"}
 WITH_EXAMPLES = [name for name, blocks in BLOCKS.items() if any(language == "pycon" for language, _ in blocks)]
+# whole programs and tests, which begin with what they import, and what they print
+PROGRAMS = {
+    name: code
+    for name, blocks in BLOCKS.items()
+    for language, code in blocks
+    if language == "python" and code.startswith(("import ", "from "))
+}
+PRINTED = {"dask.md": "6.7108864e+07", "testing.md": "2 passed"}
 COMMANDS = sorted(
     {command for blocks in BLOCKS.values() for _, code in blocks for command in re.findall(r"^fastmma (\w+)", code, re.MULTILINE)}
 )
@@ -37,6 +49,25 @@ def test_examples(name: str) -> None:
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.REPORT_NDIFF)
     runner.run(test)
     assert runner.failures == 0
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str, tmp_path: Path) -> None:
+    for library in ("torch", "distributed"):
+        if library in PROGRAMS[name]:
+            pytest.importorskip(library)
+    (tmp_path / "test_program.py").write_text(PROGRAMS[name])
+    plug_in = [] if entry_points(group="pytest11", name="fastmma") else ["-p", "fastmma.testing.plugin"]
+    as_tests = ["-m", "pytest", "-q", "--golden-bits=write", *plug_in, "-p", "no:cacheprovider"]
+    command = [sys.executable, *(as_tests if "def test_" in PROGRAMS[name] else ()), "test_program.py"]
+    environment = os.environ | {"PYTHONPATH": str(DOCS.parent)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert PRINTED[name] in done.stdout
+
+
+def test_pages_with_programs_are_found() -> None:
+    assert PROGRAMS.keys() == PRINTED.keys()
 
 
 def test_pages_with_examples_are_found() -> None:
