@@ -123,6 +123,7 @@ def scaled_matmul(
     DeepSeek's fp8: activations in blocks of 1 x 128, weights of 128 x 128, promoted every 128 k.
 
     >>> from fastmma.scaling import quantize
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> x, w = rng.standard_normal((4, 512)), rng.standard_normal((256, 512))
     >>> a, b = quantize(x, "fp8_1x128"), quantize(w, "fp8_128x128").T
