@@ -159,3 +159,12 @@ def test_modules_have_one_purpose_and_say_it() -> None:
     for module, path in MODULES.items():
         if path.stat().st_size:
             assert ast.get_docstring(ast.parse(path.read_text())), module
+
+
+def test_docstrings_are_read_alone() -> None:
+    """No docstring says that something is the same as something told elsewhere."""
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+                words = (ast.get_docstring(node) or "").lower().split()
+                assert words[:3] not in [["the", "same", link] for link in ("for", "with", "as")], f"{module}: {node}"

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.call import Codes, Operands
-from fastmma.backends.compiled import widening
 from fastmma.backends.engine import Backend
+from fastmma.backends.fused import widening
 from fastmma.isa.codes import decode, to_codes
 from fastmma.isa.formats import FORMATS
 from fastmma.kernels.params import Promotion

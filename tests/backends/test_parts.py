@@ -9,7 +9,7 @@ import pytest
 from reference.products import random_codes
 
 import fastmma
-from fastmma.backends import compiled, parts
+from fastmma.backends import fused, parts
 from fastmma.backends.call import Operands
 from fastmma.isa.codes import from_codes, to_codes
 from fastmma.isa.formats import FORMATS
@@ -61,7 +61,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch, depth: int) -> None:
     """Parts and pieces as small as they come."""
     for module, name, value in (
         (parts, "DEPTH", depth),
-        (compiled, "DEPTH", depth),
+        (fused, "DEPTH", depth),
         (parts, "_CODES", 1500),
         (parts, "_ELEMENTS", 1),
         (f64, "STEPS", 1),

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fastmma.kernels.fma import f64, m8n8k4
 from fastmma.kernels.fma.chains import is_large
-from fastmma.kernels.fma.f64 import f64_gemm
-from fastmma.kernels.fma.m8n8k4 import f32_chain_gemm
 from fastmma.verification.inputs import codes
 
 SHAPES = ((77, 132, 61), (4, 1028, 33), (131, 520, 25), (600, 4, 100), (5, 4096, 4))
@@ -44,15 +43,15 @@ def test_f64(kind: str) -> None:
         a, b, c = (each.view(np.float64) for each in operands(("f64", "f64"), kind, shape))
         assert is_large(len(a), b.shape[1], a.shape[1])
         for start, threads in ((c, 1), (None, 3)):
-            expected = by_threes(lambda x, y, z, d: f64_gemm("rn", x, y, z, d, 1), a, b, start, c)
+            expected = by_threes(lambda x, y, z, d: f64.gemm("rn", x, y, z, d, 1), a, b, start, c)
             out = np.full((2 * len(a), 2 * b.shape[1]), 7.0)[::-2, 1::2]
-            f64_gemm("rn", a, b, start, out, threads)
+            f64.gemm("rn", a, b, start, out, threads)
             np.testing.assert_array_equal(out.view(np.uint64), expected.view(np.uint64))
             turned = np.asfortranarray(a), b[::-1][::-1], None if start is None else np.asfortranarray(start)
-            f64_gemm("rn", *turned, out, threads)
+            f64.gemm("rn", *turned, out, threads)
             np.testing.assert_array_equal(out.view(np.uint64), expected.view(np.uint64))
-        expected = by_threes(lambda x, y, z, d: f64_gemm("rn", x, y, z, d, 1), a, b, c, c)
-        f64_gemm("rn", a, b, c, c, 2)
+        expected = by_threes(lambda x, y, z, d: f64.gemm("rn", x, y, z, d, 1), a, b, c, c)
+        f64.gemm("rn", a, b, c, c, 2)
         np.testing.assert_array_equal(c.view(np.uint64), expected.view(np.uint64))
 
 
@@ -62,10 +61,10 @@ def test_m8n8k4(fmt: str, pairs: bool, kind: str) -> None:
     for shape in SHAPES[:3]:
         a, b, c = operands(("f16", fmt), kind, shape)
         for start, threads in ((c, 1), (None, 3)):
-            expected = by_threes(lambda x, y, z, d: f32_chain_gemm(x, y, z, d, pairs, 1), a, b, start, c)
+            expected = by_threes(lambda x, y, z, d: m8n8k4.gemm(x, y, z, d, pairs, 1), a, b, start, c)
             out = np.zeros((2 * len(a), b.shape[1]), c.dtype)[::2]
-            f32_chain_gemm(np.asfortranarray(a), b, start, out, pairs, threads)
+            m8n8k4.gemm(np.asfortranarray(a), b, start, out, pairs, threads)
             np.testing.assert_array_equal(out, expected)
-        expected = by_threes(lambda x, y, z, d: f32_chain_gemm(x, y, z, d, pairs, 1), a, b, c, c)
-        f32_chain_gemm(a, b, c, c, pairs, 2)
+        expected = by_threes(lambda x, y, z, d: m8n8k4.gemm(x, y, z, d, pairs, 1), a, b, c, c)
+        m8n8k4.gemm(a, b, c, c, pairs, 2)
         np.testing.assert_array_equal(c, expected)

@@ -11,8 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from reference.cases import cases
 
-from fastmma.kernels.fma.f64 import f64_gemm, f64_tiles
-from fastmma.kernels.fma.m8n8k4 import f32_chain_gemm, f32_chain_tiles
+from fastmma.kernels.fma import f64, m8n8k4
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 INVALID = 0xFFF8000000000000
@@ -116,9 +115,9 @@ def test_f64_gemm_is_exact(rounding: str, kind: str) -> None:
         if kind == "subnormal":
             c = c * 2.0**-480
         out = np.full((rows, columns), 7.0)
-        f64_gemm(rounding, a, b, c, out, 2)
+        f64.gemm(rounding, a, b, c, out, 2)
         np.testing.assert_array_equal(out.view(np.uint64), f64_reference(rounding, a, b, c))
-        f64_gemm(rounding, a, b, None, out, 1)
+        f64.gemm(rounding, a, b, None, out, 1)
         np.testing.assert_array_equal(out.view(np.uint64), f64_reference(rounding, a, b, None))
 
 
@@ -127,7 +126,7 @@ def test_f64_tiles_are_exact(rounding: str) -> None:
     rng = np.random.default_rng(3)
     a, b, c = (np.concatenate([f64_operand(rng, (1, *shape), kind) for kind in KINDS]) for shape in ((8, 4), (4, 8), (8, 8)))
     out = np.empty((len(KINDS), 8, 8))
-    f64_tiles(rounding, a, b, c, out, 2)
+    f64.tiles(rounding, a, b, c, out, 2)
     for t in range(len(KINDS)):
         np.testing.assert_array_equal(out[t].view(np.uint64), f64_reference(rounding, a[t], b[t], c[t]))
 
@@ -145,7 +144,7 @@ def test_f64_directed_rounding_of_hard_cases(rounding: str) -> None:
     ]  # fmt: skip
     a, b, c = (np.array(column).reshape(-1, 1, 1) for column in zip(*cases, strict=True))
     out = np.empty_like(c)
-    f64_tiles(rounding, a, b, c, out, 1)
+    f64.tiles(rounding, a, b, c, out, 1)
     expected = [f64_bits(exact_fma(*case, "f64", rounding)) for case in cases]
     np.testing.assert_array_equal(out.view(np.uint64).ravel(), np.array(expected, np.uint64))
 
@@ -160,11 +159,11 @@ def test_f64_layouts(rounding: str) -> None:
     for x, y, z in ((np.asfortranarray(a), b, c), (a, np.asfortranarray(b), c), (a, b, np.asfortranarray(c)), (a[::-1][::-1], b, c)):
         for operand in (x, y, z):
             operand.flags.writeable = False
-        f64_gemm(rounding, x, y, z, out, 2)
+        f64.gemm(rounding, x, y, z, out, 2)
         np.testing.assert_array_equal(np.ascontiguousarray(out).view(np.uint64), expected)
     assert not np.delete(wide, np.s_[::2], 0).any()
     inplace = c.copy()
-    f64_gemm(rounding, a, b, inplace, inplace, 2)
+    f64.gemm(rounding, a, b, inplace, inplace, 2)
     np.testing.assert_array_equal(inplace.view(np.uint64), expected)
 
 
@@ -176,7 +175,7 @@ def test_f64_nan_in_place(rounding: str) -> None:
     b[1, 5] = np.inf
     c[2, 5] = -np.inf
     expected = f64_reference(rounding, a, b, c)
-    f64_gemm(rounding, a, b, c, c, 1)
+    f64.gemm(rounding, a, b, c, c, 1)
     np.testing.assert_array_equal(c.view(np.uint64), expected)
 
 
@@ -185,14 +184,14 @@ def test_f64_without_k_leaves_c() -> None:
     c.view(np.uint64)[0, 1] = 0x7FF0000000000001
     out = np.empty_like(c)
     for rounding in ROUNDINGS:
-        f64_gemm(rounding, np.empty((1, 0)), np.empty((0, 3)), c, out, 1)
+        f64.gemm(rounding, np.empty((1, 0)), np.empty((0, 3)), c, out, 1)
         np.testing.assert_array_equal(out.view(np.uint64), c.view(np.uint64))
 
 
 def test_f64_empty() -> None:
     for rows, columns in ((0, 3), (3, 0)):
-        f64_gemm("rz", np.empty((rows, 2)), np.empty((2, columns)), None, np.empty((rows, columns)), 2)
-    f64_tiles("rn", np.empty((0, 8, 4)), np.empty((0, 4, 8)), None, np.empty((0, 8, 8)), 2)
+        f64.gemm("rz", np.empty((rows, 2)), np.empty((2, columns)), None, np.empty((rows, columns)), 2)
+    f64.tiles("rn", np.empty((0, 8, 4)), np.empty((0, 4, 8)), None, np.empty((0, 8, 8)), 2)
 
 
 # --- the lowered m8n8k4 ---
@@ -260,11 +259,11 @@ def test_f32_chains_are_exact(c_dtype: Any, out_dtype: Any, pairs: bool, kind: s
         if c is not None and c_dtype == np.uint32:
             c = c.view(np.float16).astype(np.float32).view(np.uint32) ^ rng.integers(0, 1 << 14, c.shape).astype(np.uint32)
         out = np.full((rows, columns), 77, out_dtype)
-        f32_chain_gemm(a, b, c, out, pairs, 2)
+        m8n8k4.gemm(a, b, c, out, pairs, 2)
         np.testing.assert_array_equal(out, f32_reference(a, b, c, out_dtype, pairs))
     a, b = f16_operand(rng, (3, 8, 4), kind), f16_operand(rng, (3, 4, 8), kind)
     out = np.full((3, 8, 8), 77, out_dtype)
-    f32_chain_tiles(a, b, None, out, pairs, 2)
+    m8n8k4.tiles(a, b, None, out, pairs, 2)
     for t in range(3):
         np.testing.assert_array_equal(out[t], f32_reference(a[t], b[t], None, out_dtype, pairs))
 
@@ -275,10 +274,10 @@ def test_f32_chains_without_k_leave_c_as_it_is(dtype: Any, pairs: bool) -> None:
     c = np.random.default_rng(0).integers(0, 1 << 8 * np.dtype(dtype).itemsize, (3, 40, 9), dtype=dtype)
     c[0, 0, :3] = (0xFC01, 0x7C01, 0xFFFF) if dtype == np.uint16 else (0xFF800001, 0x7F800001, 0xFFFFFFFF)  # NaNs with payloads
     a, b, out = np.zeros((3, 40, 0), np.uint16), np.zeros((3, 0, 9), np.uint16), np.empty_like(c)
-    f32_chain_tiles(a, b, c, out, pairs, 2)
+    m8n8k4.tiles(a, b, c, out, pairs, 2)
     np.testing.assert_array_equal(out, c)
     out = np.empty_like(c)
-    f32_chain_gemm(a[0], b[0], c[0], out[0], pairs, 2)
+    m8n8k4.gemm(a[0], b[0], c[0], out[0], pairs, 2)
     np.testing.assert_array_equal(out[0], c[0])
-    f32_chain_gemm(a[0], b[0], None, out[0], pairs, 2)
+    m8n8k4.gemm(a[0], b[0], None, out[0], pairs, 2)
     assert not out[0].any()

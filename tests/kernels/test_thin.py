@@ -13,7 +13,7 @@ from reference.fused import reference
 from test_fused_x86 import SETTINGS, accumulator, code_dtype, operand, portably, result_dtype
 
 import fastmma
-from fastmma.backends import compiled
+from fastmma.backends import fused
 from fastmma.kernels.fused import portable, thin, x86
 from fastmma.kernels.params import Fused
 from fastmma.kernels.tiles import THIN, first_fit
@@ -146,7 +146,7 @@ def test_which_products_are_thin() -> None:
 def test_gemm_takes_it(opcode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Turned or not, in one part of k or several, a batch too: the bits of the portable kernels."""
     monkeypatch.setattr(thin, "_LEAST", {1: 1, 2: 1})
-    monkeypatch.setattr(compiled, "_THIN", 1)
+    monkeypatch.setattr(fused, "_THIN", 1)
     ins, rng = fastmma.instruction(opcode), np.random.default_rng(6)
     a, b = (rng.standard_normal(shape, np.float32).astype(ins.formats.a.dtype) for shape in ((3, 700), (700, 300)))
     b = b.astype(ins.formats.b.dtype)

@@ -111,7 +111,7 @@ def _f64_run(rounding: int, batch: Product, first: int, last: int, first_column:
                     _f64_element(rounding, product, row, each)
 
 
-def f64_gemm(
+def gemm(
     rounding: str, a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64] | None, out: NDArray[np.float64], threads: int
 ) -> None:
     """``out = a @ b + c`` (None: +0) as a chain of fma over ascending k, each rounded to "rn", "rz", "rm" or "rp".
@@ -146,10 +146,10 @@ def _by_tiles(
     multiply(how, a, b, c, threads, write)
 
 
-def f64_tiles(
+def tiles(
     rounding: str, a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64] | None, out: NDArray[np.float64], threads: int
 ) -> None:
-    """The same for a batch: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
+    """``out = a @ b + c`` as `gemm` has it, for many: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
     batch = product_of(a, b, c, out)
     mode = _ROUNDINGS[rounding]
     if out.size:

@@ -83,7 +83,7 @@ def _unchanged(a: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any]) -> bo
     return (c is None or c.itemsize == out.itemsize) and settled(a.shape[-1], c, out)
 
 
-def f32_chain_gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
+def gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
     """The lowered f16 m8n8k4 over any k: for every four k a chain of f32 fma from +0, and one f32 addition of c.
 
     `pairs`: two chains of two products, ``(c + first) + second``. `a` (M, K) and `b` (K, N) are f16 codes, `c` (None: +0) and `out`
@@ -124,8 +124,8 @@ def _by_tiles(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] |
     multiply(how, _floats(a), _floats(b), None if c is None else _floats(c), threads, write)
 
 
-def f32_chain_tiles(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
-    """The same for a batch: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
+def tiles(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
+    """Chains of four or two products as `gemm` has them, for many: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
     if _unchanged(a, c, out):
         return
     batch = product_of(a, b, c, out)

@@ -360,7 +360,7 @@ def tiles(
     threads: int,
     order: NDArray[np.int32] | None = None,
 ) -> None:
-    """The same for a batch: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
+    """Write many products, each onto its c: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
     if settled(a.shape[2], c, out):
         return
     batch, _table = _problem(p, a, b, c, out, order)

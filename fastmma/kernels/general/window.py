@@ -90,7 +90,7 @@ def _add_groups(p: General, a: Lines, b: Lines, i: int, columns: Any, first: int
 
 @separate
 def _add_limbs(p: General, a: Lines, b: Lines, depth: int, i: int, columns: Any, first: int, last: int, work: Work) -> None:
-    """The same for groups whose sums take two limbs, which begin `depth` bits below emax; columns that need more are marked."""
+    """Add the groups of a step whose sums take two limbs, which begin `depth` bits below emax; mark columns that need more."""
     high, low, lost = work.group, work.low, work.lost
     spare = depth - p.align_bits - SPARE  # bits below those that rounding to units looks at
     near = min(spare, LIMB)

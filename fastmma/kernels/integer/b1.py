@@ -31,6 +31,6 @@ def gemm(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32]
 
 
 def tiles(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32], operation: str, threads: int) -> None:
-    """The same for batches a (T, m, k), b (T, k, n) and C-contiguous c, out (T, m, n)."""
+    """``out = c + popcount(a operation b)`` for batches a (T, m, k), b (T, k, n) and C-contiguous c, out (T, m, n)."""
     row = _row()
     words.tiles(Tile(row.words, *row.narrow), _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)

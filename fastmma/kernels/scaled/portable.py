@@ -59,7 +59,7 @@ def tables(element: Element) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
 
 
 def scale_tables(element: Element) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """The same for scales, which have no sign."""
+    """The values and exponents of all codes of a scale format, which has no sign."""
     values, exponents = tables(element)
     return np.abs(values), exponents
 
@@ -136,7 +136,7 @@ def _narrow_products(a: Any, b: Any, work: Work) -> None:
 
 @compiled
 def _wide_products(a: Any, b: Any, work: Work) -> None:
-    """The same with infinities and NaNs."""
+    """Sums of truncated products, infinities and NaNs among them, scaled in float64."""
     scale, totals = work.scale, work.totals
     for k in range(len(a)):
         for j in range(len(totals)):
@@ -276,7 +276,7 @@ def _looked_up(table: Any, codes: Any) -> Any:
 
 
 def _padded(codes: NDArray[np.uint8], axis: int, size: int) -> NDArray[np.uint8]:
-    """The same with zeros up to a size, C-contiguous."""
+    """Codes with zeros behind them up to a size of an axis, C-contiguous."""
     shape = list(codes.shape)
     shape[axis] = size
     padded = np.zeros(shape, codes.dtype)
