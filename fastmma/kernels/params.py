@@ -45,9 +45,30 @@ class Element(NamedTuple):
     specials: int  # one of `Specials`
 
     @property
+    def width(self) -> int:
+        """Bits of a magnitude: exponent field and mantissa field."""
+        return self.exponent_bits + self.mantissa_bits
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a code."""
+        bits = 1 + self.width + self.shift
+        return 1 if bits <= 8 else 2 if bits <= 16 else 4
+
+    @property
+    def through_half(self) -> bool:
+        """Whether f16 holds all values, up to a power of two."""
+        return self.exponent_bits <= 5 and self.mantissa_bits <= 10
+
+    @property
+    def lowered(self) -> int:
+        """log2 of a value over that which is decoded by way of f16, where it is."""
+        return 15 - self.bias if self.through_half else 0
+
+    @property
     def first_special(self) -> int:
         """The lowest magnitude that is an infinity or a NaN; one past the last if there is none."""
-        end = 1 << (self.exponent_bits + self.mantissa_bits)
+        end = 1 << self.width
         if self.specials == Specials.NONE:
             return end
         return end - (1 << self.mantissa_bits if self.specials == Specials.IEEE else 1)

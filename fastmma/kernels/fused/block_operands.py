@@ -13,7 +13,8 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel, Coding
-from fastmma.kernels.llvm.emit import F32, F64, HALF, I8, I16, I32, I64, Emitter, vector
+from fastmma.kernels.fused.decoding import half_codes, singles
+from fastmma.kernels.llvm.emit import F64, I8, I16, I32, I64, Emitter, vector
 
 LINE = 16  # results whose exponent bytes share 128 bits: two rows
 VALUES_AT_ONCE = 32  # codes
@@ -43,7 +44,6 @@ class Decoder:
     def __init__(self, kernel: BlockKernel, coding: Coding, emit: Emitter) -> None:
         self.kernel, self.coding, self.emit, self.builder = kernel, coding, emit, emit.builder
         self.element = coding.element
-        self.width = coding.element.exponent_bits + coding.element.mantissa_bits
         self.bytes = vector(I8, kernel.byte_vector)
         self.largest = cgutils.alloca_once(self.builder, self.bytes)
         self.smallest = cgutils.alloca_once(self.builder, self.bytes)
@@ -80,34 +80,17 @@ class Decoder:
         return self.builder.zext(self.emit.reduced("umin", self.builder.load(self.smallest)), I32)
 
     def values(self, place: ir.Value, offset: int) -> list[ir.Value]:
-        """The next `VALUES_AT_ONCE` adjacent codes as f32 or f64 values, times 2**-excess, 8 or 16 at a time."""
-        emit, builder, element = self.emit, self.builder, self.element
-        size, wide = self.coding.itemsize, 16 if self.kernel.single and self.kernel.byte_vector == 64 else 8
-        if size == 1 and self.coding.through_half:
-            codes = emit.load(vector(I8, VALUES_AT_ONCE), place, offset)
-            halves = self._halves(codes)
+        """The next `VALUES_AT_ONCE` adjacent codes as f32 or f64 values, times 2**-lowered, 8 or 16 at a time."""
+        emit, element = self.emit, self.element
+        size, wide = element.itemsize, 16 if self.kernel.single and self.kernel.byte_vector == 64 else 8
+        if size == 1 and element.through_half:
+            halves = half_codes(emit, element, emit.load(vector(I8, VALUES_AT_ONCE), place, offset))
             parts = [emit.shuffle(halves, halves, range(first, first + wide)) for first in range(0, VALUES_AT_ONCE, wide)]
         else:
             places = range(offset, offset + VALUES_AT_ONCE, wide)
             parts = [emit.load(vector(ir.IntType(8 * size), wide), place, start * size) for start in places]
-        singles = vector(F32, wide)
-        if self.coding.through_half:
-            values = [builder.fpext(emit.cast(part, vector(HALF, wide)), singles) for part in parts]
-        elif size == 2:
-            values = [emit.cast(emit.shifted_left(builder.zext(part, vector(I32, wide)), 16), singles) for part in parts]
-        else:
-            values = [emit.cast(emit.masked(part, -1 << element.shift), singles) for part in parts]
-        return values if self.kernel.single else [builder.fpext(value, vector(F64, wide)) for value in values]
-
-    def _halves(self, codes: ir.Value) -> ir.Value:
-        """The f16 codes of bytes, whose exponents are lower by the `excess`."""
-        emit, kind, shift = self.emit, vector(I16, VALUES_AT_ONCE), 10 - self.element.mantissa_bits
-        magnitude = (1 << self.width) - 1 << shift
-        if self.width == 7:  # copies of the sign go to the top
-            return emit.masked(emit.shifted_left(self.builder.sext(codes, kind), shift), magnitude | -1 << 15)
-        words = self.builder.zext(codes, kind)
-        sign = emit.masked(emit.shifted_left(words, 15 - self.width), 1 << 15)
-        return self.builder.or_(sign, emit.masked(emit.shifted_left(words, shift), magnitude))
+        values = [singles(emit, element, part) for part in parts]
+        return values if self.kernel.single else [self.builder.fpext(value, vector(F64, wide)) for value in values]
 
     def codes(self, place: ir.Value, offset: int) -> ir.Value:
         """A vector of codes, shifted down."""
@@ -117,7 +100,7 @@ class Decoder:
 
     def magnitude(self, codes: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Magnitudes, and where they are not zero."""
-        magnitude = self.emit.masked(codes, (1 << self.width) - 1)
+        magnitude = self.emit.masked(codes, (1 << self.element.width) - 1)
         if self.coding.bad_byte is None and self.coding.first_bad <= 255:
             self.note(magnitude, self.largest, "umax")
         return magnitude, self.builder.icmp_unsigned("!=", magnitude, ir.Constant(magnitude.type, None))
@@ -144,10 +127,10 @@ class Decoder:
         """Masks of the negative and of the positive elements."""
         emit, builder = self.emit, self.builder
         zero = ir.Constant(codes.type, None)
-        if self.width + 1 == codes.type.element.width:
+        if self.element.width + 1 == codes.type.element.width:
             signed = builder.icmp_signed("<", codes, zero)
         else:
-            signed = builder.icmp_unsigned("!=", emit.masked(codes, 1 << self.width), zero)
+            signed = builder.icmp_unsigned("!=", emit.masked(codes, 1 << self.element.width), zero)
         return builder.and_(signed, nonzero), builder.and_(builder.not_(signed), nonzero)
 
     def store_mask(self, mask: ir.Value, target: ir.Value, offset: int) -> None:
@@ -248,7 +231,7 @@ class RightDecoder(Decoder):
 
     def _values(self, place: ir.Value, target: ir.Value, first: int) -> None:
         kernel = self.kernel
-        growth = (1 + 2.0**-kernel.extra_bits) * 2.0 ** (kernel.a.excess + kernel.b.excess)
+        growth = (1 + 2.0**-kernel.extra_bits) * 2.0 ** (kernel.a.element.lowered + kernel.b.element.lowered)
         offset = first * kernel.value_bytes
         for value in self.values(place, first):
             grown = self.builder.fmul(value, self.emit.constant(value.type, growth))

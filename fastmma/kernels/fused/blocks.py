@@ -34,24 +34,13 @@ class Coding:
     @property
     def itemsize(self) -> int:
         """Bytes of a code."""
-        bits = 1 + self.element.exponent_bits + self.element.mantissa_bits + self.element.shift
-        return 1 if bits <= 8 else 2 if bits <= 16 else 4
+        return self.element.itemsize
 
     @property
     def bad_byte(self) -> int | None:
         """The first exponent byte that is bad, if the exponent tells all."""
         field, rest = divmod(self.first_bad, 1 << self.element.mantissa_bits)
         return None if rest or self.normal else field + self.byte_offset
-
-    @property
-    def through_half(self) -> bool:
-        """Whether f16 holds all values, up to a power of two."""
-        return self.element.exponent_bits <= 5 and self.element.mantissa_bits <= 10
-
-    @property
-    def excess(self) -> int:
-        """log2 of the true value over the one that is decoded."""
-        return 15 - self.element.bias if self.through_half else 0
 
 
 @constant

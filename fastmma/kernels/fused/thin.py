@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.reach import exact_in_lanes, first_bad, loses_subnormals, lowest_emax, lowest_product, mask_c
-from fastmma.kernels.fused.thin_kernel import KERNEL, WORD, ThinChain
+from fastmma.kernels.fused.thin_chain import WORD, ThinChain
+from fastmma.kernels.fused.thin_kernel import KERNEL
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Fused
 from fastmma.kernels.pieces import Missed, Pieces
@@ -95,20 +96,19 @@ def _packed(p: Fused, chain: ThinChain, codes: Codes) -> Rows:
     element = p.a
     rows, depth = codes.shape
     blocks, steps = -(-rows // chain.rows), -(-depth // chain.terms)
-    width = element.exponent_bits + element.mantissa_bits
     filled = np.zeros((steps * chain.terms, blocks * chain.rows), np.int32)
     filled[:depth, :rows] = codes.T
     filled >>= element.shift
-    magnitude = filled & ((1 << width) - 1)
+    magnitude = filled & ((1 << element.width) - 1)
     bad = magnitude.max(axis=0) >= first_bad(element, 0, depth)
     filled[:, bad] = magnitude[:, bad] = 0
     nonzero = magnitude != 0
     field = np.maximum(magnitude >> element.mantissa_bits, 1)
     # B's values are lower than they should be by a power of two, so A's are higher
-    power = field - (element.bias + element.mantissa_bits) + chain.lowered + 1023
+    power = field - (element.bias + element.mantissa_bits) + p.b.lowered + 1023
     values = (magnitude - (field - 1 << element.mantissa_bits)) * (power.astype(np.int64) << 52).view(np.float64)
     values *= 1 + 2.0**-30
-    negative = (filled >> width & 1 != 0) & nonzero
+    negative = (filled >> element.width & 1 != 0) & nonzero
     np.negative(values, out=values, where=negative)
     values[~nonzero] = _TINY
     exponents = np.where(nonzero, field + (1023 - element.bias - p.b.bias), _LOW)
@@ -187,7 +187,7 @@ def _zeros(shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
 
 def _compute(chain: ThinChain, a: Rows, part: _Part, first: int, last: int, sums: _Sums) -> None:
     """Columns first to last of a part."""
-    worst = AlignedMemory(chain.vector_bytes, chain.terms * chain.tile * chain.itemsize, zeroed=True)
+    worst = AlignedMemory(chain.vector_bytes, chain.terms * chain.tile * chain.element.itemsize, zeroed=True)
     column, (steps, blocks) = part.first + first, a.signs.shape[:2]
     addresses = (
         part.b.ctypes.data + first * part.b.strides[1],
