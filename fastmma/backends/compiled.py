@@ -42,6 +42,10 @@ class Compiled(Backend):
         """`Backend.fixed`."""
         return fixed_product(operation, form, ending, threads)
 
+    def settings(self) -> bool:
+        """`Backend.settings`: whether only portable kernels are allowed."""
+        return fused.portable_only()
+
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """`Backend.promoted`."""
         dense = operands.metadata is None and operands.scale_a is None

@@ -68,6 +68,10 @@ class Backend(ABC):
         """What computes products of a form when it is given addresses, with an epilogue if there is one; or None."""
         return None
 
+    def settings(self) -> object | None:
+        """What else than its arguments the products of `fixed` depend on; None where there are no such products."""
+        return None
+
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """Write products in f32 whose chunks of k start from zero and join totals that start from c."""
         from fastmma.kernels.sums.promotion import promote

@@ -45,6 +45,11 @@ def _cpu() -> ModuleType:
     return cpu
 
 
+def portable_only() -> bool:
+    """Whether only portable kernels are allowed."""
+    return bool(_cpu().portable())
+
+
 @cache
 def widening(fmt: Format, wide: Format) -> Codes:
     """Table from every code of a format to the wider format's code of the same value."""
@@ -142,7 +147,7 @@ def _in_blocks(operation: Operation, operands: Operands, d: Codes, threads: int)
     work = rows * columns * operands.depth
     flat = rows <= _FLAT[1] and (rows >= _FLAT[0] or operands.b.itemsize == 1)
     if operands.scale_a is None and (work <= _MIDDLE or operands.depth <= _SHALLOW or flat) and not _is_thin(operation, operands):
-        blocks = _blocks(operation, rows, columns, operands.depth, _cpu().portable())
+        blocks = _blocks(operation, rows, columns, operands.depth, portable_only())
         if blocks is not None:
 
             def again(a: Codes, b: Codes, c: Codes | None, out: Codes) -> None:
@@ -246,7 +251,7 @@ def promoted(operation: Operation, operands: Operands, d: Codes, promotion: Prom
 
 def run_registers(operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:
     """`Backend.run_registers`."""
-    found = _register_blocks(operation, _cpu().portable())
+    found = _register_blocks(operation, portable_only())
     if found is None or registers.c is None:
         return False
 

@@ -26,6 +26,7 @@ from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, ends, followed
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
 from fastmma.products.order import Cuts, StreamK
+from fastmma.products.small import again
 
 
 @public_call
@@ -166,6 +167,10 @@ def gemm(
     )
     plan = followed(plan, choices, a, b, scales, metadata is not None, given, "gemm")
     starting, ending = parted(plan, c, given, "gemm")
+    if out is None and scales is None and metadata is None and getattr(a, "ndim", 0) == 2:
+        found = again(plan, runner, workers, a, b, c, alpha, beta, bias)
+        if found is not None:
+            return found
     operands = _bind(plan, a, b, starting, metadata, scale_a, scale_b)
     ins, shape = plan.operation.instruction, (operands.a.shape[1], operands.b.shape[2])
     if plan.epilogue:

@@ -25,6 +25,7 @@ from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, ends, followed
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
 from fastmma.products.order import Cuts, StreamK
+from fastmma.products.small import again
 
 _HINT = "; b.swapaxes(-1, -2) would fit"
 
@@ -126,6 +127,8 @@ def matmul(
     ins = plan.operation.instruction
     if ins.sparse or ins.scale_vec_size:
         raise OperandError(f"{ins}: matmul takes neither metadata nor scales; gemm does")
+    if out is None and (found := again(plan, runner, workers, a, b, c, alpha, beta, bias)) is not None:
+        return found
     x = codes_of(a, ins.formats.a, "matmul: a", cast=plan.cast)
     y = codes_of(b, ins.formats.b, "matmul: b", cast=plan.cast)
     if x.ndim == 0 or y.ndim == 0:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.call import Operands
-from fastmma.backends.fixed import Form
 from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
 from fastmma.isa.codes import from_codes
-from fastmma.isa.formats import FORMATS
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
@@ -23,11 +20,12 @@ from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import Results, codes_of
 from fastmma.products.choice import named
 from fastmma.products.epilogue import finished
-from fastmma.products.fixed import Addend, addend_of, ending_of
+from fastmma.products.fixed import Addend
 from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
 from fastmma.products.order import Cuts, StreamK
+from fastmma.products.small import SmallProducts
 
 if TYPE_CHECKING:
     from fastmma.kernels.fused.fixed import FixedProduct
@@ -63,8 +61,7 @@ class Prepared:
         self._names = tuple(f"{ins.opcode}: {name}" for name in "abc")
         self._direct = plan.order.parts == 1 and plan.promote_every is None and not plan.first_tile
         self._promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
-        self._fixed: dict[Any, FixedProduct | None] = {}
-        self._out = FORMATS[plan.out] if plan.epilogue else ins.formats.d
+        self._small = SmallProducts(plan, self._runner, self._threads, _KEPT, at_once=True)
 
     @public_call
     def __call__(
@@ -84,7 +81,7 @@ class Prepared:
         OperandError, OperandTypeError
         """
         if out is None and type(a) is np.ndarray and type(b) is np.ndarray:
-            found = self._at_once(a, b, c, alpha, beta, bias)
+            found = self._small.multiply(a, b, c, alpha, beta, bias)
             if found is not None:
                 return found
         plan, formats = self.plan, self._formats
@@ -123,56 +120,6 @@ class Prepared:
         else:
             accumulate(self._runner, self.plan.operation, operands, sums, self._promotion, self.plan.order, self._threads)
 
-    def _at_once(self, a: NDArray[Any], b: NDArray[Any], c: Any, alpha: Any, beta: Any, bias: Any) -> NDArray[Any] | None:
-        """A small product whose like was computed before, or will be again; None for any other, and for what is wrong."""
-        addend = c if bias is None else bias
-        key = (a.dtype, a.shape, a.strides, b.dtype, b.shape, b.strides, c is None, bias is None, type(alpha), alpha, type(beta), beta)
-        if addend is not None:
-            if type(addend) is not np.ndarray:
-                return None
-            key = *key, addend.dtype, addend.shape, addend.strides  # type: ignore[assignment]
-        try:
-            product = self._fixed[key]
-        except KeyError:
-            product = self._kept(key, self._form_of(a, b, c, alpha, beta, bias))
-        except TypeError:  # a factor without a hash
-            return None
-        if product is None:
-            return None
-        result = np.empty((*a.shape[:-1], b.shape[-1]), self._out.code_dtype)
-        start, last = (addend, None) if not self.plan.epilogue else (None, addend)
-        if not product(a, b, _address(result), start, 0 if last is None else _address(last)):
-            return None
-        return from_codes(result, self._out)
-
-    def _form_of(self, a: NDArray[Any], b: NDArray[Any], c: Any, alpha: Any, beta: Any, bias: Any) -> FixedProduct | None:
-        """What computes arrays like these, if there is something."""
-        formats, adds_c = self._formats, self.plan.adds_c
-        if a.dtype != formats.a.dtype or b.dtype != formats.b.dtype or type(alpha) is not float:
-            return None
-        if self.plan.epilogue:
-            addend = None
-            if bias is not None and c is None:
-                addend = addend_of("bias", bias.dtype, bias.shape, bias.strides)
-            elif bias is None and c is not None and adds_c and c.shape == (*a.shape[:-1], b.shape[-1]):
-                addend = addend_of("c", c.dtype, c.shape, c.strides)
-            known = (addend is not None or (c is None and bias is None)) and (bias is None or bias.shape == b.shape[-1:])
-            if not known or alpha == 0 or beta == 0 or (beta is not None and c is None):
-                return None
-            return self.fixed(a.shape, a.strides, b.shape, b.strides, alpha, beta, addend)
-        if bias is not None or beta is not None or alpha != 1:
-            return None
-        if c is not None and (c.dtype != formats.c.dtype or c.shape != (*a.shape[:-1], b.shape[-1]) or not c.flags.c_contiguous):
-            return None
-        return self.fixed(a.shape, a.strides, b.shape, b.strides, start=c is not None)
-
-    def _kept(self, key: Any, product: FixedProduct | None) -> FixedProduct | None:
-        """Keep it for calls with the same key."""
-        if len(self._fixed) >= _KEPT:
-            self._fixed.clear()
-        self._fixed[key] = product
-        return product
-
     def fixed(
         self,
         a_shape: tuple[int, ...],
@@ -182,34 +129,12 @@ class Prepared:
         alpha: float = 1.0,
         beta: float | None = None,
         addend: Addend | None = None,
-        *,
-        start: bool = False,
     ) -> FixedProduct | None:
         """What computes small products of these shapes and strides in bytes from addresses alone, without looking at anything.
 
         None where there is nothing of the kind. Results are C-contiguous.
         """
-        plan = self.plan
-        matched = len(a_shape) == len(b_shape) and len(a_shape) in (2, 3) and a_shape[-1] == b_shape[-2] and a_shape[:-2] == b_shape[:-2]
-        if not matched or not self._direct or (plan.cast and any(each.padding for each in (self._formats.a, self._formats.b))):
-            return None
-        products = math.prod(a_shape[:-2])
-        (rows, depth), columns = a_shape[-2:], b_shape[-1]
-        shape = (*a_shape[:-1], columns)
-        if not products * rows * columns * depth:
-            return None
-        ending = None
-        if plan.epilogue:
-            ending = ending_of(plan, self._runner, shape, alpha, beta, addend)
-            if ending is None:
-                return None
-        a, b = ((0, *strides)[-3:] for strides in (a_strides, b_strides))
-        return self._runner.fixed(plan.operation, Form(products, rows, columns, depth, a, b, start), ending, self._threads)  # type: ignore[arg-type]
-
-
-def _address(array: NDArray[Any]) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+        return self._small.fixed(a_shape, a_strides, b_shape, b_strides, alpha, beta, addend)
 
 
 @public_call

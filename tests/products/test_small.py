@@ -1,0 +1,60 @@
+"""Calls of small products that come again: kept forms have the bits of the exact reference, and the errors of the first call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fastmma
+from fastmma import OperandError
+from fastmma.products import small
+
+RNG = np.random.default_rng(11)
+BITS = RNG.integers(0, 1 << 16, (6, 20, 24), np.uint16)
+USUAL = (RNG.standard_normal((6, 20, 24)) * np.exp2(RNG.integers(-12, 9, (6, 20, 24)))).astype(np.float16)
+C = (RNG.standard_normal((20, 20)) * 100).astype(np.float32)
+BIAS = RNG.standard_normal(20).astype(np.float32)
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"target": "sm_80", "c": C},
+    {"c": C, "beta": 0.5, "alpha": 3.0, "out_dtype": "bf16"},
+    {"bias": BIAS, "activation": "relu", "out_dtype": "f16"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_product_that_comes_again_has_the_bits_of_the_first(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for portable in ("0", "1", "0"):
+        monkeypatch.setenv("FASTMMA_PORTABLE", portable)
+        for index in range(6):
+            a = BITS[index].view(np.float16) if index == 3 else USUAL[index]
+            b = USUAL[index - 1].T
+            wanted = fastmma.gemm(a, b, backend="reference", **options)
+            assert fastmma.gemm(a, b, **options).tobytes() == wanted.tobytes()
+            assert fastmma.matmul(a, b, **options).tobytes() == wanted.tobytes()
+
+
+def test_forms_are_kept_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTMMA_PORTABLE", "0")
+    made: list[Any] = []
+    form_of = small.SmallProducts._form_of
+    monkeypatch.setattr(small.SmallProducts, "_form_of", lambda self, a, *rest: made.append(a.shape) or form_of(self, a, *rest))
+    for _ in range(3):
+        for rows in range(1, 6):
+            fastmma.gemm(USUAL[0][:rows], USUAL[1].T, target="sm_89")
+    assert made == [(rows, 24) for rows in range(1, 6)]
+
+
+def test_what_is_wrong_is_an_error_each_time() -> None:
+    a, b = USUAL[0], USUAL[1].T
+    for _ in range(3):
+        assert fastmma.gemm(a, b).shape == (20, 20)
+        assert fastmma.matmul(a[None], b[None]).shape == (1, 20, 20)
+        for wrong in ((a[None], b[None]), (a, b.T), (a, b.astype(ml_dtypes.bfloat16)), (a, b, C[:3])):
+            with pytest.raises(fastmma.FastmmaError):
+                fastmma.gemm(*wrong)
+        with pytest.raises(OperandError):
+            fastmma.gemm(a, b, metadata=np.zeros((20, 6), np.uint8))
