@@ -11,6 +11,7 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from fastmma.host.errors import BackendError
 from fastmma.host.threads import apart
+from fastmma.kernels.llvm.collection import uncollected
 from fastmma.kernels.llvm.disk_cache import DiskCache
 from fastmma.kernels.llvm.notice import compiling
 
@@ -19,7 +20,7 @@ _OPTIMIZATION = 2  # LLVM's third level takes twice as long over the loops aroun
 
 def _optimized(compile_for: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """Compile at a level of our own; other kernels of the process keep theirs."""
-    with global_compiler_lock:
+    with global_compiler_lock, uncollected():
         level = config.OPT
         config.OPT = type(level)(min(level, _OPTIMIZATION))
         try:

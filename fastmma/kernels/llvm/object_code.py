@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import binding, ir
@@ -12,6 +10,7 @@ from numba.core import config
 from numba.core.compiler_lock import global_compiler_lock
 
 from fastmma.kernels.llvm import cpu
+from fastmma.kernels.llvm.collection import uncollected
 from fastmma.kernels.llvm.disk_cache import KernelFiles
 from fastmma.kernels.llvm.notice import compiling
 
@@ -57,7 +56,7 @@ def _compiled(emit: Callable[[ir.Module], None]) -> bytes:
 
 def _optimized(emit: Callable[[ir.Module], None], machine: Any) -> Any:
     """A module as LLVM has it before it chooses instructions."""
-    with _without_collection():
+    with uncollected():
         module = ir.Module()
         module.triple, module.data_layout = machine.triple, str(machine.target_data)
         emit(module)
@@ -76,15 +75,3 @@ def _address(code: bytes, function: str) -> int:
     _linked.append(engine)
     address: int = engine.get_function_address(function)
     return address
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Leave garbage alone: the many objects of LLVM code would have Python look through all of the process's several times."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
