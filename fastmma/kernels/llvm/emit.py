@@ -15,11 +15,28 @@ I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 POINTER = ir.PointerType(I8)
 _BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "double": 64}
+_pointers: dict[str, ir.PointerType] = {}  # by the text of what lies there: all vectors have the same hash
 
 
+@cache  # a type, a constant and a mask write their text once, for all their uses
 def vector(element: ir.Type, lanes: int) -> ir.VectorType:
     """The LLVM type of `lanes` elements."""
     return ir.VectorType(element, lanes)
+
+
+def _pointer(kind: ir.Type) -> ir.PointerType:
+    """The type of the address of a scalar or a vector."""
+    return _pointers.setdefault(str(kind), ir.PointerType(kind))
+
+
+@cache
+def _index(value: int) -> ir.Constant:
+    return ir.Constant(I64, value)
+
+
+@cache
+def _mask(lanes: tuple[int, ...]) -> ir.Constant:
+    return ir.Constant(vector(I32, len(lanes)), lanes)
 
 
 def _mangled(kind: ir.Type) -> str:
@@ -31,7 +48,9 @@ def _mangled(kind: ir.Type) -> str:
 
 @cache
 def _equal_lanes(kind: ir.VectorType, value: str) -> ir.Constant:
-    """Written once for all its uses; the text tells -0.0 from 0.0."""
+    """A vector of equal lanes; the text tells -0.0 from 0.0."""
+    if value in ("0", "0.0"):
+        return ir.Constant(kind, None)
     number = int(value) if isinstance(kind.element, ir.IntType) else float(value)
     return ir.Constant(kind, [number] * kind.count)
 
@@ -44,7 +63,7 @@ class Emitter:
 
     def index(self, value: int) -> ir.Constant:
         """A 64-bit constant."""
-        return ir.Constant(I64, value)
+        return _index(value)
 
     def sum(self, *terms: ir.Value | int) -> ir.Value:
         """The sum of 64-bit integers."""
@@ -67,13 +86,13 @@ class Emitter:
 
     def load(self, kind: ir.Type, base: ir.Value, offset: ir.Value | int = 0, alignment: int = 1) -> ir.Value:
         """A scalar or a vector from memory."""
-        value = self.builder.load(self.builder.bitcast(self.at(base, offset), ir.PointerType(kind)))
+        value = self.builder.load(self.builder.bitcast(self.at(base, offset), _pointer(kind)))
         value.align = alignment
         return value
 
     def store(self, value: ir.Value, base: ir.Value, offset: ir.Value | int = 0, alignment: int = 1) -> None:
         """A scalar or a vector to memory."""
-        self.builder.store(value, self.builder.bitcast(self.at(base, offset), ir.PointerType(value.type))).align = alignment
+        self.builder.store(value, self.builder.bitcast(self.at(base, offset), _pointer(value.type))).align = alignment
 
     def splat(self, kind: ir.VectorType, scalar: ir.Value) -> ir.Value:
         """A scalar in every lane."""
@@ -87,7 +106,7 @@ class Emitter:
 
     def shuffle(self, first: ir.Value, second: ir.Value, lanes: Sequence[int]) -> ir.Value:
         """The named lanes of two vectors one after the other."""
-        return self.builder.shuffle_vector(first, second, ir.Constant(vector(I32, len(lanes)), list(lanes)))
+        return self.builder.shuffle_vector(first, second, _mask(tuple(lanes)))
 
     def intrinsic(self, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
         """The LLVM intrinsic of this full name."""

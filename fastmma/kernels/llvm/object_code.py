@@ -61,6 +61,7 @@ def _optimized(emit: Callable[[ir.Module], None], machine: Any) -> Any:
         module.triple, module.data_layout = machine.triple, str(machine.target_data)
         emit(module)
         text = str(module)
+        _taken_apart(module)
     parsed = binding.parse_assembly(text)
     passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(min(int(config.OPT), _OPTIMIZATION)))
     passes.getModulePassManager().run(parsed, passes)
@@ -75,3 +76,11 @@ def _address(code: bytes, function: str) -> int:
     _linked.append(engine)
     address: int = engine.get_function_address(function)
     return address
+
+
+def _taken_apart(module: ir.Module) -> None:
+    """Free instructions, which their blocks and each other hold: the collector would look through the whole process for them."""
+    for function in module.functions:
+        for block in function.blocks:
+            block.instructions.clear()
+            block.terminator = None
