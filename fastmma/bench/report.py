@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fastmma.bench.jobs import OURS, Measurement
-from fastmma.figures.style import WIDTH, in_style, looks, panels, save, title
+from fastmma.figures.panels import panels, title
+from fastmma.figures.style import PAPER, SMALL, in_style, looks, save
 from fastmma.verification.machine import LIBRARIES, installed, processor, vectors
 
 HEADINGS = ("product", "target", "threads", "library", "bits", "measured", "seconds", "GMAC/s", "fastmma's bits")
@@ -72,14 +73,14 @@ def draw(found: Sequence[Measurement], path: Path) -> None:
         If the file is none of them, or cannot be written.
     """
     look = looks([OURS, *(each.library for each in found if each.library != OURS)])
-    figure, (panel,) = panels([0.9 + _BAR * len(found)], WIDTH)
+    figure, (panel,) = panels([0.9 + _BAR * len(found)])
     places, names, place = [], [], 0.0
     for i, each in enumerate(found):
         place += 0.5 if i and each.library == OURS else 0.0
         threads = f"{each.threads} thread{'s' if each.threads > 1 else ''}"
-        panel.barh(place, each.gmacs, 0.8, color=look[each.library].color, hatch="" if each.exact else "////", edgecolor="white")
+        panel.barh(place, each.gmacs, 0.8, color=look[each.library].color, hatch="" if each.exact else "////", edgecolor=PAPER)
         panel.annotate(
-            f" {each.library}, {each.gmacs:.3g}{'' if each.exact else ', not exact'}", (each.gmacs, place), va="center", fontsize=6.5
+            f" {each.library}, {each.gmacs:.3g}{'' if each.exact else ', not exact'}", (each.gmacs, place), va="center", fontsize=SMALL
         )
         places.append(place)
         size = f"{each.m} x {each.n} x {each.k}"

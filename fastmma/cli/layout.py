@@ -14,13 +14,13 @@ from fastmma.isa.cute import atoms
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instruction
 from fastmma.operands.pictures.grid import Cell, Grid
-from fastmma.operands.pictures.painting import draw, on_paper
+from fastmma.operands.pictures.painting import draw, in_pairs, on_paper
 from fastmma.operands.pictures.text import cell_table, described, grid_table, json_text
 from fastmma.operands.pictures.view import Placement
 from fastmma.operands.placement import operand_names, placement
 
 if TYPE_CHECKING:
-    from fastmma.operands.pictures.drawing import Drawing
+    from fastmma.figures.drawing import Drawing
 
 ALL = "all"
 
@@ -203,9 +203,9 @@ def _drawn(
         held.name.removeprefix("c and "): _grids(held, view, transpose, True, whole, names, cells, not whole)
         for held, cells in zip(every, selected, strict=True)
     }
-    placed: list[Grid | None] = [grid for found in grids.values() for grid in found]
+    placed = in_pairs([grid for found in grids.values() for grid in found])
     if all(len(found) == 1 for found in grids.values()) and not transpose and view == "matrix":
-        placed = [None if name is None else grids[name][0] for name in on_paper(grids)]
+        placed = [[None if name is None else grids[name][0] for name in row] for row in on_paper(grids)]
     return draw(placed, title=ins.opcode, notes=_notes(ins, every))
 
 

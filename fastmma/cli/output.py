@@ -11,20 +11,20 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fastmma.host.files import write_text, written
+from fastmma.figures.files import BINARIES, TEXTS, save
+from fastmma.figures.style import INK
+from fastmma.host.files import write_text
 from fastmma.operands.pictures.colours import lane_colour
 from fastmma.operands.pictures.grid import Grid
 from fastmma.operands.pictures.text import Table, asciidoc, csv_text, grid_table, markdown
-from fastmma.operands.pictures.tikz import tikz
 
 if TYPE_CHECKING:
-    from fastmma.operands.pictures.drawing import Drawing
+    from fastmma.figures.drawing import Drawing
 
 TABLES = {"csv": csv_text, "markdown": markdown, "asciidoc": asciidoc}
-PICTURES = ("svg", "png", "pdf", "tikz")
+PICTURES = (*TEXTS, *BINARIES)
 FORMATS = ("text", *TABLES, "json", *PICTURES)
 _SUFFIXES = {".txt": "text", ".md": "markdown", ".adoc": "asciidoc", ".tex": "tikz"}
-_FILES_ONLY = ("png", "pdf")
 _ENDLESS = 1_000_000  # a pipe or a file gets lines as long as they need to be
 
 
@@ -36,7 +36,7 @@ def chosen_format(given: str | None, output: Path | None) -> str:
         given = _SUFFIXES.get(output.suffix, output.suffix.removeprefix("."))
         if given not in FORMATS:
             raise typer.BadParameter(f"{output.name} does not tell the format; give --format: {', '.join(FORMATS)}")
-    if given in _FILES_ONLY and output is None:
+    if given in BINARIES and output is None:
         raise typer.BadParameter(f"{given} needs --output FILE")
     return given or "text"
 
@@ -51,13 +51,10 @@ def write(text: str, output: Path | None) -> None:
 
 def write_drawing(drawing: Drawing, chosen: str, output: Path | None) -> None:
     """Write a picture: SVG or TikZ, or PNG or PDF to a file."""
-    if chosen in _FILES_ONLY and output is not None:
-        from fastmma.operands.pictures import figure
-
-        with written(output) as file:
-            figure.save(drawing, file, chosen)
+    if output is None:
+        sys.stdout.write(TEXTS[chosen](drawing))
     else:
-        write(drawing.svg() if chosen == "svg" else tikz(drawing), output)
+        save(drawing, output, chosen)
 
 
 def text_table(table: Table) -> list[Text]:
@@ -72,7 +69,7 @@ def _grid_lines(grid: Grid, width: int) -> list[Text]:
     """A coloured grid, its columns in panels where the terminal is too narrow for all."""
     headings, rows = grid_table(grid)
     styles = [
-        ["bold", *("" if box is None else f"#1b1f24 on {lane_colour(box.lane)}" if _lit(grid, box.cells) else "dim" for box in boxes)]
+        ["bold", *("" if box is None else f"{INK} on {lane_colour(box.lane)}" if _lit(grid, box.cells) else "dim" for box in boxes)]
         for boxes in grid.boxes
     ]
     first = max(len(row[0]) for row in rows)

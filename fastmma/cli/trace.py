@@ -68,8 +68,8 @@ def trace(
     if chosen in PICTURES:
         held = placements(found.instruction, selector=selector, **ids)
         grids = [
-            None if name is None else held[name].matrices(highlight=wanted[name], names="registers")[computation]
-            for name in on_paper(wanted)
+            [None if name is None else held[name].matrices(highlight=wanted[name], names="registers")[computation] for name in row]
+            for row in on_paper(wanted)
         ]
         write_drawing(draw(grids, title=found.instruction.opcode, notes=[found.equation, *_memory(found)]), chosen, output)
     elif chosen == "json":

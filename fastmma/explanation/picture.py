@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,24 +11,18 @@ from fastmma.explanation.derivation import Derivation
 from fastmma.explanation.numbers import decimal, number_text
 from fastmma.explanation.steps import Dyadic, Step, Term, dyadic
 from fastmma.explanation.text import heading, title, within, zeros_text
+from fastmma.figures.drawing import LARGE, LITTLE, MIDDLE, Drawing, Label, Rect
+from fastmma.figures.files import TEXTS
+from fastmma.figures.files import save as save_drawing
+from fastmma.figures.style import BITS, EDGE, MARK
 from fastmma.host.errors import OperandError
-from fastmma.host.files import write_text, written
 from fastmma.isa.formats import FORMATS
-from fastmma.operands.pictures.drawing import Drawing, Label, Rect
-from fastmma.operands.pictures.tikz import tikz
 
-SUFFIXES = (".svg", ".png", ".pdf", ".tex")
-_TEXTS: dict[str, Callable[[Drawing], str]] = {".svg": Drawing.svg, ".tex": tikz}
-_MARGIN, _LINE, _BIT, _LETTER = 18.0, 17.0, 9.0, 6.25
-_LEFT = 250.0  # pixels of the names of terms
+SUFFIXES = {".svg": "svg", ".png": "png", ".pdf": "pdf", ".tex": "tikz"}
+_MARGIN, _LINE, _BIT, _SIGN = 18.0, 17.0, 9.0, 14.0
+_LETTER = 0.61 * LITTLE  # pixels of a letter of fixed pitch
 _HIGHEST = 20000.0  # pixels of a picture that is no SVG
 _MOST_BITS = 150  # of a window; what is below is not drawn
-_ONE, _ZERO = (
-    {"term": "#1f6feb", "accumulator": "#2da44e", "sum": "#24292f"},
-    {"term": "#c8dcf8", "accumulator": "#c5e8cf", "sum": "#d0d4d9"},
-)
-_LOST_ONE, _LOST_ZERO = "#b9bfc6", "#eceef1"
-_EDGE, _UNIT = "#59636e", "#cf222e"
 
 
 class _Bar(NamedTuple):
@@ -84,68 +78,70 @@ def _name(term: Term, step: Step) -> str:
     return f"k {term.k[0]}  {term.a[0]:#x} * {term.b[0]:#x}" if step.operation != "sum" else f"k {term.k[0]}"
 
 
-def _paint(drawing: Drawing, step: Step, number: int, y: float, parted: Collection[int]) -> float:
-    """Add a step below y, and return where it ends."""
-    drawing.labels.append(Label(_MARGIN, y, heading(step, number), 11, bold=True, anchor="start"))
+def _paint(drawing: Drawing, step: Step, bars: Sequence[_Bar], number: int, y: float, left: float) -> float:
+    """Add a step below y, its bits at the right of `left`, and return where it ends."""
+    drawing.labels.append(Label(_MARGIN, y, heading(step, number), MIDDLE, bold=True, anchor="start"))
     y += _LINE
-    bars = _bars(step, parted)
     finite = [bar.value for bar in bars if bar.value.significand and not bar.special]
     top = max((_top(value) for value in finite), default=0)
     bottom = max(min((min(dyadic(*value).last, value.last) for value in finite), default=0), top - _MOST_BITS + 1)
     if step.unit is not None:
         bottom = min(bottom, max(step.unit, top - _MOST_BITS + 1))
-    right = _LEFT + (top - bottom + 1) * _BIT
+    right = left + (top - bottom + 1) * _BIT
     start = y
     for bar in bars:
-        drawing.labels.append(Label(_LEFT - 8, y, bar.name, 9.5, anchor="end", fixed_pitch=True, bold=bar.kind == "sum"))
+        drawing.labels.append(Label(left - _SIGN, y, bar.name, LITTLE, anchor="end", fixed_pitch=True, bold=bar.kind == "sum"))
         if bar.special:
-            drawing.labels.append(Label(_LEFT, y, bar.special, 10, anchor="start", fixed_pitch=True))
+            drawing.labels.append(Label(left, y, bar.special, LITTLE, anchor="start", fixed_pitch=True))
         else:
-            _bits(drawing, bar, top, bottom, y)
-        drawing.labels.append(Label(right + 8, y, bar.note, 9.5, fill=_EDGE, anchor="start", fixed_pitch=True))
+            _bits(drawing, bar, top, bottom, left, y)
+        drawing.labels.append(Label(right + 8, y, bar.note, LITTLE, fill=EDGE, anchor="start", fixed_pitch=True))
         drawing.width = max(drawing.width, right + 8 + len(bar.note) * _LETTER + _MARGIN)
         y += _LINE
     if step.unit is not None and bottom <= step.unit <= top + 1:
-        x = _LEFT + (top - step.unit + 1) * _BIT
-        drawing.rects.append(Rect(x - 1, start - _LINE / 2, 1.6, y - start, _UNIT, note=f"unit 2^{step.unit}"))
-    drawing.labels.append(Label(_LEFT, y, f"2^{top}", 8.5, fill=_EDGE, anchor="start"))
-    drawing.labels.append(Label(right, y, f"2^{bottom}", 8.5, fill=_EDGE, anchor="end"))
+        x = left + (top - step.unit + 1) * _BIT
+        drawing.rects.append(Rect(x - 1, start - _LINE / 2, 1.6, y - start, MARK, note=f"unit 2^{step.unit}"))
+    drawing.labels.append(Label(left, y, f"2^{top}", LITTLE, fill=EDGE, anchor="start"))
+    drawing.labels.append(Label(right, y, f"2^{bottom}", LITTLE, fill=EDGE, anchor="end"))
     zeros = zeros_text(step)
     if zeros:
-        drawing.labels.append(Label(_LEFT - 8, y, zeros, 8.5, fill=_EDGE, anchor="end"))
+        drawing.labels.append(Label(left - _SIGN, y, zeros, LITTLE, fill=EDGE, anchor="end"))
     return y + 1.6 * _LINE
 
 
-def _bits(drawing: Drawing, bar: _Bar, top: int, bottom: int, y: float) -> None:
+def _bits(drawing: Drawing, bar: _Bar, top: int, bottom: int, left: float, y: float) -> None:
     """The bits of a magnitude, from its leading one to its last."""
     magnitude, last = abs(bar.value.significand), bar.value.last
     sign = "-" if bar.value.significand < 0 else "+"
     for position in range(_top(bar.value), max(last, bottom) - 1, -1):
         one = magnitude >> (position - last) & 1
         lost = bar.floor is not None and position < bar.floor
-        fill = (_LOST_ONE if one else _LOST_ZERO) if lost else (_ONE if one else _ZERO)[bar.kind]
-        outline = _UNIT if bar.marked and lost and one else ""
+        fill = BITS["lost" if lost else bar.kind][0 if one else 1]
+        outline = MARK if bar.marked and lost and one else ""
         note = f"{sign}{one} * 2^{position}" + (", dropped" if lost else "")
-        drawing.rects.append(Rect(_LEFT + (top - position) * _BIT, y - 6, _BIT - 1, 12, fill, outline, note))
-    drawing.labels.append(Label(_LEFT + (top - _top(bar.value)) * _BIT - 1, y, sign, 9, anchor="end", fixed_pitch=True))
+        drawing.rects.append(Rect(left + (top - position) * _BIT, y - 6, _BIT - 1, 12, fill, outline, note))
+    drawing.labels.append(Label(left + (top - _top(bar.value)) * _BIT - 1, y, sign, LITTLE, anchor="end", fixed_pitch=True))
 
 
 def drawn(shown: Derivation, k: tuple[int, int] | None = None) -> Drawing:
     """Steps of an explanation, one below the other; of two that stand against each other, those of the first difference."""
-    drawing = Drawing(width=640.0)
+    drawing = Drawing(width=500.0)
     y = _MARGIN
     difference = shown.difference
     parts: list[tuple[Derivation, Sequence[Step], Collection[int]]] = [(shown, within(shown, k), ())]
     if shown.against is not None and difference is not None:
         parts = [(shown, difference.steps, difference.terms), (shown.against, difference.other_steps, difference.terms)]
-    for explanation, steps, parted in parts:
+    drawn_steps = [[(step, _bars(step, parted)) for step in steps] for _, steps, parted in parts]
+    names = (name for steps in drawn_steps for step, bars in steps for name in (zeros_text(step), *(bar.name for bar in bars)))
+    left = 2 * _MARGIN + max((len(name) for name in names), default=0) * _LETTER
+    for (explanation, _, _), steps in zip(parts, drawn_steps, strict=True):
         places = {id(step): index for index, step in enumerate(explanation.steps)}
-        for text, size in ((title(explanation), 13.0), (explanation.label, 10.0)):
-            drawing.labels.append(Label(_MARGIN, y, text, size, bold=size > 10, anchor="start"))
+        for text, size in ((title(explanation), LARGE), (explanation.label, MIDDLE)):
+            drawing.labels.append(Label(_MARGIN, y, text, size, bold=size == LARGE, anchor="start"))
             drawing.width = max(drawing.width, 2 * _MARGIN + len(text) * size * 0.66)
             y += 1.4 * _LINE
-        for step in steps:
-            y = _paint(drawing, step, places[id(step)], y, parted)
+        for step, bars in steps:
+            y = _paint(drawing, step, bars, places[id(step)], y, left)
     drawing.width, drawing.height = math.ceil(drawing.width), math.ceil(y)
     drawing.labels.sort(key=lambda label: label[3:])
     drawing.rects.sort(key=lambda rect: bool(rect.outline))
@@ -165,12 +161,6 @@ def save(shown: Derivation, path: Path, k: tuple[int, int] | None = None) -> Non
     if path.suffix not in SUFFIXES:
         raise OperandError(f"explain: a picture is {', '.join(SUFFIXES)}, not {path.name}")
     drawing = drawn(shown, k)
-    if path.suffix in _TEXTS:
-        write_text(path, _TEXTS[path.suffix](drawing))
-        return
-    if drawing.height > _HIGHEST:
+    if SUFFIXES[path.suffix] not in TEXTS and drawing.height > _HIGHEST:
         raise OperandError(f"explain: a picture of {len(within(shown, k))} steps is too high for {path.suffix}; choose some by k")
-    from fastmma.operands.pictures import figure
-
-    with written(path) as file:
-        figure.save(drawing, file, path.suffix.removeprefix("."))
+    save_drawing(drawing, path, SUFFIXES[path.suffix])

@@ -7,13 +7,11 @@ from typing import Any
 
 from fastmma.isa.cute import atoms
 from fastmma.isa.instruction import Instruction, Movement
-from fastmma.isa.scales import scale_selectors
-from fastmma.isa.sparsity import selectors
 from fastmma.isa.table import instructions
-from fastmma.isa.tcgen05.instruction import OP, largest
+from fastmma.isa.tcgen05.instruction import largest
 from fastmma.operands.pictures.colours import lane_colour
 from fastmma.operands.pictures.view import Placement
-from fastmma.operands.placement import operand_names, placement
+from fastmma.operands.placement import operand_names, placement, selections
 from fastmma.operands.trace import equation
 
 
@@ -32,19 +30,6 @@ class _Once:
         return found
 
 
-def _choices(ins: Instruction | Movement, name: str) -> Iterator[dict[str, int]]:
-    """The selectors that an operand may lie by."""
-    if isinstance(ins, Movement) or ins.op == OP:
-        yield {}
-    elif name == "metadata":
-        yield from ({"selector": selector} for selector in selectors(ins))
-    elif name.startswith("scale"):
-        valid = scale_selectors(ins, name[-1])
-        yield from ({"byte_id": byte, "thread_id": thread} for byte in valid.byte_id for thread in valid.thread_id)
-    else:
-        yield {}
-
-
 def _layout(held: Placement) -> dict[str, Any]:
     layout = held.layout
     return {
@@ -61,7 +46,7 @@ def _layout(held: Placement) -> dict[str, Any]:
 
 
 def _operand(ins: Instruction | Movement, name: str, layouts: _Once) -> dict[str, Any]:
-    found = [(choice, placement(ins, name, **choice)) for choice in _choices(ins, name)]
+    found = [(choice, placement(ins, name, **choice)) for choice in selections(ins, name)]
     held = found[0][1]
     return {
         "name": name,

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastmma.explorer.layouts import layouts
 from fastmma.explorer.sums import sums
+from fastmma.figures.style import BAND, BITS, EDGE, INK, MARK, PAPER, RULE
 
 # in the order in which a browser reads them
 _SCRIPTS = ("layout.js", "grid.js", "layouts.js", "bars.js", "sums.js", "page.js")
@@ -22,9 +23,17 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
+def _palette() -> str:
+    """The colours of pictures as the page's by day."""
+    named = {"paper": PAPER, "ink": INK, "on-colours": INK, "faint": EDGE, "line": RULE, "panel": BAND, "unit": MARK}
+    named |= {name + part: colour for name, pair in BITS.items() for part, colour in zip(("", "-zero"), pair, strict=True)}
+    return f":root {{ {' '.join(f'--{name}: {colour};' for name, colour in named.items())} }}"
+
+
 def page() -> str:
     """The page."""
     parts = {
+        "palette": _palette(),
         "style": _read("style.css"),
         "layouts": _json(layouts()),
         "sums": _json(sums()),

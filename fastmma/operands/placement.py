@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from fastmma.host.arrays import one_of
@@ -9,7 +11,7 @@ from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.layout import Layout, Mode
 from fastmma.isa.scales import scale_selectors
-from fastmma.isa.sparsity import metadata_lanes, metadata_layout
+from fastmma.isa.sparsity import metadata_lanes, metadata_layout, selectors
 from fastmma.isa.table import instruction
 from fastmma.isa.tcgen05.tensor_memory import lane_digits
 from fastmma.isa.tcgen05.tensor_memory import metadata_layout as metadata_layout_of_tcgen05
@@ -23,6 +25,17 @@ def operand_names(ins: Instruction | Movement) -> tuple[str, ...]:
         return ("a", "d") if ins.op == "movmatrix" else ("r",)
     scales = ("scale_a", "scale_b") if ins.scale_vec_size and ins.op != "tcgen05" else ()
     return (*ins.operands, *(("metadata",) if ins.sparse else ()), *scales)
+
+
+def selections(ins: Instruction | Movement, name: str) -> Iterator[dict[str, int]]:
+    """The selectors by which an operand may lie, as `placement` takes them; an empty one for what has none."""
+    if isinstance(ins, Movement) or ins.op == "tcgen05" or name in ins.operands:
+        yield {}
+    elif name == "metadata":
+        yield from ({"selector": selector} for selector in selectors(ins))
+    else:
+        valid = scale_selectors(ins, name[-1])
+        yield from ({"byte_id": byte, "thread_id": thread} for byte in valid.byte_id for thread in valid.thread_id)
 
 
 def _metadata(ins: Instruction, selector: int) -> Placement:

@@ -16,14 +16,14 @@ def percent(value: float | None) -> str:
 
     Examples
     --------
-    >>> percent(0.0374), percent(0.1642), percent(4e-8), percent(0.0), percent(None)
-    ('3.74 %', '16.4 %', '4e-08', '0', '-')
+    >>> percent(0.0374), percent(0.16), percent(4e-8), percent(0.0), percent(None)
+    ('3.74 %', '16.0 %', '4e-08', '0', '-')
     """
     if value is None:
         return "-"
     if not value:
         return "0"
-    return f"{100 * value:.3g} %" if value >= 1e-5 else f"{value:.2g}"
+    return f"{f'{100 * value:#.3g}'.removesuffix('.')} %" if value >= 1e-5 else f"{value:.2g}"
 
 
 def _series(texts: Sequence[str], word: str = "and") -> str:
@@ -69,7 +69,7 @@ def _sums(table: Layered) -> str:
 
     found = [name for name in table.series if any(share(record) > _SHARE for _, record in table.of_series(name))]
     if not found:
-        return f"The sums on the tensor core are below {percent(_SHARE)} of the error everywhere: the rest is rounding of the operands."
+        return f"The sums on the tensor core are below {100 * _SHARE:g} % of the error everywhere: the rest is rounding of the operands."
     worst = {name: max(table.of_series(name), key=lambda each: share(each[1])) for name in found}
     shares = [f"{name} (up to {percent(share(record))} of the error, in {layer})" for name, (layer, record) in worst.items()]
     return f"The sums on the tensor core count under {_series(shares)}."

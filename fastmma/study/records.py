@@ -13,9 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from fastmma.host.errors import BackendError, OperandError
+from fastmma.host.errors import OperandError
 from fastmma.host.files import content, handle, named, reason, written
 from fastmma.host.locks import lock
+from fastmma.host.modules import optional
 from fastmma.host.strict_json import parsed
 
 Record = dict[str, Any]
@@ -61,11 +62,7 @@ class Results(list[Record]):
         BackendError
             If pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise BackendError("to_pandas needs pandas: pip install pandas") from None
-        return pandas.DataFrame.from_records(list(self))
+        return optional("pandas", "to_pandas needs", "pandas").DataFrame.from_records(list(self))
 
 
 def _record(line: bytes) -> Record | None:

@@ -100,10 +100,13 @@ def test_names_of_parts() -> None:
 
 
 def test_operands_stand_as_on_paper() -> None:
-    assert on_paper(["a", "b", "c", "d", "metadata"]) == ["c", "b", "a", "d", "metadata"]
-    assert on_paper(["a", "b", "d", "scale_a", "scale_b"]) == [None, "b", "a", "d", "scale_a", "scale_b"]
-    assert on_paper(["a", "d"]) == ["a", "d"]
-    assert on_paper(["r"]) == ["r"]
+    assert on_paper(["a", "b", "c", "d", "metadata"]) == [[None, "c", "b"], ["metadata", "a", "d"]]
+    assert on_paper(["a", "b", "d", "scale_a", "scale_b"]) == [[None, None, "scale_b"], [None, None, "b"], ["scale_a", "a", "d"]]
+    assert on_paper(["a", "d"]) == [["a", "d"]]
+    assert on_paper(["r"]) == [["r"]]
+    for ins in instructions():
+        names = [name for row in on_paper(operand_names(ins)) for name in row if name is not None]
+        assert sorted(names) == sorted(operand_names(ins))
 
 
 def test_all_operands_are_one_figure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,6 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,13 @@ import pytest
 import fastmma
 from fastmma import warp
 from fastmma.cli import main
-from fastmma.isa.instruction import Instruction, Movement
-from fastmma.isa.scales import scale_lanes, scale_selectors
+from fastmma.isa.scales import scale_lanes
 from fastmma.isa.sparsity import selectors
 from fastmma.isa.table import multiplications, multiply
 from fastmma.operands.pictures.colours import lane_colour
 from fastmma.operands.pictures.painting import draw
 from fastmma.operands.pictures.view import Placement
-from fastmma.operands.placement import operand_names, placement
+from fastmma.operands.placement import operand_names, placement, selections
 from fastmma.operands.scales import pack_scales
 from fastmma.operands.sparse import pack_metadata
 from fastmma.operands.trace import trace
@@ -37,24 +35,12 @@ WGMMA = "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16"
 WGMMA_SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n256k32.f32.f16.f16"
 
 
-def _choices(ins: Instruction | Movement, name: str) -> Iterator[dict[str, int]]:
-    if isinstance(ins, Movement):
-        yield {}
-    elif name == "metadata":
-        yield from ({"selector": selector} for selector in selectors(ins))
-    elif name.startswith("scale"):
-        valid = scale_selectors(ins, name[-1])
-        yield from ({"byte_id": byte, "thread_id": thread} for byte in valid.byte_id for thread in valid.thread_id)
-    else:
-        yield {}
-
-
 def _distinct() -> list[Placement]:
     """Every way in which an operand of any instruction is held, once."""
     found = {}
     for ins in fastmma.instructions():
         for name in operand_names(ins):
-            for choice in _choices(ins, name):
+            for choice in selections(ins, name):
                 held = placement(ins, name, **choice)
                 found.setdefault((held.layout, held.digits, held.base, held.first_bit, held.tile), held)
     return list(found.values())
@@ -157,7 +143,7 @@ def test_scales_lie_where_they_are_packed() -> None:
     for opcode in (SCALED, SCALED.replace("4X", "2X").replace("ue4m3", "ue8m0")):
         ins = multiply(opcode)
         for name in ("scale_a", "scale_b"):
-            for choice in _choices(ins, name):
+            for choice in selections(ins, name):
                 held = placement(ins, name, **choice)
                 for cell in held.cells():
                     outer, scale = (cell.row, cell.col) if name == "scale_a" else (cell.col, cell.row)
@@ -270,7 +256,7 @@ def test_lookups(capsys: pytest.CaptureFixture[str], options: list[str], expecte
 )
 def test_svg_is_well_formed_and_names_every_lane(opcode: str, name: str) -> None:
     held = placement(opcode, name)
-    root = ET.fromstring(draw(held.matrices(), title="<title> & more").svg())
+    root = ET.fromstring(draw([held.matrices()], title="<title> & more").svg())
     texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {f"T{lane}" for lane in held.lanes} <= texts
     width, height = float(root.attrib["width"]), float(root.attrib["height"])

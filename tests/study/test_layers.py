@@ -176,11 +176,11 @@ def test_conclusions() -> None:
     (table,) = layered(found)
     assert conclusion(table) == [
         "5 layers of model.npz; activations drawn: N(0, 1), 5 rows (sm_120a).",
-        "e4m3 loses least: a relative error of 3 % (median over 5 layers), then nvfp4 (10 %); mxfp4 loses most (20 %).",
-        "Under e4m3, all layers lose about the same, 2.9 % to 3.1 %.",
-        "Under nvfp4, layer.2 (30 %) and layer.4 (25 %) lose most, layer.3 least (10 %).",
-        "Under mxfp4, layer.4 (50 %) loses most, layer.3 least (20 %).",
-        "The sums on the tensor core count under nvfp4 (up to 50 % of the error, in layer.0).",
+        "e4m3 loses least: a relative error of 3.00 % (median over 5 layers), then nvfp4 (10.0 %); mxfp4 loses most (20.0 %).",
+        "Under e4m3, all layers lose about the same, 2.90 % to 3.10 %.",
+        "Under nvfp4, layer.2 (30.0 %) and layer.4 (25.0 %) lose most, layer.3 least (10.0 %).",
+        "Under mxfp4, layer.4 (50.0 %) loses most, layer.3 least (20.0 %).",
+        "The sums on the tensor core count under nvfp4 (up to 50.0 % of the error, in layer.0).",
         "Activations are drawn, and not the model's own, which may have outliers.",
     ]
     (table,) = layered(records(errors, "x.npz"))
@@ -190,11 +190,11 @@ def test_conclusions() -> None:
     text = markdown(found, title="A title")
     for line in (
         "## 5 layers of model.npz; activations drawn: N(0, 1), 5 rows",
-        "- e4m3 loses least: a relative error of 3 % (median over 5 layers), then nvfp4 (10 %); mxfp4 loses most (20 %).",
+        "- e4m3 loses least: a relative error of 3.00 % (median over 5 layers), then nvfp4 (10.0 %); mxfp4 loses most (20.0 %).",
         "Relative error ‖d - x‖ / ‖x‖ of every layer: 5 layers of model.npz; activations drawn: N(0, 1), 5 rows; sm_120a.",
         "| layer | N x K | e4m3 | nvfp4 | mxfp4 |",
-        "| layer.2 | 2 x 32 | 3.1 % | 30 % | 20 % |",
-        "| median |  | 3 % | 10 % | 20 % |",
+        "| layer.2 | 2 x 32 | 3.10 % | 30.0 % | 20.0 % |",
+        "| median |  | 3.00 % | 10.0 % | 20.0 % |",
     ):
         assert line in text.splitlines()
     assert layered(found[:3]) == []
@@ -205,10 +205,10 @@ def test_pictures_of_layers() -> None:
     from fastmma.study.pictures import PICTURES
 
     found = records({"e4m3": [0.03, 0.04, 0.0], "nvfp4": [0.1, 0.1, 0.2]})
-    figures = {name: figure for name, (_, draw) in PICTURES.items() if (figure := draw(found)) is not None}
+    figures = {name: figure for name, (_, draw) in PICTURES.items() for figure in draw(found)}
     assert list(figures) == ["layers", "formats"]
     heat, strips = (figure.axes[0] for figure in figures.values())
-    assert [text.get_text() for text in heat.texts] == ["3 %", "10 %", "4 %", "10 %", "0", "20 %"]
+    assert [text.get_text() for text in heat.texts] == ["3.00 %", "10.0 %", "4.00 %", "10.0 %", "0", "20.0 %"]
     assert [label.get_text() for label in heat.get_yticklabels()] == ["layer.0", "layer.1", "layer.2"]
     assert [label.get_text() for label in strips.get_yticklabels()] == ["e4m3", "nvfp4"]
     for axes in (heat, strips):

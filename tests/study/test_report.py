@@ -15,6 +15,7 @@ from reference.studies import check_files, lines
 
 from fastmma import study
 from fastmma.cli import main
+from fastmma.figures.style import HEIGHT
 from fastmma.study.report import markdown
 
 
@@ -73,7 +74,7 @@ def test_pictures(tmp_path: Path) -> None:
         for suffix, magic in ((".png", b"\x89PNG\r\n\x1a\n"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
             assert (tmp_path / f"{name}{suffix}").read_bytes().startswith(magic)
         assert f"({name}.png)" in report
-    assert pictures.accumulation_against_depth([record for record in lines(tmp_path) if record["k"] == 64]) is None
+    assert pictures.accumulation_against_depth([record for record in lines(tmp_path) if record["k"] == 64]) == []
 
 
 def test_a_picture_of_alignment_bits(tmp_path: Path) -> None:
@@ -97,25 +98,22 @@ def test_many_lines_fit_into_the_pictures() -> None:
     records = [record | {"promote_every": 32 * i, "distribution": law} for i in range(1, 41) for law in ("normal", "uniform")]
     names = {f"sm_90a, promoted every {32 * i}" for i in range(1, 41)}
     several = [record | {"k": k, "accumulation_error": 0.0 if k == 64 else 0.1} for record in records for k in (64, 128)]
-    figures = (
-        lines.error_against_depth(several),
-        lines.accumulation_against_depth(several),
-        bars.sqnr(records),
-        bars.ulp_histogram(records),
-    )
-    for figure in figures:
-        figure.draw_without_rendering()
-    columns = [(figure, [text for text in axes.texts if text.get_text() in names]) for figure in figures[:2] for axes in figure.axes]
-    columns += [(figure, axes.get_yticklabels()) for figure in figures[2:] for axes in figure.axes]
-    assert len(columns) == 8
-    for figure, texts in columns:
-        assert {text.get_text() for text in texts} == names
-        extents = sorted((text.get_window_extent() for text in texts), key=lambda extent: extent.y0)
-        assert all(0 <= extent.x0 < extent.x1 <= figure.bbox.width for extent in extents)
-        assert extents[0].y0 >= 0
-        assert extents[-1].y1 <= figure.bbox.height
-        assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(extents))
-    zeros = figures[1].axes[0]
+    depths = (lines.error_against_depth(several), lines.accumulation_against_depth(several))
+    for figures in (*depths, bars.sqnr(records), bars.ulp_histogram(records)):
+        seen: list[str] = []
+        for figure in figures:
+            assert figure.get_figheight() <= HEIGHT
+            figure.draw_without_rendering()
+            for axes in figure.axes:
+                texts = [text for text in axes.texts if text.get_text() in names] or axes.get_yticklabels()
+                seen += [text.get_text() for text in texts]
+                extents = sorted((text.get_window_extent() for text in texts), key=lambda extent: extent.y0)
+                assert all(0 <= extent.x0 < extent.x1 <= figure.bbox.width for extent in extents)
+                assert extents[0].y0 >= 0
+                assert extents[-1].y1 <= figure.bbox.height
+                assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(extents))
+        assert sorted(seen) == sorted([*names, *names])  # of two sources
+    zeros = depths[1][0].axes[0]
     assert zeros.get_yticklabels()[0].get_text() == "0"
     assert min(line.get_ydata()[0] for line in zeros.lines if len(line.get_xdata()) == 2) == zeros.get_yticks()[0] > 0
 
@@ -132,10 +130,10 @@ def test_names_of_files_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("FORCE_COLOR", "1")
     command = ["study", "--format", "e4m3", "--target", "sm_90a", "--shape", "4x4x64", "--input", str(file), "--output", str(tmp_path)]
     assert main(command) == 0
-    figure = sqnr(lines(tmp_path))
+    (figure,) = sqnr(lines(tmp_path))
     figure.draw_without_rendering()
     title = figure.axes[0]._left_title
-    assert "".join(title.get_text().split()) == "".join(f"sm_90a; weights {file}, activations drawn (normal), K = 64".split())
+    assert "".join(title.get_text().split()) == "".join(f"sm_90a, weights {file}, activations drawn (normal), K = 64".split())
     extent = title.get_window_extent()
     assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
 

@@ -153,7 +153,7 @@ class Grid {
     context.fillStyle = held ? this.colours[held.lane % this.colours.length] : colour("--memory");
     context.fillRect(col * width, row * height, width - (width > 14 ? 1 : 0), height - (height > 14 ? 1 : 0));
     if (held && this.zoom >= 0.7) {
-      context.fillStyle = "#1b1f24";
+      context.fillStyle = colour("--on-colours");
       context.font = `bold ${Math.round(11 * this.zoom)}px system-ui, sans-serif`;
       context.fillText(held.head, (col + 0.5) * width, (row + 0.31) * height);
       context.font = `${Math.round(10 * this.zoom)}px system-ui, sans-serif`;

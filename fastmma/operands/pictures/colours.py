@@ -1,11 +1,9 @@
-"""The colours of pictures: ink and paper, and a colour for each lane."""
+"""A colour for each lane."""
 
 from __future__ import annotations
 
 import math
 from functools import cache
-
-INK, FAINT, PAPER, EDGE, SHADE = "#1b1f24", "#a3a9b1", "#ffffff", "#59636e", "#eaeef2"
 
 
 @cache

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 
-from fastmma.operands.pictures.colours import EDGE, FAINT, INK, SHADE, lane_colour
-from fastmma.operands.pictures.drawing import Drawing, Label, Rect
+from fastmma.figures.drawing import LARGE, LITTLE, MIDDLE, Drawing, Label, Rect
+from fastmma.figures.style import BAND, EDGE, FAINT, INK, RULE
+from fastmma.operands.pictures.colours import lane_colour
 from fastmma.operands.pictures.grid import Box, Grid
 
 _MARGIN, _HEADING, _GAP, _LINE = 18.0, 30.0, 24.0, 16.0
@@ -60,9 +61,9 @@ class _Painter:
     def sizes(grid: Grid) -> tuple[float, float, float]:
         """Width and height of boxes, and width of the rows' headings."""
         boxes = [box for row in grid.boxes for box in row if box is not None]
-        longest = max(max(len(box.head) * 7.4, len(box.tail) * 6.2) for box in boxes)
-        longest = max(longest, *(len(heading) * 5.2 for heading in grid.cols if heading))
-        heading = max(len(heading) for heading in grid.rows if heading) * 6.4 + 10
+        longest = max(max(len(box.head) * 0.68 * MIDDLE, len(box.tail) * 0.65 * LITTLE) for box in boxes)
+        longest = max(longest, *(len(heading) * 0.58 * LITTLE for heading in grid.cols if heading))
+        heading = max(len(heading) for heading in grid.rows if heading) * 0.64 * LITTLE + 10
         return max(34.0, longest + 6), 32.0 if any(box.tail for box in boxes) else 22.0, max(_HEADING, heading)
 
     @property
@@ -71,8 +72,8 @@ class _Painter:
 
     @property
     def width(self) -> float:
-        title = self.left + len(self.grid.title) * 8.4
-        return max(self._wide, title, *(self.left + max(len(note) * 6.9, _MAP_WIDTH + 30) for note in self.grid.notes or ("",)))
+        title = self.left + len(self.grid.title) * 0.7 * LARGE
+        return max(self._wide, title, *(self.left + max(len(note) * 0.62 * LITTLE, _MAP_WIDTH + 30) for note in self.grid.notes))
 
     @property
     def height(self) -> float:
@@ -89,15 +90,15 @@ class _Painter:
     def paint(self, drawing: Drawing, x: float, y: float) -> None:
         """Add the grid with its upper left corner at (x, y)."""
         grid = self.grid
-        drawing.labels.append(Label(x + self.left, y + 10, grid.title, 12, bold=True, anchor="start"))
+        drawing.labels.append(Label(x + self.left, y + 10, grid.title, LARGE, bold=True, anchor="start"))
         for (start, extent), heading in zip(self.cols, grid.cols, strict=True):
-            drawing.labels.append(Label(x + start + extent / 2, y + 36, heading or "\u22ef", 9, fill=EDGE))
+            drawing.labels.append(Label(x + start + extent / 2, y + 36, heading or "\u22ef", LITTLE, fill=EDGE))
         for (start, extent), heading in zip(self.rows, grid.rows, strict=True):
-            drawing.labels.append(Label(x + self.left - 8, y + start + extent / 2, heading or "\u22ee", 10, fill=EDGE, anchor="end"))
+            drawing.labels.append(Label(x + self.left - 8, y + start + extent / 2, heading or "\u22ee", LITTLE, fill=EDGE, anchor="end"))
         for warp, first, last in self.warps:
             top, bottom = y + self.rows[first][0], y + sum(self.rows[last])
-            drawing.rects.append(Rect(x, top, 50, bottom - top - 2 * _SEAM, SHADE))
-            drawing.labels.append(Label(x + 25, (top + bottom) / 2, f"warp {warp}", 10, fill=EDGE))
+            drawing.rects.append(Rect(x, top, 50, bottom - top - 2 * _SEAM, BAND))
+            drawing.labels.append(Label(x + 25, (top + bottom) / 2, f"warp {warp}", LITTLE, fill=EDGE))
         for row, boxes in enumerate(grid.boxes):
             for col, box in enumerate(boxes):
                 if box is not None:
@@ -124,14 +125,14 @@ class _Painter:
         )
         middle, ink = x + left + (width - _SEAM) / 2, INK if lit else FAINT
         centre = y + top + (height - _SEAM) / 2
-        drawing.labels.append(Label(middle, centre - (6.5 if box.tail else 0), box.head, 11, bold=bool(box.tail), fill=ink))
+        drawing.labels.append(Label(middle, centre - (6.5 if box.tail else 0), box.head, MIDDLE, bold=bool(box.tail), fill=ink))
         if box.tail:
-            drawing.labels.append(Label(middle, centre + 7.5, box.tail, 9.5, fill=ink))
+            drawing.labels.append(Label(middle, centre + 7.5, box.tail, LITTLE, fill=ink))
 
     def _repeats(self, drawing: Drawing, x: float, y: float) -> None:
         """The repeats in words, and a map of the whole matrix in which the block that is drawn is dark."""
         for note in self.grid.notes:
-            drawing.labels.append(Label(x, y + 6, note, 10.5, fill=EDGE, anchor="start", fixed_pitch=True))
+            drawing.labels.append(Label(x, y + 6, note, LITTLE, fill=EDGE, anchor="start", fixed_pitch=True))
             y += _LINE
         width, height = _map_size(self.grid)
         counts = {each.axis: each.count for each in self.grid.repeats}
@@ -139,7 +140,7 @@ class _Painter:
         if height:
             for row in range(down):
                 for col in range(across):
-                    fill = EDGE if row == col == 0 else SHADE
+                    fill = EDGE if row == col == 0 else RULE
                     wide, high = (width - _SEAM) / across, (height - 10 - _SEAM) / down
                     drawing.rects.append(Rect(x + col * wide, y + 4 + row * high, wide - _SEAM, high - _SEAM, fill))
 
@@ -152,12 +153,17 @@ def _map_size(grid: Grid) -> tuple[float, float]:
     return _MAP_WIDTH, 10 + _MAP_HEIGHT * (1.0 if "rows" in sides else 0.25)
 
 
-def draw(grids: Sequence[Grid | None], *, title: str = "", notes: Iterable[str] = ()) -> Drawing:
-    """Draw grids, two side by side where there are several.
+def in_pairs(grids: Sequence[Grid | None]) -> list[Sequence[Grid | None]]:
+    """Grids in rows of two."""
+    return [grids[start : start + 2] for start in range(0, len(grids), 2)]
+
+
+def draw(rows: Sequence[Sequence[Grid | None]], *, title: str = "", notes: Iterable[str] = ()) -> Drawing:
+    """Draw grids in rows and columns.
 
     Parameters
     ----------
-    grids : sequence of Grid or None
+    rows : sequence of sequence of Grid or None
         None leaves its place empty.
     title : str
         A heading over everything.
@@ -166,24 +172,23 @@ def draw(grids: Sequence[Grid | None], *, title: str = "", notes: Iterable[str] 
     """
     drawing = Drawing()
     y = _MARGIN
-    texts = [Label(_MARGIN, 0, title, 14, bold=True, anchor="start")] if title else []
-    texts += [Label(_MARGIN, 0, note, 11, fill=EDGE, anchor="start", fixed_pitch=True) for note in notes]
+    texts = [Label(_MARGIN, 0, title, LARGE, bold=True, anchor="start")] if title else []
+    texts += [Label(_MARGIN, 0, note, LITTLE, fill=EDGE, anchor="start", fixed_pitch=True) for note in notes]
     for label in texts:
         y += 0.7 * label.size
         drawing.labels.append(label._replace(y=y))
         y += 0.9 * label.size
     y += 12 if texts else 0
     widest = max((_MARGIN + len(label.text) * label.size * (0.61 if label.fixed_pitch else 0.69) for label in texts), default=0.0)
-    every = [_Painter.sizes(grid) for grid in grids if grid is not None]
-    sizes = max(each[0] for each in every), max(each[1] for each in every), max(each[2] for each in every)
-    painters = [None if grid is None else _Painter(grid, sizes) for grid in grids]
-    second = _MARGIN + max((painter.width for painter in painters[::2] if painter is not None), default=0.0) + 2 * _MARGIN
-    for start in range(0, len(painters), 2):
-        pair = painters[start : start + 2]
-        # two matrices of as many rows stand beside each other row by row
-        grid_bottom = y + max(sum(painter.rows[-1]) for painter in pair if painter is not None)
+    painters = _painters(rows)
+    lefts = [_MARGIN]
+    for column in zip_longest(*painters):
+        lefts.append(lefts[-1] + max((painter.width for painter in column if painter is not None), default=0.0) + 2 * _MARGIN)
+    for row in painters:
+        # matrices of as many rows stand beside each other row by row
+        grid_bottom = y + max(sum(painter.rows[-1]) for painter in row if painter is not None)
         bottom = grid_bottom
-        for x, painter in zip((_MARGIN, second), pair, strict=False):
+        for x, painter in zip(lefts, row, strict=False):
             if painter is not None:
                 top = grid_bottom - sum(painter.rows[-1])
                 painter.paint(drawing, x, top)
@@ -196,11 +201,26 @@ def draw(grids: Sequence[Grid | None], *, title: str = "", notes: Iterable[str] 
     return drawing
 
 
-def on_paper(names: Iterable[str]) -> list[str | None]:
-    """The operands of a product as one writes them down: b over d, a to the left of d, c in the corner, all else below."""
+def _painters(rows: Sequence[Sequence[Grid | None]]) -> list[list[_Painter | None]]:
+    """What paints each grid: boxes are as wide as their column of grids needs them, and as high as the highest."""
+    columns = [[_Painter.sizes(grid) for grid in column if grid is not None] for column in zip_longest(*rows)]
+    height = max(each[1] for column in columns for each in column)
+    sizes = [(max((each[0] for each in column), default=0.0), height, max((each[2] for each in column), default=0.0)) for column in columns]
+    return [[None if grid is None else _Painter(grid, size) for grid, size in zip(row, sizes, strict=False)] for row in rows]
+
+
+# what lies as the rows of a, and as the columns of b
+_BESIDE_A, _ABOVE_B = ("scale_a", "metadata"), ("scale_b",)
+
+
+def on_paper(names: Iterable[str]) -> list[list[str | None]]:
+    """The operands of a product as one writes them down: b over d, a to the left of d, c in the corner, scales and metadata beside."""
     given = list(names)
     if "d" not in given or "a" not in given:
-        return list(given)
-    corner: list[str | None] = ["c" if "c" in given else None, "b"] if "b" in given else []
-    below = [name for name in given if name not in ("a", "b", "d") and name not in corner]
-    return [*corner, "a", "d", *below]
+        return [list(given[start : start + 2]) for start in range(0, len(given), 2)]
+    beside: list[str | None] = [name for name in _BESIDE_A if name in given]
+    empty: list[str | None] = [None] * len(beside)
+    rows: list[list[str | None]] = [[*empty, None, name] for name in _ABOVE_B if name in given]
+    corner: list[str | None] = [name if name in given else None for name in ("c", "b")]
+    rows += [[*empty, *corner]] if any(corner) else []
+    return [*rows, [*beside, "a", "d"]]

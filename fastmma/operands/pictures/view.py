@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.figures.drawing import Drawing
+from fastmma.figures.figure import figure
 from fastmma.host.arrays import whole
 from fastmma.host.errors import OperandError
 from fastmma.isa.layout import Layout, Mode
-from fastmma.operands.pictures import drawing, grids, painting
-from fastmma.operands.pictures.figure import figure
+from fastmma.operands.pictures import grids, painting
 from fastmma.operands.pictures.formula import formulas
 from fastmma.operands.pictures.grid import Cell, Grid
 
@@ -159,8 +160,8 @@ class Placement:
         """
         return formulas(self.layout, dialect, lane=self.digits, base=self.base, first_bit=self.first_bit, tile=self.tile)
 
-    def _drawing(self, transpose: bool, whole: bool) -> drawing.Drawing:
-        return painting.draw(self.matrices(transpose=transpose, whole=whole, names="registers", repeats=not whole))
+    def _drawing(self, transpose: bool, whole: bool) -> Drawing:
+        return painting.draw(painting.in_pairs(self.matrices(transpose=transpose, whole=whole, names="registers", repeats=not whole)))
 
     def plot(self, *, transpose: bool = False, whole: bool = False) -> Any:
         """Draw which lane (T) and register hold each element of the matrix; a pattern that repeats is drawn once.

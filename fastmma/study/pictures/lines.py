@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fastmma.figures.style import SMALL, in_style, label_ends, line_height, looks, panels, title
+from fastmma.figures.panels import label_ends, line_height, pages, panels, title
+from fastmma.figures.style import SMALL, in_style, looks
 from fastmma.figures.zero import scale_of, set_scale
 from fastmma.numerics.changes import changes
 from fastmma.study.layered import layered, series_names
@@ -18,13 +19,13 @@ _HEIGHT, _AROUND = 2.1, 0.75  # inches of a panel's frame at least, and of what 
 Points = dict[str, list[tuple[float, float]]]
 
 
-def _draw(groups: dict[str, Points], xlabel: str, metric: str, ticks: Sequence[int], base: int | None) -> Any:
+def _draw(groups: dict[str, Points], xlabel: str, metric: str, ticks: Sequence[int], base: int | None) -> list[Any]:
     """A panel for each source: lines through points, named where they end."""
     names = list(dict.fromkeys(name for found in groups.values() for name in found))
     style = looks(names)
     frame = max(_HEIGHT, line_height(SMALL) * (len(names) + 1))
-    figure, axes = panels([frame + _AROUND] * len(groups))
-    for panel, (source, found) in zip(axes, groups.items(), strict=True):
+    drawn = [panels([frame + _AROUND] * len(page)) for page in pages([1] * len(groups), frame, _AROUND)]
+    for panel, (source, found) in zip((panel for _, axes in drawn for panel in axes), groups.items(), strict=True):
         scale = scale_of(value for points in found.values() for _, value in points)
         set_scale(panel.yaxis, scale)
         if base:
@@ -41,13 +42,13 @@ def _draw(groups: dict[str, Points], xlabel: str, metric: str, ticks: Sequence[i
         title(panel, source)
         panel.margins(x=0.02)
         label_ends(panel, ends, frame)
-    return figure
+    return [figure for figure, _ in drawn]
 
 
-def _against_depth(records: Sequence[Record], metric: str) -> Any:
+def _against_depth(records: Sequence[Record], metric: str) -> list[Any]:
     """A metric against K, where there are several of them."""
     if layered(records):
-        return None
+        return []
     groups: dict[str, Points] = {}
     depths: set[int] = set()
     common, name_of = series_names(records)
@@ -59,17 +60,17 @@ def _against_depth(records: Sequence[Record], metric: str) -> Any:
         if len({record["k"] for record in found}) > 1 and lines:
             groups[f"{common}; {source}" if common else source] = lines
             depths |= {record["k"] for record in found}
-    return _draw(groups, "K", metric, sorted(depths), 2) if groups else None
+    return _draw(groups, "K", metric, sorted(depths), 2) if groups else []
 
 
 @in_style
-def error_against_depth(records: Sequence[Record]) -> Any:
+def error_against_depth(records: Sequence[Record]) -> list[Any]:
     """The relative error against K, a line for each format and accumulator."""
     return _against_depth(records, "relative_error")
 
 
 @in_style
-def accumulation_against_depth(records: Sequence[Record]) -> Any:
+def accumulation_against_depth(records: Sequence[Record]) -> list[Any]:
     """The accumulation error against K, a line for each format and accumulator."""
     return _against_depth(records, "accumulation_error")
 
@@ -81,11 +82,11 @@ def _without_bits(record: Record) -> str:
 
 
 @in_style
-def error_against_align_bits(records: Sequence[Record]) -> Any:
+def error_against_align_bits(records: Sequence[Record]) -> list[Any]:
     """Accumulation error against alignment bits at the largest K, a line for each other choice, level where they are not changed."""
     varied = sorted({bits for record in records if (bits := changes(record["arithmetic"]).get("align_bits")) is not None})
     if len(varied) < 2 or layered(records):
-        return None
+        return []
     groups: dict[str, Points] = {}
     for source, found in grouped(records).items():
         lines: Points = {}

@@ -15,8 +15,8 @@ from fastmma.study.pictures.lines import accumulation_against_depth, error_again
 from fastmma.study.pictures.strips import strips
 from fastmma.study.records import Record
 
-# a picture that has nothing to show is None
-PICTURES: dict[str, tuple[str, Callable[[Sequence[Record]], Any]]] = {
+# figures of a page each; one that has nothing to show has none
+PICTURES: dict[str, tuple[str, Callable[[Sequence[Record]], list[Any]]]] = {
     "layers": ("The relative error of every layer", heat_map),
     "formats": ("The relative errors of all layers under each format", strips),
     "error_against_k": ("Relative error against K", error_against_depth),
@@ -31,6 +31,8 @@ PICTURES: dict[str, tuple[str, Callable[[Sequence[Record]], Any]]] = {
 def save(records: Sequence[Record], folder: Path) -> list[tuple[str, str]]:
     """Write all pictures as PNG, SVG and PDF, but those that have nothing to show, and return their titles and the names of the PNG files.
 
+    What is too long for a page goes on in further files, numbered from 2.
+
     Raises
     ------
     BackendError
@@ -39,9 +41,9 @@ def save(records: Sequence[Record], folder: Path) -> list[tuple[str, str]]:
     drawn = []
     with styled():
         for name, (title, draw) in PICTURES.items():
-            figure = draw(records)
-            if figure is not None:
+            for page, figure in enumerate(draw(records), 1):
+                stem = name if page == 1 else f"{name}_{page}"
                 for suffix in SUFFIXES:
-                    save_figure(figure, folder / f"{name}{suffix}")
-                drawn.append((title, f"{name}{SUFFIXES[0]}"))
+                    save_figure(figure, folder / f"{stem}{suffix}")
+                drawn.append((title, f"{stem}{SUFFIXES[0]}"))
     return drawn

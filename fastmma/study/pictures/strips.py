@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fastmma.figures.style import EDGE, INK, SMALL, in_style, inches, looks, panels, title
+from fastmma.figures.panels import inches, pages, panels, title
+from fastmma.figures.style import EDGE, INK, SMALL, in_style, looks
 from fastmma.figures.zero import scale_of, set_scale
 from fastmma.study.conclusion import percent
 from fastmma.study.layered import layered
@@ -16,15 +17,15 @@ _ROW, _AROUND = 0.38, 0.75  # inches
 
 
 @in_style
-def strips(records: Sequence[Record]) -> Any:
+def strips(records: Sequence[Record]) -> list[Any]:
     """A row for each format, those first that lose least: a mark for each layer, the median, and the name of the layer that loses most."""
     tables = layered(records)
-    if not tables:
-        return None
     style = looks(list(dict.fromkeys(name for table in tables for name in table.series)))
-    figure, axes = panels([_ROW * len(table.series) + _AROUND for table in tables])
-    for panel, table in zip(axes, tables, strict=True):
-        ranked = table.ranked()
+    found = pages([len(table.series) for table in tables], _ROW, _AROUND)
+    drawn = [panels([_ROW * (part.last - part.first) + _AROUND for part in page]) for page in found]
+    for panel, part in zip((panel for _, axes in drawn for panel in axes), (part for page in found for part in page), strict=True):
+        table = tables[part.panel]
+        ranked = table.ranked()[part.first : part.last]
         scale = scale_of(record["relative_error"] for record in table.cells.values() if record["relative_error"] is not None)
         set_scale(panel.xaxis, scale._replace(high=scale.high * 1.05))
         for row, name in enumerate(ranked):
@@ -42,5 +43,6 @@ def strips(records: Sequence[Record]) -> Any:
         panel.set_ylim(len(ranked) - 0.6, -0.65)
         panel.tick_params(axis="y", length=0)
         panel.set_xlabel(f"{RELATIVE};  a stroke is a layer, the diamond their median")
-        title(panel, f"{table.title}; {table.common}" if table.common else table.title, max(inches(name, SMALL) for name in ranked))
-    return figure
+        told = [table.title, table.common, f"formats {part}" if str(part) else ""]
+        title(panel, "; ".join(filter(None, told)), max(inches(name, SMALL) for name in ranked))
+    return [figure for figure, _ in drawn]

@@ -7,7 +7,10 @@ from itertools import groupby
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
-from fastmma.operands.pictures.colours import INK, PAPER
+from fastmma.figures.style import INK, PAPER, SMALL, TEXT, TITLE
+
+DPI = 100  # pixels an inch
+LARGE, MIDDLE, LITTLE = (round(points * DPI / 72, 1) for points in (TITLE, TEXT, SMALL))  # sizes of text
 
 
 class Rect(NamedTuple):
@@ -28,7 +31,7 @@ class Label(NamedTuple):
     x: float
     y: float
     text: str
-    size: float = 10.0
+    size: float = MIDDLE
     bold: bool = False
     fill: str = INK
     anchor: str = "middle"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from fastmma.operands.pictures.drawing import Drawing, Label, Rect
+from fastmma.figures.drawing import DPI, Drawing, Label, Rect
 
 _BOLD = r"\bfseries"
-_POINTS = 0.72  # of a pixel: 100 pixels are an inch, as in PNG and PDF
+_POINTS = 72 / DPI  # of a pixel
 _ANCHORS = {"start": "west", "middle": "center", "end": "east"}
 _SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
 _SYMBOLS = {"\u22ef": r"$\cdots$", "\u22ee": r"$\vdots$", "<": r"$<$", ">": r"$>$", "|": r"$|$"}
