@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -68,7 +69,7 @@ class Loop(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(ABC):
     """A micro-kernel, for every CPU by its own register tile.
 
     Attributes
@@ -81,17 +82,17 @@ class Kernel:
     name: str
     multiply: str
 
+    @abstractmethod
     def record(self, cpu: Cpu) -> Any:
         """What it is compiled for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def products(self, cpu: Cpu) -> int:
         """Multiply-adds of one pass of its innermost loop."""
-        raise NotImplementedError
 
+    @abstractmethod
     def kernel(self) -> MicroKernel:
         """What emits it."""
-        raise NotImplementedError
 
     def loop(self, cpu: Cpu) -> Loop:
         """Its code for a CPU."""

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, integer, whole
+from fastmma.host.arrays import integer, whole
 from fastmma.host.calls import public_call
-from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.errors import OperandError
 from fastmma.isa.formats import Format, format_of
+from fastmma.shared.memory import elements_of
 from fastmma.shared.tile import Tile
 
 _MOST_DIMENSIONS, _MOST_ELEMENTS = 5, 256
@@ -155,10 +156,7 @@ class Box:
 
     def _met(self, tensor: Any, start: Any) -> tuple[NDArray[Any], tuple[slice, ...], tuple[slice, ...]]:
         """The tensor, the part of the box that lies inside, and where that is in the tensor."""
-        array = as_array(tensor, f"{self}: tensor")
-        dtype = format_of(self.format).dtype
-        if array.dtype.newbyteorder("=") != dtype:
-            raise OperandTypeError(f"{self}: tensor must have dtype {dtype}, not {array.dtype}")
+        array = elements_of(tensor, format_of(self.format), f"{self}: tensor")
         count = len(self.shape)
         listed = isinstance(start, tuple | list) or (isinstance(start, np.ndarray) and start.ndim == 1)
         begins = tuple(whole(place) for place in start) if listed and len(start) == count else (None,)

@@ -15,7 +15,7 @@ from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.formats import Format, format_of
 from fastmma.isa.tcgen05.matrix_descriptor import MatrixDescriptor
-from fastmma.shared.memory import memory_bytes
+from fastmma.shared.memory import elements_of, memory_bytes
 from fastmma.shared.packing import PADDED_BITS, UNIT, from_bytes, to_bytes
 from fastmma.shared.swizzle import Swizzle
 
@@ -186,9 +186,7 @@ class Tile:
         """
         before = memory_bytes(memory, str(self))
         self._check_reach(before)
-        array = as_array(elements, f"{self}: elements")
-        if array.dtype.newbyteorder("=") != self._format.dtype:
-            raise OperandTypeError(f"{self}: elements must have dtype {self._format.dtype}, not {array.dtype}")
+        array = elements_of(elements, self._format, f"{self}: elements")
         if array.shape[-2:] != (self.rows, self.columns):
             raise OperandError(f"{self}: elements must have shape (..., {self.rows}, {self.columns}), not {array.shape}")
         try:
