@@ -51,3 +51,15 @@ def test_sessions_are_the_same_everywhere() -> None:
     assert set(matrix.split(", ")) | {"basics"} == set(sessions)
     for python in re.findall(r"3\.\d+", next(line for line in workflow.splitlines() if line.strip().startswith("python: ["))):
         assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]
+
+
+def test_hooks_and_sessions_take_the_tools_that_the_extras_name() -> None:
+    """pre-commit and nox install tools by themselves: of the versions that the project names."""
+    named = {*PROJECT["dependencies"], *EXTRAS["test"], *EXTRAS["doors"]}
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    (torch,) = re.findall(r'^TORCH = "(.*)"', (ROOT / "noxfile.py").read_text(encoding="utf-8"), re.MULTILINE)
+    (linters,) = re.findall(r'install\(session, ("ruff.*)\)', (ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    listed = re.findall(r"additional_dependencies: \[(.*)\]", hooks)
+    assert len(listed) == hooks.count("- id:")
+    for asked in (*listed, linters, f'"{torch}"'):
+        assert set(re.findall(r'"([^"]+)"', asked)) <= named
