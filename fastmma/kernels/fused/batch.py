@@ -17,6 +17,7 @@ from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel
 from fastmma.kernels.fused.reach import (
     F32_LOWEST,
     SINGLE_LARGEST_C,
+    Spread,
     byte_excess,
     exact_in_lanes,
     excess_of,
@@ -27,6 +28,7 @@ from fastmma.kernels.fused.reach import (
     mask_c,
     single_lanes,
     smallest_c,
+    sum_excess,
 )
 from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import AlignedMemory
@@ -51,6 +53,12 @@ def _coding(element: Element, multiplied: Element, excess: int) -> Coding:
     return Coding(element, element.bias < multiplied.bias, min(first_bad(element, excess, DEEPEST), limit), excess - element.bias)
 
 
+def _spread(element: Element, multiplied: Element) -> Spread:
+    """The exponents of an element's codes, those of its specials included."""
+    normal = element.mantissa_bits if element.bias < multiplied.bias else 0
+    return Spread(1 - element.bias - normal, (1 << element.exponent_bits) - 1 - element.bias)
+
+
 def _steps(p: Fused, coded: Coded, depth: int) -> tuple[tuple[int, ...], ...] | None:
     """The k of a unit, step by step."""
     period = p.terms * max(p.restart, 1)
@@ -72,10 +80,13 @@ def block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles: 
         return None
     single, wide = single_lanes(p), tiles.vector_bytes == 64
     excess = byte_excess(excess_of(p))
+    smallest, lowest_bytes = 2 - p.a.bias - p.b.bias, lowest_product(p)
+    lowest_sum = 0 if p.half or single or smallest >= lowest_bytes else sum(excess) + lowest_bytes
+    spreads = _spread(coded.a, p.a), _spread(coded.b, p.b)
+    added = None if lowest_sum else sum_excess(excess_of(p), *spreads)
+    excess = added or excess
     bias = 127 if single else 1023
     largest = 16 if p.half else SINGLE_LARGEST_C if single else 126
-    lowest_bytes = sum(excess) + lowest_product(p)
-    smallest = 2 - p.a.bias - p.b.bias + sum(excess)
     return BlockKernel(
         a=_coding(coded.a, p.a, excess[0]),
         b=_coding(coded.b, p.b, excess[1]),
@@ -93,7 +104,8 @@ def block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles: 
         largest_c=bias + largest,
         mask_c=-1 if p.half else mask_c(p),
         lowest_byte=excess_of(p) + lowest_emax(p),
-        lowest_sum=0 if p.half or single or smallest >= lowest_bytes else lowest_bytes,
+        lowest_sum=lowest_sum,
+        least_sum=sum(spread.lowest for spread in spreads) + sum(added) if added else 0,
     )
 
 

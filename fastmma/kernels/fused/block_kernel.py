@@ -76,24 +76,31 @@ class Blocks:
         vectors = ROWS * 8 // kernel.byte_vector
         emax: list[list[ir.Value]] = [[emit.constant(self.bytes, kernel.floor)] * vectors for _ in kernel.steps]
         pieces: list[Piece] = []
+        held: dict[int, ir.Value] = {}  # exponents of A's rows: a load of 64 bytes takes the time of an fma that broadcasts
         for number, step in enumerate(kernel.steps):
-            pieces += [partial(self._emax_of, emax[number], left, right, k) for k in step]
+            pieces += [partial(self._emax_of, emax[number], left, right, k, held) for k in step]
             pieces.append(partial(self._store_emax, emax[number], target, number))
         return pieces
 
-    def _emax_of(self, emax: list[ir.Value], left: ir.Value, right: ir.Value, k: int) -> None:
+    def _emax_of(self, emax: list[ir.Value], left: ir.Value, right: ir.Value, k: int, held: dict[int, ir.Value]) -> None:
         kernel, emit, size = self.kernel, self.emit, self.kernel.byte_vector
         once = emit.load(vector(I8, LINE), right, kernel.right_exponents + LINE * k)
         column = emit.shuffle(once, once, list(range(LINE)) * (size // LINE))
         spread = [base + 8 * row + k % 8 for base in range(0, size, LINE) for row, _ in kernel.places]
         for part in range(len(emax)):
-            rows = emit.load(self.bytes, left, kernel.values_size + (k // 8 * len(emax) + part) * size)
-            row = emit.shuffle(rows, rows, spread)
-            emax[part] = emit.call("umax", emax[part], emit.call("usub.sat", row, column))
+            place = k // 8 * len(emax) + part
+            if place not in held:
+                held[place] = emit.load(self.bytes, left, kernel.values_size + place * size)
+            row = emit.shuffle(held[place], held[place], spread)
+            both = self.builder.add(row, column) if kernel.least_sum else emit.call("usub.sat", row, column)
+            emax[part] = emit.call("umax", emax[part], both)
 
     def _store_emax(self, emax: list[ir.Value], target: ir.Value, number: int) -> None:
         kernel, emit = self.kernel, self.emit
         for part, found in enumerate(emax):
+            if kernel.least_sum:
+                least, floor = (emit.constant(self.bytes, limit) for limit in (kernel.least_sum, kernel.floor))
+                found = self.builder.select(self.builder.icmp_unsigned(">=", found, least), found, floor)
             emit.store(found, target, number * ROWS * COLUMNS + part * kernel.byte_vector)
             if kernel.lowest_sum:
                 self.builder.store(emit.call("umin", self.builder.load(self.lowest), found), self.lowest)

@@ -159,9 +159,31 @@ class LeftDecoder(Decoder):
 
     def _values(self, place: ir.Value, target: ir.Value, first: int) -> None:
         offset = first * self.kernel.value_bytes
+        if self.kernel.raw:
+            for value in self._raw(place, first):
+                self.emit.store(value, target, offset)
+                offset += 64
+            return
         for value in self.values(place, first):
             self.emit.store(value, target, offset)
             offset += value.type.count * self.kernel.value_bytes
+
+    def _raw(self, place: ir.Value, first: int) -> list[ir.Value]:
+        """The next `VALUES_AT_ONCE` codes of 16 bits as f64 of the lowest exponents, in the order of unpack instructions."""
+        emit, builder, kind = self.emit, self.builder, vector(I16, VALUES_AT_ONCE)
+        down = 11 - self.element.exponent_bits
+        codes = emit.load(kind, place, 2 * first)
+        high = emit.masked(builder.ashr(codes, emit.constant(kind, down)), 0x7FFF >> down | 0x8000)
+        low = emit.shifted_left(codes, 16 - down)
+        zero = emit.constant(vector(I32, 16), 0)
+        found = []
+        for half in (0, 4):
+            picks = [pick for lane in range(0, 32, 8) for word in range(half, half + 4) for pick in (lane + word, 32 + lane + word)]
+            words = emit.cast(emit.shuffle(low, high, picks), zero.type)
+            for part in (0, 2):
+                picks = [pick for lane in range(0, 16, 4) for word in range(part, part + 2) for pick in (lane + word, 16 + lane + word)]
+                found.append(emit.shuffle(zero, words, picks))
+        return found
 
     def _exponents(self, place: ir.Value, target: ir.Value, first: int, found: list[ir.Value]) -> None:
         codes = self.codes(place, first * self.coding.itemsize)
@@ -231,7 +253,7 @@ class RightDecoder(Decoder):
 
     def _values(self, place: ir.Value, target: ir.Value, first: int) -> None:
         kernel = self.kernel
-        growth = (1 + 2.0**-kernel.extra_bits) * 2.0 ** (kernel.a.element.lowered + kernel.b.element.lowered)
+        growth = (1 + 2.0**-kernel.extra_bits) * 2.0**kernel.lowered
         offset = first * kernel.value_bytes
         for value in self.values(place, first):
             grown = self.builder.fmul(value, self.emit.constant(value.type, growth))
@@ -244,7 +266,8 @@ class RightDecoder(Decoder):
         magnitude, nonzero = self.magnitude(codes)
         exponents = self.exponents(magnitude, nonzero)
         self.note_exponents(exponents)
-        exponents = self.builder.not_(exponents)
+        if not kernel.least_sum:
+            exponents = self.builder.not_(exponents)
         order = [column for _, column in kernel.places]
         half = kernel.byte_vector // 2
         for start in range(0, exponents.type.count, half):

@@ -83,6 +83,7 @@ class BlockKernel:
     mask_c: int  # the fraction bits of float32 that c keeps
     lowest_byte: int  # the smallest emax byte at which no bit below 2**-149 can matter, unless ...
     lowest_sum: int  # ... the smallest exponent bytes of A and B add up to at least this; 0 if they always do
+    least_sum: int  # exponent bytes are added, those of zeros give less than this; 0: B's are complements, a saturating difference is taken
 
     @cached_property
     def key(self) -> str:
@@ -131,6 +132,25 @@ class BlockKernel:
     def extra_bits(self) -> int:
         """B is held times 1 + 2**-extra_bits."""
         return 16 if self.single else 30
+
+    @property
+    def raw(self) -> bool:
+        """Whether values of A are their codes' bits in the lowest exponents of f64, which takes no conversion."""
+        element = self.a.element
+        return not self.single and self.byte_vector == 64 and element.itemsize == 2 and element.width == 15
+
+    @property
+    def lowered(self) -> int:
+        """log2 of a true product over that of the values that are decoded."""
+        element = self.a.element
+        return (1023 - element.bias if self.raw else element.lowered) + self.b.element.lowered
+
+    def place(self, number: int) -> int:
+        """Where in a decoded unit the value of an element of A lies, of which 32 change places where they are `raw`."""
+        if not self.raw:
+            return number
+        lane, inside = divmod(number % 32, 8)
+        return number - number % 32 + inside // 2 * 8 + lane * 2 + inside % 2
 
     @property
     def value_bytes(self) -> int:

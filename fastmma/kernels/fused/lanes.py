@@ -169,18 +169,20 @@ class Lanes:
         starts = [emit.cast(builder.add(high, negatives), self.kind)] if self.chain.single else self.doubles(negatives, high)
         return [builder.fadd(value, begin) for value, begin in zip(values, starts, strict=True)]
 
-    def end(self, sums: list[ir.Value]) -> list[ir.Value]:
-        """The rounded results of a step."""
+    def end(self, sums: list[ir.Value], *, whole: bool = False) -> list[ir.Value]:
+        """The rounded results of a step, or the `whole` ones that are not."""
         emit, builder = self.emit, self.builder
-        whole = self.whole
+        kind = self.whole
         results = []
         for total in sums:
             # a sum never leaves the binade of its start, which is therefore its own exponent with half an ulp of that exponent
-            bits = emit.cast(total, whole)
+            bits = emit.cast(total, kind)
             origin = emit.masked(bits, -(1 << self.fraction))
-            origin = builder.or_(origin, emit.constant(whole, 1 << (self.fraction - 1)))
+            origin = builder.or_(origin, emit.constant(kind, 1 << (self.fraction - 1)))
             result = builder.fsub(total, emit.cast(origin, self.kind))
-            results.append(result if self.chain.half else self.kept(result))
+            results.append(result if self.chain.half or whole else self.kept(result))
+        if whole:
+            return results
         return self.grown(self._rounded_to_half(results) if self.chain.half else results)
 
     def kept(self, value: ir.Value) -> ir.Value:

@@ -88,6 +88,13 @@ def byte_excess(excess: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
+def sum_excess(excess: int, a: Spread, b: Spread) -> tuple[int, int] | None:
+    """The same where bytes are added; None where a product of a zero, whose byte is 0, may have more than another's."""
+    found = excess // 2, excess - excess // 2
+    lowest, highest = ([exponent + above for exponent, above in zip(pair, found, strict=True)] for pair in zip(a, b, strict=True))
+    return found if min(lowest) > 0 and sum(lowest) > max(highest) and sum(highest) <= 255 else None
+
+
 class Spread(NamedTuple):
     """Exponents of a matrix's elements that are not zero."""
 

@@ -122,14 +122,15 @@ class Strip:
         size = kind.count * kernel.value_bytes
         columns = [emit.load(kind, unit.right, (k * vectors + part) * size) for part in range(vectors)]
         for row in range(kernel.strip):
-            element = emit.broadcast(kind, unit.values, (row * kernel.unit + k) * kernel.value_bytes)
+            element = emit.broadcast(kind, unit.values, kernel.place(row * kernel.unit + k) * kernel.value_bytes)
             group, part = self.groups[row // self.rows_of_group], row % self.rows_of_group
             for number, column in enumerate(columns, part * vectors):
                 group[number] = emit.call("fma", element, column, group[number])
 
-    def end(self, index: int) -> None:
-        """Round a group at the end of a step."""
-        self.groups[index] = self.lanes.end(self.groups[index])
+    def end(self, index: int, *, stored: bool = False) -> None:
+        """Round a group at the end of a step; what is `stored` as f32 next is rounded then, toward zero as well."""
+        whole = stored and not self.kernel.single and not self.kernel.half and self.kernel.keep_bits == 23
+        self.groups[index] = self.lanes.end(self.groups[index], whole=whole)
 
     def store(self, index: int, out: ir.Value, stride: ir.Value) -> None:
         """A group's results to out."""

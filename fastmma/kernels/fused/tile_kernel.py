@@ -66,7 +66,7 @@ class Tiles(Blocks):
 
         def conclude(strip: Strip, out: ir.Value) -> list[Piece]:
             def piece(index: int) -> None:
-                strip.end(index)
+                strip.end(index, stored=True)
                 strip.store(index, out, out_row)
 
             return [partial(piece, index) for index in range(len(strip.groups))]
