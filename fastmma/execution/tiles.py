@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.call import Operands
@@ -14,6 +13,7 @@ from fastmma.backends.resolve import backend_of
 from fastmma.execution.plan import MmaPlan, chosen_operation
 from fastmma.host.arrays import flag
 from fastmma.host.calls import public_call
+from fastmma.host.kept_memory import empty
 from fastmma.host.threads import thread_count
 from fastmma.isa.codes import from_codes
 from fastmma.isa.gpus import TargetName
@@ -84,6 +84,7 @@ def mma(
 
     Examples
     --------
+    >>> import numpy as np
     >>> opcode = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
     >>> a, b = np.ones((100, 16, 16), np.float16), np.ones((16, 8), np.float16)
     >>> mma(opcode, a, b, np.zeros((16, 8), np.float32), target="sm_90a").shape
@@ -99,6 +100,6 @@ def mma(
         **extra_operands(ins, metadata, scale_a, scale_b, ins.m, ins.n, ins.k),
     }
     lead = broadcast(ins, given)
-    d = np.empty((math.prod(lead), ins.m, ins.n), dtype=ins.formats.d.code_dtype)
+    d = empty((math.prod(lead), ins.m, ins.n), ins.formats.d.code_dtype)
     runner.run(operation, Operands(**{name: flatten(array, lead) for name, array in given.items()}), d, thread_count(threads))
     return from_codes(d.reshape(*lead, ins.m, ins.n), ins.formats.d)

@@ -18,6 +18,7 @@ from fastmma.execution.plan import MmaPlan, chosen_operation
 from fastmma.execution.wmma_moves import wmma_load, wmma_store
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError
+from fastmma.host.kept_memory import empty
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction, Operand
@@ -119,7 +120,7 @@ def mma(
     flat_extra = {name: flatten(array, lead) for name, array in extra.items()}
     d = operands["d"]
     count = math.prod(lead)
-    result = np.empty((count, d.layout.lanes * d.registers), dtype=register_dtype(d))
+    result = empty((count, d.layout.lanes * d.registers), register_dtype(d))
     rows = {name: _rows(array.reshape(count, ins.lanes * operands[name].registers)) for name, array in flat.items()}
     if not extra and runner.run_registers(operation, Operands(**rows), result, workers):
         return result.reshape(*lead, d.layout.lanes, d.registers)

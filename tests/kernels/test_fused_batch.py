@@ -206,6 +206,16 @@ def test_zero_results_are_positive() -> None:
         assert not out.any(), name
 
 
+def test_a_subnormal_c_of_zero_products() -> None:
+    rng = np.random.default_rng(9)
+    for name, case in CASES.items():
+        a, b, c = case.operands(rng, 5, "normal")
+        a[:, ::2] = 0
+        bits = 10 if case.p.half else 23
+        c[...] = rng.integers(0, 1 << bits, c.shape) | rng.integers(0, 2, c.shape) << (15 if case.p.half else 31)
+        np.testing.assert_array_equal(case.found(a, b, c)[0], case.expected(a, b, c), name)
+
+
 def test_narrower_vectors() -> None:
     """The AVX2 kernels on a CPU that has more, in a process that is told so."""
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(TESTS), str(TESTS / "kernels"), str(TESTS.parent)]))

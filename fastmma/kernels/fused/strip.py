@@ -57,9 +57,9 @@ class Strip:
             rows.append(value if kernel.single else builder.fpext(value, vector(F64, COLUMNS)))
         if not kernel.single and kernel.lanes == COLUMNS:
             rows = [emit.shuffle(rows[0], rows[0], range(part, part + 4)) for part in (0, 4)]
-        self.groups[index] = self.lanes.grown(rows)
+        grown = self.groups[index] = self.lanes.grown(rows)
         if not kernel.watched:
-            self._note(self.groups[index])
+            self._note(rows if kernel.single else grown)  # in f32 lanes a subnormal c has to be told from zero
 
     def _line(self, base: ir.Value, stride: ir.Value, row: int) -> ir.Value:
         """A row of c or of the results."""
@@ -68,7 +68,8 @@ class Strip:
     def _note(self, values: Group) -> None:
         """Count the exponents of c above the smallest one in; of one that is not zero, but too small, the difference is very large."""
         emit, builder, lanes = self.emit, self.builder, self.lanes
-        exponent = emit.masked(lanes.top_words(values), ((1 << 31) - 1) >> lanes.field << lanes.field)
+        magnitude = (1 << 31) - 1
+        exponent = emit.masked(lanes.top_words(values), magnitude if self.kernel.single else magnitude >> lanes.field << lanes.field)
         if self.kernel.smallest_c:
             zero = ir.Constant(lanes.words, None)
             above = emit.plus(exponent, -(self.kernel.smallest_c << lanes.field))
