@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
+from numba import typeof, types
 
 from fastmma.kernels.integer.micro_kernel import copy_byte, load_word, multiply, row_biases, store_word, word_of_run, words_of_lines
 from fastmma.kernels.integer.tile import Tile
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.compilation import compiled, entry
 from fastmma.kernels.matrices.memory import LINE
 
 WORDS_SCRATCH = 4 * LINE
@@ -140,7 +143,7 @@ def _copy(source: int, source_stride: int, target: int, target_stride: int, rows
 
 
 @compiled
-def multiply_block(
+def _multiply_panel(
     tile: Tile,
     plan: Plan,
     a: int,
@@ -152,7 +155,7 @@ def multiply_block(
     column_range: tuple[int, int],
     scratch: int,
 ) -> None:
-    """``out = c + a b`` for some rows (from a multiple of the tile's rows on) and at most a tile's columns; `a`, `starts` are packed."""
+    """``out = c + a b`` for some rows and at most a tile's columns."""
     first_row, last_row = row_range
     first_column, last_column = column_range
     corner = scratch + WORDS_SCRATCH
@@ -196,6 +199,25 @@ def multiply_block(
 
 
 @compiled
+def multiply_block(
+    tile: Tile,
+    plan: Plan,
+    a: int,
+    starts: int,
+    b: Operand,
+    c: Result,
+    out: Result,
+    row_range: tuple[int, int],
+    column_range: tuple[int, int],
+    scratch: int,
+) -> None:
+    """``out = c + a b`` for some rows (from a multiple of the tile's rows on) and some columns; `a`, `starts` are packed."""
+    first, last = column_range
+    for column in range(first, last, tile.columns):
+        _multiply_panel(tile, plan, a, starts, b, c, out, row_range, (column, min(column + tile.columns, last)), scratch)
+
+
+@compiled
 def multiply_batch(
     tile: Tile,
     plan: Plan,
@@ -218,5 +240,23 @@ def multiply_batch(
         c_i = Result(c.address + i * c.step, c.row_stride, c.column_step, c.step)
         out_i = Result(out.address + i * out.step, out.row_stride, out.column_step, out.step)
         pack_rows(tile, plan, a_i, m, a_panels, starts, scratch)
-        for column in range(0, n, tile.columns):
-            multiply_block(tile, plan, a_panels, starts, b_i, c_i, out_i, (0, m), (column, min(column + tile.columns, n)), scratch)
+        multiply_block(tile, plan, a_panels, starts, b_i, c_i, out_i, (0, m), (0, n), scratch)
+
+
+_KINDS = typeof(Plan(*[0] * len(Plan._fields))), typeof(Operand(0, 0, 0, 0)), typeof(Result(0, 0, 0))
+
+
+@cache
+def packer(tile: Tile) -> Callable[..., None]:
+    """`pack_rows` for a tile."""
+    plan, operand, _ = _KINDS
+    return partial(entry(pack_rows, typeof(tile), plan, operand, *[types.int64] * 4), tile)
+
+
+@cache
+def multiplier(tile: Tile) -> Callable[..., None]:
+    """`multiply_block` for a tile."""
+    plan, operand, result = _KINDS
+    pair = types.UniTuple(types.int64, 2)
+    kinds = plan, types.int64, types.int64, operand, result, result, pair, pair, types.int64
+    return partial(entry(multiply_block, typeof(tile), *kinds), tile)

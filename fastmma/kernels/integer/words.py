@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Plan, Result, multiply_batch, multiply_block, pack_rows
+from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Plan, Result, multiplier, multiply_batch, packer
 from fastmma.kernels.integer.tile import Tile
+from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
 from fastmma.kernels.pieces import OfWorkers, Piece, cut, settled
 
@@ -19,6 +20,7 @@ _TASKS_PER_THREAD = 4
 _TILES_PER_TASK = 1024
 _PACKED_WORDS = 1 << 22  # of A, packed in some hundredths of a second
 _THREADED_WORDS = 1 << 19  # products of words that are worth waking another thread
+_UNDIVIDED = 1 << 24  # products of words that one thread does without a look around
 _WHOLE = LINE  # bytes past a panel that may be read: the words of a tile's rows are loaded as a whole vector
 
 
@@ -47,7 +49,7 @@ def _operand(array: NDArray[np.uint8], flip: int) -> tuple[NDArray[np.uint8], Op
     if 1 not in array.strides[-2:]:
         array = np.ascontiguousarray(array)
     line_stride, k_stride = array.strides[-2:]
-    return array, Operand(array.ctypes.data, line_stride, k_stride, flip, array.strides[0])
+    return array, Operand(address_of(array), line_stride, k_stride, flip, array.strides[0])
 
 
 def _accumulator(tile: Tile, c: NDArray[np.int32] | None, out: NDArray[np.int32]) -> tuple[object, Result]:
@@ -55,15 +57,15 @@ def _accumulator(tile: Tile, c: NDArray[np.int32] | None, out: NDArray[np.int32]
     if c is None:
         zeros = AlignedMemory(4 * tile.columns, zeroed=True)
         return zeros, Result(zeros.address, 0, 0)
-    same = (c.ctypes.data, c.strides) == (out.ctypes.data, out.strides)
+    same = (address_of(c), c.strides) == (address_of(out), out.strides)
     if c.strides[-1] != c.itemsize or (not same and np.may_share_memory(c, out)):
         c = np.array(c, order="C")
-    return c, Result(c.ctypes.data, c.strides[-2], c.itemsize, c.strides[0])
+    return c, Result(address_of(c), c.strides[-2], c.itemsize, c.strides[0])
 
 
-def _scratch(tile: Tile, plan: Plan) -> AlignedMemory:
-    """Room for single words, a register tile of the result, a slice of a panel of B."""
-    return AlignedMemory(WORDS_SCRATCH + 4 * tile.columns * (tile.rows + min(plan.slice, plan.words)))
+def _scratch(tile: Tile, plan: Plan) -> int:
+    """Bytes for single words, a register tile of the result, a slice of a panel of B."""
+    return WORDS_SCRATCH + 4 * tile.columns * (tile.rows + min(plan.slice, plan.words))
 
 
 def gemm(
@@ -82,36 +84,75 @@ def gemm(
     plan = _plan(tile, arithmetic, k)
     threads = threads if m * n * plan.words >= _THREADED_WORDS else 1
     target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
+    if threads == 1 and m * n * plan.words <= _UNDIVIDED:
+        _at_once(tile, arithmetic, plan, a, b, c, target)
+    else:
+        _in_pieces(tile, arithmetic, plan, a, b, c, target, threads)
+    if target is not out:
+        out[...] = target
+
+
+def _at_once(
+    tile: Tile,
+    arithmetic: Arithmetic,
+    plan: Plan,
+    a: NDArray[np.uint8],
+    b: NDArray[np.uint8],
+    c: NDArray[np.int32] | None,
+    out: NDArray[np.int32],
+) -> None:
+    """``out = c + a b``, rows of `out` being contiguous, in two calls of compiled code, as a call takes as long as a part of a product."""
+    (m, n), row_panels = out.shape, -(-len(a) // tile.rows)
     a, a_operand = _operand(a, arithmetic.flip_a)
     b, b_operand = _operand(b.T, arithmetic.flip_b)
-    _memory, c_result = _accumulator(tile, c, target)
-    out_result = Result(target.ctypes.data, target.strides[0], target.itemsize)
+    _memory, c_result = _accumulator(tile, c, out)
+    sizes = 4 * tile.rows * row_panels * plan.words + _WHOLE, 4 * tile.rows * row_panels * plan.segments + _WHOLE
+    memory = AlignedMemory(*sizes, _scratch(tile, plan), zeroed=True)
+    panels, starts, scratch = memory.addresses
+    packer(tile)(plan, a_operand, m, panels, starts, scratch)
+    out_result = Result(address_of(out), out.strides[0], out.itemsize)
+    multiplier(tile)(plan, panels, starts, b_operand, c_result, out_result, (0, m), (0, n), scratch)
+
+
+def _in_pieces(
+    tile: Tile,
+    arithmetic: Arithmetic,
+    plan: Plan,
+    a: NDArray[np.uint8],
+    b: NDArray[np.uint8],
+    c: NDArray[np.int32] | None,
+    out: NDArray[np.int32],
+    threads: int,
+) -> None:
+    """``out = c + a b``, rows of `out` being contiguous, in pieces for threads."""
+    m, n = out.shape
+    a, a_operand = _operand(a, arithmetic.flip_a)
+    b, b_operand = _operand(b.T, arithmetic.flip_b)
+    _memory, c_result = _accumulator(tile, c, out)
+    out_result = Result(address_of(out), out.strides[0], out.itemsize)
 
     row_panels = -(-m // tile.rows)
     panel_bytes, starts_bytes = 4 * tile.rows * plan.words, 4 * tile.rows * plan.segments * plan.biased
     panels = AlignedMemory(row_panels * panel_bytes + _WHOLE, zeroed=True)
     starts = AlignedMemory(row_panels * starts_bytes + _WHOLE, zeroed=True)
-    scratch = OfWorkers(lambda: _scratch(tile, plan))
+    scratch = OfWorkers(lambda: AlignedMemory(_scratch(tile, plan)))
+    pack_rows, multiply_block = packer(tile), multiplier(tile)
 
     def pack(first: int, last: int, worker: int) -> None:
         row = first * tile.rows
         moved = a_operand._replace(address=a_operand.address + row * a_operand.line_stride)
         lines = min(last * tile.rows, m) - row
-        pack_rows(
-            tile, plan, moved, lines, panels.address + first * panel_bytes, starts.address + first * starts_bytes, scratch[worker].address
-        )
+        pack_rows(plan, moved, lines, panels.address + first * panel_bytes, starts.address + first * starts_bytes, scratch[worker].address)
 
     shared = -(-row_panels // (_TASKS_PER_THREAD * threads)) if threads > 1 else row_panels
     parallel_for(pack, row_panels, threads, min(shared, max(1, _PACKED_WORDS // (tile.rows * plan.words))))
 
     def multiply(piece: Piece, memory: AlignedMemory) -> None:
         row_range, column_range = piece[:2], piece[2:]
-        multiply_block(tile, plan, panels.address, starts.address, b_operand, c_result, out_result, row_range, column_range, memory.address)
+        multiply_block(plan, panels.address, starts.address, b_operand, c_result, out_result, row_range, column_range, memory.address)
 
     pieces = cut(m, n, (tile.rows, tile.columns), threads, _CHUNK_ROWS, _TASKS_PER_THREAD)
     pieces.run(threads, scratch, multiply)
-    if target is not out:
-        out[...] = target
 
 
 def tiles(
@@ -133,12 +174,11 @@ def tiles(
     a, a_operand = _operand(a, arithmetic.flip_a)
     b, b_operand = _operand(b.transpose(0, 2, 1), arithmetic.flip_b)
     _memory, c_result = _accumulator(tile, c, out)
-    out_result = Result(out.ctypes.data, out.strides[1], out.itemsize, out.strides[0])
+    out_result = Result(address_of(out), out.strides[1], out.itemsize, out.strides[0])
     panel_bytes = 4 * tile.rows * -(-m // tile.rows) * (plan.words + plan.segments)
-    held = OfWorkers(lambda: (AlignedMemory(panel_bytes + LINE + _WHOLE, zeroed=True), _scratch(tile, plan)))
+    held = OfWorkers(lambda: AlignedMemory(panel_bytes + LINE + _WHOLE, _scratch(tile, plan), zeroed=True))
 
     def multiply(first: int, last: int, worker: int) -> None:
-        where = (memory.address for memory in held[worker])
-        multiply_batch(tile, plan, a_operand, b_operand, c_result, out_result, m, n, first, last, *where)
+        multiply_batch(tile, plan, a_operand, b_operand, c_result, out_result, m, n, first, last, *held[worker].addresses)
 
     parallel_for(multiply, count, threads, min(_TILES_PER_TASK, -(-count // (_TASKS_PER_THREAD * threads))))
