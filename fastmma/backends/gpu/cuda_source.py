@@ -221,7 +221,8 @@ def tile_of(operation: Operation) -> Tile:
     step, group, period = (int(values[name]) for name in ("STEP", "GROUP", "PERIOD"))
     depth = max(32, period)
     if group > 1:
-        return Tile(depth, depth // 4 + (3 if group > 16 else 2) * depth // group, blocks=2)
+        depth *= 2  # two steps between barriers
+        return Tile(depth, depth // 4 + 3 * depth // group, blocks=2)
     words = depth + depth // 2 + depth // 32 + (depth // step if values["SCALE_BLOCK"] else 0)
     return Tile(depth, words, blocks=3)
 

@@ -8,11 +8,12 @@
 #define SCALES (SIGNS + DEPTH / 32)
 #define STAGE_WORDS (SCALES + (SCALE_BLOCK ? DEPTH / STEP : 0))
 #else
-// words of a stage, for each line: four doubled elements each, then of each term the scale's value, and its exponent above a bit for each
-// element that is not zero; where these take more than 16 bits, they have words of their own
+// words of a stage, for each line: four doubled elements each, then of each term the scale's value, its exponent where a double has one, and
+// a bit for each element that is not zero
+#define LOWEST_SCALE_EXPONENT -900  // of zeros; the sum of two fits where a double has its exponent
 #define SCALES (DEPTH / 4)
 #define SCALE_EXPONENTS (SCALES + DEPTH / GROUP)
-#define MASKS (SCALE_EXPONENTS + (GROUP > 16 ? DEPTH / GROUP : 0))
+#define MASKS (SCALE_EXPONENTS + DEPTH / GROUP)
 #define STAGE_WORDS (MASKS + DEPTH / GROUP)
 #endif
 
@@ -70,9 +71,8 @@ template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 li
         uint32 nonzero = 0;
         for (int element = 0; element < GROUP; element++)
             nonzero |= (uint32)(entry_at(lines, line, k + element, present).significand != 0) << element;
-        words[(SCALE_EXPONENTS + term) * LINES] = (uint32)scale.exponent << 16 | (GROUP > 16 ? 0 : nonzero);
-        if (GROUP > 16)
-            words[(MASKS + term) * LINES] = nonzero;
+        words[(SCALE_EXPONENTS + term) * LINES] = (uint32)(larger(scale.exponent, LOWEST_SCALE_EXPONENT) * (1 << 20));
+        words[(MASKS + term) * LINES] = nonzero;
     }
     return marked;
 }

@@ -87,8 +87,20 @@ INNER double widened(float value)
 
 // of two 16-bit lanes: max(x + y, z)
 INNER uint32 add_max_pair(uint32 x, uint32 y, uint32 z) { return __viaddmax_s16x2(x, y, z); }
+INNER int add_max(int x, int y, int z) { return __viaddmax_s32(x, y, z); }
 // z plus the dot product of four signed bytes
 INNER int dot_of_bytes(uint32 x, uint32 y, int z) { return __dp4a((int)x, (int)y, z); }
+
+#if __CUDA_ARCH__ >= 800
+#define HAS_BYTE_MATRICES 1
+// to 16 by 8 words of a warp, the products of 16 by 16 and 16 by 8 signed bytes
+INNER void add_byte_matrices(uint32 upper, uint32 lower, uint32 columns, uint32& d0, uint32& d1, uint32& d2, uint32& d3)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+r"(d0), "+r"(d1), "+r"(d2), "+r"(d3)
+        : "r"(upper), "r"(lower), "r"(columns));
+}
+#endif
 
 #else
 
@@ -167,6 +179,8 @@ INNER uint32 add_max_pair(uint32 x, uint32 y, uint32 z)
     }
     return result;
 }
+
+INNER int add_max(int x, int y, int z) { return x + y > z ? x + y : z; }
 
 INNER int dot_of_bytes(uint32 x, uint32 y, int z)
 {

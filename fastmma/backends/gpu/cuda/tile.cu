@@ -4,14 +4,18 @@
 // rounding toward zero to this positive number, a term is rounded down. B is a little larger than it is, so that every negative term
 // loses exactly one unit by that, whether it is a whole number of units or not; these units are counted beforehand.
 
-#define TILE 16  // threads along each side of a block
+#define TILE 16  // threads along each side of a block, of which a warp has 8 by 4
 #define HIGHEST_EXPONENT 300  // no finite term has a higher one: two scales of 2**127, two elements of 2**15
 #define LITTLE 0x10  // the low word of B's doubles: a part in 2**48
+#define A_LITTLE_MORE (1.0 + 1.0 / (1ull << 40))
 #define SIDE (LINES / TILE)  // 4, a vector of words
 #define PANEL_WORDS (STAGE_WORDS * LINES)
 #define EACH_RESULT UNROLL for (int i = 0; i < SIDE; i++) UNROLL for (int j = 0; j < SIDE; j++)
 
 typedef double Sums[SIDE][SIDE];
+
+INNER int row_of(int thread) { return thread / 32 / (TILE / 4) * 8 + thread % 32 / 4; }
+INNER int column_of(int thread) { return thread / 32 % (TILE / 4) * 4 + thread % 4; }
 
 struct State {
     Sums sums;  // the accumulators; during a step the sums that are under way
@@ -50,12 +54,10 @@ INNER double nearest_half(double sum)
     return without_sign(nearest) < 65536.0 ? nearest : is_special(sum) ? sum : infinity_like(sum);
 }
 
-// Whether a sum is +0 or in the range of normal f32, where rounding toward zero only clears bits.
-INNER bool only_clears_bits(double sum)
-{
-    const uint32 magnitude = (uint32)high_word(sum) << 1;
-    return magnitude == 0 || magnitude - (897u << 21) < 254u << 21;
-}
+// Whether a sum is in the range of normal f32.
+INNER bool is_normal(double sum) { return ((uint32)high_word(sum) << 1) - (897u << 21) < 254u << 21; }
+// Whether a sum is +0 or in that range, where rounding toward zero only clears bits.
+INNER bool only_clears_bits(double sum) { return (uint32)high_word(sum) << 1 == 0 || is_normal(sum); }
 
 INNER double with_bits_cleared(double sum)
 {
@@ -75,27 +77,12 @@ INNER double toward_zero(double sum)
     return magnitude == 0.0 ? 0.0 : with_sign_of(magnitude, sum);
 }
 
-// What the sum of a step starts with: its accumulator, and the units that `negatives` terms are going to lose. `shift` is the exponent
-// of the scales, which terms are without. An infinite or NaN accumulator stays what it is; its emax only has to give a finite start.
-INNER double begun(double accumulator, int emax, int shift, int negatives)
-{
-    const int field = 1023 + 52 - ALIGN_BITS - shift + smaller(emax, HIGHEST_EXPONENT);
-    const double start = from_words(field << 20 | 0x80000, negatives + (high_word(accumulator) < 0));
-    const double scaled = SCALE_BLOCK && GROUP == 1 ? multiply_nearest(accumulator, power_of_two(-shift)) : accumulator;
-    return fma_toward_zero(scaled, 1.0 + 1.0 / (1ull << 40), start);
-}
-
 // Sums that are complete to the result's format; all together, so that what is unusual takes one branch.
-INNER void end(Sums& sums, const uint32 (&x_scale)[SIDE], const uint32 (&y_scale)[SIDE])
+INNER void end(Sums& sums)
 {
     bool usual = true;
-    EACH_RESULT {
-        // finite also where the sum is not
-        const uint32 start = smaller((uint32)high_word(sums[i][j]) & 0x7FF00000u, 0x7FE00000u) | 0x80000u;
-        const double total = add_nearest(sums[i][j], -from_words((int)start, 0));
-        sums[i][j] = SCALE_BLOCK && GROUP == 1 ? multiply_nearest(total, power_of_two((int)(x_scale[i] + y_scale[j]))) : total;
-        usual = usual && only_clears_bits(sums[i][j]);
-    }
+    // to groups a zero is unusual, so that nothing branches
+    EACH_RESULT usual = GROUP == 1 ? usual && only_clears_bits(sums[i][j]) : usual & is_normal(sums[i][j]);
     if (HALF)
         EACH_RESULT sums[i][j] = nearest_half(sums[i][j]);
     else if (usual)
@@ -113,6 +100,16 @@ INNER double ieee_sum_of(double x, double y)
 #endif
 
 #if GROUP == 1
+// What the sum of a step starts with: its accumulator, and the units that `negatives` terms are going to lose. `shift` is the exponent
+// of the scales, which terms are without. An infinite or NaN accumulator stays what it is; its emax only has to give a finite start.
+INNER double begun(double accumulator, int emax, int shift, int negatives)
+{
+    const int field = 1023 + 52 - ALIGN_BITS - shift + smaller(emax, HIGHEST_EXPONENT);
+    const double start = from_words(field << 20 | 0x80000, negatives + (high_word(accumulator) < 0));
+    const double scaled = SCALE_BLOCK ? multiply_nearest(accumulator, power_of_two(-shift)) : accumulator;
+    return fma_toward_zero(scaled, A_LITTLE_MORE, start);
+}
+
 INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int column, int step)
 {
     uint32 highest[SIDE][SIDE], x[SIDE], y[SIDE];
@@ -146,54 +143,82 @@ INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int co
         load(b + k * LINES, column, y);
         EACH_RESULT sums[i][j] = fma_toward_zero(from_words((int)x[i], 0), from_words((int)y[j], LITTLE), sums[i][j]);
     }
-    end(sums, x_scale, y_scale);
+    EACH_RESULT {
+        // finite also where the sum is not
+        const uint32 start = smaller((uint32)high_word(sums[i][j]) & 0x7FF00000u, 0x7FE00000u) | 0x80000u;
+        const double total = add_nearest(sums[i][j], -from_words((int)start, 0));
+        sums[i][j] = SCALE_BLOCK ? multiply_nearest(total, power_of_two((int)(x_scale[i] + y_scale[j]))) : total;
+    }
+    end(sums);
 }
 #else
+// The dot products of a group of elements, of four rows and four columns, each as a word plus 2**31.
+INNER void dots_of_group(const uint32* a, const uint32* b, int row, int column, uint32 (&dots)[SIDE][SIDE])
+{
+    EACH_RESULT dots[i][j] = 0x80000000u;
+    uint32 x[SIDE], y[SIDE];
+#if HAS_BYTE_MATRICES
+    // a matrix has the rows of eight threads, two of each, and two columns of each of four threads; its operands are words of 16 of k
+    const int word = column % 4, line = column / 4 * 16 + row % 8 / 2 * 4 + row % 2;
+    UNROLL for (int part = 0; part < GROUP / 16; part++) {
+        load(a + (4 * part + word) * LINES, row, x);
+        UNROLL for (int q = 0; q < 2; q++) y[q] = b[(4 * part + word) * LINES + line + 2 * q];
+        UNROLL for (int p = 0; p < 2; p++)
+            UNROLL for (int q = 0; q < 2; q++) {
+                uint32(&upper)[SIDE] = dots[2 * p], (&lower)[SIDE] = dots[2 * p + 1];
+                add_byte_matrices(x[2 * p], x[2 * p + 1], y[q], upper[2 * q], upper[2 * q + 1], lower[2 * q], lower[2 * q + 1]);
+            }
+    }
+#else
+    UNROLL for (int word = 0; word < GROUP / 4; word++) {
+        load(a + word * LINES, row, x);
+        load(b + word * LINES, column, y);
+        EACH_RESULT dots[i][j] = (uint32)dot_of_bytes(x[i], y[j], (int)dots[i][j]);
+    }
+#endif
+}
+
+// Exponents stand where a double has its own. The sum starts with a unit more for each term, one for the accumulator too, and `kept` are
+// those that these do not lose. A start that an infinite or NaN accumulator has is some finite number.
 INNER void advance(Sums& sums, const uint32* a, const uint32* b, int row, int column, int step)
 {
-    const int terms = STEP / GROUP, words = GROUP / 4;
-    int dots[STEP / GROUP][SIDE][SIDE] = {};
-    uint32 x[SIDE], y[SIDE];
-    UNROLL for (int term = 0; term < terms; term++)
-        UNROLL for (int word = 0; word < words; word++) {
-            load(a + ((step * terms + term) * words + word) * LINES, row, x);
-            load(b + ((step * terms + term) * words + word) * LINES, column, y);
-            EACH_RESULT dots[term][i][j] = dot_of_bytes(x[i], y[j], dots[term][i][j]);
-        }
-    int emax[SIDE][SIDE], negatives[SIDE][SIDE] = {};
-    EACH_RESULT emax[i][j] = larger(exponent_of(sums[i][j]), EMAX_FLOOR);
-    UNROLL for (int term = 0; term < terms; term++) {
-        load(a + (SCALE_EXPONENTS + step * terms + term) * LINES, row, x);
-        load(b + (SCALE_EXPONENTS + step * terms + term) * LINES, column, y);
-        uint32 x_mask[SIDE], y_mask[SIDE];
-        if (GROUP > 16) {
-            load(a + (MASKS + step * terms + term) * LINES, row, x_mask);
-            load(b + (MASKS + step * terms + term) * LINES, column, y_mask);
-        } else {
-            EACH_RESULT {
-                x_mask[i] = x[i] & 0xFFFF;
-                y_mask[j] = y[j];
-            }
-        }
-        EACH_RESULT {
-            // a group whose products cancel counts as well, one without products does not
-            const int exponent = ((int)x[i] >> 16) + ((int)y[j] >> 16);
-            emax[i][j] = larger(emax[i][j], x_mask[i] & y_mask[j] ? exponent : NO_EXPONENT);
-            negatives[i][j] += (int)((uint32)dots[term][i][j] >> 31);
-        }
+    const int terms = STEP / GROUP, lowest = larger(EMAX_FLOOR, -126);
+    int emax[SIDE][SIDE];
+    uint32 x[SIDE], y[SIDE], kept[SIDE][SIDE] = {};
+    EACH_RESULT {
+        const int field = high_word(sums[i][j]) & 0x7FF00000;
+        emax[i][j] = add_max(field, -1023 * (1 << 20), (field ? lowest : EMAX_FLOOR) * (1 << 20));
     }
-    EACH_RESULT sums[i][j] = begun(sums[i][j], emax[i][j], 0, negatives[i][j]);
-    UNROLL for (int term = 0; term < terms; term++) {
-        load(a + (SCALES + step * terms + term) * LINES, row, x);
-        load(b + (SCALES + step * terms + term) * LINES, column, y);
+    UNROLL for (int term = step * terms; term < (step + 1) * terms; term++) {
+        uint32 x_mask[SIDE], y_mask[SIDE];
+        load(a + (SCALE_EXPONENTS + term) * LINES, row, x);
+        load(b + (SCALE_EXPONENTS + term) * LINES, column, y);
+        load(a + (MASKS + term) * LINES, row, x_mask);
+        load(b + (MASKS + term) * LINES, column, y_mask);
+        // a group whose products cancel counts as well, one without products does not
+        EACH_RESULT if (x_mask[i] & y_mask[j]) emax[i][j] = add_max((int)x[i], (int)y[j], emax[i][j]);
+    }
+    int(&start)[SIDE][SIDE] = emax;
+    EACH_RESULT {
+        start[i][j] = (int)((uint32)emax[i][j] + ((1023 + 52 - ALIGN_BITS) * (1u << 20) + 0x80000u));
+        const int units = terms + (int)((uint32)high_word(sums[i][j]) >> 31);
+        sums[i][j] = fma_toward_zero(sums[i][j], A_LITTLE_MORE, from_words(start[i][j], units));
+    }
+    UNROLL for (int term = step * terms; term < (step + 1) * terms; term++) {
+        uint32 dots[SIDE][SIDE];
+        dots_of_group(a + term * (GROUP / 4) * LINES, b + term * (GROUP / 4) * LINES, row, column, dots);
+        load(a + (SCALES + term) * LINES, row, x);
+        load(b + (SCALES + term) * LINES, column, y);
         EACH_RESULT {
             const double scale = multiply_nearest(from_words((int)x[i], 0), from_words((int)y[j], LITTLE));
             // 2**52 + 2**31 and an integer, as bits
-            const double biased = from_words(0x43300000, dots[term][i][j] ^ (int)0x80000000);
-            sums[i][j] = fma_toward_zero(add_nearest(biased, -4503601774854144.0), scale, sums[i][j]);
+            const double dot = add_nearest(from_words(0x43300000, (int)dots[i][j]), -4503601774854144.0);
+            sums[i][j] = fma_toward_zero(dot, scale, sums[i][j]);
+            kept[i][j] += dots[i][j] >> 31;
         }
     }
-    end(sums, x, y);
+    EACH_RESULT sums[i][j] = add_nearest(sums[i][j], -from_words(start[i][j], (int)kept[i][j]));
+    end(sums);
 }
 #endif
 
@@ -243,7 +268,7 @@ KERNEL(THREADS, BLOCKS_PER_PROCESSOR) multiply(
     d += product * rows * columns;
     EACH_THREAD {
         EACH_RESULT {
-            const int64 row = first_row + SIDE * (thread / TILE) + i, column = first_column + SIDE * (thread % TILE) + j;
+            const int64 row = first_row + SIDE * row_of(thread) + i, column = first_column + SIDE * column_of(thread) + j;
             const bool given = c && row < rows && column < columns;
             OWN(states).sums[i][j] = given ? sum_of(c[row * columns + column]) : 0.0;
         }
@@ -256,12 +281,12 @@ KERNEL(THREADS, BLOCKS_PER_PROCESSOR) multiply(
             }
         }
         BARRIER;
-        EACH_THREAD advance_stage(OWN(states), words, words + PANEL_WORDS, thread / TILE, thread % TILE);
+        EACH_THREAD advance_stage(OWN(states), words, words + PANEL_WORDS, row_of(thread), column_of(thread));
         BARRIER;
     }
     EACH_THREAD {
         EACH_RESULT {
-            const int64 row = first_row + SIDE * (thread / TILE) + i, column = first_column + SIDE * (thread % TILE) + j;
+            const int64 row = first_row + SIDE * row_of(thread) + i, column = first_column + SIDE * column_of(thread) + j;
             if (row < rows && column < columns)
                 d[row * columns + column] = (D_CODE)code_of(OWN(states).sums[i][j]);
         }
