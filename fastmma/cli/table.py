@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import textwrap
 from collections import defaultdict
@@ -27,9 +28,11 @@ def merged(rows: list[tuple[Choices, ...]], column: int) -> list[tuple[Choices, 
     return [(*rest[:column], tuple(choices), *rest[column:]) for rest, choices in groups.items()]
 
 
-def _console() -> Console:
+def _console(fitting: bool = False) -> Console:
+    """Standard output; what is to fit into it also takes the width that COLUMNS says where there is no terminal."""
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_ENDLESS)
+    told = fitting and os.environ.get("COLUMNS", "").isdecimal()
+    return console if console.is_terminal or told else Console(highlight=False, width=_ENDLESS)
 
 
 def print_table(headings: Sequence[str], rows: Rows, title: str = "") -> None:
@@ -43,7 +46,7 @@ def print_table(headings: Sequence[str], rows: Rows, title: str = "") -> None:
 def print_fitting(headings: Sequence[str], rows: Rows) -> None:
     """Print a table to standard output; on a terminal that is too narrow for it, what its rows hold one below the other."""
     listed = [list(row) for row in rows]
-    console = _console()
+    console = _console(fitting=True)
     natural = sum(max(map(len, column)) + 1 for column in zip(headings, *listed, strict=True)) - 1
     if natural <= console.width:
         print_table(headings, listed)
@@ -58,7 +61,7 @@ def print_fitting(headings: Sequence[str], rows: Rows) -> None:
 
 def print_wrapped(text: str) -> None:
     """Print a sentence to standard output; lines break between words."""
-    console = _console()
+    console = _console(fitting=True)
     console.print(Text(_wrapped(text, console.width, "")))
 
 

@@ -24,6 +24,9 @@ STORED_TRANSPOSED: dict[str, frozenset[str]] = {
     "decision_transformer": _CONV1D,
     "clvp": frozenset({"c_proj", "c_fc"}),
 }
+# models whose fused experts are (experts, K, N); those of others are (experts, N, K)
+EXPERTS_TRANSPOSED = frozenset({"gpt_oss", "llama4", "llama4_text", "qwen3_vl_moe", "qwen3_vl_moe_text"})
+_EXPERTS = re.compile(r"experts?|(.*_)?moe")
 # modules of a weight that are looked up, and not multiplied
 _TABLES = re.compile(r"(.*_)?(embeddings?|embeds?|emb)|embed_(tokens|positions|in)|wte|wpe|shared|relative_attention_bias")
 _WEIGHT = ".weight"
@@ -50,6 +53,22 @@ def is_linear(name: str) -> bool:
     """
     module = module_of(name)
     return name.endswith(_WEIGHT) and not _TABLES.fullmatch(module.rpartition(".")[2])
+
+
+def holds_experts(name: str, shape: tuple[int, ...] | None) -> bool:
+    """Whether a tensor of that name has the weights of several experts, one a matrix.
+
+    Examples
+    --------
+    >>> holds_experts("layers.0.mlp.experts.gate_up_proj", (32, 64, 64)), holds_experts("encoder.conv1.weight", (384, 80, 3))
+    (True, False)
+    """
+    return shape is not None and len(shape) == 3 and is_of_experts(name)
+
+
+def is_of_experts(name: str) -> bool:
+    """Whether a tensor of that name belongs to experts."""
+    return any(_EXPERTS.fullmatch(part) for part in name.split("."))
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -87,6 +106,11 @@ def is_stored_transposed(name: str, types: list[str]) -> bool:
     (True, False)
     """
     return any(module_of(name).rpartition(".")[2] in STORED_TRANSPOSED.get(each, ()) for each in types)
+
+
+def is_expert_transposed(types: list[str]) -> bool:
+    """Whether the fused experts of models of those types are (K, N)."""
+    return not EXPERTS_TRANSPOSED.isdisjoint(types)
 
 
 def _index(path: Path) -> dict[str, list[str] | None]:

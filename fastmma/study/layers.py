@@ -16,18 +16,19 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.files import named, opened
 from fastmma.study import safetensors
-from fastmma.study.checkpoints import files_of, is_linear, is_stored_transposed, model_types, module_of
+from fastmma.study.checkpoints import files_of, holds_experts, is_expert_transposed, is_linear, is_stored_transposed, model_types, module_of
 from fastmma.study.tensors import READERS, SEPARATOR, TRANSPOSED, Tensor, check_suffix, is_float, listed, meant, read
 
 _SHOWN = 3  # tensors that a message shows with their shapes
 
 
 class Found(NamedTuple):
-    """A tensor in a file, and its shape if it is of floats that can be read."""
+    """A tensor in a file, and its shape if it is of floats that can be read; or one of the experts that it has, and then its whole name."""
 
     path: Path
     name: str
     shape: tuple[int, ...] | None
+    experts: str = ""
 
     @property
     def source(self) -> str:
@@ -35,7 +36,13 @@ class Found(NamedTuple):
 
     @property
     def is_matrix(self) -> bool:
-        return self.shape is not None and len(self.shape) == 2 and 0 not in self.shape
+        return self.shape is not None and len(self.shape) == 2 and 0 not in self.shape and not self.name.endswith("bias")
+
+    def parts(self) -> list[Found]:
+        """The experts that it has, or itself."""
+        if self.shape is None or not holds_experts(self.name, self.shape):
+            return [self]
+        return [Found(self.path, f"{self.name}.{expert}", self.shape[1:], self.name) for expert in range(self.shape[0])]
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,7 @@ def _matching(file: str, pattern: str, found: list[Found]) -> list[Found]:
     chosen: dict[Found, None] = {}
     names = [each.name for each in found]
     for part in [pattern] if pattern in names else _parts(pattern):
-        matched = [each for each in found if each.name == part] or [each for each in found if fnmatchcase(each.name, part)]
+        matched = [each for each in found if part in (each.name, each.experts)] or [each for each in found if fnmatchcase(each.name, part)]
         if not matched and not has_magic(part):
             raise OperandError(f"{file}: has no tensor {part!r}; {meant(part, names)}")
         if not matched:
@@ -173,12 +180,12 @@ def _shown(found: Found) -> str:
     return f"{found.name or found.path.name} {found.shape if found.shape is not None else '(no floats)'}"
 
 
-def _wanted(source: str | Path) -> tuple[str, str, list[Found]]:
-    """Place and names of a source, and the tensors that it means, all of them where it has no names."""
+def _wanted(source: str | Path, experts: bool = False) -> tuple[str, str, list[Found]]:
+    """Place and names of a source, and the tensors that it means, all of them where it has no names; experts one by one."""
     if not isinstance(source, str | Path):
         raise OperandTypeError(f"layers are named as FILE or FILE{SEPARATOR}NAMES, not by {type(source).__name__}; arrays make a Tensor")
     place, _, pattern = str(source).partition(SEPARATOR)
-    found = _tensors(place)
+    found = [part for each in _tensors(place) for part in (each.parts() if experts else [each])]
     return place, pattern, _matching(place, pattern, found) if pattern else found
 
 
@@ -195,10 +202,12 @@ def layers(source: str | Path, *, transposed: bool | None = None) -> list[Layer]
     source : str or Path
         ``"PLACE::NAMES"``. The place is a file, a pattern of files such as ``"model-*.safetensors"``, or the folder of a model: its
         ``.safetensors`` files, or those that its index names. NAMES are patterns of tensors such as ``"*dense*"``, with commas between
-        them, where ``*`` is any text and ``?`` any character; of what matches, the matrices of floats are taken. Without names, they are
-        the weights of the linear layers: matrices named ``*.weight`` that are no embedding tables; or the one tensor that there is.
+        them, where ``*`` is any text and ``?`` any character; of what matches, the matrices of floats are taken that are no biases. Without
+        names, they are the weights of the linear layers: matrices named ``*.weight`` that are no embedding tables; or the one tensor
+        that there is. Of a tensor with the weights of several experts, each is a layer: ``layers.0.mlp.experts.down_proj.3``.
     transposed : bool, optional
-        Whether the file has them as (K, rows). By default the ``config.json`` beside the file decides: those of GPT-2's Conv1D are.
+        Whether the file has them as (K, rows). By default the ``config.json`` beside the file decides: those of GPT-2's Conv1D are, and
+        the fused experts of gpt-oss and Llama 4.
 
     Raises
     ------
@@ -214,8 +223,8 @@ def layers(source: str | Path, *, transposed: bool | None = None) -> list[Layer]
     ...     [layer.name for layer in layers(f"{folder}/model.npz::*")]
     ['layer.0.dense', 'layer.1.dense', 'layer.2.dense', 'layer.10.dense']
     """
-    place, pattern, found = _wanted(source)
-    matrices = [each for each in found if each.is_matrix and (pattern or len(found) == 1 or is_linear(each.name))]
+    place, pattern, found = _wanted(source, experts=True)
+    matrices = [each for each in found if each.is_matrix and (pattern or len(found) == 1 or each.experts or is_linear(each.name))]
     if not matrices and not pattern and len(found) > 1:
         raise OperandError(
             f"{source}: has no matrices named *.weight; name some of its tensors as {Path(place).name}{SEPARATOR}NAMES; "
@@ -255,7 +264,8 @@ def transposed_there(source: str | Path) -> bool:
 
 
 def _layer(found: Found, types: list[str], transposed: bool | None) -> Layer:
-    turned = is_stored_transposed(found.name, types) if transposed is None else bool(transposed)
+    stored = is_expert_transposed(types) if found.experts else is_stored_transposed(found.name, types)
+    turned = stored if transposed is None else bool(transposed)
     assert found.shape is not None
     shape = math.prod(found.shape[:-1]), found.shape[-1]
     return Layer(module_of(found.name) or found.path.stem, found.source, shape[::-1] if turned else shape, turned)

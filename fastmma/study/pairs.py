@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmma.host.errors import OperandError
+from fastmma.study.checkpoints import is_of_experts
 from fastmma.study.layers import Layer, activations, contents, is_folder, is_pattern, is_there, layers, transposed_there
 from fastmma.study.tensors import SEPARATOR, Tensor, meant, read
 
@@ -68,7 +69,7 @@ def _weights(given: Any, transposed: bool | None) -> list[Source]:
         return [given]
     if not isinstance(given, str | Path):
         return [read(given)]  # which says what is taken
-    if not _is_one(str(given)):
+    if not _is_one(str(given)) or is_of_experts(str(given).partition(SEPARATOR)[2]):
         return [*layers(given, transposed=transposed)]
     return [read(given, transposed=transposed_there(given) if transposed is None else transposed)]
 

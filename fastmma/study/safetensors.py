@@ -41,12 +41,12 @@ class Stored(NamedTuple):
     readable : bool
         Whether its elements are of a type that `TYPES` has.
     load : callable
-        Reads it.
+        Reads it, or one of the parts along its first dimension.
     """
 
     shape: tuple[int, ...]
     readable: bool
-    load: Callable[[], NDArray[Any]]
+    load: Callable[..., NDArray[Any]]
 
 
 def _damaged(path: Path, why: str) -> OperandError:
@@ -83,13 +83,20 @@ def _span(path: Path, name: str, entry: Any) -> tuple[int, int, tuple[int, ...]]
     raise _damaged(path, f"tensor {name!r} needs a dtype, a shape and two data_offsets, and not {entry!r:.100}")
 
 
-def _tensor(file: IO[bytes], path: Path, name: str, dtype: str, start: int, stop: int, shape: tuple[int, ...]) -> NDArray[Any]:
+def _tensor(
+    file: IO[bytes], path: Path, name: str, dtype: str, start: int, stop: int, shape: tuple[int, ...], part: int | None = None
+) -> NDArray[Any]:
     if dtype not in TYPES:
         raise OperandTypeError(f"{path}::{name} has elements of type {dtype}; there are readers for {', '.join(TYPES)}")
     kind = np.dtype(TYPES[dtype]).newbyteorder("<")
     count = stop - start
     if math.prod(shape) * kind.itemsize != count:
         raise _damaged(path, f"tensor {name!r} of shape {shape} and type {dtype} cannot have {amount(count)}")
+    if part is not None:
+        if not shape or part >= shape[0]:
+            raise IndexError(part)
+        count, shape = count // shape[0], shape[1:]
+        start += part * count
     check_fits(count, f"{path}: tensor {name!r}")
     file.seek(start)
     return filled(file, count, str(path)).view(kind).reshape(shape)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -21,9 +22,10 @@ from fastmma.study import safetensors
 
 SEPARATOR, TRANSPOSED = "::", ", transposed"
 _MOST_NAMES = 24  # in a message
+_DIGITS = 7  # of the number of a part: fewer
 _MOST_COMPARED = 20_000  # names that are compared with one that there is not
 _RAW = frozenset(np.dtype(each) for each in safetensors.TYPES.values())  # floats that NumPy itself takes for raw bytes
-Load = Callable[[], NDArray[Any]]
+Load = Callable[..., NDArray[Any]]  # of a tensor, or of a part along its first dimension
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,11 @@ class Tensor:
 
 
 def _numpy(file: IO[bytes], path: Path) -> dict[str, Load]:
-    return arrays_in(file, str(path))
+    return {name: partial(_part, load) for name, load in arrays_in(file, str(path)).items()}
+
+
+def _part(load: Callable[[], NDArray[Any]], part: int | None = None) -> NDArray[Any]:
+    return load() if part is None else load()[part]
 
 
 def _safetensors(file: IO[bytes], path: Path) -> dict[str, Load]:
@@ -101,6 +107,12 @@ def _chosen(path: Path, name: str, found: dict[str, Load]) -> NDArray[Any]:
     if name in found:
         return found[name]()
     names = list(found)
+    whole, _, part = name.rpartition(".")
+    if whole in found and part.isdecimal() and len(part) < _DIGITS:
+        try:
+            return found[whole](int(part))
+        except IndexError:
+            raise OperandError(f"{path}: tensor {whole!r} has no part {part}") from None
     if name:
         raise OperandError(f"{path}: has no tensor {name!r}; {meant(name, names)}")
     if len(found) != 1:
@@ -144,7 +156,8 @@ def read(source: str | Path, *, transposed: bool = False) -> Tensor:
     Parameters
     ----------
     source : str or Path
-        A ``.npy``, ``.npz`` or ``.safetensors`` file, followed by ``::NAME`` where it holds more than one tensor. Elements are float64,
+        A ``.npy``, ``.npz`` or ``.safetensors`` file, followed by ``::NAME`` where it holds more than one tensor; ``NAME.3`` is part 3 of
+        a tensor, along its first dimension, such as one of several experts. Elements are float64,
         float32, float16, or in safetensors bfloat16, e4m3 and e5m2. The last dimension is the one that is contracted.
     transposed : bool
         Whether the first of two dimensions is, as in the weights of GPT-2.

@@ -196,9 +196,10 @@ def test_a_study_on_a_disk_that_fills_up_goes_on(size: int, tmp_path: Path, monk
         assert (full / name).read_bytes() == (whole / name).read_bytes()
 
 
+@pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize("width", [60, 80, 400])
-def test_show_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, value in {"COLUMNS": str(width), "FORCE_COLOR": "1", "TERM": "xterm"}.items():
+def test_show_fits_the_terminal(width: int, terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in {"COLUMNS": str(width), **({"FORCE_COLOR": "1", "TERM": "xterm"} if terminal else {})}.items():
         monkeypatch.setenv(name, value)
     assert main(["show", "mma.m16n8k16.f32.f16"]) == 0
     shown = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)

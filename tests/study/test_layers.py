@@ -251,3 +251,28 @@ def test_a_layer_that_changes(model: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b'"shape": [4, 32]', b'"shape": [32, 4]'))
     with pytest.raises(fastmma.OperandError, match=r"was changed while the study ran: its shape was \(4, 32\), and is \(32, 4\)"):
         study.run(GRID, tensors=layer)
+
+
+def test_fused_experts_are_layers(tmp_path: Path) -> None:
+    """One by one, in files of both kinds, turned where the config says so; a convolution is none."""
+    experts = weights(4 * 8, 32).reshape(4, 8, 32)
+    names = ["blk.0.mlp.experts.gate_up_proj", "conv1.weight"]
+    np.savez(tmp_path / "model.npz", **dict.fromkeys(names, experts), **{"blk.0.mlp.experts.gate_up_proj_bias": weights(4, 8)})
+    safetensors(tmp_path / "model.safetensors", dict.fromkeys(names, experts))
+    for model_type, turned in (("mixtral", False), ("gpt_oss", True)):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+        for file in ("model.npz", "model.safetensors"):
+            found = study.layers(tmp_path / file)
+            assert [layer.name for layer in found] == [f"{names[0]}.{i}" for i in range(4)]
+            assert {layer.shape for layer in found} == {(32, 8) if turned else (8, 32)}
+            for expert, layer in zip(experts, found, strict=True):
+                assert (layer.read().values == (expert.T if turned else expert)).all()
+            several = study.layers(f"{tmp_path / file}::*experts*")
+            assert several == found
+            (record,) = study.run(study.Case("e4m3", "sm_90a", 1, 1, 1), tensors=f"{tmp_path / file}::{names[0]}.2")
+            assert (record["layer"], record["n"], record["k"]) == (f"{names[0]}.2", *((32, 8) if turned else (8, 32)))
+    assert len(study.run(study.Case("e4m3", "sm_90a", 1, 1, 1), tensors=f"{tmp_path / 'model.npz'}::{names[0]}")) == 4
+    with pytest.raises(fastmma.OperandError, match=r"has no tensor 'blk\.0\.mlp\.experts\.gate_up_proj\.4'"):
+        study.layers(f"{tmp_path / 'model.npz'}::{names[0]}.4")
+    with pytest.raises(fastmma.OperandError, match="has no part 4"):
+        study.read(f"{tmp_path / 'model.safetensors'}::{names[1]}.4")
