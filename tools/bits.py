@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain, product
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +14,8 @@ import numpy as np
 
 import fastmma
 from fastmma.products.choice import default_instruction
+
+Named = tuple[str, Callable[[], Any]]  # a product's name, and what computes it
 
 SHAPES = ((50, 90, 300), (100, 450, 400))  # M, N and K: products in blocks, and in panels
 FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
@@ -31,13 +35,42 @@ PLAIN = (
     ("b1", "sm_80", None),
     ("f64", "sm_90a", None),
 )
+# M, N, K, and types of products that have few rows and a large B; of e4m3 it is larger
+THIN = (("f16", "sm_90a", "f32"), ("f16", "sm_90a", "f16"), ("bf16", "sm_80", "f32"), ("tf32", "sm_90a", "f32"), ("e4m3", "sm_90a", "f32"))
+THIN_SHAPES = {"e4m3": ((2, 1030, 4100),), "": ((1, 1030, 1040), (3, 1030, 1040))}
 TILES = (
     ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_80"),
     ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "sm_80"),
+    ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_89"),
     ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_90"),
     ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "sm_80"),
+    ("mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc", "sm_80"),
+    ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", "sm_80"),
+    ("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64.rz", "sm_90"),
+    ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "sm_80"),
+    ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "sm_70"),
 )
-SCALED = (("nvfp4", "sm_120a"), ("mxfp4", "sm_120a"), ("mxfp8", "sm_120a"))
+REGISTERS = [opcode for opcode, _ in TILES if "m16n8k" in opcode and "f64" not in opcode]
+# products by instructions of which none is a default
+CHOSEN = (
+    ("f16", "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "sm_80"),
+    ("f16", "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "sm_70"),
+    ("f64", "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64.rm", "sm_90"),
+    ("tf32", "fma.rn.f32", "sm_90"),
+    ("s8", "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32", "sm_80"),
+)
+SPARSE = (
+    ("f16", "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sm_80"),
+    ("e4m3", "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32", "sm_89"),
+    ("s8", "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32", "sm_80"),
+)
+SCALED = (
+    ("nvfp4", "nvfp4", "sm_120a"),
+    ("mxfp4", "mxfp4", "sm_120a"),
+    ("mxfp8", "mxfp8", "sm_120a"),
+    ("mxfp8", "mxfp8", "sm_100a"),
+    ("fp8_1x128", "fp8_128x128", "sm_90a"),
+)
 
 
 def operand(kind: str, shape: tuple[int, int], seed: int) -> Any:
@@ -46,8 +79,8 @@ def operand(kind: str, shape: tuple[int, int], seed: int) -> Any:
     if kind in FLOATS:
         values = rng.standard_normal(shape, dtype=np.float32)
         values[rng.random(shape) < 0.1] = 0
-        values[7] *= 64
-        values[3, 5] = np.nan if kind == "e4m3" else np.inf
+        values[7 % len(values)] *= 64
+        values[3 % len(values), 5 % shape[1]] = np.nan if kind == "e4m3" else np.inf
         return values.astype(FLOATS[kind])
     if kind == "f64":
         return rng.standard_normal(shape)
@@ -56,36 +89,84 @@ def operand(kind: str, shape: tuple[int, int], seed: int) -> Any:
     return rng.integers(0, 256, shape, dtype=np.uint8).view(np.int8 if kind == "s8" else np.uint8)
 
 
-def products() -> Iterator[tuple[str, Any]]:
-    """Names, and functions that compute."""
+def prepared(a: Any, b: Any, c: Any, **options: Any) -> Any:
+    """By what `fastmma.prepare` keeps for shapes, called twice."""
+    product = fastmma.prepare(a, b, **options)
+    return product(a, b, product(a, b, c))
+
+
+def plain() -> Iterator[Named]:
+    """Products in blocks, in panels, of few rows, by what is prepared for their shape, and stacks of them."""
     for m, n, k in SHAPES:
         for kind, target, accumulator in PLAIN:
             ins = default_instruction(kind, kind, accumulator, target)
             a, b = operand(kind, (m, k), 0), operand(kind, (k, n), 1)
-            name = f"{kind} {target} {accumulator or ins.dtype} {m}x{n}x{k}"
-            yield name, lambda a=a, b=b, ins=ins, target=target: fastmma.gemm(a, b, instruction=ins, target=target)
-        for scheme, target in SCALED:
-            rng = np.random.default_rng(2)
-            for spread in (0, 6):  # of exponents: with 0 nothing is truncated
-                a, b = (
-                    fastmma.scaling.quantize(
-                        np.ldexp(rng.standard_normal(shape, np.float32), rng.integers(-spread, spread + 1, shape)), scheme
-                    )
-                    for shape in ((m, 256), (n, 256))
-                )
-                plan = fastmma.scaled_plan(a, b.T, target=target)
-                yield f"{scheme} {target} spread {spread} {m}x{n}", lambda a=a, b=b, plan=plan: fastmma.scaled_matmul(a, b.T, plan=plan)
+            name = f"{kind} {target} {accumulator or ins.dtype}"
+            yield f"{name} {m}x{n}x{k}", partial(fastmma.gemm, a, b, instruction=ins, target=target)
+    for kind, opcode, target in CHOSEN:
+        a, b = operand(kind, (40, 100), 0), operand(kind, (100, 70), 1)
+        yield f"{opcode} {target} 40x70x100", partial(fastmma.gemm, a, b, instruction=opcode, target=target)
+    for kind, target, accumulator in THIN:
+        for m, n, k in THIN_SHAPES.get(kind, THIN_SHAPES[""]):
+            a, b = operand(kind, (m + 8, k), 0)[8:], operand(kind, (k, n), 1)
+            for order in ("C", "F"):
+                given = np.asarray(b, order=order)
+                call = partial(fastmma.gemm, a, given, instruction=default_instruction(kind, kind, accumulator, target), target=target)
+                yield f"thin {kind} {target} {accumulator} {m}x{n}x{k} {order}", call
+    for kind, target in (("f16", "sm_90a"), ("e4m3", "sm_90a")):
+        a, b = operand(kind, (24, 64), 0), operand(kind, (64, 40), 1)
+        yield f"prepared {kind} {target}", partial(prepared, a, b, np.ones((24, 40), np.float32), target=target)
+        stacks = (np.stack([operand(kind, shape, seed) for seed in range(5)]) for shape in ((24, 64), (64, 40)))
+        yield f"matmul {kind} {target}", partial(fastmma.matmul, *stacks, target=target)
+
+
+def sparse() -> Iterator[Named]:
+    """Products of a sparse A."""
+    for kind, opcode, target in SPARSE:
+        stored, metadata = fastmma.sparse.compress(operand(kind, (40, 256), 0), prune=True)
+        b = operand(kind, (256, 70), 1)
+        yield f"{opcode} {target}", partial(fastmma.gemm, stored, b, metadata=metadata, instruction=opcode, target=target)
+
+
+def quantized(shape: tuple[int, int], scheme: str, spread: int) -> fastmma.ScaledArray:
+    """A block-scaled array of numbers whose exponents spread so far."""
+    rng = np.random.default_rng(2 + shape[0])
+    return fastmma.scaling.quantize(np.ldexp(rng.standard_normal(shape, np.float32), rng.integers(-spread, spread + 1, shape)), scheme)
+
+
+def scaled_product(left: str, right: str, target: str, spread: int, m: int, n: int) -> Any:
+    """The product of two of them."""
+    a, b = quantized((m, 256), left, spread), quantized((n, 256), right, spread)
+    return fastmma.scaled_matmul(a, b.T, plan=fastmma.scaled_plan(a, b.T, target=target))
+
+
+def scaled() -> Iterator[Named]:
+    """Products of block-scaled arrays, and their elements."""
+    for (m, n, _), (left, right, target), spread in product(SHAPES, SCALED, (0, 6)):  # with 0 nothing is truncated
+        yield f"{left} {right} {target} spread {spread} {m}x{n}", partial(scaled_product, left, right, target, spread, m, n)
+    for scheme in sorted({each for left, right, _ in SCALED for each in (left, right)}):
+        yield f"quantize {scheme}", lambda scheme=scheme: quantized((100, 256), scheme, 6).dequantize()
+
+
+def tiles() -> Iterator[Named]:
+    """Single instructions, on matrices and on registers."""
     for opcode, target in TILES:
         ins = fastmma.instruction(opcode)
-        a = np.stack([operand(ins.atype, (16, ins.k), seed) for seed in range(9)])
+        a = np.stack([operand(ins.atype, (ins.m, ins.k), seed) for seed in range(9)])
         b = np.stack([operand(ins.btype, (ins.k, ins.n), seed) for seed in range(9, 18)])
-        c = np.zeros((9, 16, ins.n), ins.operands["d"].format.dtype)
-        yield f"{opcode} {target}", lambda a=a, b=b, c=c, ins=ins, target=target: fastmma.mma(ins, a, b, c, target=target)
+        c = np.zeros((9, ins.m, ins.n), ins.operands["d"].format.dtype)
+        yield f"{opcode} {target}", partial(fastmma.mma, ins, a, b, c, target=target)
+        if opcode in REGISTERS:
+            registers = [
+                fastmma.scatter(array.view(ins.operands[name].format.code_dtype), ins.operands[name])
+                for name, array in (("a", a), ("b", b), ("c", c))
+            ]
+            yield f"registers {opcode} {target}", partial(fastmma.warp.mma, ins, *registers, target=target)
 
 
 def main(part: str = "") -> None:
     """Print a line for every product whose name holds `part`."""
-    for name, compute in products():
+    for name, compute in chain(plain(), tiles(), sparse(), scaled()):
         if part in name:
             bits = np.ascontiguousarray(compute()).view(np.uint8)
             print(f"{hashlib.sha256(bits).hexdigest()[:16]}  {name}", flush=True)
