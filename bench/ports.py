@@ -19,23 +19,38 @@ import typer
 from llvmlite import ir
 from numba.core import cgutils
 
-from bench.cases import CASES, Case, ScaledCase
+from bench.cases import CASES, Case
 from bench.instructions import CPUS, KERNELS, Cpu, Kernel
-from bench.machine import describe
+from fastmma.bench.report import describe
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.llvm.emit import POINTER
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
 from fastmma.kernels.matrices.memory import AlignedMemory
 
-_COUNT = 56  # instructions in a loop, on registers 0 to 27 in turn
+_COUNT = 84  # instructions in a loop, on all registers but the last two in turn
 _PASSES = 20_000
-_CPU = CPUS["AVX-512"]
+
+
+class Registers(NamedTuple):
+    """The vector registers that the loops use."""
+
+    bytes: int
+    name: str  # of one, but for its number
+    lower: str  # of its lower half
+    count: int
+    cycles: float  # of an fma, if they are issued one after the other
+
+
+_REGISTERS = {"AVX-512": Registers(64, "zmm", "ymm", 32, 1.0), "AVX2": Registers(32, "ymm", "xmm", 16, 0.5)}
+_NAME = "AVX-512" if "avx512f" in cpu.usable() else "AVX2"
+_CPU, _VECTOR = CPUS[_NAME], _REGISTERS[_NAME]
 
 
 class Kind(NamedTuple):
-    """Instructions that take the same pipes: AMD's Zen 4 has four, and one is busy for two cycles with 64 bytes.
+    """Instructions that take the same pipes: AMD's Zen 4 has four, and one is busy for two cycles with 64 bytes, for one with 32.
 
-    `text` is one of them on register {0}, whose lower half is {1}; `pipes` may all execute it; a `load` takes a path to the memory, too.
+    `text` is one of them on register {0}, whose lower half is {1}, and registers {2} and {3}, which stay as they are; `pipes` may all
+    execute it; a `load` takes a path to the memory, too.
     """
 
     name: str
@@ -44,23 +59,26 @@ class Kind(NamedTuple):
     pipes: str
     load: bool = False
     weight: float = 1.0  # of the time that a pipe is busy with others
+    feature: str = "avx2"  # what a CPU has that executes it
 
 
-FMA = Kind("fma", r"vf[n]?m(add|sub)|vmul", "vfmadd231pd %zmm30, %zmm31, {0}", "01")
+FMA = Kind("fma", r"vf[n]?m(add|sub)|vmul", "vfmadd231pd {2}, {3}, {0}", "01")
 KINDS = (
     FMA,
-    Kind("dot product of bytes", r"vpdp", "vpdpbusd %zmm30, %zmm31, {0}", "01"),
-    Kind("population count", r"vpopcnt", "vpopcntq {0}, {0}", "01"),
-    Kind("saturating sum or difference", r"vp(add|sub)us", "vpsubusb {0}, %zmm30, {0}", "01"),
-    Kind("sum of floats", r"v(add|sub|max|min)[ps][sd]", "vaddpd {0}, %zmm30, {0}", "23"),
+    Kind("dot product of bytes", r"vpdp", "vpdpbusd {2}, {3}, {0}", "01", feature="avx512vnni"),
+    Kind("sum of products of bytes or words", r"vpmadd|vpmull", "vpmaddwd {0}, {2}, {0}", "03"),
+    Kind("population count", r"vpopcnt", "vpopcntq {0}, {0}", "01", feature="avx512vpopcntdq"),
+    Kind("saturating sum or difference", r"vp(add|sub)us", "vpsubusb {0}, {2}, {0}", "01"),
+    Kind("sum of floats", r"v(add|sub|max|min)[ps][sd]", "vaddpd {0}, {2}, {0}", "23"),
     Kind("shift", r"vps[lr][la]", "vpslld $$3, {0}, {0}", "23"),
-    Kind("unpack", r"vpunpck|vunpck|vshuf|vpshufd", "vpunpckldq {0}, %zmm30, {0}", "123"),
-    Kind("shuffle of bytes or words", r"vperm|vpshufb|vpalignr|valign", "vpermb {0}, %zmm30, {0}", "12"),
+    Kind("unpack", r"vpunpck|vunpck|vshuf|vpshufd", "vpunpckldq {0}, {2}, {0}", "123"),
+    Kind("shuffle of bytes", r"vpshufb|vpalignr|valign", "vpshufb {0}, {2}, {0}", "12"),
+    Kind("shuffle across the register", r"vperm|vextract|vinsert", "vpermd {0}, {2}, {0}", "12"),
     Kind("broadcast from memory", r"vp?broadcast", "vbroadcastsd 64($0), {0}", "12", load=True),
     Kind("load of bytes as words", r"vpmov[sz]x", "vpmovzxbd 64($0), {0}", "12", load=True),
     Kind("conversion", r"vcvt", "vcvtps2pd {1}, {0}", "12", weight=4 / 3),
-    Kind("ternary logic", r"vptern", "vpternlogd $$248, %zmm30, %zmm31, {0}", "0123", weight=5 / 4),
-    Kind("logic, sum or maximum of integers", r"vp|v(and|or|xor)", "vpmaxub {0}, %zmm30, {0}", "0123"),
+    Kind("ternary logic", r"vptern", "vpternlogd $$248, {2}, {3}, {0}", "0123", weight=5 / 4, feature="avx512f"),
+    Kind("logic, sum or maximum of integers", r"vp|v(and|or|xor)|vblend", "vpmaxub {0}, {2}, {0}", "0123"),
     Kind("load", r"vmov", "vmovaps 64($0), {0}", "", load=True),
 )
 
@@ -74,8 +92,12 @@ class Mix:
 
 def _emit(mix: Mix, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
     memory, passes = arguments
-    lines = [mix.texts[place % len(mix.texts)].format(f"%zmm{place % 28}", f"%ymm{place % 28}") for place in range(_COUNT)]
-    registers = ",".join(f"~{{zmm{number}}}" for number in range(32))
+    used = _VECTOR.count - 4
+    lines = []
+    for place in range(_COUNT):
+        names = f"{_VECTOR.name}{place % used}", f"{_VECTOR.lower}{place % used}", f"{_VECTOR.name}{used}", f"{_VECTOR.name}{used + 1}"
+        lines.append(mix.texts[place % len(mix.texts)].format(*(f"%{name}" for name in names)))
+    registers = ",".join(f"~{{{_VECTOR.name}{number}}}" for number in range(_VECTOR.count))
     with cgutils.for_range(builder, passes):
         builder.asm(ir.FunctionType(ir.VoidType(), [POINTER]), "\n".join(lines), f"r,{registers}", [memory], side_effect=True)
 
@@ -85,7 +107,7 @@ _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Loops:
-    """Loops of instructions, timed against a loop of fma, of which a CPU does one of 64 bytes in a cycle."""
+    """Loops of instructions, timed against a loop of fma, of which a CPU does one of 64 bytes or two of 32 in a cycle."""
 
     def __init__(self) -> None:
         self._memory = AlignedMemory(256, zeroed=True)
@@ -100,14 +122,20 @@ class Loops:
 
     def cycles(self, rounds: int, *kinds: Kind) -> float:
         """Cycles of each of them, the least of some rounds."""
-        return min(self.seconds(*kinds) for _ in range(rounds)) / min(self.seconds(FMA) for _ in range(rounds))
+        return min(self.seconds(*kinds) for _ in range(rounds)) / min(self.cycle() for _ in range(rounds))
+
+    def cycle(self) -> float:
+        """The time of a cycle."""
+        return self.seconds(FMA) / _VECTOR.cycles
 
 
 def throughput(rounds: int) -> list[str]:
     """A Markdown table: cycles of instructions alone, and of one beside an fma and beside a sum of floats."""
     loops, beside = Loops(), (FMA, next(kind for kind in KINDS if kind.name == "sum of floats"))
-    lines = ["| cycles, 64 bytes | alone | with an fma | with a sum of floats | pipes |", "| --- | --- | --- | --- | --- |"]
+    lines = [f"| cycles, {_VECTOR.bytes} bytes | alone | with an fma | with a sum of floats | pipes |", "| --- | --- | --- | --- | --- |"]
     for kind in KINDS:
+        if kind.feature not in cpu.usable():
+            continue
         found = [loops.cycles(rounds, kind), *(2 * loops.cycles(rounds, kind, other) for other in beside)]
         lines.append(f"| {kind.name} | {' | '.join(f'{each:.2f}' for each in found)} | {', '.join(kind.pipes) or 'none'} |")
     return lines
@@ -146,8 +174,8 @@ def bound(kernel: Kernel, on: Cpu) -> Bound:
 
 
 def _product(family: str) -> Callable[[], Any]:
-    case: Case | ScaledCase = next(case for case in CASES if case.family == family)
-    return partial(case.run(case.shape), 1)
+    case: Case = next(case for case in CASES if case.family == family)
+    return partial(case.product.run(case.shape), 1)
 
 
 # families and their micro-kernels
@@ -178,7 +206,7 @@ def reached(rounds: int) -> list[str]:
         run()
         taken = []
         for _ in range(rounds):
-            cycle = loops.seconds(FMA)
+            cycle = loops.cycle()
             began = time.thread_time()
             run()
             taken.append((time.thread_time() - began) / cycle * 64 / float(np.prod(shape)))
@@ -189,8 +217,8 @@ def reached(rounds: int) -> list[str]:
 
 
 def main(rounds: Annotated[int, typer.Option(min=1, help="Rounds of every measurement.")] = 9) -> None:
-    """Measure pipes, and print the tables of docs/speed.md."""
-    if not cpu.usable() >= {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi", "avx512vnni", "avx512vpopcntdq"}:
+    """Measure pipes, and print the tables of docs/speed.md; with FASTMMA_CPU=avx2 those of AVX2."""
+    if not cpu.usable() >= ({"avx2", "fma"} if _NAME == "AVX2" else {"avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512vpopcntdq"}):
         raise typer.BadParameter(f"{describe()} has not all that is measured")
     llvmlite.binding.initialize_native_asmparser()
     typer.echo("\n".join([f"{describe()}.", "", *throughput(rounds), "", *reached(rounds)]))

@@ -91,7 +91,7 @@ BYTES = (
     WordsTile(frozenset({"avx512vnni", "avx512vl"}), "bytes", (16, 6, 4), (8, 8, 1)),
     WordsTile(frozenset({"avx512bw"}), "pairs", (16, 6, 4), (8, 8, 1)),
     WordsTile(frozenset({"avxvnni"}), "bytes", (8, 6, 2), (8, 8, 1)),
-    WordsTile(frozenset({"avx2"}), "pairs", (8, 4, 2), (8, 8, 1)),
+    WordsTile(frozenset({"avx2"}), "pairs", (8, 2, 6), (8, 8, 1)),
     WordsTile(_DOTPROD, "bytes_alike", (8, 6, 2), (8, 8, 1)),
     WordsTile(_ANY, "pairs", (4, 4, 2), (4, 4, 2)),
 )

@@ -17,6 +17,7 @@ from numba.extending import intrinsic
 
 from fastmma.kernels.integer.tile import Tile
 from fastmma.kernels.llvm.emit import I8, I16, I32, POINTER, Emitter, vector
+from fastmma.kernels.matrices.memory import LINE
 
 _BYTE_SUM = 31  # words whose ones a byte can count
 
@@ -235,8 +236,10 @@ class Multiply(_Words):
         with cgutils.for_range_slice(self.builder, first, last, self.index(1), inc=True) as (word, _):
             a_words = self.at(a, self.scaled(word, 4 * rows))
             b_words = self.at(b, self.scaled(word, 4 * columns))
-            vectors = [self.load(self.lanes, b_words, 4 * lanes * v, 4 * lanes) for v in range(self.tile.vectors)]
             for row, totals in enumerate(sums):
+                if row == 0 or self.tile.reads_anew:
+                    line = self.opaque(b_words) if self.tile.reads_anew else b_words
+                    vectors = [self.load(self.lanes, line, 4 * lanes * v, 4 * lanes) for v in range(self.tile.vectors)]
                 element = self.broadcast(self.lanes, a_words, 4 * row)
                 for total, column in zip(totals, vectors, strict=True):
                     self.builder.store(self.dot(operation, self.builder.load(total), element, column), total)
@@ -258,6 +261,7 @@ def multiply(
     operation: Any,
     saturate: Any,
     a: Any,
+    next_a: Any,
     b: Any,
     segments: Any,
     count: Any,
@@ -271,12 +275,20 @@ def multiply(
     """One register tile of ``out = c + a b`` over segments of `count` words; after each of them the sum wraps, or saturates.
 
     Panels hold the words of all rows (or columns) of the tile, word after word. `starts` has a number for each row of each segment.
+    `next_a` is what will be the `a` of the next tile; a tile of few rows asks for it.
     """
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _, operation, saturate, a, b, segments, count, starts, starts_step, c, c_stride, out, out_stride = args
+        _, operation, saturate, a, next_a, b, segments, count, starts, starts_step, c, c_stride, out, out_stride = args
         words = Multiply(builder, tile.value)
-        a, b, starts, c, out = (words.pointer(address) for address in (a, b, starts, c, out))
+        a, next_a, b, starts, c, out = (words.pointer(address) for address in (a, next_a, b, starts, c, out))
+        if tile.value.reads_anew:
+            lines = builder.udiv(words.scaled(builder.mul(segments, count), 4 * tile.value.rows), words.index(LINE))
+            with cgutils.for_range(builder, lines) as line:
+                words.prefetch(next_a, words.scaled(line.index, LINE))
+            for row in range(tile.value.rows, 2 * tile.value.rows):
+                for place in range(0, 4 * tile.value.columns, LINE):
+                    words.prefetch(c, words.sum(words.scaled(c_stride, row), place))
         with cgutils.for_range(builder, segments) as segment:
             words.begin(words.at(starts, builder.mul(segment.index, starts_step)))
             skipped = builder.mul(segment.index, count)
@@ -294,4 +306,4 @@ def multiply(
                     words.end(False, before, stride, out, out_stride)
         return context.get_dummy_value()
 
-    return types.void(tile, *[types.intp] * 12), generate
+    return types.void(tile, *[types.intp] * 13), generate

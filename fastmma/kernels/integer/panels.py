@@ -184,6 +184,7 @@ def _multiply_panel(
                 plan.operation,
                 plan.saturate,
                 a_panel,
+                a_panel + 4 * tile.rows * plan.words,
                 panel,
                 segments,
                 segment_words,

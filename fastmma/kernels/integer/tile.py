@@ -51,6 +51,11 @@ class Tile:
         return _OPERATIONS[self.words][2]
 
     @property
+    def reads_anew(self) -> bool:
+        """Whether every row reads B, as operands of its products: a tile of few rows has no registers left that could hold it."""
+        return 1 < self.rows < self.vectors and self.elements == 2
+
+    @property
     def lines(self) -> int:
         """Neighbouring lines that are packed at once: a vector of bytes if panels have room for it, else as many as there are lanes."""
         return 4 * self.lanes if self.elements == 32 and self.columns % (4 * self.lanes) == 0 else self.lanes
