@@ -82,8 +82,8 @@ CHAINS = (
 GROUPS = (
     GroupsTile(_AVX512 | {"avx512vnni"}, "vpdpbusd", 16, (4, 2), (2, 2), 4),
     GroupsTile(_AVX512, "pmaddubsw", 16, (4, 2), (2, 2), 4),
-    GroupsTile(frozenset({"avxvnni", "avx2", "fma"}), "vpdpbusd", 8, (2, 2), (1, 2), 2),
-    GroupsTile(frozenset({"avx2", "fma"}), "pmaddubsw", 8, (2, 2), (1, 2), 2),
+    GroupsTile(frozenset({"avxvnni", "avx2", "fma"}), "vpdpbusd", 8, (1, 4), (1, 4), 2),
+    GroupsTile(frozenset({"avx2", "fma"}), "pmaddubsw", 8, (1, 4), (1, 4), 2),
     GroupsTile(_DOTPROD, "sdot", 8, (2, 2), (1, 2), 2),
     GroupsTile(_NEON, "smull", 8, (2, 2), (1, 2), 2),
 )

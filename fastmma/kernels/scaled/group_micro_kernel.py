@@ -1,8 +1,8 @@
 """The micro-kernel for terms that are exact sums of groups: integer dot products, then the fused sum in float64.
 
 An element of A is an unsigned byte, twice its value plus 12, one of B a signed byte, twice its value; a dot product starts at what the
-12 adds too much, plus 2**31. Such a word below the word of 2**52 is a float64; one fma takes the offset off and multiplies by B's scale,
-one more multiplies by A's scale and adds.
+12 adds too much, plus 2**31. Such a word below the word of 2**52 is a float64; a difference takes the offset off, a product multiplies by
+B's scale, and an fma multiplies by A's scale and adds. (An fma with offset times scale would do the first two, but on the busiest pipes.)
 
 *Exact* kernels leave alignment out: where nothing can be truncated they add in float64 without rounding, then clear the bits that
 float32 has not. They hold sums times so large a power of two that those which would be truncated overflow to infinity, and stay there.
@@ -59,6 +59,11 @@ class GroupTile:
     def whole_dots(self) -> bool:
         """Whether the products of words are added to sums at once, and not first in int16 pairs."""
         return self.dot != "pmaddubsw"
+
+    @property
+    def reads_anew(self) -> bool:
+        """Whether every row reads B, as operands of its instructions: x86 has 16 registers of 32 bytes, which sums and constants fill."""
+        return self.lanes == 8 and self.dot in ("pmaddubsw", "vpdpbusd")
 
     @property
     def marked(self) -> bool:
@@ -172,16 +177,15 @@ class _Kernel:
         """Sums of rows by vectors by parts, plus a term; `scales` are the places of A's."""
         emit, builder = self.emit, self.builder
         high = emit.constant(self.words, HIGH_WORD)
-        minus_offset = emit.constant(self.doubles, -OFFSET)
+        offset = emit.constant(self.doubles, OFFSET)
         columns = self.scales_of(step, term)
-        offsets = [[builder.fmul(scale, minus_offset) for scale in parts] for parts in columns]
         result = []
         for line, row_dots, place in zip(sums, dots, scales, strict=True):
             scale = emit.broadcast(self.doubles, place, emit.scaled(self.sum(emit.scaled(step, TERMS), term), 8))
             new = []
             for v, total in enumerate(line):
                 raw = self.lanes.doubles(row_dots[v], high)
-                products = [emit.call("fma", raw[part], columns[v][part], offsets[v][part]) for part in (0, 1)]
+                products = [builder.fmul(builder.fsub(whole, offset), columns[v][part]) for part, whole in enumerate(raw)]
                 new.append([emit.call("fma", product, scale, old) for product, old in zip(products, total, strict=True)])
             result.append(new)
         return result
@@ -244,8 +248,19 @@ class _Kernel:
     ) -> list[list[list[ir.Value]]]:
         """One step without."""
         for term in range(TERMS):
-            sums = self.add_term(sums, self.dots(rows, step, term), scales, step, term)
+            if self.tile.reads_anew:
+                sums = [self.row_term(*line, step, term) for line in zip(sums, rows, scales, strict=True)]
+            else:
+                sums = self.add_term(sums, self.dots(rows, step, term), scales, step, term)
         return [[[self.lanes.kept(total) for total in parts] for parts in line] for line in sums]
+
+    def row_term(self, sums: list[list[ir.Value]], row: ir.Value, scales: ir.Value, step: ir.Value, term: int) -> list[list[ir.Value]]:
+        """The sums of one row plus a term, with what is B's read for this row alone."""
+        emit, shared = self.emit, self.operands
+        self.operands = replace(shared, b=emit.opaque(shared.b), starts=emit.opaque(shared.starts), scales_b=emit.opaque(shared.scales_b))
+        result = self.add_term([sums], self.dots([row], step, term), [scales], step, term)[0]
+        self.operands = shared
+        return result
 
     def factors(self) -> tuple[list[ir.Value], list[ir.Value]]:
         """What sums are multiplied by, and what takes them back."""
