@@ -29,6 +29,7 @@ from fastmma.kernels.matrices.memory import AlignedMemory
 
 _COUNT = 84  # instructions in a loop, on all registers but the last two in turn
 _PASSES = 20_000
+_ISSUED = 4  # vector instructions in a cycle, loads included unless they are an operand of another
 
 
 class Registers(NamedTuple):
@@ -62,11 +63,12 @@ class Kind(NamedTuple):
     feature: str = "avx2"  # what a CPU has that executes it
 
 
-FMA = Kind("fma", r"vf[n]?m(add|sub)|vmul", "vfmadd231pd {2}, {3}, {0}", "01")
+# a product takes the pipes of an fma, and waits for no sum: there are few registers of 32 bytes
+FMA = Kind("fma", r"vf[n]?m(add|sub)|vmul", "vmulpd {2}, {3}, {0}", "01")
 KINDS = (
     FMA,
     Kind("dot product of bytes", r"vpdp", "vpdpbusd {2}, {3}, {0}", "01", feature="avx512vnni"),
-    Kind("sum of products of bytes or words", r"vpmadd|vpmull", "vpmaddwd {0}, {2}, {0}", "03"),
+    Kind("sum of products of bytes or words", r"vpmadd|vpmull", "vpmaddwd {0}, {2}, {0}", "01"),
     Kind("population count", r"vpopcnt", "vpopcntq {0}, {0}", "01", feature="avx512vpopcntdq"),
     Kind("saturating sum or difference", r"vp(add|sub)us", "vpsubusb {0}, {2}, {0}", "01"),
     Kind("sum of floats", r"v(add|sub|max|min)[ps][sd]", "vaddpd {0}, {2}, {0}", "23"),
@@ -138,7 +140,8 @@ def throughput(rounds: int) -> list[str]:
             continue
         found = [loops.cycles(rounds, kind), *(2 * loops.cycles(rounds, kind, other) for other in beside)]
         lines.append(f"| {kind.name} | {' | '.join(f'{each:.2f}' for each in found)} | {', '.join(kind.pipes) or 'none'} |")
-    return lines
+    three = (*beside, KINDS[-1])
+    return [*lines, f"| fma, sum of floats and load, all three | {3 * loops.cycles(rounds, *three):.2f} | | | |"]
 
 
 class Bound(NamedTuple):
@@ -152,7 +155,7 @@ def bound(kernel: Kernel, on: Cpu) -> Bound:
     """What the instructions of a kernel's innermost loop allow, if they never wait for each other or for memory."""
     share = 64 / kernel.products(on)
     busy: dict[str, float] = {}
-    loads = 0.0
+    loads, count = 0.0, 0
     for line in kernel.loop(on).instructions:
         mnemonic, _, operands = line.replace("\t", " ").partition(" ")
         if on.vector.search(operands) is None:
@@ -165,7 +168,8 @@ def bound(kernel: Kernel, on: Cpu) -> Bound:
         if kind.pipes and (memory or not kind.load):
             busy[kind.pipes] = busy.get(kind.pipes, 0.0) + kind.weight * length * share
         loads += length * share * memory
-    bounds = [Bound(loads, "loads")]
+        count += 1
+    bounds = [Bound(loads, "loads"), Bound(count * share / _ISSUED, "issue")]
     for size in (2, 3, 4):
         for chosen in combinations("0123", size):
             within = sum(time_ for pipes, time_ in busy.items() if set(pipes) <= set(chosen))
