@@ -212,6 +212,15 @@ def test_b_does_not_matter_where_a_is_zero_at_warp_level() -> None:
 
 
 GEMM = [ins for ins in METADATA if (ins.sparse == "sp" and not ins.scale_vec_size) or ins.kind == "f8f6f4"]
+NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+
+
+def loops(ins: fastmma.Instruction) -> bool:
+    """Whether gemm's fast kernel is compiled for this pair of formats: each format of A and of B once an accumulator.
+
+    All 25 pairs are multiplied as tiles, whose kernel is the same without the loops over blocks, panels and k.
+    """
+    return ins.kind != "f8f6f4" or (NARROW.index(ins.atype) + NARROW.index(ins.btype)) % 5 == 2 * (ins.dtype == "f32")
 
 
 @pytest.mark.parametrize(("index", "ins"), list(enumerate(GEMM)), ids=str)
@@ -221,7 +230,7 @@ def test_gemm_equals_the_reference(index: int, ins: fastmma.Instruction) -> None
     for k in (chunk, ins.k, 2 * ins.k + 3 * chunk):
         given = product(ins, 5, 3, k, index, special=k > ins.k)
         expected = fastmma.gemm(**given, instruction=ins, target=target, backend="reference")
-        for path in PATHS:
+        for path in PATHS if loops(ins) else ("portable",):
             with taking(path):
                 result = fastmma.gemm(**given, instruction=ins, target=target)
             np.testing.assert_array_equal(bits(result), bits(expected), err_msg=path)

@@ -392,3 +392,13 @@ FAMILIES: dict[str, Callable[[Generator], Case]] = {
     "dequantize": dequantize_case,
     "movement": movement_case,
 }
+# in the order in which they are drawn
+DRAWN = (*FAMILIES, "gemm", "large gemm", "scaled_matmul")
+OF_A_SEED = 50  # cases
+
+
+def drawn(seed: int, index: int) -> tuple[Generator, str, Case]:
+    """The case of a number, its family, and the generator to go on with; every test that draws these compiles the same kernels."""
+    rng = np.random.default_rng([seed, index])
+    family = DRAWN[index % len(DRAWN)]
+    return rng, family, FAMILIES[family](rng)

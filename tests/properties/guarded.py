@@ -1,7 +1,7 @@
 """Drawn cases with a page that nobody may touch before or after every operand, result and scratch buffer: a process of its own.
 
-``python guarded.py SEED CASES SECONDS FAMILY...`` runs so many cases, and more until the time is over, and prints the counts as JSON.
-A stray access ends it by a signal, and the last line on standard error is the case. Guards lie before if the seed is odd, else after.
+``python guarded.py SIDE SEED CASES SECONDS`` runs so many cases, and more until the time is over, and prints the counts as JSON.
+A stray access ends it by a signal, and the last line on standard error is the case. Guards lie before or after, as SIDE says.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where the reference is
 
 import numpy as np
 from arrangement import Array
-from cases import FAMILIES
+from cases import OF_A_SEED, drawn
 from checks import check
 
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
@@ -111,17 +111,16 @@ class Guards:
 
 
 def main() -> None:
-    seed, cases, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    families = sys.argv[4:] or list(FAMILIES)
+    side, seed, cases, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     deadline = time.monotonic() + seconds
-    guards = Guards(before=seed % 2 == 1)
+    guards = Guards(before=side == "before")
     guards.scratch()
     index = 0
     while index < cases or time.monotonic() < deadline:
-        family = families[index % len(families)]
-        rng = np.random.default_rng([seed, index])
-        case = FAMILIES[family](rng)
-        print(f"{family} {index}: {case.arguments}", file=sys.stderr, flush=True)
+        # those of test_fuzz.py, seed after seed
+        place = seed + index // OF_A_SEED, index % OF_A_SEED
+        rng, family, case = drawn(*place)
+        print(f"{family} {place}: {case.arguments}", file=sys.stderr, flush=True)
         check(rng, case, counts, guards.memory)
         index += 1
     print(json.dumps(counts))

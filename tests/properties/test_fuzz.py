@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import FAMILIES, Case, gemm_case, one_of, tiles_case, warp_case, warpgroup_case
+from cases import OF_A_SEED, Case, drawn, gemm_case, one_of, tiles_case, warp_case, warpgroup_case
 from checks import check
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,6 @@ from fastmma.operands import scales
 
 MINUTES, FIRST_SEED = float(os.environ.get("FASTMMA_FUZZ_MINUTES", "0")), int(os.environ.get("FASTMMA_FUZZ_SEED", "0"))
 SEEDS = range(FIRST_SEED, FIRST_SEED + 20)
-CASES = 50  # with right results, a seed
 OPCODES, REGISTERS, MATRICES, PRODUCTS, MOVES, DESCRIPTORS = 250, 80, 60, 30, 50, 30  # mutations a seed: 500
 CHECKED = 4  # one result in so many is compared with the reference
 
@@ -49,13 +48,10 @@ def counts() -> Iterator[Counter[str]]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_cases(seed: int, counts: Counter[str]) -> None:
-    families = [*FAMILIES, "gemm", "large gemm", "scaled_matmul"]
     deadline = time.monotonic() + 60 * MINUTES / len(SEEDS)
     index = 0
-    while index < CASES or time.monotonic() < deadline:
-        rng = np.random.default_rng([seed, index])
-        family = families[index % len(families)]
-        case = FAMILIES[family](rng)
+    while index < OF_A_SEED or time.monotonic() < deadline:
+        rng, family, case = drawn(seed, index)
         try:
             check(rng, case, counts)
         except Exception as error:
