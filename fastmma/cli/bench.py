@@ -63,19 +63,19 @@ def _kept(jobs: list[Job]) -> tuple[list[Job], list[str]]:
     return kept, left_out
 
 
-def _measured(jobs: list[Job]) -> list[Measurement]:
-    """Run them, with progress and the time that is left on standard error."""
+def _measured(jobs: list[Job]) -> list[list[Measurement]]:
+    """Run them, each with its peers, with progress and the time that is left on standard error."""
     from fastmma.bench.processes import run
 
     console = Console(stderr=True)
     expected, began, said = sum(job.seconds() for job in jobs), time.monotonic(), time.monotonic()
     if console.is_terminal or expected > _EVERY:
         typer.echo(f"{len(jobs)} product{'s' if len(jobs) > 1 else ''}, about {_time(expected)}", err=True)
-    found: list[Measurement] = []
+    found: list[list[Measurement]] = []
     with Progress(*_PROGRESS, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("measuring", total=len(jobs))
         for done, each in enumerate(run(jobs), 1):
-            found += each
+            found.append(each)
             now = time.monotonic()
             behind, ahead = (sum(job.seconds() for job in part) for part in (jobs[:done], jobs[done:]))
             left = f"about {_time(ahead * (now - began) / behind)} left"
@@ -84,6 +84,15 @@ def _measured(jobs: list[Job]) -> list[Measurement]:
                 typer.echo(f"{done} of {len(jobs)} products, {left}", err=True)
                 said = now
     return found
+
+
+def _without(jobs: list[Job], found: list[list[Measurement]]) -> list[str]:
+    """For each peer, the products that it has no way to compute."""
+    missing: dict[str, dict[str, None]] = {}
+    for job, measurements in zip(jobs, found, strict=True):
+        for peer in set(job.peers) - {each.library for each in measurements}:
+            missing.setdefault(peer, {})[f"{job.family} on {job.target}, {' x '.join(map(str, job.shape))}"] = None
+    return [f"{peer} has no product for {'; '.join(missing[peer])}" for peer in _NAMES if peer in missing]
 
 
 def _time(seconds: float) -> str:
@@ -115,8 +124,9 @@ def bench(
     shapes = [_size(text) for text in sizes or (_SIZE,)]
     wanted = [family_named(name) for name in families or _USUAL]
     jobs, left_out = _kept(jobs_of(wanted, targets or ("H100", "RTX 5090"), shapes, counts, rounds, _peers(peers)))
-    found = _measured(jobs)
-    _print(found, left_out, chosen, rounds)
+    by_job = _measured(jobs)
+    found = [each for measurements in by_job for each in measurements]
+    _print(found, left_out + _without(jobs, by_job), chosen, rounds)
     if plot is not None:
         from fastmma.bench.report import draw
 

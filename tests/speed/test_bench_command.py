@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,19 @@ def test_what_a_target_cannot_do_is_left_out(capsys: pytest.CaptureFixture[str],
     assert printed.err == "1 product, about 2 min\n"
     assert main(["bench", "--family", "e4m3", "--target", "V100", "--peer", "none"]) == 2
     assert "nothing is left to measure" in capsys.readouterr().err
+
+
+def test_peers_without_such_a_product_are_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(jobs: list[Job]) -> Iterator[list[Measurement]]:
+        for job in jobs:
+            ours = Measurement(job.family, job.target, "mma", *job.shape, 1, "fastmma", True, 0.5, 1.25, 1.0)
+            yield [ours, ours._replace(library=NUMPY)] if job.shape[1] == 64 else [ours]
+
+    monkeypatch.setattr(processes, "run", run)
+    options = "--family f16 --target A100 --threads 1 --size 32x32x256 --size 64x64x64 --size 8x8x8"
+    assert main(["bench", *options.split(), "--peer", NUMPY]) == 0
+    wanted = "left out: NumPy float32 has no product for f16 on A100, 32 x 32 x 256; f16 on A100, 8 x 8 x 8"
+    assert wanted in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
