@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from pathlib import Path
+from runpy import run_path
 
 import fastmma
 from fastmma.verification.machine import LIBRARIES
@@ -17,9 +18,20 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 def test_the_version_is_the_newest_of_the_changes() -> None:
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert PROJECT["dynamic"] == ["version"]
+    assert "version" in PROJECT["dynamic"]
     assert re.findall(r"^## (\S+)", changes, re.MULTILINE)[0] == fastmma.__version__
     assert f"\nversion: {fastmma.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_description_of_an_index_links_to_no_file() -> None:
+    """Of the readme it has everything but the picture; pages are named."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = run_path(str(ROOT / "setup.py"))["described"](readme)
+    assert "readme" in PROJECT["dynamic"]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert not [link for link in re.findall(r"\]\(([^)]*)\)", prose) if not link.startswith("https://")]
+    assert "Which bits (`docs/which_bits.md`)" in text
+    assert re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL) == re.findall(r"^```.*?^```", readme, re.MULTILINE | re.DOTALL)
 
 
 def test_extras_that_are_named_exist() -> None:
