@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from fastmma.backends import fma, fused, integer
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
-from fastmma.backends.fixed import Form, fixed_product
+from fastmma.backends.fixed import Fixed, Form, fixed_product
 from fastmma.backends.native_c import with_native_c
 from fastmma.backends.parts import is_small, parts
 from fastmma.backends.zeros import on_dense_kernel
 from fastmma.kernels.params import Promotion, Step
 
 if TYPE_CHECKING:
-    from fastmma.kernels.fused.fixed import FixedProduct
     from fastmma.kernels.sums.epilogue import Ending
 
 
@@ -38,7 +37,7 @@ class Compiled(Backend):
         """`Backend.run_registers`."""
         return fused.run_registers(operation, registers, d, threads)
 
-    def fixed(self, operation: Operation, form: Form, ending: Ending | None, threads: int) -> FixedProduct | None:
+    def fixed(self, operation: Operation, form: Form, ending: Ending | None, threads: int) -> Fixed | None:
         """`Backend.fixed`."""
         return fixed_product(operation, form, ending, threads)
 

@@ -15,8 +15,7 @@ from fastmma.kernels.params import Promotion, Step
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 
 if TYPE_CHECKING:
-    from fastmma.backends.fixed import Form
-    from fastmma.kernels.fused.fixed import FixedProduct
+    from fastmma.backends.fixed import Fixed, Form
     from fastmma.kernels.sums.epilogue import Ending
 
 
@@ -64,7 +63,7 @@ class Backend(ABC):
         """
         return False
 
-    def fixed(self, operation: Operation, form: Form, ending: Ending | None, threads: int) -> FixedProduct | None:  # noqa: ARG002
+    def fixed(self, operation: Operation, form: Form, ending: Ending | None, threads: int) -> Fixed | None:  # noqa: ARG002
         """What computes products of a form when it is given addresses, with an epilogue if there is one; or None."""
         return None
 

@@ -167,8 +167,8 @@ def gemm(
     )
     plan = followed(plan, choices, a, b, scales, metadata is not None, given, "gemm")
     starting, ending = parted(plan, c, given, "gemm")
-    if out is None and scales is None and metadata is None and getattr(a, "ndim", 0) == 2:
-        found = again(plan, runner, workers, a, b, c, alpha, beta, bias)
+    if scales is None and metadata is None and getattr(a, "ndim", 0) == 2:
+        found = again(plan, runner, workers, a, b, c, alpha, beta, bias, out)
         if found is not None:
             return found
     operands = _bind(plan, a, b, starting, metadata, scale_a, scale_b)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.call import Operands
+from fastmma.backends.fixed import Fixed
 from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
@@ -26,9 +27,6 @@ from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
 from fastmma.products.order import Cuts, StreamK
 from fastmma.products.small import SmallProducts
-
-if TYPE_CHECKING:
-    from fastmma.kernels.fused.fixed import FixedProduct
 
 _KEPT = 256  # forms of small products
 
@@ -129,7 +127,7 @@ class Prepared:
         alpha: float = 1.0,
         beta: float | None = None,
         addend: Addend | None = None,
-    ) -> FixedProduct | None:
+    ) -> Fixed | None:
         """What computes small products of these shapes and strides in bytes from addresses alone, without looking at anything.
 
         None where there is nothing of the kind. Results are C-contiguous.

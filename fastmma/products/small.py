@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.engine import Backend
-from fastmma.backends.fixed import Form
+from fastmma.backends.fixed import Fixed, Form
 from fastmma.isa.codes import from_codes
 from fastmma.isa.formats import FORMATS
 from fastmma.products.fixed import Addend, addend_of, ending_of
 from fastmma.products.gemm_plan import GemmPlan
-
-if TYPE_CHECKING:
-    from fastmma.kernels.fused.fixed import FixedProduct
 
 _FORMS, _PLANS = 16, 16  # that calls without a prepared product keep
 
@@ -30,14 +27,14 @@ class SmallProducts:
         ins = plan.operation.instruction
         self._formats = ins.formats
         self._direct = plan.order.parts == 1 and plan.promote_every is None and not plan.first_tile
-        self._kept: dict[Any, FixedProduct | None] = {}
+        self._kept: dict[Any, Fixed | None] = {}
         self._seen: set[Any] = set()
         self._out = FORMATS[plan.out] if plan.epilogue else ins.formats.d
 
     def multiply(
-        self, a: NDArray[Any], b: NDArray[Any], c: Any = None, alpha: Any = 1.0, beta: Any = None, bias: Any = None
+        self, a: NDArray[Any], b: NDArray[Any], c: Any = None, alpha: Any = 1.0, beta: Any = None, bias: Any = None, out: Any = None
     ) -> NDArray[Any] | None:
-        """A product of a form that is kept; None for any other, and for what is wrong."""
+        """A product of a form that is kept, in `out` if there is one; None for any other, and for what is wrong."""
         addend = c if bias is None else bias
         key = (a.dtype, a.shape, a.strides, b.dtype, b.shape, b.strides, c is None, bias is None, type(alpha), alpha, type(beta), beta)
         if addend is not None:
@@ -56,11 +53,19 @@ class SmallProducts:
             return None
         if product is None:
             return None
-        result = np.empty((*a.shape[:-1], b.shape[-1]), self._out.code_dtype)
+        shape = *a.shape[:-1], b.shape[-1]
+        if out is not None and not self._fits(out, shape, (a, b, addend)):
+            return None
+        result = np.empty(shape, self._out.code_dtype) if out is None else out
         start, last = (addend, None) if not self.plan.epilogue else (None, addend)
         if not product(a, b, _address(result), start, 0 if last is None else _address(last)):
             return None
-        return from_codes(result, self._out)
+        return from_codes(result, self._out) if out is None else result
+
+    def _fits(self, out: Any, shape: tuple[int, ...], operands: tuple[Any, ...]) -> bool:
+        """Whether results can be written to `out` at once."""
+        usual = type(out) is np.ndarray and out.dtype == self._out.dtype and out.shape == shape and out.flags.carray
+        return usual and not any(given is not None and np.may_share_memory(out, given) for given in operands)
 
     def _is_new(self, key: Any) -> bool:
         """Whether a form has not come before, as far as that is known."""
@@ -71,7 +76,7 @@ class SmallProducts:
         self._seen.add(key)
         return True
 
-    def _form_of(self, a: NDArray[Any], b: NDArray[Any], c: Any, alpha: Any, beta: Any, bias: Any) -> FixedProduct | None:
+    def _form_of(self, a: NDArray[Any], b: NDArray[Any], c: Any, alpha: Any, beta: Any, bias: Any) -> Fixed | None:
         """What computes arrays like these, if there is something."""
         formats, adds_c = self._formats, self.plan.adds_c
         if a.dtype != formats.a.dtype or b.dtype != formats.b.dtype or type(alpha) is not float:
@@ -103,7 +108,7 @@ class SmallProducts:
         addend: Addend | None = None,
         *,
         start: bool = False,
-    ) -> FixedProduct | None:
+    ) -> Fixed | None:
         """What computes small products of these shapes and strides in bytes from addresses alone, without looking at anything.
 
         None where there is nothing of the kind. Results are C-contiguous.
@@ -127,13 +132,22 @@ class SmallProducts:
 
 
 def again(
-    plan: GemmPlan, runner: Backend, threads: int, a: Any, b: Any, c: Any = None, alpha: Any = 1.0, beta: Any = None, bias: Any = None
+    plan: GemmPlan,
+    runner: Backend,
+    threads: int,
+    a: Any,
+    b: Any,
+    c: Any = None,
+    alpha: Any = 1.0,
+    beta: Any = None,
+    bias: Any = None,
+    out: Any = None,
 ) -> NDArray[Any] | None:
-    """A small product whose like came before; None for any other, and for what is wrong."""
+    """A small product whose like came before, in `out` if there is one; None for any other, and for what is wrong."""
     settings = runner.settings()
     if settings is None or type(a) is not np.ndarray or type(b) is not np.ndarray:
         return None
-    return _products(plan, runner, threads, settings).multiply(a, b, c, alpha, beta, bias)
+    return _products(plan, runner, threads, settings).multiply(a, b, c, alpha, beta, bias, out)
 
 
 @lru_cache(_PLANS)

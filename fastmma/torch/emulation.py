@@ -23,7 +23,7 @@ from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
 from fastmma.torch.settings import Settings
 
 if TYPE_CHECKING:
-    from fastmma.kernels.fused.fixed import FixedProduct
+    from fastmma.backends.fixed import Fixed
 
 _BY_MODE = (torch.float32, torch.float16)  # whose products depend on torch's settings
 
@@ -38,7 +38,7 @@ class _Product(NamedTuple):
     product: Callable[..., Any]
     line: Line
     out: torch.dtype
-    fixed: FixedProduct | None = None
+    fixed: Fixed | None = None
 
 
 class Emulation:
@@ -165,7 +165,7 @@ class Emulation:
         self.report.count(Line(operator, PASSED, operands, why))
 
 
-def _fixed(product: Prepared, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends) -> FixedProduct | None:
+def _fixed(product: Prepared, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends) -> Fixed | None:
     """What computes a small product from the addresses of tensors like these, which are read as they lie."""
     tensors = [a, b] if addend is None else [a, b, addend]
     if any(each.is_neg() for each in tensors) or _lines(a) is not a or _lines(b) is not b or ends.alpha == 0:

@@ -58,3 +58,25 @@ def test_what_is_wrong_is_an_error_each_time() -> None:
                 fastmma.gemm(*wrong)
         with pytest.raises(OperandError):
             fastmma.gemm(a, b, metadata=np.zeros((20, 6), np.uint8))
+
+
+@pytest.mark.parametrize(("a_dtype", "b_dtype"), [(np.int8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8)])
+def test_bytes_that_come_again(a_dtype: type, b_dtype: type) -> None:
+    """Products of bytes that are kept: both orders, edges of tiles, sums that wrap, and c, which stays as it is."""
+    rng = np.random.default_rng(5)
+    for rows, columns, k in ((1, 1, 1), (17, 65, 70), (256, 256, 256)):
+        a = rng.integers(0, 256, (rows, k)).astype(np.uint8).view(a_dtype)
+        b = rng.integers(0, 256, (k, columns)).astype(np.uint8).view(b_dtype)
+        c = rng.integers(-(2**31), 2**31, (rows, columns)).astype(np.int32)
+        for start in (None, c):
+            exact = (a.astype(np.int64) @ b.astype(np.int64) + (0 if start is None else c)).astype(np.int32)
+            for left, right in ((a, b), (np.asfortranarray(a), np.asfortranarray(b))):
+                for _ in range(3):
+                    found = fastmma.gemm(left, right, start, target="sm_80", threads=1)
+                    assert np.array_equal(found, exact)
+                    place = np.empty((rows, columns), np.int32)
+                    assert fastmma.gemm(left, right, start, target="sm_80", threads=1, out=place) is place
+                    assert np.array_equal(place, exact)
+                if start is not None:
+                    onto = c.copy()
+                    assert np.array_equal(fastmma.gemm(left, right, onto, target="sm_80", threads=1, out=onto), exact)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,16 +102,61 @@ def _at_once(
     out: NDArray[np.int32],
 ) -> None:
     """``out = c + a b``, rows of `out` being contiguous, in two calls of compiled code, as a call takes as long as a part of a product."""
-    (m, n), row_panels = out.shape, -(-len(a) // tile.rows)
     a, a_operand = _operand(a, arithmetic.flip_a)
     b, b_operand = _operand(b.T, arithmetic.flip_b)
     _memory, c_result = _accumulator(tile, c, out)
-    sizes = 4 * tile.rows * row_panels * plan.words + _WHOLE, 4 * tile.rows * row_panels * plan.segments + _WHOLE
-    memory = AlignedMemory(*sizes, _scratch(tile, plan), zeroed=True)
-    panels, starts, scratch = memory.addresses
-    packer(tile)(plan, a_operand, m, panels, starts, scratch)
     out_result = Result(address_of(out), out.strides[0], out.itemsize)
-    multiplier(tile)(plan, panels, starts, b_operand, c_result, out_result, (0, m), (0, n), scratch)
+    memory = _whole_memory(tile, plan, len(a))
+    _multiply(tile, plan, a_operand, b_operand, c_result, out_result, out.shape, memory)
+
+
+def _whole_memory(tile: Tile, plan: Plan, rows: int) -> AlignedMemory:
+    """Room for all panels of A, zeroed, their starts, and scratch."""
+    lines = 4 * tile.rows * -(-rows // tile.rows)
+    return AlignedMemory(lines * plan.words + _WHOLE, lines * plan.segments + _WHOLE, _scratch(tile, plan), zeroed=True)
+
+
+def _multiply(
+    tile: Tile, plan: Plan, a: Operand, b: Operand, c: Result, out: Result, shape: tuple[int, ...], memory: AlignedMemory
+) -> None:
+    """A product of a shape, in memory of its own."""
+    (rows, columns), (panels, starts, scratch) = shape, memory.addresses
+    packer(tile)(plan, a, rows, panels, starts, scratch)
+    multiplier(tile)(plan, panels, starts, b, c, out, (0, rows), (0, columns), scratch)
+
+
+class FixedWords:
+    """A product of a shape (rows, columns, k), computed again and again: a call takes addresses, or arrays; results are C-contiguous.
+
+    `a` and `b` are strides in bytes, from row to row and from column to column; one of both is a single byte. Threads may share it: each
+    call has memory of its own, which the next one takes over.
+    """
+
+    def __init__(
+        self, tile: Tile, arithmetic: Arithmetic, shape: tuple[int, int, int], a: tuple[int, int], b: tuple[int, int], *, start: bool
+    ) -> None:
+        rows, columns, k = shape
+        self._tile, self._plan, self._shape = tile, _plan(tile, arithmetic, k), (rows, columns)
+        self._a, self._b = Operand(0, *a, arithmetic.flip_a), Operand(0, b[1], b[0], arithmetic.flip_b)
+        self._zeros = None if start else AlignedMemory(4 * tile.columns, zeroed=True)
+        self._free: list[AlignedMemory] = []
+
+    def __call__(self, a: Any, b: Any, out: int, start: Any = None, addend: int = 0) -> bool:
+        """Write the product, from `start` on if it has such; every product is within reach."""
+        stride = 4 * self._shape[1]
+        c = Result(_address(start), stride, 4) if self._zeros is None else Result(self._zeros.address, 0, 0)
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = _whole_memory(self._tile, self._plan, self._shape[0])
+        a_operand, b_operand = self._a._replace(address=_address(a)), self._b._replace(address=_address(b))
+        _multiply(self._tile, self._plan, a_operand, b_operand, c, Result(out, stride, 4), self._shape, memory)
+        self._free.append(memory)
+        return True
+
+
+def _address(given: Any) -> int:
+    return given if type(given) is int else address_of(given)
 
 
 def _in_pieces(
