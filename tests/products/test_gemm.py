@@ -21,15 +21,18 @@ DISTRIBUTIONS = ("bits", "special", "finite", "near", "tiny", "huge", "cancel")
 SHAPES = [(1, 1, 1), (3, 2, 7), (17, 9, 33), (16, 8, 64), (65, 23, 97)]
 
 
-@pytest.mark.each_path
 @cases("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize(("opcode", "target"), METHODS)
 def test_gemm_is_the_instruction_looped_over_k(opcode: str, target: str, distribution: str) -> None:
     ins = instruction(opcode)
-    for shape in SHAPES:
+    for number, shape in enumerate((*SHAPES, SHAPES[-1])):
         a, b, c = operands(opcode, shape, distribution)
-        np.testing.assert_array_equal(product(opcode, target, a, b, c), looped(ins, target, a, b, c))
-    np.testing.assert_array_equal(product(opcode, target, a, b, None), looped(ins, target, a, b, None))
+        given = a, b, c if number < len(SHAPES) else None
+        with taking(PATHS[number % 2]):
+            expected = looped(ins, target, *given)
+        for path in PATHS:
+            with taking(path):
+                np.testing.assert_array_equal(product(opcode, target, *given), expected, err_msg=path)
 
 
 def on_each_path(opcode: str, target: str, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> None:
@@ -58,9 +61,10 @@ def test_operands_of_different_kinds(opcode: str, target: str, distributions: tu
     ins = instruction(opcode)
     for shape in ((3, 2, 9), (33, 40, 70)):
         a, b, c = mixed(opcode, shape, *distributions)
+        expected = looped(ins, target, a, b, c)
         for path in PATHS:
             with taking(path):
-                np.testing.assert_array_equal(product(opcode, target, a, b, c), looped(ins, target, a, b, c), err_msg=path)
+                np.testing.assert_array_equal(product(opcode, target, a, b, c), expected, err_msg=path)
     on_each_path(opcode, target, *mixed(opcode, (2, 2, min(ins.k + 1, 33)), *distributions))
 
 
@@ -99,7 +103,6 @@ def test_empty_products(opcode: str, target: str) -> None:
 MEDIUM = [METHODS[index] for index in (4, 9, 14, 16, 20, 23, 26, 28, 31, 34, 36, 38)]
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize(("opcode", "target"), MEDIUM)
 def test_larger_matrices_and_threads(opcode: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several panels, blocks of k and tails, with one specimen of what the fast path cannot do by itself."""
@@ -109,10 +112,12 @@ def test_larger_matrices_and_threads(opcode: str, target: str, monkeypatch: pyte
         a[m // 2, k // 3] = special_codes(ins.atype)[-1]
         b[k // 2, n // 2] = special_codes(ins.btype)[len(special_codes(ins.btype)) // 2]
         expected = looped(ins, target, a, b, c)
-        for threads in (1, 2, 5):
-            np.testing.assert_array_equal(product(opcode, target, a, b, c, threads=threads), expected)
         monkeypatch.setenv("FASTMMA_NUM_THREADS", "3")
-        np.testing.assert_array_equal(product(opcode, target, a, b, c), expected)
+        for path in PATHS:
+            with taking(path):
+                for threads in (1, 2, 5, None):
+                    found = product(opcode, target, a, b, c, threads=threads)
+                    np.testing.assert_array_equal(found, expected, err_msg=f"{path}, {threads} threads")
 
 
 @pytest.mark.each_path
