@@ -78,6 +78,7 @@ _METHODS: dict[str, Run] = {
     "f64-fma": fma.f64,
     "f32-fma": fma.f32,
     "f32-fma-pairs": fma.f32,
+    "f32-fma-from-c": fma.f32_from_c,
     "integer": on_dense_kernel(integer.integer),
     "bit": integer.bit,
 }

@@ -35,3 +35,11 @@ def f32(operation: Operation, operands: Operands, d: Codes, threads: int) -> Non
         lambda one, out: gemm(one.a, one.b, one.c, out, pairs, threads),
         lambda many, out: tiles(many.a, many.b, many.c, out, pairs, threads),
     )
+
+
+def f32_from_c(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG001 - there is one such instruction
+    """`Backend.run` of "f32-fma-from-c", of products of any depth."""
+    from fastmma.kernels.fma.f32 import multiply
+
+    floats = operands.each(lambda codes: codes.view(np.float32))
+    multiply(floats.a, floats.b, floats.c, d.view(np.float32), threads)

@@ -40,7 +40,7 @@ class Instruction:
     opcode : str
         Canonical text. Modifiers that only state a default (``.rn``) are left out; that of tcgen05 ends with its descriptor word.
     op : str
-        ``"mma"``, ``"wmma"``, ``"wgmma"`` or ``"tcgen05"``.
+        ``"mma"``, ``"wmma"``, ``"wgmma"``, ``"tcgen05"``, or ``"fma"`` off the tensor cores.
     m, n, k : int
         Matrix shape: a is m x k, b is k x n, c and d are m x n.
     dtype, atype, btype, ctype : str

@@ -12,6 +12,7 @@ from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.rows import block_scale, mma, mma_sp, wgmma, wmma
 from fastmma.isa.rows.family import PART_PTX, Family, sizes
 from fastmma.isa.rows.moves import MOVEMENTS
+from fastmma.isa.scalar import FMA
 from fastmma.isa.short import meant, several
 from fastmma.isa.spelling import Spelling, spelling_of
 from fastmma.isa.tcgen05 import instruction as tcgen05
@@ -152,6 +153,8 @@ def instruction(text: str | Instruction | Movement, *, idesc: int | None = None)
     if not isinstance(text, str):
         raise InstructionError(f"an opcode must be a string, not {type(text).__name__}")
     stripped = text.strip().removesuffix(";").strip()
+    if stripped == FMA.opcode:
+        return FMA
     if tcgen05.is_mma(stripped):
         return tcgen05.read(stripped, idesc)
     if idesc is not None:

@@ -8,7 +8,7 @@ from typing import Literal
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.evidence import Evidence
 
-Method = Literal["fused", "grouped", "f32-fma", "f32-fma-pairs", "f64-fma", "integer", "bit"]
+Method = Literal["fused", "grouped", "f32-fma", "f32-fma-pairs", "f32-fma-from-c", "f64-fma", "integer", "bit"]
 AlignRounding = Literal["rz", "rn", "ro", "exact"]
 Rounding = Literal["rz", "rn", "ro"]
 
@@ -32,7 +32,8 @@ class Arithmetic:
         ``"fused"``: fused dot-product-add steps, a product's exponent being that of its factors and of their scales; ``"grouped"``:
         fused steps whose terms are exact sums of `group` products times the significands of their scales, with the exponent of the
         scales alone; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
-        ``"f32-fma-pairs"``: two such chains of two products, ``(c + first) + second``; ``"f64-fma"``: a chain of IEEE fma from c;
+        ``"f32-fma-pairs"``: two such chains of two products, ``(c + first) + second``; ``"f32-fma-from-c"``, ``"f64-fma"``: a
+        chain of IEEE fma from c;
         ``"integer"`` and ``"bit"``: exact.
     terms : int
         Products a step (only stored ones count where A is sparse); `ALL_OF_K` means all that the instruction has.

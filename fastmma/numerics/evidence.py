@@ -128,6 +128,11 @@ EXACT = Evidence("measured", "exact by definition; H200, registers of every opco
 LIKE_DENSE = Evidence("reported", "as the dense instruction of the target, stored products for products; no recording", (_MMA_SIM,))
 LIKE_H200 = Evidence("reported", "the instruction sequence that ptxas emits for sm_90, measured on an H200", (_PTXAS, _OWN))
 IEEE = Evidence("reported", "IEEE fma, as measured on an H200; NaN bits of other parts are not measured", (_OWN,))
+FMA = Evidence(
+    "measured",
+    "IEEE 754 and PTX say every bit; float32 products of cuBLAS and Triton on an H100 and an H200 have them",
+    (Source("recordings of fastmma", "tests/torch_door and tests/triton_door", 2026, "H100 and H200", "cuBLAS 13, Triton 3.6"),),
+)
 
 # PTX leaves the fragments of wmma unspecified
 FRAGMENTS = Evidence("measured", "H200, every load and store, element by element", (replace(_OWN, words=0),))

@@ -25,10 +25,11 @@ def _is_float(ins: Instruction) -> bool:
 
 
 _KINDS: dict[str, Callable[[Instruction], bool]] = {
-    "fused": lambda ins: _is_float(ins) and ins.kind not in ("mxf4", "mxf4nvf4"),
+    "fused": lambda ins: _is_float(ins) and ins.op != "fma" and ins.kind not in ("mxf4", "mxf4nvf4"),
     "grouped": lambda ins: ins.kind in ("mxf4", "mxf4nvf4"),
     "f32-fma": lambda ins: ins.shape == "m8n8k4" and ins.atype == "f16",
     "f32-fma-pairs": lambda ins: ins.shape == "m8n8k4" and ins.atype == "f16",
+    "f32-fma-from-c": lambda ins: ins.op == "fma",
     "f64-fma": lambda ins: ins.atype == "f64",
     "integer": lambda ins: ins.formats.a.kind in ("signed", "unsigned"),
     "bit": lambda ins: ins.formats.a.kind == "bit",

@@ -238,6 +238,8 @@ def _element(
             return total if dfmt is sums else _convert(total, sums, dfmt)
         case "f32-fma" | "f32-fma-pairs":
             return _f32_dot(row, column, c, arithmetic.method == "f32-fma-pairs", cfmt, dfmt)
+        case "f32-fma-from-c":
+            return _f32_chain(row, column, c)
         case "f64-fma":
             return _f64_dot(row, column, c, ins.rounding)
         case "integer" | "bit":

@@ -186,6 +186,8 @@ ROWS: tuple[Arithmetic, ...] = (
     # f64
     Arithmetic(("sm_90",), _BOTH, ("f64",), ("f64",), "f64-fma", known.H200),
     Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), _BOTH, ("f64",), ("f64",), "f64-fma", known.IEEE),
+    # off the tensor cores
+    Arithmetic(("sm_70", *_ALL), ("fma",), ("f32",), ("f32",), "f32-fma-from-c", known.FMA),
     # exact integers
     Arithmetic(_ALL, ("mma", "wmma", "wgmma"), ("s8", "u8"), ("s32",), "integer", known.EXACT),
     Arithmetic(_ALL, _BOTH, ("s4", "u4"), ("s32",), "integer", known.EXACT),

@@ -22,6 +22,8 @@ _OP_PREFERENCE = {"tcgen05": 0, "wgmma": 0, "mma": 1, "wmma": 2}
 _TCGEN05 = specific("sm_100", "sm_103", "sm_110")
 # libraries' loops over k take 32, 64 or 128 of unaligned 16-bit operands at a time, and begin with what is left over
 UNALIGNED_TILE = 32
+# what the length of equal parts of k is rounded up to, where that is not the instruction's k: off the tensor cores, as in cuBLAS
+SLICE_UNITS = {"fma": 4}
 _ACCUMULATORS = tuple(FORMATS[name] for name in ("f16", "f32", "f64", "s32"))
 _SCALES = tuple(FORMATS[name] for name in ("ue8m0", "ue4m3"))
 
@@ -162,7 +164,8 @@ def multiplicand(dtype: np.dtype[Any], what: str) -> Format:
         raise OperandTypeError(f"{what} has dtype {dtype}, which is no multiplicand of any instruction") from None
     if fmt.name in ("f32", "s32"):
         raise OperandTypeError(
-            f"{what} has dtype {dtype}: name the instruction (a tf32 one takes float32), or convert it to the format to be multiplied"
+            f"{what} has dtype {dtype}: name the instruction (a tf32 one takes float32, and fma.rn.f32 off the tensor cores), or "
+            "convert it to the format to be multiplied"
         )
     return fmt
 

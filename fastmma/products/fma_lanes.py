@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.products.fma_chain import NAN, fused
+_NAN = 0x7FFFFFFF
 
 
 def lane_product(a: NDArray[np.float32], x: NDArray[np.float32], lanes: int, adjacent: bool) -> NDArray[np.float32]:
@@ -41,5 +41,18 @@ def lane_product(a: NDArray[np.float32], x: NDArray[np.float32], lanes: int, adj
             half = sums.shape[1] // 2
             sums = sums[:, :half] + sums[:, half:]
     result = np.ascontiguousarray(sums[:, 0])
-    result.view(np.uint32)[np.isnan(result)] = NAN
+    result.view(np.uint32)[np.isnan(result)] = _NAN
     return result
+
+
+def fused(a: NDArray[np.float32], b: NDArray[np.float32], c: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``a * b + c``, rounded once: an exact product in float64, and a sum that is rounded to odd before it is narrowed."""
+    with np.errstate(all="ignore"):
+        product, addend = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
+        wide = product + addend
+        back = wide - product
+        lost = (product - (wide - back)) + (addend - back)
+        inexact = np.isfinite(wide) & (lost != 0) & (wide.view(np.uint64) & 1 == 0)
+        nearer_zero = (lost < 0) == (wide > 0)
+        odd = wide.view(np.int64) + np.where(nearer_zero, -1, 1)
+        return np.where(inexact, odd.view(np.float64), wide).astype(np.float32)

@@ -21,7 +21,6 @@ from fastmma.operands.check import Results, codes_of
 from fastmma.operands.extra import extra_operands
 from fastmma.products.choice import named
 from fastmma.products.epilogue import finished
-from fastmma.products.fma_chain import OPCODE, fma_product
 from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
@@ -74,7 +73,8 @@ def gemm(
         `beta` or a preset it is added in the epilogue instead, and may be float32, bfloat16 or float16.
     instruction : str or Instruction, optional
         By default the one that a vendor library would use for these dtypes on the target (on sm_90a wgmma; else the deepest mma).
-        ``"fma.rn.f32"`` multiplies float32 off the tensor cores: one chain of fma for each element, or with `split_k` one for each slice.
+        ``"fma.rn.f32"`` multiplies float32 off the tensor cores: one chain of fma for each element from c, or with `split_k` one for each
+        slice, whose lengths are multiples of 4, as cuBLAS's are.
     target : str
         The GPU, for example ``"sm_80"`` or ``"sm_120a"``.
     accumulator : dtype or format, optional
@@ -152,11 +152,6 @@ def gemm(
     >>> gemm(a, a.T, alpha=0.1, bias=np.arange(3, dtype=np.float32), out_dtype=ml_dtypes.bfloat16).tolist()[0]
     [2.5, 3.5, 4.5]
     """
-    if isinstance(instruction, str) and instruction == OPCODE:
-        rest = accumulator, metadata, scale_a, scale_b, promote_every, preset, beta, bias, activation, out_dtype, arithmetic, plan
-        if any(each is not None for each in rest) or alpha != 1 or cast or join != "ascending" or join_dtype or backend != "numba":
-            raise OperandError(f"{OPCODE} takes a, b, c, split_k, out and threads alone")
-        return fma_product(a, b, c, split_k=split_k, out=out, threads=threads)  # type: ignore[arg-type]
     runner, workers = backend_of(backend), thread_count(threads)
     wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
     formats = wide, activation, narrow, join, joined or "", arithmetic

@@ -17,7 +17,7 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.own import is_plain
-from fastmma.products.choice import UNALIGNED_TILE, accumulator, default_instruction, multiplicand, named, scale, takes_tcgen05
+from fastmma.products.choice import SLICE_UNITS, UNALIGNED_TILE, accumulator, default_instruction, multiplicand, named, scale, takes_tcgen05
 from fastmma.products.epilogue import f32_code
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.library import Extents, Practice, extents, practice
@@ -189,7 +189,7 @@ def _own(ins: Instruction, operands: Signature | None, choices: Choices, target:
     """What is done where no library is named."""
     alone = choices.instruction is None and choices.promote_every is None and operands is not None and not operands.aligned
     tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
-    order = choices.promote_every, choices.split_k, 0, tile, choices.join, choices.join_dtype
+    order = choices.promote_every, choices.split_k, SLICE_UNITS.get(ins.op, 0), tile, choices.join, choices.join_dtype
     return Practice(ins, *order, choices.cast, _CUTLASS, "")
 
 

@@ -112,6 +112,7 @@ GEMM_PRESETS: dict[str, tuple[GemmPreset, ...]] = {
         GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN, ends="badd", split_ends="add", recorded=True),
         GemmPreset(("tf32",), _HOPPER, 4, _SEEN, cast=True, ends="fma", split_ends="add", recorded=True),
         GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128, recorded=True),
+        GemmPreset(("f32",), _HOPPER, 4, _SEEN, ops=("fma",), recorded=True),
         GemmPreset(("f16", "bf16"), _BLACKWELL, 64, _NVJET, ops=("tcgen05",)),
         GemmPreset(("e4m3",), _BLACKWELL, 128, _NVJET, ops=("tcgen05",)),
     ),

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import is_default
 from fastmma.products.fixed import addend_of
-from fastmma.products.gemm import gemm
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import DTYPES, seen, to_numpy
-from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, planned
-from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
+from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, chained, planned
+from fastmma.torch.report import ASSUMED, PASSED, Line, Report
 from fastmma.torch.settings import Settings
 
 if TYPE_CHECKING:
@@ -121,26 +120,16 @@ class Emulation:
         check(a, b, addend, ends.out)
         if dtype not in FORMATS:
             raise UnknownError(f"no product of {dtype} in a library is known")
-        if dtype is torch.float32 and not self.settings.takes_tf32():
-            return self._chained(operator, a, b, addend is not None)
         half_sums = dtype is torch.float16 and torch.backends.cuda.matmul.allow_fp16_accumulation
         x, y = (on_gpu.described(_lines(each)) if each.is_cuda else to_numpy(_lines(each)) for each in (a, b))
-        how = planned(self.settings, x, y, dtype, ends, half_sums)
+        thin = self.settings.library is not None and 1 in (a.shape[-2], b.shape[-1])  # which cuBLAS multiplies by other kernels
+        off_tensor_cores = dtype is torch.float32 and (thin or not self.settings.takes_tf32())
+        how = chained(self.settings, x, y, ends) if off_tensor_cores else planned(self.settings, x, y, dtype, ends, half_sums)
         out = torch.int32 if dtype is torch.int8 else ends.out
         if a.is_cuda:
             return _Product(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, None)
         product = prepare(plan=how.plan, threads=self.settings.threads)
         return _Product(product, line_of(operator, how, x, y), out, _fixed(product, a, b, addend, ends))
-
-    def _chained(self, operator: str, a: torch.Tensor, b: torch.Tensor, added: bool) -> _Product:
-        """A product of float32 off the tensor cores, whose slices of k are known: there is one k, or the caller said how many they are."""
-        slices = (self.settings.plans or {}).get((a.shape[-2], b.shape[-1], a.shape[-1]), 1 if a.shape[-1] <= 1 else None)
-        if not isinstance(slices, int) or added or a.dim() != 2 or a.is_cuda:
-            raise UnknownError("float32 without TF32 is multiplied off the tensor cores, in slices of k that cuBLAS chooses")
-        how = "one k" if a.shape[-1] <= 1 else f"{slices} slices of k, as the caller's plans say"
-        line = Line(operator, EMULATED, tensors_text((a, b)), f"fma.rn.f32; {how}", "measured")
-        threads = self.settings.threads
-        return _Product(lambda x, y, alpha: gemm(x, y, instruction="fma.rn.f32", split_k=slices, threads=threads), line, torch.float32)
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""

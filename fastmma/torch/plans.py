@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastmma.host.errors import InstructionError, OperandError, TargetError
+from fastmma.isa.scalar import FMA
 from fastmma.products.choice import default_instruction
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
@@ -77,9 +78,7 @@ def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.d
         given |= {"instruction": _tf32(settings.architecture), "cast": True}
     if half_sums and dtype is torch.float16:
         given |= {"accumulator": "f16"}
-    given |= {"alpha": float(ends.alpha)}
-    given |= {"bias": _ADDED} if ends.bias else {}
-    given |= {"c": _ADDED, "beta": ends.beta} if ends.c else {}
+    given |= _ends(ends)
     try:
         if not a.shape[-1]:
             return Planned(gemm_plan(a, b, **given), EMULATED, "no k")
@@ -92,7 +91,39 @@ def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.d
     return _checked(settings, _chosen(settings, found, a, b))
 
 
+def chained(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends) -> Planned:
+    """The plan of a product of float32 off the tensor cores, where the slices of k are known: there is one k, or the caller says them.
+
+    Raises
+    ------
+    UnknownError
+        If nobody knows.
+    """
+    said = (settings.plans or {}).get((a.shape[-2], b.shape[-1], a.shape[-1]))
+    if isinstance(said, GemmPlan):
+        return Planned(said, EMULATED, "as the caller's plans say")
+    if isinstance(said, int):
+        status, how = EMULATED, f"{said} slices of k, as the caller's plans say"
+    elif a.shape[-1] <= 1:
+        said, status, how = 1, EMULATED, "one k"
+    elif settings.library is None:
+        said, status, how = 1, ASSUMED, "one accumulator"
+    else:
+        raise UnknownError("float32 without TF32, or by a vector, is multiplied off the tensor cores, in parts of k that cuBLAS chooses")
+    if settings.library is not None and (ends.c or ends.bias):
+        raise UnknownError("how cuBLAS adds to products of float32 without TF32 is not known")
+    plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=said, **_ends(ends))
+    return _checked(settings, Planned(plan, status, how))
+
+
 _ADDED = np.zeros(1, np.float32)  # stands for an addend where only its presence counts
+
+
+def _ends(ends: Ends) -> dict[str, Any]:
+    """What a product begins and ends with, as `gemm_plan` is told it."""
+    given: dict[str, Any] = {"alpha": float(ends.alpha)}
+    given |= {"bias": _ADDED} if ends.bias else {}
+    return given | ({"c": _ADDED, "beta": ends.beta} if ends.c else {})
 
 
 @cache

@@ -12,14 +12,8 @@ from fastmma.torch.plans import UnknownError
 
 
 def mm(run: Emulation, name: str, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:
-    """``a @ b``; where a or b is a vector of float32, and TF32 is off, cuBLAS takes the kernels of `mv`."""
-    thin = a.dtype is b.dtype is torch.float32 and 1 in (a.shape[0], b.shape[1]) and a.shape[0] != b.shape[1]
-    if thin and a.layout is b.layout is torch.strided and not run.settings.takes_tf32():
-        if b.shape[1] == 1 and a.stride(1) == 1:
-            return vectors.product(run, name, a, b[:, 0])[:, None]
-        if a.shape[0] == 1 and b.stride(0) == 1:
-            return vectors.product(run, name, b.t(), a[0])[None]
-    return run.product(name, a, b, out_dtype=out_dtype)
+    """``a @ b``."""
+    return vectors.thin(run, name, a, b) if vectors.are_thin(run, a, b) else run.product(name, a, b, out_dtype=out_dtype)
 
 
 def mv(run: Emulation, name: str, a: Tensor, x: Tensor) -> Tensor:
@@ -41,6 +35,8 @@ def addmm(
     run: Emulation, name: str, c: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """``beta * c + alpha * a @ b``; a c of one dimension is the bias of cuBLASLt's epilogue, where beta is 1."""
+    if vectors.are_thin(run, a, b):
+        return vectors.thin(run, name, a, b, c, float(alpha), float(beta))
     if beta == 0:
         return run.product(name, a, b, out_dtype=out_dtype, alpha=float(alpha))
     if c.dim() == 1 and beta == 1 and c.shape[0] == b.shape[1]:

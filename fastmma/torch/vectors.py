@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor, empty, float32, strided
 
-from fastmma.products.fma_chain import fused
-from fastmma.products.fma_lanes import lane_product
+from fastmma.products.fma_lanes import fused, lane_product
 from fastmma.torch.arrays import seen
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.plans import UnknownError
@@ -48,6 +47,28 @@ def recorded(run: Emulation, a: Tensor) -> Recorded | None:
 
 def _inside(shape: tuple[int, int], limits: Recorded) -> bool:
     return all(low <= size <= high for low, size, high in zip(limits.least, shape, limits.most, strict=True))
+
+
+def are_thin(run: Emulation, a: Tensor, b: Tensor) -> bool:
+    """Whether a matrix is multiplied by one row or column of float32, as a library does it: TF32 concerns it as little as `mv`."""
+    plain = a.dtype is b.dtype is float32 and a.layout is b.layout is strided and a.dim() == b.dim() == 2
+    if not plain or 1 not in (a.shape[0], b.shape[1]) or a.shape[1] <= 1 or run.settings.library is None:
+        return False
+    return (a.shape[0], b.shape[1], a.shape[1]) not in (run.settings.plans or {})
+
+
+def thin(run: Emulation, name: str, a: Tensor, b: Tensor, c: Tensor | None = None, alpha: float = 1, beta: float = 1) -> Tensor:
+    """``alpha * a @ b + beta * c`` of what `are_thin`.
+
+    Raises
+    ------
+    UnknownError
+        If nobody knows in which order the library sums such a matrix.
+    """
+    added = None if c is None or beta == 0 else c.expand(a.shape[0], b.shape[1])
+    if b.shape[1] == 1:
+        return product(run, name, a, b[:, 0], None if added is None else added[:, 0], alpha, beta)[:, None]
+    return product(run, name, b.t(), a[0], None if added is None else added[0], alpha, beta)[None]
 
 
 def product(run: Emulation, name: str, a: Tensor, x: Tensor, y: Tensor | None = None, alpha: float = 1, beta: float = 1) -> Tensor:

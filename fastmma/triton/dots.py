@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
 from fastmma.host.errors import NotEmulatedError
@@ -19,15 +18,6 @@ from fastmma.triton.lowering import FP8, Dot, Lowering
 from fastmma.triton.positions import position, straight
 
 
-def _chains(x: NDArray[Any], y: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
-    """Chains of f32 fused multiply-adds, k ascending."""
-    for k in range(x.shape[-1]):
-        c = interpreter._interpreter.fma_fp32(
-            *(np.ascontiguousarray(v) for v in np.broadcast_arrays(x[..., k, None], y[..., k, None, :], c))
-        )
-    return c
-
-
 def multiplied(run: Emulation, dot: Dot, lowering: Lowering, x: NDArray[Any], y: NDArray[Any], start: NDArray[Any] | None) -> NDArray[Any]:
     """A dot of elements, ``(..., M, K) @ (..., K, N)``, from `start` or from zero."""
     if lowering.a == "f16" and dot.a in FP8:
@@ -37,8 +27,6 @@ def multiplied(run: Emulation, dot: Dot, lowering: Lowering, x: NDArray[Any], y:
         x, y = x[..., order], y[..., order, :]
     shape: tuple[int, ...] = (*x.shape[:-1], y.shape[-1])
     c = np.zeros(shape, SUMS[dot.accumulator]) if start is None else np.ascontiguousarray(np.broadcast_to(start, shape))
-    if lowering.unit == "fma":
-        return _chains(x, y, c)
     product = run.product(lowering.instruction(dot), lowering.promotion(dot))
     if x.ndim == 2:
         return product(x, y, c)
@@ -77,13 +65,10 @@ def create_dot(run: Emulation, original: Operation, a: Any, b: Any, d: Any, prec
         lowering.order(k)
     except NotEmulatedError as error:
         return _pass(run, a, b, d, str(error))
-    if lowering.unit == "fma":
-        if lowering.a != "f32" or formats[2] != "f32":
-            return _pass(run, a, b, d, f"chains of fused multiply-adds of {lowering.a} are not known")
-        how = "fma.rn.f32, one ascending chain"
-    else:
-        instruction, every = lowering.instruction(dot), lowering.promotion(dot)
-        how = f"{instruction}{f', promoted every {every} k' if every else ''} ({fidelity(instruction, run.target)})"
+    if lowering.unit == "fma" and (lowering.a != "f32" or formats[2] != "f32"):
+        return _pass(run, a, b, d, f"chains of fused multiply-adds of {lowering.a} are not known")
+    instruction, every = lowering.instruction(dot), lowering.promotion(dot)
+    how = f"{instruction}{f', promoted every {every} k' if every else ''} ({fidelity(instruction, run.target)})"
     permuted = f", kWidth {lowering.k_width}" if lowering.order(k) is not None else ""
     multiply = partial(multiplied, run, dot, lowering, elements(a), elements(b))
     run.report.did("tl.dot", f"{how}{permuted}, {source}")

@@ -77,6 +77,8 @@ class Lowering:
         >>> Lowering("wgmma", "bf16", "bf16").instruction(dot)
         'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16'
         """
+        if self.unit == "fma":
+            return "fma.rn.f32"
         k, end = _STEP // _BITS[self.a], f"{dot.accumulator}.{self.a}.{self.b}"
         if self.unit == "tcgen05":
             m, n = min(dot.m, 128), min(dot.n, 256)

@@ -79,6 +79,7 @@ def samples() -> list[Operation]:
             if way not in seen or formats not in seen:
                 found.append(each)
             seen |= {way, formats}
+    found.append(operation_of("fma.rn.f32", "sm_80"))
     return [*found, operation_of(tcgen05_instruction("mxf4nvf4", "f32", "e2m1", "e2m1", k=96), "sm_103a")]
 
 

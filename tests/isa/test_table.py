@@ -200,7 +200,7 @@ ILLEGAL = {
     "MMA.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": "there is no instruction 'MMA'",
     "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8": "",
     "wgmma.sync.aligned.m64n8k16.f32.f16.f16": "there is no instruction 'wgmma.sync'",
-    "fma.rn.f32": "there is no instruction 'fma'",
+    "fma.rn.f64": "there is no instruction 'fma'",
     "mma": "",
     "mma.": "",
     ".": "",

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fastmma.products.fma_chain import fused
+from fastmma.products.fma_lanes import fused
 from fastmma.triton import approximations
 
 _STEP, _MAGIC, _LIFTED = 0x3BBB989D, 12582913.0, 12583039.0

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 
 import fastmma.torch as door  # noqa: E402
 
+EMULATED = 668  # of the calls whose operators were recorded
 HERE = Path(__file__).parent
 
 
@@ -32,6 +33,34 @@ def test_an_h100_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names == set(recorded.files)
 
 
+def test_tf32_does_not_concern_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
+    from random_columns import calls
+
+    recorded, wrong, emulated = np.load(HERE / "h100_columns.npz")["results"], [], 0
+    for (name, call), expected in zip(calls("cpu"), recorded, strict=True):
+        with door.emulate("H100", fp32="tf32") as gpu:
+            found = call().numpy().ravel()[-12:]
+        if gpu.report.passed:
+            continue
+        gpu.report.assert_all_emulated(assumed=False)
+        emulated += 1
+        if found.tobytes() != expected[-len(found) :].tobytes():
+            wrong.append(name)
+    assert wrong == []
+    assert emulated == EMULATED
+
+
+def test_a_batch_of_vectors_is_passed() -> None:
+    with door.emulate("H100", fp32="tf32") as gpu:
+        torch.bmm(torch.ones(3, 64, 128), torch.ones(3, 128, 1))
+        torch.ones(1, 64) @ torch.ones(64, 1)
+    assert (gpu.report.emulated, gpu.report.assumed, gpu.report.passed) == (0, 0, 2)
+    with door.emulate("H100", fp32="tf32", library=None) as gpu:
+        torch.ones(64, 128) @ torch.ones(128, 1)
+    assert gpu.report.assumed == 1
+
+
 def test_what_was_not_recorded_is_passed() -> None:
     a, x = torch.ones(64, 1000), torch.ones(1000)
     for target, options, matrix in (("H100", {}, a), ("A100", {}, a[:, :256]), ("H100", {"library": None}, a[:, :256])):
@@ -41,4 +70,4 @@ def test_what_was_not_recorded_is_passed() -> None:
     with door.emulate("H100", fp32="tf32", unknown="one") as gpu:  # of a vector, too: cuBLAS's kernels for vectors know no tf32
         torch.mv(a[:, :256].contiguous(), x[:256])
         a[:, :256].contiguous() @ x[:256, None]
-    assert [line.how.startswith("fma.rn.f32") for line, _ in gpu.report.lines()] == [True, False]
+    assert [line.how.startswith("fma.rn.f32") for line, _ in gpu.report.lines()] == [True, True]

@@ -32,6 +32,7 @@ _METHOD_FILES = {
     "grouped": "fused.cuh",
     "f32-fma": "f32_chain.cuh",
     "f32-fma-pairs": "f32_chain.cuh",
+    "f32-fma-from-c": "f32_from_c.cuh",
     "f64-fma": "f64_chain.cuh",
     "integer": "integer.cuh",
     "bit": "integer.cuh",

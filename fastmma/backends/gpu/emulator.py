@@ -184,7 +184,7 @@ class Emulator(Backend):
 
     def _new_tables(self, operation: Operation) -> tuple[Any, ...]:
         ins, send = operation.instruction, self.machine.to_device
-        tabled = ins.formats.a.bits <= 32
+        tabled = ins.formats.a.bits - ins.formats.a.padding < 32
         wide_a, wide_b = operation.multiplied
         return (
             send(decode_table(ins.formats.a, wide_a)) if tabled else None,

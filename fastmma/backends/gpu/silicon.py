@@ -10,6 +10,7 @@ from fastmma.backends.call import Codes, Operands, Operation, whole_k
 from fastmma.backends.engine import Backend
 from fastmma.backends.gpu import device, raw
 from fastmma.backends.gpu.multiplication_ptx import loop_kernel, warpgroup_kernel
+from fastmma.host.errors import BackendError
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.instruction import Instruction, Operand
 from fastmma.isa.sparsity import pattern_of
@@ -190,6 +191,8 @@ class Silicon(Backend):
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG002 - the GPU has its own
         """`Backend.run`."""
         ins = operation.of_silicon().instruction
+        if ins.op == "fma":
+            raise BackendError(f"{ins}: backend='cupy' executes matrix instructions; backend='cupy-emulate' has the bits of this one")
         device.check_target(operation.target)
         if d.size == 0 or operands.depth == 0:
             d[...] = 0 if operands.c is None else operands.c

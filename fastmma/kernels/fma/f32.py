@@ -1,0 +1,107 @@
+"""Chains of IEEE fused multiply-adds in f32, to nearest, k ascending."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.kernels.fma.chain_kernel import DEPTH, FmaChain
+from fastmma.kernels.fma.chains import chain, is_large
+from fastmma.kernels.fma.chains import multiply as multiply_by_tiles
+from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.simd import bitcast, fma, inner, load, load_scalar, select, separate, splat, store, zeros
+from fastmma.kernels.matrices.accumulators import NAN
+from fastmma.kernels.matrices.addresses import LINES, matrix_part
+from fastmma.kernels.pieces import settled
+
+
+@separate
+def _element(product: Product, row: int, column: int) -> None:
+    """One result."""
+    total = np.float32(0)
+    if product.c.address != 0:
+        total = load_scalar(matrix_part(product.c, row, column).address, np.float32)
+    a = matrix_part(product.a, row, 0)
+    b = matrix_part(product.b, 0, column)
+    for k in range(product.depth):
+        x = load_scalar(a.address + k * a.column_stride, np.float32)
+        total = fma(x, load_scalar(b.address + k * b.row_stride, np.float32), total)
+    if np.isnan(total):
+        total = bitcast(np.int32(NAN), np.float32)
+    store(total, matrix_part(product.out, row, column).address)
+
+
+@inner
+def _row(product: Product, row: int, column: int) -> None:
+    """8 results of a row; elements are adjacent in the rows of b, c and out."""
+    total = zeros(np.float32, LINES)
+    if product.c.address != 0:
+        total = load(matrix_part(product.c, row, column).address, np.float32, LINES)
+    a = matrix_part(product.a, row, 0)
+    b = matrix_part(product.b, 0, column)
+    for k in range(product.depth):
+        x = load_scalar(a.address + k * a.column_stride, np.float32)
+        total = fma(splat(x, LINES), load(b.address + k * b.row_stride, np.float32, LINES), total)
+    bits = select(total != total, splat(np.int32(NAN), LINES), bitcast(total, np.int32))
+    store(bits, matrix_part(product.out, row, column).address)
+
+
+@compiled
+def _run(batch: Product, first: int, last: int, first_column: int, last_column: int) -> None:
+    """Some columns of products `first` to `last`."""
+    for index in range(first, last):
+        product = tile(batch, index)
+        c_stride = product.c.column_stride if product.c.address != 0 else 4
+        adjacent = product.b.column_stride == 4 and c_stride == 4 and product.out.column_stride == 4
+        for column in range(first_column, last_column, LINES):
+            whole = adjacent and column + LINES <= last_column
+            for row in range(product.rows):
+                if whole:
+                    _row(product, row, column)
+                else:
+                    for each in range(column, min(column + LINES, last_column)):
+                        _element(product, row, each)
+
+
+def multiply(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
+    """``out = a @ b + c`` (None: +0) of stacks of float32 matrices, as a chain of fma over ascending k from c; NaN is canonical.
+
+    `a` (T, M, K), `b` (T, K, N), `c` and `out` (T, M, N); any strides; `out` may be `c`.
+    """
+    if settled(a.shape[-1], c, out):
+        return
+    count, rows, columns = out.shape
+    depth = a.shape[-1] + -a.shape[-1] % DEPTH
+    how = chain(32) if is_large(rows, columns, depth) else None
+    if how is not None:
+        for index in range(count):
+            _by_tiles(how, a[index], b[index], None if c is None else c[index], out[index], threads)
+    elif count == 1:
+        product = product_of(a[0], b[0], None if c is None else c[0], out[0])
+        each_block(product, STEPS, threads, lambda lines, start, stop: _run(lines, 0, 1, start, stop))
+    else:
+        results = out if out.flags.c_contiguous else np.empty(out.shape, np.float32)
+        a, b, c = np.ascontiguousarray(a), np.ascontiguousarray(b), None if c is None else np.ascontiguousarray(c)
+        batch = product_of(a, b, c, results)
+        each_tile(count, threads, lambda start, stop: _run(batch, start, stop, 0, columns))
+        if results is not out:
+            out[...] = results
+
+
+def _by_tiles(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
+    """A large product. Products of +0 and -0 fill the last k up: they are -0, which leaves every sum as it is."""
+    missing = -a.shape[1] % DEPTH
+    if missing:
+        a = np.concatenate([a, np.zeros((len(a), missing), np.float32)], 1)
+        b = np.concatenate([b, np.full((missing, b.shape[1]), -0.0, np.float32)], 0)
+    if c is not None and np.may_share_memory(c, out):
+        c = c.copy()
+
+    def write(at_rows: slice, at_columns: slice, sums: NDArray[np.float32]) -> None:
+        sums.view(np.uint32)[np.isnan(sums)] = NAN
+        out[at_rows, at_columns] = sums
+
+    multiply_by_tiles(how, a, b, c, threads, write)
