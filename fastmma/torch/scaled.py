@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,8 +28,13 @@ from fastmma.torch.scaled_on_gpu import PlacedOperand, multiplied, placed_operan
 
 Tensors = Sequence[torch.Tensor]
 Operand = ScaledArray | PlacedOperand
+# K up to which no product of fp8 operands in the plan book is cut into parts
+UNCUT = 5120
+# and up to which every recorded one with a bias, or of fast accumulation, is cut as that without
+ALIKE = 7168
 _OUTPUTS = (torch.float32, torch.bfloat16, torch.float16)
 _BLOCKED = (B16, B32)
+_E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
 def scaled_mm_v2(
@@ -152,7 +159,10 @@ def _plan(run: Emulation, x: ScaledArray, y: ScaledArray, out: torch.dtype, fast
             plan = scaled_plan(x, y, preset=preset, **given)
             if biased and not any("bias" in step for step in plan.epilogue):
                 raise OperandError(f"preset {preset!r} is not known with a bias here")
-            return _cut(run, plan, x, y, preset)
+            found = _cut(run, plan, x, y, preset, fast or biased)
+            if found[1] == ASSUMED and settings.unknown == "error":
+                raise TargetError(f"{found[2]}; unknown='one' takes it")
+            return found
         except OperandError as error:
             why = str(error)
     plan = scaled_plan(x, y, **given)
@@ -163,12 +173,18 @@ def _plan(run: Emulation, x: ScaledArray, y: ScaledArray, out: torch.dtype, fast
     return plan, ASSUMED, why
 
 
-def _cut(run: Emulation, plan: AccumulationPlan, x: ScaledArray, y: ScaledArray, preset: str) -> tuple[AccumulationPlan, str, str]:
-    """The library's plan, with the parts of k that its book has for a product of this shape."""
+def _cut(
+    run: Emulation, plan: AccumulationPlan, x: ScaledArray, y: ScaledArray, preset: str, special: bool
+) -> tuple[AccumulationPlan, str, str]:
+    """The library's plan, with the parts of k that its book has for a product of this shape; `special` ones are not in the book."""
     if plan.scales != "epilogue" or x.elements.dtype.name not in ("float8_e4m3fn", "float8_e5m2") or plan.target != "sm_90a":
         return plan, EMULATED, plan.source
     try:
-        parts = gemm_plan(x.elements, y.elements, target=run.settings.target, preset=preset, unknown="refuse")
+        recorded = (each.elements.view(_E4M3) for each in (x, y))  # of e5m2, too, which the book does not have
+        parts = gemm_plan(*recorded, target=run.settings.target, preset=preset, unknown="refuse")
     except FastmmaError:
-        return plan, EMULATED if x.shape[1] <= 4096 else ASSUMED, plan.source
-    return replace(plan, split_k=parts.split_k), EMULATED, parts.source
+        return plan, EMULATED if x.shape[1] <= UNCUT else ASSUMED, plan.source
+    mixed = any(each.elements.dtype != _E4M3 for each in (x, y))
+    known = x.shape[1] <= (UNCUT if mixed else ALIKE if special else x.shape[1])
+    how = parts.source if known else f"{parts.source} of e4m3, without a bias or fast accumulation"
+    return replace(plan, split_k=parts.split_k), EMULATED if known else ASSUMED, how
