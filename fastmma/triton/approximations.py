@@ -7,6 +7,7 @@ every machine.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -19,7 +20,7 @@ Floats = NDArray[np.float32]
 RECORDED = (90,)  # compute capabilities
 _BITS = 23  # of a fraction
 _SIZE = 1 << _BITS
-_TINY = np.float32(2.0**-126)
+_TINY = np.float32(math.ldexp(1, -126))
 _NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 _LOG2E = np.uint32(0x3FB8AA3B).view(np.float32)
 

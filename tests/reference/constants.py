@@ -27,6 +27,7 @@ ASIDE = (
     "fastmma.study.pictures",
     "fastmma.study.conclusion",
     "fastmma.operands.pictures",
+    "fastmma.explanation.picture",
     "fastmma.host.threads",
 )
 
@@ -39,8 +40,8 @@ def numbers(path: str, value: Any) -> Iterator[tuple[str, str]]:
         for key, each in value.items() if isinstance(value, dict) else enumerate(value):
             yield from numbers(f"{path}[{key}]", each)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for name, each in vars(value).items():
-            yield from numbers(f"{path}.{name}", each)
+        for field in dataclasses.fields(value):  # which may lie in slots
+            yield from numbers(f"{path}.{field.name}", getattr(value, field.name, None))
 
 
 def imported(name: str) -> ModuleType | None:
