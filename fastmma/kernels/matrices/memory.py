@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ class AlignedMemory:
     def __init__(self, *sizes: int, zeroed: bool = False) -> None:
         padded = [-(-size // LINE) * LINE for size in sizes]
         self._bytes: NDArray[np.uint8] = (np.zeros if zeroed else np.empty)(sum(padded) + LINE, np.uint8)
-        self._start = -self._bytes.ctypes.data % LINE
-        address = self._bytes.ctypes.data + self._start
+        address: int = self._bytes.__array_interface__["data"][0]
+        self._start = -address % LINE
+        address += self._start
         self.addresses: list[int] = []
         for size in padded:
             self.addresses.append(address)
@@ -30,11 +32,11 @@ class AlignedMemory:
 
     def array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """The first part as an array."""
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        size = math.prod(shape) * np.dtype(dtype).itemsize
         array: NDArray[Any] = self._bytes[self._start : self._start + size].view(dtype).reshape(shape)
         return array
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """An array that starts at a cache line."""
-    return AlignedMemory(int(np.prod(shape)) * np.dtype(dtype).itemsize).array(shape, dtype)
+    return AlignedMemory(math.prod(shape) * np.dtype(dtype).itemsize).array(shape, dtype)

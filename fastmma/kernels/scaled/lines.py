@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,7 @@ class Extremes(NamedTuple):
     nan: NDArray[np.bool_]
 
 
+@cache
 def scales_of(element: Element) -> Scales:
     """The tables of a format of scales."""
     values, exponents = scale_tables(element)
