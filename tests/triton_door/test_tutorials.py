@@ -355,3 +355,17 @@ def test_layer_norm(dtype: Any) -> None:
     for actual, wanted in ((y, expected), (dx, inputs[0].grad), (dw.sum(0), inputs[1].grad)):
         torch.testing.assert_close(actual.float(), wanted, rtol=2e-2, atol=2e-2)
     assert report.emulated["+", "fused multiply-add"] > 0
+
+
+def test_the_reference_of_layer_norm_on_a_cpu_is_outside_its_own_tolerance() -> None:
+    rows, columns = 1151, 64
+    x, w, grad = drawn(rows, columns, dtype=torch.float16), drawn(columns, seed=1, dtype=torch.float16), 0.1 * drawn(rows, columns, seed=2)
+
+    def of_weights(dtype: Any) -> Any:
+        weights = w.to(dtype).detach().requires_grad_()
+        torch.nn.functional.layer_norm(x.to(dtype) / 2 - 2.3, (columns,), weights).backward(grad.half().to(dtype))
+        return weights.grad.double()
+
+    exact = of_weights(torch.float64)
+    assert (of_weights(torch.float16) - exact).abs().max() > 1e-2
+    assert (of_weights(torch.float32) - exact).abs().max() < 1e-4
