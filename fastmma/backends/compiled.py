@@ -21,7 +21,7 @@ class Compiled(Backend):
     """Compiled kernels on this CPU."""
 
     warps_at_once = 1024
-    rows_at_once = 1024  # as many as there are in a piece of a product: a panel of B is packed for each piece anyway
+    rows_at_once = 2048  # as many as there are in a piece of a product: a panel of B is packed for each piece anyway
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""

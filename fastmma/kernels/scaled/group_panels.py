@@ -9,13 +9,32 @@ from numpy.typing import NDArray
 
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.micro_kernel import run_at
+from fastmma.kernels.llvm.simd import (
+    bitcast,
+    extract,
+    inner,
+    insert,
+    interleave,
+    lane_bits,
+    load,
+    load_scalar,
+    maximum,
+    select,
+    splat,
+    store,
+)
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, MARKED, TERMS
 
 BIAS_A = 12  # makes bytes of A positive
+RUN = 16  # elements that are packed together: no group has fewer
+_RUN_WORDS = RUN // 4
+_WORDS = 8  # of B that are packed together ...
+_PAIRS, _BYTES = 2 * _WORDS, 4 * _WORDS  # ... as lanes of int16 and of bytes
+_COLUMNS = 4  # of a transposed B, whose words of a run are exchanged
 
 
 class Rows(NamedTuple):
-    """A packed for one kind of kernels: bytes (row, k); scales, their exponents and bits of what is not zero (row, group)."""
+    """A packed for one kind of kernels: bytes (slab, row, k); scales, their exponents and bits of what is not zero (slab, row, group)."""
 
     elements: NDArray[np.uint8]
     scales: NDArray[np.float64]
@@ -34,55 +53,104 @@ class Slab(NamedTuple):
     state: NDArray[np.float32]
 
 
-@compiled
-def _twice(code: int) -> int:
-    """Twice the value of an e2m1 code."""
-    magnitude = code & 7
-    value = magnitude + max(magnitude, 4) + 2 * max(magnitude, 6) - 16
-    return -value if code & 8 else value
+@inner
+def signed(codes: Any) -> Any:
+    """e2m1 values times 2 as bytes, in lanes of uint8."""
+    magnitude = codes & 7
+    six = maximum(magnitude, 6)
+    twice = magnitude + maximum(magnitude, 4) + six + six - 16
+    return select((codes & 8) != 0, 0 - twice, twice)
+
+
+@inner
+def _run_of(source: int, count: int) -> Any:
+    """Codes that follow one another, zeros after the first `count`."""
+    if count >= RUN:
+        return load(source, np.uint8, RUN)
+    codes = splat(np.uint8(0), RUN)
+    for place in range(count):
+        codes = insert(codes, place, load_scalar(source + place, np.uint8))
+    return codes
 
 
 @compiled
-def pack_rows(a: Any, scale_codes: Any, alive: Any, block: int, group: int, first: int, last: int, elements: Any) -> None:
+def pack_rows(a: Any, scale_codes: Any, alive: Any, block: int, first: int, last: int, elements: Any) -> None:
     """Pack rows first to last of A (C-contiguous codes); zeros past its rows and columns, and where a scale is zero."""
+    slabs, rows, depth = elements.shape
+    bias = splat(np.uint8(BIAS_A), RUN)
     for row in range(first, last):
-        line = elements[row]
-        line[:] = BIAS_A
-        if row >= len(a):
-            continue
-        source = a[row]
-        for start in range(0, len(source), group):
-            if alive[scale_codes[row, start // block]] != 0:
-                for k in range(start, min(start + group, len(source))):
-                    line[k] = np.uint8(_twice(np.int32(source[k])) + BIAS_A)
+        columns = a.shape[1] if row < a.shape[0] else 0
+        source = a.ctypes.data + row * a.shape[1]
+        for slab in range(slabs):
+            target = elements.ctypes.data + (slab * rows + row) * depth
+            for place in range(0, depth, RUN):
+                k = slab * depth + place
+                packed = bias
+                if k < columns and alive[scale_codes[row, k // block]] != 0:
+                    packed = bias + signed(_run_of(source + k, columns - k))
+                store(packed, target + place)
 
 
 @compiled
 def nonzero_rows(elements: Any, group: int, first: int, last: int, nonzero: Any) -> None:
     """A bit for each element of a group of packed rows first to last that is not zero."""
-    for row in range(first, last):
-        for term in range(nonzero.shape[1]):
-            bits = np.int64(0)
-            for i in range(group):
-                bits |= np.int64(elements[row, term * group + i] != BIAS_A) << np.int64(i)
-            nonzero[row, term] = np.int32(bits)
+    for slab in range(nonzero.shape[0]):
+        for row in range(first, last):
+            for term in range(nonzero.shape[2]):
+                bits = np.int64(0)
+                for place in range(0, group, RUN):
+                    run = load(elements[slab, row].ctypes.data + term * group + place, np.uint8, RUN)
+                    bits |= lane_bits(run != BIAS_A) << place
+                nonzero[slab, row, term] = np.int32(bits)
 
 
 @compiled
-def _load_columns(b: Any, turned: bool, k: int, column: int, codes: Any) -> None:
-    """Codes of 4 rows of B from k on; zeros past its edges."""
+def _word(b: Any, turned: bool, k: int, column: int) -> int:
+    """4 codes of a column of B, zeros past its edges."""
     depth, columns = (b.shape[1], b.shape[0]) if turned else b.shape
-    count = min(columns - column, codes.shape[1])
-    if count < codes.shape[1] or k + 4 > depth:
-        codes[:] = 0
-    for i in range(min(4, depth - k)):
-        if turned:
-            for j in range(count):
-                codes[i, j] = b[column + j, k + i]
+    word = np.uint32(0)
+    if column < columns:
+        for i in range(min(4, depth - k)):
+            code = b[column, k + i] if turned else b[k + i, column]
+            word |= np.uint32(np.uint32(code) << np.uint32(8 * i))
+    return np.int32(word)
+
+
+@inner
+def _exchange(source: int, stride: int, target: int, width: int) -> None:
+    """The words of a run of `_COLUMNS` lines of a transposed B, of `width` columns a row."""
+    first = interleave(load(source, np.int32, _RUN_WORDS), load(source + stride, np.int32, _RUN_WORDS))
+    second = interleave(load(source + 2 * stride, np.int32, _RUN_WORDS), load(source + 3 * stride, np.int32, _RUN_WORDS))
+    pairs = interleave(bitcast(first, np.int64), bitcast(second, np.int64))
+    for word in range(_RUN_WORDS):
+        store(extract(pairs, 2 * word), target + 4 * width * word)
+        store(extract(pairs, 2 * word + 1), target + 4 * width * word + 8)
+
+
+@compiled
+def _copy_words(b: Any, turned: bool, column: int, first: int, count: int, words: Any) -> None:
+    """The codes of `count` words of k from element `first` on of a panel of B, [word][column]."""
+    depth, columns = (b.shape[1], b.shape[0]) if turned else b.shape
+    width = words.shape[1]
+    source, stride = b.ctypes.data, b.shape[1]
+    for word in range(0, count, _RUN_WORDS):
+        k = first + 4 * word
+        target = words[word].ctypes.data
+        if k + RUN <= depth and column + width <= columns:
+            if turned:
+                for j in range(0, width, _COLUMNS):
+                    _exchange(source + (column + j) * stride + k, stride, target + 4 * j, width)
+            else:
+                for i in range(0, RUN, 4):
+                    for j in range(0, width, _WORDS):
+                        place = source + (k + i) * stride + column + j
+                        low = interleave(load(place, np.uint8, _WORDS), load(place + stride, np.uint8, _WORDS))
+                        high = interleave(load(place + 2 * stride, np.uint8, _WORDS), load(place + 3 * stride, np.uint8, _WORDS))
+                        store(interleave(bitcast(low, np.uint16), bitcast(high, np.uint16)), target + i * width + 4 * j)
         else:
-            source = b[k + i, column : column + count]
-            for j in range(count):
-                codes[i, j] = source[j]
+            for i in range(_RUN_WORDS):
+                for j in range(width):
+                    words[word + i, j] = _word(b, turned, k + 4 * i, column + j)
 
 
 @compiled
@@ -92,45 +160,49 @@ def _pack_columns(
     """Pack steps first to last of a panel of B; its scales times a power of two."""
     depth = b.shape[1] if turned else b.shape[0]
     width = tile.columns
-    codes = np.zeros((4, width), np.uint8)
-    alive, sums = np.empty(width, np.int32), np.empty(width, np.int32)
+    in_group = tile.group // 4
+    alive = np.empty(width, np.int32)
     count = min(scale_codes.shape[1] - column, width)
     half = tile.lanes // 2
+    start = first * TERMS * tile.group
+    _copy_words(b, turned, column, start, (last - first) * TERMS * in_group, slab.words)
     for term in range((last - first) * TERMS):
-        start = first * TERMS * tile.group + term * tile.group
+        k = start + term * tile.group
         for j in range(width):
             code = np.uint8(0)
             alive[j] = 0
-            if j < count and start < depth:
-                code = scale_codes[start // block, column + j]
+            if j < count and k < depth:
+                code = scale_codes[k // block, column + j]
                 alive[j] = -np.int32(scales.alive[code])
             # two columns, then two for the other half of the vector
             lane = j % tile.lanes
             place = j - lane + (lane & 2) * half // 2 + (lane // 4 * 2 + lane % 2)
             slab.scales[term, place] = scales.values[code] * factor
-            slab.exponents[term, j] = (scales.exponents[code] + EXCESS // 2) << 20
-        sums[:] = 0
-        nonzero = slab.nonzero[term]
-        nonzero[:] = 0
-        for word in range(tile.group // 4):
-            target = slab.words[term * (tile.group // 4) + word]
-            if start + 4 * word >= depth:
-                target[:] = 0
-                continue
-            _load_columns(b, turned, start + 4 * word, column, codes)
-            for j in range(width):
-                x0 = np.int32(_twice(np.int32(codes[0, j]))) & alive[j]
-                x1 = np.int32(_twice(np.int32(codes[1, j]))) & alive[j]
-                x2 = np.int32(_twice(np.int32(codes[2, j]))) & alive[j]
-                x3 = np.int32(_twice(np.int32(codes[3, j]))) & alive[j]
-                sums[j] += x0 + x1 + x2 + x3
-                some = np.int32(x0 != 0) | np.int32(x1 != 0) << 1 | np.int32(x2 != 0) << 2 | np.int32(x3 != 0) << 3
-                nonzero[j] |= np.int32(some << np.int32(4 * word))
-                target[j] = (x0 & 255) | (x1 & 255) << 8 | (x2 & 255) << 16 | x3 << 24
-        for j in range(width):
-            slab.starts[term, j] = np.int32(-(2**31) - BIAS_A * sums[j])
-            if tile.group <= MARKED:
-                slab.exponents[term, j] |= nonzero[j]
+            if tile.aligned:
+                slab.exponents[term, j] = (scales.exponents[code] + EXCESS // 2) << 20
+        for j in range(0, width, _WORDS):
+            mask = bitcast(load(alive.ctypes.data + 4 * j, np.int32, _WORDS), np.uint8)
+            sums = splat(np.int16(0), _PAIRS)
+            nonzero = splat(np.int32(0), _WORDS)
+            target = slab.words.ctypes.data + 4 * (term * in_group * width + j)
+            for word in range(in_group):
+                values = signed(load(target, np.uint8, _BYTES)) & mask
+                store(values, target)
+                pairs = bitcast(values, np.int16)
+                sums = sums + (pairs >> 8) + ((pairs << 8) >> 8)
+                if tile.aligned:
+                    ones = bitcast(select(values != 0, splat(np.uint8(1), _BYTES), 0), np.int32)
+                    bits = (ones | (ones >> 7) | (ones >> 14) | (ones >> 21)) & 15
+                    nonzero = nonzero | (bits << (4 * word))
+                target += 4 * width
+            pairs_of_sums = bitcast(sums, np.int32)
+            total = (pairs_of_sums >> 16) + ((pairs_of_sums << 16) >> 16)
+            store(total * np.int32(-BIAS_A) + np.int32(-(2**31)), slab.starts.ctypes.data + 4 * (term * width + j))
+            if tile.aligned:
+                store(nonzero, slab.nonzero.ctypes.data + 4 * (term * width + j))
+                if tile.group <= MARKED:
+                    exponents = slab.exponents.ctypes.data + 4 * (term * width + j)
+                    store(load(exponents, np.int32, _WORDS) | nonzero, exponents)
 
 
 @compiled
@@ -157,24 +229,24 @@ def run_piece(
     for start in range(0, steps, at_once):
         stop = min(start + at_once, steps)
         _pack_columns(tile, b, turned, scale_codes, scales, block, column, start, stop, factor, slab)
-        group = start * TERMS
+        number = start // at_once
         run_at(
             kernel,
             (
-                rows.elements[first, start * tile.step :].ctypes.data,
-                rows.scales[first, group:].ctypes.data,
-                rows.exponents[first, group:].ctypes.data,
+                rows.elements[number, first].ctypes.data,
+                rows.scales[number, first].ctypes.data,
+                rows.exponents[number, first].ctypes.data,
                 slab.words.ctypes.data,
                 slab.starts.ctypes.data,
                 slab.scales.ctypes.data,
                 slab.exponents.ctypes.data,
-                rows.nonzero[first, min(group, rows.nonzero.shape[1] - 1) :].ctypes.data,
+                rows.nonzero[number, first].ctypes.data,
                 slab.nonzero.ctypes.data,
                 slab.state.ctypes.data,
-                rows.elements.strides[0],
-                rows.scales.strides[0],
-                rows.exponents.strides[0],
-                rows.nonzero.strides[0],
+                rows.elements.strides[1],
+                rows.scales.strides[1],
+                rows.exponents.strides[1],
+                rows.nonzero.strides[1],
                 (last - first) // tile.rows,
                 stop - start,
                 1,

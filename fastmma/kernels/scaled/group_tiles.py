@@ -11,20 +11,19 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.micro_kernel import run_at
-from fastmma.kernels.llvm.simd import bitcast, convert, inner, insert, interleave, lane_bits, load, maximum, select, splat, store
+from fastmma.kernels.llvm.simd import bitcast, convert, inner, insert, interleave, lane_bits, load, select, splat, store
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.pieces import OfWorkers
 from fastmma.kernels.scaled import groups
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, MARKED, SLAB, TERMS, GroupTile
-from fastmma.kernels.scaled.group_panels import BIAS_A
+from fastmma.kernels.scaled.group_panels import BIAS_A, RUN, signed
 from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, Scales, fixed, scales_of
 from fastmma.kernels.scaled.portable import scale_tables
 from fastmma.kernels.tiles import GROUPS, first_fit
 
 COLUMNS = 8
 AT_ONCE = 64  # tiles, whose packed operands stay in the cache
-RUN = 16  # elements of A that are packed together
 
 
 class Packed(NamedTuple):
@@ -59,14 +58,6 @@ class Limits(NamedTuple):
     largest_c: int
 
 
-@inner
-def _doubled(codes: Any) -> Any:
-    """Magnitudes of e2m1 codes times 2, in lanes of uint8."""
-    magnitude = codes & 7
-    six = maximum(magnitude, 6)
-    return magnitude + maximum(magnitude, 4) + six + six - 16
-
-
 class Known(NamedTuple):
     """Of a tile's scales: the lowest and the highest exponent, and whether one is NaN."""
 
@@ -94,9 +85,8 @@ def _pack_rows(a: Any, scale_codes: Any, tables: Tables, groups_of_scale: int, g
                 bits = 0
                 for k in range(0, group, RUN):
                     codes = load(source + k, np.uint8, RUN)
-                    doubled = _doubled(codes)
-                    store(select((codes & 8) != 0, bias - doubled, bias + doubled) if alive else bias, target + k)
-                    bits |= lane_bits(doubled != 0) << k
+                    store(bias + signed(codes) if alive else bias, target + k)
+                    bits |= lane_bits((codes & 7) != 0) << k
                 packed.nonzero_a[tile, row, term] = bits if alive else 0
                 if group <= MARKED:
                     packed.exponents_a[tile, row, term] |= packed.nonzero_a[tile, row, term]
@@ -126,10 +116,10 @@ def _pack_columns(b: Any, scale_codes: Any, tables: Tables, groups_of_scale: int
         nonzero = splat(np.int32(0), COLUMNS)
         bit = splat(np.int32(1), COLUMNS)
         for _ in range(0, group, 4):
-            row0 = _signed(load(source, np.uint8, COLUMNS)) & mask
-            row1 = _signed(load(source + stride, np.uint8, COLUMNS)) & mask
-            row2 = _signed(load(source + 2 * stride, np.uint8, COLUMNS)) & mask
-            row3 = _signed(load(source + 3 * stride, np.uint8, COLUMNS)) & mask
+            row0 = signed(load(source, np.uint8, COLUMNS)) & mask
+            row1 = signed(load(source + stride, np.uint8, COLUMNS)) & mask
+            row2 = signed(load(source + 2 * stride, np.uint8, COLUMNS)) & mask
+            row3 = signed(load(source + 3 * stride, np.uint8, COLUMNS)) & mask
             store(interleave(bitcast(interleave(row0, row1), np.uint16), bitcast(interleave(row2, row3), np.uint16)), target)
             sums = sums + convert(bitcast(row0, np.int8), np.int16) + convert(bitcast(row1, np.int8), np.int16)
             sums = sums + convert(bitcast(row2, np.int8), np.int16) + convert(bitcast(row3, np.int8), np.int16)
@@ -144,13 +134,6 @@ def _pack_columns(b: Any, scale_codes: Any, tables: Tables, groups_of_scale: int
             exponents = packed.exponents_b[tile, term].ctypes.data
             store(load(exponents, np.int32, COLUMNS) | nonzero, exponents)
     return Known(low, high, nan)
-
-
-@inner
-def _signed(codes: Any) -> Any:
-    """e2m1 values times 2 as bytes."""
-    doubled = _doubled(codes)
-    return select((codes & 8) != 0, 0 - doubled, doubled)
 
 
 @compiled

@@ -19,7 +19,7 @@ from fastmma.kernels.scaled.portable import NAN
 from fastmma.kernels.tiles import GROUPS, first_fit
 
 _E2M1 = Element(2, 1, 1, 0, 0)
-_CHUNK_ROWS = 1024
+_CHUNK_ROWS = 2048
 _PACK_ROWS = 64
 _SLAB_STEPS = 8
 _PIECES_PER_THREAD = 4
@@ -69,22 +69,24 @@ class _Product:
         self.padded_rows = -(-len(a) // self.exact.rows) * self.exact.rows
         self.lowest_a = int(self.rows.lowest.min()) if (self.rows.highest >= self.rows.lowest).any() else 0
         self.last_bit = 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits  # of a term, below its exponent
-        self.elements = aligned_empty((self.padded_rows, self.steps * p.step), np.uint8)
+        in_slab = min(self.steps, _SLAB_STEPS)
+        slabs = -(-self.steps // in_slab)
+        self.elements = aligned_empty((slabs, self.padded_rows, in_slab * p.step), np.uint8)
 
         def pack(start: int, stop: int, _worker: int) -> None:
-            pack_rows(a, scale_a, self.scales.alive, p.block, p.group, start, stop, self.elements)
+            pack_rows(a, scale_a, self.scales.alive, p.block, start, stop, self.elements)
 
         parallel_for(pack, self.padded_rows, threads, _PACK_ROWS)
-        blocks = np.minimum(np.arange(self.steps * TERMS) * p.group // p.block, scale_a.shape[1] - 1)
-        self.codes = np.zeros((self.padded_rows, len(blocks)), np.uint8)  # of the scale of every group
-        self.codes[: len(a)] = scale_a[:, blocks]
+        blocks = np.minimum(np.arange(slabs * in_slab * TERMS) * p.group // p.block, scale_a.shape[1] - 1).reshape(slabs, -1)
+        self.codes = np.zeros((slabs, self.padded_rows, in_slab * TERMS), np.uint8)  # of the scale of every group
+        self.codes[:, : len(a)] = scale_a[:, blocks].swapaxes(0, 1)
 
     @cached_property
     def exact_rows(self) -> Rows:
         """A for exact kernels, which know no exponents."""
         values = self.scales.values * ldexp(1, _EXACT_SCALE_A - self.lowest_a)
-        unused = np.zeros((self.padded_rows, 1), np.int32)
-        return Rows(self.elements, values[self.codes], unused, unused)
+        unused = np.zeros((*self.codes.shape[:2], 1), np.int32)
+        return Rows(self.elements, values.take(self.codes), unused, unused)
 
     @cached_property
     def aligned_rows(self) -> Rows:
@@ -93,30 +95,33 @@ class _Product:
         exponents = ((self.scales.exponents + EXCESS // 2) << 20).astype(np.int32)
         nonzero = np.empty(self.codes.shape, np.int32)
         nonzero_rows(self.elements, self.p.group, 0, self.padded_rows, nonzero)
-        words = exponents[self.codes]
-        return Rows(self.elements, values[self.codes], words | nonzero if self.aligned.marked else words, nonzero)
+        words = exponents.take(self.codes)
+        return Rows(self.elements, values.take(self.codes), words | nonzero if self.aligned.marked else words, nonzero)
 
     def piece(self, piece: Piece, slab: Slab) -> NDArray[np.bool_]:
         """Compute a piece; which of its rows have to be done another way."""
         first, last, column, last_column = piece
         lines, panel = slice(first, last), slice(column, last_column)
-        lowest = self.rows.lowest[lines] + self.columns.lowest[panel].min()
-        highest = self.rows.highest[lines] + self.columns.highest[panel].max()
         growth = DOT_BITS + (TERMS * self.steps).bit_length()
-        redo: NDArray[np.bool_] = (lowest - self.last_bit < SMALLEST) | (highest + growth > HIGHEST)
+        lowest, highest = self.rows.lowest[lines], self.rows.highest[lines]
+        of_columns = int(self.columns.lowest[panel].min()), int(self.columns.highest[panel].max())
+        redo: NDArray[np.bool_] = (lowest < SMALLEST + self.last_bit - of_columns[0]) | (highest > HIGHEST - growth - of_columns[1])
         start: Codes | None = None
         if self.c is not None:
             start = np.array(self.c[lines, panel], np.uint32)
             redo |= ((start & NAN) >= (127 + HIGHEST) << 23).any(axis=1)
             start[redo] = 0
             start[start == 1 << 31] = 0
-        if redo.all():
-            return redo
-        low, high = int(lowest[~redo].min()), int(highest[~redo].max())
-        if not self._exactly(first, column, low, high, start, ~redo, slab):
+        good, out = ~redo, self.out[lines, panel].view(np.int32)
+        if redo.any():
+            lowest, highest = lowest[good], highest[good]
+            if not lowest.size:
+                return redo
+        low, high = int(lowest.min()) + of_columns[0], int(highest.max()) + of_columns[1]
+        if not self._exactly(first, column, low, high, start, good, out, slab):
             self._begin(start, slab)
             self._run(self.aligned, first, column, ldexp(1, SCALE_B - 2), (ldexp(1, SCALE_A), ldexp(1, SCALE_B)), slab)
-        write(slab.state.view(np.uint32), self.out[lines, panel])
+            write(slab.state, good, out)
         return redo
 
     @staticmethod
@@ -131,8 +136,10 @@ class _Product:
         rows = self.aligned_rows if tile.aligned else self.exact_rows
         run_piece(tile, SLAB.address(tile), rows, first, last, self.b, self.turned, self.scale_b, self.scales, *where)
 
-    def _exactly(self, first: int, column: int, low: int, high: int, start: Codes | None, good: NDArray[np.bool_], slab: Slab) -> bool:
-        """Compute a piece without alignment, if nothing is truncated in its good rows."""
+    def _exactly(
+        self, first: int, column: int, low: int, high: int, start: Codes | None, good: NDArray[np.bool_], out: Codes, slab: Slab
+    ) -> bool:
+        """Compute a piece without alignment, and write it, if nothing is truncated in its good rows."""
         slack = self.p.align_bits - self.last_bit  # exponents up to this much above the lowest do not truncate its terms
         if high - low > slack - _HEADROOM:
             return False
@@ -146,8 +153,7 @@ class _Product:
         power = 1024 - top
         factors = ldexp(1, power // 2), ldexp(1, power - power // 2)
         self._run(self.exact, first, column, ldexp(1, power + self.lowest_a - _EXACT_SCALE_A - 2), factors, slab)
-        finite = np.isfinite(slab.state)
-        return bool(finite.all() or finite[: len(good)][good].all())
+        return bool(write(slab.state, good, out))
 
 
 def _slab(tile: GroupTile, steps: int, rows: int) -> Slab:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.simd import any_lane, highest_lane, load, load_scalar, maximum, splat, store
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.pieces import Lines, Missed
 from fastmma.kernels.scaled.portable import NAN, ZERO_EXPONENT, scale_tables
@@ -20,6 +21,8 @@ Slow = Callable[..., None]
 
 NO_EXPONENT = 1 << 20  # the lowest exponent of no scales
 _LINES = 256  # looked at together
+_INFINITY = 0x7F800000
+_LANES = 16  # of codes or of results
 
 
 class Operands(NamedTuple):
@@ -89,13 +92,24 @@ def _note(magnitude: int, exponent: int, alive: bool, line: int, special: int, e
 @compiled
 def _along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any) -> None:
     """Lines first to last, which are rows of `codes` and of `scale_codes`."""
+    depth = codes.shape[1]
     for line in range(first, last):
+        source = codes.ctypes.data + line * depth
+        low, high, worst = np.int32(NO_EXPONENT), np.int32(-NO_EXPONENT), splat(np.uint8(0), _LANES)
         for number in range(scale_codes.shape[1]):
-            largest = np.uint8(0)
-            for code in codes[line, number * block : (number + 1) * block]:
-                largest = max(largest, np.uint8(code & mask))
             code = scale_codes[line, number]
-            _note(largest, scales.exponents[code], scales.alive[code] != 0, line, special, extremes)
+            start, stop = number * block, min((number + 1) * block, depth)
+            whole = start + max(stop - start, 0) // _LANES * _LANES
+            magnitudes = splat(np.uint8(0), _LANES)
+            for k in range(start, whole, _LANES):
+                magnitudes = maximum(magnitudes, load(source + k, np.uint8, _LANES) & np.uint8(mask))
+            for k in range(whole, stop):
+                magnitudes = maximum(magnitudes, splat(np.uint8(codes[line, k] & mask), _LANES))
+            worst = maximum(worst, magnitudes)
+            if scales.alive[code] != 0 and any_lane(magnitudes != 0):
+                exponent = scales.exponents[code]
+                low, high = min(low, exponent), max(high, exponent)
+        extremes[0, line], extremes[1, line], extremes[2, line] = low, high, np.int32(highest_lane(worst) >= special)
 
 
 @compiled
@@ -128,16 +142,33 @@ def extremes(element: Element, scale: Element, codes: Codes, scale_codes: Codes,
         look(codes, scale_codes, scales, block, mask, element.first_special, start, stop, found)
 
     parallel_for(work, count, threads, _LINES)
-    nan: NDArray[np.bool_] = np.any(np.isnan(scale_tables(scale)[0])[scale_codes], axis=0 if across else 1)
+    nan: NDArray[np.bool_] = np.zeros(count, np.bool_)
+    for code in np.flatnonzero(np.isnan(scale_tables(scale)[0])):
+        nan |= (scale_codes == code).any(axis=0 if across else 1)
     return Extremes(found[0], found[1], found[2].astype(np.bool_), nan)
 
 
 @compiled
-def write(state: Any, out: Any) -> None:
-    """Copy the first rows and columns of a piece to where they belong."""
-    for row in range(out.shape[0]):
-        for column in range(out.shape[1]):
-            out[row, column] = state[row, column]
+def write(state: Any, good: Any, out: Any) -> bool:
+    """Copy the first rows and columns of a piece's sums to where they belong; whether those of `good` rows are finite."""
+    rows, columns = out.shape
+    finite = True
+    for row in range(rows):
+        source, target = state.ctypes.data + row * state.strides[0], out.ctypes.data + row * out.strides[0]
+        largest = splat(np.int32(0), _LANES)
+        whole = columns // _LANES * _LANES if out.strides[1] == out.itemsize else 0
+        for place in range(0, 4 * whole, 4 * _LANES):
+            bits = load(source + place, np.int32, _LANES)
+            largest = maximum(largest, bits & 0x7FFFFFFF)
+            store(bits, target + place)
+        worst = highest_lane(largest)
+        for column in range(whole, columns):
+            word = load_scalar(source + 4 * column, np.int32)
+            worst = max(worst, np.int32(word & np.int32(0x7FFFFFFF)))
+            store(word, target + column * out.strides[1])
+        if worst >= _INFINITY and good[row]:
+            finite = False
+    return finite
 
 
 def redo(p: Scaled, operands: Operands, rows: Extremes, columns: Extremes, missed: Missed, threads: int, slow: Slow) -> None:
