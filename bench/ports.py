@@ -27,6 +27,7 @@ from fastmma.kernels.llvm.emit import POINTER
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
 from fastmma.kernels.matrices.memory import AlignedMemory
 
+_NARROW = re.compile(r"broadcast|\{1to|pmov[sz]x")  # loads of fewer bytes than a vector, of which Zen 4 does two a cycle
 _COUNT = 84  # instructions in a loop, on all registers but the last two in turn
 _PASSES = 20_000
 _ISSUED = 4  # vector instructions in a cycle, loads included unless they are an operand of another
@@ -82,6 +83,7 @@ KINDS = (
     Kind("ternary logic", r"vptern", "vpternlogd $$248, {2}, {3}, {0}", "0123", weight=5 / 4, feature="avx512f"),
     Kind("logic, sum or maximum of integers", r"vp|v(and|or|xor)|vblend", "vpmaxub {0}, {2}, {0}", "0123"),
     Kind("load", r"vmov", "vmovaps 64($0), {0}", "", load=True),
+    Kind("sum with a broadcast from memory inside", r"(?!)", "vpaddd 64($0){{1to16}}, {0}, {0}", "0123", feature="avx512f"),
 )
 
 
@@ -167,7 +169,7 @@ def bound(kernel: Kernel, on: Cpu) -> Bound:
         memory = "(" in operands
         if kind.pipes and (memory or not kind.load):
             busy[kind.pipes] = busy.get(kind.pipes, 0.0) + kind.weight * length * share
-        loads += length * share * memory
+        loads += (0.5 if _NARROW.search(line) else length) * share * memory
         count += 1
     bounds = [Bound(loads, "loads"), Bound(count * share / _ISSUED, "issue")]
     for size in (2, 3, 4):

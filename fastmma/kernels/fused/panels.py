@@ -147,13 +147,18 @@ def pack_rows(
             source.address + first * source.row_stride + k * source.column_stride, source.column_stride, source.row_stride, source.itemsize
         )
         arrange_codes(eight, depth - k, max(min(rows, last) - first, 0), last - first, arranged)
+        # divisions take as long as all else of eight elements
+        slab, in_slab = k // packed.depth * packed.rows, k % packed.depth * packed.block
+        of_scale = 0
+        if scales is not None:
+            of_scale = k // scales.block
         block = first - first % packed.block
         for row in range(first, last):
             codes = load(arranged + (row - first) * VECTOR_BYTES, np.int32, LINES)
             codes, magnitude = _checked(codes, how, noted + (row - first) * 2 * VECTOR_BYTES)
             if row == block + packed.block:
                 block = row
-            place = (k // packed.depth * packed.rows + block) * packed.depth + k % packed.depth * packed.block
+            place = (slab + block) * packed.depth + in_slab
             negative = lane_bits(select(magnitude == 0, 0, codes & how.sign_mask) != 0)
             if terms == 4:
                 signs = packed.signs + place + 4 * (row - block)
@@ -165,7 +170,7 @@ def pack_rows(
             shift = splat(np.int32(0), LINES)
             if scales is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
                 if row < rows and k < depth:
-                    shift = _exponents_of(splat(load_code(code_place(scales.codes, row, k // scales.block), 1), LINES), scales)
+                    shift = _exponents_of(splat(load_code(code_place(scales.codes, row, of_scale), 1), LINES), scales)
             store(_values(codes, how, shift, dtype), packed.values + place * itemsize_of(dtype))
             store(_exponent_bytes(magnitude, how, shift) * 0x01010101, packed.exponents + 4 * place)
     for row in range(first, min(last, rows)):
@@ -240,9 +245,12 @@ def pack_columns(
         )
         arrange_codes(eight, columns - column - lane, depth - start if depth < stop else stop - start, stop - start, scratch)
         shift = splat(np.int32(0), LINES)
+        left = 0  # rows until the next scales
         for k in range(stop - start):
-            if scales is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
-                if (start + k) % scales.block == 0 or k == 0:
+            if scales is not None:
+                if left == 0:
                     shift = _shifts(scales, start + k, depth, column + lane, columns)
+                    left = scales.block - (start + k) % scales.block
+                left -= 1
             codes, magnitude = _checked(load(scratch + k * VECTOR_BYTES, np.int32, LINES), how, extremes + lane * 8)
             _pack_eight(shape, terms, codes, magnitude, how, shift, k, lane, packed, dtype)

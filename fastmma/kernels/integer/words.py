@@ -14,7 +14,7 @@ from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
 from fastmma.kernels.pieces import OfWorkers, Piece, cut, settled
 
-_SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass
+_SLICE_BYTES = 128 << 10  # of a panel of B: it stays in the L2 cache while all rows pass, and each slice passes over the results
 _CHUNK_ROWS = 1536  # rows of a task, so that its part of the result stays in the L2 cache
 _TASKS_PER_THREAD = 4
 _TILES_PER_TASK = 1024
