@@ -110,6 +110,7 @@ def test_layouts(name: str, layout: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_threads_and_paths_agree(name: str, mix: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than a piece has, more columns than a panel has, more of k than a slab has."""
+    monkeypatch.setattr(groups, "_CHUNK_ROWS", 1024)
     rng = np.random.default_rng(2)
     a, b, c, scale_a, scale_b = operands(rng, name, 1100, 70, 576, mix)
     results = []
