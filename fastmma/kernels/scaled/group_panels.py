@@ -105,7 +105,7 @@ def nonzero_rows(elements: Any, group: int, first: int, last: int, nonzero: Any)
 
 
 @compiled
-def _word(b: Any, turned: bool, k: int, column: int) -> int:
+def _word(b: Any, turned: bool, k: int, column: int) -> Any:
     """4 codes of a column of B, zeros past its edges."""
     depth, columns = (b.shape[1], b.shape[0]) if turned else b.shape
     word = np.uint32(0)
