@@ -34,7 +34,7 @@ def force(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the kernels take the path."""
     monkeypatch.setenv("FASTMMA_PORTABLE", "1" if path == "portable" else "0")
     monkeypatch.setattr(words, "_THREADED_WORDS", 0)  # small problems use threads too ...
-    monkeypatch.setattr(words, "_SLICE_BYTES", 24 << 10)  # ... and several slices of k
+    monkeypatch.setattr(words, "_LONG_SLICES", {})  # ... and several slices of k
     if PATHS[path] is not None:
         monkeypatch.setattr(cpu, "features", lambda: frozenset({PATHS[path]}))
 

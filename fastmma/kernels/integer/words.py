@@ -14,7 +14,8 @@ from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
 from fastmma.kernels.pieces import OfWorkers, Piece, cut, settled
 
-_SLICE_BYTES = 128 << 10  # of a panel of B: it stays in the L2 cache while all rows pass, and each slice passes over the results
+_SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass
+_LONG_SLICES = {16: 128 << 10}  # by lanes: long vectors have time to come from the L2 cache, and fewer slices pass over the results
 _CHUNK_ROWS = 1536  # rows of a task, so that its part of the result stays in the L2 cache
 _TASKS_PER_THREAD = 4
 _TILES_PER_TASK = 1024
@@ -36,7 +37,7 @@ class Arithmetic(NamedTuple):
 
 def _plan(tile: Tile, arithmetic: Arithmetic, k: int) -> Plan:
     words = -(-k // tile.elements)
-    slice_words = segment = max(1, _SLICE_BYTES // (4 * tile.columns))
+    slice_words = segment = max(1, _LONG_SLICES.get(tile.lanes, _SLICE_BYTES) // (4 * tile.columns))
     if arithmetic.period:
         segment = -(-arithmetic.period // tile.elements)
         words = -(-words // segment) * segment
