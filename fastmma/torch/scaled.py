@@ -30,10 +30,12 @@ Tensors = Sequence[torch.Tensor]
 Operand = ScaledArray | PlacedOperand
 # K up to which no product of fp8 operands in the plan book is cut into parts
 UNCUT = 5120
+UNCUT_ROWS = 4096  # where rows have scales of their own, which take other kernels
 # and up to which every recorded one with a bias, or of fast accumulation, is cut as that without
 ALIKE = 7168
 _OUTPUTS = (torch.float32, torch.bfloat16, torch.float16)
 _BLOCKED = (B16, B32)
+_TENSORS = ("fp8_tensor", "fp8_tensor_e5m2")  # schemes of one scale, whose products are in the plan book
 _E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
@@ -179,6 +181,8 @@ def _cut(
     """The library's plan, with the parts of k that its book has for a product of this shape; `special` ones are not in the book."""
     if plan.scales != "epilogue" or x.elements.dtype.name not in ("float8_e4m3fn", "float8_e5m2") or plan.target != "sm_90a":
         return plan, EMULATED, plan.source
+    if not set(plan.schemes) <= set(_TENSORS):
+        return plan, EMULATED if x.shape[1] <= UNCUT_ROWS else ASSUMED, plan.source
     try:
         recorded = (each.elements.view(_E4M3) for each in (x, y))  # of e5m2, too, which the book does not have
         parts = gemm_plan(*recorded, target=run.settings.target, preset=preset, unknown="refuse")
