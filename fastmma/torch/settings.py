@@ -52,6 +52,8 @@ class Settings:
                 raise OperandError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
         if self.threads is not None:
             thread_count(self.threads)
+        if self.plans is not None:
+            _check_plans(self.plans)
 
     architecture: str = field(init=False, default="")
 
@@ -69,6 +71,16 @@ class Settings:
             if said != "none":
                 return bool(said == "tf32")
         return bool(torch.get_float32_matmul_precision() != "highest")
+
+
+def _check_plans(plans: Any) -> None:
+    if not isinstance(plans, Mapping):
+        raise OperandError(f"plans must be a mapping of (M, N, K) to parts of k or a GemmPlan, not {plans!r}")
+    for shape, plan in plans.items():
+        if not (isinstance(shape, tuple) and len(shape) == 3 and all(isinstance(each, int) for each in shape)):
+            raise OperandError(f"plans: a shape must be (M, N, K), three integers, not {shape!r}")
+        if isinstance(plan, bool) or not isinstance(plan, int | GemmPlan) or (isinstance(plan, int) and plan < 1):
+            raise OperandError(f"plans: {shape} must have parts of k, an integer from 1, or a GemmPlan, not {plan!r}")
 
 
 def settings_of(target: Any, options: dict[str, Any]) -> Settings:

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch was built without gloo", allow_module_level=True)
 
+from torch.distributed._functional_collectives import AsyncCollectiveTensor, all_reduce  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor  # noqa: E402
@@ -50,6 +51,17 @@ def test_products_of_sharded_tensors(mesh: Any) -> None:
         assert torch.equal(x.grad.full_tensor(), door.mm(torch.ones_like(wanted), b.t(), target="H100")), placements
         gpu.report.assert_all_emulated()
         assert gpu.report.emulated + gpu.report.assumed == 3
+
+
+@pytest.mark.usefixtures("mesh")
+def test_products_of_tensors_that_a_collective_is_still_to_fill() -> None:
+    a, b = drawn(64, 2048), drawn(2048, 64)
+    with door.emulate("H100", other="error") as gpu:
+        waiting = all_reduce(a, "sum", torch.distributed.group.WORLD)
+        assert isinstance(waiting, AsyncCollectiveTensor)
+        product = waiting @ b
+    assert torch.equal(product, door.mm(a, b, target="H100"))
+    assert gpu.report.emulated + gpu.report.assumed == 1
 
 
 def test_a_fully_sharded_model_trains_to_the_same_bits(mesh: Any) -> None:

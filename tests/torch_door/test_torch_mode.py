@@ -227,7 +227,9 @@ def test_compiled_functions_run_with_the_gpus_bits() -> None:
 
 
 def test_wrong_options_are_errors() -> None:
-    for options in ({"other": "skip"}, {"unknown": "two"}, {"fp32": "bf16"}, {"libary": "cublas"}, {"threads": 0}):
+    wrong: list[dict[str, Any]] = [{"other": "skip"}, {"unknown": "two"}, {"fp32": "bf16"}, {"libary": "cublas"}, {"threads": 0}]
+    plans: list[Any] = [[(8, 8, 8)], {(8, 8): 2}, {(8, 8, 8.0): 2}, {(8, 8, 8): 0}, {(8, 8, 8): True}, {(8, 8, 8): "split"}]
+    for options in wrong + [{"plans": each} for each in plans]:
         with pytest.raises(fastmma.OperandError):
             door.emulate("H100", **options)
     with pytest.raises(fastmma.TargetError):
