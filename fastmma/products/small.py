@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import Fixed, Form
+from fastmma.host.threads import apart
 from fastmma.isa.codes import from_codes
 from fastmma.isa.formats import FORMATS
 from fastmma.products.fixed import Addend, addend_of, ending_of
@@ -48,7 +49,7 @@ class SmallProducts:
                 return None
             if len(self._kept) >= self._most:
                 self._kept.clear()
-            product = self._kept[key] = self._form_of(a, b, c, alpha, beta, bias)
+            product = self._kept[key] = apart(self._form_of, a, b, c, alpha, beta, bias)  # a signal handler may come with another form
         except TypeError:  # a factor without a hash
             return None
         if product is None:
