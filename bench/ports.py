@@ -135,15 +135,15 @@ class Loops:
 
 def throughput(rounds: int) -> list[str]:
     """A Markdown table: cycles of instructions alone, and of one beside an fma and beside a sum of floats."""
-    loops, beside = Loops(), (FMA, next(kind for kind in KINDS if kind.name == "sum of floats"))
+    sum_, load = (next(kind for kind in KINDS if kind.name == name) for name in ("sum of floats", "load"))
+    loops, beside = Loops(), (FMA, sum_)
     lines = [f"| cycles, {_VECTOR.bytes} bytes | alone | with an fma | with a sum of floats | pipes |", "| --- | --- | --- | --- | --- |"]
     for kind in KINDS:
         if kind.feature not in cpu.usable():
             continue
         found = [loops.cycles(rounds, kind), *(2 * loops.cycles(rounds, kind, other) for other in beside)]
         lines.append(f"| {kind.name} | {' | '.join(f'{each:.2f}' for each in found)} | {', '.join(kind.pipes) or 'none'} |")
-    three = (*beside, KINDS[-1])
-    return [*lines, f"| fma, sum of floats and load, all three | {3 * loops.cycles(rounds, *three):.2f} | | | |"]
+    return [*lines, f"| fma, sum of floats and load, all three | {3 * loops.cycles(rounds, *beside, load):.2f} | | | |"]
 
 
 class Bound(NamedTuple):
