@@ -64,6 +64,33 @@ def _accumulator(tile: Tile, c: NDArray[np.int32] | None, out: NDArray[np.int32]
     return c, Result(address_of(c), c.strides[-2], c.itemsize, c.strides[0])
 
 
+class _Where(NamedTuple):
+    """Where the matrices of a product, or of a batch of them, lie, and what holds the copies among them."""
+
+    a: Operand
+    b: Operand
+    c: Result
+    out: Result
+    held: tuple[object, ...]
+
+    @classmethod
+    def of(
+        cls,
+        tile: Tile,
+        arithmetic: Arithmetic,
+        a: NDArray[np.uint8],
+        b: NDArray[np.uint8],
+        c: NDArray[np.int32] | None,
+        out: NDArray[np.int32],
+    ) -> _Where:
+        """Matrices (..., M, K), (..., K, N) and (..., M, N), of which the rows of `out` are contiguous."""
+        a, a_operand = _operand(a, arithmetic.flip_a)
+        b, b_operand = _operand(b.swapaxes(-1, -2), arithmetic.flip_b)
+        memory, c_result = _accumulator(tile, c, out)
+        out_result = Result(address_of(out), out.strides[-2], out.itemsize, out.strides[0])
+        return cls(a_operand, b_operand, c_result, out_result, (a, b, memory))
+
+
 def _scratch(tile: Tile, plan: Plan) -> int:
     """Bytes for single words, a register tile of the result, a slice of a panel of B."""
     return WORDS_SCRATCH + 4 * tile.columns * (tile.rows + min(plan.slice, plan.words))
@@ -103,12 +130,8 @@ def _at_once(
     out: NDArray[np.int32],
 ) -> None:
     """``out = c + a b``, rows of `out` being contiguous, in two calls of compiled code, as a call takes as long as a part of a product."""
-    a, a_operand = _operand(a, arithmetic.flip_a)
-    b, b_operand = _operand(b.T, arithmetic.flip_b)
-    _memory, c_result = _accumulator(tile, c, out)
-    out_result = Result(address_of(out), out.strides[0], out.itemsize)
-    memory = _whole_memory(tile, plan, len(a))
-    _multiply(tile, plan, a_operand, b_operand, c_result, out_result, out.shape, memory)
+    where = _Where.of(tile, arithmetic, a, b, c, out)
+    _multiply(tile, plan, where.a, where.b, where.c, where.out, out.shape, _whole_memory(tile, plan, len(out)))
 
 
 def _whole_memory(tile: Tile, plan: Plan, rows: int) -> AlignedMemory:
@@ -172,11 +195,7 @@ def _in_pieces(
 ) -> None:
     """``out = c + a b``, rows of `out` being contiguous, in pieces for threads."""
     m, n = out.shape
-    a, a_operand = _operand(a, arithmetic.flip_a)
-    b, b_operand = _operand(b.T, arithmetic.flip_b)
-    _memory, c_result = _accumulator(tile, c, out)
-    out_result = Result(address_of(out), out.strides[0], out.itemsize)
-
+    where = _Where.of(tile, arithmetic, a, b, c, out)
     row_panels = -(-m // tile.rows)
     panel_bytes, starts_bytes = 4 * tile.rows * plan.words, 4 * tile.rows * plan.segments * plan.biased
     panels = AlignedMemory(row_panels * panel_bytes + _WHOLE, zeroed=True)
@@ -186,7 +205,7 @@ def _in_pieces(
 
     def pack(first: int, last: int, worker: int) -> None:
         row = first * tile.rows
-        moved = a_operand._replace(address=a_operand.address + row * a_operand.line_stride)
+        moved = where.a._replace(address=where.a.address + row * where.a.line_stride)
         lines = min(last * tile.rows, m) - row
         pack_rows(plan, moved, lines, panels.address + first * panel_bytes, starts.address + first * starts_bytes, scratch[worker].address)
 
@@ -195,7 +214,7 @@ def _in_pieces(
 
     def multiply(piece: Piece, memory: AlignedMemory) -> None:
         row_range, column_range = piece[:2], piece[2:]
-        multiply_block(plan, panels.address, starts.address, b_operand, c_result, out_result, row_range, column_range, memory.address)
+        multiply_block(plan, panels.address, starts.address, where.b, where.c, where.out, row_range, column_range, memory.address)
 
     pieces = cut(m, n, (tile.rows, tile.columns), threads, _CHUNK_ROWS, _TASKS_PER_THREAD)
     pieces.run(threads, scratch, multiply)
@@ -217,14 +236,11 @@ def tiles(
         return
     plan = _plan(tile, arithmetic, k)
     threads = threads if out.size * plan.words >= _THREADED_WORDS else 1
-    a, a_operand = _operand(a, arithmetic.flip_a)
-    b, b_operand = _operand(b.transpose(0, 2, 1), arithmetic.flip_b)
-    _memory, c_result = _accumulator(tile, c, out)
-    out_result = Result(address_of(out), out.strides[1], out.itemsize, out.strides[0])
+    where = _Where.of(tile, arithmetic, a, b, c, out)
     panel_bytes = 4 * tile.rows * -(-m // tile.rows) * (plan.words + plan.segments)
     held = OfWorkers(lambda: AlignedMemory(panel_bytes + LINE + _WHOLE, _scratch(tile, plan), zeroed=True))
 
     def multiply(first: int, last: int, worker: int) -> None:
-        multiply_batch(tile, plan, a_operand, b_operand, c_result, out_result, m, n, first, last, *held[worker].addresses)
+        multiply_batch(tile, plan, where.a, where.b, where.c, where.out, m, n, first, last, *held[worker].addresses)
 
     parallel_for(multiply, count, threads, min(_TILES_PER_TASK, -(-count // (_TASKS_PER_THREAD * threads))))
