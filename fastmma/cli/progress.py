@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fastmma.host import notice
 
 Show = Callable[[int, int, str], None]
 _EVERY = 5.0  # seconds between lines
-_COLUMNS = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
+_COLUMNS = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
 
 
 def duration(seconds: float) -> str:
@@ -30,6 +32,31 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+class Clock:
+    """How long a command has run, and how long it will.
+
+    Parameters
+    ----------
+    now : callable
+        The time in seconds.
+    compiled : callable
+        The seconds of it in which kernels were compiled: later parts find them compiled.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic, compiled: Callable[[], float] = notice.spent) -> None:
+        self._now, self._compiled = now, compiled
+        self._begin, self._before = now(), compiled()
+
+    def spent(self) -> float:
+        """Seconds since the command began."""
+        return self._now() - self._begin
+
+    def left(self, spent: float, done: int, total: int) -> str:
+        """The time left where parts are done, and nothing where none is."""
+        working = max(spent - (self._compiled() - self._before), 0.0)
+        return f"about {duration(working / done * (total - done))} left" if done else ""
+
+
 class Lines:
     """Progress as lines, for a log.
 
@@ -39,37 +66,40 @@ class Lines:
         The command.
     write : callable
         Takes a line.
-    now : callable
-        The time in seconds.
+    clock : Clock
+        Which begins with the command.
     """
 
-    def __init__(self, what: str, write: Callable[[str], object], now: Callable[[], float] = time.monotonic) -> None:
-        self._what, self._write, self._now = what, write, now
-        self._begin = self._last = now()
+    def __init__(self, what: str, write: Callable[[str], object], clock: Clock) -> None:
+        self._what, self._write, self._clock = what, write, clock
+        self._last = 0.0
 
     def show(self, done: int, total: int, text: str) -> None:
         """Write a line, if the last one was long enough ago."""
-        now = self._now()
-        if now - self._last < _EVERY:
+        spent = self._clock.spent()
+        if spent - self._last < _EVERY:
             return
-        self._last = now
-        spent = now - self._begin
-        left = f", about {duration(spent / done * (total - done))} left" if done else ""
-        self._write(f"{self._what}: {done} of {total}, {duration(spent)}{left}: {text}\n")
+        self._last = spent
+        told = (f"{done} of {total}", duration(spent), self._clock.left(spent, done, total))
+        self._write(f"{self._what}: {', '.join(filter(None, told))}: {text}\n")
 
 
 @contextmanager
 def watched(what: str) -> Iterator[Show]:
     """Show on standard error how far a command is; what is shown takes the number of finished parts, that of all, and a text."""
-    console = Console(stderr=True)
+    console, clock = Console(stderr=True), Clock()
     if not console.is_terminal:
 
         def write(line: str) -> None:
             sys.stderr.write(line)
             sys.stderr.flush()
 
-        yield Lines(what, write).show
+        yield Lines(what, write, clock).show
         return
     with Progress(*_COLUMNS, TextColumn("{task.description}", markup=False), console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
+        task = bar.add_task("", total=None, left="")
+
+        def show(done: int, total: int, text: str) -> None:
+            bar.update(task, completed=done, total=total, description=text, left=clock.left(clock.spent(), done, total))
+
+        yield show

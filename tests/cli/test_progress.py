@@ -13,7 +13,7 @@ from fastmma.cli import progress
 def test_a_line_every_few_seconds() -> None:
     written: list[str] = []
     times = iter([0.0, 1.0, 6.0, 7.0, 12.0, 30.0])
-    lines = progress.Lines("fastmma study", written.append, lambda: next(times))
+    lines = progress.Lines("fastmma study", written.append, progress.Clock(lambda: next(times), lambda: 0.0))
     for done in range(5):
         lines.show(done, 10, "nvfp4")
     assert written == [
@@ -21,6 +21,12 @@ def test_a_line_every_few_seconds() -> None:
         "fastmma study: 3 of 10, 12 s, about 28 s left: nvfp4\n",
         "fastmma study: 4 of 10, 30 s, about 45 s left: nvfp4\n",
     ]
+
+
+def test_kernels_are_compiled_once() -> None:
+    times, compiled = iter([100.0, 112.0]), iter([3.0, 13.0])  # 10 of 12 seconds
+    clock = progress.Clock(lambda: next(times), lambda: next(compiled))
+    assert clock.left(clock.spent(), 2, 10) == "about 8 s left"
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -10,10 +10,10 @@ from numba import config, njit
 from numba.core.compiler_lock import global_compiler_lock
 
 from fastmma.host.errors import BackendError
+from fastmma.host.notice import compiling
 from fastmma.host.threads import apart
 from fastmma.kernels.llvm.collection import uncollected
 from fastmma.kernels.llvm.disk_cache import DiskCache
-from fastmma.kernels.llvm.notice import compiling
 
 _OPTIMIZATION = 2  # LLVM's third level takes twice as long over the loops around micro-kernels, and they run as fast
 

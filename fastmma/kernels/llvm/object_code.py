@@ -9,10 +9,10 @@ from llvmlite import binding, ir
 from numba.core import config
 from numba.core.compiler_lock import global_compiler_lock
 
+from fastmma.host.notice import compiling
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.llvm.collection import uncollected
 from fastmma.kernels.llvm.disk_cache import KernelFiles
-from fastmma.kernels.llvm.notice import compiling
 
 _OPTIMIZATION = 1  # of emitted vector code, which higher levels take longer over and make no faster
 _linked: list[Any] = []  # engines, which own the memory that compiled code lies in

@@ -58,7 +58,7 @@ def _against_depth(records: Sequence[Record], metric: str) -> list[Any]:
             if record[metric] is not None:
                 lines.setdefault(name_of(record), []).append((record["k"], record[metric]))
         if len({record["k"] for record in found}) > 1 and lines:
-            groups[f"{common}; {source}" if common else source] = lines
+            groups[f"{common}, {source}" if common else source] = lines
             depths |= {record["k"] for record in found}
     return _draw(groups, "K", metric, sorted(depths), 2) if groups else []
 

@@ -22,8 +22,13 @@ def compiling() -> Iterator[None]:
         with suppress(OSError, ValueError):  # a terminal that is gone
             sys.stderr.write(_LINE)
             sys.stderr.flush()
-    began = time.monotonic()
+    began, before = time.monotonic(), _spent
     try:
         yield
     finally:
-        _spent += time.monotonic() - began
+        _spent = before + time.monotonic() - began  # a kernel that is compiled for another one is a part of it
+
+
+def spent() -> float:
+    """Seconds that this process has compiled kernels for."""
+    return _spent
