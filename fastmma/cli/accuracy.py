@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,25 +22,44 @@ def values_of(elements: NDArray[Any], name: str) -> Values:
     return np.asarray(decode(to_codes(elements, name), name), dtype=np.float64)
 
 
+def _norm(values: Values) -> float:
+    """The root of the sum of squares, none of which overflows."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return largest * float(np.linalg.norm(values / largest)) if largest else 0.0
+
+
 @dataclass
 class Errors:
-    """Relative errors, gathered block by block over the results that are finite and whose exact value is finite and not zero."""
+    """Errors against the exact values, gathered block by block over the results that are finite and whose exact value is finite.
+
+    Those of single elements, relative to their own value, leave out exact values of zero.
+    """
 
     total: float = 0.0
     largest: float = 0.0
     count: int = 0
+    error: float = 0.0
+    exact: float = 0.0
 
     def add(self, result: Values, exact: Values) -> None:
         """Take in one block."""
-        use = np.isfinite(result) & np.isfinite(exact) & (exact != 0)
+        finite = np.isfinite(result) & np.isfinite(exact)
+        self.error = math.hypot(self.error, _norm(result[finite] - exact[finite]))
+        self.exact = math.hypot(self.exact, _norm(exact[finite]))
+        use = finite & (exact != 0)
         relative = np.abs(result[use] - exact[use]) / np.abs(exact[use])
         self.count += relative.size
         self.total += float(relative.sum())
         self.largest = max(self.largest, float(relative.max(initial=0.0)))
 
     def summary(self) -> dict[str, Any]:
-        """The mean is None when nothing was compared."""
-        return {"max_relative": self.largest, "mean_relative": self.total / self.count if self.count else None, "compared": self.count}
+        """What was gathered; the mean, and the error of the whole, are None where there is nothing to divide by."""
+        return {
+            "relative_error": self.error / self.exact if self.exact else None,
+            "max_relative": self.largest,
+            "mean_relative": self.total / self.count if self.count else None,
+            "compared": self.count,
+        }
 
 
 @dataclass

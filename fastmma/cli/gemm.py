@@ -127,6 +127,12 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
+def _errors(found: dict[str, Any]) -> str:
+    """The error of the whole, then that of single elements, of which those near zero have the largest."""
+    each = f"mean {_number(found['mean_relative'])}, max {_number(found['max_relative'])}"
+    return f"‖d - x‖ / ‖x‖ = {_number(found['relative_error'])} (x in float64); |d - x| / |x| of an element: {each}"
+
+
 def _print(report: dict[str, Any]) -> None:
     m, n, k = report["shape"]
     typer.echo(f"{report['instruction']} on {report['target']}")
@@ -138,14 +144,14 @@ def _print(report: dict[str, Any]) -> None:
     typer.echo(f"start-up     {report['startup_seconds']:.2f} s to load or compile the kernels")
     if "error" in report:
         error = report["error"]
-        typer.echo(f"error        max {_number(error['max_relative'])}, mean {_number(error['mean_relative'])}, relative to float64")
+        typer.echo(f"error        {_errors(error)}")
         if report["not_finite"]:
             typer.echo(f"not finite   {report['not_finite']} of {report['results']} results")
     if "ieee_f32" in report:
         ieee = report["ieee_f32"]
         share = 100 * ieee["different"] / max(report["results"], 1)
         typer.echo(f"IEEE f32     {ieee['different']} of {report['results']} results differ ({share:.1f} %) from {ieee['rule']};")
-        typer.echo(f"             its error: max {_number(ieee['max_relative'])}, mean {_number(ieee['mean_relative'])}")
+        typer.echo(f"             its error: {_errors(ieee)}")
     if report["output"]:
         typer.echo(f"output       {report['output']}")
 

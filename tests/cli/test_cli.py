@@ -115,6 +115,7 @@ def test_gemm_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     relative = np.abs(expected - exact) / np.abs(exact)
     assert found["error"]["max_relative"] == pytest.approx(relative.max())
     assert found["error"]["mean_relative"] == pytest.approx(relative.mean())
+    assert found["error"]["relative_error"] == pytest.approx(np.linalg.norm(expected - exact) / np.linalg.norm(exact))
 
 
 def test_gemm_counts_differences_from_ieee(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
