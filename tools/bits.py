@@ -1,9 +1,14 @@
-"""Fingerprints of products by every kernel, to be compared between CPUs: ``python tools/bits.py [part of a name]``."""
+"""Fingerprints of products by every kernel, to be compared between CPUs: ``python tools/bits.py [part of a name]``.
+
+``--processes N`` computes N at a time and prints each when it is done, so sort what is to be compared.
+"""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
-import sys
+import multiprocessing
+import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, product
@@ -164,13 +169,31 @@ def tiles() -> Iterator[Named]:
             yield f"registers {opcode} {target}", partial(fastmma.warp.mma, ins, *registers, target=target)
 
 
-def main(part: str = "") -> None:
-    """Print a line for every product whose name holds `part`."""
-    for name, compute in chain(plain(), tiles(), sparse(), scaled()):
-        if part in name:
-            bits = np.ascontiguousarray(compute()).view(np.uint8)
-            print(f"{hashlib.sha256(bits).hexdigest()[:16]}  {name}", flush=True)
+def fingerprint(index: int) -> str:
+    """A line for a product: the hash of its bits, or the kind of an error, and its name."""
+    name, compute = wanted[index]
+    try:
+        found = hashlib.sha256(np.ascontiguousarray(compute()).view(np.uint8)).hexdigest()
+    except Exception as error:  # the other products are computed still
+        traceback.print_exc()
+        found = type(error).__name__
+    return f"{found:16.16}  {name}"
+
+
+wanted: list[Named] = []  # processes that are forked have it without a copy
+
+
+def main() -> None:
+    """Print a line for every product whose name holds a part."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", default="", help="only products whose names hold it")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="how many products are computed at a time")
+    options = parser.parse_args()
+    wanted.extend(each for each in chain(plain(), tiles(), sparse(), scaled()) if options.part in each[0])
+    with multiprocessing.get_context("fork").Pool(options.processes) as pool:
+        for line in pool.imap_unordered(fingerprint, range(len(wanted))):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main()
