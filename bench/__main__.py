@@ -12,10 +12,10 @@ import typer
 from bench.cases import CASES, TILE_CASES, quantisation, small_products, warps
 from bench.process import first_product, peak_memory
 from bench.results import table
-from fastmma.bench.measure import interleaved
-from fastmma.bench.products import sgemm
-from fastmma.bench.report import describe
 from fastmma.scaling import SCHEMES
+from fastmma.study.speed.measure import interleaved
+from fastmma.study.speed.products import sgemm
+from fastmma.study.speed.report import describe
 from tools.pages import fill
 
 

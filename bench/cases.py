@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import fastmma
-from fastmma.bench.products import Product, ScaledProduct, Shape, operand
+from fastmma.study.speed.products import Product, ScaledProduct, Shape, operand
 
 WARP_OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 

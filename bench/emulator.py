@@ -14,11 +14,11 @@ from fastmma.backends.call import Operands
 from fastmma.backends.gpu import device
 from fastmma.backends.gpu.emulator import Emulator
 from fastmma.backends.resolve import operation_of
-from fastmma.bench.measure import interleaved
 from fastmma.isa.codes import encode, from_codes
 from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
 from fastmma.products.choice import default_instruction
+from fastmma.study.speed.measure import interleaved
 from fastmma.verification import inputs
 
 _DRAWN = 1 << 16  # codes that operands repeat

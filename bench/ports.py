@@ -21,11 +21,11 @@ from numba.core import cgutils
 
 from bench.cases import CASES, Case
 from bench.instructions import CPUS, KERNELS, Cpu, Kernel
-from fastmma.bench.report import describe
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.llvm.emit import POINTER
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
 from fastmma.kernels.matrices.memory import AlignedMemory
+from fastmma.study.speed.report import describe
 
 _NARROW = re.compile(r"broadcast|\{1to|pmov[sz]x")  # loads of fewer bytes than a vector, of which Zen 4 does two a cycle
 _COUNT = 84  # instructions in a loop, on all registers but the last two in turn

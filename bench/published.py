@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from fastmma import study
-from fastmma.bench.report import describe
+from fastmma.study.speed.report import describe
 from tools.pages import fill
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import typer
 
 import fastmma
-from fastmma.bench.measure import interleaved
-from fastmma.bench.products import Product, ScaledProduct, Shape, operand, sgemm
 from fastmma.products.choice import default_instruction
+from fastmma.study.speed.measure import interleaved
+from fastmma.study.speed.products import Product, ScaledProduct, Shape, operand, sgemm
 
 L = 4096
 NAMES = {"M = 1": (1, L, L), "M = 8": (8, L, L), "M = 16": (16, L, L), "N = 1": (L, 1, L), "N = 16": (L, 16, L), "K = 16": (L, L, 16)}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bench.cases import CASES, Case, quantisation, warps
-from fastmma.bench.products import sgemm
 from fastmma.scaling import SCHEMES
+from fastmma.study.speed.products import sgemm
 
 ROUNDS = 7
 

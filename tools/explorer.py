@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastmma.explorer.page import page
+from fastmma.explanation.explorer.page import page
 
 NAME = "explorer.html"
 

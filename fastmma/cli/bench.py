@@ -12,15 +12,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fastmma import __version__
-from fastmma.bench.jobs import Job, Measurement, jobs_of, peers_of
-from fastmma.bench.peers import PEERS
-from fastmma.bench.products import FAMILIES, Shape, family_named, refusal
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.table import print_json, print_markdown, print_table
-from fastmma.figures.style import SUFFIXES
 from fastmma.host.errors import OperandError
+from fastmma.host.figures.style import SUFFIXES
 from fastmma.host.memory import check_fits
 from fastmma.host.threads import thread_count
+from fastmma.study.speed.jobs import Job, Measurement, jobs_of, peers_of
+from fastmma.study.speed.peers import PEERS
+from fastmma.study.speed.products import FAMILIES, Shape, family_named, refusal
 
 _USUAL = ("f16", "e4m3", "nvfp4")
 _SIZE = "1024x1024x1024"
@@ -65,7 +65,7 @@ def _kept(jobs: list[Job]) -> tuple[list[Job], list[str]]:
 
 def _measured(jobs: list[Job]) -> list[list[Measurement]]:
     """Run them, each with its peers, with progress and the time that is left on standard error."""
-    from fastmma.bench.processes import run
+    from fastmma.study.speed.processes import run
 
     console = Console(stderr=True)
     expected, began, said = sum(job.seconds() for job in jobs), time.monotonic(), time.monotonic()
@@ -128,13 +128,13 @@ def bench(
     found = [each for measurements in by_job for each in measurements]
     _print(found, left_out + _without(jobs, by_job), chosen, rounds)
     if plot is not None:
-        from fastmma.bench.report import draw
+        from fastmma.study.speed.report import draw
 
         draw(found, plot)
 
 
 def _print(found: list[Measurement], left_out: list[str], chosen: str, rounds: int) -> None:
-    from fastmma.bench import report
+    from fastmma.study.speed import report
 
     tables: dict[str, Any] = {"text": print_table, "markdown": print_markdown}
     if chosen == "json":

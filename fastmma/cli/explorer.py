@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fastmma.explorer.page import page
+from fastmma.explanation.explorer.page import page
 from fastmma.host.files import write_text
 
 

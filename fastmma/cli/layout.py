@@ -20,7 +20,7 @@ from fastmma.operands.pictures.view import Placement
 from fastmma.operands.placement import operand_names, placement
 
 if TYPE_CHECKING:
-    from fastmma.figures.drawing import Drawing
+    from fastmma.host.figures.drawing import Drawing
 
 ALL = "all"
 

@@ -11,15 +11,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fastmma.figures.files import BINARIES, TEXTS, save
-from fastmma.figures.style import INK
+from fastmma.host.figures.files import BINARIES, TEXTS, save
+from fastmma.host.figures.style import INK
 from fastmma.host.files import write_text
 from fastmma.operands.pictures.colours import lane_colour
 from fastmma.operands.pictures.grid import Grid
 from fastmma.operands.pictures.text import Table, asciidoc, csv_text, grid_table, markdown
 
 if TYPE_CHECKING:
-    from fastmma.figures.drawing import Drawing
+    from fastmma.host.figures.drawing import Drawing
 
 TABLES = {"csv": csv_text, "markdown": markdown, "asciidoc": asciidoc}
 PICTURES = (*TEXTS, *BINARIES)

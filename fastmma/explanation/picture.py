@@ -11,11 +11,11 @@ from fastmma.explanation.derivation import Derivation
 from fastmma.explanation.numbers import decimal, number_text
 from fastmma.explanation.steps import Dyadic, Step, Term, dyadic
 from fastmma.explanation.text import heading, title, within, zeros_text
-from fastmma.figures.drawing import LARGE, LITTLE, MIDDLE, Drawing, Label, Rect
-from fastmma.figures.files import TEXTS
-from fastmma.figures.files import save as save_drawing
-from fastmma.figures.style import BITS, EDGE, MARK
 from fastmma.host.errors import OperandError
+from fastmma.host.figures.drawing import LARGE, LITTLE, MIDDLE, Drawing, Label, Rect
+from fastmma.host.figures.files import TEXTS
+from fastmma.host.figures.files import save as save_drawing
+from fastmma.host.figures.style import BITS, EDGE, MARK
 from fastmma.isa.formats import FORMATS
 
 SUFFIXES = {".svg": "svg", ".png": "png", ".pdf": "pdf", ".tex": "tikz"}

@@ -22,8 +22,8 @@ from reference.float_modes import mode
 
 # sizes, colours and waiting times
 ASIDE = (
-    "fastmma.figures",
-    "fastmma.bench",
+    "fastmma.host.figures",
+    "fastmma.study.speed",
     "fastmma.study.pictures",
     "fastmma.study.conclusion",
     "fastmma.operands.pictures",

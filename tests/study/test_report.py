@@ -15,7 +15,7 @@ from reference.studies import check_files, lines
 
 from fastmma import study
 from fastmma.cli import main
-from fastmma.figures.style import HEIGHT
+from fastmma.host.figures.style import HEIGHT
 from fastmma.study.report import markdown
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
-from fastmma.figures.drawing import LARGE, LITTLE, MIDDLE, Drawing, Label, Rect
-from fastmma.figures.style import BAND, EDGE, FAINT, INK, RULE
+from fastmma.host.figures.drawing import LARGE, LITTLE, MIDDLE, Drawing, Label, Rect
+from fastmma.host.figures.style import BAND, EDGE, FAINT, INK, RULE
 from fastmma.operands.pictures.colours import lane_colour
 from fastmma.operands.pictures.grid import Box, Grid
 

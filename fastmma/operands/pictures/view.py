@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.figures.drawing import Drawing
-from fastmma.figures.figure import figure
 from fastmma.host.arrays import whole
 from fastmma.host.errors import OperandError
+from fastmma.host.figures.drawing import Drawing
+from fastmma.host.figures.figure import figure
 from fastmma.isa.layout import Layout, Mode
 from fastmma.operands.pictures import grids, painting
 from fastmma.operands.pictures.formula import formulas

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastmma.figures.panels import inches, pages, panels, title
-from fastmma.figures.style import RULE, SMALL, in_style, looks
+from fastmma.host.figures.panels import inches, pages, panels, title
+from fastmma.host.figures.style import RULE, SMALL, in_style, looks
 from fastmma.study.conclusion import percent
 from fastmma.study.layered import layered, series_names
 from fastmma.study.metrics import ULP_EDGES

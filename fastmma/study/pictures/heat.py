@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fastmma.figures.panels import Part, inches, pages, panels, title
-from fastmma.figures.style import EDGE, INK, LESS, MORE, PAPER, SMALL, WIDTH, in_style
+from fastmma.host.figures.panels import Part, inches, pages, panels, title
+from fastmma.host.figures.style import EDGE, INK, LESS, MORE, PAPER, SMALL, WIDTH, in_style
 from fastmma.study.conclusion import percent
 from fastmma.study.layered import Layered, layered
 from fastmma.study.records import Record

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fastmma.figures.panels import label_ends, line_height, pages, panels, title
-from fastmma.figures.style import SMALL, in_style, looks
-from fastmma.figures.zero import scale_of, set_scale
+from fastmma.host.figures.panels import label_ends, line_height, pages, panels, title
+from fastmma.host.figures.style import SMALL, in_style, looks
+from fastmma.host.figures.zero import scale_of, set_scale
 from fastmma.numerics.changes import changes
 from fastmma.study.layered import layered, series_names
 from fastmma.study.records import Record

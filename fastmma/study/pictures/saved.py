@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastmma.figures.style import SUFFIXES, styled
-from fastmma.figures.style import save as save_figure
 from fastmma.host.calls import public_call
+from fastmma.host.figures.style import SUFFIXES, styled
+from fastmma.host.figures.style import save as save_figure
 from fastmma.study.pictures.bars import sqnr, ulp_histogram
 from fastmma.study.pictures.heat import heat_map
 from fastmma.study.pictures.lines import accumulation_against_depth, error_against_align_bits, error_against_depth

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fastmma.figures.panels import inches, pages, panels, title
-from fastmma.figures.style import EDGE, INK, SMALL, in_style, looks
-from fastmma.figures.zero import scale_of, set_scale
+from fastmma.host.figures.panels import inches, pages, panels, title
+from fastmma.host.figures.style import EDGE, INK, SMALL, in_style, looks
+from fastmma.host.figures.zero import scale_of, set_scale
 from fastmma.study.conclusion import percent
 from fastmma.study.layered import layered
 from fastmma.study.pictures.lines import RELATIVE

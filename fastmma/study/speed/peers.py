@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.bench.products import Product, ScaledProduct, Shape, operand
 from fastmma.isa.targets import architecture
+from fastmma.study.speed.products import Product, ScaledProduct, Shape, operand
 
 Result = Callable[[], NDArray[Any]]
 # MMA-Sim's names of architectures

@@ -6,16 +6,16 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from fastmma.explorer.layouts import layouts
-from fastmma.explorer.sums import sums
-from fastmma.figures.style import BAND, BITS, EDGE, INK, MARK, PAPER, RULE
+from fastmma.explanation.explorer.layouts import layouts
+from fastmma.explanation.explorer.sums import sums
+from fastmma.host.figures.style import BAND, BITS, EDGE, INK, MARK, PAPER, RULE
 
 # in the order in which a browser reads them
 _SCRIPTS = ("layout.js", "grid.js", "layouts.js", "bars.js", "sums.js", "page.js")
 
 
 def _read(name: str) -> str:
-    return files("fastmma.explorer").joinpath("web", name).read_text(encoding="utf-8")
+    return files("fastmma.explanation.explorer").joinpath("web", name).read_text(encoding="utf-8")
 
 
 def _json(value: Any) -> str:

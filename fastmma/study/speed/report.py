@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fastmma.bench.jobs import OURS, Measurement
-from fastmma.figures.panels import panels, title
-from fastmma.figures.style import PAPER, SMALL, in_style, looks, save
+from fastmma.host.figures.panels import panels, title
+from fastmma.host.figures.style import PAPER, SMALL, in_style, looks, save
+from fastmma.study.speed.jobs import OURS, Measurement
 from fastmma.verification.machine import LIBRARIES, installed, processor, vectors
 
 HEADINGS = ("product", "target", "threads", "library", "bits", "measured", "seconds", "GMAC/s", "fastmma's bits")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from fastmma.figures.drawing import Drawing
-from fastmma.figures.figure import figure
-from fastmma.figures.style import write
-from fastmma.figures.tikz import tikz
+from fastmma.host.figures.drawing import Drawing
+from fastmma.host.figures.figure import figure
+from fastmma.host.figures.style import write
+from fastmma.host.figures.tikz import tikz
 from fastmma.host.files import write_text, written
 
 TEXTS: dict[str, Callable[[Drawing], str]] = {"svg": Drawing.svg, "tikz": tikz}

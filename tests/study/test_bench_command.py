@@ -14,11 +14,11 @@ import pytest
 from numpy.typing import NDArray
 
 from fastmma import BackendError
-from fastmma.bench import jobs, peers, processes
-from fastmma.bench.jobs import Job, Measurement, jobs_of, measured
-from fastmma.bench.peers import PEERS, Peer
-from fastmma.bench.products import FAMILIES, Product, operand, product_of, refusal
 from fastmma.cli import main
+from fastmma.study.speed import jobs, peers, processes
+from fastmma.study.speed.jobs import Job, Measurement, jobs_of, measured
+from fastmma.study.speed.peers import PEERS, Peer
+from fastmma.study.speed.products import FAMILIES, Product, operand, product_of, refusal
 
 NUMPY = "NumPy float32"
 SMALL = (64, 64, 512)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.bench.measure import interleaved
-from fastmma.bench.peers import PEERS, Peer
-from fastmma.bench.products import Product, ScaledProduct, Shape, product_of
+from fastmma.study.speed.measure import interleaved
+from fastmma.study.speed.peers import PEERS, Peer
+from fastmma.study.speed.products import Product, ScaledProduct, Shape, product_of
 
 OURS = "fastmma"
 # multiply-adds a second on one core with AVX-512, in units of 1e9: for the time that measurements will take

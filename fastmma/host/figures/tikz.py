@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fastmma.figures.drawing import DPI, Drawing, Label, Rect
+from fastmma.host.figures.drawing import DPI, Drawing, Label, Rect
 
 _BOLD = r"\bfseries"
 _POINTS = 72 / DPI  # of a pixel

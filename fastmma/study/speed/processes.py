@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from tempfile import TemporaryFile
 
-from fastmma.bench.jobs import Job, Measurement, measured
 from fastmma.host.errors import BackendError, FastmmaError
+from fastmma.study.speed.jobs import Job, Measurement, measured
 
 _VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-_CHILD = "from fastmma.bench.processes import serve; serve()"
+_CHILD = "from fastmma.study.speed.processes import serve; serve()"
 
 
 def serve() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastmma.figures.drawing import DPI, Drawing
-from fastmma.figures.style import PAPER, in_style
+from fastmma.host.figures.drawing import DPI, Drawing
+from fastmma.host.figures.style import PAPER, in_style
 
 _FONTS = {True: "DejaVu Sans Mono", False: "DejaVu Sans"}
 _ALIGNMENTS = {"start": "left", "middle": "center", "end": "right"}

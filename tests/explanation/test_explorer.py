@@ -16,8 +16,8 @@ from reference.chromium import CHROMIUM, Page, chromium
 
 import fastmma
 from fastmma.cli import main
+from fastmma.explanation.explorer.sums import EXAMPLES
 from fastmma.explanation.text import heading
-from fastmma.explorer.sums import EXAMPLES
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import instruction
 from fastmma.operands.placement import operand_names, placement

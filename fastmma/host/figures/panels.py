@@ -9,7 +9,7 @@ from itertools import pairwise
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from fastmma.figures.style import HEIGHT, PAPER, SMALL, TEXT, TITLE, WIDTH, Look
+from fastmma.host.figures.style import HEIGHT, PAPER, SMALL, TEXT, TITLE, WIDTH, Look
 
 _ADVANCE = 0.58  # of a letter, in sizes of the font
 _BOLD = 1.2  # of a bold letter, in advances of others

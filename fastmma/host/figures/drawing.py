@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
-from fastmma.figures.style import INK, PAPER, SMALL, TEXT, TITLE
+from fastmma.host.figures.style import INK, PAPER, SMALL, TEXT, TITLE
 
 DPI = 100  # pixels an inch
 LARGE, MIDDLE, LITTLE = (round(points * DPI / 72, 1) for points in (TITLE, TEXT, SMALL))  # sizes of text

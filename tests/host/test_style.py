@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastmma import OperandError
-from fastmma.figures import panels, style
+from fastmma.host.figures import panels, style
 
 
 def test_series_are_told_apart() -> None:

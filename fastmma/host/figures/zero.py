@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from fastmma.figures.style import BAND, EDGE, SMALL
+from fastmma.host.figures.style import BAND, EDGE, SMALL
 
 _MARGIN = 1.6  # the factor by which an axis goes beyond its values
 _GAP = 6.0  # the factor from the least value to a zero
