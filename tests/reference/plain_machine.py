@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,15 +20,31 @@ from fastmma.backends.resolve import operation_of
 from fastmma.isa.instruction import Instruction
 
 COMPILER = shutil.which("g++") or shutil.which("clang++")
-FLAGS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused")
+FLAGS = ("-std=c++17", "-Og", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused")
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def together(texts: Iterable[str]) -> str:
+    """CUDA C++ of several texts as one, each in a namespace, with a key behind the names of its kernels, and without macros left over."""
+    parts = ["#include <fenv.h>\n#include <string.h>"]
+    for text in dict.fromkeys(texts):
+        names = dict.fromkeys((*re.findall(r"^KERNEL\([^)]*\) (\w+)\(", text, re.MULTILINE), "set_block"))
+        macros = dict.fromkeys((*re.findall(r"^#define (\w+)", text, re.MULTILINE), *names))
+        parts += [f"#define {name} {name}_{_key(text)}" for name in names]
+        parts += [f"namespace text_{_key(text)} {{", text, "}"]
+        parts += [f"#undef {name}" for name in macros]
+    return "\n".join(parts) + "\n"
 
 
 class PlainMachine:
-    """Arrays in main memory, and kernels compiled by the machine's own compiler."""
+    """Arrays in main memory, and kernels compiled by the machine's own compiler, in a folder that machines may share."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._library = cache(self._build)
+        self._library = cache(self._loaded)
 
     def to_device(self, array: NDArray[Any]) -> NDArray[Any]:
         return np.ascontiguousarray(array)
@@ -42,6 +61,7 @@ class PlainMachine:
         assert f"#define THREADS {threads}\n" in text
         assert shared_bytes <= 64 * 1024  # what every GPU has
         library = self._library(text)
+        set_block, kernel = (library[f"{name}_{_key(text)}"] for name in ("set_block", entry))
         passed = [
             ctypes.c_void_p(None if each is None else each.ctypes.data)
             if each is None or isinstance(each, np.ndarray)
@@ -49,8 +69,8 @@ class PlainMachine:
             for each in arguments
         ]
         for block in range(blocks):
-            library.set_block(ctypes.c_int64(block))
-            getattr(library, entry)(*passed)
+            set_block(ctypes.c_int64(block))
+            kernel(*passed)
 
     def place(self) -> int:
         return 0
@@ -65,9 +85,26 @@ class PlainMachine:
         """The source has the exact sums and the chains of fma as plain C++."""
         return operation_of(ins, self.native_target()).arithmetic.method in ("integer", "f64-fma")
 
-    def _build(self, text: str) -> Any:
-        path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.cpp"
-        path.write_text(text)
-        assert COMPILER is not None
-        subprocess.run([COMPILER, *FLAGS, str(path), "-o", str(path.with_suffix(".so"))], check=True)
-        return ctypes.CDLL(str(path.with_suffix(".so")))
+    def compile(self, texts: Iterable[str]) -> None:
+        """Compile what is not there yet: several texts take less time together."""
+        missing = [text for text in dict.fromkeys(texts) if not self._library_of(text).exists()]
+        if not missing:
+            return
+        whole = together(missing)
+        with TemporaryDirectory(dir=self._folder) as folder:
+            source, library = Path(folder) / "source.cpp", Path(folder) / "library.so"
+            source.write_text(whole)
+            assert COMPILER is not None
+            subprocess.run([COMPILER, *FLAGS, str(source), "-o", str(library)], check=True)
+            kept = library.replace(self._folder / f"{_key(whole)}.library")
+            for text in missing:
+                link = Path(folder) / "link"
+                link.symlink_to(kept)
+                link.replace(self._library_of(text))
+
+    def _library_of(self, text: str) -> Path:
+        return self._folder / f"{_key(text)}.so"
+
+    def _loaded(self, text: str) -> ctypes.CDLL:
+        self.compile([text])
+        return ctypes.CDLL(str(self._library_of(text).resolve()))
