@@ -24,7 +24,7 @@ from fastmma.kernels.matrices.addresses import LINES, Matrix
 from fastmma.kernels.matrices.permutation import by_plan
 from fastmma.kernels.params import Fused
 
-AHEAD = 8  # products: the memory of one is asked for while the one so far before it is computed
+AHEAD = 6  # products: the memory of one is asked for while the one so far before it is computed
 
 
 def _emit(kernel: BlockKernel, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:

@@ -13,6 +13,8 @@ from fastmma.kernels.fused.blocks import COLUMNS, ROWS
 from fastmma.kernels.fused.strip import Strip, Unit
 from fastmma.kernels.llvm.emit import I8, I64, vector
 
+WRITTEN_AHEAD = 4  # products: the memory of results is asked for, which a store would wait for
+
 
 class Tiles(Blocks):
     """Emits the loop over products, each of one block and one unit."""
@@ -136,8 +138,9 @@ class Tiles(Blocks):
             emit.store(ir.Constant(I8, 1), emit.at(operands.bad, last))
 
     def prefetches(self, product: ir.Value) -> list[Piece]:
-        """Ask for what will be read after these products."""
-        kernel, operands = self.kernel, self.operands
+        """Ask for what will be read after these products, and for the memory of results soon to come."""
+        kernel, operands, builder = self.kernel, self.operands, self.builder
+        soon = builder.mul(builder.add(product, ir.Constant(I64, WRITTEN_AHEAD)), operands.out_stride)
         sizes = (
             (operands.next_a, operands.a_stride, ROWS * kernel.unit * kernel.a.itemsize),
             (operands.next_b, operands.b_stride, COLUMNS * kernel.unit * kernel.b.itemsize),
@@ -145,8 +148,10 @@ class Tiles(Blocks):
         )
         pieces: list[Piece] = []
         for base, stride, size in sizes:
-            place = self.emit.at(base, self.builder.mul(product, stride))
+            place = self.emit.at(base, builder.mul(product, stride))
             pieces += [partial(self.emit.prefetch, place, line) for line in range(0, size, 64)]
+        place = self.emit.at(operands.out, soon)
+        pieces += [partial(self.emit.prefetch, place, line, written=True) for line in range(0, ROWS * COLUMNS * kernel.sum_bytes, 64)]
         return pieces
 
     def clear(self, place: ir.Value, size: int) -> None:
