@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from reference.ptxas import PTXAS, needs_ptxas
+from reference.ptxas import complaints, needs_ptxas
 
 import fastmma
 from fastmma.backends.gpu import device
@@ -49,11 +48,8 @@ def sample(target: str) -> list[Instruction | Movement]:
 @needs_ptxas
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90a", "sm_120a"])
 def test_ptxas_assembles_the_kernel_of_every_kind_of_instruction(target: str, tmp_path: Path) -> None:
-    for number, ins in enumerate(sample(target)):
-        path = tmp_path / f"{number}.ptx"
-        path.write_text(kernel_of(ins, target))
-        done = subprocess.run([PTXAS, f"-arch={target}", str(path), "-o", "/dev/null"], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{ins}: {done.stderr}"
+    tried = sample(target)
+    assert complaints([kernel_of(ins, target) for ins in tried], target, tmp_path) == "", tried
 
 
 def test_the_opcode_is_in_the_text_once_with_its_selectors() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,10 +18,11 @@ from fastmma.isa.targets import target_ptx
 _HEAD = """.version {version}
 .target {target}
 .address_size 64
-.visible .entry k()
-{{
-.reg .b32 %r<512>; .reg .f64 %d<512>; .reg .b64 %q<2>; .reg .pred %p<2>;
 """
+_ENTRY = ".visible .entry k{number}() {{ .reg .b32 %r<512>; .reg .f64 %d<512>; .reg .b64 %q<2>; .reg .pred %p<2>;\n"
+_END = " ret; }\n"
+_TOGETHER = 16  # statements of an entry: it takes ptxas longer to make one long one
+_LINES = 2 * _TOGETHER + 2  # of an entry
 # an illegal statement may spoil the next mma for ptxas as well: let that be one that does not matter
 _BETWEEN = " mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r510, %r511}, {%r510, %r511}, {%r510}, {%r510, %r511};\n"
 _ERROR = re.compile(r"statements\.ptx, line (\d+); (?:error|fatal)")
@@ -56,18 +57,25 @@ def known_targets() -> tuple[str, ...]:
     return tuple(target for target in TARGETS if target != "sm_70" and target_ptx(target) <= version())
 
 
+def _entry(first: int, statements: Sequence[str]) -> str:
+    lines = "".join(f"{statement}\n{_BETWEEN}" for statement in statements[first : first + _TOGETHER])
+    return _ENTRY.format(number=first) + lines + _END
+
+
 def _refused(statements: Sequence[str], target: str, folder: Path) -> set[int] | None:
     """Which statements ptxas complains about; None if it says that some are illegal but not which."""
     head = _HEAD.format(target=target, version="{}.{}".format(*version()))
-    first = head.count("\n") + 1
     source = folder / "statements.ptx"
-    source.write_text(head + "".join(f"{statement}\n{_BETWEEN}" for statement in statements) + "ret;\n}\n")
+    source.write_text(head + "".join(_entry(number, statements) for number in range(0, len(statements), _TOGETHER)))
     command = [PTXAS, "-O0", f"-arch={target}", str(source), "-o", str(folder / "statements.cubin")]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return set()
-    lines = [int(line) - first for line in _ERROR.findall(result.stderr)]
-    return {line // 2 for line in lines if 0 <= line < 2 * len(statements) and line % 2 == 0} or None
+    lines = [int(line) - 1 - head.count("\n") for line in _ERROR.findall(result.stderr)]
+    # an entry's first line, then two for a statement, then its last line
+    places = [(line // _LINES * _TOGETHER, line % _LINES - 1) for line in lines]
+    refused = {first + line // 2 for first, line in places if line % 2 == 0 and line < 2 * _TOGETHER}
+    return {place for place in refused if place < len(statements)} or None
 
 
 def accepted(statements: Sequence[str], target: str, folder: Path) -> list[bool]:
@@ -86,6 +94,20 @@ def accepted(statements: Sequence[str], target: str, folder: Path) -> list[bool]
             for index in alive:
                 verdicts[index] = True
     return verdicts
+
+
+def complaints(kernels: Iterable[str], target: str, folder: Path) -> str:
+    """What ptxas says of kernels, each a text with the entry `fastmma`: nothing if it assembles them; else they are named by number."""
+    paths = []
+    for number, text in enumerate(kernels):
+        before, after = text.split(".entry fastmma(")
+        paths.append(folder / f"{number}.ptx")
+        paths[-1].write_text(f"{before}.entry fastmma_{number}({after}")
+    binary = folder / "kernels.cubin"
+    command = [PTXAS, "-O0", f"-arch={target}", *map(str, paths), "-o", str(binary)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode == 0) == binary.exists()
+    return "" if result.returncode == 0 else result.stderr or f"status {result.returncode}"
 
 
 def registers(prefix: str, first: int, count: int) -> str:
