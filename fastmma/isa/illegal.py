@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
+from functools import cache
 
 from fastmma.isa.rows.family import is_shape
 from fastmma.isa.spelling import Spelling, spelling_of
@@ -25,12 +26,17 @@ def refusal(text: str, reason: str, opcodes: Sequence[str]) -> str:
 def _nearest(text: str, opcodes: Sequence[str], count: int = 2) -> list[str]:
     """The opcodes whose tokens match best; ties go to the closest text."""
     tokens = set(text.split("."))
-    op = text.split(".")[0]
-    alike = [opcode for opcode in opcodes if opcode.split(".")[0] == op] or opcodes
-    different = {opcode: len(tokens.symmetric_difference(opcode.split("."))) for opcode in alike}
+    op = text.partition(".")[0] + "."
+    alike = [opcode for opcode in opcodes if opcode.startswith(op)] or opcodes
+    different = {opcode: len(tokens ^ _tokens(opcode)) for opcode in alike}
     most = sorted(different.values())[:count][-1]
     close = [opcode for opcode in alike if different[opcode] <= most]  # comparing texts is slow
     return sorted(close, key=lambda opcode: (different[opcode], -SequenceMatcher(None, text[:_LONGEST], opcode).ratio()))[:count]
+
+
+@cache  # of opcodes alone
+def _tokens(opcode: str) -> frozenset[str]:
+    return frozenset(opcode.split("."))
 
 
 def _shortened(text: str) -> str:

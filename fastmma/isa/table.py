@@ -59,6 +59,12 @@ def _members(number: int) -> tuple[Instruction, ...]:
     return tuple(_instruction(family, chosen) for chosen in family.expand())
 
 
+@cache
+def _op(number: int) -> str:
+    """What all opcodes of a family begin with."""
+    return spelling_of(FAMILIES[number].syntax).op
+
+
 @lru_cache(64)  # the first word of any text
 def _table(op: str | None = None) -> dict[Spelling, Instruction | Movement]:
     """Every accepted spelling, or those that begin with `op`; what may be written or left out (a default, a state space) has an entry
@@ -74,7 +80,7 @@ def _table(op: str | None = None) -> dict[Spelling, Instruction | Movement]:
                 raise ValueError(f"two rows describe {movement.opcode}")
             table[each] = movement
     for number, family in enumerate(FAMILIES):
-        if op not in (None, spelling_of(family.syntax).op):
+        if op not in (None, _op(number)):
             continue
         for ins in _members(number):
             spelling = spelling_of(ins.opcode)

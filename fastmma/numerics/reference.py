@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -218,7 +217,7 @@ def _element(
     """The code of one element of d: decoded elements of a row of A and of B's column that meet it, and the k where they do."""
     cfmt, dfmt, sums = ins.formats.c, ins.formats.d, ins.formats.sums
     if watched() and row and isinstance(row[0], Number):
-        row = [replace(x, ks=(k,)) for x, k in zip(row, ks, strict=True)]
+        row = [x._replace(ks=(k,)) for x, k in zip(row, ks, strict=True)]
     match arithmetic.method:
         case "fused" | "grouped":
             start = c if cfmt is sums else _convert(c, cfmt, sums)
@@ -226,14 +225,14 @@ def _element(
             if arithmetic.group > 1:
                 terms = _grouped(terms, arithmetic.group)
             if arithmetic.method == "grouped":
-                terms = [replace(term, exponent=0) for term in terms]  # theirs is that of the scales alone
+                terms = [term._replace(exponent=0) for term in terms]  # theirs is that of the scales alone
             if scales is not None:
                 terms = _scaled(terms, *scales)
             if arithmetic.split:
                 total = _lowered(terms, ks, start, arithmetic, sums)
             else:
                 first = number(c, cfmt) if arithmetic.native_c else number(start, sums)
-                first = replace(first, last=first.last - shift, exponent=first.exponent - shift) if shift else first
+                first = first._replace(last=first.last - shift, exponent=first.exponent - shift) if shift else first
                 total = _steps(terms, first, arithmetic, sums)
             return total if dfmt is sums else _convert(total, sums, dfmt)
         case "f32-fma" | "f32-fma-pairs":
