@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -30,6 +31,7 @@ def _palette() -> str:
     return f":root {{ {' '.join(f'--{name}: {colour};' for name, colour in named.items())} }}"
 
 
+@cache  # the same each time
 def page() -> str:
     """The page."""
     parts = {
