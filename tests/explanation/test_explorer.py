@@ -176,6 +176,28 @@ def test_pointing_and_choosing(page: tuple[Page, str]) -> None:
     assert browser.text("#cell strong") == "d[9][3]"
 
 
+def test_keys_go_where_the_pointer_goes(page: tuple[Page, str]) -> None:
+    """Tab comes to each operand, arrows to a cell, Enter keeps it and lets it go."""
+    browser = _show(page, opcode=F16)
+    met: list[str] = []
+    for _ in range(40):
+        browser.press("Tab")
+        if browser.run("document.activeElement.getAttribute('role')") == "grid":
+            met.append(browser.run("document.activeElement.getAttribute('aria-label')").split(",")[0])
+            assert browser.run("getComputedStyle(document.activeElement).outlineStyle") != "none"
+        if len(met) == 3:
+            break
+    assert sorted(met) == ["a", "b", "c and d"]
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowUp"):  # the first comes to [0][0]
+        browser.press(key)
+    last = met[-1].split()[-1]
+    browser.wait(f"document.querySelector('#cell strong')?.textContent === '{last}[2][0]'")
+    browser.press("Enter")
+    browser.wait(f"decodeURIComponent(location.hash).includes('cell={last},2,0')")
+    browser.press("Enter")
+    browser.wait("!location.hash.includes('cell')")
+
+
 def test_choosing_an_instruction_and_an_operand(page: tuple[Page, str]) -> None:
     browser, uri = page
     browser.open(uri)
