@@ -23,9 +23,11 @@ from fastmma.kernels.llvm.simd import (
     splat,
     store,
 )
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, MARKED, TERMS
+from fastmma.kernels.matrices.memory import aligned_empty
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, MARKED, TERMS, GroupTile
 
 BIAS_A = 12  # makes bytes of A positive
+SLAB_STEPS = 8
 RUN = 16  # elements that are packed together: no group has fewer
 _RUN_WORDS = RUN // 4
 _WORDS = 8  # of B that are packed together ...
@@ -51,6 +53,19 @@ class Slab(NamedTuple):
     exponents: NDArray[np.int32]
     nonzero: NDArray[np.int32]
     state: NDArray[np.float32]
+
+
+def slab_of(tile: GroupTile, steps: int, rows: int) -> Slab:
+    """Memory for panels of a product of so many steps, and pieces of so many rows."""
+    terms = min(steps, SLAB_STEPS) * TERMS
+    return Slab(
+        aligned_empty((terms * tile.group // 4, tile.columns), np.int32),
+        aligned_empty((terms, tile.columns), np.int32),
+        aligned_empty((terms, tile.columns), np.float64),
+        aligned_empty((terms, tile.columns), np.int32),
+        aligned_empty((terms, tile.columns), np.int32),
+        aligned_empty((rows, tile.columns), np.float32),
+    )
 
 
 @inner

@@ -18,8 +18,7 @@ from fastmma.kernels.pieces import OfWorkers
 from fastmma.kernels.scaled import groups
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, MARKED, SLAB, TERMS, GroupTile
 from fastmma.kernels.scaled.group_panels import BIAS_A, RUN, signed
-from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, Scales, fixed, scales_of
-from fastmma.kernels.scaled.portable import scale_tables
+from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, Scales, fixed, nans_of, scales_of
 from fastmma.kernels.tiles import GROUPS, first_fit
 
 COLUMNS = 8
@@ -211,7 +210,7 @@ class GroupTiles(NamedTuple):
             scales,
             scales.values * ldexp(1 + ldexp(1, -GROWTH), groups.SCALE_A),
             scales.values * ldexp(1, groups.SCALE_B - 2),
-            np.isnan(scale_tables(p.scale)[0]).astype(np.uint8),
+            nans_of(p.scale),
         )
         steps = depth // p.step
         last_bit = 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits

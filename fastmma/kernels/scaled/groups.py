@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from math import ldexp
 
 import numpy as np
@@ -13,15 +13,15 @@ from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.pieces import Missed, OfWorkers, Piece, cut
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupTile
-from fastmma.kernels.scaled.group_panels import Rows, Slab, nonzero_rows, pack_rows, run_piece
+from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, nonzero_rows, pack_rows, run_piece, slab_of
 from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, fixed, fixed_right, redo, scales_of, write
 from fastmma.kernels.scaled.portable import NAN
+from fastmma.kernels.scaled.small_groups import Limits, multiply
 from fastmma.kernels.tiles import GROUPS, first_fit
 
 _E2M1 = Element(2, 1, 1, 0, 0)
 _CHUNK_ROWS = 2048
 _PACK_ROWS = 64
-_SLAB_STEPS = 8
 _PIECES_PER_THREAD = 4
 DOT_BITS = 12  # a term's significand is below 2**12
 HIGHEST = 126  # sums that stay below 2**126 never overflow
@@ -51,6 +51,24 @@ def _tile(p: Scaled, aligned: bool) -> GroupTile:
     return GroupTile(aligned, p.group, p.align_bits, row.dot, row.lanes, *(row.aligned if aligned else row.exact))
 
 
+@cache
+def _limits(p: Scaled, depth: int) -> Limits:
+    """Where a product without alignment has all of its bits, for all rows and columns together."""
+    last_bit = _last_bit(p)
+    slack, highest = p.align_bits - last_bit, HIGHEST - _growth(-(-depth // p.step))
+    return Limits(SMALLEST + last_bit, highest, slack - _HEADROOM, slack, _EXACT_SCALE_A)
+
+
+def _last_bit(p: Scaled) -> int:
+    """Of a term, below its exponent."""
+    return 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits
+
+
+def _growth(steps: int) -> int:
+    """Exponents by which sums exceed those of scales at most."""
+    return DOT_BITS + (TERMS * steps).bit_length()
+
+
 class _Product:
     """One product: its packed rows, and how a piece of it is computed."""
 
@@ -68,8 +86,8 @@ class _Product:
         self.steps = -(-a.shape[1] // p.step)
         self.padded_rows = -(-len(a) // self.exact.rows) * self.exact.rows
         self.lowest_a = int(self.rows.lowest.min()) if (self.rows.highest >= self.rows.lowest).any() else 0
-        self.last_bit = 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits  # of a term, below its exponent
-        in_slab = min(self.steps, _SLAB_STEPS)
+        self.last_bit = _last_bit(p)
+        in_slab = min(self.steps, SLAB_STEPS)
         slabs = -(-self.steps // in_slab)
         self.elements = aligned_empty((slabs, self.padded_rows, in_slab * p.step), np.uint8)
 
@@ -102,7 +120,7 @@ class _Product:
         """Compute a piece; which of its rows have to be done another way."""
         first, last, column, last_column = piece
         lines, panel = slice(first, last), slice(column, last_column)
-        growth = DOT_BITS + (TERMS * self.steps).bit_length()
+        growth = _growth(self.steps)
         lowest, highest = self.rows.lowest[lines], self.rows.highest[lines]
         of_columns = int(self.columns.lowest[panel].min()), int(self.columns.highest[panel].max())
         redo: NDArray[np.bool_] = (lowest < SMALLEST + self.last_bit - of_columns[0]) | (highest > HIGHEST - growth - of_columns[1])
@@ -156,23 +174,13 @@ class _Product:
         return bool(write(slab.state, good, out))
 
 
-def _slab(tile: GroupTile, steps: int, rows: int) -> Slab:
-    terms = min(steps, _SLAB_STEPS) * TERMS
-    return Slab(
-        aligned_empty((terms * tile.group // 4, tile.columns), np.int32),
-        aligned_empty((terms, tile.columns), np.int32),
-        aligned_empty((terms, tile.columns), np.float64),
-        aligned_empty((terms, tile.columns), np.int32),
-        aligned_empty((terms, tile.columns), np.int32),
-        aligned_empty((rows, tile.columns), np.float32),
-    )
-
-
 def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
     """A product of at least one k for `supported` parameters; `out` overlaps nothing.
 
     What is out of reach here (exponents near the ends of float32's range, special c) is done by ``slow(p, *operands, threads)``.
     """
+    if multiply(p, _tile(p, False), operands, _limits(p, operands.a.shape[1])):
+        return
     product = _Product(p, operands, threads)
     rows, columns = operands.out.shape
     pieces = cut(rows, columns, (product.exact.rows, product.exact.columns), threads, _CHUNK_ROWS, _PIECES_PER_THREAD)
@@ -181,5 +189,5 @@ def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
     def compute(piece: Piece, slab: Slab) -> None:
         missed.parts[piece.column // pieces.width, piece.row : piece.last_row] = product.piece(piece, slab)
 
-    pieces.run(threads, OfWorkers(lambda: _slab(product.exact, product.steps, pieces.height)), compute)
+    pieces.run(threads, OfWorkers(lambda: slab_of(product.exact, product.steps, pieces.height)), compute)
     redo(p, operands, product.rows, product.columns, missed, threads, slow)

@@ -66,6 +66,12 @@ def scales_of(element: Element) -> Scales:
     return Scales(np.where(alive, values, 1.0), np.where(alive, exponents, 0).astype(np.int32), alive.astype(np.uint8))
 
 
+@cache
+def nans_of(element: Element) -> NDArray[np.uint8]:
+    """Which of the 256 codes of a scale are NaNs."""
+    return np.isnan(scale_tables(element)[0]).astype(np.uint8)
+
+
 def fixed(codes: Codes) -> Codes:
     """The same, C-contiguous and read-only: one type for the compiler, whatever the caller has."""
     view = np.ascontiguousarray(codes).view()
@@ -90,7 +96,7 @@ def _note(magnitude: int, exponent: int, alive: bool, line: int, special: int, e
 
 
 @compiled
-def _along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any) -> None:
+def along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any) -> None:
     """Lines first to last, which are rows of `codes` and of `scale_codes`."""
     depth = codes.shape[1]
     for line in range(first, last):
@@ -113,9 +119,7 @@ def _along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, 
 
 
 @compiled
-def _across(
-    codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any
-) -> None:
+def across(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any) -> None:
     """Lines first to last, which are columns."""
     largest = np.empty(last - first, np.uint8)
     for number in range(scale_codes.shape[0]):
@@ -129,22 +133,22 @@ def _across(
             _note(largest[j], scales.exponents[code], scales.alive[code] != 0, first + j, special, extremes)
 
 
-def extremes(element: Element, scale: Element, codes: Codes, scale_codes: Codes, block: int, across: bool, threads: int) -> Extremes:
-    """Look at all lines; `codes` are C-contiguous, lines being rows, or columns if `across`."""
-    count = codes.shape[int(across)]
+def extremes(element: Element, scale: Element, codes: Codes, scale_codes: Codes, block: int, columns: bool, threads: int) -> Extremes:
+    """Look at all lines; `codes` are C-contiguous, lines being rows, or `columns`."""
+    count = codes.shape[int(columns)]
     found = np.empty((3, count), np.int32)
     found[0], found[1], found[2] = NO_EXPONENT, -NO_EXPONENT, 0
     mask = (1 << (element.exponent_bits + element.mantissa_bits)) - 1
     scales = scales_of(scale)
-    look = _across if across else _along
+    look = across if columns else along
 
     def work(start: int, stop: int, _worker: int) -> None:
         look(codes, scale_codes, scales, block, mask, element.first_special, start, stop, found)
 
     parallel_for(work, count, threads, _LINES)
     nan: NDArray[np.bool_] = np.zeros(count, np.bool_)
-    for code in np.flatnonzero(np.isnan(scale_tables(scale)[0])):
-        nan |= (scale_codes == code).any(axis=0 if across else 1)
+    for code in np.flatnonzero(nans_of(scale)):
+        nan |= (scale_codes == code).any(axis=0 if columns else 1)
     return Extremes(found[0], found[1], found[2].astype(np.bool_), nan)
 
 

@@ -1,0 +1,167 @@
+"""Small products of groups of e2m1 in one go: what `fastmma.kernels.scaled.groups` does for most operands, without Python in between."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import cache, partial
+from math import ldexp
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import typeof, types
+from numpy.typing import NDArray
+
+from fastmma.kernels.llvm.compilation import compiled, entry
+from fastmma.kernels.matrices.memory import aligned_empty
+from fastmma.kernels.params import Element, Scaled
+from fastmma.kernels.scaled.group_micro_kernel import SLAB, TERMS, GroupTile
+from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, pack_rows, run_piece, slab_of
+from fastmma.kernels.scaled.lines import NO_EXPONENT, Operands, across, along, fixed, fixed_right, nans_of, scales_of, write
+
+_WORK, _ROWS = 1 << 26, 1024  # multiply-adds and rows, beyond which the Python of a product of any size takes a hundredth of its time
+_MAGNITUDE, _SPECIAL = 7, 8  # of e2m1's codes
+_ANY_SCALE = Element(8, 0, 127, 0, 1)  # the tables of all formats of scales have one type
+CODES = types.Array(types.uint8, 2, "C", readonly=True)  # what `fixed` returns
+
+
+class Limits(NamedTuple):
+    """How far exponents of scales may go, as `fastmma.kernels.scaled.groups` explains."""
+
+    lowest: int  # the least sum of two, at which a result has all bits
+    highest: int  # the largest, at which sums do not overflow
+    spread: int  # between the least and the largest sum, if nothing is to be truncated
+    slack: int  # exponents up to this much above the lowest do not truncate its terms
+    scale_a: int  # log2 of the factor of A's scales, of which the lowest counts as 1
+
+
+class _Work(NamedTuple):
+    """A thread's memory for products of one size."""
+
+    rows: Rows
+    slab: Slab
+    places: NDArray[np.int64]  # the block of k that each group is in
+
+
+class _Kept(threading.local):
+    """The memory of a thread's last product, kept for the next one of the size; none while it is in use."""
+
+    size: tuple[Any, ...] = ()
+    run: Callable[..., bool] | None = None
+    work: _Work | None = None
+
+
+_kept = _Kept()
+
+
+@compiled
+def _has(table: Any, codes: Any) -> bool:
+    """Whether any of the codes is marked in a table."""
+    for line in range(codes.shape[0]):
+        for place in range(codes.shape[1]):
+            if table[codes[line, place]] != 0:
+                return True
+    return False
+
+
+@compiled
+def _pack_scales(values: Any, factor: float, codes: Any, places: Any, packed: Any) -> None:
+    """The scale of every group of rows of A, times a power of two."""
+    slabs, rows, groups = packed.shape
+    for slab in range(slabs):
+        for row in range(rows):
+            for group in range(groups):
+                code = codes[row, places[slab * groups + group]] if row < codes.shape[0] else np.uint8(0)
+                packed[slab, row, group] = values[code] * factor
+
+
+@compiled
+def _multiply(
+    tile: Any,
+    kernel: int,
+    a: Any,
+    scale_a: Any,
+    b: Any,
+    scale_b: Any,
+    scales_of_lines: Any,
+    tables: Any,
+    block: int,
+    limits: Limits,
+    work: Any,
+    out: Any,
+) -> bool:
+    """Write a product to `out`; False where it is out of reach, and `out` is anything.
+
+    Where there are `scales_of_lines`, rows of `b` are the columns of B, and these are their scales.
+    """
+    rows, slab, places = work
+    scales, nans = tables
+    if _has(nans, scale_a) or _has(nans, scale_b):
+        return False
+    turned = scales_of_lines is not None
+    columns = b.shape[0] if turned else b.shape[1]
+    left, right = np.empty((3, a.shape[0]), np.int32), np.empty((3, columns), np.int32)
+    along(a, scale_a, scales, block, _MAGNITUDE, _SPECIAL, 0, a.shape[0], left)
+    if scales_of_lines is not None:
+        along(b, scales_of_lines, scales, block, _MAGNITUDE, _SPECIAL, 0, columns, right)
+    else:
+        right[0], right[1], right[2] = NO_EXPONENT, -NO_EXPONENT, 0
+        across(b, scale_b, scales, block, _MAGNITUDE, _SPECIAL, 0, columns, right)
+    lowest_a = int(left[0].min())
+    low, high = lowest_a + right[0].min(), int(left[1].max()) + right[1].max()
+    if low < limits.lowest or high > limits.highest or high - low > limits.spread or high < -NO_EXPONENT // 2:
+        return False
+    pack_rows(a, scale_a, scales.alive, block, 0, rows.elements.shape[1], rows.elements)
+    _pack_scales(scales.values, ldexp(1.0, limits.scale_a - lowest_a), scale_a, places, rows.scales)
+    power = 1024 - min(low + limits.slack + 1, 128)
+    factors = ldexp(1.0, power // 2), ldexp(1.0, power - power // 2)
+    factor = ldexp(1.0, power + lowest_a - limits.scale_a - 2)
+    good = np.ones(a.shape[0], np.bool_)
+    for column in range(0, columns, tile.columns):
+        slab.state[:] = 0
+        last = rows.elements.shape[1]
+        run_piece(tile, kernel, rows, 0, last, b, turned, scale_b, scales, block, column, factor, factors, slab)
+        if not write(slab.state, good, out[:, column : column + tile.columns]):
+            return False
+    return True
+
+
+@cache
+def _runner(tile: GroupTile, turned: bool, work: Any) -> Callable[..., bool]:
+    """`_multiply` for a tile, by whether B comes turned; `work` is the type of its memory."""
+    tables = types.Tuple((typeof(scales_of(_ANY_SCALE)), typeof(nans_of(_ANY_SCALE))))
+    limits = types.NamedTuple([types.int64] * len(Limits._fields), Limits)
+    lines = CODES if turned else types.none
+    out = types.Array(types.int32, 2, "A")
+    kinds = typeof(tile), types.int64, *[CODES] * 4, lines, tables, types.int64, limits, work, out
+    return partial(entry(_multiply, *kinds), tile, SLAB.address(tile))
+
+
+def _work_of(tile: GroupTile, rows: int, depth: int, block: int) -> _Work:
+    steps, padded = -(-depth // tile.step), -(-rows // tile.rows) * tile.rows
+    in_slab = min(steps, SLAB_STEPS)
+    slabs, groups = -(-steps // in_slab), in_slab * TERMS
+    unused = np.zeros((slabs, padded, 1), np.int32)
+    elements = aligned_empty((slabs, padded, in_slab * tile.step), np.uint8)
+    places = np.minimum(np.arange(slabs * groups) * tile.group // block, -(-depth // block) - 1)
+    return _Work(Rows(elements, aligned_empty((slabs, padded, groups), np.float64), unused, unused), slab_of(tile, steps, padded), places)
+
+
+def multiply(p: Scaled, tile: GroupTile, operands: Operands, limits: Limits) -> bool:
+    """Write a small product without c to its `out`; False where it is not small or out of reach, and `out` is anything."""
+    (rows, depth), columns = operands.a.shape, operands.out.shape[1]
+    if operands.c is not None or rows > _ROWS or rows * columns * depth > _WORK:
+        return False
+    a, scale_a = fixed(operands.a), fixed(operands.scale_a)
+    b, scale_b, turned = fixed_right(operands.b, operands.scale_b)
+    size = tile, rows, depth, p.block, turned
+    run, work, _kept.work = _kept.run, _kept.work, None  # a signal handler may need memory meanwhile
+    if run is None or work is None or _kept.size != size:
+        work = _work_of(tile, rows, depth, p.block)
+        run = _runner(tile, turned, typeof(work))
+    tables = scales_of(p.scale), nans_of(p.scale)
+    done = run(
+        a, scale_a, b, scale_b, fixed(operands.scale_b.T) if turned else None, tables, p.block, limits, work, operands.out.view(np.int32)
+    )
+    _kept.size, _kept.run, _kept.work = size, run, work
+    return done
