@@ -96,8 +96,10 @@ class Result:
             assert np.array_equal(self._bytes, self._before), "memory beside the result was written"
 
 
-def check(rng: Generator, case: Case, counts: Counter[str], memory: Place = anywhere) -> None:
-    """Run a case with its operands and its result in any memory."""
+def check(
+    rng: Generator, case: Case, counts: Counter[str], memory: Place = anywhere, known: tuple[Any, str] | None = None
+) -> tuple[Any, str]:
+    """Run a case with its operands and its result in any memory; give what `expected` says of it, which may be known."""
     arrangements = {
         # one lane's metadata is none of another's
         name: drawn(rng, array, native=name in case.native, repeats=not (name == "metadata" and case.family.startswith("warp")))
@@ -106,7 +108,7 @@ def check(rng: Generator, case: Case, counts: Counter[str], memory: Place = anyw
     operands = {name: arrangement.place(case.arrays[name], memory) for name, arrangement in arrangements.items()}
     result = Result(rng, case, operands, memory)
     before = {name: plain(array) for name, array in operands.items()}
-    wanted, how = expected(case, before)
+    wanted, how = expected(case, before) if known is None else known
     more: dict[str, Any] = {} if result.out is None else {"out": result.out}
     if case.takes_threads:
         more["threads"] = int(rng.integers(1, 4))
@@ -125,3 +127,4 @@ def check(rng: Generator, case: Case, counts: Counter[str], memory: Place = anyw
     if mode:
         marks.add("another floating-point mode")
     counts.update([case.family, how, *case.counted, *marks, *result.counted])
+    return wanted, how

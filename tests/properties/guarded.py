@@ -1,7 +1,7 @@
 """Drawn cases with a page that nobody may touch before or after every operand, result and scratch buffer: a process of its own.
 
-``python guarded.py SIDE SEED CASES SECONDS`` runs so many cases, and more until the time is over, and prints the counts as JSON.
-A stray access ends it by a signal, and the last line on standard error is the case. Guards lie before or after, as SIDE says.
+``python guarded.py SEED CASES SECONDS`` runs so many cases, and more until the time is over, and prints the counts of both sides as JSON.
+A stray access ends it by a signal, and the last line on standard error is the case and the side: guards lie after the memory, or before.
 """
 
 from __future__ import annotations
@@ -111,19 +111,25 @@ class Guards:
 
 
 def main() -> None:
-    side, seed, cases, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+    seed, cases, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     deadline = time.monotonic() + seconds
-    guards = Guards(before=side == "before")
+    guards = Guards(before=False)
     guards.scratch()
+    sides: dict[str, Counter[str]] = {"after": Counter(), "before": Counter()}
     index = 0
     while index < cases or time.monotonic() < deadline:
         # those of test_fuzz.py, seed after seed
         place = seed + index // OF_A_SEED, index % OF_A_SEED
-        rng, family, case = drawn(*place)
-        print(f"{family} {place}: {case.arguments}", file=sys.stderr, flush=True)
-        check(rng, case, counts, guards.memory)
+        known = None
+        for side, found in sides.items():
+            guards.before = side == "before"
+            counts.clear()
+            rng, family, case = drawn(*place)
+            print(f"{family} {place}, guards {side}: {case.arguments}", file=sys.stderr, flush=True)
+            known = check(rng, case, counts, guards.memory, known)
+            found.update(counts)
         index += 1
-    print(json.dumps(counts))
+    print(json.dumps(sides))
 
 
 if __name__ == "__main__":

@@ -68,10 +68,11 @@ def _refused(statements: Sequence[str], target: str, folder: Path) -> set[int] |
     source = folder / "statements.ptx"
     source.write_text(head + "".join(_entry(number, statements) for number in range(0, len(statements), _TOGETHER)))
     command = [PTXAS, "-O0", f"-arch={target}", str(source), "-o", str(folder / "statements.cubin")]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode == 0:
-        return set()
-    lines = [int(line) - 1 - head.count("\n") for line in _ERROR.findall(result.stderr)]
+    said = folder / "statements.txt"  # ptxas writes line by line, into a file faster than into a pipe
+    with said.open("w") as file:
+        if subprocess.run(command, stdout=file, stderr=file, check=False).returncode == 0:
+            return set()
+    lines = [int(line) - 1 - head.count("\n") for line in _ERROR.findall(said.read_text())]
     # an entry's first line, then two for a statement, then its last line
     places = [(line // _LINES * _TOGETHER, line % _LINES - 1) for line in lines]
     refused = {first + line // 2 for first, line in places if line % 2 == 0 and line < 2 * _TOGETHER}
