@@ -14,6 +14,7 @@ from fastmma.backends.resolve import operation_of
 from fastmma.kernels.fma.chain_kernel import CHAIN, DEPTH, chain_of
 from fastmma.kernels.fused.batch import BLOCKS, block_kernel
 from fastmma.kernels.fused.micro_kernel import SLAB as FUSED_SLAB
+from fastmma.kernels.fused.sparse_kernel import SPARSE
 from fastmma.kernels.fused.x86 import chain_of as fused_chain_of
 from fastmma.kernels.integer.micro_kernel import Multiply
 from fastmma.kernels.integer.tile import Tile
@@ -136,6 +137,22 @@ class Blocks(Fused):
 
 
 @dataclass(frozen=True)
+class Stored(Fused):
+    """Of truncated sums of sparse A, whose zeros are not there, for an opcode; on CPUs whose tile has room for a row of a panel."""
+
+    opcode: str = ""
+
+    def record(self, cpu: Cpu) -> Any:
+        return fused_chain_of(fused_parameters(operation_of(self.opcode, self.target)), cpu.tile(FUSED), sparse=True)
+
+    def products(self, cpu: Cpu) -> int:
+        return super().products(cpu) // 2
+
+    def kernel(self) -> MicroKernel:
+        return SPARSE
+
+
+@dataclass(frozen=True)
 class Groups(Kernel):
     """Of exact sums of groups of e2m1 elements."""
 
@@ -202,19 +219,19 @@ class Words(Kernel):
         return MicroKernel(_emit_words, 4, 1)
 
 
-_FMA = r"v?fn?m(la|add)"
+FMA = r"v?fn?m(la|add)"
 KERNELS: tuple[Kernel, ...] = (
-    Fused("f16, bf16 with f32 sums, sm_90", _FMA, "f16", "sm_90a"),
-    Fused("f16, bf16 with f32 sums, sm_80", _FMA, "f16", "sm_80"),
-    Fused("tf32, sm_90", _FMA, "tf32", "sm_90a"),
-    Fused("f16 with f16 sums, sm_90", _FMA, "f16", "sm_90a", "f16"),
-    Fused("e4m3, sm_90", _FMA, "e4m3", "sm_90a"),
-    Fused("e4m3, sm_120", _FMA, "e4m3", "sm_120a"),
-    Blocks("f16, sm_90, tiles and small products", _FMA, "f16", "sm_90a"),
+    Fused("f16, bf16 with f32 sums, sm_90", FMA, "f16", "sm_90a"),
+    Fused("f16, bf16 with f32 sums, sm_80", FMA, "f16", "sm_80"),
+    Fused("tf32, sm_90", FMA, "tf32", "sm_90a"),
+    Fused("f16 with f16 sums, sm_90", FMA, "f16", "sm_90a", "f16"),
+    Fused("e4m3, sm_90", FMA, "e4m3", "sm_90a"),
+    Fused("e4m3, sm_120", FMA, "e4m3", "sm_120a"),
+    Blocks("f16, sm_90, tiles and small products", FMA, "f16", "sm_90a"),
     Groups("NVFP4, MXFP4, exact", r"vpdpbusd|vpmaddubsw|sdot", False, 16),
     Groups("NVFP4, MXFP4, truncating", r"vpdpbusd|vpmaddubsw|sdot", True, 16),
-    Chains("f64", _FMA, 64),
-    Chains("f32 chains (m8n8k4)", _FMA, 32, 4),
+    Chains("f64", FMA, 64),
+    Chains("f32 chains (m8n8k4)", FMA, 32, 4),
     Words("s8, u8", r"vpdpbusd|vpmaddwd|sdot", BYTES),
     Words("b1", r"vpopcnt|vpsrlw|cnt", BITS),
 )

@@ -20,7 +20,9 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from bench.cases import CASES, Case
-from bench.instructions import CPUS, KERNELS, Cpu, Kernel
+from bench.instructions import CPUS, KERNELS, Cpu, Kernel, Stored
+from bench.instructions import FMA as MULTIPLIES
+from bench.shapes import SPARSE, sparse_product
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.llvm.emit import POINTER
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
@@ -199,23 +201,33 @@ _FAMILIES = {
 }
 
 
+def _families() -> list[tuple[str, Kernel, Callable[[], Any], float]]:
+    """Names of products, their micro-kernels, what computes them, and the multiply-adds that this takes."""
+    kernels = {kernel.name: kernel for kernel in KERNELS}
+    shapes = {case.family: case.shape for case in CASES}
+    found = [(family, kernels[name], _product(family), float(np.prod(shapes[family]))) for family, name in _FAMILIES.items()]
+    if _NAME == "AVX-512":
+        for case in SPARSE[:2]:
+            kernel = Stored(case.name, MULTIPLIES, case.atype, "sm_90a", opcode=case.opcode)
+            found.append((f"{case.name}, sparse A", kernel, sparse_product(case, 1536), 1536.0**3))
+    return found
+
+
 def reached(rounds: int) -> list[str]:
     """A Markdown table: bounds of micro-kernels in cycles, and how much of them whole products reach, packing and all else included."""
-    kernels, loops = {kernel.name: kernel for kernel in KERNELS}, Loops()
+    loops = Loops()
     lines = [
         "| product, n = 1536, 1 thread | vector instructions for 64 multiply-adds | cycles at least | taken by | cycles | reached |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for family, name in _FAMILIES.items():
-        kernel, run = kernels[name], _product(family)
-        shape = next(case.shape for case in CASES if case.family == family)
+    for family, kernel, run, products in _families():
         run()
         taken = []
         for _ in range(rounds):
             cycle = loops.cycle()
             began = time.thread_time()
             run()
-            taken.append((time.thread_time() - began) / cycle * 64 / float(np.prod(shape)))
+            taken.append((time.thread_time() - began) / cycle * 64 / products)
         least, cycles = bound(kernel, _CPU), statistics.median(taken)
         count = 64 * kernel.loop(_CPU).vectors / kernel.products(_CPU)
         lines.append(f"| {family} | {count:.3g} | {least.cycles:.2f} | {least.by} | {cycles:.2f} | {least.cycles / cycles:.2f} |")

@@ -108,17 +108,22 @@ def _repeated(run: Callable[[int], Any], calls: int) -> None:
         run(1)
 
 
+def sparse_product(case: Sparse, n: int) -> Callable[[], Any]:
+    """What computes n x n results of n stored elements each, on one thread."""
+    right = operand(case.atype, (2 * n, n), 3)
+    stored, words = fastmma.sparse.compress(operand(case.atype, (n, 2 * n), 2), prune=True)
+    return partial(fastmma.gemm, stored, right, metadata=words, instruction=case.opcode, target="sm_90a", threads=1)
+
+
 def sparse(quick: bool, rounds: int) -> list[str]:
     """Speed of products of sparse A by stored elements, over dense products of as many."""
     n = 64 if quick else 1536
     lines = [f"| sparse A, n = {n} stored, 1 thread | GMAC/s, by stored elements | over the dense product's |", "| --- | --- | --- |"]
     for case in SPARSE:
         a, b = operand(case.atype, (n, n), 0), operand(case.atype, (n, n), 1)
-        right = operand(case.atype, (2 * n, n), 3)
-        stored, words = fastmma.sparse.compress(operand(case.atype, (n, 2 * n), 2), prune=True)
         runs = {
             "dense": partial(fastmma.gemm, a, b, instruction=case.dense, target="sm_90a", threads=1),
-            "sparse": partial(fastmma.gemm, stored, right, metadata=words, instruction=case.opcode, target="sm_90a", threads=1),
+            "sparse": sparse_product(case, n),
         }
         found = interleaved(runs, rounds, time.thread_time)
         lines.append(f"| {case.name} | {n**3 / found['sparse'] / 1e9:.1f} | {found['dense'] / found['sparse']:.2f} |")

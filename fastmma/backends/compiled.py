@@ -10,6 +10,7 @@ from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import Fixed, Form, fixed_product
 from fastmma.backends.native_c import with_native_c
 from fastmma.backends.parts import is_small, parts
+from fastmma.backends.stored import on_stored_elements
 from fastmma.backends.zeros import on_dense_kernel
 from fastmma.kernels.params import Promotion, Step
 
@@ -71,7 +72,7 @@ def _filled(operation: Operation, operands: Operands) -> Operands:
     return whole_k(operation.instruction, operands) if operation.own else operands
 
 
-_FUSED = on_dense_kernel(with_native_c(fused.run))
+_FUSED = on_stored_elements(on_dense_kernel(with_native_c(fused.run)))
 _METHODS: dict[str, Run] = {
     "fused": _FUSED,
     "grouped": _FUSED,

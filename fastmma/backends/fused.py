@@ -56,7 +56,7 @@ def widening(fmt: Format, wide: Format) -> Codes:
     return encode(decode(np.arange(1 << fmt.bits), fmt), wide)
 
 
-def _widened(operation: Operation, operands: Operands) -> Operands:
+def widened(operation: Operation, operands: Operands) -> Operands:
     if not operation.arithmetic.widened:
         return operands
     formats, (a, b) = operation.instruction.formats, operation.multiplied
@@ -99,15 +99,15 @@ def _gemm(operation: Operation, operands: Operands, d: Codes, threads: int) -> N
 
     parameters, period = fused_parameters(operation), operation.instruction.k
     if x86.supported(parameters):
-        wide = _widened(operation, operands)
+        wide = widened(operation, operands)
         x86.gemm(parameters, wide.a, wide.b, wide.c, d, threads, _portable)
     elif parameters.restart and x86.promotes(parameters._replace(restart=0), period):
         # sums of an instruction that start from zero and join c are promotions
         a, b = _in_order(operation, operands.a, 1), _in_order(operation, operands.b, 0)
-        wide = _widened(operation, operands._replace(a=a, b=b))
+        wide = widened(operation, operands._replace(a=a, b=b))
         x86.gemm(parameters._replace(restart=0), wide.a, wide.b, wide.c, d, threads, _portable, Promotion(period))
     else:
-        wide = _widened(operation, operands)
+        wide = widened(operation, operands)
         portable.gemm(parameters, wide.a, wide.b, wide.c, d, threads, product_order(operation))
 
 
@@ -131,7 +131,7 @@ def _tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> 
         return
     from fastmma.kernels.fused import portable
 
-    wide = _widened(operation, operands)
+    wide = widened(operation, operands)
     portable.tiles(fused_parameters(operation), wide.a, wide.b, wide.c, d, threads, product_order(operation))
 
 
@@ -201,7 +201,7 @@ def _general_run(operation: Operation, operands: Operands, d: Codes, threads: in
         own = ins.k // ins.scale_vec_size
         scale = scaled_parameters(operation).scale
         scales = scale, np.repeat(operands.scale_a, own, axis=2), np.repeat(operands.scale_b, own, axis=1)
-    wide = _widened(operation, operands)
+    wide = widened(operation, operands)
     a, b = (element_of(fmt) for fmt in operation.multiplied)
     products.multiply(general_parameters(operation), a, b, wide.a, wide.b, wide.c, d, threads, scales)
 
@@ -243,7 +243,7 @@ def promoted(operation: Operation, operands: Operands, d: Codes, promotion: Prom
     for part in parts(operands, d, promotion.every):
         chunks = slice(part.start // promotion.every, -(-part.stop // promotion.every))
         joining = promotion.of(part.products).part(chunks, part.rows, part.columns)
-        whole = _widened(operation, part.of(operation.instruction, operands, d))
+        whole = widened(operation, part.of(operation.instruction, operands, d))
         for index, (result, product) in enumerate(zip(d[part.results], each(whole), strict=True)):
             x86.gemm(parameters, product.a, product.b, product.c, result, threads, _portable, joining.of(index))
     return True

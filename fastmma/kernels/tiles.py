@@ -16,6 +16,7 @@ class FusedTile(NamedTuple):
     double: tuple[int, int]  # rows, and groups of columns, of two vectors of float64 or one of float32
     single: tuple[int, int]
     depth: int  # of k in a slab
+    sparse: bool = False  # whether a row of a whole panel, whose A is sparse, has registers enough
 
 
 class ThinTile(NamedTuple):
@@ -65,7 +66,7 @@ _NEON = frozenset({"neon"})  # 32 registers of 16 bytes: a vector of 32 bytes is
 _DOTPROD = _NEON | {"dotprod"}
 
 FUSED = (
-    FusedTile(_AVX512 | {"avx512f", "f16c"}, 64, (4, 2), (4, 4), 512),
+    FusedTile(_AVX512 | {"avx512f", "f16c"}, 64, (4, 2), (4, 4), 512, sparse=True),
     FusedTile(frozenset({"avx2", "fma", "f16c"}), 32, (4, 1), (4, 2), 512),
     FusedTile(_NEON, 32, (3, 2), (4, 2), 256),
 )

@@ -49,6 +49,7 @@ class PanelShape:
     rows: int
     groups: int  # of columns whose accumulators are in registers at a time
     depth: int  # of k in a slab
+    sparse: bool  # whether A is, and has records of rows
 
     @property
     def lanes(self) -> int:
@@ -70,6 +71,11 @@ class PanelShape:
         """Size of a packed value."""
         return 4 if self.single else 8
 
+    @property
+    def left_bytes(self) -> int:
+        """What a k of a packed row of A takes where its values are; of a record, in which every other k is stored, all that it has."""
+        return (self.value_bytes + 8) // 2 if self.sparse else self.value_bytes
+
 
 @constant
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ class Chain(PanelShape):
     @property
     def shape(self) -> PanelShape:
         """What the loops around it are compiled for."""
-        return PanelShape(self.half, self.single, self.vector_bytes, self.rows, self.groups, self.depth)
+        return PanelShape(self.half, self.single, self.vector_bytes, self.rows, self.groups, self.depth, self.sparse)
 
     @property
     def sign_bytes(self) -> int:
@@ -104,8 +110,8 @@ class Chain(PanelShape):
 
     @property
     def scale(self) -> int:
-        """Sums are held times 2**scale."""
-        return 0 if self.single else self.excess - 1023
+        """Sums are held times 2**scale: in f64, so that their exponent fields are bytes of exponents; not where all go to memory as f32."""
+        return 0 if self.single or self.sparse else self.excess - 1023
 
     @property
     def watched(self) -> bool:
@@ -115,7 +121,7 @@ class Chain(PanelShape):
     @property
     def lift(self) -> int:
         """What an exponent field of a sum holds above the exponent byte."""
-        return 0
+        return 0 if self.single else 1023 - self.excess + self.scale
 
 
 class Lanes:
@@ -218,6 +224,9 @@ class Lanes:
     def _scale(self, power: int) -> ir.Constant:
         return self.emit.constant(self.kind, 2.0 ** (power * self.chain.scale))
 
+    def _scales(self, power: int) -> tuple[ir.Constant, ...]:
+        return (self._scale(power),) if self.chain.scale else ()
+
     def _through_half(self, value: ir.Value) -> ir.Value:
         """f32 lanes rounded to f16 values."""
         emit, builder = self.emit, self.builder
@@ -255,14 +264,14 @@ class ColumnLanes(Lanes):
             return [singles]
         count = self.chain.lanes // 2
         pieces = [self.emit.shuffle(singles, singles, self.order[part : part + count]) for part in (0, count)]
-        return self._times([self.builder.fpext(piece, self.kind) for piece in pieces], factors or (self._scale(1),))
+        return self._times([self.builder.fpext(piece, self.kind) for piece in pieces], factors or self._scales(1))
 
     def store(self, values: list[ir.Value], state: ir.Value, offset: ir.Value, factors: Sequence[ir.Value] = ()) -> None:
         """Sums, times `factors` (2**-scale), to float32 in memory, where they fit exactly."""
         if not self.chain.single:
             pieces = [
                 self.builder.fptrunc(value, vector(F32, self.chain.lanes // 2))
-                for value in self._times(values, factors or (self._scale(-1),))
+                for value in self._times(values, factors or self._scales(-1))
             ]
             values = [self.emit.shuffle(pieces[0], pieces[1], [self.order.index(column) for column in range(self.chain.lanes)])]
         else:

@@ -44,7 +44,7 @@ class Operands:
     deficit: ir.Value  # ... or below them
 
 
-_POINTERS, _INTEGERS = 10, 7
+POINTERS, INTEGERS = 10, 7
 UNIT = 8  # adjacent k of a packed row of A; then come those of the next row of the block
 
 Values = list[ir.Value]
@@ -82,7 +82,7 @@ def finish(work: Work, values: Values | None = None) -> None:
             values = advanced(work, values)
 
 
-class _Tile:
+class Tile:
     """Emits the loops over blocks of rows, tiles of columns and steps."""
 
     def __init__(self, chain: Chain, builder: ir.IRBuilder, operands: Operands) -> None:
@@ -92,6 +92,7 @@ class _Tile:
         self.lanes = ColumnLanes(chain, self.emit)
         self.bytes = vector(I8, chain.panel)
         self.tiles = chain.panel // chain.tile
+        self.slots = chain.terms
         self.worst = cgutils.alloca_once(builder, self.lanes.words)
 
     def scratch_of(self, block: ir.Value) -> ir.Value:
@@ -213,7 +214,7 @@ class _Tile:
 
     def interleaved(self, *works: tuple[Work, int]) -> None:
         """Run several works of so many pieces side by side, evenly mixed: the CPU overlaps only what is near in the program."""
-        slots = self.chain.terms
+        slots = self.slots
         held: list[Values | None] = [None] * len(works)
         done = [0] * len(works)
         for slot in range(1, slots + 1):
@@ -327,9 +328,9 @@ class _Tile:
 
 
 def _emit(chain: Chain, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
-    for argument in arguments[:_POINTERS]:
+    for argument in arguments[:POINTERS]:
         argument.add_attribute("noalias")
-    _Tile(chain, builder, Operands(*arguments)).run()
+    Tile(chain, builder, Operands(*arguments)).run()
 
 
-SLAB = MicroKernel(_emit, _POINTERS, _INTEGERS)
+SLAB = MicroKernel(_emit, POINTERS, INTEGERS)

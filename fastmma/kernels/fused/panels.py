@@ -82,7 +82,7 @@ def forget_extremes(extremes: int, count: int) -> None:
 
 
 @inner
-def _checked(codes: Any, how: Decoding, extremes: int) -> Any:
+def checked(codes: Any, how: Decoding, extremes: int) -> Any:
     """Codes and magnitudes with zeros for bad ones, after the true ones have been counted in; zeros are not among the smallest."""
     codes = codes >> how.shift
     magnitude = codes & how.magnitude_mask
@@ -101,7 +101,7 @@ def _exponents_of(codes: Any, scales: BlockScales) -> Any:
 
 
 @inner
-def _values(codes: Any, how: Decoding, shift: Any, dtype: Any) -> Any:
+def values(codes: Any, how: Decoding, shift: Any, dtype: Any) -> Any:
     """The packed values of codes, times 2**shift."""
     magnitude = codes & how.magnitude_mask
     before = maximum(magnitude >> how.mantissa_bits, 1) - 1
@@ -112,7 +112,7 @@ def _values(codes: Any, how: Decoding, shift: Any, dtype: Any) -> Any:
 
 
 @inner
-def _exponent_bytes(magnitude: Any, how: Decoding, shift: Any) -> Any:
+def exponent_bytes(magnitude: Any, how: Decoding, shift: Any) -> Any:
     """Exponents plus `shift` as unsigned bytes in 32-bit lanes, 0 for zeros."""
     byte = maximum(magnitude >> how.mantissa_bits, 1) + how.byte_offset + shift
     return select(magnitude == 0, 0, minimum(maximum(byte, 0), how.highest_byte))
@@ -155,7 +155,7 @@ def pack_rows(
         block = first - first % packed.block
         for row in range(first, last):
             codes = load(arranged + (row - first) * VECTOR_BYTES, np.int32, LINES)
-            codes, magnitude = _checked(codes, how, noted + (row - first) * 2 * VECTOR_BYTES)
+            codes, magnitude = checked(codes, how, noted + (row - first) * 2 * VECTOR_BYTES)
             if row == block + packed.block:
                 block = row
             place = (slab + block) * packed.depth + in_slab
@@ -171,8 +171,8 @@ def pack_rows(
             if scales is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
                 if row < rows and k < depth:
                     shift = _exponents_of(splat(load_code(code_place(scales.codes, row, of_scale), 1), LINES), scales)
-            store(_values(codes, how, shift, dtype), packed.values + place * itemsize_of(dtype))
-            store(_exponent_bytes(magnitude, how, shift) * 0x01010101, packed.exponents + 4 * place)
+            store(values(codes, how, shift, dtype), packed.values + place * itemsize_of(dtype))
+            store(exponent_bytes(magnitude, how, shift) * 0x01010101, packed.exponents + 4 * place)
     for row in range(first, min(last, rows)):
         place = (row - first) * 2 * VECTOR_BYTES
         extremes[row, 0] = lowest_lane(load(noted + place, np.int32, LINES))
@@ -184,7 +184,7 @@ def _pack_eight(
     shape: Any, terms: int, codes: Any, magnitude: Any, how: Decoding, shift: Any, k: int, column: int, packed: Panels, dtype: Any
 ) -> None:
     """Pack 8 columns of one row of B, times 2**shift."""
-    store(convert(_exponent_bytes(magnitude, how, shift) ^ how.flip, np.uint8), packed.exponents + k * shape.panel + column)
+    store(convert(exponent_bytes(magnitude, how, shift) ^ how.flip, np.uint8), packed.exponents + k * shape.panel + column)
     bits_in_byte, log = (8, 3) if terms >= 8 else (4, 2)  # a division would take longer than all else
     signs = packed.signs + (k >> log) * shape.panel + column
     bit = k & (bits_in_byte - 1)
@@ -195,13 +195,13 @@ def _pack_eight(
     store(convert(negative, np.uint8), signs)
     place = (column // shape.tile * shape.depth + k) * shape.tile + column % shape.tile
     if shape.value_bytes == 4:
-        store(_values(codes, how, shift, dtype), packed.values + place * 4)
+        store(values(codes, how, shift, dtype), packed.values + place * 4)
     else:
         # two columns, then two columns for the other vector of the group
         pairs, shifts = bitcast(codes, np.int64), bitcast(shift, np.int64)
         place -= column % shape.lanes // 2
-        first = _values(bitcast(even_lanes(pairs), np.int32), how, bitcast(even_lanes(shifts), np.int32), dtype)
-        second = _values(bitcast(odd_lanes(pairs), np.int32), how, bitcast(odd_lanes(shifts), np.int32), dtype)
+        first = values(bitcast(even_lanes(pairs), np.int32), how, bitcast(even_lanes(shifts), np.int32), dtype)
+        second = values(bitcast(odd_lanes(pairs), np.int32), how, bitcast(odd_lanes(shifts), np.int32), dtype)
         store(first, packed.values + place * 8)
         store(second, packed.values + (place + shape.lanes // 2) * 8)
 
@@ -252,5 +252,5 @@ def pack_columns(
                     shift = _shifts(scales, start + k, depth, column + lane, columns)
                     left = scales.block - (start + k) % scales.block
                 left -= 1
-            codes, magnitude = _checked(load(scratch + k * VECTOR_BYTES, np.int32, LINES), how, extremes + lane * 8)
+            codes, magnitude = checked(load(scratch + k * VECTOR_BYTES, np.int32, LINES), how, extremes + lane * 8)
             _pack_eight(shape, terms, codes, magnitude, how, shift, k, lane, packed, dtype)

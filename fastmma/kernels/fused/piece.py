@@ -12,13 +12,16 @@ from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import (
     bitcast,
     convert,
+    even_lanes,
     extract,
     highest_lane,
     inner,
+    interleave,
     load,
     load_scalar,
     maximum,
     minimum,
+    odd_lanes,
     select,
     splat,
     store,
@@ -28,6 +31,7 @@ from fastmma.kernels.sums.promotion import promoted
 
 _INFINITY = 0x7F800000
 _MAGNITUDE = 0x7FFFFFFF
+_PAIRS = LINES // 2  # of columns in an f64 vector
 
 
 class Limits(NamedTuple):
@@ -117,13 +121,33 @@ def _read_state(shape: Any, piece: Extent, c: Matrix, limits: Limits, state: int
                 worst = worst | bad
                 bits = select(bad != 0, 0, select(magnitude == 0, 0, bits))
             store(bits, state + (row * shape.panel + lane) * 4)
+        _in_vectors(shape, state + row * shape.panel * 4)
         if row < redo.size:
             redo[row] = np.uint8(highest_lane(worst) != 0)
 
 
 @inner
+def _in_vectors(shape: Any, place: int) -> None:
+    """One row of sums from the order of columns to that of f64 vectors, in which the micro-kernel of sparse A keeps them."""
+    if shape.sparse and not shape.single:
+        for lane in range(place, place + 4 * shape.panel, 4 * shape.lanes):
+            pairs = load(lane, np.int64, LINES)
+            store(even_lanes(pairs), lane)
+            store(odd_lanes(pairs), lane + 2 * shape.lanes)
+
+
+@inner
+def _in_columns(shape: Any, place: int) -> None:
+    """The way back."""
+    if shape.sparse and not shape.single:
+        for lane in range(place, place + 4 * shape.panel, 4 * shape.lanes):
+            store(interleave(load(lane, np.int64, _PAIRS), load(lane + 2 * shape.lanes, np.int64, _PAIRS)), lane)
+
+
+@inner
 def _write_row(shape: Any, piece: Extent, row: int, out: Matrix, state: int) -> None:
     """One row of results from the state to the caller's array."""
+    _in_columns(shape, state + row * shape.panel * 4)
     for lane in range(0, min(shape.panel, piece.columns - piece.column), LINES):
         count = min(piece.columns - piece.column - lane, LINES)
         bits = load(state + (row * shape.panel + lane) * 4, np.int32, LINES)
@@ -154,6 +178,7 @@ def _read_total(shape: Any, piece: Extent, c: Matrix, total: int, rows: int) -> 
                 place = c.address + (piece.first + row) * c.row_stride + (piece.column + lane) * c.column_stride
                 bits = load_codes(place, c.column_stride, c.itemsize, count)
             store(bits, total + (row * shape.panel + lane) * 4)
+        _in_vectors(shape, total + row * shape.panel * 4)
 
 
 @inner
@@ -227,7 +252,7 @@ def run_piece(
         run_at(
             kernel,
             (
-                packed.values + place * shape.value_bytes,
+                packed.values + place * shape.left_bytes,
                 packed.exponents + place * 4,
                 packed.signs + place // bits_in_byte * 4,
                 slab.values,
@@ -237,7 +262,7 @@ def run_piece(
                 work.scratch,
                 work.lowest,
                 work.worst,
-                block * shape.value_bytes,
+                block * shape.left_bytes,
                 block * 4,
                 block // bits_in_byte * 4,
                 blocks,

@@ -14,7 +14,7 @@ from fastmma.kernels.fused import thin
 from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.micro_kernel import SLAB
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, pack_rows
-from fastmma.kernels.fused.piece import Extent, Limits, Promoting, Work, run_piece
+from fastmma.kernels.fused.piece import Extent, Limits, Promoting, run_piece
 from fastmma.kernels.fused.reach import (
     F32_LOWEST,
     SINGLE_LARGEST_C,
@@ -32,6 +32,9 @@ from fastmma.kernels.fused.reach import (
     smallest_c,
     spread_of,
 )
+from fastmma.kernels.fused.sparse_kernel import SPARSE
+from fastmma.kernels.fused.sparse_rows import Selection, pack_stored_rows
+from fastmma.kernels.fused.worker_memory import addresses, ahead, memory_of_worker
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
@@ -54,10 +57,18 @@ def supported(p: Fused) -> bool:
     return p.restart == 0 and exact_in_lanes(p) and first_fit(FUSED) is not None
 
 
+def supports_sparse(p: Fused) -> bool:
+    """Whether `multiply` takes A without its zeros."""
+    tiles = first_fit(FUSED)
+    whole = not p.half and p.align_bits >= p.keep_bits and p.terms >= 16
+    return supported(p) and whole and tiles is not None and tiles.sparse
+
+
 @cache
-def chain_of(p: Fused, tiles: FusedTile, added: bool = True) -> Chain:
-    """The micro-kernel of these parameters on a CPU's register tile; `added` where exponent bytes are."""
+def chain_of(p: Fused, tiles: FusedTile, added: bool = True, sparse: bool = False) -> Chain:
+    """The micro-kernel of these parameters on a CPU's register tile; `added` where exponent bytes are, `sparse` where A is."""
     single = single_lanes(p)
+    rows, groups = (2, 4) if sparse else tiles.single if single else tiles.double
     return Chain(
         terms=p.terms,
         align_bits=p.align_bits,
@@ -66,9 +77,10 @@ def chain_of(p: Fused, tiles: FusedTile, added: bool = True) -> Chain:
         floor=floor_byte(p),
         single=single,
         vector_bytes=tiles.vector_bytes,
-        rows=tiles.single[0] if single else tiles.double[0],
-        groups=tiles.single[1] if single else tiles.double[1],
-        depth=tiles.depth,
+        rows=rows,
+        groups=groups,
+        depth=p.terms if sparse else tiles.depth,
+        sparse=sparse,
         added=added,
     )
 
@@ -159,22 +171,6 @@ def _promoting(promotion: Promotion, columns: int) -> tuple[Promoting, NDArray[A
     return Promoting(promotion.every, rule, a.ctypes.data, b.ctypes.data, a.strides[0], b.strides[0]), b
 
 
-def _work(chain: Chain, rows: int, promotes: bool) -> AlignedMemory:
-    steps = chain.depth // chain.terms
-    return AlignedMemory(
-        chain.panel * chain.depth * chain.value_bytes,
-        chain.panel * chain.depth,
-        chain.panel * steps * chain.sign_bytes,
-        VECTOR_BYTES * chain.depth,
-        2 * 4 * chain.panel,
-        rows * chain.panel * 4,
-        2 * (steps + 1) * chain.rows * 2 * chain.panel,
-        (rows + chain.rows) * chain.panel,
-        rows // chain.rows * chain.lanes * 4,
-        rows * chain.panel * 4 if promotes else 0,
-    )
-
-
 def multiply(
     p: Fused,
     a: NDArray[Any],
@@ -185,27 +181,29 @@ def multiply(
     promotion: Promotion | None = None,
     scales: tuple[BlockScales, BlockScales] | None = None,
     spreads: tuple[Spread, Spread] | None = None,
+    chosen: Selection | None = None,
 ) -> Missed:
-    """What `gemm` does for at least one k, without what is out of reach; `c` overlaps nothing.
+    """What `gemm` does for at least one k, without what is out of reach; `c` overlaps nothing; of sparse `a`, what is `chosen` is stored.
 
     With `scales` it is for the caller to know which sums might overflow or have bits below the smallest f32, and the exponents' `spreads`.
     """
-    (rows, depth), columns = a.shape, b.shape[1]
+    rows, (depth, columns) = len(a), b.shape
     scales_a, scales_b = (None, None) if scales is None else scales
     tiles = first_fit(FUSED)
     assert tiles is not None
     spread_a, spread_b = spreads or (_spread(p.a, a, threads), _spread(p.b, b, threads))
     bytes_ = exponent_bytes(p, spread_a, spread_b)
-    chain = chain_of(p, tiles, bytes_.added)
-    shape, kernel = chain.shape, SLAB.address(chain)
+    chain = chain_of(p, tiles, bytes_.added, chosen is not None)
+    shape, kernel = chain.shape, (SPARSE if chain.sparse else SLAB).address(chain)
     dtype = np.float32 if chain.single else np.float64
 
     pieces = cut(rows, columns, (chain.rows, chain.panel), threads, CHUNK_ROWS, PIECES_PER_THREAD)
     padded_rows = -(-rows // chain.rows) * chain.rows
     slab_depth = _slab_depth(chain, depth, promotion)
-    held_rows = padded_rows + chain.rows  # the exponents of a block are read while the one before it is computed
+    held_rows = padded_rows + ahead(chain)
     held = held_rows * -(-depth // slab_depth) * slab_depth
-    storage = AlignedMemory(held * chain.value_bytes, held * 4, held // min(chain.terms, 8) * 4)
+    beside = 0 if chain.sparse else held
+    storage = AlignedMemory(held * chain.left_bytes, beside * 4, beside // min(chain.terms, 8) * 4)
     values, exponents, signs = storage.addresses
     packed = Panels(values, exponents, signs, slab_depth, held_rows, chain.rows)
     extremes = np.empty((rows, 2), np.int32)
@@ -215,6 +213,23 @@ def multiply(
 
     def pack(start: int, stop: int, worker: int) -> None:
         scratch = AlignedMemory(3 * VECTOR_BYTES * (stop - start))
+        if chosen is not None:
+            pack_stored_rows(
+                how_a,
+                place_a,
+                chosen,
+                start,
+                stop,
+                rows,
+                a.shape[1],
+                chain.terms,
+                chain.panel,
+                packed,
+                dtype,
+                scratch.addresses[0],
+                extremes,
+            )
+            return
         pack_rows(how_a, place_a, start, stop, rows, depth, chain.terms, packed, dtype, scratch.addresses[0], extremes, scales_a)
 
     parallel_for(pack, held_rows, threads, PACK_ROWS)
@@ -244,14 +259,14 @@ def multiply(
             place_c,
             place_out,
             limits,
-            Work(*work.addresses),
+            addresses(chain, work),
             dtype,
             parts[piece.column // chain.panel, lines],
             missed_columns[piece.column : piece.last_column],
             scales_b,
         )
 
-    pieces.run(threads, OfWorkers(lambda: _work(chain, pieces.height, promotion is not None)), compute)
+    pieces.run(threads, OfWorkers(lambda: memory_of_worker(chain, pieces.height, promotion is not None)), compute)
     return missed
 
 

@@ -1,0 +1,183 @@
+"""The micro-kernel of truncated sums whose A is sparse: an element of A names the row of B that it multiplies.
+
+No two rows of A share a line of B, so that every product loads its own. A step of B for a panel stays in the first cache while all rows
+of a piece pass, their sums between memory and registers; a row starts and another ends while the products of a third are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from fastmma.kernels.fused.lanes import Chain
+from fastmma.kernels.fused.micro_kernel import INTEGERS, POINTERS, Operands, Sums, Tile, Values, Work, finish
+from fastmma.kernels.llvm.emit import F32, I16, I32, I64, vector
+from fastmma.kernels.llvm.micro_kernel import MicroKernel
+
+
+class _Rows(Tile):
+    """Emits the loop over rows, for one step of a panel; `values_a` of the operands are the rows' records (`sparse_rows.py`)."""
+
+    def __init__(self, chain: Chain, builder: ir.IRBuilder, operands: Operands) -> None:
+        super().__init__(chain, builder, operands)
+        self.stored = self.slots = chain.terms // 2
+        self.words = self.stored * chain.value_bytes
+        self.offsets = self.words + 4 * self.stored
+        self.chosen = self.offsets + 2 * self.stored
+        self.record = self.chosen + 2 * 4 * chain.sign_bytes
+
+    def record_of(self, row: ir.Value) -> ir.Value:
+        """A row's record."""
+        return self.emit.opaque(self.emit.at(self.operands.values_a, self.emit.scaled(row, self.record)))
+
+    def lines(self, base: ir.Value, record: ir.Value, factor: int) -> Iterator[ir.Value]:
+        """The lines of B that a row's elements choose, `factor` times as long as those of its exponents."""
+        for element in range(self.stored):
+            offset = self.builder.zext(self.emit.load(I16, record, self.offsets + 2 * element, 2), I64)
+            yield self.emit.at(base, self.emit.scaled(offset, factor))
+
+    def splats(self, kind: ir.VectorType, record: ir.Value, first: int, count: int) -> Iterator[ir.Value]:
+        """Elements of a record from byte `first` on, each in every lane; four are read at once, as loads are what there are most of."""
+        size = kind.element.width // 8 if isinstance(kind.element, ir.IntType) else self.chain.value_bytes
+        for element in range(count):
+            if element % 4 == 0:
+                four = self.emit.load(vector(kind.element, 4), record, first + element * size, 4 * size)
+                (repeated,) = self.emit.pinned([self.emit.shuffle(four, four, [*range(4)] * (kind.count // 4))])
+            yield self.emit.shuffle(repeated, repeated, [lane // 4 * 4 + element % 4 for lane in range(kind.count)])
+
+    def slot(self, row: ir.Value) -> ir.Value:
+        """Where emax and counts of a row lie until it starts, and those of the next row but one after that."""
+        return self.emit.at(self.operands.scratch, self.emit.scaled(self.builder.and_(row, self.emit.index(1)), 2 * self.chain.panel))
+
+    def place(self, row: ir.Value, group: int) -> ir.Value:
+        """Where sums of a row lie."""
+        return self.sum(self.emit.scaled(row, 4 * self.chain.panel), 4 * group * self.chain.lanes)
+
+    def exponents(self, row: ir.Value) -> Work:
+        """The emax bytes of a row, and the counts of its negative products, to memory; pauses after each element and each byte of signs."""
+        chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
+        four = vector(I32, chain.panel // 4)
+        record = self.record_of(row)
+        emax = self.lowest_emax(1)
+        words = self.splats(four, record, self.words, self.stored)
+        for line, word in zip(self.lines(operands.exponents_b, record, 1), words, strict=True):
+            column = emit.load(self.bytes, line, 0, chain.panel)
+            if chain.added:
+                found = emit.cast(builder.add(word, emit.cast(column, four)), self.bytes)
+            else:
+                found = emit.call("usub.sat", emit.cast(word, self.bytes), column)
+            emax = yield [emit.call("umax", emax[0], found)]
+        count = emit.constant(self.bytes, 0)
+        signs = list(self.splats(four, record, self.chosen, 2 * chain.sign_bytes))
+        for part, (chosen, minus) in enumerate(zip(signs[: chain.sign_bytes], signs[chain.sign_bytes :], strict=True)):
+            column = emit.cast(emit.load(self.bytes, operands.signs_b, part * chain.panel, chain.panel), four)
+            negative = builder.xor(builder.and_(column, chosen), minus)
+            (count,) = yield [builder.add(count, emit.call("ctpop", emit.cast(negative, self.bytes)))]
+        (found,) = self.of_chain(emax)
+        slot = self.slot(row)
+        emit.store(found, slot, 0, chain.panel)
+        emit.store(count, slot, chain.panel, chain.panel)
+        if not chain.single:
+            place = emit.scaled(row, chain.panel)
+            seen = emit.load(self.bytes, operands.lowest, place, chain.panel)
+            emit.store(emit.call("umin", seen, found), operands.lowest, place, chain.panel)
+        yield [found]
+
+    def loaded(self, row: ir.Value, group: int) -> Values:
+        """The sums of a group of a row, in memory vector after vector: those of f64 hold columns in an order of their own."""
+        emit, chain = self.emit, self.chain
+        if chain.single:
+            return self.lanes.load(self.operands.state, self.place(row, group))
+        half = vector(F32, chain.lanes // 2)
+        place = emit.at(self.operands.state, self.place(row, group))
+        return [self.builder.fpext(emit.load(half, place, part, 2 * chain.lanes), self.lanes.kind) for part in (0, 2 * chain.lanes)]
+
+    def start_of(self, row: ir.Value, group: int, lines: Values) -> Values:
+        """The accumulators of a group of a row, from the `lines` of its emax bytes and counts."""
+        chain, emit = self.chain, self.emit
+        columns = range(group * chain.lanes, (group + 1) * chain.lanes)
+        emax, negatives = (emit.widened(emit.shuffle(line, line, columns)) for line in lines)
+        return self.lanes.start(self.lanes.grown(self.loaded(row, group)), emax, negatives, self.worst)
+
+    def found(self, row: ir.Value) -> Values:
+        """The lines of emax bytes and counts of a row."""
+        slot = self.slot(row)
+        return self.emit.pinned([self.emit.load(self.bytes, slot, part, self.chain.panel) for part in (0, self.chain.panel)])
+
+    def end_of(self, sums: Values, row: ir.Value, group: int) -> None:
+        """Results of a group of a row to memory."""
+        emit, chain, place = self.emit, self.chain, self.place(row, group)
+        if chain.single:
+            self.lanes.store(self.lanes.end(sums), self.operands.state, place)
+            return
+        # what is stored as f32 is rounded then, toward zero as well
+        for part, total in enumerate(self.lanes.end(sums, whole=chain.keep_bits == 23)):
+            half = self.builder.fptrunc(total, vector(F32, chain.lanes // 2))
+            emit.store(half, self.operands.state, self.sum(place, 2 * chain.lanes * part), 2 * chain.lanes)
+
+    def turned(self, sums: Sums, ended: ir.Value, started: ir.Value) -> Work:
+        """Put the start of a row in the place of another's sums, which are `ended`; pauses after each group."""
+        lines = self.found(started)
+        for group in range(self.chain.groups):
+            self.end_of(sums[group], ended, group)
+            sums[group] = yield self.start_of(started, group, lines)
+
+    def products(self, sums: Sums, row: ir.Value) -> Work:
+        """The FMA chains of a row, in place; pauses after each element."""
+        chain, emit, kind = self.chain, self.emit, self.lanes.kind
+        record = self.record_of(row)
+        for line, factor in zip(
+            self.lines(self.operands.values_b, record, chain.value_bytes), self.splats(kind, record, 0, self.stored), strict=True
+        ):
+            for group, vectors in enumerate(sums):
+                for number, total in enumerate(vectors):
+                    place = (group * self.lanes.vectors + number) * chain.vector_bytes
+                    vectors[number] = emit.call("fma", factor, emit.load(kind, line, place, chain.vector_bytes), total)
+            flat = iter((yield [value for vectors in sums for value in vectors]))
+            sums[:] = [[next(flat) for _ in vectors] for vectors in sums]
+
+    def run(self) -> None:
+        """All rows, two in a pass."""
+        emit, builder = self.emit, self.builder
+        groups = range(self.chain.groups)
+        first = emit.index(0)
+        finish(self.exponents(first))
+        lines = self.found(first)
+        kept_early = self.kept([self.start_of(first, group, lines) for group in groups])
+        kept_late = self.kept([[emit.constant(self.lanes.kind, 0.0)] * self.lanes.vectors for _ in groups])
+        for row in (1, 2):
+            finish(self.exponents(emit.index(row)))
+        with cgutils.for_range(builder, self.operands.blocks) as loop:
+            early, late = kept_early.get(), kept_late.get()
+            row = emit.scaled(loop.index, 2)
+            self.phase(early, late, row)
+            self.phase(late, early, self.sum(row, 1))
+            kept_early.put(early)
+            kept_late.put(late)
+        last = self.sum(emit.scaled(self.operands.blocks, 2), -1)
+        for group, sums in enumerate(kept_late.get()):
+            self.end_of(sums, last, group)
+
+    def phase(self, sums: Sums, others: Sums, row: ir.Value) -> None:
+        """Products of a row, while the one before it ends, the next one starts, and exponents of a later one are added."""
+        record = self.record_of(self.sum(row, _PREFETCHED))
+        for line in range(0, self.record, 64):
+            self.emit.prefetch(record, line)
+        self.interleaved(
+            (self.products(sums, row), self.stored),
+            (self.turned(others, self.sum(row, -1), self.sum(row, 1)), len(others)),
+            (self.exponents(self.sum(row, 3)), self.stored + self.chain.sign_bytes + 1),
+        )
+
+
+def _emit(chain: Chain, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+    for argument in arguments[:POINTERS]:
+        argument.add_attribute("noalias")
+    _Rows(chain, builder, Operands(*arguments)).run()
+
+
+SPARSE = MicroKernel(_emit, POINTERS, INTEGERS)
+_PREFETCHED = 16  # rows ahead of the one whose products are added, whose records come from a far cache
+ROWS_AHEAD = 3  # rows after the last one whose records are read, and whose sums and emax bytes have a place in memory
