@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fastmma.kernels.sums.epilogue import Ending
 
 _WORK, _RESULTS = 1 << 21, 1 << 16  # multiply-adds and results of all products
+_MATRIX = 1 << 16  # codes of an operand, up to which a single product may have more multiply-adds
 _SHARED_WORK = 1 << 19  # multiply-adds that one thread is done with before others would have begun
 _BATCH = 1 << 10
 _BYTES, _PANEL = 1 << 17, 256  # of a packed operand, of which a product keeps one; columns that count as so many rows of it
@@ -44,7 +45,9 @@ def fixed_product(operation: Operation, form: Form, ending: Ending | None, threa
     work = results * form.depth
     usual = operation.arithmetic.method == "fused" and not operation.own and not operation.arithmetic.interleave
     dense = not ins.sparse and not ins.scale_vec_size and ins.ctype == ins.dtype == ins.accumulator == "f32"
-    small = 0 < work <= (_WORK if threads == 1 else _SHARED_WORK) and results <= _RESULTS and form.products <= _BATCH
+    alone = form.products == 1 and max(form.rows, form.columns) * form.depth <= _MATRIX
+    done_soon = work <= _SHARED_WORK if threads > 1 else alone or work <= _WORK
+    small = work > 0 and done_soon and results <= _RESULTS and form.products <= _BATCH
     if not (usual and dense and small and holds(operation)):
         return None
     from fastmma.kernels.fused.batch import blocks, loop_of

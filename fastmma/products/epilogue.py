@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,9 +99,10 @@ class Epilogue(NamedTuple):
         if not factors and code == _ONE:
             return None
         self._check_step("alpha")
-        names = "alpha", "global_scale"
-        steps = [Step("multiply", np.full((1, 1), factor, np.float32), names=names) for factor in factors]
-        return self._computed(np.full((1, 1), code, np.uint32), steps)
+        known = self.backend.settings() is not None  # else someone may watch every step
+        return (_scaled_alpha if known else _scaled_alpha.__wrapped__)(
+            self.backend, code, *(int(factor.view(np.uint32)) for factor in factors)
+        )
 
     def _addend(self, name: str, value: Any, shape: tuple[int, ...]) -> Codes | None:
         """c or a bias."""
@@ -189,6 +191,14 @@ class Epilogue(NamedTuple):
         """A copy of an operand on which operations were done."""
         rows = _flat(codes, codes.shape).copy()
         return self.backend.apply(rows, steps, self.threads).reshape(codes.shape)
+
+
+@lru_cache(64)
+def _scaled_alpha(backend: Backend, alpha: int, *factors: int) -> Codes:
+    """The product of f32 codes, rounded after each multiplication; it is only read."""
+    names = "alpha", "global_scale"
+    steps = [Step("multiply", np.full((1, 1), factor, np.uint32).view(np.float32), names=names) for factor in factors]
+    return backend.apply(np.full((1, 1), alpha, np.uint32), steps, 1)
 
 
 def _from_halves(sums: Codes) -> Codes:
