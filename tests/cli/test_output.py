@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from reference.children import python
 
 from fastmma import FastmmaError
 from fastmma.cli import main
@@ -17,7 +18,7 @@ from fastmma.cli import main
 OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 # one of each way to print
 COMMANDS = [["--help"], ["--version"], ["list"], ["list", "--json"], ["layout", OPCODE]]
-FASTMMA = [sys.executable, "-m", "fastmma"]
+FASTMMA = ("-m", "fastmma")
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="pipes and devices are those of POSIX")
 
@@ -30,7 +31,7 @@ def one_line(said: str) -> bool:
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_full_disk(command: list[str]) -> None:
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([*FASTMMA, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = python(*FASTMMA, *command, stdout=full.fileno())
     assert (done.returncode, done.stderr) == (2, "fastmma: the result cannot be written: No space left on device\n")
 
 
@@ -38,7 +39,7 @@ def test_a_full_disk(command: list[str]) -> None:
 def test_a_reader_that_has_ended(command: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run([*FASTMMA, *command], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    done = python(*FASTMMA, *command, stdout=write)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -138,8 +139,7 @@ for arguments in json.load(sys.stdin):
 
 def limited(size: int, *commands: list[str]) -> list[str]:
     """What commands say when a file can have so many bytes."""
-    program = [sys.executable, "-c", LIMITED, str(size), str(commands)]
-    done = subprocess.run(program, input=json.dumps(commands), capture_output=True, text=True, check=False)
+    done = python("-c", LIMITED, str(size), str(commands), input=json.dumps(commands))
     assert (done.returncode, done.stdout.split()) == (0, ["[2]"] * len(commands)), done.stderr
     assert done.stderr.count("\n") == 2 * len(commands)
     return done.stderr.splitlines()[::2]
@@ -172,7 +172,7 @@ def test_files_that_cannot_be_made(name: str, tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize("name", ["l.csv", "l.svg", "d.npy"])
 def test_devices_are_no_files_to_replace(name: str, tmp_path: Path) -> None:
     (tmp_path / name).symlink_to("/dev/full")
-    done = subprocess.run([*FASTMMA, *WRITERS[name], "--output", str(tmp_path / name)], capture_output=True, text=True, check=False)
+    done = python(*FASTMMA, *WRITERS[name], "--output", str(tmp_path / name))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"fastmma: {tmp_path / name}: cannot be written: No space left on device\n"
     assert (tmp_path / name).is_symlink()

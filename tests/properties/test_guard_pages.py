@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from cases import DRAWN
+from reference.children import python
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
@@ -52,7 +53,6 @@ byte = (ctypes.c_char * 1).from_address(held.ctypes.data {place})
 print("reached", flush=True)
 {access}
 """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, cwd=ROOT, text=True, capture_output=True, check=False)
+    done = python("-c", script, cwd=ROOT)
     assert done.stdout == "reached\n"
     assert done.returncode < 0

@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import struct
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.children import python
 
 pytest.importorskip("resource")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="devices and limits are those of Linux")
@@ -46,9 +46,7 @@ print(json.dumps([found, most]))
 
 def outcomes(commands: list[list[str]]) -> list[str]:
     """What commands that must be refused say: one line each, from a process with little memory."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUNNER], input=json.dumps(commands), capture_output=True, text=True, check=False, timeout=10 * SECONDS
-    )
+    done = python("-c", RUNNER, input=json.dumps(commands), timeout=10 * SECONDS)
     assert done.returncode == 0, done.stderr
     found, most = json.loads(done.stdout)
     for arguments, (status, out, err, seconds) in zip(commands, found, strict=True):

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from reference.children import python
 from reference.paths import taking
 
 ROOT = Path(__file__).parents[2]
@@ -20,17 +21,10 @@ SECONDS = 60 * float(os.environ.get("FASTMMA_FUZZ_MINUTES") or 0) or 3
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="timers are those of POSIX")
 
 
-def python(*arguments: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python on this copy of the package."""
-    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests")))
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout,
-        env={**os.environ, "PYTHONPATH": path, **environment},
-    )
+def start(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python on this copy of the package from its start, with a folder for what it compiles."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(folder)}
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=300, env=environment)
 
 
 @pytest.mark.parametrize("times", [1, 2, 4])
@@ -135,7 +129,7 @@ print((product() == 64).all())
 def test_compilation_answers_and_can_be_repeated(after: float, threads: int, tmp_path: Path) -> None:
     """An interrupted compilation leaves Numba as it was, and no frames of Numba in the traceback."""
     script = COMPILATION.replace("{then}", "pass")
-    done = python("-c", script, str(after), str(threads), timeout=300, NUMBA_CACHE_DIR=str(tmp_path))
+    done = start("-c", script, str(after), str(threads), folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     *interrupted, result = done.stdout.split("\n")[:-1]
     assert result == "True"
@@ -148,7 +142,7 @@ def test_compilation_answers_and_can_be_repeated(after: float, threads: int, tmp
 
 def test_a_process_may_end_while_it_compiles(tmp_path: Path) -> None:
     script = COMPILATION.replace("{then}", "raise SystemExit(7)")
-    done = python("-c", script, "0.4", "2", timeout=300, NUMBA_CACHE_DIR=str(tmp_path))
+    done = start("-c", script, "0.4", "2", folder=tmp_path)
     assert (done.returncode, done.stderr) == (7, "")
 
 
@@ -170,5 +164,5 @@ def test_the_command_line_ends_with_one_line(after: float, tmp_path: Path) -> No
     """Also while it imports what it needs, and while it compiles; seconds of processor time."""
     opcode = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rz"
     command = ("gemm", "--random", "2000x2000x2000", "--instruction", opcode, "--target", "sm_80")
-    done = python("-c", COMMAND, str(after), *command, timeout=300, NUMBA_CACHE_DIR=str(tmp_path))
+    done = start("-c", COMMAND, str(after), *command, folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "fastmma: interrupted\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.children import python
 
 import fastmma
 from fastmma.host import threads
@@ -31,8 +31,7 @@ def product(threads):
 
 def run(script: str, *, status: int = 0) -> list[str]:
     """The lines that a script prints, after the product above; it must not complain."""
-    command = [sys.executable, "-c", PRODUCT + script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
+    done = python("-c", PRODUCT + script, cwd=ROOT)
     assert (done.returncode, done.stderr) == (status, "")
     return done.stdout.split("\n")[:-1]
 
