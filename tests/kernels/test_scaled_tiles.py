@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from reference.cases import cases
+from reference.remembered import Remembered
 from reference.scaled_codes import KINDS, MIXES, OPCODES, elements, expected, operands, parameters, scales
 
 from fastmma.kernels.llvm import cpu
@@ -71,23 +73,39 @@ def test_what_is_out_of_reach_of_fast_tiles(name: str, monkeypatch: pytest.Monke
     assert np.flatnonzero(fast.run(a, b, c, np.empty_like(c), scale_a, scale_b, 1)).tolist() == [2, 5, 7]
 
 
-def test_fast_tiles_with_narrower_vectors() -> None:
-    """The AVX2 kernels on a CPU that has more, in a process that is told so."""
+NARROW = [(name, mix) for name in ("nvf4", "e4m3 e4m3 sparse") for mix in (MIXES[2], MIXES[7])]
+
+
+def test_fast_tiles_with_narrower_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The AVX2 kernels on a CPU that has more, in a process that is told so; the portable kernels' results are those of this process."""
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(TESTS), str(TESTS / "kernels"), str(TESTS.parent)]))
     if "avx2" in cpu.features():
         environment["NUMBA_CPU_NAME"] = "haswell"
         environment["NUMBA_CPU_FEATURES"] = "+sse4.2,+ssse3,+popcnt,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt"
+    results, path, tiles = Remembered(), tmp_path / "results", dispatch._portable_tiles
+
+    def kept(p: Any, a: Any, b: Any, c: Any, out: Any, scale_a: Any, scale_b: Any, threads: int) -> None:
+        tiles(p, a, b, c, out, scale_a, scale_b, threads)
+        results.keep(p, (a, b, c, scale_a, scale_b), out)
+
+    monkeypatch.setattr(dispatch, "_portable_tiles", kept)
+    for name, mix in NARROW:
+        test_tiles_of_instructions_agree(name, mix, monkeypatch)
+    results.save(path)
     program = """
+import sys
+from pathlib import Path
 import pytest
 import test_scaled_tiles as t
-for name in ("nvf4", "e4m3 e4m3 sparse"):
-    for mix in (t.MIXES[2], t.MIXES[7]):
-        with pytest.MonkeyPatch.context() as patch:
-            t.test_tiles_of_instructions_agree(name, mix, patch)
+results = t.Remembered(Path(sys.argv[1]))
+t.dispatch._portable_tiles = lambda p, a, b, c, out, x, y, threads: results.find(p, (a, b, c, x, y), out)
+for name, mix in t.NARROW:
     with pytest.MonkeyPatch.context() as patch:
+        t.test_tiles_of_instructions_agree(name, mix, patch)
         t.test_what_is_out_of_reach_of_fast_tiles(name, patch)
 """
-    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+    done = subprocess.run([sys.executable, "-c", program, str(path)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("threads", [1, 2])
