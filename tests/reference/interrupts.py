@@ -1,6 +1,6 @@
 """Calls interrupted at random times; run as a script, it prints what it counted as JSON.
 
-Arguments: ``pieces`` or ``products``, a seed, seconds, and how many interrupts a call may get. Or ``answers`` and how many threads.
+Arguments: ``pieces`` or ``products``, a seed, seconds, and how many interrupts a call may get. Or ``answers``.
 """
 
 from __future__ import annotations
@@ -179,13 +179,13 @@ def products(seed: int, seconds: float, times: int) -> dict[str, int]:
     return counts
 
 
-def _long_calls(threads: int) -> dict[str, Callable[[int], object]]:
-    """Calls that take long, and in less than a second with a size of 1 instead of 16."""
+def _long_calls() -> dict[str, Callable[[int, int], object]]:
+    """Calls of a size and of threads that take long, and in less than a second with a size of 1 instead of 16."""
     numbers = np.random.default_rng(1)
     numbers_f64 = np.resize(numbers.standard_normal(1 << 20), 1 << 25)
     numbers_f16, numbers_f32 = numbers_f64.astype(np.float16), numbers_f64.astype(np.float32)
 
-    def product(opcode: str, values: np.ndarray[Any, Any], rows: int, columns: int, depth: int, **options: Any) -> object:
+    def product(opcode: str, values: np.ndarray[Any, Any], threads: int, rows: int, columns: int, depth: int, **options: Any) -> object:
         a, b = values[: rows * depth].reshape(rows, depth), values[: columns * depth].reshape(depth, columns)
         return fastmma.gemm(a, b, instruction=opcode, target="sm_80", threads=threads, **options)
 
@@ -193,10 +193,10 @@ def _long_calls(threads: int) -> dict[str, Callable[[int], object]]:
     f16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
     tile = np.broadcast_to(numbers_f64[:128].reshape(16, 8), (1 << 15, 16, 8))
     return {
-        "f64 rz, tall": lambda size: product(directed, numbers_f64, 8192 * size, 8, 256),
-        "f64 rz, deep": lambda size: product(directed, numbers_f64, 8, 8, size << 18),
-        "f64 rz, square": lambda size: product(directed, numbers_f64, 256 * size, 256, 256),
-        "f64 rz, tiles": lambda size: fastmma.mma(
+        "f64 rz, tall": lambda size, threads: product(directed, numbers_f64, threads, 8192 * size, 8, 256),
+        "f64 rz, deep": lambda size, threads: product(directed, numbers_f64, threads, 8, 8, size << 18),
+        "f64 rz, square": lambda size, threads: product(directed, numbers_f64, threads, 256 * size, 256, 256),
+        "f64 rz, tiles": lambda size, threads: fastmma.mma(
             directed.replace("m8n8k4", "m16n8k8"),
             tile[: 2048 * size],
             tile[: 2048 * size, :8],
@@ -204,32 +204,34 @@ def _long_calls(threads: int) -> dict[str, Callable[[int], object]]:
             target="sm_90a",
             threads=threads,
         ),
-        "tf32, deep": lambda size: product(tf32, numbers_f32, 8, 8, size << 18),
-        "f16, large pieces": lambda size: product(f16, numbers_f16, 1024, 64, 2048 * size),
-        "f16, lowered m8n8k4, deep": lambda size: product(f"{_M8N8K4}.f16.f16.f16.f16", numbers_f16, 16, 8, size << 16),
-        "promotions": lambda size: product(f16, numbers_f16, 1024, 64, 2048 * size, promote_every=128),
-        "reference": lambda size: product(f16, numbers_f16, 16 * size, 16 * size, 32, backend="reference"),
+        "tf32, deep": lambda size, threads: product(tf32, numbers_f32, threads, 8, 8, size << 18),
+        "f16, large pieces": lambda size, threads: product(f16, numbers_f16, threads, 1024, 64, 2048 * size),
+        "f16, lowered m8n8k4, deep": lambda size, threads: product(f"{_M8N8K4}.f16.f16.f16.f16", numbers_f16, threads, 16, 8, size << 16),
+        "promotions": lambda size, threads: product(f16, numbers_f16, threads, 1024, 64, 2048 * size, promote_every=128),
+        "reference": lambda size, threads: product(f16, numbers_f16, threads, 16 * size, 16 * size, 32, backend="reference"),
     }
 
 
-def answers(threads: int) -> dict[str, float]:
-    """How many seconds after a signal calls have raised KeyboardInterrupt; -1 where they ended before it came."""
+def answers() -> dict[str, float]:
+    """How many seconds after a signal calls on one thread and on two have raised KeyboardInterrupt; -1 where they ended before it came."""
     late: dict[str, float] = {}
-    for name, call in _long_calls(threads).items():
-        call(1)  # compiles
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        start = time.monotonic()
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
-            call(16)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            late[name] = -1
-        except KeyboardInterrupt:
-            late[name] = time.monotonic() - start - 0.2
+    for name, call in _long_calls().items():
+        call(1, 1)  # compiles
+        for threads in (1, 2):
+            what = f"{name}, {threads} threads"
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            start = time.monotonic()
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
+                call(16, threads)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                late[what] = -1
+            except KeyboardInterrupt:
+                late[what] = time.monotonic() - start - 0.2
     return late
 
 
 if __name__ == "__main__" and sys.argv[1] == "answers":
-    print(json.dumps(answers(int(sys.argv[2]))))
+    print(json.dumps(answers()))
 elif __name__ == "__main__":
     print(json.dumps({"pieces": pieces, "products": products}[sys.argv[1]](int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))))
