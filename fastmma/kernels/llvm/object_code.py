@@ -14,7 +14,6 @@ from fastmma.kernels.llvm import cpu
 from fastmma.kernels.llvm.collection import uncollected
 from fastmma.kernels.llvm.disk_cache import KernelFiles
 
-_OPTIMIZATION = 1  # of emitted vector code, which higher levels take longer over and make no faster
 _linked: list[Any] = []  # engines, which own the memory that compiled code lies in
 
 
@@ -63,9 +62,19 @@ def _optimized(emit: Callable[[ir.Module], None], machine: Any) -> Any:
         text = str(module)
         _taken_apart(module)
     parsed = binding.parse_assembly(text)
-    passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(min(int(config.OPT), _OPTIMIZATION)))
-    passes.getModulePassManager().run(parsed, passes)
+    if int(config.OPT):
+        _pass_manager().run(parsed, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options()))
     return parsed
+
+
+def _pass_manager() -> Any:
+    """What emitted vector code gains from: LLVM's own lists of passes take six times as long over it and make it no faster."""
+    passes = binding.create_new_module_pass_manager()
+    passes.add_simplify_cfg_pass()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_loop_rotate_pass()
+    return passes
 
 
 def _address(code: bytes, function: str) -> int:
