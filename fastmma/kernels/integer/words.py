@@ -161,20 +161,24 @@ class FixedWords:
     ) -> None:
         rows, columns, k = shape
         self._tile, self._plan, self._shape = tile, _plan(tile, arithmetic, k), (rows, columns)
-        self._a, self._b = Operand(0, *a, arithmetic.flip_a), Operand(0, b[1], b[0], arithmetic.flip_b)
+        self._a, self._b = (*a, arithmetic.flip_a), (b[1], b[0], arithmetic.flip_b)  # of operands, all but the address
         self._zeros = None if start else AlignedMemory(4 * tile.columns, zeroed=True)
+        self._repeated = None if self._zeros is None else Result(self._zeros.address, 0, 0)
+        self._pack, self._run = packer(tile), multiplier(tile)
         self._free: list[AlignedMemory] = []
 
     def __call__(self, a: Any, b: Any, out: int, start: Any = None, addend: int = 0) -> bool:
         """Write the product, from `start` on if it has such; every product is within reach."""
-        stride = 4 * self._shape[1]
-        c = Result(_address(start), stride, 4) if self._zeros is None else Result(self._zeros.address, 0, 0)
+        (rows, columns), plan = self._shape, self._plan
         try:
             memory = self._free.pop()
         except IndexError:
-            memory = _whole_memory(self._tile, self._plan, self._shape[0])
-        a_operand, b_operand = self._a._replace(address=_address(a)), self._b._replace(address=_address(b))
-        _multiply(self._tile, self._plan, a_operand, b_operand, c, Result(out, stride, 4), self._shape, memory)
+            memory = _whole_memory(self._tile, plan, rows)
+        panels, starts, scratch = memory.addresses
+        c = self._repeated or Result(_address(start), 4 * columns, 4)
+        self._pack(plan, Operand(_address(a), *self._a), rows, panels, starts, scratch)
+        b_operand, result = Operand(_address(b), *self._b), Result(out, 4 * columns, 4)
+        self._run(plan, panels, starts, b_operand, c, result, (0, rows), (0, columns), scratch)
         self._free.append(memory)
         return True
 
