@@ -93,6 +93,7 @@ class Tile:
         self.bytes = vector(I8, chain.panel)
         self.tiles = chain.panel // chain.tile
         self.slots = chain.terms
+        self.in_fours = chain.single and chain.vector_bytes == 64  # where pipes and registers are free for it
         self.worst = cgutils.alloca_once(builder, self.lanes.words)
 
     def scratch_of(self, block: ir.Value) -> ir.Value:
@@ -187,25 +188,42 @@ class Tile:
         for number in range(len(sums)):
             sums[number] = yield self.lanes.end(sums[number])
 
+    def fours(self, kind: ir.VectorType, base: ir.Value, place: int, size: int) -> ir.Value:
+        """Four adjacent elements of a size in memory, again and again: one load for four broadcasts."""
+        four = self.emit.load(vector(kind.element, 4), base, place, size)
+        (repeated,) = self.emit.pinned([self.emit.shuffle(four, four, [*range(4)] * (kind.count // 4))])
+        return repeated
+
+    def one_of_four(self, fours: ir.Value, number: int) -> ir.Value:
+        """One of them in every lane."""
+        return self.emit.shuffle(fours, fours, [lane // 4 * 4 + number for lane in range(fours.type.count)])
+
     def chain_products(self, sums: Sums, cells: Cells, elements: ir.Value, columns: ir.Value, step: ir.Value) -> Work:
         """One subtile's FMA chains of one step, in place; pauses after each k."""
         chain, emit, operands = self.chain, self.emit, self.operands
         group, line = chain.lanes * chain.value_bytes, chain.tile * chain.value_bytes
         kind = self.lanes.kind
-        place = emit.opaque(emit.at(operands.values_b, self.sum(columns, emit.scaled(step, chain.terms * line))))
+        lines = emit.opaque(emit.at(operands.values_b, self.sum(columns, emit.scaled(step, chain.terms * line))))
         elements = emit.opaque(emit.at(elements, emit.scaled(self.step_of_block(step), chain.value_bytes)))
         rows, groups = (sorted(set(each)) for each in zip(*cells, strict=True))
         numbers = {cell: number for number, cell in enumerate(cells)}
+        fours: dict[int, ir.Value] = {}  # by rows
         for k in range(chain.terms):
             loaded = {
                 each: [
-                    emit.load(kind, place, line * k + each * group + number * chain.vector_bytes, chain.vector_bytes)
+                    emit.load(kind, lines, line * k + each * group + number * chain.vector_bytes, chain.vector_bytes)
                     for number in range(self.lanes.vectors)
                 ]
                 for each in groups
             }
             for row in rows:
-                element = emit.broadcast(kind, elements, self.element(k, row) * chain.value_bytes)
+                place = self.element(k, row) * chain.value_bytes
+                if not self.in_fours:
+                    element = emit.broadcast(kind, elements, place)
+                else:
+                    if k % 4 == 0:
+                        fours[row] = self.fours(kind, elements, place, chain.value_bytes)
+                    element = self.one_of_four(fours[row], k % 4)
                 for each in groups:
                     number = numbers[Cell(row, each)]
                     sums[number] = [emit.call("fma", element, b, total) for b, total in zip(loaded[each], sums[number], strict=True)]

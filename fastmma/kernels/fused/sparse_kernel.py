@@ -43,9 +43,8 @@ class _Rows(Tile):
         size = kind.element.width // 8 if isinstance(kind.element, ir.IntType) else self.chain.value_bytes
         for element in range(count):
             if element % 4 == 0:
-                four = self.emit.load(vector(kind.element, 4), record, first + element * size, 4 * size)
-                (repeated,) = self.emit.pinned([self.emit.shuffle(four, four, [*range(4)] * (kind.count // 4))])
-            yield self.emit.shuffle(repeated, repeated, [lane // 4 * 4 + element % 4 for lane in range(kind.count)])
+                fours = self.fours(kind, record, first + element * size, size)
+            yield self.one_of_four(fours, element % 4)
 
     def slot(self, row: ir.Value) -> ir.Value:
         """Where emax and counts of a row lie until it starts, and those of the next row but one after that."""
