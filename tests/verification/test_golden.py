@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import numpy as np
 import pytest
@@ -20,10 +21,15 @@ from fastmma.verification.trials import Trial, labels_of, variants
 
 TARGET = "sm_90a"
 FILES = tuple(manifest(TARGET)["files"])
-RECORDED = [recorded for file in FILES for recorded in recordings.load(TARGET, files=(file,))]
 ALL = [ins for ins in fastmma.instructions(TARGET) if isinstance(ins, Instruction) or not ins.unknown]
 WGMMA = [ins for ins in ALL if isinstance(ins, Instruction) and ins.op == "wgmma"]
 F16 = fastmma.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+
+
+@cache
+def everything() -> list[Recorded]:
+    """All recordings; not read where none of these tests runs."""
+    return [recorded for file in FILES for recorded in recordings.load(TARGET, files=(file,))]
 
 
 def difference(recorded: Recorded, backend: str) -> str:
@@ -50,25 +56,23 @@ def one_execution(recorded: Recorded, index: int) -> Recorded:
     return Recorded(one, **kept)
 
 
-# the reference takes its time: an execution of each opcode with a warp's registers, and of each arithmetic of wgmma
-SLOW = [recorded for recorded in RECORDED if not isinstance(recorded.trial.instruction, Movement) and not recorded.drawn]
-
-
 @pytest.mark.parametrize("part", range(16))
 def test_replay_by_the_reference(part: int) -> None:
-    wrong = [difference(one_execution(recorded, index), "reference") for index, recorded in list(enumerate(SLOW))[part::16]]
+    """The reference takes its time: an execution of each opcode with a warp's registers, and of each arithmetic of wgmma."""
+    slow = [recorded for recorded in everything() if not isinstance(recorded.trial.instruction, Movement) and not recorded.drawn]
+    wrong = [difference(one_execution(recorded, index), "reference") for index, recorded in list(enumerate(slow))[part::16]]
     assert [each for each in wrong if each] == []
 
 
 def test_every_legal_opcode_is_recorded_with_every_selector() -> None:
     expected = {(str(ins), chosen.get("selector", 0)) for ins in ALL for chosen in variants(ins)}
-    assert {(recorded.trial.opcode, recorded.trial.arguments.get("selector", 0)) for recorded in RECORDED} == expected
+    assert {(recorded.trial.opcode, recorded.trial.arguments.get("selector", 0)) for recorded in everything()} == expected
     sparse = [ins for ins in ALL if isinstance(ins, Instruction) and ins.sparse]
     assert {(ins.opcode, each) for ins in sparse for each in selectors(ins)} <= expected
 
 
 def test_dense_opcodes_meet_every_distribution() -> None:
-    for recorded in RECORDED:
+    for recorded in everything():
         ins = recorded.trial.instruction
         if isinstance(ins, Instruction) and ins.op == "mma" and not ins.sparse:
             assert set(recorded.trial.labels) == set(labels_of(ins))
@@ -76,14 +80,14 @@ def test_dense_opcodes_meet_every_distribution() -> None:
 
 def test_memory_operands_meet_every_swizzle_and_transposition() -> None:
     described = set()
-    for trial in (recorded.trial for recorded in RECORDED if "a" in recorded.trial.arguments):
+    for trial in (recorded.trial for recorded in everything() if "a" in recorded.trial.arguments):
         for operand in "ab":
             swizzle = Descriptor.decode(trial.arguments[operand]).swizzle
             described.add((operand, swizzle, trial.arguments.get(f"imm_trans_{operand}", 0), trial.opcode.count(".sp")))
     assert described == set(itertools.product("ab", (0, 32, 64, 128), (0, 1), (0, 1))) - {("b", 32, 0, 1)}
     # 64 bytes of k do not fit into the rows of a swizzle of 32; where B is transposed, A may
     arithmetics = {(ins.types, ins.k, bool(ins.sparse)) for ins in WGMMA}
-    in_memory = [recorded.trial.instruction for recorded in RECORDED if "a" in recorded.trial.arguments]
+    in_memory = [recorded.trial.instruction for recorded in everything() if "a" in recorded.trial.arguments]
     assert {(ins.types, ins.k, bool(ins.sparse)) for ins in in_memory if isinstance(ins, Instruction)} == arithmetics
 
 
