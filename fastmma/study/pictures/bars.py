@@ -70,8 +70,8 @@ def ulp_histogram(records: Sequence[Record]) -> list[Any]:
         for row, (record, colour) in enumerate(zip(found, colours, strict=True)):
             shares = [count / max(record["compared"], 1) for count in record["ulp_histogram"] or [0] * len(labels)]
             # rows go down, so that bars are negative; the highest of a row nearly reaches the row above
-            heights = [-0.85 * share / (max(shares) or 1) for share in shares]
-            panel.bar(range(len(labels)), heights, width=0.92, bottom=row + 0.5, color=colour)
+            heights = {place: -0.85 * share / max(shares) for place, share in enumerate(shares) if share}  # none is drawn as a line in PDF
+            panel.bar(list(heights), list(heights.values()), width=0.92, bottom=row + 0.5, color=colour)
             panel.axhline(row + 0.5, color=RULE, linewidth=0.5)
         panel.set_xlim(-0.5, len(labels) - 0.5)
         panel.set_xticks(range(len(labels)), labels, rotation=90)
