@@ -131,7 +131,8 @@ def _at_once(
 ) -> None:
     """``out = c + a b``, rows of `out` being contiguous, in two calls of compiled code, as a call takes as long as a part of a product."""
     where = _Where.of(tile, arithmetic, a, b, c, out)
-    _multiply(tile, plan, where.a, where.b, where.c, where.out, out.shape, _whole_memory(tile, plan, len(out)))
+    kernels = packer(tile), multiplier(tile)
+    _multiply(kernels, plan, where.a, where.b, where.c, where.out, out.shape, _whole_memory(tile, plan, len(out)))
 
 
 def _whole_memory(tile: Tile, plan: Plan, rows: int) -> AlignedMemory:
@@ -141,12 +142,12 @@ def _whole_memory(tile: Tile, plan: Plan, rows: int) -> AlignedMemory:
 
 
 def _multiply(
-    tile: Tile, plan: Plan, a: Operand, b: Operand, c: Result, out: Result, shape: tuple[int, ...], memory: AlignedMemory
+    kernels: tuple[Any, Any], plan: Plan, a: Operand, b: Operand, c: Result, out: Result, shape: tuple[int, ...], memory: AlignedMemory
 ) -> None:
-    """A product of a shape, in memory of its own."""
-    (rows, columns), (panels, starts, scratch) = shape, memory.addresses
-    packer(tile)(plan, a, rows, panels, starts, scratch)
-    multiplier(tile)(plan, panels, starts, b, c, out, (0, rows), (0, columns), scratch)
+    """A product of a shape, in memory of its own, by what packs rows of A and what multiplies."""
+    (pack, multiply), (rows, columns), (panels, starts, scratch) = kernels, shape, memory.addresses
+    pack(plan, a, rows, panels, starts, scratch)
+    multiply(plan, panels, starts, b, c, out, (0, rows), (0, columns), scratch)
 
 
 class FixedWords:
@@ -164,21 +165,19 @@ class FixedWords:
         self._a, self._b = (*a, arithmetic.flip_a), (b[1], b[0], arithmetic.flip_b)  # of operands, all but the address
         self._zeros = None if start else AlignedMemory(4 * tile.columns, zeroed=True)
         self._repeated = None if self._zeros is None else Result(self._zeros.address, 0, 0)
-        self._pack, self._run = packer(tile), multiplier(tile)
+        self._kernels = packer(tile), multiplier(tile)
         self._free: list[AlignedMemory] = []
 
     def __call__(self, a: Any, b: Any, out: int, start: Any = None, addend: int = 0) -> bool:
         """Write the product, from `start` on if it has such; every product is within reach."""
-        (rows, columns), plan = self._shape, self._plan
         try:
             memory = self._free.pop()
         except IndexError:
-            memory = _whole_memory(self._tile, plan, rows)
-        panels, starts, scratch = memory.addresses
-        c = self._repeated or Result(_address(start), 4 * columns, 4)
-        self._pack(plan, Operand(_address(a), *self._a), rows, panels, starts, scratch)
-        b_operand, result = Operand(_address(b), *self._b), Result(out, 4 * columns, 4)
-        self._run(plan, panels, starts, b_operand, c, result, (0, rows), (0, columns), scratch)
+            memory = _whole_memory(self._tile, self._plan, self._shape[0])
+        stride = 4 * self._shape[1]
+        left, right = Operand(_address(a), *self._a), Operand(_address(b), *self._b)
+        c = self._repeated or Result(_address(start), stride, 4)
+        _multiply(self._kernels, self._plan, left, right, c, Result(out, stride, 4), self._shape, memory)
         self._free.append(memory)
         return True
 
