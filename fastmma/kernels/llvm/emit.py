@@ -14,6 +14,7 @@ from fastmma.kernels.llvm.architecture import architecture_of
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 POINTER = ir.PointerType(I8)
+_FIRST = ir.Constant(I32, 0)
 _BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "double": 64}
 _pointers: dict[str, ir.PointerType] = {}  # by the text of what lies there: all vectors have the same hash
 
@@ -36,7 +37,20 @@ def _index(value: int) -> ir.Constant:
 
 @cache
 def _mask(lanes: tuple[int, ...]) -> ir.Constant:
-    return ir.Constant(vector(I32, len(lanes)), lanes)
+    return ir.Constant(vector(I32, len(lanes)), lanes if any(lanes) else None)
+
+
+class _Undefined(ir.Constant):
+    """A value of any bits, in one word of text: llvmlite writes one for each lane."""
+
+    def _get_reference(self) -> str:
+        return "undef"
+
+
+@cache
+def undefined(kind: ir.VectorType) -> ir.Constant:
+    """A vector of any bits."""
+    return _Undefined(kind, None)
 
 
 def _mangled(kind: ir.Type) -> str:
@@ -78,6 +92,8 @@ class Emitter:
 
     def at(self, base: ir.Value, offset: ir.Value | int) -> ir.Value:
         """The byte pointer `offset` bytes after `base`."""
+        if isinstance(offset, int) and not offset:
+            return base
         return self.builder.gep(base, [self.index(offset) if isinstance(offset, int) else offset])
 
     def scaled(self, value: ir.Value, factor: int) -> ir.Value:
@@ -96,9 +112,8 @@ class Emitter:
 
     def splat(self, kind: ir.VectorType, scalar: ir.Value) -> ir.Value:
         """A scalar in every lane."""
-        undefined = ir.Constant(kind, ir.Undefined)
-        first = self.builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
-        return self.shuffle(first, undefined, [0] * kind.count)
+        first = self.builder.insert_element(undefined(kind), scalar, _FIRST)
+        return self.shuffle(first, undefined(kind), [0] * kind.count)
 
     def broadcast(self, kind: ir.VectorType, base: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
         """A scalar from memory in every lane."""
@@ -234,7 +249,8 @@ class Variables:
 
     def __init__(self, builder: ir.IRBuilder, kinds: Iterable[Sequence[ir.Type]]) -> None:
         self._builder = builder
-        self._places = [[cgutils.alloca_once(builder, kind) for kind in row] for row in kinds]
+        with builder.goto_entry_block():
+            self._places = [[builder.alloca(kind) for kind in row] for row in kinds]
 
     def put(self, rows: Sequence[Sequence[ir.Value]]) -> None:
         """Set them."""

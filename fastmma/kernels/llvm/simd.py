@@ -18,7 +18,7 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
-from fastmma.kernels.llvm.emit import Emitter
+from fastmma.kernels.llvm.emit import Emitter, undefined
 from fastmma.kernels.llvm.vector_type import VectorType, as_vector, is_float, llvm_element, llvm_vector, operand_vector
 
 # For functions that only kernels call: vectors never pass through Python, and the outermost function's cache entry holds them all.
@@ -79,7 +79,7 @@ def load_pair(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
             pairs = Emitter(builder).splat(ir.VectorType(both.type, vector.lanes // 2), both)
             return builder.bitcast(pairs, llvm_vector(vector.dtype, vector.lanes))
         both = _load(builder, args[0], llvm_vector(vector.dtype, 2))
-        return Emitter(builder).shuffle(both, ir.Constant(both.type, ir.Undefined), [0, 1] * (vector.lanes // 2))
+        return Emitter(builder).shuffle(both, undefined(both.type), [0, 1] * (vector.lanes // 2))
 
     return vector(types.intp, dtype, lanes), codegen
 
@@ -91,7 +91,7 @@ def load_twice(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         elements = _load(builder, args[0], llvm_vector(vector.dtype, vector.lanes // 2))
-        return Emitter(builder).shuffle(elements, ir.Constant(elements.type, ir.Undefined), [lane // 2 for lane in range(vector.lanes)])
+        return Emitter(builder).shuffle(elements, undefined(elements.type), [lane // 2 for lane in range(vector.lanes)])
 
     return vector(types.intp, dtype, lanes), codegen
 
@@ -204,7 +204,7 @@ def highest_lane(typingctx: Any, vector: Any) -> Any:
 
 def _shuffled(vector: VectorType, second: bool, lanes: list[int]) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        other = args[1] if second else ir.Constant(args[0].type, ir.Undefined)
+        other = args[1] if second else undefined(args[0].type)
         return Emitter(builder).shuffle(args[0], other, lanes)
 
     arguments = (vector, vector) if second else (vector,)
