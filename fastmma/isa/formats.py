@@ -55,6 +55,9 @@ class Format:
     signed: bool = True
     specials: Specials = "none"
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # not of all fields, which takes long where numbers are looked up by their format
+
     def __post_init__(self) -> None:
         if self.kind == "float":
             width = int(self.signed) + self.exponent_bits + self.mantissa_bits + self.padding

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -56,10 +55,12 @@ def shifted(magnitude: int, shift: int, mode: str) -> int:
     if shift <= 0:
         return magnitude << -shift
     whole = magnitude >> shift
+    if mode == "rz":
+        return whole
     rest = magnitude - (whole << shift)
-    half = 1 << (shift - 1)
     match mode:
         case "rn":
+            half = 1 << (shift - 1)
             return whole + int(rest > half or (rest == half and whole & 1))
         case "ro":
             return whole | int(rest > 0)
@@ -94,8 +95,7 @@ def round_to(value: int, last: int, fmt: Format, mode: str, keep: int | None = N
     return sign | field << fmt.mantissa_bits | (whole & ((1 << fmt.mantissa_bits) - 1))
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One operation that rounds at most once.
 
     Attributes
@@ -165,8 +165,10 @@ def product(a: Number, b: Number) -> Number:
         finite_zero = any(not each.special and each.significand == 0 for each in (a, b))
         nan = "nan" in (a.special, b.special) or finite_zero
         return Number(negative=negative, special="nan" if nan else "inf", ks=a.ks)
+    significand, last, exponent = a.significand * b.significand, a.last + b.last, a.exponent + b.exponent
     cancelled = a.cancelled and b.significand != 0
-    return Number(a.significand * b.significand, a.last + b.last, a.exponent + b.exponent, negative, "", 0, cancelled, a.ks)
+    # as Number(...) does, in half the time
+    return tuple.__new__(Number, (significand, last, exponent, negative, "", 0, cancelled, a.ks))
 
 
 def fused_step(terms: Sequence[Number], arithmetic: Arithmetic, fmt: Format) -> int:
@@ -213,6 +215,8 @@ def _ieee_sum(x: Number, y: Number, fmt: Format, mode: str) -> int:
 
 def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
     """IEEE fused multiply-add. NaN is canonical in f32; in f64 the first NaN of b, c and a comes through, made quiet."""
-    quiet = (each.code | 1 << (fmt.mantissa_bits - 1) for each in (b, c, a) if each.special == "nan" and fmt.name == "f64")
-    code = next(quiet, None)
-    return seen(Step("fma", (a, b, c), _ieee_sum(product(a, b), c, fmt, mode) if code is None else code, fmt, mode))
+    if fmt.name == "f64":
+        for each in (b, c, a):
+            if each.special == "nan":
+                return seen(Step("fma", (a, b, c), each.code | 1 << (fmt.mantissa_bits - 1), fmt, mode))
+    return seen(Step("fma", (a, b, c), _ieee_sum(product(a, b), c, fmt, mode), fmt, mode))

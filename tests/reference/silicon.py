@@ -1,4 +1,4 @@
-"""The arithmetic of fused steps in fractions, with the parameters of each architecture from the reviewed file."""
+"""The arithmetic of fused steps in integers, with the parameters of each architecture from the reviewed file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from fastmma import FORMATS, Instruction
 
@@ -48,14 +49,15 @@ def step(ins: Instruction, architecture: str) -> Step | None:
     return Step(int(line["L"]), int(line["F"]), float(line["emax >="] or -math.inf), int(line["keep"]))
 
 
-@dataclass(frozen=True)
-class Term:
-    """A finite value and the exponent by which it is aligned."""
+class Term(NamedTuple):
+    """A finite value, as an integer of ``2**last``, and the exponent by which it is aligned."""
 
-    value: Fraction
+    significand: int
+    last: int
     exponent: int
 
 
+@cache
 def term(code: int, name: str) -> Term:
     """A finite code; the exponent is that of its field, subnormals having the lowest normal one."""
     row = FORMATS[name]
@@ -64,32 +66,31 @@ def term(code: int, name: str) -> Term:
     field = code >> row.mantissa_bits & ((1 << row.exponent_bits) - 1)
     sign = -1 if code >> (row.exponent_bits + row.mantissa_bits) else 1
     exponent = max(field, 1) - row.bias
-    significand = Fraction(mantissa, 1 << row.mantissa_bits) + (field > 0)
-    return Term(sign * significand * Fraction(2) ** exponent, exponent)
+    significand = mantissa + ((field > 0) << row.mantissa_bits)
+    return Term(sign * significand, exponent - row.mantissa_bits, exponent)
 
 
-def truncated(value: Fraction, last: int) -> Fraction:
-    """Toward zero to a multiple of 2**last."""
-    quantum = Fraction(2) ** last
-    return math.trunc(value / quantum) * quantum
+def truncated(each: Term, last: int) -> int:
+    """Toward zero to a multiple of 2**last: how many of these."""
+    shift = last - each.last
+    if shift <= 0:
+        return each.significand << -shift
+    return each.significand >> shift if each.significand >= 0 else -(-each.significand >> shift)
 
 
-def rounded(value: Fraction, name: str, keep: int, *, nearest: bool) -> int:
-    """The code of a value, to nearest even or toward zero; zero is positive, what is too large infinite."""
+def rounded(total: int, last: int, name: str, keep: int, *, nearest: bool) -> int:
+    """The code of total * 2**last, to nearest even or toward zero; zero is positive, what is too large infinite."""
     row = FORMATS[name]
-    if value == 0:
+    if total == 0:
         return 0
-    magnitude = abs(value)
-    exponent = row.emin
-    while magnitude >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    quantum = Fraction(2) ** (exponent - row.mantissa_bits)
-    count = magnitude / quantum
+    magnitude = abs(total)
+    exponent = max(magnitude.bit_length() - 1 + last, row.emin)
+    count = magnitude * Fraction(2) ** (last - exponent + row.mantissa_bits)
     whole = round(count) if nearest else math.floor(count)
     code = whole + ((exponent - row.emin) << row.mantissa_bits)
     code = min(code, ((1 << row.exponent_bits) - 1) << row.mantissa_bits)
     code &= -1 << (row.mantissa_bits - keep)
-    return code | (1 << (row.bits - 1) if value < 0 and code else 0)
+    return code | (1 << (row.bits - 1) if total < 0 and code else 0)
 
 
 def fused(a: Sequence[int], b: Sequence[int], c: int, ins: Instruction, how: Step) -> int:
@@ -100,14 +101,15 @@ def fused(a: Sequence[int], b: Sequence[int], c: int, ins: Instruction, how: Ste
             (term(x, ins.atype), term(y, ins.btype))
             for x, y in zip(a[start : start + how.terms], b[start : start + how.terms], strict=True)
         ]
-        terms = [Term(x.value * y.value, x.exponent + y.exponent) for x, y in factors] + [term(c, ins.dtype)]
-        emax = max([each.exponent for each in terms if each.value], default=-math.inf)
+        terms = [Term(x.significand * y.significand, x.last + y.last, x.exponent + y.exponent) for x, y in factors]
+        terms.append(term(c, ins.dtype))
+        emax = max([each.exponent for each in terms if each.significand], default=-math.inf)
         emax = max(emax, how.floor)
         if emax == -math.inf:
             c = 0
             continue
-        total = sum(truncated(each.value, int(emax) - how.align_bits) for each in terms)
-        c = rounded(Fraction(total), ins.dtype, how.keep, nearest=half)
+        last = int(emax) - how.align_bits
+        c = rounded(sum(truncated(each, last) for each in terms), last, ins.dtype, how.keep, nearest=half)
         if FORMATS[ins.dtype].emax < term(c, ins.dtype).exponent:
             return c  # infinite: nothing finite brings it back
     return c
