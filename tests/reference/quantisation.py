@@ -1,4 +1,4 @@
-"""Quantisation with fractions, one element at a time: the definitions, typed independently of the package's tables and kernels.
+"""Quantisation in exact integers, one element at a time: the definitions, typed independently of the package's tables and kernels.
 
 OCP Microscaling Formats 1.0, 5.3 (formats) and 6.3 (conversion); PTX's cvt.rp.satfinite.ue8m0x2.f32; the operations of TransformerEngine's
 core_nvfp4.cuh, of torchao 0.18's nvfp4_quantize and of DeepGEMM's math.py.
@@ -71,28 +71,39 @@ def magnitudes(name: str) -> list[Fraction]:
     return [value for value in values if value <= e.largest]
 
 
-def code_of(value: float | Fraction, name: str, rounding: str = "nearest", random: int = 0) -> int:
-    """The code of a number; `random` in [0, 2**64) decides the stochastic rounding."""
-    nan = 0 if name == "s8" else ELEMENTS[name].nan
-    if isinstance(value, float) and math.isnan(value):
-        return nan
-    negative = math.copysign(1, value) < 0 if isinstance(value, float) else value < 0
-    grid = magnitudes(name)
+@cache
+def _whole_magnitudes(name: str) -> tuple[list[int], int]:
+    """The same numbers as integers of a power of two, and that power."""
+    last = min(-(value.denominator.bit_length() - 1) for value in magnitudes(name))
+    return [int(value * Fraction(2) ** -last) for value in magnitudes(name)], last
+
+
+def code_of(value: float, name: str, rounding: str = "nearest", random: int = 0, power: int = 0) -> int:
+    """The code of ``value * 2**-power``; `random` in [0, 2**64) decides the stochastic rounding."""
+    if math.isnan(value):
+        return 0 if name == "s8" else ELEMENTS[name].nan
+    negative = math.copysign(1, value) < 0
+    grid, last = _whole_magnitudes(name)
     code = len(grid) - 1
-    if not (isinstance(value, float) and math.isinf(value)) and abs(Fraction(value)) < grid[-1]:
-        magnitude = abs(Fraction(value))
-        code = bisect_right(grid, magnitude) - 1
-        part = (magnitude - grid[code]) / (grid[code + 1] - grid[code])
-        half = Fraction(1, 2)
-        up = {
-            "nearest": part > half or (part == half and code % 2 == 1),
-            "zero": False,
-            "stochastic": part + Fraction(random, 1 << 64) >= 1,
-        }[rounding]
-        code += up
+    if not math.isinf(value):
+        numerator, denominator = ratio(abs(value), -power - last)
+        code = bisect_right(grid, numerator // denominator) - 1
+        if code < len(grid) - 1:
+            above, gap = numerator - grid[code] * denominator, (grid[code + 1] - grid[code]) * denominator
+            code += {
+                "nearest": 2 * above > gap or (2 * above == gap and code % 2 == 1),
+                "zero": False,
+                "stochastic": (above << 64) + random * gap >= gap << 64,
+            }[rounding]
     if name == "s8":
         return -code & 0xFF if negative else code
     return code | (ELEMENTS[name].sign if negative else 0)
+
+
+def ratio(value: float, power: int = 0) -> tuple[int, int]:
+    """A finite ``value * 2**power`` as a fraction, not reduced."""
+    numerator, denominator = value.as_integer_ratio()
+    return numerator << max(power, 0), denominator << max(-power, 0)
 
 
 def splitmix64(seed: int, index: int) -> int:
@@ -124,7 +135,7 @@ def mx_scale(block: list[float], name: str, rule: str) -> int:
         return 0xFF
     if any(math.isinf(x) for x in block):
         return 0xFE if rule == "rceil" else 0xFF
-    amax = max(abs(Fraction(x)) for x in block)
+    amax = Fraction(max(abs(x) for x in block))
     return 0 if amax == 0 else min(max(MX_RULES[rule](amax, ELEMENTS[name]) + 127, 0), 254)
 
 
@@ -132,28 +143,35 @@ def mx_element(x: float, scale: int, name: str, rounding: str = "nearest", rando
     """The code of an element in a block of this scale."""
     if scale == 0xFF or math.isnan(x):
         return ELEMENTS[name].nan
-    return code_of(x if math.isinf(x) or x == 0 else Fraction(x) / Fraction(2) ** (scale - 127), name, rounding, random)
+    return code_of(x, name, rounding, random, scale - 127)
 
 
 class Float:
     """IEEE arithmetic of a precision, round to nearest even, on Python floats; subnormals and overflow included."""
 
-    def __init__(self, mantissa: int, lowest: int, largest: float) -> None:
-        self.mantissa, self.lowest, self.largest = mantissa, lowest, largest
+    def __init__(self, mantissa: int, lowest: int, highest: int) -> None:
+        self.mantissa, self.lowest, self.highest = mantissa, lowest, highest
 
-    def round(self, value: Fraction) -> float:
-        if value == 0:
+    def round(self, numerator: int, denominator: int) -> float:
+        """The number next to a fraction, whose denominator is positive; zero is positive if the fraction is zero."""
+        if numerator == 0:
             return 0.0
-        unit = Fraction(2) ** (max(power_below(abs(value)), self.lowest) - self.mantissa)
-        result = round(value / unit) * unit
-        if abs(result) > Fraction(self.largest):
-            return INF if result > 0 else -INF
-        return float(result) if result else math.copysign(0.0, value)
+        size, sign = abs(numerator), 1 if numerator > 0 else -1
+        power = size.bit_length() - denominator.bit_length()
+        power -= size << max(-power, 0) < denominator << max(power, 0)
+        last = max(power, self.lowest) - self.mantissa
+        unit = denominator << max(last, 0)
+        count, rest = divmod(size << max(-last, 0), unit)
+        count += 2 * rest > unit or (2 * rest == unit and count % 2 == 1)
+        if count.bit_length() + last > self.highest + 1:
+            return sign * INF
+        return sign * math.ldexp(count, last)
 
     def mul(self, a: float, b: float) -> float:
         if not (math.isfinite(a) and math.isfinite(b)) or 0 in (a, b):
             return a * b
-        return self.round(Fraction(a) * Fraction(b))
+        (x, below_x), (y, below_y) = ratio(a), ratio(b)
+        return self.round(x * y, below_x * below_y)
 
     def div(self, a: float, b: float) -> float:
         if math.isnan(a) or math.isnan(b) or (a == 0 and b == 0) or (math.isinf(a) and math.isinf(b)):
@@ -163,17 +181,18 @@ class Float:
             return sign * INF
         if a == 0 or math.isinf(b):
             return sign * 0.0
-        return self.round(Fraction(a) / Fraction(b))
+        (x, below_x), (y, below_y) = ratio(abs(a)), ratio(abs(b))
+        return self.round(int(sign) * x * below_y, below_x * y)
 
 
-F32 = Float(23, -126, 3.4028234663852886e38)
-F64 = Float(52, -1022, 1.7976931348623157e308)
-TOP = F32.largest
+F32 = Float(23, -126, 127)
+F64 = Float(52, -1022, 1023)
+TOP = 3.4028234663852886e38
 TINY = 2.0**-149
 
 
 def to_f32(value: float) -> float:
-    return value if value == 0 or not math.isfinite(value) else F32.round(Fraction(value))
+    return value if value == 0 or not math.isfinite(value) else F32.round(*ratio(value))
 
 
 def amax_of(block: list[float]) -> float:

@@ -59,13 +59,15 @@ def slowly(
     """Codes of elements, scales (codes of one byte, or float32), and the global scale."""
     element, _, _ = EXPECTED[scheme]
     p = exact.F64 if x.dtype == np.float64 else exact.F32
-    codes = np.empty(x.shape, np.uint8)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        wide = x.astype(np.float64)
+    codes, places = np.empty(x.shape, np.uint8), np.arange(x.size).reshape(x.shape)
     scales: dict[tuple[int, ...], float] = {}
     overall = None
     if scheme.startswith("nvfp4"):
-        overall = exact.nvfp4_global([float(v) for v in x.reshape(-1)], rule, p)
+        overall = exact.nvfp4_global(wide.ravel().tolist(), rule, p)
     for place, part in blocks(x.shape, scheme, axis):
-        block = [float(v) for v in x[part].reshape(-1)]
+        block = wide[part].ravel().tolist()
         ready: Callable[[float], float] | None = None
         if rule in MX:
             scale: float = exact.mx_scale(block, element, rule)
@@ -74,10 +76,9 @@ def slowly(
         else:
             scale, ready = exact.float_block(block, element, rule, p)
         scales[place] = scale
-        places = np.arange(x.size).reshape(x.shape)[part].reshape(-1)
         found = []
-        for value, index in zip(block, places, strict=True):
-            random = exact.splitmix64(seed, int(index)) if rounding == "stochastic" else 0
+        for value, index in zip(block, places[part].ravel().tolist(), strict=True):
+            random = exact.splitmix64(seed, index) if rounding == "stochastic" else 0
             if ready is None:
                 found.append(exact.mx_element(value, int(scale), element, rounding, random))
             else:
