@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from reference.cases import cases
+from reference.narrower import narrower
 from reference.remembered import Remembered
 from reference.scaled_codes import KINDS, MIXES, OPCODES, elements, expected, operands, parameters, scales
 
@@ -18,8 +16,6 @@ from fastmma.kernels.llvm import cpu
 from fastmma.kernels.scaled import dispatch
 from fastmma.kernels.scaled.group_tiles import group_tiles
 from fastmma.kernels.scaled.tiles import scaled_tiles
-
-TESTS = Path(__file__).parents[1]
 
 
 @cases("mix", MIXES)
@@ -78,10 +74,6 @@ NARROW = [(name, mix) for name in ("nvf4", "e4m3 e4m3 sparse") for mix in (MIXES
 
 def test_fast_tiles_with_narrower_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The AVX2 kernels on a CPU that has more, in a process that is told so; the portable kernels' results are those of this process."""
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(TESTS), str(TESTS / "kernels"), str(TESTS.parent)]))
-    if "avx2" in cpu.features():
-        environment["NUMBA_CPU_NAME"] = "haswell"
-        environment["NUMBA_CPU_FEATURES"] = "+sse4.2,+ssse3,+popcnt,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt"
     results, path, tiles = Remembered(), tmp_path / "results", dispatch._portable_tiles
 
     def kept(p: Any, a: Any, b: Any, c: Any, out: Any, scale_a: Any, scale_b: Any, threads: int) -> None:
@@ -104,8 +96,7 @@ for name, mix in t.NARROW:
         t.test_tiles_of_instructions_agree(name, mix, patch)
         t.test_what_is_out_of_reach_of_fast_tiles(name, patch)
 """
-    done = subprocess.run([sys.executable, "-c", program, str(path)], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    narrower(program, str(path))
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -149,10 +149,9 @@ def run_tiles(
     limits: Limits,
     factors: Any,
     packed: Packed,
-    out: Any,
     bad: Any,
 ) -> None:
-    """Multiply tiles, and mark those that are out of reach; None for c is +0."""
+    """Multiply tiles into the state, and mark those that are out of reach; None for c is +0."""
     depth = a.shape[2]
     for number in range(len(a)):
         of_a = _pack_rows(a[number], scale_codes_a[number], tables, groups_of_scale, tile.group, packed, number)
@@ -192,7 +191,6 @@ def run_tiles(
             factors[1],
         ),
     )
-    out[...] = packed.state[: len(a)]
 
 
 class GroupTiles(NamedTuple):
@@ -223,9 +221,9 @@ class GroupTiles(NamedTuple):
         def multiply(start: int, stop: int, worker: int) -> None:
             part = slice(start, stop)
             operands = (fixed(a[part]), fixed(b[part]), None if c is None else fixed(c[part]), fixed(scale_a[part]), fixed(scale_b[part]))
-            results = np.empty(out[part].shape, np.uint32)
-            run_tiles(tile, SLAB.address(tile), *operands, tables, p.block // p.group, limits, factors, memory[worker], results, bad[part])
-            out[part] = results
+            packed = memory[worker]
+            run_tiles(tile, SLAB.address(tile), *operands, tables, p.block // p.group, limits, factors, packed, bad[part])
+            out[part] = packed.state[: stop - start]
 
         parallel_for(multiply, count, threads, AT_ONCE)
         return bad
