@@ -1,9 +1,8 @@
-"""Chains of fused multiply-adds against exact rational arithmetic."""
+"""Chains of fused multiply-adds against exact arithmetic of integers."""
 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,27 +19,26 @@ MANTISSA = {"f64": 52, "f32": 23, "f16": 10}
 MAX_EXPONENT = {"f64": 1023, "f32": 127, "f16": 15}
 
 
-def rounded(value: Fraction, fmt: str, rounding: str) -> Fraction | float:
-    """A value that is not zero, in a format; a float for an infinity or a zero."""
-    magnitude = abs(value)
-    binade = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-    if Fraction(2) ** binade > magnitude:
+def rounded(numerator: int, denominator: int, fmt: str, rounding: str) -> float:
+    """A fraction that is not zero, and whose denominator is positive, in a format."""
+    size, sign = abs(numerator), 1.0 if numerator > 0 else -1.0
+    binade = size.bit_length() - denominator.bit_length()
+    if size << max(-binade, 0) < denominator << max(binade, 0):
         binade -= 1
-    quantum = Fraction(2) ** (max(binade, MIN_EXPONENT[fmt]) - MANTISSA[fmt])
-    steps, rest = divmod(magnitude, quantum)
-    upward = {"rz": False, "rm": value < 0, "rp": value > 0}.get(rounding)
+    last = max(binade, MIN_EXPONENT[fmt]) - MANTISSA[fmt]
+    quantum = denominator << max(last, 0)
+    steps, rest = divmod(size << max(-last, 0), quantum)
+    upward = {"rz": False, "rm": sign < 0, "rp": sign > 0}.get(rounding)
     if upward is None:
-        upward = rest > quantum / 2 or (rest == quantum / 2 and steps % 2 == 1)
+        upward = 2 * rest > quantum or (2 * rest == quantum and steps % 2 == 1)
         infinite = True
     else:
         infinite = upward
-    result = (steps + (1 if upward and rest else 0)) * quantum
-    largest = (2 - Fraction(1, 2 ** MANTISSA[fmt])) * Fraction(2) ** MAX_EXPONENT[fmt]
-    if result > largest:
-        return (math.inf if value > 0 else -math.inf) if infinite else (largest if value > 0 else -largest)
-    if result == 0:
-        return 0.0 if value > 0 else -0.0
-    return result if value > 0 else -result
+    steps += 1 if upward and rest else 0
+    if steps.bit_length() + last > MAX_EXPONENT[fmt] + 1:
+        largest = math.ldexp((2 << MANTISSA[fmt]) - 1, MAX_EXPONENT[fmt] - MANTISSA[fmt])
+        return sign * (math.inf if infinite else largest)
+    return sign * math.ldexp(steps, last)
 
 
 def exact_fma(a: float, b: float, c: float, fmt: str, rounding: str) -> float:
@@ -52,9 +50,10 @@ def exact_fma(a: float, b: float, c: float, fmt: str, rounding: str) -> float:
         if math.isinf(product) and math.isinf(c) and product != c:
             return math.nan
         return product if math.isinf(product) else c
-    total = Fraction(a) * Fraction(b) + Fraction(c)
+    (x, below_x), (y, below_y), (z, below_z) = (each.as_integer_ratio() for each in (a, b, c))
+    total = x * y * below_z + z * below_x * below_y
     if total != 0:
-        return float(rounded(total, fmt, rounding))
+        return rounded(total, below_x * below_y * below_z, fmt, rounding)
     if a == 0 or b == 0 or c == 0:
         signs = {math.copysign(1, a) * math.copysign(1, b), math.copysign(1, c)}
         if len(signs) == 1:
@@ -226,7 +225,7 @@ def f32_reference(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, dtyp
                 else:
                     total = f32_add(chain(x, y, 0.0), total)
                 if dtype == np.uint16 and total != 0 and math.isfinite(total):
-                    total = float(rounded(Fraction(total), "f16", "rn"))
+                    total = rounded(*total.as_integer_ratio(), "f16", "rn")
             if math.isnan(total):
                 out[i, j] = 0x7FFF if dtype == np.uint16 else 0x7FFFFFFF
             else:
