@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,7 @@ _TOGETHER = 16  # statements of an entry: it takes ptxas longer to make one long
 _LINES = 2 * _TOGETHER + 2  # of an entry
 # an illegal statement may spoil the next mma for ptxas as well: let that be one that does not matter
 _BETWEEN = " mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r510, %r511}, {%r510, %r511}, {%r510}, {%r510, %r511};\n"
-_ERROR = re.compile(r"statements\.ptx, line (\d+); (?:error|fatal)")
+_ERROR = re.compile(r"statements\.ptx, line (\d+); (?:error|fatal)(.*)")
 
 
 def _found() -> str:
@@ -62,39 +62,64 @@ def _entry(first: int, statements: Sequence[str]) -> str:
     return _ENTRY.format(number=first) + lines + _END
 
 
-def _refused(statements: Sequence[str], target: str, folder: Path) -> set[int] | None:
-    """Which statements ptxas complains about; None if it says that some are illegal but not which."""
+def _refused(statements: Sequence[str], target: str, architecture: str, folder: Path) -> dict[int, str]:
+    """The statements that ptxas complains about, and the first that it says of each; -1 if it says that some are illegal but not which."""
     head = _HEAD.format(target=target, version="{}.{}".format(*version()))
     source = folder / "statements.ptx"
     source.write_text(head + "".join(_entry(number, statements) for number in range(0, len(statements), _TOGETHER)))
-    command = [PTXAS, "-O0", f"-arch={target}", str(source), "-o", str(folder / "statements.cubin")]
+    command = [PTXAS, "-O0", f"-arch={architecture}", str(source), "-o", str(folder / "statements.cubin")]
     said = folder / "statements.txt"  # ptxas writes line by line, into a file faster than into a pipe
     with said.open("w") as file:
         if subprocess.run(command, stdout=file, stderr=file, check=False).returncode == 0:
-            return set()
-    lines = [int(line) - 1 - head.count("\n") for line in _ERROR.findall(said.read_text())]
-    # an entry's first line, then two for a statement, then its last line
-    places = [(line // _LINES * _TOGETHER, line % _LINES - 1) for line in lines]
-    refused = {first + line // 2 for first, line in places if line % 2 == 0 and line < 2 * _TOGETHER}
-    return {place for place in refused if place < len(statements)} or None
+            return {}
+    refused: dict[int, str] = {}
+    for number, text in _ERROR.findall(said.read_text()):
+        # an entry's first line, then two for a statement, then its last line
+        entry, line = divmod(int(number) - 1 - head.count("\n"), _LINES)
+        place = entry * _TOGETHER + (line - 1) // 2
+        if line % 2 == 1 and line < _LINES - 1 and place < len(statements):
+            refused.setdefault(place, text)
+    return refused or {-1: ""}
+
+
+def _taken(statements: Mapping[int, str], target: str, architecture: str, folder: Path) -> dict[int, str]:
+    """The statements that ptxas takes: those that it refuses are taken out until it takes the rest.
+
+    An error may end its work, with others still to be found. Where it only parses, the entries before the first error are right.
+    """
+    taken: list[int] = []
+    groups = [list(statements)]
+    while groups:
+        alive = groups.pop()
+        refused = _refused([statements[number] for number in alive], target, architecture, folder)
+        if not refused:
+            taken += alive
+        elif -1 in refused:
+            middle = len(alive) // 2
+            groups += [alive[:middle], alive[middle:]] if middle else []
+        else:
+            right = min(refused) // _TOGETHER * _TOGETHER if architecture != target else 0
+            taken += alive[:right]
+            groups.append([number for place, number in enumerate(alive) if place >= right and place not in refused])
+    return {number: statements[number] for number in taken}
 
 
 def accepted(statements: Sequence[str], target: str, folder: Path) -> list[bool]:
-    """Whether ptxas takes each statement (one line each); those that it refuses are taken out until it takes the rest."""
-    verdicts = [False] * len(statements)
-    groups = [list(range(len(statements)))]
-    while groups:
-        alive = groups.pop()
-        refused = _refused([statements[index] for index in alive], target, folder)
-        if refused is None:
-            middle = len(alive) // 2
-            groups += [alive[:middle], alive[middle:]] if middle else []
-        elif refused:
-            groups.append([index for place, index in enumerate(alive) if place not in refused])
-        else:
-            for index in alive:
-                verdicts[index] = True
-    return verdicts
+    """Whether ptxas takes each statement (one line each).
+
+    It parses all, and makes code where an architecture's target has most instructions: its code for the others is the same.
+    """
+    taken = _taken(dict(enumerate(statements)), target, target.replace("sm", "compute"), folder)
+    if target.endswith("a") or f"{target.removesuffix('f')}a" not in known_targets():
+        taken = _taken(taken, target, target, folder)
+    return [number in taken for number in range(len(statements))]
+
+
+def refused_anywhere(statements: Sequence[str], folder: Path) -> set[int]:
+    """The statements of which ptxas says that something other than the target is wrong."""
+    target = known_targets()[-1]
+    refused = _refused(statements, target, target.replace("sm", "compute"), folder)
+    return {number for number, text in refused.items() if ".target" not in text and "Call to" not in text}
 
 
 def complaints(kernels: Iterable[str], target: str, folder: Path) -> str:
