@@ -38,8 +38,8 @@ NO_BIJECTION = {("SM80_16x8x32_S32S4S4S32_TN", "b")}
 
 
 def offsets(layout: Any, threads: int, values: int) -> NDArray[np.intp]:
-    """CuTe's index of each (thread, value): column-major in (M, K), (N, K) or (M, N)."""
-    return np.array([[layout(thread, value) for value in range(values)] for thread in range(threads)])
+    """CuTe's index of each (thread, value): column-major in (M, K), (N, K) or (M, N); a layout adds what its modes say."""
+    return np.add.outer([layout(thread, 0) for thread in range(threads)], [layout(0, value) for value in range(values)])
 
 
 def ours(layout: Layout, lanes: NDArray[np.intp], *, transposed: bool) -> NDArray[np.intp]:
