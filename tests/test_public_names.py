@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,6 @@ import pytest
 import fastmma
 
 STUB = Path(fastmma.__file__).with_suffix(".pyi")
-
-
-def in_a_new_process(program: str) -> None:
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_the_stub_names_the_same_objects() -> None:
@@ -34,7 +31,8 @@ def test_the_stub_lists_all_names() -> None:
 
 
 def test_import_takes_no_time() -> None:
-    in_a_new_process("import sys, fastmma; assert 'numpy' not in sys.modules; fastmma.gemm; assert 'numba' not in sys.modules")
+    program = "import sys, fastmma; assert 'numpy' not in sys.modules; fastmma.gemm; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 DIR = """
@@ -47,24 +45,28 @@ assert fastmma.study.run and fastmma.testing.assert_bits_equal
 import fastmma.cli, fastmma.kernels
 assert {name for name in dir(fastmma) if not name.startswith("__")} == shown
 """
+# each is the first to import fastmma
+FIRST = {
+    "dir() has the public names and no others": DIR,
+    "a star import has all names": "from fastmma import *; assert gemm.__module__ == 'fastmma.products.gemm'; assert warp.mma",
+    "functions of modules are imported from them": "from fastmma.warp import mma; import fastmma; assert mma is fastmma.warp.mma",
+}
+for _module in ("sparse", "tcgen05", "warp", "warpgroup", "scaling", "shared"):
+    FIRST[f"{_module} is a module"] = f"import fastmma.{_module}; fastmma.{_module}.__doc__; from fastmma.{_module} import __name__"
+    FIRST[f"{_module} is one module"] = f"import fastmma.{_module} as found; import fastmma; assert found is fastmma.{_module}"
+IMPORTED_ANEW = """
+import json, sys
+for what, program in json.load(sys.stdin).items():
+    print(what)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "fastmma"]:
+        del sys.modules[name]
+    exec(program, {})
+"""
 
 
-def test_dir_has_the_public_names_and_no_others() -> None:
-    in_a_new_process(DIR)
-
-
-def test_star_import_has_all_names() -> None:
-    in_a_new_process("from fastmma import *; assert gemm.__module__ == 'fastmma.products.gemm'; assert warp.mma")
-
-
-@pytest.mark.parametrize("module", ["sparse", "tcgen05", "warp", "warpgroup", "scaling", "shared"])
-def test_modules_are_imported_as_modules(module: str) -> None:
-    in_a_new_process(f"import fastmma.{module}; fastmma.{module}.__doc__; from fastmma.{module} import __name__")
-    in_a_new_process(f"import fastmma.{module} as found; import fastmma; assert found is fastmma.{module}")
-
-
-def test_functions_of_modules_are_imported_from_them() -> None:
-    in_a_new_process("from fastmma.warp import mma; import fastmma; assert mma is fastmma.warp.mma")
+def test_what_is_imported_first() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTED_ANEW], input=json.dumps(FIRST), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr, done.stdout.splitlines()) == (0, "", list(FIRST))
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

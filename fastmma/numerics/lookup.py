@@ -21,10 +21,14 @@ from fastmma.numerics.rows import ROWS, WMMA_FRAGMENTS
 
 @cache
 def _row(ins: Instruction, base: str) -> Arithmetic | None:
+    """The row of an instruction on a base architecture, `terms` filled in, if there is one."""
     rows = [row for row in ROWS if row.answers(ins, base)]
     if len(rows) > 1:
         raise ValueError(f"two numerics rows answer {ins} on {base}")
-    return rows[0] if rows else None
+    row = rows[0] if rows else None
+    if row is None or row.method != "fused" or row.terms:
+        return row
+    return replace(row, terms=ins.stored_k // 2 if row.split else ins.stored_k)
 
 
 def is_strict() -> bool:
@@ -65,19 +69,11 @@ def arithmetic(ins: str | Instruction, target: TargetName, *, strict: bool | Non
     """
     ins, target = multiply(ins), target_named(target)
     check_legal(ins, target)
-    row = _filled(ins, target)
+    row = _row(ins, architecture(target))
     if row is None:
         raise TargetError(f"{ins}: what {target} computes is not known, so there is nothing to emulate")
     check_strict(ins, target, row, strict)
     return row
-
-
-def _filled(ins: Instruction, target: str) -> Arithmetic | None:
-    """The row of an instruction on a target, `terms` filled in, if there is one."""
-    row = _row(ins, architecture(target))
-    if row is None or row.method != "fused" or row.terms:
-        return row
-    return replace(row, terms=ins.stored_k // 2 if row.split else ins.stored_k)
 
 
 def own_arithmetic(ins: Instruction, target: str, given: Any) -> Arithmetic:
@@ -91,7 +87,7 @@ def own_arithmetic(ins: Instruction, target: str, given: Any) -> Arithmetic:
         If the instruction cannot be computed by it.
     """
     check_legal(ins, target)
-    return own(ins, given, target, _filled(ins, target))
+    return own(ins, given, target, _row(ins, architecture(target)))
 
 
 def fidelity(ins: str | Instruction, target: TargetName) -> Evidence:
