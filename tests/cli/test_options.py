@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -133,10 +134,18 @@ def test_every_command_is_tried() -> None:
     assert COMMANDS.keys() == CALLED.keys()
 
 
+class Threads(ThreadPoolExecutor):
+    """In place of the processes of `fastmma warm`, which test_warm has: what the option is given is what matters here."""
+
+    def __init__(self, workers: int, **_: object) -> None:
+        super().__init__(workers)
+
+
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that an option happens to name are written where nobody is; those that compare and identify read are there."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fastmma.cli.warm.ProcessPoolExecutor", Threads)
     for name, shape in (("d", (4, 4)), ("a", (4, 8)), ("b", (8, 4))):
         np.save(tmp_path / f"{name}.npy", np.full(shape, 8 if name == "d" else 1, np.float32 if name == "d" else np.float16))
 
