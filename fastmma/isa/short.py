@@ -51,14 +51,13 @@ def meant(text: str, table: Iterable[tuple[Spelling, Instruction | Movement]]) -
     shaped = any(is_shape(token) for token in wanted.modifiers)
     found: dict[Instruction | Movement, tuple[bool, int, bool, bool, int, str]] = {}
     for spelling, ins in table:
-        missing = spelling.modifiers - wanted.modifiers - _IMPLIED
         if (
             spelling.op == wanted.op
-            and not (missing if shaped else [token for token in missing if not is_shape(token)])
             and wanted.modifiers <= spelling.modifiers
             and wanted.layouts in ((), spelling.layouts)
             and spelling.operations[: len(wanted.operations)] == wanted.operations
             and _types(spelling.types, wanted.types)
+            and all(is_shape(token) and not shaped for token in spelling.modifiers - wanted.modifiers - _IMPLIED)
         ):
             found[ins] = _obvious(spelling, ins)
     return tuple(sorted(found, key=found.__getitem__))
