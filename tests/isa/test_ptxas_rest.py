@@ -1,6 +1,6 @@
 """ptxas referees the table of sparse, block-scaled, wmma and sparse wgmma instructions, and of those that move matrices.
 
-As in test_ptxas: many more candidates than are legal; every legal one is tried on every target, of the others a fixed share.
+As in test_ptxas: many more candidates than are legal; each that some target takes is tried on every target, of the others a fixed share.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ CANDIDATES = {
 
 
 def disagreements(candidates: dict[str, str], target: str, folder: Path) -> list[str]:
-    chosen = {opcode: text for opcode, text in candidates.items() if legal(opcode, target) or share(opcode, target)}
+    chosen = {opcode: text for opcode, text in candidates.items() if opcode in table() or share(opcode, target)}
     verdicts = accepted(list(chosen.values()), target, folder)
     return [
         f"ptxas {'takes' if verdict else 'refuses'} {opcode} on {target}"
