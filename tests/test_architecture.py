@@ -6,8 +6,10 @@ import ast
 import json
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from reference.cases import cases
@@ -48,24 +50,41 @@ def floor(module: str) -> int:
     return next(index for index, rooms in enumerate(FLOORS) if module.partition(".")[0] in rooms)
 
 
-def imported(path: Path, *, at_import: bool) -> set[str]:
-    """The modules that a file imports, dotted; only those imported when it is, or all of them."""
-    tree = ast.parse(path.read_text())
-    found: set[str] = set()
+class Contents(NamedTuple):
+    """Of a file: the names that it imports when it is imported, those it imports later, and docstrings, by what they describe."""
 
-    def visit(node: ast.AST) -> None:
-        if at_import and (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or is_for_types(node)):
-            return
+    at_import: set[str]
+    later: set[str]
+    docstrings: list[tuple[str, str]]  # the module's first
+
+
+@cache
+def contents(path: Path) -> Contents:
+    """Of a file, which is parsed once."""
+    found = Contents(set(), set(), [])
+
+    def visit(node: ast.AST, later: bool) -> None:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+            found.docstrings.append((getattr(node, "name", ""), ast.get_docstring(node) or ""))
+        later = later or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or is_for_types(node)
+        names = found.later if later else found.at_import
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}: relative import"
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
         for child in ast.iter_child_nodes(node):
-            visit(child)
+            if not isinstance(child, ast.expr):  # which imports nothing
+                visit(child, later)
 
-    visit(tree)
+    visit(ast.parse(path.read_text()), False)
     return found
+
+
+def imported(path: Path, *, at_import: bool) -> set[str]:
+    """The modules that a file imports, dotted; only those imported when it is, or all of them."""
+    found = contents(path)
+    return found.at_import if at_import else found.at_import | found.later
 
 
 def is_for_types(node: ast.AST) -> bool:
@@ -162,13 +181,11 @@ def test_names_say_what_they_hold() -> None:
 def test_modules_have_one_purpose_and_say_it() -> None:
     for module, path in MODULES.items():
         if path.stat().st_size:
-            assert ast.get_docstring(ast.parse(path.read_text())), module
+            assert contents(path).docstrings[0][1], module
 
 
 def test_docstrings_are_read_alone() -> None:
     """No docstring says that something is the same as something told elsewhere."""
     for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
-                words = (ast.get_docstring(node) or "").lower().split()
-                assert words[:3] not in [["the", "same", link] for link in ("for", "with", "as")], f"{module}: {node}"
+        for name, docstring in contents(path).docstrings:
+            assert docstring.lower().split()[:3] not in [["the", "same", link] for link in ("for", "with", "as")], f"{module}: {name}"
