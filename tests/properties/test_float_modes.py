@@ -55,8 +55,16 @@ def test_no_mode_changes_a_result() -> None:
         assert fast["digests"].keys() == portable["digests"].keys()
         for operation, results in fast["digests"].items():
             wanted = results[f"{DEFAULT}, 1 threads"]
-            for build, found in (("fast", results), ("portable", portable["digests"][operation])):
-                assert {where.partition(",")[0] for where in found} == modes().keys()
+            builds = {"fast": results, "portable": portable["digests"][operation]}
+            # in each mode, of a sample with one of the builds, and each build with every flush and more than one rounding
+            seen = {build: {where.partition(",")[0] for where in found} for build, found in builds.items()}
+            assert seen["fast"] | seen["portable"] == modes().keys()
+            for build, found in builds.items():
+                assert {f"{DEFAULT}, {threads} threads" for threads in (1, 2)} <= found.keys()
+                parts = {part for name in seen[build] - {DEFAULT} for part in name.removeprefix("fesetround ").split("+")}
+                flushes = {part for part in parts if part.isupper()}
+                assert flushes == {name for name in FLUSHED if "+" not in name}
+                assert len(parts - flushes) > 1
                 for where, digest in found.items():
                     assert digest == wanted, f"{operation}, {build}, in {where}, imported in {other}, seed {seed}"
         calls = sum(len(results) for found in (fast, portable) for results in found["digests"].values())
@@ -65,13 +73,12 @@ def test_no_mode_changes_a_result() -> None:
 
 
 def test_constants_are_the_same_in_whatever_mode_they_are_compiled(tmp_path: Path) -> None:
-    found = []
-    for name in (DEFAULT, "up", FOREIGN[-4]):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}
-        command = [sys.executable, "-m", "reference.constants", name, str(tmp_path / name)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-        assert done.returncode == 0, done.stderr
-        found.append(json.loads(done.stdout))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}
+    command = [sys.executable, "-m", "reference.constants", str(tmp_path), DEFAULT, "up", FOREIGN[-4]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == 3
     assert len(found[0]) > 50
     assert found[1] == found[0]
     assert found[2] == found[0]

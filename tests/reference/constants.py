@@ -1,22 +1,28 @@
 """The bits of all numbers that modules hold, when they are compiled and imported in a floating-point mode.
 
-``python -m reference.constants MODE FOLDER`` prints them as JSON; FOLDER takes the bytecode.
+``python -m reference.constants FOLDER MODE ...`` prints them as JSON, a line for each mode; FOLDER takes the bytecode.
 """
 
 from __future__ import annotations
 
+import asyncio  # noqa: F401  what others compile is theirs
 import dataclasses
 import importlib
 import json
+import os
 import pkgutil
 import sys
+import unittest.mock  # noqa: F401
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-import ml_dtypes  # noqa: F401  what others compile is theirs
+import ml_dtypes  # noqa: F401
 import numba.extending  # noqa: F401
 import numpy as np
+import pytest  # noqa: F401
+import rich.progress  # noqa: F401
+import typer.rich_utils  # noqa: F401
 
 from reference.float_modes import mode
 
@@ -55,7 +61,7 @@ def imported(name: str) -> ModuleType | None:
 
 
 def main(name: str, folder: str) -> None:
-    sys.pycache_prefix = folder
+    sys.pycache_prefix = os.path.join(folder, name)
     with mode(name):
         import fastmma
 
@@ -65,8 +71,14 @@ def main(name: str, folder: str) -> None:
     for module in modules:
         if not module.__name__.startswith(ASIDE):
             found |= numbers(module.__name__, {key: each for key, each in vars(module).items() if not key.startswith("__")})
-    print(json.dumps(found))
+    print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    assert not any(module.partition(".")[0] == "fastmma" for module in sys.modules)
+    for each in sys.argv[2:]:
+        child = os.fork()
+        if child == 0:
+            main(each, sys.argv[1])
+            sys.exit()
+        assert os.waitpid(child, 0)[1] == 0
