@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
-from functools import cache
+from functools import lru_cache
 
 from fastmma.isa.rows.family import is_shape
 from fastmma.isa.spelling import Spelling, spelling_of
@@ -12,31 +12,39 @@ from fastmma.isa.spelling import Spelling, spelling_of
 _LONGEST = 300  # characters of a text that are shown and compared
 
 
-def explain(text: str, legal: Collection[Spelling], opcodes: Sequence[str]) -> str:
+def explain(text: str, legal: Collection[Spelling], opcodes: tuple[str, ...]) -> str:
     """The message for a text that is no opcode; `legal` are all spellings, `opcodes` all canonical texts."""
     return refusal(text, _reason(spelling_of(text), legal), opcodes)
 
 
-def refusal(text: str, reason: str, opcodes: Sequence[str]) -> str:
+def refusal(text: str, reason: str, opcodes: tuple[str, ...]) -> str:
     """The message for a text that is no opcode for a reason, with the nearest of those that are."""
     nearest = " and ".join(_nearest(text, opcodes))
     return f"{_shortened(text)!r} is no legal opcode: {_shortened(reason)}. The nearest are {nearest}"
 
 
-def _nearest(text: str, opcodes: Sequence[str], count: int = 2) -> list[str]:
+def _nearest(text: str, opcodes: tuple[str, ...], count: int = 2) -> list[str]:
     """The opcodes whose tokens match best; ties go to the closest text."""
-    tokens = set(text.split("."))
-    op = text.partition(".")[0] + "."
-    alike = [opcode for opcode in opcodes if opcode.startswith(op)] or opcodes
-    different = {opcode: len(tokens ^ _tokens(opcode)) for opcode in alike}
+    places, sets = _token_sets(opcodes)
+    first, *rest = text.split(".")
+    tokens = sum(places.get(token, 0) for token in {first, *rest})  # others are missing in every opcode
+    alike = sets.get(first) or [each for group in sets.values() for each in group]
+    different = {opcode: (tokens ^ held).bit_count() for opcode, held in alike}
     most = sorted(different.values())[:count][-1]
-    close = [opcode for opcode in alike if different[opcode] <= most]  # comparing texts is slow
+    close = [opcode for opcode, difference in different.items() if difference <= most]  # comparing texts is slow
     return sorted(close, key=lambda opcode: (different[opcode], -SequenceMatcher(None, text[:_LONGEST], opcode).ratio()))[:count]
 
 
-@cache  # of opcodes alone
-def _tokens(opcode: str) -> frozenset[str]:
-    return frozenset(opcode.split("."))
+@lru_cache(4)  # all opcodes, and all of a kind
+def _token_sets(opcodes: tuple[str, ...]) -> tuple[dict[str, int], dict[str, list[tuple[str, int]]]]:
+    """The bit of each token, and by the first token opcodes with the bits of all of theirs: sets that are compared fast."""
+    places: dict[str, int] = {}
+    found: dict[str, list[tuple[str, int]]] = {}
+    for opcode in opcodes:
+        tokens = opcode.split(".")
+        held = sum(places.setdefault(token, 1 << len(places)) for token in set(tokens))
+        found.setdefault(tokens[0], []).append((opcode, held))
+    return places, found
 
 
 def _shortened(text: str) -> str:
@@ -52,7 +60,7 @@ def _reason(wanted: Spelling, legal: Collection[Spelling]) -> str:
     same_op = [each for each in legal if each.op == wanted.op]
     if not same_op:
         return f"there is no instruction {wanted.op or '(empty)'!r}; there are {', '.join(sorted({each.op for each in legal}))}"
-    known = {token for each in same_op for token in each.modifiers}
+    known = frozenset[str]().union(*(each.modifiers for each in same_op))
     unknown = [f"there is no .{token}" for token in wanted.modifiers if token not in known]
     if unknown:
         return ", ".join(unknown)

@@ -65,13 +65,18 @@ def _op(number: int) -> str:
     return spelling_of(FAMILIES[number].syntax).op
 
 
+@cache
+def _movements() -> tuple[tuple[Spelling, Movement], ...]:
+    """What is no member of a family, with its spelling."""
+    return tuple((spelling_of(movement.opcode), movement) for movement in MOVEMENTS)
+
+
 @lru_cache(64)  # the first word of any text
 def _table(op: str | None = None) -> dict[Spelling, Instruction | Movement]:
     """Every accepted spelling, or those that begin with `op`; what may be written or left out (a default, a state space) has an entry
     with it and one without."""
     table: dict[Spelling, Instruction | Movement] = {}
-    for movement in MOVEMENTS:
-        spelling = spelling_of(movement.opcode)
+    for spelling, movement in _movements():
         if op not in (None, spelling.op):
             continue
         for space in ("", *movement.spaces):
@@ -93,6 +98,11 @@ def _table(op: str | None = None) -> dict[Spelling, Instruction | Movement]:
                     raise ValueError(f"two rows describe {ins.opcode}")
                 table[each] = ins
     return table
+
+
+@cache
+def _opcodes() -> tuple[str, ...]:
+    return tuple(ins.opcode for ins in _all())
 
 
 @cache
@@ -185,7 +195,7 @@ def _from_short(text: str) -> Instruction | Movement:
     if len(found) > 1:
         raise InstructionError(several(text, found))
     if not found:
-        raise InstructionError(explain(text, _table(), [ins.opcode for ins in _all()]))
+        raise InstructionError(explain(text, _table(), _opcodes()))
     return found[0]
 
 

@@ -122,6 +122,6 @@ def read(text: str, op: str) -> Copy | Shift:
     found = _table().get(frozenset(tokens))
     wanted = [row for row in _ROWS if row.op == op]
     if found not in wanted or ".".join(tokens[:2]) != op or len(set(tokens)) < len(tokens):
-        raise InstructionError(refusal(text.strip(), f"it is no {op}", [row.opcode for row in wanted]))
+        raise InstructionError(refusal(text.strip(), f"it is no {op}", tuple(row.opcode for row in wanted)))
     assert found is not None
     return found

@@ -118,7 +118,7 @@ def read(text: str) -> Movement:
     """
     found = _table().get(spelling_of(text))
     if found is None:
-        raise InstructionError(refusal(text, _reason(text), [move.opcode for move in MOVEMENTS]))
+        raise InstructionError(refusal(text, _reason(text), tuple(move.opcode for move in MOVEMENTS)))
     return found
 
 
