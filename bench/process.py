@@ -31,8 +31,8 @@ print((kibibytes("VmHWM:") - before) * 1024 / (a.nbytes + b.nbytes + d.nbytes))
 """
 
 
-def python(program: str, cache: str, *arguments: str) -> str:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
+def python(program: str, *arguments: str, **environment: str) -> str:
+    environment = {**os.environ, **environment}
     done = subprocess.run([sys.executable, "-c", program, *arguments], env=environment, check=True, capture_output=True, text=True)
     return done.stdout
 
@@ -43,7 +43,7 @@ def first_product(rounds: int) -> tuple[float, float]:
         seconds = []
         for _ in range(1 + rounds):
             began = time.perf_counter()
-            python(_FIRST, cache)
+            python(_FIRST, NUMBA_CACHE_DIR=cache)
             seconds.append(time.perf_counter() - began)
     return seconds[0], sorted(seconds[1:])[rounds // 2]
 
@@ -52,6 +52,5 @@ def peak_memory(n: int) -> float | None:
     """Peak memory of an n x n x n f16 product over the size of its operands and result; None where the system does not tell."""
     if not os.path.exists("/proc/self/status"):
         return None
-    with tempfile.TemporaryDirectory() as cache:
-        python(_FIRST, cache)  # compiling has a peak of its own
-        return float(python(_PEAK, cache, str(n)))
+    python(_FIRST)  # compiling has a peak of its own
+    return float(python(_PEAK, str(n)))
