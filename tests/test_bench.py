@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from reference.children import python
 from reference.plain_machine import COMPILER
 
 ROOT = Path(__file__).parents[1]
@@ -15,34 +13,34 @@ EMULATOR = """
 import sys
 from pathlib import Path
 from bench.emulator import Emulator, table
+from reference.children import python
 from reference.plain_machine import PlainMachine
 print("\\n".join(table(Emulator(PlainMachine(Path(sys.argv[1]))), "numba", 40, 1)))
 """
 
 
 def test_quick() -> None:
-    command = [sys.executable, "-m", "bench", "--quick", "--rounds", "1"]
-    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
+    done = python("-m", "bench", "--quick", "--rounds", "1", cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
     assert "times sgemm" in done.stdout
 
 
 def test_shapes() -> None:
-    command = [sys.executable, "-m", "bench.shapes", "--quick", "--rounds", "1"]
-    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
+    done = python("-m", "bench.shapes", "--quick", "--rounds", "1", cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
     assert "`scaled_matmul`, NVFP4, sm_120a" in done.stdout
 
 
 def test_published_facts() -> None:
-    command = [sys.executable, "-m", "bench.published", "--quick"]
-    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
+    done = python("-m", "bench.published", "--quick", cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
     assert "NVFP4, blocks of 16 x 16 | 12.4e-3" in done.stdout
 
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
 def test_the_emulator_on_a_machine_without_a_gpu(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", EMULATOR, str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = python("-c", EMULATOR, str(tmp_path), cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
     rows = [line.split("|")[1:4] for line in done.stdout.splitlines()[2:]]
     assert "NVFP4, sm_120a" in rows[0][0]
     assert all(float(call) > 0 and float(kernels) > 0 for _, call, kernels in rows)

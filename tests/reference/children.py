@@ -23,6 +23,7 @@ from typing import Any
 _TESTS = Path(__file__).parents[1]
 # what is read at each call, so that a forked process may have another value than the one that imported everything
 _LATE = frozenset({"FASTMMA_PORTABLE", "PYTHONPATH"})
+_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "1")
 # run at the top of the module __main__, so that whatever ends the program ends the process as it would end Python's own
 _SERVER = """
 from reference.children import _serve
@@ -54,8 +55,9 @@ def python(
 
 
 def _early(environment: dict[str, str]) -> dict[str, str]:
-    """What is read when fastmma is imported; pytest writes the name of the test that runs."""
-    return {name: value for name, value in environment.items() if name not in _LATE and not name.startswith("PYTEST_")}
+    """What is read when fastmma is imported; pytest writes the name of the test that runs, and OpenBLAS has one thread in any case."""
+    kept = {name: value for name, value in environment.items() if name not in _LATE and not name.startswith("PYTEST_")}
+    return {name: value for name, value in kept.items() if (name, value) != _ONE_THREAD}
 
 
 class _Template:
@@ -67,7 +69,7 @@ class _Template:
         self._socket = ours
         path = os.pathsep.join([str(_TESTS), str(_TESTS.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
         # OpenBLAS starts threads when NumPy is imported: a process that forks has one
-        environment = os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
+        environment = os.environ | {"PYTHONPATH": path, **dict([_ONE_THREAD])}
         command = [sys.executable, "-c", _SERVER, str(theirs.fileno())]
         # streams of the kinds that forked processes get: Python asks a stream once whether it can be told where it is
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
