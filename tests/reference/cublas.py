@@ -51,14 +51,19 @@ CASES = (
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "tf32": np.float32}
 
 
+def dtypes(case: Case) -> tuple[Any, Any]:
+    """Of a and b; the second of e5m2 is e4m3: Hopper's cuBLAS does not multiply two e5m2."""
+    return DTYPES[case.kind], DTYPES["e4m3" if case.kind == "e5m2" else case.kind]
+
+
 def operands(case: Case) -> tuple[NDArray[Any], NDArray[Any]]:
     """a (m, k) and b (n, k): sums of four uniform numbers, the same on every machine."""
     stream = Stream("cublas", case.kind, case.m, case.n, case.k)
-    drawn = (stream.integers(-(1 << 20), 1 << 20, (4, rows, case.k)).sum(axis=0) / (1 << 20) for rows in (case.m, case.n))
-    # the second of e5m2 is e4m3: Hopper's cuBLAS does not multiply two e5m2
-    first, second = DTYPES[case.kind], DTYPES["e4m3" if case.kind == "e5m2" else case.kind]
-    a, b = drawn
-    return a.astype(np.float32).astype(first), b.astype(np.float32).astype(second)
+    # sums of less than 24 bits, which float32 has exactly
+    drawn = (stream.integers(-(1 << 20), 1 << 20, (4, rows, case.k), np.int32).sum(axis=0, dtype=np.int32) for rows in (case.m, case.n))
+    first, second = dtypes(case)
+    a, b = (sums.astype(np.float32) / np.float32(1 << 20) for sums in drawn)
+    return a.astype(first), b.astype(second)
 
 
 def torch_product(case: Case) -> NDArray[np.float32]:
