@@ -7,6 +7,7 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ET
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ WGMMA = "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16"
 WGMMA_SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n256k32.f32.f16.f16"
 
 
+@cache
 def _distinct() -> list[Placement]:
     """Every way in which an operand of any instruction is held, once."""
     found = {}
@@ -154,11 +156,8 @@ def test_scales_lie_where_they_are_packed() -> None:
                     assert cell.lane == scale_lanes(ins, name[-1], choice["thread_id"])[outer]
 
 
-@pytest.mark.parametrize(("row", "col"), [(4, 5), (15, 0)])
-def test_trace_names_what_the_output_depends_on(row: int, col: int) -> None:
+def test_trace_names_what_the_output_depends_on() -> None:
     """Change each element that the trace names, and each that it does not: only the former move d."""
-    found = trace(F16, row, col)
-    named = {name: {(cell.lane, cell.register, cell.bit) for cell in cells} for name, cells in found.sources.items()}
     ones = {name: np.full((32, count), 0x3C003C00, dtype=np.uint32) for name, count in (("a", 4), ("b", 2))}
     ones["c"] = np.zeros((32, 4), dtype=np.uint32)
     cells = [(name, cell) for name in "abc" for cell in placement(F16, name).cells()]
@@ -169,9 +168,12 @@ def test_trace_names_what_the_output_depends_on(row: int, col: int) -> None:
         word = int(warps[name][number, cell.lane, cell.register])
         warps[name][number, cell.lane, cell.register] = word & ~mask | value << cell.bit
     d = warp.mma(F16, warps["a"], warps["b"], warps["c"], target="sm_90a", backend="reference")
-    moved = d[:, found.d.lane, found.d.register].view(np.float32) != 16.0
-    expected = [(cell.lane, cell.register, cell.bit) in named[name] for name, cell in cells]
-    assert moved.tolist() == expected
+    for row, col in ((4, 5), (15, 0)):
+        found = trace(F16, row, col)
+        named = {name: {(cell.lane, cell.register, cell.bit) for cell in cells} for name, cells in found.sources.items()}
+        moved = d[:, found.d.lane, found.d.register].view(np.float32) != 16.0
+        expected = [(cell.lane, cell.register, cell.bit) in named[name] for name, cell in cells]
+        assert moved.tolist() == expected, (row, col)
 
 
 def test_trace_of_other_kinds() -> None:

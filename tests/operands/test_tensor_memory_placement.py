@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from reference import tensor_memory as facts
 
@@ -20,12 +22,13 @@ FORMS = [
 def test_every_element(ins: fastmma.Instruction) -> None:
     d, a = fastmma.placement(ins, "d"), fastmma.placement(ins, "a")
     bits = a.layout.bits
+    of_lane = cache(lambda lane: set(d.of_lane(lane)))
     for row in range(ins.m):
         for column in range(0, ins.n, 7):
             cta, lane, place = facts.d_cell(ins, row, column)
             cell = d.at(row, column)
             assert (cell.lane, cell.register, cell.bit, cell.row, cell.col) == (128 * cta + lane, place, 0, row, column)
-            assert cell in d.of_lane(cell.lane)
+            assert cell in of_lane(cell.lane)
         for k in (0, 3, ins.stored_k - 1):
             found = {(cell.lane, cell.register, cell.bit) for cell in a.copies_of(row, k)}
             assert found == {(128 * cta + lane, k * bits // 32, k * bits % 32) for cta, lane in facts.lanes_of_row(ins, row)}

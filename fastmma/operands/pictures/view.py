@@ -79,9 +79,18 @@ class Placement:
         row, col, tile = (int(axis[index, element]) for axis in (layout.rows, layout.cols, layout.tile))
         return Cell(row, col, tile, int(self.lanes[index]), element, register, self.first_bit + place * layout.bits, layout.bits)
 
+    def _cells(self, index: NDArray[np.intp], element: NDArray[np.intp]) -> list[Cell]:
+        """`cell` of many: arrays are looked up once for all."""
+        layout = self.layout
+        register, place = np.divmod(element, layout.register_bits // layout.bits)
+        matrix = (axis[index, element] for axis in (layout.rows, layout.cols, layout.tile))
+        fields = (*matrix, self.lanes[index], element, register, self.first_bit + place * layout.bits)
+        return [Cell._make((*values, layout.bits)) for values in zip(*(each.tolist() for each in fields), strict=True)]
+
     def cells(self) -> list[Cell]:
         """Every element, by lane and then by element index."""
-        return [self.cell(index, element) for index in range(self.layout.lanes) for element in range(self.layout.elements)]
+        index, element = np.indices((self.layout.lanes, self.layout.elements))
+        return self._cells(index.ravel(), element.ravel())
 
     def at(self, row: int, col: int, computation: int = 0) -> Cell:
         """Where an element of the matrix is held.
@@ -102,8 +111,7 @@ class Placement:
             If the matrix has no such element.
         """
         offsets = self.layout.offsets
-        alike = np.argwhere(offsets == offsets[self.layout.position(row, col, computation)])
-        return [self.cell(int(index), int(element)) for index, element in alike]
+        return self._cells(*np.nonzero(offsets == offsets[self.layout.position(row, col, computation)]))
 
     def of_lane(self, lane: int) -> list[Cell]:
         """Everything that a lane holds.
@@ -117,7 +125,7 @@ class Placement:
         if not len(index):
             held = ", ".join(map(str, self.lanes)) if self.digits else f"0 to {self.layout.lanes - 1}"
             raise OperandError(f"lane {lane} holds nothing of {self.name}: lanes {held} do")
-        return [self.cell(int(index[0]), element) for element in range(self.layout.elements)]
+        return self._cells(np.repeat(index, self.layout.elements), np.arange(self.layout.elements))
 
     @property
     def registers(self) -> int:
