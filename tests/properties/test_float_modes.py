@@ -55,16 +55,8 @@ def test_no_mode_changes_a_result() -> None:
         assert fast["digests"].keys() == portable["digests"].keys()
         for operation, results in fast["digests"].items():
             wanted = results[f"{DEFAULT}, 1 threads"]
-            builds = {"fast": results, "portable": portable["digests"][operation]}
-            # in each mode, of a sample with one of the builds, and each build with every flush and more than one rounding
-            seen = {build: {where.partition(",")[0] for where in found} for build, found in builds.items()}
-            assert seen["fast"] | seen["portable"] == modes().keys()
-            for build, found in builds.items():
-                assert {f"{DEFAULT}, {threads} threads" for threads in (1, 2)} <= found.keys()
-                parts = {part for name in seen[build] - {DEFAULT} for part in name.removeprefix("fesetround ").split("+")}
-                flushes = {part for part in parts if part.isupper()}
-                assert flushes == {name for name in FLUSHED if "+" not in name}
-                assert len(parts - flushes) > 1
+            for build, found in (("fast", results), ("portable", portable["digests"][operation])):
+                assert {where.partition(",")[0] for where in found} == modes().keys()
                 for where, digest in found.items():
                     assert digest == wanted, f"{operation}, {build}, in {where}, imported in {other}, seed {seed}"
         calls = sum(len(results) for found in (fast, portable) for results in found["digests"].values())
