@@ -211,8 +211,6 @@ def _blocks(operation: Operation, rows: int, columns: int, depth: int, portable:
     """What multiplies batches of matrices of this shape."""
     from fastmma.kernels.fused.batch import blocks
 
-    if operation.instruction.sparse:
-        rows = columns = 0  # one kernel for all shapes: to put zeros back takes longer than the kernel for tiles saves
     return None if portable else blocks(fused_parameters(operation), fused_coding(operation), rows, columns, depth)
 
 
