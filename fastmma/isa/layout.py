@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,19 @@ class Place(NamedTuple):
     element: int
     register: int
     bit: int
+
+
+@lru_cache(1024)
+def _walk(lane: tuple[Mode, ...], element: tuple[Mode, ...], axis: int) -> NDArray[np.intp]:
+    """Coordinate `axis` of a Mode (1 row, 2 column, 3 tile) for every (lane, element)."""
+    total = np.zeros((1, 1), dtype=np.intp)
+    for modes, as_lane in ((lane, True), (element, False)):
+        digits = np.zeros(1, dtype=np.intp)
+        for mode in modes:
+            digits = (np.arange(mode.size)[:, None] * mode[axis] + digits[None, :]).ravel()
+        total = total + (digits[:, None] if as_lane else digits[None, :])
+    total.flags.writeable = False
+    return total
 
 
 @dataclass(frozen=True)
@@ -110,31 +123,20 @@ class Layout:
         """Registers a lane holds."""
         return self.elements * self.bits // self.register_bits
 
-    def _walk(self, axis: int) -> NDArray[np.intp]:
-        """Coordinate `axis` of a Mode (1 row, 2 column, 3 tile) for every (lane, element)."""
-        total = np.zeros((1, 1), dtype=np.intp)
-        for modes, as_lane in ((self.lane, True), (self.element, False)):
-            digits = np.zeros(1, dtype=np.intp)
-            for mode in modes:
-                digits = (np.arange(mode.size)[:, None] * mode[axis] + digits[None, :]).ravel()
-            total = total + (digits[:, None] if as_lane else digits[None, :])
-        total.flags.writeable = False
-        return total
-
     @cached_property
     def rows(self) -> NDArray[np.intp]:
         """Row of each (lane, element)."""
-        return self._walk(1)
+        return _walk(self.lane, self.element, 1)
 
     @cached_property
     def cols(self) -> NDArray[np.intp]:
         """Column of each (lane, element)."""
-        return self._walk(2)
+        return _walk(self.lane, self.element, 2)
 
     @cached_property
     def tile(self) -> NDArray[np.intp]:
         """Computation of each (lane, element): all zero unless a warp does several at once."""
-        return self._walk(3)
+        return _walk(self.lane, self.element, 3)
 
     @cached_property
     def offsets(self) -> NDArray[np.intp]:
