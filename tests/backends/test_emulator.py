@@ -133,7 +133,7 @@ def side_by_side(given: list[Operands]) -> Operands:
     return Operands(*(None if parts[0] is None else np.concatenate(parts, axis) for axis, *parts in zip(axes, *wide, strict=True)))
 
 
-def assert_same(engine: Backend, operation: Operation, given: Operands) -> None:
+def assert_same(engine: Backend, operation: Operation, given: Operands, what: object = "") -> None:
     """On the CPU and on the machine; the CPU's portable kernels serve all ways, while of the fast ones each would be compiled for one."""
     assert given.c is not None
     dtype = operation.instruction.formats.d.code_dtype
@@ -141,7 +141,7 @@ def assert_same(engine: Backend, operation: Operation, given: Operands) -> None:
     with taking("portable"):
         Compiled().run(operation, given, expected, 1)
     engine.run(operation, given, got, 1)
-    np.testing.assert_array_equal(got, expected, f"{operation.instruction} on {operation.target}")
+    np.testing.assert_array_equal(got, expected, f"{operation.instruction} on {operation.target} {what}")
 
 
 def sources(engine: Emulator, operation: Operation) -> list[str]:
@@ -162,13 +162,14 @@ def test_every_way_of_multiplying_has_the_bits_of_the_cpu(engine: Emulator, grou
         ins = operation.instruction
         pairs = list(enumerate(inputs.PAIRS if format_of(ins.atype).kind == "float" else inputs.INTEGER_PAIRS))
         size = min(ins.m, 16), min(ins.n, 16), ins.k
-        assert_same(engine, operation, after_another([operands(ins, 2, size, pair, seed) for seed, pair in pairs]))
+        assert_same(engine, operation, after_another([operands(ins, 2, size, pair, seed) for seed, pair in pairs]), f"two each of {pairs}")
         if ins.ctype == ins.dtype:
             # lines with infinities and NaNs are computed again, and so would be all that cross them
             pairs.sort(key=lambda each: each[1][0] not in ("bits", "special"))
             for first in range(0, len(pairs), TOGETHER):
-                given = [operands(ins, 1, (19, 21, ins.k + ins.k // 2), pair, seed) for seed, pair in pairs[first : first + TOGETHER]]
-                assert_same(engine, operation, side_by_side(given))
+                chosen_pairs = pairs[first : first + TOGETHER]
+                given = [operands(ins, 1, (19, 21, ins.k + ins.k // 2), pair, seed) for seed, pair in chosen_pairs]
+                assert_same(engine, operation, side_by_side(given), f"19 rows and 21 columns each of {chosen_pairs}")
 
 
 BLOCKS = [
