@@ -18,6 +18,7 @@ from fastmma.host.errors import OperandError
 from fastmma.host.figures.style import SUFFIXES
 from fastmma.host.memory import check_fits
 from fastmma.host.threads import thread_count
+from fastmma.isa.gpus import target_named
 from fastmma.study.speed.jobs import Job, Measurement, jobs_of, peers_of
 from fastmma.study.speed.peers import PEERS
 from fastmma.study.speed.products import FAMILIES, Shape, family_named, refusal
@@ -123,7 +124,10 @@ def bench(
     counts = [thread_count(count) for count in threads] if threads else sorted({1, thread_count()})
     shapes = [_size(text) for text in sizes or (_SIZE,)]
     wanted = [family_named(name) for name in families or _USUAL]
-    jobs, left_out = _kept(jobs_of(wanted, targets or ("H100", "RTX 5090"), shapes, counts, rounds, _peers(peers)))
+    gpus = targets or ["H100", "RTX 5090"]
+    for gpu in gpus:
+        target_named(gpu)  # what has no such product is left out, but a name that nobody knows is an error
+    jobs, left_out = _kept(jobs_of(wanted, gpus, shapes, counts, rounds, _peers(peers)))
     by_job = _measured(jobs)
     found = [each for measurements in by_job for each in measurements]
     _print(found, left_out + _without(jobs, by_job), chosen, rounds)

@@ -61,7 +61,7 @@ def _reason(wanted: Spelling, legal: Collection[Spelling]) -> str:
     if not same_op:
         return f"there is no instruction {wanted.op or '(empty)'!r}; there are {', '.join(sorted({each.op for each in legal}))}"
     known = frozenset[str]().union(*(each.modifiers for each in same_op))
-    unknown = [f"there is no .{token}" for token in wanted.modifiers if token not in known]
+    unknown = [f"there is no .{token}" for token in sorted(wanted.modifiers - known)]
     if unknown:
         return ", ".join(unknown)
     if wanted.repeated:

@@ -197,6 +197,7 @@ ILLEGAL = {
     "mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32": "needs .and.popc or .xor.popc",
     "mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.popc.xor": "not .popc.xor",
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.relu": "there is no .relu",
+    "mma.sync.aligned.m16n8k9.row.col.f32.f16.f16.f32.tanh.gelu.relu": "there is no .gelu, there is no .m16n8k9, there is no .relu, there",
     "MMA.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": "there is no instruction 'MMA'",
     "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8": "",
     "wgmma.sync.aligned.m64n8k16.f32.f16.f16": "there is no instruction 'wgmma.sync'",

@@ -69,6 +69,8 @@ def test_what_a_target_cannot_do_is_left_out(capsys: pytest.CaptureFixture[str],
     assert printed.err == "1 product, about 2 min\n"
     assert main(["bench", "--family", "e4m3", "--target", "V100", "--peer", "none"]) == 2
     assert "nothing is left to measure" in capsys.readouterr().err
+    assert main(["bench", "--family", "f16", "--target", "V100", "--target", "V1000", "--peer", "none"]) == 2
+    assert "unknown target 'V1000'" in capsys.readouterr().err
 
 
 def test_peers_without_such_a_product_are_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
