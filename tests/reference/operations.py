@@ -122,8 +122,9 @@ def products(rng: np.random.Generator, *, every: bool) -> Iterator[Operation]:
             yield f"explain {ins} {target}", plain(explain, trial, target, 0, 1, 2)
     x, y = (elements(random_codes(rng, "f16", shape, "tiny"), "f16") for shape in ((2, 40), (40, 2)))
     yield "explain", plain(lambda: str(fastmma.explain(x, y, 1, 1, target="sm_90a", against="sm_80", alpha=1e-30)))
-    small = random_codes(rng, "f32", (2, 9, 40), "tiny").view(np.float32)
-    yield "compare", plain(lambda: str(fastmma.compare(*small)))
+    for name in ("f32", "f64"):
+        small = elements(random_codes(rng, name, (2, 9, 40), "tiny"), name)
+        yield f"compare {name}", plain(lambda both=small: [told(fastmma.compare(*both)) for told in (str, repr)])
     for dtype in (np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float64):
         name = format_of(dtype).name
         a, b = (elements(random_codes(rng, name, shape, "special"), name) for shape in ((3, 1, 9, 40), (2, 40, 7)))
