@@ -106,30 +106,30 @@ import signal, sys, time
 import numpy as np
 from fastmma import gemm
 opcode, a = "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64.rz", np.ones((64, 64))  # which takes seconds to compile
-def product(threads):
-    return gemm(a, a, instruction=opcode, target="sm_90a", threads=threads)
+def product():
+    return gemm(a, a, instruction=opcode, target="sm_90a", threads=int(sys.argv[2]))
 signal.signal(signal.SIGALRM, signal.default_int_handler)
-for words in sys.argv[1:]:
-    after, threads = float(words.split()[0]), int(words.split()[1])
-    start = time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, after)
-    try:
-        product(threads)
-    except KeyboardInterrupt as error:
-        frames, step = 0, error.__traceback__
-        while step is not None:
-            frames, step = frames + 1, step.tb_next
-        print(time.monotonic() - start - after, frames, error.__context__)
-        {then}
-    signal.setitimer(signal.ITIMER_REAL, 0)
-print((product(threads) == 64).all())
+after = float(sys.argv[1])
+start = time.monotonic()
+signal.setitimer(signal.ITIMER_REAL, after)
+try:
+    product()
+except KeyboardInterrupt as error:
+    frames, step = 0, error.__traceback__
+    while step is not None:
+        frames, step = frames + 1, step.tb_next
+    print(time.monotonic() - start - after, frames, error.__context__)
+    {then}
+signal.setitimer(signal.ITIMER_REAL, 0)
+print((product() == 64).all())
 """
 
 
-def test_compilation_answers_and_can_be_repeated(tmp_path: Path) -> None:
-    """An interrupted compilation leaves Numba as it was, so that the next can be interrupted too, and no frames of it in the traceback."""
+@pytest.mark.parametrize(("after", "threads"), [(0.05, 1), (0.3, 3), (0.9, 2)])
+def test_compilation_answers_and_can_be_repeated(after: float, threads: int, tmp_path: Path) -> None:
+    """An interrupted compilation leaves Numba as it was, and no frames of Numba in the traceback."""
     script = COMPILATION.replace("{then}", "pass")
-    done = start("-c", script, "0.05 1", "0.3 3", "0.9 2", folder=tmp_path)
+    done = start("-c", script, str(after), str(threads), folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     *interrupted, result = done.stdout.split("\n")[:-1]
     assert result == "True"
@@ -142,7 +142,7 @@ def test_compilation_answers_and_can_be_repeated(tmp_path: Path) -> None:
 
 def test_a_process_may_end_while_it_compiles(tmp_path: Path) -> None:
     script = COMPILATION.replace("{then}", "raise SystemExit(7)")
-    done = start("-c", script, "0.4 2", folder=tmp_path)
+    done = start("-c", script, "0.4", "2", folder=tmp_path)
     assert (done.returncode, done.stderr) == (7, "")
 
 

@@ -25,7 +25,7 @@ _TOGETHER = 16  # statements of an entry: it takes ptxas longer to make one long
 _LINES = 2 * _TOGETHER + 2  # of an entry
 # an illegal statement may spoil the next mma for ptxas as well: let that be one that does not matter
 _BETWEEN = " mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r510, %r511}, {%r510, %r511}, {%r510}, {%r510, %r511};\n"
-_ERROR = re.compile(r"statements\.ptx, line (\d+); (?:error|fatal)(.*)")
+_ERROR = re.compile(r"statements\.ptx, line (\d+); (?:error|fatal)")
 
 
 def _found() -> str:
@@ -62,8 +62,8 @@ def _entry(first: int, statements: Sequence[str]) -> str:
     return _ENTRY.format(number=first) + lines + _END
 
 
-def _refused(statements: Sequence[str], target: str, architecture: str, folder: Path) -> dict[int, str]:
-    """The statements that ptxas complains about, and the first that it says of each; -1 if it says that some are illegal but not which."""
+def _refused(statements: Sequence[str], target: str, architecture: str, folder: Path) -> set[int] | None:
+    """Which statements ptxas complains about; None if it says that some are illegal but not which."""
     head = _HEAD.format(target=target, version="{}.{}".format(*version()))
     source = folder / "statements.ptx"
     source.write_text(head + "".join(_entry(number, statements) for number in range(0, len(statements), _TOGETHER)))
@@ -71,15 +71,15 @@ def _refused(statements: Sequence[str], target: str, architecture: str, folder: 
     said = folder / "statements.txt"  # ptxas writes line by line, into a file faster than into a pipe
     with said.open("w") as file:
         if subprocess.run(command, stdout=file, stderr=file, check=False).returncode == 0:
-            return {}
-    refused: dict[int, str] = {}
-    for number, text in _ERROR.findall(said.read_text()):
+            return set()
+    refused: set[int] = set()
+    for number in _ERROR.findall(said.read_text()):
         # an entry's first line, then two for a statement, then its last line
         entry, line = divmod(int(number) - 1 - head.count("\n"), _LINES)
         place = entry * _TOGETHER + (line - 1) // 2
         if line % 2 == 1 and line < _LINES - 1 and place < len(statements):
-            refused.setdefault(place, text)
-    return refused or {-1: ""}
+            refused.add(place)
+    return refused or None
 
 
 def _taken(statements: Mapping[int, str], target: str, architecture: str, folder: Path) -> dict[int, str]:
@@ -92,11 +92,11 @@ def _taken(statements: Mapping[int, str], target: str, architecture: str, folder
     while groups:
         alive = groups.pop()
         refused = _refused([statements[number] for number in alive], target, architecture, folder)
-        if not refused:
-            taken += alive
-        elif -1 in refused:
+        if refused is None:
             middle = len(alive) // 2
             groups += [alive[:middle], alive[middle:]] if middle else []
+        elif not refused:
+            taken += alive
         else:
             right = min(refused) // _TOGETHER * _TOGETHER if architecture != target else 0
             taken += alive[:right]
@@ -105,21 +105,10 @@ def _taken(statements: Mapping[int, str], target: str, architecture: str, folder
 
 
 def accepted(statements: Sequence[str], target: str, folder: Path) -> list[bool]:
-    """Whether ptxas takes each statement (one line each).
-
-    It parses all, and makes code where an architecture's target has most instructions: its code for the others is the same.
-    """
+    """Whether ptxas takes each statement (one line each): it parses all, and makes code for those that pass."""
     taken = _taken(dict(enumerate(statements)), target, target.replace("sm", "compute"), folder)
-    if target.endswith("a") or f"{target.removesuffix('f')}a" not in known_targets():
-        taken = _taken(taken, target, target, folder)
+    taken = _taken(taken, target, target, folder)
     return [number in taken for number in range(len(statements))]
-
-
-def refused_anywhere(statements: Sequence[str], folder: Path) -> set[int]:
-    """The statements of which ptxas says that something other than the target is wrong."""
-    target = known_targets()[-1]
-    refused = _refused(statements, target, target.replace("sm", "compute"), folder)
-    return {number for number, text in refused.items() if ".target" not in text and "Call to" not in text}
 
 
 def complaints(kernels: Iterable[str], target: str, folder: Path) -> str:
