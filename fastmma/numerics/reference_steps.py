@@ -55,8 +55,6 @@ def shifted(magnitude: int, shift: int, mode: str) -> int:
     if shift <= 0:
         return magnitude << -shift
     whole = magnitude >> shift
-    if mode == "rz":
-        return whole
     rest = magnitude - (whole << shift)
     match mode:
         case "rn":
@@ -167,8 +165,7 @@ def product(a: Number, b: Number) -> Number:
         return Number(negative=negative, special="nan" if nan else "inf", ks=a.ks)
     significand, last, exponent = a.significand * b.significand, a.last + b.last, a.exponent + b.exponent
     cancelled = a.cancelled and b.significand != 0
-    # as Number(...) does, in half the time
-    return tuple.__new__(Number, (significand, last, exponent, negative, "", 0, cancelled, a.ks))
+    return Number(significand, last, exponent, negative, "", 0, cancelled, a.ks)
 
 
 def fused_step(terms: Sequence[Number], arithmetic: Arithmetic, fmt: Format) -> int:
