@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.compilation import compiled, separate
 
 CHUNK = 1024  # elements that are scaled, then rounded, while they are in the cache
 
@@ -45,18 +45,18 @@ class Piece(NamedTuple):
     right: int
 
 
-@compiled
+@separate
 def _mantissa(bits: Any) -> int:
     """Mantissa bits of the floats whose bits these are, float32 or float64."""
     return 23 if bits.itemsize == 4 else 52
 
 
-@compiled
+@separate
 def _below(power: int) -> int:
     return (1 << power) - 1
 
 
-@compiled
+@separate
 def _infinity(bits: Any) -> int:
     """The bits of infinity."""
     mantissa = _mantissa(bits)
@@ -115,7 +115,7 @@ def _round(bits: Any, narrow: Narrow, nearest: int, codes: Any) -> None:
         codes[i] = nan_code if magnitude > infinity else code
 
 
-@compiled
+@separate
 def _round_stochastically(bits: Any, narrow: Narrow, seed: int, place: int, step: int, codes: Any) -> None:
     """Codes of floats given as bits, of which the first is number `place` of its array, and the next one number `place` + `step`."""
     mantissa, infinity = _mantissa(bits), np.uint64(_infinity(bits))

@@ -22,7 +22,7 @@ from numba import config
 import fastmma
 from fastmma import CacheWarning
 from fastmma.kernels.llvm import disk_cache
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.compilation import compiled, inner, separate
 
 PACKAGE = Path(fastmma.__file__).parent
 NO_FOLDER = "/dev/null/kernels"
@@ -61,6 +61,35 @@ def is_found(values: Any = VALUES) -> bool:
 
 def kept(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_only_kernels_call_has_no_code_of_its_own(folder: Path) -> None:
+    first = total()
+
+    @separate
+    def last(values: Any) -> Any:
+        return values[len(values) - 1]
+
+    @inner
+    def both(values: Any) -> Any:
+        return first(values), last(values)
+
+    @compiled
+    def ends(values: Any) -> Any:
+        return both(values)
+
+    @compiled
+    def ends_of_rest(values: Any) -> Any:
+        return both(values[1:])
+
+    assert ends(VALUES) == (VALUES.sum(), VALUES[-1])
+    assert ends_of_rest(VALUES) == (VALUES.sum(), VALUES[-1])
+    assert not first.overloads
+    assert len(kept(folder)) == 2
+    (result,) = both.overloads.values()
+    assert result.library.get_pointer_to_function(result.fndesc.llvm_func_name) == 0
+    assert first(VALUES) == VALUES.sum()
+    assert len(first.overloads) == 1
 
 
 def test_a_kernel_is_kept_for_each_signature(folder: Path) -> None:

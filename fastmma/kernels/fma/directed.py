@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.kernels.llvm.simd import bitcast, inner
+from fastmma.kernels.llvm.compilation import inner
+from fastmma.kernels.llvm.simd import bitcast
 
 RZ, RM, RP = 1, 2, 3
 

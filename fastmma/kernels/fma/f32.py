@@ -11,8 +11,8 @@ from fastmma.kernels.fma.chain_kernel import DEPTH, FmaChain
 from fastmma.kernels.fma.chains import chain, is_large
 from fastmma.kernels.fma.chains import multiply as multiply_by_tiles
 from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
-from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import bitcast, fma, inner, load, load_scalar, select, separate, splat, store, zeros
+from fastmma.kernels.llvm.compilation import compiled, inner, separate
+from fastmma.kernels.llvm.simd import bitcast, fma, load, load_scalar, select, splat, store, zeros
 from fastmma.kernels.matrices.accumulators import NAN
 from fastmma.kernels.matrices.addresses import LINES, matrix_part
 from fastmma.kernels.pieces import settled

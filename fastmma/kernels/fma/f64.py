@@ -11,8 +11,8 @@ from fastmma.kernels.fma.chain_kernel import FmaChain
 from fastmma.kernels.fma.chains import chain, is_large, multiply
 from fastmma.kernels.fma.directed import directed_fma
 from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
-from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import any_lane, bitcast, extract, fma, inner, load, load_scalar, separate, splat, store, zeros
+from fastmma.kernels.llvm.compilation import compiled, inner, separate
+from fastmma.kernels.llvm.simd import any_lane, bitcast, extract, fma, load, load_scalar, splat, store, zeros
 from fastmma.kernels.matrices.addresses import LINES, matrix_part
 
 _ROUNDINGS = {"rn": 0, "rz": 1, "rm": 2, "rp": 3}

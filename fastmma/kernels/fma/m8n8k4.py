@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fastmma.kernels.fma.chain_kernel import FmaChain
 from fastmma.kernels.fma.chains import chain, is_large, multiply
 from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
-from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import bitcast, fma, inner, load_pair, load_twice, select, splat
+from fastmma.kernels.llvm.compilation import compiled, inner
+from fastmma.kernels.llvm.simd import bitcast, fma, load_pair, load_twice, select, splat
 from fastmma.kernels.matrices.accumulators import CANONICAL_HALF_NAN, INFINITY, MAGNITUDE, NAN, SIGN, half_rounded, load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LANES, LINES, Lines, matrix_part, pack_lines
 from fastmma.kernels.matrices.memory import AlignedMemory

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.llvm.simd import inner
+from fastmma.kernels.llvm.compilation import inner
 from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, batch_matrix, matrix, rows_from
 from fastmma.kernels.pieces import OfWorkers, Piece, Pieces
 

@@ -16,9 +16,9 @@ from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel
 from fastmma.kernels.fused.step_end import ieee_sum
 from fastmma.kernels.fused.tile_kernel import Tiles
 from fastmma.kernels.llvm.any_array import ANY_ARRAY, start_of
-from fastmma.kernels.llvm.compilation import compiled, entry
+from fastmma.kernels.llvm.compilation import compiled, entry, inner
 from fastmma.kernels.llvm.micro_kernel import MicroKernel, run_at
-from fastmma.kernels.llvm.simd import inner, load, load_scalar, store
+from fastmma.kernels.llvm.simd import load, load_scalar, store
 from fastmma.kernels.matrices.accumulators import load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LINES, Matrix
 from fastmma.kernels.matrices.permutation import by_plan

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import (
     bitcast,
     convert,
     even_lanes,
     highest_lane,
-    inner,
     itemsize_of,
     lane_bits,
     load,

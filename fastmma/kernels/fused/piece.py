@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, forget_extremes, pack_columns
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import (
     bitcast,
@@ -15,7 +15,6 @@ from fastmma.kernels.llvm.simd import (
     even_lanes,
     extract,
     highest_lane,
-    inner,
     interleave,
     load,
     load_scalar,

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.step_end import accumulator_exponent, ieee_sum, narrow_step_end, wide_step_end
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import (
     convert,
-    inner,
     integer_part,
     itemsize_of,
     load,

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.kernels.llvm.simd import bitcast, convert, inner, maximum, minimum, power_of_two, select, splat, truncated, zeros
+from fastmma.kernels.llvm.compilation import inner
+from fastmma.kernels.llvm.simd import bitcast, convert, maximum, minimum, power_of_two, select, splat, truncated, zeros
 from fastmma.kernels.matrices.accumulators import FRACTION, IMPLICIT, INFINITY, MAGNITUDE, NAN, SIGN, half_rounded
 from fastmma.kernels.matrices.addresses import LANES, ZERO_EXPONENT
 from fastmma.kernels.params import Fused

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastmma.kernels.general.lines import Lines
 from fastmma.kernels.general.step_end import EXACT, FAR, Work, rounded
-from fastmma.kernels.llvm.simd import inner, separate
+from fastmma.kernels.llvm.compilation import inner, separate
 from fastmma.kernels.params import General
 
 LIMB = 36  # bits of the lower limb

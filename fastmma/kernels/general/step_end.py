@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.general.lines import FINITE, MINUS, NAN, PLUS, ZERO, Lines
-from fastmma.kernels.llvm.simd import inner, separate
+from fastmma.kernels.llvm.compilation import inner, separate
 from fastmma.kernels.params import ROUNDINGS, General
 
 RZ, RN, RO, EXACT = range(len(ROUNDINGS))

@@ -19,8 +19,7 @@ from fastmma.kernels.general.step_end import (
     read_accumulators,
     write_accumulators,
 )
-from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import separate
+from fastmma.kernels.llvm.compilation import compiled, separate
 from fastmma.kernels.params import General
 
 _window_terms, _limb_terms, _digit_step = window.add_terms, limbs.add_terms, digits.step

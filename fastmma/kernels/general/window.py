@@ -9,7 +9,7 @@ import numpy as np
 from fastmma.kernels.general.limbs import LIMB, LOW, add_to_limbs
 from fastmma.kernels.general.lines import Lines
 from fastmma.kernels.general.step_end import FAR, RN, RO, Work, rounded
-from fastmma.kernels.llvm.simd import separate
+from fastmma.kernels.llvm.compilation import separate
 from fastmma.kernels.params import General
 
 FEW = 12  # bits that hold twice the number of a group's products

@@ -11,7 +11,7 @@ from numba import typeof, types
 
 from fastmma.kernels.integer.micro_kernel import copy_byte, load_word, multiply, row_biases, store_word, word_of_run, words_of_lines
 from fastmma.kernels.integer.tile import Tile
-from fastmma.kernels.llvm.compilation import compiled, entry
+from fastmma.kernels.llvm.compilation import compiled, entry, separate
 from fastmma.kernels.matrices.memory import LINE
 
 WORDS_SCRATCH = 4 * LINE
@@ -49,7 +49,7 @@ class Plan(NamedTuple):
     segments: int  # in all
 
 
-@compiled
+@separate
 def _pack_edge(tile: Tile, operand: Operand, line: int, k: int, count: int, scratch: int) -> int:
     """The word of fewer elements than a word holds, or of a line that has no full vector of neighbours."""
     address = operand.address + line * operand.line_stride + k * operand.k_stride
@@ -62,7 +62,7 @@ def _pack_edge(tile: Tile, operand: Operand, line: int, k: int, count: int, scra
     return word
 
 
-@compiled
+@separate
 def _pack(
     tile: Tile,
     operand: Operand,
@@ -135,14 +135,14 @@ def pack_rows(tile: Tile, plan: Plan, operand: Operand, lines: int, target: int,
                 )
 
 
-@compiled
+@separate
 def _copy(source: int, source_stride: int, target: int, target_stride: int, rows: int, columns: int) -> None:
     for i in range(rows):
         for j in range(columns):
             store_word(load_word(source + i * source_stride + 4 * j), target + i * target_stride + 4 * j)
 
 
-@compiled
+@separate
 def _multiply_panel(
     tile: Tile,
     plan: Plan,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from numba import config, njit
@@ -14,8 +14,16 @@ from fastmma.host.notice import compiling
 from fastmma.host.threads import apart
 from fastmma.kernels.llvm.collection import uncollected
 from fastmma.kernels.llvm.disk_cache import DiskCache
+from fastmma.kernels.llvm.parts import PartCompiler
 
 _OPTIMIZATION = 2  # LLVM's third level takes twice as long over the loops around micro-kernels, and they run as fast
+
+_OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+_PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
+# For functions that only kernels call: vectors never pass through Python, and the kernel's cache entry holds them all.
+# A `separate` one is too large to be repeated wherever it is called.
+separate = njit(**_PART)
+inner = njit(**_PART, forceinline=True)
 
 
 def _optimized(compile_for: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
@@ -30,15 +38,18 @@ def _optimized(compile_for: Callable[..., Any], *arguments: Any, **keywords: Any
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """A kernel, compiled when it is first called and kept on the disk."""
+    """A kernel, compiled when it is first called and kept on the disk; called by another kernel, it is a part of that one."""
     if config.DISABLE_JIT:
         raise BackendError("kernels must be compiled, and NUMBA_DISABLE_JIT forbids it; unset it, or use backend='reference'")
-    kernel = njit(nogil=True, error_model="numpy", boundscheck=False)(function)
+    kernel = njit(**_OPTIONS)(function)
     kernel._cache = DiskCache(function)
     # what Numba's dispatcher calls for types that are new; interrupted, it would leave Numba's registries unusable
     kernel._compile_for_args = partial(apart, _optimized, kernel._compile_for_args)
     kernel.compile = partial(_optimized, kernel.compile)
     kernel._compiler.compile = compiling()(kernel._compiler.compile)
+    part = cache(partial(separate, function))
+    kernel.get_call_template = lambda *types: part().get_call_template(*types)  # what Numba asks where it compiles a caller
+    kernel.get_overload = lambda *types: part().get_overload(*types)
     return kernel
 
 

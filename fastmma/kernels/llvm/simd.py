@@ -14,18 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
 from fastmma.kernels.llvm.emit import Emitter, undefined
 from fastmma.kernels.llvm.vector_type import VectorType, as_vector, is_float, llvm_element, llvm_vector, operand_vector
-
-# For functions that only kernels call: vectors never pass through Python, and the outermost function's cache entry holds them all.
-# A `separate` one is too large to be repeated wherever it is called.
-separate = njit(nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-inner = njit(nogil=True, error_model="numpy", boundscheck=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
-
 
 # --- memory ---
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.kernels.llvm.simd import bitcast, convert, even_lanes, extract, inner, interleave, minimum, odd_lanes, select, store
+from fastmma.kernels.llvm.compilation import inner
+from fastmma.kernels.llvm.simd import bitcast, convert, even_lanes, extract, interleave, minimum, odd_lanes, select, store
 from fastmma.kernels.matrices.addresses import LINES, Matrix, load_codes
 
 INFINITY = 0x7F800000

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.kernels.llvm.compilation import inner
 from fastmma.kernels.llvm.simd import (
     bitcast,
     convert,
     highest_lane,
-    inner,
     insert,
     interleave,
     itemsize_of,

@@ -11,8 +11,8 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fastmma.kernels.llvm import cpu
-from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import inner, itemsize_of, load_scalar, select, store
+from fastmma.kernels.llvm.compilation import compiled, inner
+from fastmma.kernels.llvm.simd import itemsize_of, load_scalar, select, store
 from fastmma.kernels.llvm.vector_type import VectorType, llvm_vector
 
 VECTOR = 64  # bytes

@@ -7,22 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.micro_kernel import run_at
-from fastmma.kernels.llvm.simd import (
-    bitcast,
-    extract,
-    inner,
-    insert,
-    interleave,
-    lane_bits,
-    load,
-    load_scalar,
-    maximum,
-    select,
-    splat,
-    store,
-)
+from fastmma.kernels.llvm.simd import bitcast, extract, insert, interleave, lane_bits, load, load_scalar, maximum, select, splat, store
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, MARKED, TERMS, GroupTile
 
@@ -119,7 +106,7 @@ def nonzero_rows(elements: Any, group: int, first: int, last: int, nonzero: Any)
                 nonzero[slab, row, term] = np.int32(bits)
 
 
-@compiled
+@separate
 def _word(b: Any, turned: bool, k: int, column: int) -> Any:
     """4 codes of a column of B, zeros past its edges."""
     depth, columns = (b.shape[1], b.shape[0]) if turned else b.shape
@@ -142,7 +129,7 @@ def _exchange(source: int, stride: int, target: int, width: int) -> None:
         store(extract(pairs, 2 * word + 1), target + 4 * width * word + 8)
 
 
-@compiled
+@separate
 def _copy_words(b: Any, turned: bool, column: int, first: int, count: int, words: Any) -> None:
     """The codes of `count` words of k from element `first` on of a panel of B, [word][column]."""
     depth, columns = (b.shape[1], b.shape[0]) if turned else b.shape
@@ -168,7 +155,7 @@ def _copy_words(b: Any, turned: bool, column: int, first: int, count: int, words
                     words[word + i, j] = _word(b, turned, k + 4 * i, column + j)
 
 
-@compiled
+@separate
 def _pack_columns(
     tile: Any, b: Any, turned: bool, scale_codes: Any, scales: Any, block: int, column: int, first: int, last: int, factor: float, slab: Any
 ) -> None:

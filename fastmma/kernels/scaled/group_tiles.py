@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.micro_kernel import run_at
-from fastmma.kernels.llvm.simd import bitcast, convert, inner, insert, interleave, lane_bits, load, select, splat, store
+from fastmma.kernels.llvm.simd import bitcast, convert, insert, interleave, lane_bits, load, select, splat, store
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.pieces import OfWorkers

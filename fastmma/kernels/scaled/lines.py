@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.compilation import compiled, separate
 from fastmma.kernels.llvm.simd import any_lane, highest_lane, load, load_scalar, maximum, splat, store
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.pieces import Lines, Missed
@@ -85,7 +85,7 @@ def fixed_right(b: Codes, scale_b: Codes) -> tuple[Codes, Codes, bool]:
     return fixed(b.T if turned else b), fixed(scale_b), turned
 
 
-@compiled
+@separate
 def _note(magnitude: int, exponent: int, alive: bool, line: int, special: int, extremes: Any) -> None:
     """Count a block's largest magnitude and its scale in."""
     if magnitude >= special:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.compilation import compiled, separate
 from fastmma.kernels.params import Element, Scaled, Specials
 
 ZERO_EXPONENT = -8192  # of a zero: below every floor, and two of them still fit 16 bits
@@ -79,7 +79,7 @@ class Work(NamedTuple):
     highest: NDArray[np.int16]
 
 
-@compiled
+@separate
 def _work(width: int, terms: int) -> Work:
     floats = np.empty((4, width), np.float64)
     singles = np.empty((1 + terms, width), np.float32)
@@ -88,7 +88,7 @@ def _work(width: int, terms: int) -> Work:
     return Work(floats[0], floats[1], floats[2], floats[3], singles[0], singles[1:], integers[0], integers[1], integers[2], highest)
 
 
-@compiled
+@separate
 def _align(p: Scaled, work: Work) -> None:
     """Let emax, which the products have, count the accumulators too; powers of two that scale to units of the last bit, and back."""
     sums, emax = work.sums, work.emax
@@ -101,7 +101,7 @@ def _align(p: Scaled, work: Work) -> None:
         inverse_bits[j] = (FLOAT64_BIAS - p.align_bits + emax[j]) << FLOAT64_FRACTION
 
 
-@compiled
+@separate
 def _finish(work: Work) -> None:
     """Add the truncated accumulators to the totals of truncated terms; round toward zero to float32."""
     sums, totals, factor, inverse = work.sums, work.totals, work.factor, work.inverse
@@ -118,7 +118,7 @@ def _finish(work: Work) -> None:
         sums[j] = totals[j]
 
 
-@compiled
+@separate
 def _narrow_products(a: Any, b: Any, work: Work) -> None:
     """Sums of truncated products of finite elements, scaled in float32."""
     scale, part, totals = work.scale, work.part, work.totals
@@ -134,7 +134,7 @@ def _narrow_products(a: Any, b: Any, work: Work) -> None:
             totals[j] += part[j]
 
 
-@compiled
+@separate
 def _wide_products(a: Any, b: Any, work: Work) -> None:
     """Sums of truncated products, infinities and NaNs among them, scaled in float64."""
     scale, totals = work.scale, work.totals
@@ -143,7 +143,7 @@ def _wide_products(a: Any, b: Any, work: Work) -> None:
             totals[j] += np.trunc(np.float64(a[k]) * np.float64(b[k, j]) * np.float64(scale[j]))
 
 
-@compiled
+@separate
 def _multiply_products(p: Scaled, a: Lines, b: Lines, special: bool, work: Work) -> None:
     """All steps of a row by a panel whose terms are products; `a` and `b` without the leading dimensions."""
     emax, shift, highest, totals = work.emax, work.shift, work.highest, work.totals
@@ -174,7 +174,7 @@ def _multiply_products(p: Scaled, a: Lines, b: Lines, special: bool, work: Work)
         _finish(work)
 
 
-@compiled
+@separate
 def _cancelled(a: Any, b: Any, j: int) -> bool:
     """Whether a row's and a column's elements have products that are not zero, of a group whose sum is."""
     common = 0
@@ -183,7 +183,7 @@ def _cancelled(a: Any, b: Any, j: int) -> bool:
     return common > 0
 
 
-@compiled
+@separate
 def _multiply_groups(p: Scaled, a: Lines, b: Lines, work: Work) -> None:
     """All steps of a row by a panel whose terms are exact sums of groups."""
     emax, totals, factor = work.emax, work.totals, work.factor
@@ -216,7 +216,7 @@ def _multiply_groups(p: Scaled, a: Lines, b: Lines, work: Work) -> None:
         _finish(work)
 
 
-@compiled
+@separate
 def _widen(bits: Any, sums: Any) -> None:
     """float32 bits to float64, by integers: a caller's mode may flush float32 subnormals."""
     sum_bits = sums.view(np.int64)
@@ -230,7 +230,7 @@ def _widen(bits: Any, sums: Any) -> None:
         sum_bits[j] |= np.int64(bits[j] & SIGN_32) << 32
 
 
-@compiled
+@separate
 def _narrow(sums: Any, bits: Any) -> None:
     """float64 that float32 has to its bits; a zero is +0, a NaN canonical."""
     sum_bits = sums.view(np.int64)

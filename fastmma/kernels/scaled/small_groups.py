@@ -12,7 +12,7 @@ import numpy as np
 from numba import typeof, types
 from numpy.typing import NDArray
 
-from fastmma.kernels.llvm.compilation import compiled, entry
+from fastmma.kernels.llvm.compilation import compiled, entry, separate
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled.group_micro_kernel import SLAB, TERMS, GroupTile
@@ -54,7 +54,7 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-@compiled
+@separate
 def _has(table: Any, codes: Any) -> bool:
     """Whether any of the codes is marked in a table."""
     for line in range(codes.shape[0]):
@@ -64,7 +64,7 @@ def _has(table: Any, codes: Any) -> bool:
     return False
 
 
-@compiled
+@separate
 def _pack_scales(values: Any, factor: float, codes: Any, places: Any, packed: Any) -> None:
     """The scale of every group of rows of A, times a power of two."""
     slabs, rows, groups = packed.shape

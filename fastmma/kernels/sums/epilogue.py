@@ -11,8 +11,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.llvm.compilation import compiled, entry
-from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, inner, load_scalar, select, splat, store, zeros
+from fastmma.kernels.llvm.compilation import compiled, entry, inner
+from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, load_scalar, select, splat, store, zeros
 from fastmma.kernels.matrices.accumulators import MAGNITUDE, NAN, SIGN, half_narrowed, half_rounded, half_widened
 from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, address_of, load_code, load_codes, matrix
 from fastmma.kernels.params import ADDENDS, OPERATIONS, Step

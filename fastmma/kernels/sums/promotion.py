@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import bitcast, extract, fma, inner, load_scalar, select, splat, store
+from fastmma.kernels.llvm.compilation import compiled, inner
+from fastmma.kernels.llvm.simd import bitcast, extract, fma, load_scalar, select, splat, store
 from fastmma.kernels.matrices.addresses import LINES, load_codes
 from fastmma.kernels.params import PROMOTIONS, Promotion
 
