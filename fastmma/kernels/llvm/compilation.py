@@ -18,8 +18,8 @@ from fastmma.kernels.llvm.parts import PartCompiler
 
 _OPTIMIZATION = 2  # LLVM's third level takes twice as long over the loops around micro-kernels, and they run as fast
 
-_OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-_PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
+_OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
+_PART = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
 # For functions that only kernels call: vectors never pass through Python, and the kernel's cache entry holds them all.
 # A `separate` one is too large to be repeated wherever it is called.
 separate = njit(**_PART)
