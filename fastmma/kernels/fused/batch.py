@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.block_batch import BLOCKS, Form, Matrices, Strides, Work, add_sums, batch_runner, numbers_of, sizes
+from fastmma.kernels.fused.batch_numbers import Form, Matrices, Strides, Work, numbers_of, sizes
+from fastmma.kernels.fused.block_batch import BLOCKS, add_sums, batch_runner, registers_runner
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel, Coding
 from fastmma.kernels.fused.reach import (
     F32_LOWEST,
@@ -112,13 +113,14 @@ def block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles: 
 class Loop:
     """The loop over products of a form, compiled, with what it needs in every batch."""
 
-    def __init__(self, kernel: BlockKernel, how: Arrangement, form: Form) -> None:
+    def __init__(self, kernel: BlockKernel, form: Form) -> None:
         size = sizes(kernel, form.rows, form.columns, form.depth)
         self.arranged = form.arrange_a * size.a, form.arrange_b * size.b, form.arrange_c * size.out, form.arrange_out * size.out
         self.at_once = max(ARRANGED // max(sum(self.arranged), 1), 1)
         self.grain = max(AT_ONCE // (form.rows * form.columns * form.depth), 1)
         self.form, self.size = form, size
-        self.kernel, self.batch = BLOCKS.address(kernel), batch_runner(how)
+        how = Arrangement(kernel.a.itemsize, kernel.b.itemsize, kernel.sum_bytes)
+        self.kernel, self.batch = BLOCKS.address(kernel), registers_runner() if form.granule_a else batch_runner(how)
         self.zeros = np.zeros(ROWS * COLUMNS + form.columns, np.uint32)  # to start from where there is no c
 
     def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int, then: Then | None = None) -> NDArray[np.uint8]:
@@ -183,12 +185,13 @@ def loop_of(kernel: BlockKernel, rows: int, columns: int, depth: int, a: Place, 
         rows,
         columns,
         depth,
+        kernel.unit,
         depth != kernel.unit or rows % ROWS != 0 or a[1:] != (depth * kernel.a.itemsize, kernel.a.itemsize),
         columns != COLUMNS or depth % kernel.unit != 0 or b[1:] != (columns * kernel.b.itemsize, kernel.b.itemsize),
         c is not None and sums_arranged(*c[1:]),
         sums_arranged(*out[1:]),
     )
-    return Loop(kernel, _arrangement(kernel), form)
+    return Loop(kernel, form)
 
 
 class Blocks(NamedTuple):
@@ -223,10 +226,6 @@ class Blocks(NamedTuple):
             then, c = partial(add_sums, self.p, *sums, self.kernel.sum_bytes, rows, columns), None
         loop = loop_of(self.kernel, rows, columns, a.shape[2], a.strides, b.strides, None if c is None else c.strides, out.strides)
         return loop.run(a, b, c, out, threads, then)
-
-
-def _arrangement(kernel: BlockKernel, *granules: int) -> Arrangement:
-    return Arrangement(kernel.a.itemsize, kernel.b.itemsize, kernel.sum_bytes, kernel.unit, *granules)
 
 
 def blocks(p: Fused, coded: Coded, rows: int, columns: int, depth: int) -> Blocks | None:
@@ -267,8 +266,8 @@ class RegisterBlocks:
 def _register_loop(blocks: RegisterBlocks, *strides: int) -> Loop:
     """The loop over warps whose registers have these strides from warp to warp: of a, b, c and out."""
     each = [Strides(stride, how.address, how.vectors) for stride, how in zip(strides, blocks.permutations, strict=True)]
-    arrangement = _arrangement(blocks.kernel, *(how.granule for how in blocks.permutations))
-    return Loop(blocks.kernel, arrangement, Form(each[0], each[1], each[2], each[3], *blocks.shape, 1, 1, 1, 1))
+    granules = (how.granule for how in blocks.permutations)
+    return Loop(blocks.kernel, Form(each[0], each[1], each[2], each[3], *blocks.shape, blocks.kernel.unit, 1, 1, 1, 1, *granules))
 
 
 def register_blocks(p: Fused, coded: Coded, orders: Orders) -> RegisterBlocks | None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import typeof, types
-from numpy.typing import NDArray
 
+from fastmma.kernels.fused.batch_numbers import KERNEL, Batch, Matrices, batch_at, size_at, work_at
 from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, Blocks, Operands
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel
 from fastmma.kernels.fused.step_end import ieee_sum
 from fastmma.kernels.fused.tile_kernel import Tiles
 from fastmma.kernels.llvm.any_array import ANY_ARRAY, start_of
-from fastmma.kernels.llvm.compilation import compiled, entry, inner
+from fastmma.kernels.llvm.compilation import compiled, entry, inner, separate
 from fastmma.kernels.llvm.micro_kernel import MicroKernel, run_at
 from fastmma.kernels.llvm.simd import load, load_scalar, store
 from fastmma.kernels.matrices.accumulators import load_rows, store_rows
@@ -32,93 +32,6 @@ def _emit(kernel: BlockKernel, builder: ir.IRBuilder, arguments: list[ir.Value])
 
 
 BLOCKS = MicroKernel(_emit, POINTERS, INTEGERS)
-
-
-class Strides(NamedTuple):
-    """How the matrices of a batch lie in memory, in bytes; from matrix to matrix possibly 0.
-
-    Of matrices in registers, the last two are the address and the number of vectors of a `Permutation`'s table.
-    """
-
-    matrix: int
-    row: int
-    column: int
-
-
-class Matrices(NamedTuple):
-    """Where the matrices of a batch lie in memory, with their `Strides`."""
-
-    address: int
-    stride: int
-    row_stride: int
-    column_stride: int
-
-
-class Form(NamedTuple):
-    """What batches have in common that lie at other addresses: strides, sizes, and which matrices have to be arranged."""
-
-    a: Strides
-    b: Strides
-    c: Strides
-    out: Strides
-    rows: int
-    columns: int
-    depth: int
-    arrange_a: int
-    arrange_b: int
-    arrange_c: int
-    arrange_out: int
-
-
-class Batch(NamedTuple):
-    """Products, and which of their matrices have to be arranged; `bad` is the address of a byte a product."""
-
-    a: Matrices
-    b: Matrices
-    c: Matrices
-    out: Matrices
-    bad: int
-    rows: int
-    columns: int
-    depth: int
-    arrange_a: int
-    arrange_b: int
-    arrange_c: int
-    arrange_out: int
-
-
-class Work(NamedTuple):
-    """Addresses of a worker's buffers: arranged operands and results of `at_once` products, and the kernel's memory."""
-
-    a: int
-    b: int
-    c: int
-    out: int
-    memory: int
-    at_once: int
-
-
-class Sizes(NamedTuple):
-    """Bytes of a product's arranged operands and results, and of the kernel's memory."""
-
-    a: int
-    b: int
-    out: int
-    memory: int
-
-
-@cache
-def sizes(kernel: BlockKernel, rows: int, columns: int, depth: int) -> Sizes:
-    """How large a product's buffers are."""
-    blocks, panels, units = -(-rows // ROWS), -(-columns // COLUMNS), -(-depth // kernel.unit)
-    block = kernel.block_size + kernel.left_size + kernel.right_size
-    memory = 2 * block + ROWS * COLUMNS * 4 if kernel.tiles else units * (block + (blocks - 1) * kernel.left_size)
-    return Sizes(
-        blocks * units * ROWS * kernel.unit * kernel.a.itemsize,
-        panels * units * COLUMNS * kernel.unit * kernel.b.itemsize,
-        blocks * panels * ROWS * COLUMNS * kernel.sum_bytes,
-        memory,
-    )
 
 
 @inner
@@ -147,24 +60,24 @@ def _move_line(size: int, source: int, stride: int, count: int, target: int) -> 
 
 
 @inner
-def _arrange_left(how: Any, source: Matrices, rows: int, depth: int, target: int) -> None:
+def _arrange_left(how: Any, source: Matrices, rows: int, depth: int, unit: int, target: int) -> None:
     """A as [block of rows][unit][row][k], zeros past its end."""
     size = how.a_itemsize
     for first in range(0, rows, ROWS):
-        for start in range(0, depth, how.unit):
+        for start in range(0, depth, unit):
             for row in range(first, first + ROWS):
-                for k in range(start, start + how.unit, LINES):
+                for k in range(start, start + unit, LINES):
                     place = source.address + row * source.row_stride + k * source.column_stride
                     _move_line(size, place, source.column_stride, depth - k if row < rows else 0, target)
                     target += LINES * size
 
 
 @inner
-def _arrange_right(how: Any, source: Matrices, columns: int, depth: int, target: int) -> None:
+def _arrange_right(how: Any, source: Matrices, columns: int, depth: int, unit: int, target: int) -> None:
     """B as [panel][k][column], zeros past its end."""
     size = how.b_itemsize
     for first in range(0, columns, COLUMNS):
-        for k in range(-(-depth // how.unit) * how.unit):
+        for k in range(-(-depth // unit) * unit):
             place = source.address + k * source.row_stride + first * source.column_stride
             _move_line(size, place, source.column_stride, columns - first if k < depth else 0, target)
             target += COLUMNS * size
@@ -198,7 +111,7 @@ def _matrix(batch: Matrices, index: int) -> Matrices:
     return Matrices(batch.address + index * batch.stride, 0, batch.row_stride, batch.column_stride)
 
 
-@inner
+@separate
 def _permute(granule: int, source: int, stride: int, how: Matrices, target: int, count: int) -> None:
     """Matrices between registers and codes."""
     if granule == 1:
@@ -210,105 +123,81 @@ def _permute(granule: int, source: int, stride: int, how: Matrices, target: int,
 
 
 @inner
-def _matrices_at(address: int, strides: int) -> Matrices:
-    return Matrices(address, load_scalar(strides, np.int64), load_scalar(strides + 8, np.int64), load_scalar(strides + 16, np.int64))
-
-
-@inner
-def _batch_at(numbers: int, a: int, b: int, c: int, out: int, bad: int) -> Batch:
-    rest = numbers + 96
-    return Batch(
-        _matrices_at(a, numbers),
-        _matrices_at(b, numbers + 24),
-        _matrices_at(c, numbers + 48),
-        _matrices_at(out, numbers + 72),
-        bad,
-        load_scalar(rest, np.int64),
-        load_scalar(rest + 8, np.int64),
-        load_scalar(rest + 16, np.int64),
-        load_scalar(rest + 24, np.int64),
-        load_scalar(rest + 32, np.int64),
-        load_scalar(rest + 40, np.int64),
-        load_scalar(rest + 48, np.int64),
+def _run_kernel(numbers: int, batch: Batch, places: Any, strides: Any, first: int, count: int, after: int, memory: int) -> None:
+    """Compute some products, and ask for the matrices that will be read `after` them."""
+    ahead = (
+        batch.a.address + after * batch.a.stride,
+        batch.b.address + after * batch.b.stride,
+        batch.c.address + after * batch.c.stride,
     )
-
-
-def numbers_of(form: Form, size: Sizes, work: Work, kernel: int) -> NDArray[np.int64]:
-    """The numbers that `run_batch` reads: to look into tuples in tuples would take Numba longer than a small product."""
-    return np.array((*form.a, *form.b, *form.c, *form.out, *form[4:], *size, *work, kernel), np.int64)
+    own = (batch.bad + first, memory)
+    shape = (count, -(-batch.rows // ROWS), -(-batch.columns // COLUMNS), -(-batch.depth // batch.unit))
+    run_at(load_scalar(numbers + KERNEL, np.int64), places + own + ahead + shape + strides)
 
 
 @compiled
 def run_batch(how: Any, numbers: int, a: Any, b: Any, c: Any, out: Any, bad: Any, first: int, last: int) -> None:
-    """Compute products first to last of the batch in these arrays whose `numbers_of` are at this address."""
-    batch = _batch_at(numbers, start_of(a), start_of(b), start_of(c), start_of(out), start_of(bad))
-    rest = numbers + 8 * 19
-    size = Sizes(
-        load_scalar(rest, np.int64), load_scalar(rest + 8, np.int64), load_scalar(rest + 16, np.int64), load_scalar(rest + 24, np.int64)
-    )
-    rest += 8 * 4
-    work = Work(
-        load_scalar(rest, np.int64),
-        load_scalar(rest + 8, np.int64),
-        load_scalar(rest + 16, np.int64),
-        load_scalar(rest + 24, np.int64),
-        load_scalar(rest + 32, np.int64),
-        load_scalar(rest + 40, np.int64),
-    )
-    kernel = load_scalar(rest + 48, np.int64)
-    blocks, panels = -(-batch.rows // ROWS), -(-batch.columns // COLUMNS)
-    units = -(-batch.depth // how.unit)
-    row_size = panels * COLUMNS * how.sum_bytes
+    """Compute products first to last of the batch of matrices in these arrays whose `numbers_of` are at this address."""
+    batch = batch_at(numbers, start_of(a), start_of(b), start_of(c), start_of(out), start_of(bad))
+    size, work = size_at(numbers), work_at(numbers)
+    row_size = -(-batch.columns // COLUMNS) * COLUMNS * how.sum_bytes
     for start in range(first, last, work.at_once):
         count = min(work.at_once, last - start)
         a, a_stride = batch.a.address + start * batch.a.stride, batch.a.stride
         b, b_stride = batch.b.address + start * batch.b.stride, batch.b.stride
         c, c_stride, c_row = batch.c.address + start * batch.c.stride, batch.c.stride, batch.c.row_stride
         out, out_stride, out_row = batch.out.address + start * batch.out.stride, batch.out.stride, batch.out.row_stride
-        if how.granule_a:
-            _permute(how.granule_a, a, a_stride, batch.a, work.a, count)
-            a, a_stride = work.a, size.a
-        elif batch.arrange_a:
+        if batch.arrange_a:
             a, a_stride = work.a, size.a
             for index in range(count):
-                _arrange_left(how, _matrix(batch.a, start + index), batch.rows, batch.depth, a + index * a_stride)
-        if how.granule_b:
-            _permute(how.granule_b, b, b_stride, batch.b, work.b, count)
-            b, b_stride = work.b, size.b
-        elif batch.arrange_b:
+                _arrange_left(how, _matrix(batch.a, start + index), batch.rows, batch.depth, batch.unit, a + index * a_stride)
+        if batch.arrange_b:
             b, b_stride = work.b, size.b
             for index in range(count):
-                _arrange_right(how, _matrix(batch.b, start + index), batch.columns, batch.depth, b + index * b_stride)
-        if how.granule_c:
-            _permute(how.granule_c, c, c_stride, batch.c, work.c, count)
-            c, c_stride, c_row = work.c, size.out, row_size
-        elif batch.arrange_c:
+                _arrange_right(how, _matrix(batch.b, start + index), batch.columns, batch.depth, batch.unit, b + index * b_stride)
+        if batch.arrange_c:
             c, c_stride, c_row = work.c, size.out, row_size
             for index in range(count):
                 _arrange_sums(how, _matrix(batch.c, start + index), batch.rows, batch.columns, c + index * c_stride)
         if batch.arrange_out:
             out, out_stride, out_row = work.out, size.out, row_size
         after = (start + count) if batch.arrange_out else (start + AHEAD)
-        ahead = (
-            batch.a.address + after * batch.a.stride,
-            batch.b.address + after * batch.b.stride,
-            batch.c.address + after * batch.c.stride,
-        )
-        matrices = (a, b, c, out, batch.bad + start, work.memory)
-        shape = (count, blocks, panels, units)
         strides = (a_stride, b_stride, c_stride, out_stride, c_row, out_row)
-        run_at(kernel, matrices + ahead + shape + strides)
-        if how.granule_out:
-            _permute(how.granule_out, out, out_stride, batch.out, batch.out.address + start * batch.out.stride, count)
-        elif batch.arrange_out:
+        _run_kernel(numbers, batch, (a, b, c, out), strides, start, count, after, work.memory)
+        if batch.arrange_out:
             for index in range(count):
                 _hand_out(how, out + index * out_stride, batch.rows, batch.columns, _matrix(batch.out, start + index))
+
+
+@compiled
+def run_registers(numbers: int, a: Any, b: Any, c: Any, out: Any, bad: Any, first: int, last: int) -> None:
+    """Compute products first to last of the batch of registers in these arrays whose `numbers_of` are at this address."""
+    batch = batch_at(numbers, start_of(a), start_of(b), start_of(c), start_of(out), start_of(bad))
+    size, work = size_at(numbers), work_at(numbers)
+    row_size = size.out // batch.rows
+    for start in range(first, last, work.at_once):
+        count = min(work.at_once, last - start)
+        _permute(batch.granule_a, batch.a.address + start * batch.a.stride, batch.a.stride, batch.a, work.a, count)
+        _permute(batch.granule_b, batch.b.address + start * batch.b.stride, batch.b.stride, batch.b, work.b, count)
+        _permute(batch.granule_c, batch.c.address + start * batch.c.stride, batch.c.stride, batch.c, work.c, count)
+        places, strides = (work.a, work.b, work.c, work.out), (size.a, size.b, size.out, size.out, row_size, row_size)
+        _run_kernel(numbers, batch, places, strides, start, count, start + count, work.memory)
+        _permute(batch.granule_out, work.out, size.out, batch.out, batch.out.address + start * batch.out.stride, count)
+
+
+_KINDS = types.int64, *[ANY_ARRAY] * 5, types.int64, types.int64
 
 
 @cache
 def batch_runner(how: Arrangement) -> Callable[..., None]:
     """`run_batch` for one arrangement."""
-    return partial(entry(run_batch, typeof(how), types.int64, *[ANY_ARRAY] * 5, types.int64, types.int64), how)
+    return partial(entry(run_batch, typeof(how), *_KINDS), how)
+
+
+@cache
+def registers_runner() -> Callable[..., None]:
+    """`run_registers`, compiled."""
+    return entry(run_registers, *_KINDS)
 
 
 @compiled

@@ -46,16 +46,11 @@ class Coding:
 @constant
 @dataclass(frozen=True)
 class Arrangement:
-    """The numbers that the loops around a kernel of blocks are compiled for."""
+    """The numbers that the loop over matrices around a kernel of blocks is compiled for."""
 
     a_itemsize: int  # bytes of a code of A
     b_itemsize: int
     sum_bytes: int  # of a code of c and of a result
-    unit: int  # the k of a unit
-    granule_a: int = 0  # bytes of what moves together between A's registers and its codes; 0 where A is a matrix
-    granule_b: int = 0
-    granule_c: int = 0
-    granule_out: int = 0
 
 
 @constant

@@ -1,0 +1,173 @@
+"""The numbers that loops over batches read: where matrices lie, how large they are, where a worker's buffers are."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
+from fastmma.kernels.llvm.compilation import inner
+from fastmma.kernels.llvm.simd import load_scalar
+
+_SIZE, _WORK, KERNEL = 8 * 24, 8 * 28, 8 * 34  # bytes before those of `Sizes`, of `Work`, and the kernel's address
+
+
+class Strides(NamedTuple):
+    """How the matrices of a batch lie in memory, in bytes; from matrix to matrix possibly 0.
+
+    Of matrices in registers, the last two are the address and the number of vectors of a `Permutation`'s table.
+    """
+
+    matrix: int
+    row: int
+    column: int
+
+
+class Matrices(NamedTuple):
+    """Where the matrices of a batch lie in memory, with their `Strides`."""
+
+    address: int
+    stride: int
+    row_stride: int
+    column_stride: int
+
+
+class Form(NamedTuple):
+    """What batches have in common that lie at other addresses: strides, sizes, and how codes come as the kernel reads them.
+
+    Those of matrices may have to be arranged, those of registers move in granules of so many bytes.
+    """
+
+    a: Strides
+    b: Strides
+    c: Strides
+    out: Strides
+    rows: int
+    columns: int
+    depth: int
+    unit: int  # the k of the kernel's units
+    arrange_a: int
+    arrange_b: int
+    arrange_c: int
+    arrange_out: int
+    granule_a: int = 0
+    granule_b: int = 0
+    granule_c: int = 0
+    granule_out: int = 0
+
+
+class Batch(NamedTuple):
+    """Products, with what a `Form` has; `bad` is the address of a byte a product."""
+
+    a: Matrices
+    b: Matrices
+    c: Matrices
+    out: Matrices
+    bad: int
+    rows: int
+    columns: int
+    depth: int
+    unit: int
+    arrange_a: int
+    arrange_b: int
+    arrange_c: int
+    arrange_out: int
+    granule_a: int
+    granule_b: int
+    granule_c: int
+    granule_out: int
+
+
+class Work(NamedTuple):
+    """Addresses of a worker's buffers: arranged operands and results of `at_once` products, and the kernel's memory."""
+
+    a: int
+    b: int
+    c: int
+    out: int
+    memory: int
+    at_once: int
+
+
+class Sizes(NamedTuple):
+    """Bytes of a product's arranged operands and results, and of the kernel's memory."""
+
+    a: int
+    b: int
+    out: int
+    memory: int
+
+
+@cache
+def sizes(kernel: BlockKernel, rows: int, columns: int, depth: int) -> Sizes:
+    """How large a product's buffers are."""
+    blocks, panels, units = -(-rows // ROWS), -(-columns // COLUMNS), -(-depth // kernel.unit)
+    block = kernel.block_size + kernel.left_size + kernel.right_size
+    memory = 2 * block + ROWS * COLUMNS * 4 if kernel.tiles else units * (block + (blocks - 1) * kernel.left_size)
+    return Sizes(
+        blocks * units * ROWS * kernel.unit * kernel.a.itemsize,
+        panels * units * COLUMNS * kernel.unit * kernel.b.itemsize,
+        blocks * panels * ROWS * COLUMNS * kernel.sum_bytes,
+        memory,
+    )
+
+
+@inner
+def _matrices_at(address: int, strides: int) -> Matrices:
+    return Matrices(address, load_scalar(strides, np.int64), load_scalar(strides + 8, np.int64), load_scalar(strides + 16, np.int64))
+
+
+@inner
+def batch_at(numbers: int, a: int, b: int, c: int, out: int, bad: int) -> Batch:
+    """The batch of matrices at these addresses."""
+    rest = numbers + 96
+    return Batch(
+        _matrices_at(a, numbers),
+        _matrices_at(b, numbers + 24),
+        _matrices_at(c, numbers + 48),
+        _matrices_at(out, numbers + 72),
+        bad,
+        load_scalar(rest, np.int64),
+        load_scalar(rest + 8, np.int64),
+        load_scalar(rest + 16, np.int64),
+        load_scalar(rest + 24, np.int64),
+        load_scalar(rest + 32, np.int64),
+        load_scalar(rest + 40, np.int64),
+        load_scalar(rest + 48, np.int64),
+        load_scalar(rest + 56, np.int64),
+        load_scalar(rest + 64, np.int64),
+        load_scalar(rest + 72, np.int64),
+        load_scalar(rest + 80, np.int64),
+        load_scalar(rest + 88, np.int64),
+    )
+
+
+@inner
+def size_at(numbers: int) -> Sizes:
+    """How large a product's buffers are."""
+    place = numbers + _SIZE
+    return Sizes(
+        load_scalar(place, np.int64), load_scalar(place + 8, np.int64), load_scalar(place + 16, np.int64), load_scalar(place + 24, np.int64)
+    )
+
+
+@inner
+def work_at(numbers: int) -> Work:
+    """Where a worker's buffers are."""
+    place = numbers + _WORK
+    return Work(
+        load_scalar(place, np.int64),
+        load_scalar(place + 8, np.int64),
+        load_scalar(place + 16, np.int64),
+        load_scalar(place + 24, np.int64),
+        load_scalar(place + 32, np.int64),
+        load_scalar(place + 40, np.int64),
+    )
+
+
+def numbers_of(form: Form, size: Sizes, work: Work, kernel: int) -> NDArray[np.int64]:
+    """The numbers that the loops read: to look into tuples in tuples would take Numba longer than a small product."""
+    return np.array((*form.a, *form.b, *form.c, *form.out, *form[4:], *size, *work, kernel), np.int64)
