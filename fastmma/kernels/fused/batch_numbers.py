@@ -12,8 +12,6 @@ from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
 from fastmma.kernels.llvm.compilation import inner
 from fastmma.kernels.llvm.simd import load_scalar
 
-_SIZE, _WORK, KERNEL = 8 * 24, 8 * 28, 8 * 34  # bytes before those of `Sizes`, of `Work`, and the kernel's address
-
 
 class Strides(NamedTuple):
     """How the matrices of a batch lie in memory, in bytes; from matrix to matrix possibly 0.
@@ -101,6 +99,13 @@ class Sizes(NamedTuple):
     memory: int
 
 
+_MATRIX = 8 * len(Strides._fields)  # bytes of a matrix's numbers
+_REST = 4 * _MATRIX  # where the other numbers of a `Form` begin
+_SIZE = _REST + 8 * (len(Form._fields) - 4)
+_WORK = _SIZE + 8 * len(Sizes._fields)
+KERNEL = _WORK + 8 * len(Work._fields)  # where its address is
+
+
 @cache
 def sizes(kernel: BlockKernel, rows: int, columns: int, depth: int) -> Sizes:
     """How large a product's buffers are."""
@@ -123,12 +128,12 @@ def _matrices_at(address: int, strides: int) -> Matrices:
 @inner
 def batch_at(numbers: int, a: int, b: int, c: int, out: int, bad: int) -> Batch:
     """The batch of matrices at these addresses."""
-    rest = numbers + 96
+    rest = numbers + _REST
     return Batch(
         _matrices_at(a, numbers),
-        _matrices_at(b, numbers + 24),
-        _matrices_at(c, numbers + 48),
-        _matrices_at(out, numbers + 72),
+        _matrices_at(b, numbers + _MATRIX),
+        _matrices_at(c, numbers + 2 * _MATRIX),
+        _matrices_at(out, numbers + 3 * _MATRIX),
         bad,
         load_scalar(rest, np.int64),
         load_scalar(rest + 8, np.int64),
