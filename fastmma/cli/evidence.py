@@ -14,9 +14,9 @@ from fastmma.isa.table import multiplications
 from fastmma.isa.targets import TARGETS, architecture
 from fastmma.isa.tcgen05.instruction import largest
 from fastmma.numerics.arithmetic import NO_FLOOR
+from fastmma.numerics.evidence import LEVELS
 from fastmma.numerics.lookup import arithmetic
 
-LEVELS = ("measured", "recorded", "reported", "unknown")
 HEADINGS = ("instructions", *LEVELS)
 ARITHMETIC_HEADINGS = (
     "instructions",
@@ -112,8 +112,9 @@ def evidence(
 ) -> None:
     """Show how the arithmetic of each GPU is known.
 
-    Measured: on our own GPU. Recorded: equal to recordings of a GPU made by others. Reported: taken from publications or derived, not
-    compared with a GPU; refused by FASTMMA_STRICT=1. Unknown: the opcode is legal there, and fastmma refuses to emulate it.
+    By definition: integers and IEEE operations, which need no GPU to be known. Measured: on our own GPU. Recorded: equal to recordings of
+    a GPU made by others. Reported: taken from publications or derived, not compared with a GPU; refused by FASTMMA_STRICT=1. Unknown: the
+    opcode is legal there, and fastmma refuses to emulate it.
     """
     headings, rows = (ARITHMETIC_HEADINGS, arithmetic_rows()) if parameters else (HEADINGS, evidence_rows())
     if as_json:

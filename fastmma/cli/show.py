@@ -31,7 +31,7 @@ _CELLS: dict[str, Callable[[dict[str, Any]], str]] = {
     "shape": lambda each: "x".join(map(str, each["shape"])),
     "registers": lambda each: f"{each['registers']} x {each['register_bits']} bits",
 }
-_SPECIFIED = Evidence("measured", "PTX says where each bit goes")
+_SPECIFIED = Evidence("by definition", "PTX says where each bit goes")
 
 
 def _operand(ins: Instruction | Movement, name: str) -> dict[str, Any]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Level = Literal["measured", "recorded", "reported", "own"]
+Level = Literal["by definition", "measured", "recorded", "reported", "unknown", "own"]
+LEVELS: dict[str, str] = {
+    "by definition": "PTX and IEEE 754 fix every bit (integers, a single operation): no GPU is needed to know it",
+    "measured": "compared with registers of our own H200 or H100",
+    "recorded": "equal to others' recordings of the GPU",
+    "reported": "taken from publications, or derived from a related GPU, and compared with no recording of this one",
+    "unknown": "nobody has published it: fastmma refuses to compute it",
+}
 
 
 @dataclass(frozen=True)
@@ -41,13 +48,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Evidence:
-    """How a row is known: measured by us on the GPU named, checked against others' recordings, or only reported.
+    """How well a row is known; `LEVELS` says what each level means.
 
     An arithmetic of a caller's own claims no GPU, and so there is nothing to know of it.
 
     Attributes
     ----------
-    level : {"measured", "recorded", "reported", "own"}
+    level : {"by definition", "measured", "recorded", "reported", "unknown", "own"}
     source : str
         In one line.
     sources : tuple of Source
@@ -124,13 +131,17 @@ LIKE_TCGEN05 = Evidence(
     (_CUBLAS_BITS,),
 )
 TCGEN05_K96 = Evidence("reported", "assumed to be one step of six groups; nobody has published k of 96", (_model("Blackwell"),))
-EXACT = Evidence("measured", "exact by definition; H200, registers of every opcode", (_OWN,))
+EXACT = Evidence(
+    "by definition",
+    "integer sums modulo 2**32, saturated where the opcode says so; an H200 has these registers where it takes the opcode",
+    (_OWN,),
+)
 LIKE_DENSE = Evidence("reported", "as the dense instruction of the target, stored products for products; no recording", (_MMA_SIM,))
 LIKE_H200 = Evidence("reported", "the instruction sequence that ptxas emits for sm_90, measured on an H200", (_PTXAS, _OWN))
 IEEE = Evidence("reported", "IEEE fma, as measured on an H200; NaN bits of other parts are not measured", (_OWN,))
 FMA = Evidence(
-    "measured",
-    "IEEE 754 and PTX say every bit; float32 products of cuBLAS and Triton on an H100 and an H200 have them",
+    "by definition",
+    "IEEE 754 and PTX fix every bit; float32 products of cuBLAS and Triton on an H100 and an H200 have them",
     (Source("recordings of fastmma", "tests/torch_door and tests/triton_door", 2026, "H100 and H200", "cuBLAS 13, Triton 3.6"),),
 )
 

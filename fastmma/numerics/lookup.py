@@ -102,8 +102,9 @@ def fidelity(ins: str | Instruction, target: TargetName) -> Evidence:
     Returns
     -------
     Evidence
-        ``level`` is ``"measured"`` (on our own GPU), ``"recorded"`` (equals others' recordings) or ``"reported"``; ``source`` says by
-        what, and ``sources`` have the GPU, its driver or toolkit, the count of words and the citation of each.
+        ``level`` is ``"by definition"`` (integers and IEEE operations, which need no GPU to be known), ``"measured"`` (on our own
+        GPU), ``"recorded"`` (equal to others' recordings) or ``"reported"``; ``source`` says by what, and ``sources`` have the GPU, its
+        driver or toolkit, the count of words and the citation of each.
 
     Raises
     ------
@@ -116,6 +117,8 @@ def fidelity(ins: str | Instruction, target: TargetName) -> Evidence:
     --------
     >>> fidelity("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_90a").level
     'measured'
+    >>> fidelity("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "RTX 5090").level
+    'by definition'
     """
     return arithmetic(ins, target, strict=False).evidence
 

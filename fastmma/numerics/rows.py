@@ -97,7 +97,9 @@ def _tcgen05(
     scaled = replace(found[-2], kinds=("mxf8f6f4",))
     fours = replace(scaled, atypes=("e2m1",), method="grouped", terms=4, align_bits=35, emax_floor=-139, group=16)
     fours = replace(fours, kinds=("mxf4", "mxf4nvf4"), depths=(128,) if sparse else (64,))
-    integers = Arithmetic(architectures, _TCGEN05, ("s8", "u8"), ("s32",), "integer", evidence, sparse=sparse, kinds=("i8",), forms=forms)
+    integers = Arithmetic(
+        architectures, _TCGEN05, ("s8", "u8"), ("s32",), "integer", known.EXACT, sparse=sparse, kinds=("i8",), forms=forms
+    )
     return *found, scaled, fours, integers
 
 

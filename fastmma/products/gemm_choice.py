@@ -190,7 +190,7 @@ def _own(ins: Instruction, operands: Signature | None, choices: Choices, target:
     alone = choices.instruction is None and choices.promote_every is None and operands is not None and not operands.aligned
     tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
     order = choices.promote_every, choices.split_k, SLICE_UNITS.get(ins.op, 0), tile, choices.join, choices.join_dtype
-    return Practice(ins, *order, choices.cast, _CUTLASS, "")
+    return Practice(ins, *order, choices.cast, _CUTLASS, None)
 
 
 def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str) -> GemmPlan:
@@ -213,11 +213,11 @@ def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str
         done.split_unit,
         done.first_tile,
         done.cast,
-        done.source,
         done.join,
         done.join_dtype,
         steps,
         out,
+        evidence=done.evidence,
         arithmetic=choices.arithmetic,
     )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from fastmma.backends.plan import Plan
 from fastmma.host.arrays import check_string, flag, integer
 from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Instruction
 from fastmma.products.choice import other_spelling
+from fastmma.products.library_plan import LibraryPlan
 from fastmma.products.order import IN_PLACE, Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, order_text
 from fastmma.products.steps import OUTPUTS, check_steps, joining, operands_of, texts
 
@@ -17,7 +17,7 @@ _SUMS = ("f32", "f16", "s32")  # what an epilogue takes
 
 
 @dataclass(frozen=True)
-class GemmPlan(Plan):
+class GemmPlan(LibraryPlan):
     """Everything that decides the bits of a plain product.
 
     Attributes
@@ -39,8 +39,6 @@ class GemmPlan(Plan):
         0: the last instruction of all is the short one.
     cast : bool
         Whether float16, float32 and float64 multiplicands are rounded to the instruction's formats first, to nearest even.
-    source : str
-        Whose choices these are, if they are a preset's, unchanged.
     join : {"ascending", "pairwise", "workspace", "in-place"}
         In which order the parts of k are added; the last two are ascending, too.
     join_dtype : {"", "bf16", "f16"}
@@ -54,6 +52,8 @@ class GemmPlan(Plan):
         What a call is not given is left out. If empty, the result is the accumulator. c starts the accumulator where no step takes it.
     out : {"", "f32", "bf16", "f16"}
         The format of the result, where there is an epilogue.
+    evidence : OrderEvidence, optional
+        How it is known that a library adds so, if these are a preset's choices, unchanged; given by name.
 
     Raises
     ------
@@ -78,7 +78,6 @@ class GemmPlan(Plan):
     split_unit: int = 0
     first_tile: int = 0
     cast: bool = False
-    source: str = ""
     join: str = "ascending"
     join_dtype: str = ""
     epilogue: tuple[str, ...] = ()
@@ -97,7 +96,7 @@ class GemmPlan(Plan):
         if tile and (tile % ins.k or ins.sparse or ins.scale_vec_size or every is not None):
             form = "without promotion, for dense operands without scales"
             raise OperandError(f"{ins}: first_tile must be 0 or, {form}, a multiple of the instruction's k, {ins.k}, not {tile}")
-        check_string(self.source, "source")
+        self._keep_evidence()
 
     def _check_epilogue(self, ins: Instruction) -> None:
         """Raise OperandError unless the epilogue and the result's format go with the sums."""
@@ -154,5 +153,5 @@ class GemmPlan(Plan):
             ("split-k", order_text(self.order, ins)),
             ("epilogue", "; ".join(["x = sum", *converted, *texts(self.epilogue, self.out)]) if self.epilogue else ""),
             ("result", self.out or ins.dtype),
-            ("as", self.source),
+            ("library", self._library()),
         ]

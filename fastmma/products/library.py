@@ -9,18 +9,21 @@ from fastmma.backends.gpu import device
 from fastmma.backends.resolve import operation_of
 from fastmma.host.arrays import flag, integer
 from fastmma.host.errors import OperandError
-from fastmma.isa.gpus import TargetName
+from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
-from fastmma.products.book import BOOKS, Book, Entry, Request, book
+from fastmma.products.book import BOOKS, Entry, Request, book
 from fastmma.products.choice import default_instruction
+from fastmma.products.evidence import OrderEvidence, OrderLevel
 from fastmma.products.order import Cuts, StreamK
-from fastmma.products.presets import ENDS, IN_PLACE_ENDS, KernelEnds, gemm_preset
+from fastmma.products.presets import ENDS, IN_PLACE_ENDS, GemmPreset, KernelEnds, gemm_preset
 
 UNKNOWN = ("one", "refuse")
 _TARGET = re.compile(r"(sm|compute)?_?\d.*")  # a target or a capability, and no GPU
 _OPCODE = "mma.sync.aligned.{shape}.row.col.f32.{fmt}.{fmt}.f32"
 _USUAL = "H200"  # whose plans sm_90a stands for
+# what drivers add to the names of the recorded parts, H100 80GB HBM3 and H200, both SXM with 132 multiprocessors
+_SAME_PART = re.compile(r"NVIDIA|TESLA|SXM\d?|HBM\d?E?|80GB|141GB")
 _JOINS = {"f32": "ascending", "out": "workspace", "inplace": "in-place"}
 
 
@@ -45,7 +48,7 @@ class Practice(NamedTuple):
     join_dtype: str
     cast: bool
     ends: KernelEnds
-    source: str
+    evidence: OrderEvidence | None
 
 
 def extents(a: Any, b: Any) -> Extents | None:
@@ -88,40 +91,55 @@ def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool,
         raise OperandError(f"preset {name!r} sets promote_every to {row.promote_every}; leave it out")
     if choices.unknown not in UNKNOWN:
         raise OperandError(f"unknown must be one of {', '.join(UNKNOWN)}, not {choices.unknown!r}")
-    cast, source = flag(choices.cast, "cast") or row.cast, f"{name}: {row.source}"
-    parts = choices.split_k
-    ends = ENDS[row.ends if isinstance(parts, int) and parts == 1 else row.split_ends]
-    plain = Practice(ins, row.promote_every, parts, row.split_unit, 0, choices.join, choices.join_dtype, cast, ends, source)
-    if name not in BOOKS or not row.recorded or not isinstance(parts, int) or parts != 1:
-        return plain
-    pages, found, why = book(name), None, "stacks of matrices are not recorded"
-    if shape is not None:
-        found, why = _looked_up(pages, _gpu(pages, choices.target), ins, shape, biased)
-    if found is None:
-        if choices.unknown == "refuse":
-            raise OperandError(f"preset {name!r}: {why}; unknown='one' takes one part of k")
-        return plain._replace(source=f"{source}; one part: {why}")
-    return _followed(plain, found, named, target, out, f"{source}; {why}")
+    cast, parts = flag(choices.cast, "cast") or row.cast, choices.split_k
+    given = not isinstance(parts, int) or parts != 1
+    ends = ENDS[row.split_ends if given else row.ends]
+    plain = Practice(ins, row.promote_every, parts, row.split_unit, 0, choices.join, choices.join_dtype, cast, ends, None)
+    if given:
+        return plain._replace(evidence=OrderEvidence("assumed", f"{name}: the caller says the parts of k; {row.source}"))
+    found, level, why = _find(name, row, choices.target, ins, shape, biased)
+    if found is not None:
+        return _followed(plain, found, named, target, out, OrderEvidence(level, f"{name}: {why}"))
+    if choices.unknown == "refuse":
+        raise OperandError(f"preset {name!r}: {why}; unknown='one' takes one part of k")
+    return plain._replace(evidence=OrderEvidence(level, f"{name}: one part of k, since {why}"))
 
 
-def _gpu(pages: Book, where: TargetName) -> str:
-    """The GPU whose plans are asked for: its name in the book, or what the call says."""
+def library_gpu(where: TargetName) -> str:
+    """Name the GPU whose library is asked for: one whose plans are recorded where it is that very part, else what the call says.
+
+    How a library cuts k depends on the number of multiprocessors, so an H100 PCIe, an H100 NVL or a GH200 is no H100 SXM.
+
+    Examples
+    --------
+    >>> [library_gpu(name) for name in ("sm_90a", "NVIDIA H100 80GB HBM3", "H100 SXM5", "H100 PCIe", "GH200")]
+    ['H200', 'H100', 'H100', 'H100 PCIe', 'GH200']
+    """
     said = device.name() if where == "native" else where
     if not isinstance(said, str) or _TARGET.fullmatch(said):
-        return _USUAL
-    words = re.split(r"[ _-]", said.upper())
-    return next((gpu for gpu in pages.gpus if gpu in words), said)
+        return _USUAL if target_named(said) == "sm_90a" else str(said)
+    words = [word for word in re.split(r"[ _-]", said.upper()) if not _SAME_PART.fullmatch(word)]
+    return words[0] if len(words) == 1 else said
 
 
-def _looked_up(pages: Book, gpu: str, ins: Instruction, shape: Extents, biased: bool) -> tuple[Entry | None, str]:
-    """The entry of a product, and where it stands, or why there is none."""
-    kind = "biased" if biased else "product"
+def _find(
+    name: str, row: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None, biased: bool
+) -> tuple[Entry | None, OrderLevel, str]:
+    """Find the entry of a product; else why there is none, and how well its order is known then."""
+    if name not in BOOKS or not row.recorded:
+        return None, "assumed", f"no product on {where} is recorded here ({row.source})"
+    if shape is None:
+        return None, "assumed", "stacks of matrices are not recorded"
+    pages, gpu, kind = book(name), library_gpu(where), "biased" if biased else "product"
     for layout in shape.layouts if gpu in pages.gpus and ins.atype == ins.btype else ():
         request = Request(kind, ins.atype, layout, *shape[:3])
         if pages.recorded(gpu, request):
-            entry, where = pages.find(gpu, request), f"{pages.library} through {pages.through} on {gpu}"
-            return entry, f"as {where}" if entry else f"its kernel adds in an order that no plan has ({where})"
-    return None, f"{ins.atype} {'/'.join(shape.layouts)} of M = {shape.m}, N = {shape.n}, K = {shape.k} is not recorded on {gpu}"
+            entry, library = pages.find(gpu, request), f"{pages.library} through {pages.through} on {gpu}"
+            if entry:
+                return entry, "recorded", f"{request} as {library}"
+            return None, "unknown", f"the kernel of {request} adds in an order that no plan has ({library})"
+    shown = f"{ins.atype} {'/'.join(shape.layouts)} of M = {shape.m}, N = {shape.n}, K = {shape.k}"
+    return None, "assumed", f"{shown} is not recorded on {gpu}"
 
 
 def opcode_of(entry: Entry, fmt: str) -> str:
@@ -137,7 +155,7 @@ def opcode_of(entry: Entry, fmt: str) -> str:
     return _OPCODE.format(shape=entry.instruction, fmt=fmt)
 
 
-def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str, source: str) -> Practice:
+def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str, evidence: OrderEvidence) -> Practice:
     """The practice that an entry says."""
     ins = plain.instruction
     taken = ins if entry.instruction == "wgmma" else multiply(opcode_of(entry, ins.atype))
@@ -162,5 +180,5 @@ def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str,
         join=join,
         join_dtype="" if join == "ascending" or ins.atype == "tf32" else narrow,
         ends=ends,
-        source=source,
+        evidence=evidence,
     )

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fastmma.backends.plan import Plan
-from fastmma.host.arrays import check_string
 from fastmma.host.errors import InstructionError, OperandError
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction
-from fastmma.isa.targets import specific
+from fastmma.isa.targets import BLACKWELL, specific
 from fastmma.kernels.params import PROMOTIONS
 from fastmma.products.choice import other_spelling
+from fastmma.products.library_plan import LibraryPlan
 from fastmma.products.order import Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, order_text
 from fastmma.products.steps import OUTPUTS, check_steps, operands_of, texts
 from fastmma.scaling.schemes import scheme_of
@@ -45,7 +44,7 @@ def holders(fmt: Format) -> tuple[Format, ...]:
 
 
 @dataclass(frozen=True)
-class AccumulationPlan(Plan):
+class AccumulationPlan(LibraryPlan):
     """Everything that decides the bits of a scaled product, in the order in which it happens.
 
     Attributes
@@ -75,12 +74,12 @@ class AccumulationPlan(Plan):
         is left out. Alpha includes the global scales: ``(alpha * global_scale_a) * global_scale_b``.
     out : {"f32", "bf16", "f16"}
         The format of the result.
-    source : str
-        Whose choices these are, if they are a preset's, unchanged.
     join : {"ascending", "pairwise", "workspace", "in-place"}
         In which order the parts of k are added, by f32 adds; as in `fastmma.GemmPlan`.
     join_dtype : {"", "bf16", "f16"}
         The format to which the parts and each of their sums are rounded; f32 if empty.
+    evidence : OrderEvidence, optional
+        How it is known that a library adds so, if these are a preset's choices, unchanged; given by name.
     arithmetic : Arithmetic, optional
         One of your own in place of the target's; given by name.
 
@@ -97,6 +96,7 @@ class AccumulationPlan(Plan):
     fp8_1x128 x fp8_128x128 on sm_90a
       instruction  wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3
       arithmetic   fused: L = 32, F = 13, emax >= -133, keep 13
+      known        measured: H200, registers of every opcode on adversarial inputs
       elsewhere    sm_90 takes mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32, with other bits
       k order      ascending by 32, D fed back as C
       promotion    every 128 k: total = fma(scale_a * scale_b, partial, total), f32, from +0
@@ -112,7 +112,6 @@ class AccumulationPlan(Plan):
     split_k: int | Cuts | StreamK
     epilogue: tuple[str, ...]
     out: str
-    source: str = ""
     join: str = "ascending"
     join_dtype: str = ""
 
@@ -122,7 +121,6 @@ class AccumulationPlan(Plan):
         _check_name(self.promotion, PROMOTIONS, "promotion must be")
         _check_name(self.scales, _PLACES, "scales must be applied in")
         _check_name(self.out, OUTPUTS, "the result must be")
-        check_string(self.source, "source")
         if not isinstance(self.schemes, tuple) or len(self.schemes) != 2:
             raise OperandError(f"schemes must be a tuple of two, those of a and b, not {self.schemes!r}")
         check_epilogue(self.epilogue, self.scales)
@@ -142,6 +140,7 @@ class AccumulationPlan(Plan):
             raise OperandError(f"{ins}: sums in {ins.dtype} are exact; leave promote_every out")
         elif self.scales == "promotion" and self.block % every:
             raise OperandError(f"promote_every must divide the {self.block} k that share their scales, not be {every}")
+        self._keep_evidence()
 
     def _check_operands(self, ins: Instruction) -> None:
         """Raise InstructionError unless the instruction multiplies the elements exactly, and takes their scales if it takes any."""
@@ -177,6 +176,14 @@ class AccumulationPlan(Plan):
     def _operands(self) -> str:
         return " x ".join(self.schemes)
 
+    def _no_library(self) -> str:
+        """Say that no library is known to multiply so, where blocks are promoted that no preset has on this target."""
+        a, b = self.schemes
+        rows = (row for rows in PRESETS.values() for row in rows if self.target in row.targets)
+        if self.scales != "promotion" or any(a in row.a and b in row.b for row in rows):
+            return ""
+        return f"none is known to multiply {a} by {b} on {self.target}"
+
     def _details(self) -> list[tuple[str, str]]:
         ins = self.operation.instruction
         widened = [f"{name} as {fmt}" for name, fmt in zip("ab", self.widened, strict=True) if fmt]
@@ -184,7 +191,7 @@ class AccumulationPlan(Plan):
         converted = ["convert to f32"] if ins.dtype == "s32" else []
         return [
             *super()._details(),
-            ("known", "" if self.arithmetic is None else str(self.operation.arithmetic.evidence)),
+            ("known", str(self.operation.arithmetic.evidence)),
             ("elsewhere", "" if self.arithmetic is not None else other_spelling(ins, self.target)),
             ("elements", f"{', '.join(widened)}, which has all their values" if widened else ""),
             ("k order", f"ascending by {ins.k}, D fed back as C"),
@@ -192,7 +199,7 @@ class AccumulationPlan(Plan):
             ("split-k", order_text(self.order, ins)),
             ("scales", _PLACES[self.scales]),
             ("epilogue", "; ".join(["x = total", *converted, *texts(self.epilogue, self.out)])),
-            ("as", self.source),
+            ("library", self._library() or self._no_library()),
         ]
 
 
@@ -280,7 +287,13 @@ PRESETS: dict[str, tuple[Preset, ...]] = {
     ),
     "transformer-engine": (
         Preset(_MXFP8, _MXFP8, ("alpha", "bias", "round"), f"TransformerEngine: cuBLASLt VEC32_UE8M0, {_ONE_SUM}", targets=_BLACKWELL),
-        Preset(_NVFP4, _NVFP4, ("alpha", "bias", "round"), "TransformerEngine: the global scales are part of cuBLAS's f32 alpha"),
+        Preset(
+            _NVFP4,
+            _NVFP4,
+            ("alpha", "bias", "round"),
+            "TransformerEngine: the global scales are part of cuBLAS's f32 alpha",
+            targets=BLACKWELL,
+        ),
     ),
     "torchao": (
         Preset(
@@ -288,6 +301,7 @@ PRESETS: dict[str, tuple[Preset, ...]] = {
             _NVFP4,
             ("round", "alpha", "bias"),
             "torchao nvfp4_tensor.py: the global scales multiply the rounded result, in its dtype",
+            targets=BLACKWELL,
         ),
     ),
 }

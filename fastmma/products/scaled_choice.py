@@ -21,6 +21,7 @@ from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.lookup import is_strict
 from fastmma.numerics.own import is_plain
 from fastmma.products.choice import named, usual_instruction
+from fastmma.products.evidence import OrderEvidence
 from fastmma.products.order import Cuts, StreamK
 from fastmma.products.plan import PRESETS, AccumulationPlan, Preset, holders
 from fastmma.products.steps import OUTPUTS, with_activation
@@ -176,7 +177,7 @@ def _chosen(question: _Question, choices: _Choices) -> AccumulationPlan:
         split_k=choices.split_k,  # type: ignore[arg-type]
         epilogue=with_activation(steps, choices.activation),
         out=choices.out,
-        source=chosen.source if chosen and not changed else "",
+        evidence=OrderEvidence("assumed", chosen.source) if chosen and not changed else None,
         join=choices.join,
         join_dtype=choices.join_dtype,
         arithmetic=choices.arithmetic,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastmma.host.errors import InstructionError, OperandError, TargetError
 from fastmma.isa.scalar import FMA
 from fastmma.products.choice import default_instruction
+from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.torch.arrays import DTYPES
@@ -21,10 +22,6 @@ from fastmma.torch.settings import Settings
 
 # torch's dtypes that cuBLAS multiplies on tensor cores, and the formats that they are multiplied in
 FORMATS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "tf32", torch.int8: "s8"}
-# K up to which no product of 16-bit operands with aligned rows, of the thousands in the plan book, is cut into parts
-UNCUT = 2560
-_ALIGNED = 16  # bytes
-_CUBLAS_SHOWS = "as every recorded product of aligned operands with K <= {}"
 
 
 class UnknownError(Exception):
@@ -139,30 +136,16 @@ def _of_library(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: tor
     """The library's plan; None where it is not known that it has one."""
     if dtype is torch.int8:  # sums are exact in any order
         return Planned(gemm_plan(a, b, **given), EMULATED, "exact sums")
-    given = given | {"preset": settings.library}
     try:
-        plan = gemm_plan(a, b, **given, unknown="refuse")
-        return Planned(plan, EMULATED, plan.source)
-    except OperandError as error:
-        why = str(error).partition("; unknown=")[0]
-    try:
-        plan = gemm_plan(a, b, **given)
+        plan = gemm_plan(a, b, **given, preset=settings.library)
     except OperandError:
         return None
-    if a.itemsize == 2 and a.shape[-1] <= UNCUT and _aligned(a) and _aligned(b):
-        return Planned(plan, EMULATED, _CUBLAS_SHOWS.format(UNCUT))
-    return Planned(plan, ASSUMED, f"one part of k: {why}")
+    return Planned(plan, status_of(plan.evidence), str(plan.evidence))
 
 
-def _aligned(matrix: NDArray[Any]) -> bool:
-    """Whether a library may read whole rows, or columns, sixteen bytes at a time."""
-    rows, columns = matrix.strides[-2:]
-    size = matrix.itemsize
-    if matrix.ctypes.data % _ALIGNED:
-        return False
-    if columns == size and (rows % _ALIGNED == 0 or matrix.shape[-2] == 1) and matrix.shape[-1] * size % _ALIGNED == 0:
-        return True
-    return rows == size and (columns % _ALIGNED == 0 or matrix.shape[-1] == 1) and matrix.shape[-2] * size % _ALIGNED == 0
+def status_of(evidence: OrderEvidence | None) -> str:
+    """Tell what a report calls a product whose order is known so well."""
+    return EMULATED if evidence is not None and evidence.is_known else ASSUMED
 
 
 def _chosen(settings: Settings, found: Planned, a: NDArray[Any], b: NDArray[Any]) -> Planned:

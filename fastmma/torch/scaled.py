@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fastmma.host.errors import FastmmaError, InstructionError, OperandError, TargetError
+from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
@@ -21,18 +22,13 @@ from fastmma.torch import on_gpu
 from fastmma.torch.arrays import DTYPES, E2M1_PAIRS, seen, to_numpy
 from fastmma.torch.checks import check_bias, check_scaled
 from fastmma.torch.emulation import Emulation, operands_text
-from fastmma.torch.plans import UnknownError
+from fastmma.torch.plans import UnknownError, status_of
 from fastmma.torch.recipes import B16, B32, B128, L128, ROW, TENSOR, scaled_operand
-from fastmma.torch.report import ASSUMED, EMULATED, Line
+from fastmma.torch.report import ASSUMED, Line
 from fastmma.torch.scaled_on_gpu import PlacedOperand, multiplied, placed_operand
 
 Tensors = Sequence[torch.Tensor]
 Operand = ScaledArray | PlacedOperand
-# K up to which no product of fp8 operands in the plan book is cut into parts
-UNCUT = 5120
-UNCUT_ROWS = 4096  # where rows have scales of their own, which take other kernels
-# and up to which every recorded one with a bias, or of fast accumulation, is cut as that without
-ALIKE = 7168
 _OUTPUTS = (torch.float32, torch.bfloat16, torch.float16)
 _BLOCKED = (B16, B32)
 _TENSORS = ("fp8_tensor", "fp8_tensor_e5m2")  # schemes of one scale, whose products are in the plan book
@@ -178,17 +174,15 @@ def _plan(run: Emulation, x: ScaledArray, y: ScaledArray, out: torch.dtype, fast
 def _cut(
     run: Emulation, plan: AccumulationPlan, x: ScaledArray, y: ScaledArray, preset: str, special: bool
 ) -> tuple[AccumulationPlan, str, str]:
-    """The library's plan, with the parts of k that its book has for a product of this shape; `special` ones are not in the book."""
-    if plan.scales != "epilogue" or x.elements.dtype.name not in ("float8_e4m3fn", "float8_e5m2") or plan.target != "sm_90a":
-        return plan, EMULATED, plan.source
-    if not set(plan.schemes) <= set(_TENSORS):
-        return plan, EMULATED if x.shape[1] <= UNCUT_ROWS else ASSUMED, plan.source
+    """Cut k as the library is recorded to cut this product; a bias, fast accumulation and e5m2 are assumed to be cut alike."""
+    if plan.scales != "epilogue" or not set(plan.schemes) <= set(_TENSORS) or plan.target != "sm_90a":
+        return plan, ASSUMED, str(plan.evidence)
+    recorded = (each.elements.view(_E4M3) for each in (x, y))
     try:
-        recorded = (each.elements.view(_E4M3) for each in (x, y))  # of e5m2, too, which the book does not have
-        parts = gemm_plan(*recorded, target=run.settings.target, preset=preset, unknown="refuse")
+        alike = gemm_plan(*recorded, target=run.settings.target, preset=preset)
     except FastmmaError:
-        return plan, EMULATED if x.shape[1] <= UNCUT else ASSUMED, plan.source
-    mixed = any(each.elements.dtype != _E4M3 for each in (x, y))
-    known = x.shape[1] <= (UNCUT if mixed else ALIKE if special else x.shape[1])
-    how = parts.source if known else f"{parts.source} of e4m3, without a bias or fast accumulation"
-    return replace(plan, split_k=parts.split_k), EMULATED if known else ASSUMED, how
+        return plan, ASSUMED, str(plan.evidence)
+    evidence = alike.evidence
+    if evidence is not None and evidence.is_known and (special or any(each.elements.dtype != _E4M3 for each in (x, y))):
+        evidence = OrderEvidence("assumed", f"as e4m3 without a bias and fast accumulation, which is {evidence}")
+    return replace(plan, split_k=alike.split_k, evidence=evidence), status_of(evidence), str(evidence)

@@ -12,6 +12,7 @@ from reference.silicon import ARITHMETIC
 
 import fastmma
 from fastmma import TARGETS, TargetError, arithmetic, fidelity, instruction, mma
+from fastmma.numerics.evidence import LEVELS
 from fastmma.numerics.rows import ROWS
 
 DENSE = [ins for ins in (*fastmma.instructions(op="mma"), *fastmma.instructions(op="wgmma")) if not ins.sparse and not ins.scale_vec_size]
@@ -33,7 +34,7 @@ def test_the_arithmetic_of_every_instruction_is_the_reviewed_one() -> None:
 
 def test_every_row_has_a_source() -> None:
     for row in ROWS:
-        assert row.evidence.level in ("measured", "recorded", "reported")
+        assert row.evidence.level in LEVELS
         assert row.evidence.source
         assert str(row.evidence) == f"{row.evidence.level}: {row.evidence.source}"
         assert row.family
@@ -60,7 +61,10 @@ def test_every_row_has_a_source() -> None:
         (MMA + "m8n8k4.row.col.f32.f16.f16.f32", "sm_70", "recorded"),
         (MMA + "m16n8k8.row.col.f32.f16.f16.f32", "sm_75", "reported"),
         (MMA + "m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_89", "recorded"),
-        (MMA + "m8n8k16.row.col.s32.s8.s8.s32", "sm_75", "measured"),
+        (MMA + "m8n8k16.row.col.s32.s8.s8.s32", "sm_75", "by definition"),
+        (MMA + "m16n8k32.row.col.s32.s8.s8.s32", "RTX 5090", "by definition"),
+        ("fma.rn.f32", "A100", "by definition"),
+        (MMA + "m8n8k4.row.col.f64.f64.f64.f64", "sm_80", "reported"),
     ],
 )
 def test_fidelity_and_strictness(opcode: str, target: str, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
