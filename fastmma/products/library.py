@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
-from fastmma.products.book import BOOKS, Entry, Request, book
+from fastmma.products.book import BOOKS, VARIABLE, Entry, Request, book
 from fastmma.products.choice import default_instruction
 from fastmma.products.evidence import OrderEvidence, OrderLevel
 from fastmma.products.order import Cuts, StreamK
@@ -33,7 +34,8 @@ class Extents(NamedTuple):
     m: int
     n: int
     k: int
-    layouts: tuple[str, ...]  # of a and b: n where rows are contiguous, t where columns are; of vectors, both
+    layouts: tuple[str, ...]  # of a and b: n where rows are contiguous, t where columns are; of vectors, both, that of the strides first
+    stack: bool = False
 
 
 class Practice(NamedTuple):
@@ -52,16 +54,21 @@ class Practice(NamedTuple):
 
 
 def extents(a: Any, b: Any) -> Extents | None:
-    """The extents of two matrices; None where they are none."""
-    if getattr(a, "ndim", 0) != 2 or getattr(b, "ndim", 0) != 2 or not hasattr(b, "strides"):
+    """Read the extents of two matrices, or of two stacks of as many; None where they are neither."""
+    if getattr(a, "ndim", 0) not in (2, 3) or getattr(b, "ndim", 0) != a.ndim or not hasattr(b, "strides"):
         return None
-    spelled = [x + y for x in _layouts(a) for y in _layouts(b)]
-    return Extents(a.shape[0], b.shape[1], a.shape[1], tuple(spelled))
+    stack = a.ndim == 3
+    if stack and not len(a) == len(b) > 1:
+        return None
+    spelled = [x + y for x in _layouts(a[0] if stack else a) for y in _layouts(b[0] if stack else b)]
+    return Extents(a.shape[-2], b.shape[-1], a.shape[-1], tuple(spelled), stack)
 
 
 def _layouts(matrix: Any) -> str:
     flags = matrix.flags
-    return ("n" if flags.c_contiguous else "") + ("t" if flags.f_contiguous else "")
+    if flags.c_contiguous and flags.f_contiguous:
+        return "nt" if matrix.strides[1] == matrix.itemsize else "tn"
+    return "n" if flags.c_contiguous else "t" if flags.f_contiguous else ""
 
 
 def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool, out: str, choices: Any) -> Practice:
@@ -100,6 +107,9 @@ def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool,
     found, level, why = _find(name, row, choices.target, ins, shape, biased)
     if found is not None:
         return _followed(plain, found, named, target, out, OrderEvidence(level, f"{name}: {why}"))
+    rule = _fit(name, row, choices.target, ins, shape) if level == "assumed" else None
+    if rule is not None:
+        return plain._replace(evidence=rule)
     if choices.unknown == "refuse":
         raise OperandError(f"preset {name!r}: {why}; unknown='one' takes one part of k")
     return plain._replace(evidence=OrderEvidence(level, f"{name}: one part of k, since {why}"))
@@ -129,9 +139,9 @@ def _find(
     if name not in BOOKS or not row.recorded:
         return None, "assumed", f"no product on {where} is recorded here ({row.source})"
     if shape is None:
-        return None, "assumed", "stacks of matrices are not recorded"
+        return None, "assumed", "such stacks of matrices are not recorded"
     pages, gpu, kind = book(name), library_gpu(where), "biased" if biased else "product"
-    for layout in shape.layouts if gpu in pages.gpus and ins.atype == ins.btype else ():
+    for layout in shape.layouts if gpu in pages.gpus and ins.atype == ins.btype and not shape.stack else ():
         request = Request(kind, ins.atype, layout, *shape[:3])
         if pages.recorded(gpu, request):
             entry, library = pages.find(gpu, request), f"{pages.library} through {pages.through} on {gpu}"
@@ -139,7 +149,18 @@ def _find(
                 return entry, "recorded", f"{request} as {library}"
             return None, "unknown", f"the kernel of {request} adds in an order that no plan has ({library})"
     shown = f"{ins.atype} {'/'.join(shape.layouts)} of M = {shape.m}, N = {shape.n}, K = {shape.k}"
-    return None, "assumed", f"{shown} is not recorded on {gpu}"
+    return None, "assumed", f"{'a stack of ' if shape.stack else ''}{shown} is not recorded on {gpu}"
+
+
+def _fit(name: str, row: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None) -> OrderEvidence | None:
+    """Find the rule that says how the library takes a product which is not recorded."""
+    if shape is None or not shape.layouts or ins.atype != ins.btype or os.environ.get(VARIABLE):
+        return None
+    gpu = library_gpu(where)
+    for rule in row.rules:
+        if rule.gpu == gpu and rule.stack == shape.stack and rule.holds(shape.layouts[0], *shape[:3]):
+            return OrderEvidence("fitted", f"{name}: {rule}", rule.rate)
+    return None
 
 
 def opcode_of(entry: Entry, fmt: str) -> str:

@@ -67,6 +67,44 @@ IN_PLACE_ENDS = {
 
 
 @dataclass(frozen=True)
+class OnePart:
+    """Products of which a library takes k in one part, by a rule that was judged on fresh ones: what it chose for each was asked.
+
+    Attributes
+    ----------
+    gpu : str
+    multiple : int
+        Of which K, N, and M where the columns of A are contiguous, are multiples.
+    rate : (int, int)
+        How many fresh products were in one part, of how many.
+    most_k : int
+        The largest K; 0 for any.
+    stack : bool
+        Whether it is about stacks of matrices.
+    layouts : tuple of str
+        Of a and b: n where rows are contiguous, t where columns are.
+    """
+
+    gpu: str
+    multiple: int
+    rate: tuple[int, int]
+    most_k: int = 0
+    stack: bool = False
+    layouts: tuple[str, ...] = ("nn", "nt", "tn", "tt")
+
+    def holds(self, layout: str, m: int, n: int, k: int) -> bool:
+        """Tell whether the rule is about a product."""
+        whole = (k, n, m) if layout[0] == "t" else (k, n)
+        fits = layout in self.layouts and not (self.most_k and k > self.most_k)
+        return fits and not any(size % self.multiple for size in whole)
+
+    def __str__(self) -> str:
+        depth = f"K <= {self.most_k}" if self.most_k else "any K"
+        what = "stacks of matrices" if self.stack else "products"
+        return f"one part of k for {what} of {depth} in multiples of {self.multiple}, as cuBLASLt 13.1.0 chooses on {self.gpu}"
+
+
+@dataclass(frozen=True)
 class GemmPreset:
     """What a library does with multiplicands of some formats, on some targets.
 
@@ -89,6 +127,8 @@ class GemmPreset:
         The rows of `ENDS` for one part of k, and for several.
     recorded : bool
         Whether the preset's plan book is asked.
+    rules : tuple of OnePart
+        For what the book does not have.
     """
 
     atypes: tuple[str, ...]
@@ -101,22 +141,34 @@ class GemmPreset:
     ends: str = ""
     split_ends: str = ""
     recorded: bool = False
+    rules: tuple[OnePart, ...] = ()
 
 
+# on an H200, choices of cuBLASLt for seeds that the rules were not made from; on an H100, products of random shapes that ran
+_16_BITS = (
+    OnePart("H200", 8, (3_200_000, 3_200_000), 2560),
+    OnePart("H200", 8, (2_000_000, 2_000_000), stack=True),
+    OnePart("H100", 8, (106, 106), 2560),
+    OnePart("H100", 8, (52, 52), stack=True),
+)
+_E4M3 = (
+    OnePart("H200", 16, (1_200_000, 1_200_000), 5120, layouts=("nt",)),
+    OnePart("H100", 16, (17, 17), 5120, layouts=("nt",)),
+)
 _HOPPER = ("sm_90a",)
 _BLACKWELL = specific("sm_100", "sm_103")
 _NVJET = "bitequiv: cuBLASLt 12.8.5 and 13.1.1 on GB200, 13.1.1 on GB300, not compared here"
 _SEEN = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
 GEMM_PRESETS: dict[str, tuple[GemmPreset, ...]] = {
     "cublas": (
-        GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN, ends="badd", split_ends="add", recorded=True),
+        GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN, ends="badd", split_ends="add", recorded=True, rules=_16_BITS),
         GemmPreset(("tf32",), _HOPPER, 4, _SEEN, cast=True, ends="fma", split_ends="add", recorded=True),
-        GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128, recorded=True),
+        GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128, recorded=True, rules=_E4M3),
         GemmPreset(("f32",), _HOPPER, 4, _SEEN, ops=("fma",), recorded=True),
         GemmPreset(("f16", "bf16"), _BLACKWELL, 64, _NVJET, ops=("tcgen05",)),
         GemmPreset(("e4m3",), _BLACKWELL, 128, _NVJET, ops=("tcgen05",)),
     ),
-    "cublas-fast-accum": (GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True", recorded=True),),
+    "cublas-fast-accum": (GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True", recorded=True, rules=_E4M3),),
 }
 
 

@@ -113,6 +113,7 @@ def chained(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends) ->
     return _checked(settings, Planned(plan, status, how))
 
 
+_ALIGNED = 16  # bytes, of every recorded operand
 _ADDED = np.zeros(1, np.float32)  # stands for an addend where only its presence counts
 
 
@@ -140,6 +141,8 @@ def _of_library(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: tor
         plan = gemm_plan(a, b, **given, preset=settings.library)
     except OperandError:
         return None
+    if a.ctypes.data % _ALIGNED or b.ctypes.data % _ALIGNED:
+        return Planned(plan, ASSUMED, f"operands at addresses that are no multiples of {_ALIGNED}; else {plan.evidence}")
     return Planned(plan, status_of(plan.evidence), str(plan.evidence))
 
 

@@ -33,6 +33,7 @@ _OUTPUTS = (torch.float32, torch.bfloat16, torch.float16)
 _BLOCKED = (B16, B32)
 _TENSORS = ("fp8_tensor", "fp8_tensor_e5m2")  # schemes of one scale, whose products are in the plan book
 _E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
+_ADDED = np.zeros(1, np.float32)  # stands for a bias, of which only the presence counts
 
 
 def scaled_mm_v2(
@@ -157,7 +158,7 @@ def _plan(run: Emulation, x: ScaledArray, y: ScaledArray, out: torch.dtype, fast
             plan = scaled_plan(x, y, preset=preset, **given)
             if biased and not any("bias" in step for step in plan.epilogue):
                 raise OperandError(f"preset {preset!r} is not known with a bias here")
-            found = _cut(run, plan, x, y, preset, fast or biased)
+            found = _cut(run, plan, x, y, preset, biased)
             if found[1] == ASSUMED and settings.unknown == "error":
                 raise TargetError(f"{found[2]}; unknown='one' takes it")
             return found
@@ -172,17 +173,17 @@ def _plan(run: Emulation, x: ScaledArray, y: ScaledArray, out: torch.dtype, fast
 
 
 def _cut(
-    run: Emulation, plan: AccumulationPlan, x: ScaledArray, y: ScaledArray, preset: str, special: bool
+    run: Emulation, plan: AccumulationPlan, x: ScaledArray, y: ScaledArray, preset: str, biased: bool
 ) -> tuple[AccumulationPlan, str, str]:
-    """Cut k as the library is recorded to cut this product; a bias, fast accumulation and e5m2 are assumed to be cut alike."""
+    """Cut k as the library does where that is known of e4m3; e5m2 is assumed to be cut alike."""
     if plan.scales != "epilogue" or not set(plan.schemes) <= set(_TENSORS) or plan.target != "sm_90a":
         return plan, ASSUMED, str(plan.evidence)
     recorded = (each.elements.view(_E4M3) for each in (x, y))
     try:
-        alike = gemm_plan(*recorded, target=run.settings.target, preset=preset)
+        alike = gemm_plan(*recorded, target=run.settings.target, preset=preset, bias=_ADDED if biased else None)
     except FastmmaError:
         return plan, ASSUMED, str(plan.evidence)
     evidence = alike.evidence
-    if evidence is not None and evidence.is_known and (special or any(each.elements.dtype != _E4M3 for each in (x, y))):
-        evidence = OrderEvidence("assumed", f"as e4m3 without a bias and fast accumulation, which is {evidence}")
+    if evidence is not None and evidence.is_known and any(each.elements.dtype != _E4M3 for each in (x, y)):
+        evidence = OrderEvidence("assumed", f"as e4m3, which is {evidence}")
     return replace(plan, split_k=alike.split_k, evidence=evidence), status_of(evidence), str(evidence)

@@ -52,12 +52,40 @@ def test_no_order_is_known_on_a_blackwell(target: str, shape: tuple[int, int, in
 
 
 def test_a_product_that_nobody_recorded_is_assumed() -> None:
-    plan = planned(24, 40, 56, "H200")
+    plan = planned(24, 41, 56, "H200")
     assert level(plan) == "assumed"
-    assert "one part of k, since bf16 nn of M = 24, N = 40, K = 56 is not recorded" in str(plan)
-    stack = np.zeros((2, 64, 64), BF16)
-    assert level(fastmma.gemm_plan(stack, stack, target="H200", preset="cublas")) == "assumed"
+    assert "one part of k, since bf16 nn of M = 24, N = 41, K = 56 is not recorded" in str(plan)
     assert level(planned(512, 512, 4096, "H200", split_k=9)) == "assumed"
+
+
+@pytest.mark.parametrize("gpu", ["H200", "H100"])
+@pytest.mark.parametrize(
+    ("shape", "turned", "known"),
+    [
+        ((24, 40, 56), "nn", True),
+        ((23, 40, 56), "nn", True),  # M is contiguous nowhere
+        ((23, 40, 56), "nt", True),
+        ((23, 40, 56), "tn", False),
+        ((24, 40, 56), "tt", True),
+        ((24, 44, 56), "nt", False),
+        ((24, 40, 60), "nn", False),
+        ((24, 40, 2560), "nt", True),
+        ((24, 40, 2568), "nt", False),
+        ((2, 24, 40, 56), "nt", True),
+        ((2, 24, 40, 5120), "tn", True),  # stacks are never cut
+        ((2, 24, 42, 56), "nn", False),
+        ((1, 24, 40, 56), "nn", False),
+    ],
+)
+def test_products_whose_order_a_rule_says(gpu: str, shape: tuple[int, ...], turned: str, known: bool) -> None:
+    *stack, m, n, k = shape
+    a, b = (np.zeros((*stack, *(size if each == "n" else size[::-1])), BF16) for each, size in zip(turned, ((m, k), (k, n)), strict=True))
+    a, b = (x if each == "n" else x.swapaxes(-1, -2) for each, x in zip(turned, (a, b), strict=True))
+    plan = fastmma.gemm_plan(a, b, target=gpu, preset="cublas")
+    assert level(plan) == ("fitted" if known else "assumed")
+    if known:
+        assert f"{plan.evidence.rate[1]:,} fresh products" in str(plan)  # type: ignore[union-attr, index]
+        assert level(fastmma.gemm_plan(a, b, target="GH200", preset="cublas")) == "assumed"
 
 
 def test_a_changed_plan_is_nobodys() -> None:
