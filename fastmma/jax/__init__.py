@@ -6,7 +6,7 @@
 >>> with fastmma.jax.emulate("H100") as report:
 ...     float((a @ a.T)[0, 0])
 64.0
->>> report.emulated, report.passed
+>>> report.assumed, report.passed
 (1, 0)
 """
 

@@ -1,35 +1,124 @@
-"""What of JAX is not public: lowering tables and two primitives, in one place, checked when they are imported."""
+"""What of JAX is not public, in one place, and checked when it is imported: lowering tables, equations, places and meshes."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
+from fastmma.host.caller import folders_of
 from fastmma.host.errors import BackendError
 
 _WRITTEN_FOR = "0.10"
 
 try:
+    from jax._src import stages
+    from jax._src.callback import pure_callback_p
     from jax._src.cudnn.scaled_matmul_stablehlo import _scaled_matmul_p as scaled_matmul_p
-    from jax._src.interpreters.mlir import _lowerings, _platform_specific_lowerings
+    from jax._src.interpreters import mlir as _mlir
+    from jax._src.interpreters.mlir import _lowerings, _platform_specific_lowerings, _uncacheable_primitives
     from jax._src.lax.lax import canonicalize_precision, dot_general_p
+    from jax._src.sharding_impls import ShardingContext, SPMDAxisContext
+    from jax._src.source_info_util import user_frames
 
     cpu_lowerings: dict[Any, Any] = _platform_specific_lowerings["cpu"]
     common_lowerings: dict[Any, Any] = _lowerings
-except (ImportError, KeyError) as error:
+    lower_equations: Callable[..., Any] = _mlir.jaxpr_subcomp
+    Compiled, Lowered = stages.Compiled, stages.Lowered
+    _ = (Compiled.__call__, Lowered.compile)
+except (ImportError, KeyError, AttributeError) as error:
     raise BackendError(f"fastmma.jax is written for jax {_WRITTEN_FOR}; in jax {jax.__version__} it does not find {error}") from error
 
-__all__ = ["canonicalize_precision", "common_lowerings", "cpu_lowerings", "dot_general_p", "lowered", "register", "scaled_matmul_p"]
+__all__ = [
+    "Compiled",
+    "Lowered",
+    "canonicalize_precision",
+    "common_lowerings",
+    "count_devices",
+    "cpu_lowerings",
+    "dot_general_p",
+    "find_place",
+    "has_automatic_axes",
+    "is_of_jax",
+    "lower_equations",
+    "lower_natively",
+    "pure_callback_p",
+    "register",
+    "replace_lowering_of_equations",
+    "restore",
+    "scaled_matmul_p",
+]
 
 
-def lowered(primitive: Any, entry: Any, context: Any, *operands: Any, **parameters: Any) -> Any:
-    """What a rule that was in a table makes of a call; of the common table, if there was none for the CPU."""
+def lower_natively(primitive: Any, entry: Any, context: Any, *operands: Any, **parameters: Any) -> Any:
+    """Apply the rule that was in the table of the CPU, or the common one where there was none."""
     found = entry if entry is not None else common_lowerings[primitive]
     return getattr(found, "rule", found)(context, *operands, **parameters)
 
 
-def register(primitive: Any, rule: Any) -> None:
-    """Put a rule into the table of the CPU."""
-    mlir.register_lowering(primitive, rule, platform="cpu")
+def register(primitive: Any, rule: Any) -> Callable[[], None]:
+    """Put a rule into the table of the CPU, for each equation anew, and return what puts back the entry that was there."""
+    before, cached = cpu_lowerings.get(primitive), primitive not in _uncacheable_primitives
+    mlir.register_lowering(primitive, rule, platform="cpu", cacheable=False)
+    return lambda: restore(primitive, before, cached)
+
+
+def restore(primitive: Any, entry: Any, cached: bool) -> None:
+    """Put an entry back into the table of the CPU, or take out what is there."""
+    if entry is None:
+        cpu_lowerings.pop(primitive, None)
+    else:
+        cpu_lowerings[primitive] = entry
+    if cached:
+        _uncacheable_primitives.discard(primitive)
+
+
+def replace_lowering_of_equations(function: Callable[..., Any]) -> None:
+    """Have all equations of all programs lowered by a function; `lower_equations` is JAX's own."""
+    _mlir.jaxpr_subcomp = function
+
+
+def find_place(traceback: Any) -> tuple[str, int] | None:
+    """Find the innermost file and line of a traceback of JAX that belongs neither to JAX nor to fastmma."""
+    folders = folders_of("jax", "jaxlib")
+    frames = ((frame.file_name, frame.start_line) for frame in user_frames(traceback))
+    return next((place for place in frames if not place[0].startswith(folders)), None)
+
+
+def count_devices(context: Any) -> int:
+    """Count the devices among which XLA itself partitions the program that is lowered; 1 where each device has its own."""
+    axes = context.module_context.axis_context
+    return int(axes.num_devices) if isinstance(axes, ShardingContext) else 1
+
+
+def has_automatic_axes(context: Any) -> bool:
+    """Tell whether some axes of a mesh are a program's own and the others XLA's, where JAX runs no callbacks."""
+    axes = context.module_context.axis_context
+    return isinstance(axes, SPMDAxisContext) and axes.manual_axes != frozenset(axes.mesh.axis_names)
+
+
+class _Own:
+    """The primitives that are attributes of JAX's modules; modules may be imported later."""
+
+    def __init__(self) -> None:
+        self.modules = 0
+        self.primitives: set[Any] = set()
+
+    def __contains__(self, primitive: Any) -> bool:
+        if primitive not in self.primitives and len(sys.modules) != self.modules:
+            self.modules = len(sys.modules)
+            modules = [module for name, module in list(sys.modules.items()) if name.startswith("jax._src") and module is not None]
+            self.primitives = {value for module in modules for value in list(vars(module).values()) if isinstance(value, Primitive)}
+        return primitive in self.primitives
+
+
+_own = _Own()
+
+
+def is_of_jax(primitive: Any) -> bool:
+    """Tell whether a primitive is one of JAX's, not one of a caller's that has the same name."""
+    return primitive in _own

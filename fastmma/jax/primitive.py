@@ -8,16 +8,16 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from fastmma.host.caller import find_caller, folders_of
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName
-from fastmma.jax.internals import canonicalize_precision
-from fastmma.jax.products import Dimensions, plan_of, product
+from fastmma.jax.calls import Call, describe, make_line, write_place
+from fastmma.jax.calls import own_dot_general_p as dot_general_p
+from fastmma.jax.internals import canonicalize_precision, count_devices, find_place
+from fastmma.jax.products import Dimensions, find_guess, plan_of, plan_text, product
 from fastmma.jax.settings import Plans, Settings, settings_of
-
-dot_general_p = Primitive("fastmma_dot_general")
 
 
 def dot_general(
@@ -89,16 +89,29 @@ def _abstract(lhs: Any, rhs: Any, **parameters: Any) -> Any:
     return jax.core.ShapedArray(found.shape, found.dtype)
 
 
-def _computed(lhs: Any, rhs: Any, *, settings: Settings, **parameters: Any) -> Any:
-    """The product, as a callback where it is traced; XLA's, where the settings say so."""
+def _compute(lhs: Any, rhs: Any, *, settings: Settings, devices: int, place: tuple[str, int] | None, **parameters: Any) -> Any:
+    """Make the product a callback, or XLA's, where the settings say so."""
     result = _result(lhs, rhs, parameters)
     dimensions, precision = parameters["dimension_numbers"], parameters["precision"]
     try:
         plan = plan_of(settings, lhs, rhs, result, dimensions, precision)
     except NotEmulatedError as unknown:
-        settings.refuse(f"dot_general: {unknown}")
+        settings.refuse(f"dot_general: {unknown}", place)
         return jax.lax.dot_general(lhs, rhs, **parameters)
-    return jax.pure_callback(partial(product, dimensions=dimensions, plan=plan), result, lhs, rhs)
+    line = make_line("fastmma.jax.dot_general", describe(lhs, rhs), plan, plan_text(plan), find_guess(settings, lhs, rhs, dimensions, devices))
+    call = Call(product, (("dimensions", dimensions), ("plan", plan)), line, write_place(place))
+    return jax.pure_callback(call, result, lhs, rhs)
+
+
+def _run(lhs: Any, rhs: Any, **parameters: Any) -> Any:
+    """Compute at once."""
+    found = find_caller(folders_of("jax", "jaxlib"))
+    return _compute(lhs, rhs, devices=1, place=None if found is None else (found.file, found.line), **parameters)
+
+
+def _lower(context: Any, *operands: Any, **parameters: Any) -> Any:
+    call = partial(_compute, devices=count_devices(context), place=find_place(context.traceback), **parameters)
+    return mlir.lower_fun(call, multiple_results=False)(context, *operands)
 
 
 def _transposed(cotangent: Any, x: Any, y: Any, *, swapped: bool, settings: Settings, **parameters: Any) -> Any:
@@ -150,7 +163,7 @@ def _shifted(dimensions: Sequence[int], new: int | None) -> tuple[int, ...]:
 
 
 dot_general_p.def_abstract_eval(_abstract)
-dot_general_p.def_impl(_computed)
+dot_general_p.def_impl(_run)
 ad.defbilinear(dot_general_p, _of_lhs, _of_rhs)
 batching.primitive_batchers[dot_general_p] = _batched
-mlir.register_lowering(dot_general_p, mlir.lower_fun(_computed, multiple_results=False))
+mlir.register_lowering(dot_general_p, _lower, cacheable=False)

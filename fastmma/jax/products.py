@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.errors import FastmmaError, NotEmulatedError
 from fastmma.jax.algorithms import algorithm_of, operand_dtype, promotion
+from fastmma.jax.calls import ONE_ACCUMULATOR
 from fastmma.jax.settings import Settings
 from fastmma.products.choice import default_instruction
 from fastmma.products.gemm import gemm
@@ -96,6 +97,26 @@ def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimens
     return replace(plan, cast=True) if algorithm.operand and algorithm.operand != types[0].name else plan
 
 
+def find_guess(settings: Settings, lhs: Any, rhs: Any, dimensions: Dimensions, devices: int = 1) -> str:
+    """Find what is not known of the order of k in a product on a GPU; empty for integers, and where the caller named a plan.
+
+    Parameters
+    ----------
+    settings : Settings
+    lhs, rhs : anything with a shape and a dtype
+    dimensions
+        As ``jax.lax.dot_general`` canonicalises them.
+    devices : int
+        Among how many XLA partitions the program.
+    """
+    if np.dtype(lhs.dtype).kind in "iu":
+        return ""
+    if devices > 1:
+        return f"one product of the whole operands: where XLA cuts k among the {devices} devices, it adds their parts"
+    sizes = arrangement(lhs.shape, rhs.shape, dimensions)
+    return "" if (sizes.m, sizes.n, sizes.k) in dict(settings.plans) else ONE_ACCUMULATOR
+
+
 def product(lhs: Any, rhs: Any, dimensions: Dimensions, plan: GemmPlan) -> NDArray[Any]:
     """dot_general of arrays in main memory, by a plan."""
     x, y = np.asarray(lhs), np.asarray(rhs)
@@ -118,11 +139,6 @@ def tf32(x: NDArray[np.float32]) -> NDArray[np.float32]:
     half, kept = np.uint32(1 << 12), np.uint32(0xFFFFE000)
     rounded = ((np.ascontiguousarray(x).view(np.uint32) + half) & kept).view(np.float32)
     return np.where(np.isnan(x), x, rounded)
-
-
-def operands_text(*operands: Any) -> str:
-    """Dtypes and shapes."""
-    return " x ".join(f"{np.dtype(each.dtype).name} {tuple(each.shape)}" for each in operands)
 
 
 def plan_text(plan: GemmPlan) -> str:

@@ -1,92 +1,49 @@
-"""What was emulated, and what was not."""
+"""What operations of a JAX program became."""
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from dataclasses import dataclass
+import jax
 
-from fastmma.host.errors import NotEmulatedError
+from fastmma.products.report import Line
+from fastmma.products.report import Report as AnyReport
 
-EMULATED, PASSED = "emulated", "passed"
-
-
-@dataclass(frozen=True)
-class Line:
-    """One kind of call.
-
-    Attributes
-    ----------
-    primitive : str
-        ``"dot_general"`` or ``"scaled_matmul"``.
-    status : {"emulated", "passed"}
-        With the GPU's bits, or compiled by XLA for the CPU.
-    operands : str
-        Dtypes and shapes.
-    how : str
-        By which instruction and plan, or why not.
-    """
-
-    primitive: str
-    status: str
-    operands: str
-    how: str
+__all__ = ["Line", "Report", "find_current", "set_current"]
 
 
-class Report:
-    """What products became: emulated ones count each time they run, passed ones each time XLA compiles them.
+class Report(AnyReport):
+    """What operations became: products of fastmma count each time they run, all others each time they are compiled.
 
     JAX runs calls later than it returns from them; ``jax.block_until_ready`` waits for what is to be counted.
 
     Attributes
     ----------
     target : str
+    emulated, assumed, passed, neutral, unseen : int
+        How many calls have each status.
 
     Examples
     --------
     >>> report = Report("sm_90a")
-    >>> report.count(Line("dot_general", PASSED, "float32 (8, 8) x float32 (8, 8)", "not a product of tensor cores"))
+    >>> report.count(Line("exp", "passed", "float32 (8,)", "a GPU approximates it in another way"), "model.py:12")
     >>> print(report)
-    on sm_90a: 0 products emulated, 1 passed
-      passed        1  dot_general of float32 (8, 8) x float32 (8, 8): not a product of tensor cores
+    emulated on sm_90a: 0 calls emulated, 0 assumed, 1 passed
+      passed        1  exp  float32 (8,): a GPU approximates it in another way  (model.py:12)
     """
 
-    def __init__(self, target: str) -> None:
-        self.target = target
-        self._counts: Counter[Line] = Counter()
-        self._lock = threading.Lock()
+    def clear(self) -> None:
+        """Forget everything, compiled programs too, so that what runs again counts again."""
+        jax.clear_caches()
+        super().clear()
 
-    def count(self, line: Line) -> None:
-        """One call more."""
-        with self._lock:
-            self._counts[line] += 1
 
-    def lines(self, status: str = "") -> list[tuple[Line, int]]:
-        """Kinds of calls with their numbers, in the order of their first calls; all, or those of a status."""
-        with self._lock:
-            return [(line, number) for line, number in self._counts.items() if status in ("", line.status)]
+_current: list[Report] = []
 
-    @property
-    def emulated(self) -> int:
-        """How many products ran with the GPU's bits."""
-        return sum(number for _, number in self.lines(EMULATED))
 
-    @property
-    def passed(self) -> int:
-        """How many products XLA compiled."""
-        return sum(number for _, number in self.lines(PASSED))
+def find_current() -> Report | None:
+    """Find the report of the innermost emulation, or None."""
+    return next(iter(_current), None)
 
-    def assert_all_emulated(self) -> None:
-        """Raise unless products were emulated, and none was passed to XLA.
 
-        Raises
-        ------
-        NotEmulatedError
-        """
-        if self.passed or not self.emulated:
-            raise NotEmulatedError(f"not all products were emulated\n{self}" if self.passed else "no product was emulated")
-
-    def __str__(self) -> str:
-        lines = [f"on {self.target}: {self.emulated} products emulated, {self.passed} passed"]
-        lines += [f"  {line.status:<8} {number:6}  {line.primitive} of {line.operands}: {line.how}" for line, number in self.lines()]
-        return "\n".join(lines)
+def set_current(report: Report | None) -> None:
+    """Say which report is that of the innermost emulation."""
+    _current[:] = [] if report is None else [report]

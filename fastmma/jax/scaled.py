@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.caller import find_caller, folders_of
 from fastmma.host.errors import FastmmaError, NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName, target_named
+from fastmma.jax.calls import Call, describe, make_line
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul as multiplied
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.scaling import ScaledArray
 
+CUDNN = "one accumulator, k ascending: cuDNN's order is not known"
 # schemes by the dtype of the elements and the k that share a scale
 _SCHEMES = {
     ("float8_e4m3fn", 32): "mxfp8_e4m3",
@@ -110,4 +112,6 @@ def scaled_matmul(
         raise OperandError(f"scaled_matmul: shapes must be (B, M, K), (B, N, K) and those of their scales, not {shapes}")
     chosen = plan or scaled_plan_of(target_named(target), operands, preferred_element_type)
     result = jax.ShapeDtypeStruct((shapes[0][0], shapes[0][1], shapes[1][1]), np.dtype(preferred_element_type))
-    return jax.pure_callback(partial(scaled_product, plan=chosen), result, *operands, vmap_method="sequential")
+    line = make_line("fastmma.jax.scaled_matmul", describe(*operands[:2]), chosen, chosen.instruction, "" if plan else CUDNN)
+    where = str(find_caller(folders_of("jax", "jaxlib")) or "")
+    return jax.pure_callback(Call(scaled_product, (("plan", chosen),), line, where), result, *operands, vmap_method="sequential")

@@ -32,8 +32,14 @@ class Settings:
     plans: tuple[tuple[tuple[int, int, int], Any], ...] = ()
     other: str = "pass"
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: str, place: tuple[str, int] | None = None) -> None:
         """Raise or warn, if that is what is to become of a product that is not emulated.
+
+        Parameters
+        ----------
+        why : str
+        place : (str, int), optional
+            The caller's file and line, to which a warning points.
 
         Raises
         ------
@@ -42,7 +48,8 @@ class Settings:
         if self.other == "error":
             raise NotEmulatedError(why)
         if self.other == "warn":
-            warnings.warn(f"XLA computes, not an emulated GPU: {why}", stacklevel=2)
+            file, line = place or ("<unknown>", 0)
+            warnings.warn_explicit(f"XLA computes, not an emulated GPU: {why}", UserWarning, file, line)
 
 
 def settings_of(target: TargetName, f32: str | None, plans: Plans | None, other: str) -> Settings:

@@ -1,0 +1,72 @@
+"""The emulations that are entered: the innermost decides what JAX compiles, for the whole process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakSet
+
+import jax
+
+from fastmma.jax.compiled import watch_compiled
+from fastmma.jax.equations import count_equations
+from fastmma.jax.internals import lower_equations, register, replace_lowering_of_equations
+from fastmma.jax.report import Report, set_current
+
+_changing = threading.RLock()
+_entered: list[Emulation] = []
+_undo: list[Callable[[], None]] = []
+
+
+@dataclass(eq=False)
+class Emulation:
+    """What is compiled in another way, and the report of it.
+
+    Attributes
+    ----------
+    report : Report
+    rules : mapping
+        Lowerings by primitive.
+    made : set
+        The programs that were compiled ahead of time within.
+    """
+
+    report: Report
+    rules: Mapping[Any, Callable[..., Any]]
+    made: WeakSet[Any] = field(default_factory=WeakSet)
+
+
+def enter(emulation: Emulation) -> None:
+    """Make an emulation the innermost."""
+    with _changing:
+        _entered.append(emulation)
+        _apply()
+
+
+def leave(emulation: Emulation) -> None:
+    """End an emulation; the last that is still entered decides again."""
+    with _changing:
+        _entered.remove(emulation)
+        _apply()
+
+
+def _apply() -> None:
+    """Put JAX's own lowerings back, and then those of the innermost emulation in their places; forget what was compiled."""
+    while _undo:
+        _undo.pop()()
+    set_current(None)
+    if _entered:
+        innermost = _entered[-1]
+
+        def lower(context: Any, jaxpr: Any, *arguments: Any, **options: Any) -> Any:
+            count_equations(innermost.report, jaxpr.eqns, tuple(context.platforms))
+            return lower_equations(context, jaxpr, *arguments, **options)
+
+        set_current(innermost.report)
+        replace_lowering_of_equations(lower)
+        _undo.append(lambda: replace_lowering_of_equations(lower_equations))
+        _undo.extend(register(primitive, rule) for primitive, rule in innermost.rules.items())
+        _undo.append(watch_compiled(innermost.report, innermost.made))
+    jax.clear_caches()

@@ -1,0 +1,39 @@
+"""Equations of programs that JAX compiles, each with its status in a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastmma.jax.calls import Call, describe, own_dot_general_p, write_place
+from fastmma.jax.internals import dot_general_p, find_place, is_of_jax, pure_callback_p, scaled_matmul_p
+from fastmma.jax.primitives import KINDS
+from fastmma.jax.report import Line, Report
+from fastmma.products.report import NEUTRAL, PASSED, UNSEEN
+
+
+def count_equations(report: Report, equations: Sequence[Any], platforms: tuple[str, ...]) -> None:
+    """Count the equations of a program that is compiled, but for products, which report themselves."""
+    for equation in equations:
+        found = find_status(equation, platforms)
+        if found is not None:
+            status, why = found
+            line = Line(equation.primitive.name, status, describe(*(each.aval for each in equation.invars)), why)
+            report.count(line, write_place(find_place(equation.source_info.traceback)))
+
+
+def find_status(equation: Any, platforms: tuple[str, ...]) -> tuple[str, str] | None:
+    """Find the status of an equation and its reason; None for fastmma's calls, and for what consists of other equations."""
+    primitive = equation.primitive
+    kind = KINDS.get(primitive.name) if is_of_jax(primitive) else None
+    if primitive is own_dot_general_p or (kind is not None and kind.has_body):
+        return None
+    if primitive is pure_callback_p and isinstance(equation.params["callback"].callback_func, Call):
+        return None
+    if kind is not None and kind.is_neutral(equation):
+        return NEUTRAL, ""
+    if platforms != ("cpu",):
+        return PASSED, f"is compiled for {' and '.join(platforms)}, where nothing is emulated"
+    if primitive in (dot_general_p, scaled_matmul_p):
+        return None
+    return (UNSEEN, "is in no list of fastmma") if kind is None else (PASSED, kind.why)
