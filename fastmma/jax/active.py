@@ -61,7 +61,7 @@ def _apply() -> None:
         innermost = _entered[-1]
 
         def lower(context: Any, jaxpr: Any, *arguments: Any, **options: Any) -> Any:
-            count_equations(innermost.report, jaxpr.eqns, tuple(context.platforms))
+            count_equations(innermost.report, jaxpr.eqns, tuple(context.platforms), options.get("outer_traceback"))
             return lower_equations(context, jaxpr, *arguments, **options)
 
         set_current(innermost.report)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from jax.extend.core import Primitive
 from numpy.typing import NDArray
 
@@ -60,6 +59,7 @@ def describe(*operands: Any) -> str:
 
     Examples
     --------
+    >>> import numpy as np
     >>> describe(np.zeros((2, 3), np.float32), np.int32(1))
     'float32 (2, 3) x int32 ()'
     """

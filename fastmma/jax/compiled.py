@@ -6,8 +6,8 @@ from collections.abc import Callable, MutableSet
 from functools import wraps
 from typing import Any
 
-from fastmma.host.caller import find_caller, folders_of
-from fastmma.jax.internals import Compiled, Lowered
+from fastmma.jax.calls import write_place
+from fastmma.jax.internals import Compiled, Lowered, find_place
 from fastmma.jax.report import Line, Report
 from fastmma.products.report import UNSEEN
 
@@ -23,28 +23,28 @@ def watch_compiled(report: Report, made: MutableSet[Any]) -> Callable[[], None]:
     made : set
         The programs that were made within the emulation.
     """
-    initialize, compile_lowered, call = Lowered.__init__, Lowered.compile, Compiled.__call__
+    initialize, compile_it, call = Lowered.__init__, Lowered.compile, Compiled.__call__
 
     @wraps(initialize)
-    def __init__(self: Any, *arguments: Any, **options: Any) -> None:
+    def initialize_and_keep(self: Any, *arguments: Any, **options: Any) -> None:
         initialize(self, *arguments, **options)
         made.add(self)
 
-    @wraps(compile_lowered)
-    def compile(self: Any, *arguments: Any, **options: Any) -> Any:
-        found = compile_lowered(self, *arguments, **options)
+    @wraps(compile_it)
+    def compile_and_keep(self: Any, *arguments: Any, **options: Any) -> Any:
+        found = compile_it(self, *arguments, **options)
         if self in made:
             made.add(found)
         return found
 
     @wraps(call)
-    def __call__(self: Any, *arguments: Any, **options: Any) -> Any:
+    def count_and_call(self: Any, *arguments: Any, **options: Any) -> Any:
         if self not in made:
-            report.count(_LINE, str(find_caller(folders_of("jax", "jaxlib")) or ""))
+            report.count(_LINE, write_place(find_place()))
         return call(self, *arguments, **options)
 
     def end() -> None:
-        Lowered.__init__, Lowered.compile, Compiled.__call__ = initialize, compile_lowered, call
+        Lowered.__init__, Lowered.compile, Compiled.__call__ = initialize, compile_it, call
 
-    Lowered.__init__, Lowered.compile, Compiled.__call__ = __init__, compile, __call__
+    Lowered.__init__, Lowered.compile, Compiled.__call__ = initialize_and_keep, compile_and_keep, count_and_call
     return end

@@ -12,14 +12,24 @@ from fastmma.jax.report import Line, Report
 from fastmma.products.report import NEUTRAL, PASSED, UNSEEN
 
 
-def count_equations(report: Report, equations: Sequence[Any], platforms: tuple[str, ...]) -> None:
-    """Count the equations of a program that is compiled, but for products, which report themselves."""
+def count_equations(report: Report, equations: Sequence[Any], platforms: tuple[str, ...], outer: Any) -> None:
+    """Count the equations of a program that is compiled, but for products, which report themselves.
+
+    Parameters
+    ----------
+    report : Report
+    equations : sequence of JAX's equations
+    platforms : tuple of str
+        For which they are compiled.
+    outer : traceback of JAX, optional
+        Of what the equations are a part of.
+    """
     for equation in equations:
         found = find_status(equation, platforms)
         if found is not None:
             status, why = found
             line = Line(equation.primitive.name, status, describe(*(each.aval for each in equation.invars)), why)
-            report.count(line, write_place(find_place(equation.source_info.traceback)))
+            report.count(line, write_place(find_place(equation.source_info.traceback, outer)))
 
 
 def find_status(equation: Any, platforms: tuple[str, ...]) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
-from fastmma.host.caller import folders_of
+from fastmma.host.caller import find_caller, folders_of
 from fastmma.host.errors import BackendError
 
 _WRITTEN_FOR = "0.10"
@@ -82,11 +82,15 @@ def replace_lowering_of_equations(function: Callable[..., Any]) -> None:
     _mlir.jaxpr_subcomp = function
 
 
-def find_place(traceback: Any) -> tuple[str, int] | None:
-    """Find the innermost file and line of a traceback of JAX that belongs neither to JAX nor to fastmma."""
+def find_place(*tracebacks: Any) -> tuple[str, int] | None:
+    """Find the innermost file and line outside of JAX and fastmma: in the first traceback of JAX's that has one, or on the stack."""
     folders = folders_of("jax", "jaxlib")
-    frames = ((frame.file_name, frame.start_line) for frame in user_frames(traceback))
-    return next((place for place in frames if not place[0].startswith(folders)), None)
+    for traceback in tracebacks:
+        for frame in user_frames(traceback):
+            if not frame.file_name.startswith(folders):
+                return frame.file_name, frame.start_line
+    found = find_caller(folders)
+    return None if found is None else (found.file, found.line)
 
 
 def count_devices(context: Any) -> int:

@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from jax.interpreters import ad, batching, mlir
 
-from fastmma.host.caller import find_caller, folders_of
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName
 from fastmma.jax.calls import Call, describe, make_line, write_place
@@ -98,15 +97,15 @@ def _compute(lhs: Any, rhs: Any, *, settings: Settings, devices: int, place: tup
     except NotEmulatedError as unknown:
         settings.refuse(f"dot_general: {unknown}", place)
         return jax.lax.dot_general(lhs, rhs, **parameters)
-    line = make_line("fastmma.jax.dot_general", describe(lhs, rhs), plan, plan_text(plan), find_guess(settings, lhs, rhs, dimensions, devices))
+    guess = find_guess(settings, lhs, rhs, dimensions, devices)
+    line = make_line("fastmma.jax.dot_general", describe(lhs, rhs), plan, plan_text(plan), guess)
     call = Call(product, (("dimensions", dimensions), ("plan", plan)), line, write_place(place))
     return jax.pure_callback(call, result, lhs, rhs)
 
 
 def _run(lhs: Any, rhs: Any, **parameters: Any) -> Any:
     """Compute at once."""
-    found = find_caller(folders_of("jax", "jaxlib"))
-    return _compute(lhs, rhs, devices=1, place=None if found is None else (found.file, found.line), **parameters)
+    return _compute(lhs, rhs, devices=1, place=find_place(), **parameters)
 
 
 def _lower(context: Any, *operands: Any, **parameters: Any) -> Any:

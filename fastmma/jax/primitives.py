@@ -10,13 +10,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+_finfo: Any = ml_dtypes.finfo  # which have no types
+_iinfo: Any = ml_dtypes.iinfo
+
 _BODIES = """
     jit call closed_call remat2 remat_opt custom_jvp_call custom_vjp_call custom_vmap_call linear_call custom_linear_solve composite
     while cond scan shard_map run_state run_scoped pallas_call random_bits random_seed random_split random_fold_in
 """
 _MOVES = """
     reshape transpose broadcast_in_dim broadcast_to squeeze slice dynamic_slice dynamic_update_slice gather concatenate pad rev split
-    stack unstack tile select_n copy copy_p iota iota_2x32_shape bitcast_convert_type real imag complex conj neg is_finite
+    stack unstack tile select_n copy iota iota_2x32_shape bitcast_convert_type real imag complex conj neg is_finite
     stop_gradient optimization_barrier device_put sharding_constraint layout_constraint reshard name tie stage dce_sink pvary
     create_token after_all axis_index dim_as_value dimension_size shape_assertion random_wrap random_unwrap random_clone
     to_edtype from_edtype threefry2x32 threefry4x32 philox2x32 philox4x32 lu_pivots_to_permutation
@@ -49,11 +52,11 @@ _PRODUCTS = """
 _UNSPECIFIED = "reduce reduce_window select_and_scatter top_k approx_top_k"
 
 
-def _always(equation: Any) -> bool:
+def _always(_: Any) -> bool:
     return True
 
 
-def _never(equation: Any) -> bool:
+def _never(_: Any) -> bool:
     return False
 
 
@@ -62,9 +65,9 @@ def _is_of_integers(equation: Any) -> bool:
     return all(_kind_of(each.aval) in "iub" for each in (*equation.invars, *equation.outvars))
 
 
-def _is_exact_conversion(equation: Any) -> bool:
-    """Tell whether a conversion changes no value, or is between integers."""
-    return is_exact(equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype)
+def _is_fixed_conversion(equation: Any) -> bool:
+    """Tell whether a conversion has the same bits on any machine."""
+    return is_fixed(equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype)
 
 
 def _is_real(equation: Any) -> bool:
@@ -109,7 +112,7 @@ _KINDS = (
     Kind(_BODIES, has_body=True),
     Kind(_MOVES, is_neutral=_always),
     Kind(_ARITHMETIC, "XLA flushes subnormals on a CPU, and contracts, fuses and skips roundings elsewhere than on a GPU", _is_of_integers),
-    Kind("convert_element_type", "XLA may skip this rounding, and flushes subnormals on a CPU", _is_exact_conversion),
+    Kind("convert_element_type", "XLA may skip this rounding, and flushes subnormals on a CPU", _is_fixed_conversion),
     Kind("abs", "a GPU approximates the absolute value of a complex number in another way", _is_real),
     Kind("sort", "XLA flushes subnormals on a CPU before it compares, or orders what is equal in no fixed way", _has_one_order),
     Kind("scatter", "where indices repeat, a GPU writes them in no fixed order", _writes_once),
@@ -125,14 +128,15 @@ _KINDS = (
 KINDS = {name: kind for kind in _KINDS for name in kind.names.split()}
 
 
-def is_exact(source: Any, result: Any) -> bool:
-    """Tell whether XLA converts every value of a dtype to the same value of another, or between integers by their low bits.
+def is_fixed(source: Any, result: Any) -> bool:
+    """Tell whether XLA converts every value of a dtype to one and the same value of another.
 
-    float64 takes no part: on a CPU, XLA flushes subnormals on the way to it.
+    Between integers, low bits are kept; of 32 bits and fewer, they are rounded to float32 to nearest even; other conversions that lose no
+    value change none. Floats to float64 take no part: on a CPU, XLA flushes subnormals on the way to it.
 
     Examples
     --------
-    >>> is_exact(np.dtype("float16"), np.dtype("float32")), is_exact(np.dtype("float32"), np.dtype("float16"))
+    >>> is_fixed(np.dtype("float16"), np.dtype("float32")), is_fixed(np.dtype("float32"), np.dtype("float16"))
     (True, False)
     """
     if source == result:
@@ -141,13 +145,13 @@ def is_exact(source: Any, result: Any) -> bool:
         return _kind_of(source) in "iub" and result != np.dtype(bool)
     if result.name not in ("float32", "float16", "bfloat16"):
         return False
-    to = ml_dtypes.finfo(result)
+    to = _finfo(result)
     if _kind_of(source) in "iub":
-        bits = 1 if source == np.dtype(bool) else ml_dtypes.iinfo(source).bits - (_kind_of(source) == "i")
-        return bool(bits <= to.nmant + 1)
+        bits = 1 if source == np.dtype(bool) else _iinfo(source).bits - (_kind_of(source) == "i")
+        return bool(bits <= (32 if result.name == "float32" else to.nmant + 1))
     if _kind_of(source) != "f" or source.name == "float64":
         return False
-    of = ml_dtypes.finfo(source)
+    of = _finfo(source)
     return bool(of.nmant <= to.nmant and of.maxexp <= to.maxexp and float(of.smallest_subnormal) >= float(to.smallest_subnormal))
 
 
@@ -159,10 +163,10 @@ def _kind_of(typed: Any) -> str:
     if dtype.kind != "V":
         return dtype.kind
     try:
-        return "i" if ml_dtypes.iinfo(dtype).min < 0 else "u"
+        return "i" if _iinfo(dtype).min < 0 else "u"
     except ValueError:
         pass
     try:
-        return "f" if ml_dtypes.finfo(dtype) else "V"
+        return "f" if _finfo(dtype) else "V"
     except ValueError:
         return "V"

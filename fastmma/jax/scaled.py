@@ -8,10 +8,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.caller import find_caller, folders_of
 from fastmma.host.errors import FastmmaError, NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName, target_named
-from fastmma.jax.calls import Call, describe, make_line
+from fastmma.jax.calls import Call, describe, make_line, write_place
+from fastmma.jax.internals import find_place
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul as multiplied
 from fastmma.products.scaled_choice import scaled_plan
@@ -113,5 +113,5 @@ def scaled_matmul(
     chosen = plan or scaled_plan_of(target_named(target), operands, preferred_element_type)
     result = jax.ShapeDtypeStruct((shapes[0][0], shapes[0][1], shapes[1][1]), np.dtype(preferred_element_type))
     line = make_line("fastmma.jax.scaled_matmul", describe(*operands[:2]), chosen, chosen.instruction, "" if plan else CUDNN)
-    where = str(find_caller(folders_of("jax", "jaxlib")) or "")
-    return jax.pure_callback(Call(scaled_product, (("plan", chosen),), line, where), result, *operands, vmap_method="sequential")
+    call = Call(scaled_product, (("plan", chosen),), line, write_place(find_place()))
+    return jax.pure_callback(call, result, *operands, vmap_method="sequential")
