@@ -119,7 +119,7 @@ _KINDS = (
     Kind(_SUMS, "a GPU adds in another order", _is_of_integers),
     Kind("conv_general_dilated", "is no product of fastmma: cuDNN or XLA chooses its algorithm on a GPU", _is_of_integers),
     Kind(_PRODUCTS, "is no product of fastmma: a library or XLA chooses its algorithm on a GPU"),
-    Kind(_APPROXIMATED, "a GPU approximates it in another way"),
+    Kind(_APPROXIMATED, "a GPU approximates it in another way", _is_of_integers),
     Kind(_LIBRARIES, "another library computes it on a GPU"),
     Kind("rng_bit_generator rng_uniform", "a GPU has another generator"),
     Kind(_UNSPECIFIED, "XLA computes it in an order of its own"),
@@ -142,7 +142,7 @@ def is_fixed(source: Any, result: Any) -> bool:
     if source == result:
         return True
     if _kind_of(result) in "iub":
-        return _kind_of(source) in "iub" and result != np.dtype(bool)
+        return _kind_of(source) in "iub"
     if result.name not in ("float32", "float16", "bfloat16"):
         return False
     to = _finfo(result)

@@ -52,8 +52,10 @@ class OnTheGpu:
     emulated: int = 0
     assumed: int = 0
     passed: int = 0
+    neutral: int = 0
+    unseen: int = 0
 
-    def assert_all_emulated(self, *, assumed: bool = True) -> None:
+    def assert_all_emulated(self, *, assumed: bool = False) -> None:
         """All bits are the GPU's own."""
 
     def __str__(self) -> str:

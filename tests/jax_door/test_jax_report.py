@@ -158,11 +158,11 @@ def test_exact_conversions_are_exact(name: str) -> None:
     values = (codes % 16).view(np.int8).astype(dtype) if name == "int4" else (codes % 16 if "4_" in name else codes).view(dtype)
     exact = [each for each in ("float32", "float16", "bfloat16", "int32") if is_fixed(dtype, np.dtype(getattr(ml_dtypes, each, each)))]
     assert "float32" in exact
-    for each in exact:
-        to = np.dtype(getattr(ml_dtypes, each, each))
-        found = np.asarray(jax.jit(partial(lax.convert_element_type, new_dtype=to))(jnp.asarray(values)))
-        kept = ~np.isnan(values.astype(np.float32))
-        assert found[kept].tobytes() == values[kept].astype(to).tobytes()
+    dtypes = [np.dtype(getattr(ml_dtypes, each, each)) for each in exact]
+    converted = jax.jit(lambda x: [lax.convert_element_type(x, dtype) for dtype in dtypes])(jnp.asarray(values))
+    kept = ~np.isnan(values.astype(np.float32))
+    for found, dtype in zip(map(np.asarray, converted), dtypes, strict=True):
+        assert found[kept].tobytes() == values[kept].astype(dtype).tobytes()
         assert (found[kept].astype(np.float64) == values[kept].astype(np.float64)).all()
 
 
@@ -179,11 +179,15 @@ def test_integers_are_rounded_to_nearest_even(name: str) -> None:
 
 def test_what_is_no_exact_conversion() -> None:
     pairs = [("float32", "bfloat16"), ("float32", "float64"), ("bfloat16", "float16"), ("float16", "bfloat16"), ("int64", "float32")]
-    pairs += [("int16", "float16"), ("float32", "int32"), ("int32", "bool"), ("complex64", "float32"), ("bfloat16", "float64")]
+    pairs += [("int16", "float16"), ("float32", "int32"), ("float32", "bool"), ("complex64", "float32"), ("bfloat16", "float64")]
     for source, result in pairs:
         first, second = (np.dtype(getattr(ml_dtypes, each, each)) for each in (source, result))
         assert not is_fixed(first, second)
     assert is_fixed(np.dtype(np.int64), np.dtype(np.int8))
+    assert is_fixed(np.dtype(np.int32), np.dtype(bool))
+
+
+NEWER = {"mulhi", "philox2x32", "philox4x32", "stack", "stage", "threefry4x32", "unstack"}  # than JAX 0.10.0
 
 
 def test_the_list_names_primitives_of_jax() -> None:
@@ -191,7 +195,7 @@ def test_the_list_names_primitives_of_jax() -> None:
 
     primitives = [value for name, module in list(sys.modules.items()) if name.startswith("jax._src") for value in vars(module).values()]
     names = {each.name for each in primitives if isinstance(each, Primitive)}
-    assert set(KINDS) <= names
+    assert set(KINDS) - names <= (set() if jax.__version_info__ >= (0, 10, 2) else NEWER)
 
 
 def own_primitive(name: str) -> Primitive:
