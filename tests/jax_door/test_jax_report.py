@@ -191,7 +191,7 @@ NEWER = {"mulhi", "philox2x32", "philox4x32", "stack", "stage", "threefry4x32", 
 
 
 def test_the_list_names_primitives_of_jax() -> None:
-    import jax.experimental.pallas  # noqa: F401
+    import jax.experimental.pallas
 
     primitives = [value for name, module in list(sys.modules.items()) if name.startswith("jax._src") for value in vars(module).values()]
     names = {each.name for each in primitives if isinstance(each, Primitive)}
