@@ -15,6 +15,7 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.products.book import BOOKS, VARIABLE, Entry, Request, book
 from fastmma.products.choice import default_instruction
+from fastmma.products.choice_map import GPU, LIBRARY, choice_map
 from fastmma.products.evidence import OrderEvidence, OrderLevel
 from fastmma.products.order import Cuts, StreamK
 from fastmma.products.presets import ENDS, IN_PLACE_ENDS, GemmPreset, KernelEnds, gemm_preset
@@ -107,6 +108,10 @@ def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool,
     found, level, why = _find(name, row, choices.target, ins, shape, biased)
     if found is not None:
         return _followed(plain, found, named, target, out, OrderEvidence(level, f"{name}: {why}"))
+    chosen = _ask_map(name, row, choices.target, ins, shape, biased) if level == "assumed" else None
+    if chosen is not None:
+        parts, evidence = chosen
+        return plain._replace(split_k=parts, ends=ENDS[row.split_ends if parts > 1 else row.ends], evidence=evidence)
     rule = _fit(name, row, choices.target, ins, shape) if level == "assumed" else None
     if rule is not None:
         return plain._replace(evidence=rule)
@@ -150,6 +155,20 @@ def _find(
             return None, "unknown", f"the kernel of {request} adds in an order that no plan has ({library})"
     shown = f"{ins.atype} {'/'.join(shape.layouts)} of M = {shape.m}, N = {shape.n}, K = {shape.k}"
     return None, "assumed", f"{'a stack of ' if shape.stack else ''}{shown} is not recorded on {gpu}"
+
+
+def _ask_map(
+    name: str, row: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None, biased: bool
+) -> tuple[int, OrderEvidence] | None:
+    """Look up in how many parts the library takes k, where a GPU was asked for its choice."""
+    if shape is None or shape.stack or not shape.layouts or ins.atype != ins.btype or not row.rules or os.environ.get(VARIABLE):
+        return None
+    layout, size = shape.layouts[0], shape[:3]
+    parts = choice_map().find(ins.atype, layout, *size, biased=biased) if library_gpu(where) == GPU else None
+    if parts is None or (parts > 1 and not row.split_ends):  # how parts of 8-bit floats are joined is not known
+        return None
+    request = Request("biased" if biased else "product", ins.atype, layout, *size)
+    return parts, OrderEvidence("recorded", f"{name}: {request} as {LIBRARY} chooses on {GPU}")
 
 
 def _fit(name: str, row: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None) -> OrderEvidence | None:

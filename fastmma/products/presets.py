@@ -83,6 +83,8 @@ class OnePart:
         Whether it is about stacks of matrices.
     layouts : tuple of str
         Of a and b: n where rows are contiguous, t where columns are.
+    least_results : int
+        The smallest M * N.
     """
 
     gpu: str
@@ -91,16 +93,18 @@ class OnePart:
     most_k: int = 0
     stack: bool = False
     layouts: tuple[str, ...] = ("nn", "nt", "tn", "tt")
+    least_results: int = 0
 
     def holds(self, layout: str, m: int, n: int, k: int) -> bool:
         """Tell whether the rule is about a product."""
         whole = (k, n, m) if layout[0] == "t" else (k, n)
-        fits = layout in self.layouts and not (self.most_k and k > self.most_k)
+        fits = layout in self.layouts and not (self.most_k and k > self.most_k) and m * n >= self.least_results
         return fits and not any(size % self.multiple for size in whole)
 
     def __str__(self) -> str:
         depth = f"K <= {self.most_k}" if self.most_k else "any K"
         what = "stacks of matrices" if self.stack else "products"
+        depth += f" and M * N >= {self.least_results}" if self.least_results else ""
         return f"one part of k for {what} of {depth} in multiples of {self.multiple}, as cuBLASLt 13.1.0 chooses on {self.gpu}"
 
 
@@ -147,12 +151,14 @@ class GemmPreset:
 # on an H200, choices of cuBLASLt for seeds that the rules were not made from; on an H100, products of random shapes that ran
 _16_BITS = (
     OnePart("H200", 8, (3_200_000, 3_200_000), 2560),
+    OnePart("H200", 8, (960_000, 960_000), 131072, least_results=2048**2),
     OnePart("H200", 8, (2_000_000, 2_000_000), stack=True),
     OnePart("H100", 8, (106, 106), 2560),
     OnePart("H100", 8, (52, 52), stack=True),
 )
 _E4M3 = (
     OnePart("H200", 16, (1_200_000, 1_200_000), 5120, layouts=("nt",)),
+    OnePart("H200", 16, (240_000, 240_000), 131072, layouts=("nt",), least_results=2048**2),
     OnePart("H100", 16, (17, 17), 5120, layouts=("nt",)),
 )
 _HOPPER = ("sm_90a",)

@@ -1,0 +1,109 @@
+"""The map of a library's choices: in how many parts it takes k, as a GPU answered for each product without running it."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FILE = Path(__file__).parent / "books" / "cublas_choices.npz"
+LIBRARY, GPU = "cuBLASLt 13.1.0", "H200"
+OTHER, NOT_ASKED = 0, 255  # a kernel that adds otherwise; no answer
+# rows that were asked of each layer: all, multiples of 8, of 64
+_ASKED = ((1024, 1), (4096, 8), (16384, 64))
+_GRID_STEP, _GRID_N, _GRID_K, _GRID_ROWS = 64, (64, 16384), (2624, 16384), 128
+
+
+class Runs(NamedTuple):
+    """Layers of some type and layout: each has runs of rows that are taken in equally many parts."""
+
+    layers: dict[tuple[int, int], int]  # N and K, with the layer's number
+    first: NDArray[np.int32]  # run of each layer, and the number of all
+    row: NDArray[np.uint16]  # first row of each run
+    parts: NDArray[np.uint8]
+
+    def find(self, m: int, n: int, k: int) -> int:
+        """Find the parts of a product; `NOT_ASKED` where nobody asked."""
+        layer = self.layers.get((n, k))
+        if layer is None or m < 1 or not any(m <= most and m % step == 0 for most, step in _ASKED):
+            return NOT_ASKED
+        begin, end = self.first[layer], self.first[layer + 1]
+        run = begin + np.searchsorted(self.row[begin:end], m, "right") - 1
+        return int(self.parts[run])
+
+
+class Grid(NamedTuple):
+    """Layers of all N and K that are multiples of 64, for up to 128 rows."""
+
+    ids: NDArray[np.uint16]  # sequence, by N and K
+    sequences: NDArray[np.uint8]  # parts, by the number of rows
+
+    def find(self, m: int, n: int, k: int) -> int:
+        """Find the parts of a product; `NOT_ASKED` where nobody asked."""
+        inside = 1 <= m <= _GRID_ROWS and _GRID_N[0] <= n <= _GRID_N[1] and _GRID_K[0] <= k <= _GRID_K[1]
+        if not inside or n % _GRID_STEP or k % _GRID_STEP:
+            return NOT_ASKED
+        return int(self.sequences[self.ids[(n - _GRID_N[0]) // _GRID_STEP, (k - _GRID_K[0]) // _GRID_STEP], m - 1])
+
+
+class ChoiceMap:
+    """What a GPU's library answered, read from a file part by part."""
+
+    def __init__(self, path: Path = FILE) -> None:
+        self._path = path
+
+    @cached_property
+    def _archive(self) -> Any:
+        return np.load(self._path, allow_pickle=False)
+
+    @cache  # noqa: B019 - there is one map a process
+    def _runs(self, name: str) -> Runs | None:
+        if f"{name}_nk" not in self._archive:
+            return None
+        nk, first, row, parts = (self._archive[f"{name}_{part}"] for part in ("nk", "first", "row", "parts"))
+        return Runs({(int(n), int(k)): index for index, (n, k) in enumerate(nk)}, first, row, parts)
+
+    @cache  # noqa: B019
+    def _grid(self, name: str) -> Grid | None:
+        if f"grid_{name}_ids" not in self._archive:
+            return None
+        return Grid(self._archive[f"grid_{name}_ids"], self._archive[f"grid_{name}_sequences"])
+
+    def find(self, fmt: str, layout: str, m: int, n: int, k: int, *, biased: bool = False) -> int | None:
+        """Find in how many parts the library takes k.
+
+        Parameters
+        ----------
+        fmt : str
+            Of the multiplicands: ``"bf16"``, ``"f16"``, ``"e4m3"``, or ``"e4m3fast"`` with fast accumulation.
+        layout : str
+            Of a and b: n where rows are contiguous, t where columns are.
+        m, n, k : int
+        biased : bool
+
+        Returns
+        -------
+        int or None
+            None where nobody asked, or the library takes a kernel that adds otherwise.
+
+        Examples
+        --------
+        >>> choice_map().find("bf16", "nt", 16, 4096, 4096)
+        2
+        >>> choice_map().find("bf16", "nt", 16, 4096, 4097)
+        """
+        runs = self._runs(f"{fmt}_{layout}{'_bias' if biased else ''}")
+        found = NOT_ASKED if runs is None else runs.find(m, n, k)
+        if found == NOT_ASKED and layout == "nt" and not biased:
+            grid = self._grid(fmt)
+            found = NOT_ASKED if grid is None else grid.find(m, n, k)
+        return None if found in (OTHER, NOT_ASKED) else found
+
+
+@cache
+def choice_map() -> ChoiceMap:
+    """Return the map that ships with fastmma."""
+    return ChoiceMap()
