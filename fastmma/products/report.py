@@ -56,7 +56,8 @@ class Line:
 
     def __str__(self) -> str:
         parts = (self.operands, f": {self.how}" if self.how else "", f", {self.known}" if self.known else "")
-        return f"{self.operator}  {''.join(parts)}".rstrip() + (f"  ({self.where})" if self.where else "")
+        between = "  " if self.operands else ""
+        return f"{self.operator}{between}{''.join(parts)}" + (f"  ({self.where})" if self.where else "")
 
 
 class ClosedReport:

@@ -47,11 +47,68 @@ def converted(values: NDArray[Any], source: str, target: str, rounding: str = "r
     return result
 
 
+def to_integers(values: NDArray[Any], bits: int, *, signed: bool) -> NDArray[Any]:
+    """Cut numbers to integers and saturate, as ``cvt.rzi`` does; of 8 bits, to 16, of which the lower 8 are taken.
+
+    NaN becomes 0, and the highest bit alone where the numbers are f64 or the integers have 64 bits (PTX ISA, ``cvt``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> to_integers(np.float32([-1.5, 300, 7e4, np.nan]), 8, signed=False).tolist()
+    [0, 44, 255, 0]
+    """
+    width = max(16, bits)
+    low, high = (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if signed else (0, 2**width - 1)
+    kind = np.dtype(f"{'i' if signed else 'u'}{width // 8}")
+    wide = np.trunc(values.astype(np.float64))
+    inside = (wide >= low) & (wide < high + 1.0)
+    result = np.where(inside, wide, 0).astype(kind)
+    result = np.where(wide >= high + 1.0, kind.type(high), np.where(wide < low, kind.type(low), result))
+    if values.dtype == np.float64 or width == 64:
+        result = np.where(np.isnan(wide), np.array(1 << (width - 1), f"u{width // 8}").view(kind), result)
+    return result.astype(f"{'i' if signed else 'u'}{bits // 8}")
+
+
+def _to_integer(run: Emulation, _original: Operation, value: Any, kind: Any) -> Any:
+    source, target = value.dtype.scalar, kind.scalar
+    bits, signed = target.primitive_bitwidth, target.is_int_signed()
+    run.report.did("cast", f"{FLOATS[source.name]} to {'s' if signed else 'u'}{bits}, cvt.rzi{'' if bits > 8 else ' to 16 bits, cut to 8'}")
+    return TensorHandle(to_integers(elements(value), bits, signed=signed).reshape(value.data.shape), target)
+
+
+def of_integers(values: NDArray[Any], fmt: str) -> NDArray[Any]:
+    """Round integers to a float format, once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> of_integers(np.array([2**60 + 2**52 + 1]), "bf16").tolist()  # above a tie
+    [1161928703861587968]
+    """
+    dtype = format_of(fmt).dtype
+    if fmt in ("f32", "f64"):
+        return values.astype(dtype)
+    exact = values
+    if values.dtype.itemsize == 8:  # what f64 cannot hold is joined to one bit, far below those of the format
+        rest, one = values & values.dtype.type(0xFFF), values.dtype.type(0x800)
+        exact = np.where(np.abs(values.astype(np.float64)) < 2.0**53, values, values - rest + np.where(rest != 0, one, one - one))
+    return np.asarray(encode(exact.astype(np.float64), fmt)).astype(format_of(fmt).code_dtype).view(dtype)
+
+
+def _of_integer(run: Emulation, _original: Operation, value: Any, kind: Any) -> Any:
+    """Convert; before Hopper, integers become bf16 by way of f32."""
+    fmt = FLOATS[kind.scalar.name]
+    data = value.data
+    if fmt == "bf16" and run.capability < 90:
+        result = converted(data.astype(np.float32), "f32", "bf16")
+    else:
+        result = of_integers(data.astype(np.uint8) if data.dtype == np.bool_ else data, fmt)
+    return TensorHandle(result, kind.scalar)
+
+
 def _cast(run: Emulation, original: Operation, value: Any, kind: Any, rounding: Any = None) -> Any:
     source, target = (FLOATS.get(dtype.scalar.name) for dtype in (value.dtype, kind))
-    if source is not None and kind.scalar.name == "int32":
-        whole = np.nan_to_num(elements(value).astype(np.float64), nan=0.0)
-        return TensorHandle(np.clip(whole, -(2.0**31), 2.0**31 - 1).astype(np.int32).reshape(value.data.shape), kind.scalar)
     if source is None or target is None or source == target:
         return original(value, kind) if rounding is None else original(value, kind, rounding)
     mode = "rz" if "RTZ" in str(rounding) else "rn"
@@ -60,6 +117,8 @@ def _cast(run: Emulation, original: Operation, value: Any, kind: Any, rounding: 
     return TensorHandle(data.reshape(value.data.shape).view(interpreter._get_np_dtype(kind)), kind.scalar)
 
 
-OPERATIONS: dict[str, Operation] = dict.fromkeys(
-    ("create_fp_to_fp", "create_fp_ext", "create_fp_trunc", "create_fp_to_si", "cast_impl"), _cast
-)
+OPERATIONS: dict[str, Operation] = {
+    **dict.fromkeys(("create_fp_to_fp", "create_fp_ext", "create_fp_trunc"), _cast),
+    **dict.fromkeys(("create_fp_to_si", "create_fp_to_ui"), _to_integer),
+    **dict.fromkeys(("create_si_to_fp", "create_ui_to_fp"), _of_integer),
+}

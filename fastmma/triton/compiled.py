@@ -13,7 +13,8 @@ from triton.runtime.jit import JITFunction, MockTensor
 from fastmma.triton.formats import BY_MLIR
 from fastmma.triton.layouts import aliases, bit_owners
 from fastmma.triton.lowering import Dot, Lowering
-from fastmma.triton.twins import all_of_kind, callees
+from fastmma.triton.reasons import reason
+from fastmma.triton.twins import all_of_kind, as_kind, callees, functions_in
 
 Site = tuple[str, int, int]  # file, line, column
 
@@ -234,9 +235,12 @@ def _compiled(function: Any, arguments: tuple[Any, ...], options: dict[str, Any]
 
 def compiled_kernel(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> CompiledKernel | str:
     """Compile a kernel for the active driver's target; a string says why the compiler did not take it."""
-    with all_of_kind(kernel, JITFunction) as function:
+    others = functions_in((*arguments, *options.values()))
+    with all_of_kind(kernel, JITFunction, *others) as function:
         try:
+            arguments = tuple(as_kind(value, JITFunction) for value in arguments)
+            options = {name: as_kind(value, JITFunction) for name, value in options.items()}
             compiled = _compiled(function, arguments, options)
             return CompiledKernel.read(compiled.asm["ttir"], compiled.asm["ttgir"], compiled.asm["ptx"])
         except Exception as error:
-            return f"{type(error).__name__}: {error}".splitlines()[0]
+            return reason(error)

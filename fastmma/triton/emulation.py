@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from fastmma.triton.compiled import CompiledKernel, Site, compiled_kernel
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
 from fastmma.triton.positions import Position, site
 from fastmma.triton.report import Report
-from fastmma.triton.twins import names
+from fastmma.triton.twins import functions_in, names
 
 Operation = Callable[..., Any]
 Source = Literal["compile", "rules"]
@@ -64,7 +64,7 @@ class Launch:
 
     @cached_property
     def _names(self) -> set[str]:
-        return names(self.kernel)
+        return names(self.kernel, *functions_in((*self.arguments, *self.options.values())))
 
     @cached_property
     def compiled(self) -> CompiledKernel | None:
@@ -111,6 +111,8 @@ class Emulation:
     report : Report
     launch : Launch
         The kernel that runs.
+    configs : mapping
+        By the names of kernels, the configuration that is taken of those of an autotuner.
     """
 
     target: str
@@ -119,7 +121,9 @@ class Emulation:
     fp_fusion: bool | None
     report: Report
     launch: Launch = field(init=False)
+    configs: Mapping[str, Any] = field(default_factory=dict)
     _products: dict[tuple[str, int | None], Prepared] = field(init=False, default_factory=dict)
+    _builders: dict[bool, type] = field(init=False, default_factory=dict)
 
     def product(self, instruction: str, promote_every: int | None) -> Prepared:
         """The product of tiles by an instruction, chosen when it is asked for first."""
@@ -128,6 +132,12 @@ class Emulation:
             found = prepare(instruction=instruction, target=self.target, promote_every=promote_every)
             self._products[instruction, promote_every] = found
         return found
+
+    def builder(self, remembers: bool, make: Callable[[], type]) -> type:
+        """The interpreter's builder, made when it is asked for first."""
+        if remembers not in self._builders:
+            self._builders[remembers] = make()
+        return self._builders[remembers]
 
     @property
     def capability(self) -> int:

@@ -67,3 +67,20 @@ def elements(handle: Any) -> NDArray[Any]:
 def is_bf16(dtype: Any) -> bool:
     """Whether a Triton type has bf16 elements."""
     return isinstance(dtype, tl.dtype) and not isinstance(dtype, tl.pointer_type) and dtype.scalar == tl.bfloat16
+
+
+_NAN: dict[np.dtype[Any], tuple[type[np.unsignedinteger[Any]], int, int]] = {
+    np.dtype(np.float32): (np.uint32, 0x7FFFFFFF, 0x7F800000),
+    np.dtype(np.float16): (np.uint16, 0x7FFF, 0x7C00),
+    BF16: (np.uint16, 0x7FFF, 0x7F80),
+}
+
+
+def with_canonical_nan(data: NDArray[Any]) -> NDArray[Any]:
+    """Give every NaN all bits but the sign, as the PTX ISA says of 32- and 16-bit floats."""
+    if data.dtype not in _NAN or not data.size:
+        return data
+    kind, nan, infinity = _NAN[data.dtype]
+    codes = np.ascontiguousarray(data).view(kind)
+    magnitudes = codes & kind(nan)
+    return np.where(magnitudes > infinity, kind(nan), codes).view(data.dtype) if magnitudes.max() > infinity else data

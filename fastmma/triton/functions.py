@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
 from fastmma.triton import approximations
@@ -28,9 +29,10 @@ _UNKNOWN = {
     "create_sin": "code of libdevice",
     "create_cos": "code of libdevice",
     "create_erf": "code of libdevice",
-    "create_frem": "code of libdevice",
 }
-_BY_WAY_OF_F32 = ("f32", "f16", "bf16")
+_BY_WAY_OF_F32 = ("f32", "f16", "bf16", "e4m3", "e5m2")
+_OF_F64 = {"rsqrt": "rsqrt.approx.f64"}
+_IEEE_OF_F64 = ("fdiv", "sqrt")  # div.rn.f64 and sqrt.rn.f64
 
 
 def _function(run: Emulation, original: Operation, *operands: Any, name: str, what: str) -> Any:
@@ -42,7 +44,9 @@ def _function(run: Emulation, original: Operation, *operands: Any, name: str, wh
 def _recorded(run: Emulation, original: Operation, *operands: Any, name: str, what: str, function: Callable[..., Any]) -> Any:
     fmt = FLOATS.get(operands[0].dtype.scalar.name, "")
     if fmt not in _BY_WAY_OF_F32:
-        return original(*operands) if name == "fdiv" else _function(run, original, *operands, name=name, what="code of libdevice")
+        if name in _IEEE_OF_F64:
+            return original(*operands)
+        return _function(run, original, *operands, name=name, what=_OF_F64.get(name, "code of libdevice"))
     if run.capability not in approximations.RECORDED:
         run.report.passes(name, f"{what}: recorded on an H100 only")
         return original(*operands)
@@ -50,7 +54,7 @@ def _recorded(run: Emulation, original: Operation, *operands: Any, name: str, wh
     result = function(*np.broadcast_arrays(*values))
     run.report.did(name, what)
     data = result if fmt == "f32" else converted(result, "f32", fmt)
-    return TensorHandle(np.ascontiguousarray(data), operands[0].dtype.scalar)
+    return TensorHandle(np.ascontiguousarray(data).view(interpreter._get_np_dtype(operands[0].dtype.scalar)), operands[0].dtype.scalar)
 
 
 def _short(name: str) -> str:

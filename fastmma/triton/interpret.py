@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -12,16 +12,20 @@ from unittest.mock import patch
 
 import numpy as np
 import triton
+from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-from fastmma.host.errors import FastmmaError, OperandError
+from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName, target_named
+from fastmma.triton.autotuning import tuned_by
 from fastmma.triton.driver import Driver
 from fastmma.triton.emulation import Emulation, Source
 from fastmma.triton.patches import check_triton, patched, warmed_up
+from fastmma.triton.reasons import our_error
 from fastmma.triton.report import Other, Report
-from fastmma.triton.twins import all_of_kind
+from fastmma.triton.scalars import as_compiled, bound
+from fastmma.triton.twins import all_of_kind, functions_in
 
 _LOCK = threading.RLock()  # the interpreter has one grid position for all threads: one kernel runs at a time
 _OPEN: list[Emulation] = []
@@ -35,24 +39,32 @@ def _current() -> Emulation:
     return own[-1] if own else _OPEN[-1]
 
 
-def _our_error(error: BaseException | None) -> FastmmaError | None:
-    """The error of fastmma that the interpreter wrapped into its own."""
-    while error is not None and not isinstance(error, FastmmaError):
-        error = error.__cause__
-    return error
+def _check(kernel: Any) -> None:
+    """Raise unless the interpreter runs such kernels.
+
+    Raises
+    ------
+    NotEmulatedError
+    """
+    if isinstance(kernel, JITFunction) and kernel.is_gluon():
+        raise NotEmulatedError(f"{kernel.__name__} is a Gluon kernel: Triton's interpreter runs kernels of triton.language alone")
 
 
 def _run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+    _check(kernel)
     if warmup:
         return warmed_up(kernel)
     with _LOCK, np.errstate(all="ignore"):
         run = _current()
+        given, rest = bound(kernel, arguments, options)
         run.begin(kernel, arguments, options)
-        with all_of_kind(kernel, InterpretedFunction) as function, patched(run):
+        with all_of_kind(kernel, InterpretedFunction, *functions_in(given.values())) as function, patched(run):
             try:
-                return _INTERPRET(function, *arguments, grid=grid, warmup=False, **options)
+                values = as_compiled(function, given)
+                size = grid(given) if callable(grid) else grid
+                return _INTERPRET(function, grid=size, warmup=False, **values, **rest)
             except Exception as error:
-                ours = _our_error(error)
+                ours = our_error(error)
                 if ours is None:
                     raise
                 raise ours from None
@@ -65,6 +77,7 @@ def _enter(run: Emulation) -> None:
             put = _STACK.enter_context
             put(patch.object(InterpretedFunction, "run", _run))
             put(patch.object(JITFunction, "run", _run))
+            put(patch.object(Autotuner, "run", tuned_by(_current)))
             put(patch.object(triton.runtime.driver, "_active", Driver(lambda: _current().capability)))
         _OPEN.append(run)
 
@@ -84,6 +97,7 @@ def interpret(
     num_warps: int | None = None,
     fp_fusion: bool | None = None,
     other: Other = "pass",
+    configs: Mapping[str, Any] | None = None,
 ) -> Iterator[Report]:
     """Run Triton kernels on this CPU, with the bits that they have on a GPU.
 
@@ -101,24 +115,27 @@ def interpret(
     fp_fusion : bool, optional
         Whether products and sums are contracted to fused multiply-adds; by default as the launch or Triton says.
     other : {"pass", "warn", "error"}
-        What happens at an operation whose bits are not known, such as the approximation of ``tl.exp2``: NumPy computes it and the report
+        What happens at an operation whose bits are not known, such as the approximation of ``tl.sin``: NumPy computes it and the report
         counts it, a warning too, or a `NotEmulatedError`.
+    configs : mapping, optional
+        Which configuration kernels with `triton.autotune` take, by the name of the kernel: a `triton.Config`, some of its values as a
+        mapping, or its place in the list. Others take the first that is left of theirs, and the report says which.
 
     Yields
     ------
     Report
-        Counts of what was emulated, and of what was passed to NumPy and why.
+        Counts of all operations: what was emulated, what is neutral, and what was passed to NumPy and why.
 
     Raises
     ------
     TargetError
         If there is no such GPU, or what it computes in an instruction that a kernel takes is not known.
     NotEmulatedError
-        With ``other="error"``.
+        With ``other="error"``, and for what nothing here runs: Gluon's kernels, inline assembly.
     BackendError
         If this version of Triton was not tested, or something else has changed its interpreter.
     OperandError
-        If an option has none of its values.
+        If an option has none of its values, or a kernel has no configuration that `configs` names.
 
     Notes
     -----
@@ -135,7 +152,7 @@ def interpret(
         if value not in values:
             raise OperandError(f"{name} must be one of {', '.join(values)}, not {value!r}")
     named = target_named(target)
-    run = Emulation(named, lowering, num_warps, fp_fusion, Report(named, other))
+    run = Emulation(named, lowering, num_warps, fp_fusion, Report(named, other), configs or {})
     _enter(run)
     token = _OWN.set((*_OWN.get(), run))
     try:

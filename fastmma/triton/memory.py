@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from triton._C.libtriton import ir
+from triton.runtime import interpreter
+from triton.runtime.interpreter import TensorHandle
 
+from fastmma.products.report import NEUTRAL
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import BF16, is_bf16
 from fastmma.triton.handles import LOADED
+from fastmma.triton.report import Report
 
 _BITS = np.dtype(np.uint16)
 
@@ -48,10 +52,50 @@ def _load(_run: Emulation, original: Operation, pointers: Any, *rest: Any) -> An
     return result
 
 
+class Found(TensorHandle):
+    """What an atomic operation found in memory: which program came before is counted where a kernel reads it."""
+
+    def __init__(self, data: NDArray[Any], dtype: Any, report: Report, operation: str) -> None:
+        self.dtype, self.attr = dtype, {}
+        self._data, self._report, self._operation = data, report, operation
+
+    @property
+    def data(self) -> NDArray[Any]:
+        """The value that was found."""
+        self._report.passes(self._operation, "the value that it found: which program comes first changes from run to run of a GPU")
+        return self._data
+
+
+_FLOATS_ADDED = "floating-point numbers are added in an order that changes from run to run of a GPU"
+_LAST = "which program comes last changes from run to run of a GPU"
+
+
+def _is_alone(builder: Any, pointers: NDArray[Any]) -> bool:
+    """Whether nothing else reaches the same places of memory."""
+    return all(size == 1 for size in builder.grid_dim) and np.unique(pointers).size == pointers.size
+
+
 def _atomic(run: Emulation, original: Operation, operation: Any, pointers: Any, values: Any, *rest: Any) -> Any:
+    result = original(operation, pointers, values, *rest)
+    name = "atomic_add" if operation == ir.ATOMIC_OP.FADD else f"atomic_{str(operation).rpartition('.')[2].lower()}"
+    alone = _is_alone(interpreter.interpreter_builder, pointers.data)
     if operation == ir.ATOMIC_OP.FADD:
-        run.report.passes("atomic_add", "floating-point numbers are added in an order that changes from run to run of a GPU")
-    return original(operation, pointers, values, *rest)
+        run.report.passes(name, _FLOATS_ADDED)
+    elif operation == ir.ATOMIC_OP.XCHG and not alone:
+        run.report.passes(name, _LAST)
+    else:
+        run.report.tell(NEUTRAL, name, "integers, in whichever order")
+    return result if alone else Found(result.data, result.dtype, run.report, name)
 
 
-OPERATIONS: dict[str, Operation] = {"create_masked_load": _load, "create_atomic_rmw": _atomic}
+def _load_of_descriptor(run: Emulation, original: Operation, descriptor: Any, *rest: Any) -> Any:
+    if getattr(descriptor, "round_f32_to_tf32", False):
+        run.report.assumes("descriptor_load", "f32 rounded to tf32, to nearest even, as Triton's interpreter says that the hardware does")
+    return original(descriptor, *rest)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "create_masked_load": _load,
+    "create_atomic_rmw": _atomic,
+    "create_descriptor_load": _load_of_descriptor,
+}

@@ -16,38 +16,29 @@ from triton.backends.nvidia import compiler
 from triton.runtime import interpreter
 
 from fastmma.host.errors import BackendError
-from fastmma.triton import arithmetic, casts, dots, functions, memory, reductions, scaled
+from fastmma.products.report import NEUTRAL
+from fastmma.triton import arithmetic, casts, dots, elementwise, extrema, functions, libdevice, memory, reductions, scaled
+from fastmma.triton.builder import BUILDER, builder_of
 from fastmma.triton.emulation import Emulation, Operation
-from fastmma.triton.handles import remember_loads
+from fastmma.triton.formats import with_canonical_nan
+from fastmma.triton.methods import METHODS
+from fastmma.triton.rewriting import MEANINGS, REWRITTEN, Meanings, Transformer, runtime_range
 from fastmma.triton.versions import TESTED
 
-_BUILDER = interpreter.InterpreterBuilder
-_OPERATIONS: Mapping[str, Operation] = {
-    **memory.OPERATIONS,
-    **casts.OPERATIONS,
-    **arithmetic.OPERATIONS,
-    **functions.OPERATIONS,
-    **dots.OPERATIONS,
-    **scaled.OPERATIONS,
-}
-# results of these were not loaded as their operands were
-_NOT_ELEMENTWISE = (
-    "load",
-    "store",
-    "dot",
-    "atomic",
-    "descriptor",
-    "histogram",
-    "gather",
-    "print",
-    "assert",
-    "assume",
-    "barrier",
-    "program",
+_OPERATIONS: Mapping[str, Operation] = elementwise.refusing_fp8(
+    {
+        **memory.OPERATIONS,
+        **casts.OPERATIONS,
+        **arithmetic.OPERATIONS,
+        **elementwise.OPERATIONS,
+        **extrema.OPERATIONS,
+        **functions.OPERATIONS,
+        **libdevice.OPERATIONS,
+        **dots.OPERATIONS,
+        **scaled.OPERATIONS,
+    }
 )
-_ELEMENTWISE = tuple(
-    name for name in vars(_BUILDER) if name.startswith("create_") and not any(part in name for part in (*_NOT_ELEMENTWISE, "addptr"))
-)
+_REDUCTIONS = reductions.REDUCTIONS | extrema.REDUCTIONS
 _UNROLLED = "loops of tl.static_range: sums of what an iteration leaves to the next are taken as in a loop that is not unrolled"
 _OPTIONS = ("supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "allowed_dot_input_precisions", "default_dot_input_precision")
 
@@ -62,20 +53,9 @@ def check_triton() -> None:
     version = ".".join(triton.__version__.split(".")[:2])
     if version not in TESTED:
         raise BackendError(f"fastmma.triton was tested with the interpreter of Triton {', '.join(TESTED)}, not {triton.__version__}")
-    strangers = {getattr(_BUILDER, name).__module__ for name in _OPERATIONS} - {_BUILDER.__module__}
+    strangers = {getattr(BUILDER, name).__module__ for name in METHODS if hasattr(BUILDER, name)} - {BUILDER.__module__}
     if strangers:
         raise BackendError(f"Triton's interpreter was changed by {', '.join(sorted(strangers))}: leave that first, then enter fastmma's")
-
-
-def _method(run: Emulation, name: str, original: Any, keeps: bool) -> Any:
-    operation = _OPERATIONS.get(name)
-
-    def method(builder: Any, *operands: Any, **options: Any) -> Any:
-        plain = partial(original, builder, **options)
-        result = operation(run, plain, *operands) if operation is not None else plain(*operands)
-        return remember_loads(result, operands) if keeps else result
-
-    return method
 
 
 def _options(run: Emulation) -> Any:
@@ -94,10 +74,26 @@ class _Scopes:
         self._patch = interpreter._patch_lang
         self._run = run
         self._scopes: list[Any] = []
+        self._functions: set[int] = set()
+        self._changed: set[int] = set()
+        self._names: list[tuple[dict[str, Any], str, Any]] = []
 
     def __call__(self, function: Any) -> _Scopes:
+        if id(function) in self._functions:
+            return self
+        self._functions.add(id(function))
+        for space, name, value in list(libdevice.interpreted_functions(function)):
+            self._names.append((space, name, space[name]))
+            space[name] = value
+        languages = {id(value) for value in function.__globals__.values() if value is tl or value is tl.core}
+        if languages and languages <= self._changed:
+            return self
         scope = self._patch(function)
-        scope.set_attr(tl, "static_range", self._unrolled(tl.static_range))
+        for language in (tl, tl.core):
+            if id(language) in languages:
+                scope.set_attr(language, "range", runtime_range)
+                scope.set_attr(language, "static_range", self._unrolled(language.static_range))
+        self._changed |= languages
         self._scopes.append(scope)
         return self
 
@@ -109,30 +105,49 @@ class _Scopes:
         return static_range
 
     def restore(self) -> None:
+        """Undo everything."""
         while self._scopes:
             self._scopes.pop().restore()
+        while self._names:
+            space, name, value = self._names.pop()
+            space[name] = value
+
+
+def _reduction(run: Emulation, operation: Operation, original: Any) -> Any:
+    def method(reduction: Any, *operands: Any, **options: Any) -> Any:
+        told = run.report.told
+        result = operation(run, partial(original, reduction), *operands, *options.values())
+        if run.report.told == told:
+            run.report.tell(NEUTRAL, "reduction", "integers, or IEEE 754 in whichever order")
+        for tensor in result if isinstance(result, (tuple, list)) else (result,):
+            tensor.handle.data = with_canonical_nan(tensor.handle.data)
+        return result
+
+    return method
 
 
 @contextmanager
 def patched(run: Emulation) -> Iterator[None]:
     """Triton's interpreter with the operations of an emulation, until the block ends, however it does."""
     builder = interpreter.interpreter_builder
+    remembers = run.launch.has_dot and run.launch.compiled is None
     smallest = compiler.min_dot_size(compiler.GPUTarget("cuda", run.capability, 32))
     with ExitStack() as stack:
 
-        def put(holder: Any, name: str, value: Any) -> None:
-            stack.enter_context(patch.object(holder, name, value))
+        def put(holder: Any, name: str, value: Any, **options: Any) -> None:
+            stack.enter_context(patch.object(holder, name, value, **options))
 
-        keeps = _ELEMENTWISE if run.launch.has_dot and run.launch.compiled is None else ()
-        for name in {*_OPERATIONS, *keeps}:
-            put(_BUILDER, name, _method(run, name, getattr(_BUILDER, name), name in keeps))
-        for holder, operations in ((interpreter.ReduceOps, reductions.REDUCTIONS), (interpreter.ScanOps, reductions.SCANS)):
+        stack.callback(setattr, builder, "__class__", type(builder))
+        builder.__class__ = run.builder(remembers, partial(builder_of, run, _OPERATIONS, remembers=remembers))
+        for holder, operations in ((interpreter.ReduceOps, _REDUCTIONS), (interpreter.ScanOps, reductions.SCANS)):
             for name, operation in operations.items():
-                original = getattr(holder, name)
-                put(holder, name, lambda self, *rest, _o=operation, _p=original: _o(run, partial(_p, self), *rest))
+                put(holder, name, _reduction(run, operation, getattr(holder, name)))
         put(interpreter, "_interpreter", memory.Memory(interpreter._interpreter))
         put(interpreter, "_get_np_dtype", partial(memory.numpy_dtype, interpreter._get_np_dtype))
         put(interpreter, "_patch_lang", _Scopes(run))
+        put(interpreter.interpreter_semantic, MEANINGS, Meanings, create=True)
+        put(interpreter.FunctionRewriter, "ast_transformer", Transformer())
+        put(interpreter.InterpretedFunction, "rewritten_fn", REWRITTEN)
         put(builder, "options", _options(run))
         stack.enter_context(patch.dict(builder.codegen_fns, {"min_dot_size": smallest}))
         yield

@@ -1,19 +1,21 @@
-"""What an emulated kernel did: the operations that have the GPU's bits, and those that have not, with the reason."""
+"""What an emulated kernel did: the status of every operation, with its line, and notes on what was decided."""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, Literal
 
 from fastmma.host.errors import NotEmulatedError
+from fastmma.products.report import ASSUMED, EMULATED, NEUTRAL, PASSED, UNSEEN, ClosedReport, Line
+from fastmma.triton.places import line_of, running_line
 
 Other = Literal["pass", "warn", "error"]
+_UNKNOWN = (PASSED, UNSEEN)
 
 
-@dataclass
-class Report:
+class Report(ClosedReport):
     """Counts of what kernels executed under `fastmma.triton.interpret`.
 
     Attributes
@@ -21,24 +23,70 @@ class Report:
     target : str
         The GPU.
     other : {"pass", "warn", "error"}
-        What is done with an operation whose bits are not known.
-    emulated : Counter
-        Operations with the GPU's bits: (operation, how) and how often.
-    passed : Counter
-        Operations that NumPy computed in its own way: (operation, why) and how often.
+        What is done with an operation whose bits are not known: one that is passed or unseen.
+    emulated, assumed, passed, neutral, unseen : Counter
+        Operations of each status: (operation, how or why) and how often.
     notes : Counter
-        What else there is to know, such as a kernel that the compiler refused.
+        What else there is to know, such as a kernel that the compiler refused, or the configuration that an autotuner took.
+
+    Examples
+    --------
+    >>> report = Report("sm_90a")
+    >>> report.did("exp2", "ex2.approx.ftz.f32")
+    >>> report.emulated["exp2", "ex2.approx.ftz.f32"]
+    1
+    >>> report.assert_all_emulated()
+    >>> report.passes("sin", "code of libdevice")
+    >>> report.assert_all_emulated()
+    Traceback (most recent call last):
+        ...
+    fastmma.products.report.NotAllEmulatedError: not emulated:
+      passed        1  sin: code of libdevice  (<doctest fastmma.triton.report.Report[4]>:1)
     """
 
-    target: str
-    other: Other = "pass"
-    emulated: Counter[tuple[str, str]] = field(default_factory=Counter)
-    passed: Counter[tuple[str, str]] = field(default_factory=Counter)
-    notes: Counter[str] = field(default_factory=Counter)
+    wants_product = False  # kernels without any are emulated as well
+
+    def __init__(self, target: str, other: Other = "pass") -> None:
+        super().__init__(target)
+        self.other = other
+        self.notes: Counter[str] = Counter()
+        self.told = 0
+        self._warned: set[tuple[str, str]] = set()
+        self._new: dict[tuple[str, str, str, int, int], tuple[CodeType, int]] = {}
+
+    def tell(self, status: str, operation: str, text: str) -> None:
+        """Count an operation with its status, at the line that runs.
+
+        Raises
+        ------
+        NotEmulatedError
+            If its bits are not known and `other` is ``"error"``.
+        """
+        frame = running_line()
+        code = frame.f_code
+        if status in _UNKNOWN and self.other != "pass":
+            self._complain(status, operation, text, code.co_filename, frame.f_lineno, frame.f_globals)
+        key = status, operation, text, id(code), frame.f_lasti
+        with self._lock:
+            found = self._new.get(key)
+            self._new[key] = code, 1 if found is None else found[1] + 1
+            self.told += 1
+
+    def _complain(self, status: str, operation: str, text: str, file: str, line: int, names: dict[str, Any]) -> None:
+        if self.other == "error":
+            raise NotEmulatedError(f"{operation} on {self.target}: {text} ({file}:{line})")
+        if (operation, text) not in self._warned:
+            self._warned.add((operation, text))
+            message = f"{operation} has NumPy's bits, not those of {self.target}: {text}"
+            warnings.warn_explicit(message, UserWarning, file, line, registry=names.setdefault("__warningregistry__", {}))
 
     def did(self, operation: str, how: str) -> None:
         """Count an operation with the GPU's bits."""
-        self.emulated[operation, how] += 1
+        self.tell(EMULATED, operation, how)
+
+    def assumes(self, operation: str, why: str) -> None:
+        """Count an operation with the GPU's arithmetic, in an order that is not known to be the compiler's."""
+        self.tell(ASSUMED, operation, why)
 
     def passes(self, operation: str, why: str) -> None:
         """Count an operation with NumPy's bits, unless `other` forbids it.
@@ -48,34 +96,58 @@ class Report:
         NotEmulatedError
             If `other` is ``"error"``.
         """
-        if self.other == "error":
-            raise NotEmulatedError(f"{operation} on {self.target}: {why}")
-        if self.other == "warn" and (operation, why) not in self.passed:
-            warnings.warn(f"{operation} has NumPy's bits, not those of {self.target}: {why}", stacklevel=2)
-        self.passed[operation, why] += 1
+        self.tell(PASSED, operation, why)
 
-    def assert_all_emulated(self) -> None:
-        """Raise unless every operation had the GPU's bits.
+    def lines(self, *statuses: str) -> list[tuple[Line, int]]:
+        """List kinds of operations with their lines and how often they ran; all, or those of some statuses."""
+        with self._lock:
+            new, self._new = self._new, {}
+        for (status, operation, text, _, offset), (code, number) in new.items():
+            where = f"{code.co_filename}:{line_of(code, offset)}" if offset >= 0 else code.co_filename
+            self.count(Line(operation, status, "", text), where, number)
+        return super().lines(*statuses)
 
-        Raises
-        ------
-        NotEmulatedError
-            Names the operations that had not.
-        """
-        if self.passed:
-            found = "; ".join(f"{operation} ({count} times): {why}" for (operation, why), count in self.passed.items())
-            raise NotEmulatedError(f"not with the bits of {self.target}: {found}")
+    def clear(self) -> None:
+        """Forget everything."""
+        super().clear()
+        with self._lock:
+            self._new.clear()
+            self.notes.clear()
+
+    def _of(self, status: str) -> Counter[tuple[str, str]]:
+        found: Counter[tuple[str, str]] = Counter()
+        for line, number in self.lines(status):
+            found[line.operator, line.how] += number
+        return found
+
+    @property
+    def emulated(self) -> Counter[tuple[str, str]]:
+        """Count the operations with the GPU's bits, by (operation, how)."""
+        return self._of(EMULATED)
+
+    @property
+    def assumed(self) -> Counter[tuple[str, str]]:
+        """Count the operations whose order is not known to be the compiler's, by (operation, why)."""
+        return self._of(ASSUMED)
+
+    @property
+    def passed(self) -> Counter[tuple[str, str]]:
+        """Count the operations that NumPy computed in its own way, by (operation, why)."""
+        return self._of(PASSED)
+
+    @property
+    def neutral(self) -> Counter[tuple[str, str]]:
+        """Count the operations that have the same bits on any machine, by (operation, why)."""
+        return self._of(NEUTRAL)
+
+    @property
+    def unseen(self) -> Counter[tuple[str, str]]:
+        """Count the operations that are in no list, by (operation, why)."""
+        return self._of(UNSEEN)
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts as plain Python values, for JSON."""
-        rows = {
-            name: [{"operation": operation, key: text, "count": count} for (operation, text), count in counts.items()]
-            for name, key, counts in (("emulated", "how", self.emulated), ("passed", "why", self.passed))
-        }
-        return {"target": self.target, **rows, "notes": dict(self.notes)}
+        """Return the report as plain values."""
+        return super().to_dict() | {"notes": dict(self.notes)}
 
     def __str__(self) -> str:
-        lines = [f"Triton on {self.target}"]
-        for name, counts in (("emulated", self.emulated), ("passed", self.passed)):
-            lines += [f"  {name:<9} {count:>7} {operation}: {text}" for (operation, text), count in sorted(counts.items())]
-        return "\n".join([*lines, *(f"  {'note':<9} {count:>7} {text}" for text, count in sorted(self.notes.items()))])
+        return "\n".join([super().__str__(), *(f"  {'note':<8} {count:>6}  {text}" for text, count in sorted(self.notes.items()))])

@@ -7,7 +7,7 @@ mean the kind that is wanted.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import CodeType, ModuleType
 from typing import Any
@@ -15,10 +15,11 @@ from unittest.mock import patch
 
 import triton.language as tl
 from triton import knobs
+from triton._utils import _tuple_create
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-_KINDS = (JITFunction, InterpretedFunction)
+KINDS = (JITFunction, InterpretedFunction)
 _twins: dict[int, tuple[Any, Any]] = {}  # by identity, for Triton hashes a function by all that it calls
 
 
@@ -32,33 +33,49 @@ def twin(function: Any, kind: type) -> Any:
     return _twins[id(function)][1]
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes_of(code: CodeType) -> Iterator[CodeType]:
+    """A function's code and that of all functions in it."""
     yield code
     for value in code.co_consts:
         if isinstance(value, CodeType):
-            yield from _codes(value)
+            yield from codes_of(value)
 
 
-def callees(kernel: Any) -> list[Any]:
-    """A kernel and all of the functions that it can reach by name."""
+def functions_in(values: Iterable[Any]) -> list[Any]:
+    """The functions among the arguments of a kernel."""
+    found = []
+    for value in values:
+        found += [value] if isinstance(value, KINDS) else functions_in(value) if isinstance(value, tuple) else []
+    return found
+
+
+def as_kind(value: Any, kind: type) -> Any:
+    """A kernel's argument, with functions as those of a kind."""
+    if isinstance(value, KINDS):
+        return twin(value, kind)
+    return _tuple_create(value, (as_kind(one, kind) for one in value)) if isinstance(value, tuple) else value
+
+
+def callees(*kernels: Any) -> list[Any]:
+    """Kernels and all of the functions that they can reach by name."""
     found: dict[int, Any] = {}
-    waiting = [kernel]
+    waiting = list(kernels)
     while waiting:
         one = waiting.pop()
         if id(one) in found:
             continue
         found[id(one)] = one
-        for code in _codes(one.fn.__code__):
+        for code in codes_of(one.fn.__code__):
             values = [one.fn.__globals__.get(name) for name in code.co_names]
             modules = [value for value in values if isinstance(value, ModuleType)]
             values += [getattr(module, name, None) for module in modules for name in code.co_names]
-            waiting += [value for value in values if isinstance(value, _KINDS)]
+            waiting += [value for value in values if isinstance(value, KINDS)]
     return list(found.values())
 
 
-def names(kernel: Any) -> set[str]:
-    """All names in the code of a kernel and of what it calls."""
-    return {name for one in callees(kernel) for code in _codes(one.fn.__code__) for name in code.co_names}
+def names(*kernels: Any) -> set[str]:
+    """All names in the code of kernels and of what they call."""
+    return {name for one in callees(*kernels) for code in codes_of(one.fn.__code__) for name in code.co_names}
 
 
 def _forwarding(function: Any) -> Callable[..., Any]:
@@ -66,9 +83,9 @@ def _forwarding(function: Any) -> Callable[..., Any]:
 
 
 @contextmanager
-def all_of_kind(kernel: Any, kind: type) -> Iterator[Any]:
-    """The kernel as one of a kind; all that it calls is of that kind until the block ends."""
-    spaces = {id(one.fn.__globals__): one.fn.__globals__ for one in callees(kernel)}
+def all_of_kind(kernel: Any, kind: type, *others: Any) -> Iterator[Any]:
+    """The kernel as one of a kind; all that it and others call is of that kind until the block ends."""
+    spaces = {id(one.fn.__globals__): one.fn.__globals__ for one in callees(kernel, *others)}
     modules = [value for space in spaces.values() for value in space.values() if isinstance(value, ModuleType)]
     modules += [module for name, module in sys.modules.items() if name.startswith("triton.language")]
     spaces |= {id(vars(module)): vars(module) for module in modules}
@@ -76,9 +93,9 @@ def all_of_kind(kernel: Any, kind: type) -> Iterator[Any]:
         (space, name, value)
         for space in spaces.values()
         for name, value in list(space.items())
-        if isinstance(value, _KINDS) and not isinstance(value, kind)
+        if isinstance(value, KINDS) and not isinstance(value, kind)
     ]
-    methods = [name for name, value in vars(tl.standard).items() if isinstance(value, _KINDS) and name in vars(tl.tensor)]
+    methods = [name for name, value in vars(tl.standard).items() if isinstance(value, KINDS) and name in vars(tl.tensor)]
     with ExitStack() as stack:
         stack.enter_context(knobs.runtime.scope())
         knobs.runtime.interpret = kind is InterpretedFunction

@@ -1,0 +1,54 @@
+"""Which of an autotuner's configurations a kernel takes: nothing is measured here, so that the caller or the list's order decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from unittest.mock import patch
+
+from triton.runtime.autotuner import Autotuner, Config
+
+from fastmma.host.errors import OperandError
+from fastmma.triton.emulation import Emulation
+
+RUN = Autotuner.run
+
+
+def _chosen(name: str, configs: list[Any], wanted: Any) -> Any:
+    """Find the configuration that is asked for.
+
+    Raises
+    ------
+    OperandError
+        If there is none.
+    """
+    if isinstance(wanted, int):
+        found = configs[wanted : wanted + 1] if wanted >= 0 else []
+    else:
+        values = wanted.all_kwargs() if isinstance(wanted, Config) else wanted
+        found = [one for one in configs if all(one.all_kwargs().get(key) == value for key, value in values.items())]
+    if not found:
+        listed = "".join(f"\n  {index}: {one}" for index, one in enumerate(configs))
+        raise OperandError(f"configs[{name!r}] is {wanted!s}, and {name} has no such configuration; it has{listed}")
+    return found[0]
+
+
+def tuned_by(current: Callable[[], Emulation]) -> Callable[..., Any]:
+    """Make what runs in the place of an autotuner."""
+
+    def run(tuner: Any, *arguments: Any, **options: Any) -> Any:
+        emulation, name = current(), tuner.base_fn.__name__
+        configs: Mapping[str, Any] = emulation.configs
+        number = len(tuner.configs)
+        if name in configs:
+            with patch.object(tuner, "configs", [_chosen(name, tuner.configs, configs[name])]):
+                result = RUN(tuner, *arguments, **options)
+            how = "as asked"
+        else:
+            result = RUN(tuner, *arguments, **options)
+            how = f"the first that is left of {number}; configs={{{name!r}: ...}} names another"
+        if number > 1:
+            emulation.report.notes[f"{name} takes {tuner.best_config}, {how}"] += 1
+        return result
+
+    return run

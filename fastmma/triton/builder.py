@@ -1,0 +1,77 @@
+"""The interpreter's builder with the operations of an emulation: every method is counted, and those of fastmma's stand in their places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from triton.runtime import interpreter
+from triton.runtime.interpreter import TensorHandle
+
+from fastmma.host.errors import NotEmulatedError
+from fastmma.isa.codes import encode
+from fastmma.triton.emulation import Emulation, Operation
+from fastmma.triton.formats import BF16, with_canonical_nan
+from fastmma.triton.handles import remember_loads
+from fastmma.triton.methods import HELPERS, Method, method_named
+
+BUILDER = interpreter.InterpreterBuilder
+# results of these were not loaded as their operands were
+_NOT_ELEMENTWISE = (
+    *("load", "store", "dot", "atomic", "descriptor", "histogram", "gather", "print", "assert", "assume", "barrier", "program", "addptr"),
+)
+def _counted(run: Emulation, row: Method, original: Callable[..., Any], operation: Operation | None, keeps: bool) -> Callable[..., Any]:
+    status, name, why = row.status, row.operation, row.why
+    report = run.report
+
+    def method(builder: Any, *operands: Any, **options: Any) -> Any:
+        if operation is None:
+            report.tell(status, name, why)
+            result = original(builder, *operands, **options)
+        else:
+            told = report.told
+            result = operation(run, partial(original, builder, **options), *operands)
+            if report.told == told:
+                report.tell(status, name, why)
+        if row.canonical and type(result) is TensorHandle:  # a dot that was not multiplied yet is none
+            result.data = with_canonical_nan(result.data)
+        return remember_loads(result, operands) if keeps else result
+
+    return method
+
+
+def _constant(run: Emulation, original: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
+    return lambda builder, value: operation(run, partial(original, builder), value)
+
+
+def _bf16(_builder: Any, value: float) -> Any:
+    return TensorHandle(np.asarray(encode(np.array([value], np.float64), "bf16")).astype(np.uint16).view(BF16), interpreter.tl.bfloat16)
+
+
+def _missing(_builder: Any, name: str) -> Any:
+    if name.startswith("create_"):
+        raise NotEmulatedError(f"{name.removeprefix('create_')}: Triton's interpreter has no such operation")
+    raise AttributeError(name)
+
+
+def builder_of(run: Emulation, operations: Mapping[str, Operation], *, remembers: bool) -> type:
+    """Make the class of the builder.
+
+    Parameters
+    ----------
+    run : Emulation
+    operations : mapping
+        What stands in the place of methods.
+    remembers : bool
+        Whether results remember how narrow their operands were loaded.
+    """
+    methods: dict[str, Any] = {"get_bf16": _bf16, "__getattr__": _missing}
+    for name, original in vars(BUILDER).items():
+        if name.startswith("get_") and name in operations:
+            methods[name] = _constant(run, original, operations[name])
+        elif callable(original) and not name.startswith(("_", "get_")) and name not in HELPERS:
+            keeps = remembers and name.startswith("create_") and not any(part in name for part in _NOT_ELEMENTWISE)
+            methods[name] = _counted(run, method_named(name), original, operations.get(name), keeps)
+    return type("Builder", (BUILDER,), methods)

@@ -1,0 +1,31 @@
+"""The line of a kernel that runs: the innermost on the stack that is neither Triton's nor fastmma's."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from itertools import islice
+from types import CodeType, FrameType
+
+from fastmma.host.caller import folders_of
+
+_FOLDERS = folders_of("triton", "numpy", "ml_dtypes")
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_library(name: str) -> bool:
+    return name.startswith(_FOLDERS)
+
+
+def running_line() -> FrameType:
+    """Find the frame of the innermost line on the stack that belongs to a kernel, or else to who launched it."""
+    frame = sys._getframe(1)
+    while _is_library(frame.f_code.co_filename) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+@lru_cache(maxsize=1 << 14)
+def line_of(code: CodeType, offset: int) -> int:
+    """Return the line of an instruction."""
+    return next(islice(code.co_positions(), offset // 2, None))[0] or code.co_firstlineno
