@@ -57,13 +57,26 @@ class Found(TensorHandle):
 
     def __init__(self, data: NDArray[Any], dtype: Any, report: Report, operation: str) -> None:
         self.dtype, self.attr = dtype, {}
-        self._data, self._report, self._operation = data, report, operation
+        self.unread, self._report, self._operation = data, report, operation
+
+    def moved(self, result: Any) -> Found:
+        """Make the same of a result that this was moved to."""
+        return Found(result.data, result.dtype, self._report, self._operation)
 
     @property
     def data(self) -> NDArray[Any]:
         """The value that was found."""
         self._report.passes(self._operation, "the value that it found: which program comes first changes from run to run of a GPU")
-        return self._data
+        return self.unread
+
+
+def _carry(_run: Emulation, original: Operation, *operands: Any) -> Any:
+    """Move what was found, unread: Triton makes extrema of floats of two operations on integers."""
+    found = next((operand for operand in operands if isinstance(operand, Found)), None)
+    if found is None:
+        return original(*operands)
+    result = original(*(TensorHandle(one.unread, one.dtype) if isinstance(one, Found) else one for one in operands))
+    return found.moved(result)
 
 
 _FLOATS_ADDED = "floating-point numbers are added in an order that changes from run to run of a GPU"
@@ -97,5 +110,6 @@ def _load_of_descriptor(run: Emulation, original: Operation, descriptor: Any, *r
 OPERATIONS: dict[str, Operation] = {
     "create_masked_load": _load,
     "create_atomic_rmw": _atomic,
+    **dict.fromkeys(("create_select", "create_bitcast", "create_int_cast"), _carry),
     "create_descriptor_load": _load_of_descriptor,
 }
