@@ -22,6 +22,8 @@ BUILDER = interpreter.InterpreterBuilder
 _NOT_ELEMENTWISE = (
     *("load", "store", "dot", "atomic", "descriptor", "histogram", "gather", "print", "assert", "assume", "barrier", "program", "addptr"),
 )
+
+
 def _counted(run: Emulation, row: Method, original: Callable[..., Any], operation: Operation | None, keeps: bool) -> Callable[..., Any]:
     status, name, why = row.status, row.operation, row.why
     report = run.report

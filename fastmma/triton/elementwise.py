@@ -1,4 +1,4 @@
-"""Comparisons, remainders, roundings to whole numbers and explicit fused multiply-adds, as the PTX that Triton makes of them computes them."""
+"""Comparisons, remainders, whole numbers and explicit fused multiply-adds, as the PTX that Triton makes of them computes them."""
 
 from __future__ import annotations
 

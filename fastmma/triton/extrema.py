@@ -62,7 +62,8 @@ def extremum_along(data: NDArray[Any], axis: int | None, *, largest: bool, keepd
     >>> extremum_along(np.float32([-0.0, 0.0, np.nan]), 0, largest=True, keepdims=False).tolist()
     0.0
     """
-    result = np.asarray((np.fmax if largest else np.fmin).reduce(data, axis=axis, keepdims=keepdims))
+    function: Any = np.fmax if largest else np.fmin
+    result = np.asarray(function.reduce(data, axis=axis, keepdims=keepdims))
     has_zero = ((data == 0) & (np.signbit(data) != largest)).any(axis=axis, keepdims=keepdims)
     return np.where((result == 0) & has_zero, result.dtype.type(0.0 if largest else -0.0), result)
 

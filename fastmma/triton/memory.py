@@ -56,7 +56,8 @@ class Found(TensorHandle):
     """What an atomic operation found in memory: which program came before is counted where a kernel reads it."""
 
     def __init__(self, data: NDArray[Any], dtype: Any, report: Report, operation: str) -> None:
-        self.dtype, self.attr = dtype, {}
+        self.dtype = dtype
+        self.attr: dict[str, Any] = {}
         self.unread, self._report, self._operation = data, report, operation
 
     def moved(self, result: Any) -> Found:

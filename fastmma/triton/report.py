@@ -65,14 +65,14 @@ class Report(ClosedReport):
         frame = running_line()
         code = frame.f_code
         if status in _UNKNOWN and self.other != "pass":
-            self._complain(status, operation, text, code.co_filename, frame.f_lineno, frame.f_globals)
+            self._complain(operation, text, code.co_filename, frame.f_lineno, frame.f_globals)
         key = status, operation, text, id(code), frame.f_lasti
         with self._lock:
             found = self._new.get(key)
             self._new[key] = code, 1 if found is None else found[1] + 1
             self.told += 1
 
-    def _complain(self, status: str, operation: str, text: str, file: str, line: int, names: dict[str, Any]) -> None:
+    def _complain(self, operation: str, text: str, file: str, line: int, names: dict[str, Any]) -> None:
         if self.other == "error":
             raise NotEmulatedError(f"{operation} on {self.target}: {text} ({file}:{line})")
         if (operation, text) not in self._warned:

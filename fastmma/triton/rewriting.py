@@ -33,7 +33,7 @@ def runtime_range(*bounds: Any, step: Any = None, **_options: Any) -> Iterator[A
 
 
 class Operands:
-    """An operand of ``and`` or ``or`` as Python's chain of comparisons takes it, with those before it: constants decide, tensors are kept."""
+    """An operand of ``and`` or ``or`` in a chain of comparisons, with those before it: constants decide, tensors are kept."""
 
     def __init__(self, value: Any, *, decides: bool | None = None) -> None:
         self.value, self.decides = value, decides

@@ -77,7 +77,9 @@ def test_warnings_and_errors_name_the_line() -> None:
 
 
 def test_all_methods_of_this_builder_are_listed() -> None:
-    methods = {name for name, value in vars(interpreter.InterpreterBuilder).items() if callable(value) and not name.startswith(("_", "get_"))}
+    methods = {
+        name for name, value in vars(interpreter.InterpreterBuilder).items() if callable(value) and not name.startswith(("_", "get_"))
+    }
     # comparisons that Triton's language has no way to ask for
     never = {"create_fcmpONE", "create_fcmpULT", "create_fcmpUGT", "create_fcmpULE", "create_fcmpUGE", "create_fcmpUEQ"}
     delegating = {"get_cache_policy"}
@@ -119,7 +121,14 @@ def atomics(total, count, seen, OPERATION: tl.constexpr):
 
 @pytest.mark.parametrize(
     ("operation", "passes"),
-    [("add", []), ("max", []), ("ticket", ["atomic_add"]), ("exchange", ["atomic_xchg"]), ("swap", ["atomic_cas"]), ("f32", ["atomic_add"])],
+    [
+        ("add", []),
+        ("max", []),
+        ("ticket", ["atomic_add"]),
+        ("exchange", ["atomic_xchg"]),
+        ("swap", ["atomic_cas"]),
+        ("f32", ["atomic_add"]),
+    ],
 )
 def test_what_depends_on_the_order_of_programs_is_passed(operation: str, passes: list[str]) -> None:
     count, seen = torch.zeros(1, dtype=torch.int32), torch.zeros(3, dtype=torch.int32)

@@ -59,7 +59,9 @@ def test_integers_are_rounded_once() -> None:
     values = [2**60 + 2**52 + 1, 2**60 + 2**52, -(2**60) - 2**52 - 1, 2**24 + 2**16 + 1, 2049, 2051, 65520, 3]
     whole = torch.tensor(values)
     for dtype, kind in ((torch.bfloat16, ml_dtypes.bfloat16), (torch.float16, np.float16), (torch.float32, np.float32)):
-        exact = [fastmma.encode(np.longdouble(value), {2: "bf16"}[2] if kind is ml_dtypes.bfloat16 else np.dtype(kind).name) for value in values]
+        exact = [
+            fastmma.encode(np.longdouble(value), {2: "bf16"}[2] if kind is ml_dtypes.bfloat16 else np.dtype(kind).name) for value in values
+        ]
         result, report = converted(whole, dtype)
         codes = result.view(torch.int16 if dtype.itemsize == 2 else torch.int32).numpy().view(f"u{dtype.itemsize}")
         assert codes.tolist() == [int(code) for code in exact]
