@@ -84,7 +84,7 @@ def of_integers(values: NDArray[Any], fmt: str) -> NDArray[Any]:
     --------
     >>> import numpy as np
     >>> of_integers(np.array([2**60 + 2**52 + 1]), "bf16").tolist()  # above a tie
-    [1161928703861587968]
+    [1.161928703861588e+18]
     """
     dtype = format_of(fmt).dtype
     if fmt in ("f32", "f64"):

@@ -89,6 +89,7 @@ class _Scopes:
         if languages and languages <= self._changed:
             return self
         scope = self._patch(function)
+        scope.set_attr(tl.tensor, "T", property(lambda tensor: interpreter.interpreter_semantic.permute(tensor, (1, 0))))
         for language in (tl, tl.core):
             if id(language) in languages:
                 scope.set_attr(language, "range", runtime_range)
