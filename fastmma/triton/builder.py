@@ -15,7 +15,7 @@ from fastmma.isa.codes import encode
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import BF16, with_canonical_nan
 from fastmma.triton.handles import remember_loads
-from fastmma.triton.methods import HELPERS, Method, method_named
+from fastmma.triton.methods import ABSENT, HELPERS, Method, method_named
 
 BUILDER = interpreter.InterpreterBuilder
 # results of these were not loaded as their operands were
@@ -52,6 +52,10 @@ def _bf16(_builder: Any, value: float) -> Any:
     return TensorHandle(np.asarray(encode(np.array([value], np.float64), "bf16")).astype(np.uint16).view(BF16), interpreter.tl.bfloat16)
 
 
+def _wait(_builder: Any) -> None:
+    """Do nothing."""
+
+
 def _missing(_builder: Any, name: str) -> Any:
     if name.startswith("create_"):
         raise NotEmulatedError(f"{name.removeprefix('create_')}: Triton's interpreter has no such operation")
@@ -70,7 +74,7 @@ def builder_of(run: Emulation, operations: Mapping[str, Operation], *, remembers
         Whether results remember how narrow their operands were loaded.
     """
     methods: dict[str, Any] = {"get_bf16": _bf16, "__getattr__": _missing}
-    for name, original in vars(BUILDER).items():
+    for name, original in {**dict.fromkeys(ABSENT, _wait), **vars(BUILDER)}.items():
         if name.startswith("get_") and name in operations:
             methods[name] = _constant(run, original, operations[name])
         elif callable(original) and not name.startswith(("_", "get_")) and name not in HELPERS:

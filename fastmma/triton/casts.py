@@ -107,10 +107,12 @@ def _of_integer(run: Emulation, _original: Operation, value: Any, kind: Any) -> 
     return TensorHandle(result, kind.scalar)
 
 
-def _cast(run: Emulation, original: Operation, value: Any, kind: Any, rounding: Any = None) -> Any:
+def _cast(run: Emulation, original: Operation, value: Any, kind: Any, *rounding: Any) -> Any:
     source, target = (FLOATS.get(dtype.scalar.name) for dtype in (value.dtype, kind))
+    if source is None or target is None:
+        run.report.passes("cast", f"{value.dtype.scalar} to {kind.scalar}: how it rounds is not modelled")
     if source is None or target is None or source == target:
-        return original(value, kind) if rounding is None else original(value, kind, rounding)
+        return original(value, kind, *rounding)
     mode = "rz" if "RTZ" in str(rounding) else "rn"
     data = converted(elements(value), source, target, mode)
     run.report.did("cast", f"{source} to {target}, {mode}")

@@ -1,4 +1,4 @@
-"""CUDA's libdevice, of which NumPy computes what it has: `triton.language.extra.libdevice` and `triton.language.extra.cuda.libdevice`."""
+"""What Triton has for CUDA alone: libdevice, of which NumPy computes what it has, and `triton.language.extra.cuda`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import triton.language as tl
+from triton.language.extra import cuda
 from triton.language.extra import libdevice as stubs
 from triton.language.extra.cuda import libdevice
 from triton.runtime import interpreter
@@ -19,9 +21,9 @@ from fastmma.triton.arithmetic import fused
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.twins import codes_of
 
-_MODULES = (stubs, libdevice)
-_NAMES = tuple(module.__name__ for module in _MODULES)
-_FUNCTIONS = {name: value for name, value in vars(libdevice).items() if callable(value) and getattr(value, "__module__", "") in _NAMES}
+_MODULES = (stubs, libdevice, cuda)
+_FUNCTIONS = {name: value for module in (libdevice, cuda) for name, value in vars(module).items() if tl.core.is_builtin(value)}
+_EXTRA = tl.extra.__name__
 
 Function = Callable[..., Any]
 
@@ -139,8 +141,9 @@ def interpreted_functions(function: Any) -> Iterator[tuple[dict[str, Any], str, 
                 yield vars(module), name, _interpreted(name)
     space = function.__globals__
     for name in used & space.keys():
-        if getattr(space[name], "__module__", None) in _NAMES and space[name].__name__ in _FUNCTIONS:
-            yield space, name, _interpreted(space[name].__name__)
+        function = space[name]
+        if str(getattr(function, "__module__", "")).startswith(_EXTRA) and getattr(function, "__name__", "") in _FUNCTIONS:
+            yield space, name, _interpreted(function.__name__)
 
 
 OPERATIONS: dict[str, Operation] = {"create_extern_elementwise": _extern, "create_inline_asm": _assembly}

@@ -102,9 +102,18 @@ def _atomic(run: Emulation, original: Operation, operation: Any, pointers: Any, 
     return result if alone else Found(result.data, result.dtype, run.report, name)
 
 
+def _reshape(run: Emulation, original: Operation, value: Any, shape: Any, reorders: bool) -> Any:
+    """Reshape, which may leave the order of elements to the compiler."""
+    if reorders and tuple(shape) != value.data.shape:
+        run.report.passes("reshape", "can_reorder=True: in which order its elements are depends on the layout of the threads")
+    return original(value, shape, reorders)
+
+
 def _load_of_descriptor(run: Emulation, original: Operation, descriptor: Any, *rest: Any) -> Any:
     if getattr(descriptor, "round_f32_to_tf32", False):
         run.report.assumes("descriptor_load", "f32 rounded to tf32, to nearest even, as Triton's interpreter says that the hardware does")
+    else:
+        run.report.tell(NEUTRAL, "descriptor_load", "moves data")
     return original(descriptor, *rest)
 
 
@@ -113,4 +122,5 @@ OPERATIONS: dict[str, Operation] = {
     "create_atomic_rmw": _atomic,
     **dict.fromkeys(("create_select", "create_bitcast", "create_int_cast"), _carry),
     "create_descriptor_load": _load_of_descriptor,
+    "create_reshape": _reshape,
 }

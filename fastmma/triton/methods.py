@@ -35,7 +35,7 @@ class Method:
 
 _MOVES = (
     *("masked_load", "masked_store", "addptr", "bitcast", "int_to_ptr", "ptr_to_int"),
-    *("select", "reshape", "trans", "expand_dims", "broadcast", "cat", "join", "split", "splat", "unsplat", "gather"),
+    *("select", "reshape", "trans", "expand_dims", "broadcast", "join", "split", "splat", "unsplat", "gather"),
     *("make_tensor_descriptor", "descriptor_load", "descriptor_store", "descriptor_gather", "descriptor_scatter"),
 )
 _INTEGERS = (
@@ -52,7 +52,7 @@ _ROUNDED = (
     *("minimumf", "minnumf", "maximumf", "maxnumf", "clampf"),
 )
 _CONVERSIONS = ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc", "fp_to_fp", "floor", "ceil")
-_NOTHING = ("print", "assert", "assume", "barrier")
+_NOTHING = ("print", "assert", "assume", "barrier", "grid_dependency_wait", "grid_dependency_launch_dependents")
 _ORDERED = ("atomic_cas", "atomic_load", "atomic_store", "atomic_poll")
 _OF_THEIR_OWN = (
     *("dot", "dot_scaled", "cos", "sin", "exp", "exp2", "log", "log2", "erf", "rsqrt"),
@@ -67,10 +67,14 @@ _ROWS = (
     (_ROUNDED, NEUTRAL, "IEEE 754", True),
     (_CONVERSIONS, NEUTRAL, "IEEE 754", False),
     (_NOTHING, NEUTRAL, "computes nothing", False),
+    (("cat",), PASSED, "can_reorder=True: in which order its elements are depends on the layout of the threads", False),
     (_ORDERED, PASSED, "what it finds in memory changes from run to run of a GPU", False),
     (_OF_THEIR_OWN, UNSEEN, "in no list", False),  # what stands in their place tells more, always
 )
 METHODS = {f"create_{name}": Method(f"create_{name}", status, why, nan) for names, status, why, nan in _ROWS for name in names}
+
+# the interpreter has none, and they do nothing where programs run one after another
+ABSENT = ("create_grid_dependency_wait", "create_grid_dependency_launch_dependents")
 
 # these only call others of the builder; constants and types are those whose name begins with get_
 HELPERS = frozenset(

@@ -15,10 +15,11 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 from triton.language.extra import libdevice  # noqa: E402
+from triton.language.extra.cuda import gdc_wait  # noqa: E402
 from triton.runtime import interpreter  # noqa: E402
 
 from fastmma.triton import interpret  # noqa: E402
-from fastmma.triton.methods import HELPERS, METHODS  # noqa: E402
+from fastmma.triton.methods import ABSENT, HELPERS, METHODS  # noqa: E402
 
 
 @triton.jit
@@ -84,7 +85,7 @@ def test_all_methods_of_this_builder_are_listed() -> None:
     never = {"create_fcmpONE", "create_fcmpULT", "create_fcmpUGT", "create_fcmpULE", "create_fcmpUGE", "create_fcmpUEQ"}
     delegating = {"get_cache_policy"}
     assert methods - HELPERS - METHODS.keys() - delegating == never
-    assert not METHODS.keys() - methods
+    assert METHODS.keys() - methods == set(ABSENT)
 
 
 @triton.jit
@@ -186,6 +187,48 @@ def test_what_nothing_here_runs_is_refused_with_the_reason() -> None:
         ran(assembled, torch.ones(16), 16)
     with pytest.raises(fastmma.NotEmulatedError, match="__nv_j0f of libdevice: nothing on this machine computes it"):
         ran(unknown_of_libdevice, torch.ones(16), 16)
+
+
+@triton.jit
+def waiting(x, y, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    gdc_wait()
+    tile = tl.make_tensor_descriptor(x, [4, SIZE // 4], [SIZE // 4, 1], [4, SIZE // 4]).load([0, 0])
+    tl.store(y + i, tl.reshape(tile.T.trans(), (SIZE,)))
+    tl.extra.cuda.gdc_launch_dependents()
+
+
+def test_descriptors_and_waits_are_neutral() -> None:
+    x, y = torch.arange(64.0), torch.empty(64)
+    report = ran(waiting, x, y, 64)
+    assert torch.equal(x, y)
+    assert {line.status for line, _ in report.lines()} == {"neutral"}
+    assert {"grid_dependency_wait", "grid_dependency_launch_dependents", "descriptor_load", "trans"} <= {name for name, _ in report.neutral}
+
+
+@triton.jit
+def reordered(x, y, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    a = tl.load(x + i)
+    tl.store(y + tl.arange(0, 2 * SIZE), tl.cat(a, a, can_reorder=True))
+    tl.store(y + i, tl.reshape(tl.reshape(a, (2, SIZE // 2), can_reorder=True), (SIZE,)))
+
+
+@pytest.mark.filterwarnings("ignore:.*can_reorder")
+def test_what_the_compiler_may_reorder_is_passed() -> None:
+    report = ran(reordered, torch.ones(16), torch.empty(32), 16)
+    assert sorted(name for name, _ in report.passed) == ["cat", "reshape"]
+
+
+@triton.jit
+def of_many_kinds(x, y, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    tl.store(y + i, tl.load(x + i).to(tl.float8e4b15).to(tl.float32))
+
+
+def test_casts_of_formats_that_are_not_modelled_are_passed() -> None:
+    report = ran(of_many_kinds, torch.ones(16, dtype=torch.float16), torch.empty(16), 16)
+    assert [text.partition(":")[0] for _, text in report.passed] == ["fp16 to fp8e4b15", "fp8e4b15 to fp32"]
 
 
 @triton.jit
