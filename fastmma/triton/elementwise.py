@@ -18,7 +18,6 @@ from fastmma.triton.formats import FLOATS
 from fastmma.triton.methods import METHODS
 
 _TINY = np.float32(2.0**-126)
-_FP8 = ("fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16")
 # the compiler takes no 8-bit floats here, and the interpreter would compute with their codes
 _NOT_OF_FP8 = (
     *("fadd", "fsub", "fmul", "fneg", "fma", "frem", "minimumf", "minnumf", "maximumf", "maxnumf", "clampf"),
@@ -28,7 +27,9 @@ _NOT_OF_FP8 = (
 
 def _compare(_run: Emulation, original: Operation, x: Any, y: Any) -> Any:
     """Compare; the interpreter gives the result the type of its operands."""
-    return TensorHandle(original(x, y).data, tl.int1)
+    result = original(x, y)
+    result.dtype = tl.int1
+    return result
 
 
 def _fuse(_run: Emulation, _original: Operation, x: Any, y: Any, z: Any) -> Any:
@@ -73,7 +74,7 @@ def _refuse_fp8(operation: Operation | None, name: str, run: Emulation, original
     ------
     NotEmulatedError
     """
-    if operands[0].dtype.scalar.name in _FP8:
+    if operands[0].dtype.primitive_bitwidth == 8:
         raise NotEmulatedError(f"{name} of {operands[0].dtype.scalar}: Triton's compiler takes no 8-bit floats here; convert them first")
     return original(*operands) if operation is None else operation(run, original, *operands)
 

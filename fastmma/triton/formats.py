@@ -80,6 +80,8 @@ def with_canonical_nan(data: NDArray[Any]) -> NDArray[Any]:
     """Give every NaN all bits but the sign, as the PTX ISA says of 32- and 16-bit floats."""
     if data.dtype not in _NAN or not data.size:
         return data
+    if data.dtype == np.float32 and not np.isnan(np.vdot(data, data)):  # squares have no sum that is none, but of NaN
+        return data
     kind, nan, infinity = _NAN[data.dtype]
     codes = np.ascontiguousarray(data).view(kind)
     magnitudes = codes & kind(nan)

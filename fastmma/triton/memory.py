@@ -17,6 +17,7 @@ from fastmma.triton.handles import LOADED
 from fastmma.triton.report import Report
 
 _BITS = np.dtype(np.uint16)
+_DTYPES: dict[str, np.dtype[Any]] = {}  # of Triton's types, which are few: the interpreter asks at every operation
 
 
 class Memory:
@@ -42,7 +43,10 @@ class Memory:
 
 def numpy_dtype(original: Operation, kind: Any) -> Any:
     """The dtype in which the interpreter holds a type: NumPy's operators are right for bf16 as such."""
-    return BF16 if is_bf16(kind) else original(kind)
+    name = kind.scalar.name
+    if name not in _DTYPES:
+        _DTYPES[name] = BF16 if is_bf16(kind) else original(kind)
+    return _DTYPES[name]
 
 
 def _load(_run: Emulation, original: Operation, pointers: Any, *rest: Any) -> Any:

@@ -12,15 +12,23 @@ from fastmma.host.caller import folders_of
 _FOLDERS = folders_of("triton", "numpy", "ml_dtypes")
 
 
-@lru_cache(maxsize=1 << 12)
-def _is_library(name: str) -> bool:
-    return name.startswith(_FOLDERS)
+class _Libraries(dict[str, bool]):
+    """Whether a file is a library's, by its name: no more than so many are kept, since this is asked at every operation."""
+
+    def __missing__(self, name: str) -> bool:
+        if len(self) >= 1 << 12:
+            self.clear()
+        self[name] = found = name.startswith(_FOLDERS)
+        return found
+
+
+_LIBRARIES = _Libraries()
 
 
 def running_line() -> FrameType:
     """Find the frame of the innermost line on the stack that belongs to a kernel, or else to who launched it."""
-    frame = sys._getframe(1)
-    while _is_library(frame.f_code.co_filename) and frame.f_back is not None:
+    frame = sys._getframe(2)
+    while _LIBRARIES[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame
 

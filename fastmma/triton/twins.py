@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from types import CodeType, ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -56,6 +57,15 @@ def as_kind(value: Any, kind: type) -> Any:
     return _tuple_create(value, (as_kind(one, kind) for one in value)) if isinstance(value, tuple) else value
 
 
+def _modules(names: Iterable[str], space: dict[str, Any]) -> list[ModuleType]:
+    """The modules that names in a namespace lead to, one in another too."""
+    found = [value for name in names if isinstance(value := space.get(name), ModuleType)]
+    for module in found:  # which grows
+        inner = (vars(module).get(name) for name in names)
+        found += [value for value in inner if isinstance(value, ModuleType) and value not in found]
+    return found
+
+
 def callees(*kernels: Any) -> list[Any]:
     """Kernels and all of the functions that they can reach by name."""
     found: dict[int, Any] = {}
@@ -67,15 +77,24 @@ def callees(*kernels: Any) -> list[Any]:
         found[id(one)] = one
         for code in codes_of(one.fn.__code__):
             values = [one.fn.__globals__.get(name) for name in code.co_names]
-            modules = [value for value in values if isinstance(value, ModuleType)]
-            values += [getattr(module, name, None) for module in modules for name in code.co_names]
+            values += [vars(module).get(name) for module in _modules(code.co_names, one.fn.__globals__) for name in code.co_names]
             waiting += [value for value in values if isinstance(value, KINDS)]
     return list(found.values())
 
 
+def _names(functions: Iterable[Any]) -> set[str]:
+    return {name for one in functions for code in codes_of(one.fn.__code__) for name in code.co_names}
+
+
 def names(*kernels: Any) -> set[str]:
     """All names in the code of kernels and of what they call."""
-    return {name for one in callees(*kernels) for code in codes_of(one.fn.__code__) for name in code.co_names}
+    return _names(callees(*kernels))
+
+
+@lru_cache(maxsize=1)
+def _language(_number: int) -> list[ModuleType]:
+    """Triton's own modules, found anew when another was imported."""
+    return [module for name, module in sys.modules.items() if name.startswith("triton.language")]
 
 
 def _forwarding(function: Any) -> Callable[..., Any]:
@@ -85,15 +104,16 @@ def _forwarding(function: Any) -> Callable[..., Any]:
 @contextmanager
 def all_of_kind(kernel: Any, kind: type, *others: Any) -> Iterator[Any]:
     """The kernel as one of a kind; all that it and others call is of that kind until the block ends."""
-    spaces = {id(one.fn.__globals__): one.fn.__globals__ for one in callees(kernel, *others)}
-    modules = [value for space in spaces.values() for value in space.values() if isinstance(value, ModuleType)]
-    modules += [module for name, module in sys.modules.items() if name.startswith("triton.language")]
-    spaces |= {id(vars(module)): vars(module) for module in modules}
+    functions = callees(kernel, *others)
+    used = _names(functions)
+    spaces = {id(one.fn.__globals__): one.fn.__globals__ for one in functions}
+    modules = [module for space in spaces.values() for module in _modules(used, space)]
+    spaces |= {id(vars(module)): vars(module) for module in (*modules, *_language(len(sys.modules)))}
     found = [
         (space, name, value)
         for space in spaces.values()
-        for name, value in list(space.items())
-        if isinstance(value, KINDS) and not isinstance(value, kind)
+        for name in used
+        if isinstance(value := space.get(name), KINDS) and not isinstance(value, kind)
     ]
     methods = [name for name, value in vars(tl.standard).items() if isinstance(value, KINDS) and name in vars(tl.tensor)]
     with ExitStack() as stack:
