@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -210,3 +212,23 @@ def test_arithmetic_of_8_bit_floats_is_refused() -> None:
     for name in ("+", "maximum", "fma"):
         with pytest.raises(fastmma.NotEmulatedError, match="takes no 8-bit floats"):
             calculated(name, x, x)
+
+
+def test_kernels_for_recordings_are_emulated_or_neutral() -> None:
+    path = Path(__file__).parent / "elementwise_kernels.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sizes: dict[str, int] = {}
+
+    def keep(name: str, call: Any) -> None:
+        sizes[name] = module.as_bytes(call()).size
+
+    with interpret("H100", lowering="rules") as report:
+        module.run("cpu", keep)
+    assert len(sizes) == 118
+    assert min(sizes.values()) > 0
+    assert not report.passed
+    assert not report.unseen
