@@ -32,7 +32,7 @@ def mixed(x, y, SIZE: tl.constexpr):
 
 
 def ran(kernel: Any, *arguments: Any, gpu: str = "H100", **options: Any) -> Any:
-    with interpret(gpu, **options) as report:
+    with interpret(gpu, lowering="rules", **options) as report:
         kernel[(1,)](*arguments)
     return report
 
@@ -133,7 +133,7 @@ def atomics(total, count, seen, OPERATION: tl.constexpr):
 )
 def test_what_depends_on_the_order_of_programs_is_passed(operation: str, passes: list[str]) -> None:
     count, seen = torch.zeros(1, dtype=torch.int32), torch.zeros(3, dtype=torch.int32)
-    with interpret("H100") as report:
+    with interpret("H100", lowering="rules") as report:
         atomics[(3,)](torch.zeros(1), count, seen, operation)
     assert sorted({name for name, _ in report.passed}) == passes
 

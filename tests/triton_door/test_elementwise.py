@@ -28,7 +28,7 @@ def cast(x, y, SIZE: tl.constexpr):
 
 def converted(values: Any, dtype: Any, gpu: str = "H100") -> tuple[Any, Any]:
     y = torch.empty(len(values), dtype=dtype)
-    with interpret(gpu) as report:
+    with interpret(gpu, lowering="rules") as report:
         cast[(1,)](values, y, len(values))
     report.assert_all_emulated()
     return y, report
@@ -108,7 +108,7 @@ def two(x, y, z, OPERATION: tl.constexpr, SIZE: tl.constexpr):
 
 def calculated(operation: str, x: Any, y: Any) -> tuple[Any, Any]:
     z = torch.empty_like(x)
-    with interpret("H100") as report:
+    with interpret("H100", lowering="rules") as report:
         two[(1,)](x, y, z, operation, len(x))
     report.assert_all_emulated()
     return z, report
@@ -147,16 +147,16 @@ def test_extrema_of_many() -> None:
         x = torch.full((size,), -0.0)
         x[size // 2] = 0.0
         value, place = torch.empty(2), torch.empty(1, dtype=torch.int32)
-        with interpret("H100") as report:
+        with interpret("H100", lowering="rules") as report:
             largest[(1,)](x, value, place, True, size)
         assert torch.signbit(value).tolist() == [False, True]  # the first of equal numbers is found
         assert place.item() == 0
         report.assert_all_emulated()
-        with interpret("H100") as report:
+        with interpret("H100", lowering="rules") as report:
             largest[(1,)](x, value, place, False, size)
         assert [text.partition(":")[0] for _, text in report.passed] == ["tie_break_left=False"]
     x[3] = float("nan")
-    with interpret("H100") as report:
+    with interpret("H100", lowering="rules") as report:
         largest[(1,)](x, value, place, True, size)
     assert [text for _, text in report.passed if "NaN" in text]
     assert value[0].item() == 0

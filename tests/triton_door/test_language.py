@@ -38,11 +38,11 @@ def described(f, n, one, big, flag, none, z: tl.float64, out):
 def test_numbers_of_a_launch_have_the_types_of_its_signature() -> None:
     x = torch.randn(4096, generator=torch.Generator().manual_seed(3)).bfloat16()
     y = torch.empty(4096)
-    with interpret("H100"):
+    with interpret("H100", lowering="rules"):
         scaled[(1,)](x, y, 0.1, 4096)
     np.testing.assert_array_equal(y.numpy(), x.float().numpy() * np.float32(0.1))  # bf16 times f32 is f32
     out = torch.empty(6, dtype=torch.float64)
-    with interpret("H100"):
+    with interpret("H100", lowering="rules"):
         described[(1,)](0.1, -3, 1, 2**31 + 1, True, None, 0.1, out)
     assert out.tolist() == [float(np.float32(0.1)) * 3, -1, 1, 2**31 + 2, 2, 0.1]
 
@@ -106,7 +106,7 @@ def applied(x, y, FUNCTION: tl.constexpr, SIZE: tl.constexpr):
 def test_truth_values_of_tensors_are_joined_element_by_element(both: bool) -> None:
     x, y = torch.tensor([1.0, 1, -1, -1]), torch.tensor([1.0, -1, 1, -1])
     out = torch.empty(4, dtype=torch.int32)
-    with interpret("H100") as report:
+    with interpret("H100", lowering="rules") as report:
         joined[(1,)](x, y, out, both, 4)
     assert out.tolist() == ([1, 10, 10, 10] if both else [1, 1, 1, 10])
     report.assert_all_emulated()
@@ -130,7 +130,7 @@ def truths(x, y, SIZE: tl.constexpr):
 def test_comparisons_are_truth_values() -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.int64):
         y = torch.empty(4, dtype=torch.int32)
-        with interpret("H100") as report:
+        with interpret("H100", lowering="rules") as report:
             truths[(1,)](torch.tensor([-1, 0, 1, 2]).to(dtype), y, 4)
         assert y.tolist() == [0, 0, 3, 3]
         report.assert_all_emulated()
@@ -147,7 +147,7 @@ def tuned(x, SIZE: tl.constexpr):
 
 def test_the_configuration_of_an_autotuner_is_told_and_can_be_named() -> None:
     x = torch.zeros(1)
-    with interpret("H100") as report:
+    with interpret("H100", lowering="rules") as report:
         tuned[(1,)](x)
     assert x.item() == 16
     assert list(report.notes) == [
@@ -155,14 +155,14 @@ def test_the_configuration_of_an_autotuner_is_told_and_can_be_named() -> None:
         "configs={'tuned': ...} names another"
     ]
     for wanted, size in (({"SIZE": 32}, 32), ({"num_warps": 4}, 32), (TUNED[2], 64), (2, 64)):
-        with interpret("H100", configs={"tuned": wanted}) as report:
+        with interpret("H100", lowering="rules", configs={"tuned": wanted}) as report:
             tuned[(1,)](x)
         assert x.item() == size
         assert [note.rpartition(", ")[2] for note in report.notes] == ["as asked"]
         assert "note" in str(report)
     with (
         pytest.raises(fastmma.OperandError, match=r"tuned has no such configuration; it has\n  0: SIZE: 16"),
-        interpret("H100", configs={"tuned": {"SIZE": 7}}),
+        interpret("H100", lowering="rules", configs={"tuned": {"SIZE": 7}}),
     ):
         tuned[(1,)](x)
 
@@ -196,7 +196,7 @@ def test_a_kernel_that_the_compiler_refuses_says_why() -> None:
 def test_bf16_of_an_integer_argument() -> None:
     x = torch.arange(16).to(torch.bfloat16)
     y = torch.empty(16)
-    with interpret("H100"):
+    with interpret("H100", lowering="rules"):
         scaled[(1,)](x, y, 3, 16)
     expected = (np.arange(16) * np.float32(3)).astype(ml_dtypes.bfloat16).astype("f4")
     np.testing.assert_array_equal(y.numpy(), expected)
