@@ -14,7 +14,7 @@ from fastmma.triton.emulation import Emulation
 RUN = Autotuner.run
 
 
-def _chosen(name: str, configs: list[Any], wanted: Any) -> Any:
+def _choose(name: str, configs: list[Any], wanted: Any) -> Any:
     """Find the configuration that is asked for.
 
     Raises
@@ -33,7 +33,7 @@ def _chosen(name: str, configs: list[Any], wanted: Any) -> Any:
     return found[0]
 
 
-def tuned_by(current: Callable[[], Emulation]) -> Callable[..., Any]:
+def make_run(current: Callable[[], Emulation]) -> Callable[..., Any]:
     """Make what runs in the place of an autotuner."""
 
     def run(tuner: Any, *arguments: Any, **options: Any) -> Any:
@@ -41,7 +41,7 @@ def tuned_by(current: Callable[[], Emulation]) -> Callable[..., Any]:
         configs: Mapping[str, Any] = emulation.configs
         number = len(tuner.configs)
         if name in configs:
-            with patch.object(tuner, "configs", [_chosen(name, tuner.configs, configs[name])]):
+            with patch.object(tuner, "configs", [_choose(name, tuner.configs, configs[name])]):
                 result = RUN(tuner, *arguments, **options)
             how = "as asked"
         else:

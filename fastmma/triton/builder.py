@@ -13,9 +13,9 @@ from triton.runtime.interpreter import TensorHandle
 from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.codes import encode
 from fastmma.triton.emulation import Emulation, Operation
-from fastmma.triton.formats import BF16, with_canonical_nan
+from fastmma.triton.formats import BF16, canonicalise_nan
 from fastmma.triton.handles import remember_loads
-from fastmma.triton.methods import ABSENT, HELPERS, Method, method_named
+from fastmma.triton.methods import ABSENT, HELPERS, Method, find_method
 
 BUILDER = interpreter.InterpreterBuilder
 # results of these were not loaded as their operands were
@@ -24,7 +24,7 @@ _NOT_ELEMENTWISE = (
 )
 
 
-def _counted(run: Emulation, row: Method, original: Callable[..., Any], operation: Operation | None, keeps: bool) -> Callable[..., Any]:
+def _count(run: Emulation, row: Method, original: Callable[..., Any], operation: Operation | None, keeps: bool) -> Callable[..., Any]:
     status, name, why = row.status, row.operation, row.why
     report = run.report
 
@@ -38,17 +38,17 @@ def _counted(run: Emulation, row: Method, original: Callable[..., Any], operatio
             if report.told == told:
                 report.tell(status, name, why)
         if row.canonical and type(result) is TensorHandle:  # a dot that was not multiplied yet is none
-            result.data = with_canonical_nan(result.data)
+            result.data = canonicalise_nan(result.data)
         return remember_loads(result, operands) if keeps else result
 
     return method
 
 
-def _constant(run: Emulation, original: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
+def _make_constant(run: Emulation, original: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
     return lambda builder, value: operation(run, partial(original, builder), value)
 
 
-def _bf16(_builder: Any, value: float) -> Any:
+def _make_bf16(_builder: Any, value: float) -> Any:
     return TensorHandle(np.asarray(encode(np.array([value], np.float64), "bf16")).astype(np.uint16).view(BF16), interpreter.tl.bfloat16)
 
 
@@ -56,13 +56,13 @@ def _wait(_builder: Any) -> None:
     """Do nothing."""
 
 
-def _missing(_builder: Any, name: str) -> Any:
+def _find_missing(_builder: Any, name: str) -> Any:
     if name.startswith("create_"):
         raise NotEmulatedError(f"{name.removeprefix('create_')}: Triton's interpreter has no such operation")
     raise AttributeError(name)
 
 
-def builder_of(run: Emulation, operations: Mapping[str, Operation], *, remembers: bool) -> type:
+def make_builder(run: Emulation, operations: Mapping[str, Operation], *, remembers: bool) -> type:
     """Make the class of the builder.
 
     Parameters
@@ -73,11 +73,11 @@ def builder_of(run: Emulation, operations: Mapping[str, Operation], *, remembers
     remembers : bool
         Whether results remember how narrow their operands were loaded.
     """
-    methods: dict[str, Any] = {"get_bf16": _bf16, "__getattr__": _missing}
+    methods: dict[str, Any] = {"get_bf16": _make_bf16, "__getattr__": _find_missing}
     for name, original in {**dict.fromkeys(ABSENT, _wait), **vars(BUILDER)}.items():
         if name.startswith("get_") and name in operations:
-            methods[name] = _constant(run, original, operations[name])
+            methods[name] = _make_constant(run, original, operations[name])
         elif callable(original) and not name.startswith(("_", "get_")) and name not in HELPERS:
             keeps = remembers and name.startswith("create_") and not any(part in name for part in _NOT_ELEMENTWISE)
-            methods[name] = _counted(run, method_named(name), original, operations.get(name), keeps)
+            methods[name] = _count(run, find_method(name), original, operations.get(name), keeps)
     return type("Builder", (BUILDER,), methods)

@@ -47,7 +47,7 @@ def converted(values: NDArray[Any], source: str, target: str, rounding: str = "r
     return result
 
 
-def to_integers(values: NDArray[Any], bits: int, *, signed: bool) -> NDArray[Any]:
+def cut_to_integers(values: NDArray[Any], bits: int, *, signed: bool) -> NDArray[Any]:
     """Cut numbers to integers and saturate, as ``cvt.rzi`` does; of 8 bits, to 16, of which the lower 8 are taken.
 
     NaN becomes 0, and the highest bit alone where the numbers are f64 or the integers have 64 bits (PTX ISA, ``cvt``).
@@ -55,7 +55,7 @@ def to_integers(values: NDArray[Any], bits: int, *, signed: bool) -> NDArray[Any
     Examples
     --------
     >>> import numpy as np
-    >>> to_integers(np.float32([-1.5, 300, 7e4, np.nan]), 8, signed=False).tolist()
+    >>> cut_to_integers(np.float32([-1.5, 300, 7e4, np.nan]), 8, signed=False).tolist()
     [0, 44, 255, 0]
     """
     width = max(16, bits)
@@ -70,20 +70,20 @@ def to_integers(values: NDArray[Any], bits: int, *, signed: bool) -> NDArray[Any
     return result.astype(f"{'i' if signed else 'u'}{bits // 8}")
 
 
-def _to_integer(run: Emulation, _original: Operation, value: Any, kind: Any) -> Any:
+def _cut_to_integer(run: Emulation, _original: Operation, value: Any, kind: Any) -> Any:
     source, target = value.dtype.scalar, kind.scalar
     bits, signed = target.primitive_bitwidth, target.is_int_signed()
     run.report.did("cast", f"{FLOATS[source.name]} to {'s' if signed else 'u'}{bits}, cvt.rzi{'' if bits > 8 else ' to 16 bits, cut to 8'}")
-    return TensorHandle(to_integers(elements(value), bits, signed=signed).reshape(value.data.shape), target)
+    return TensorHandle(cut_to_integers(elements(value), bits, signed=signed).reshape(value.data.shape), target)
 
 
-def of_integers(values: NDArray[Any], fmt: str) -> NDArray[Any]:
+def round_integers(values: NDArray[Any], fmt: str) -> NDArray[Any]:
     """Round integers to a float format, once.
 
     Examples
     --------
     >>> import numpy as np
-    >>> of_integers(np.array([2**60 + 2**52 + 1]), "bf16").tolist()  # above a tie
+    >>> round_integers(np.array([2**60 + 2**52 + 1]), "bf16").tolist()  # above a tie
     [1.161928703861588e+18]
     """
     dtype = format_of(fmt).dtype
@@ -96,14 +96,14 @@ def of_integers(values: NDArray[Any], fmt: str) -> NDArray[Any]:
     return np.asarray(encode(exact.astype(np.float64), fmt)).astype(format_of(fmt).code_dtype).view(dtype)
 
 
-def _of_integer(run: Emulation, _original: Operation, value: Any, kind: Any) -> Any:
+def _round_integer(run: Emulation, _original: Operation, value: Any, kind: Any) -> Any:
     """Convert; before Hopper, integers become bf16 by way of f32."""
     fmt = FLOATS[kind.scalar.name]
     data = value.data
     if fmt == "bf16" and run.capability < 90:
         result = converted(data.astype(np.float32), "f32", "bf16")
     else:
-        result = of_integers(data.astype(np.uint8) if data.dtype == np.bool_ else data, fmt)
+        result = round_integers(data.astype(np.uint8) if data.dtype == np.bool_ else data, fmt)
     return TensorHandle(result, kind.scalar)
 
 
@@ -121,6 +121,6 @@ def _cast(run: Emulation, original: Operation, value: Any, kind: Any, *rounding:
 
 OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(("create_fp_to_fp", "create_fp_ext", "create_fp_trunc"), _cast),
-    **dict.fromkeys(("create_fp_to_si", "create_fp_to_ui"), _to_integer),
-    **dict.fromkeys(("create_si_to_fp", "create_ui_to_fp"), _of_integer),
+    **dict.fromkeys(("create_fp_to_si", "create_fp_to_ui"), _cut_to_integer),
+    **dict.fromkeys(("create_si_to_fp", "create_ui_to_fp"), _round_integer),
 }

@@ -13,8 +13,8 @@ from triton.runtime.jit import JITFunction, MockTensor
 from fastmma.triton.formats import BY_MLIR
 from fastmma.triton.layouts import aliases, bit_owners
 from fastmma.triton.lowering import Dot, Lowering
-from fastmma.triton.reasons import reason
-from fastmma.triton.twins import all_of_kind, as_kind, callees, functions_in
+from fastmma.triton.reasons import explain
+from fastmma.triton.twins import all_of_kind, callees, convert_kind, list_functions
 
 Site = tuple[str, int, int]  # file, line, column
 
@@ -235,12 +235,12 @@ def _compiled(function: Any, arguments: tuple[Any, ...], options: dict[str, Any]
 
 def compiled_kernel(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> CompiledKernel | str:
     """Compile a kernel for the active driver's target; a string says why the compiler did not take it."""
-    others = functions_in((*arguments, *options.values()))
+    others = list_functions((*arguments, *options.values()))
     with all_of_kind(kernel, JITFunction, *others) as function:
         try:
-            arguments = tuple(as_kind(value, JITFunction) for value in arguments)
-            options = {name: as_kind(value, JITFunction) for name, value in options.items()}
+            arguments = tuple(convert_kind(value, JITFunction) for value in arguments)
+            options = {name: convert_kind(value, JITFunction) for name, value in options.items()}
             compiled = _compiled(function, arguments, options)
             return CompiledKernel.read(compiled.asm["ttir"], compiled.asm["ttgir"], compiled.asm["ptx"])
         except Exception as error:
-            return reason(error)
+            return explain(error)

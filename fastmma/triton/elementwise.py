@@ -36,13 +36,13 @@ def _fuse(_run: Emulation, _original: Operation, x: Any, y: Any, z: Any) -> Any:
     return TensorHandle(fused(x.data, y.data, z.data), z.dtype.scalar)
 
 
-def remainder(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+def find_remainder(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     """Return x - trunc(x / y) y, the quotient rounded and the rest in one rounding; x where y is infinite.
 
     Examples
     --------
     >>> import numpy as np
-    >>> remainder(np.float32([7, -7, 7]), np.float32([3, 3, np.inf])).tolist()
+    >>> find_remainder(np.float32([7, -7, 7]), np.float32([3, 3, np.inf])).tolist()
     [1.0, -1.0, 7.0]
     """
     return np.where(np.isinf(y), x, fused(-np.trunc(x / y), y, x))
@@ -53,7 +53,7 @@ def _remain(run: Emulation, original: Operation, x: Any, y: Any) -> Any:
     if fmt is None:
         return original(x, y)
     wide = np.float64 if fmt == "f64" else np.float32
-    result = remainder(*np.broadcast_arrays(x.data.astype(wide), y.data.astype(wide)))
+    result = find_remainder(*np.broadcast_arrays(x.data.astype(wide), y.data.astype(wide)))
     run.report.did("%", "div.rn, cvt.rzi and fma.rn")
     data = result if fmt in ("f32", "f64") else converted(result, "f32", fmt)
     return TensorHandle(np.ascontiguousarray(data), x.dtype.scalar)
@@ -67,7 +67,7 @@ def _round(run: Emulation, original: Operation, x: Any, instruction: str) -> Any
     return original(TensorHandle(np.where(np.abs(x.data) < _TINY, np.copysign(np.float32(0), x.data), x.data), x.dtype))
 
 
-def _refuse_fp8(operation: Operation | None, name: str, run: Emulation, original: Operation, *operands: Any) -> Any:
+def _check_fp8(operation: Operation | None, name: str, run: Emulation, original: Operation, *operands: Any) -> Any:
     """Compute, unless the compiler would refuse.
 
     Raises
@@ -79,10 +79,10 @@ def _refuse_fp8(operation: Operation | None, name: str, run: Emulation, original
     return original(*operands) if operation is None else operation(run, original, *operands)
 
 
-def refusing_fp8(operations: dict[str, Operation]) -> dict[str, Operation]:
+def refuse_fp8(operations: dict[str, Operation]) -> dict[str, Operation]:
     """Give operations that raise where the compiler takes no 8-bit floats."""
     names = {f"create_{name}" for name in _NOT_OF_FP8}
-    return operations | {name: partial(_refuse_fp8, operations.get(name), METHODS[name].operation) for name in names}
+    return operations | {name: partial(_check_fp8, operations.get(name), METHODS[name].operation) for name in names}
 
 
 OPERATIONS: dict[str, Operation] = {

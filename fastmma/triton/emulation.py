@@ -14,7 +14,7 @@ from fastmma.triton.compiled import CompiledKernel, Site, compiled_kernel
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
 from fastmma.triton.positions import Position, site
 from fastmma.triton.report import Report
-from fastmma.triton.twins import functions_in, names
+from fastmma.triton.twins import list_functions, names
 
 Operation = Callable[..., Any]
 Source = Literal["compile", "rules"]
@@ -64,7 +64,7 @@ class Launch:
 
     @cached_property
     def _names(self) -> set[str]:
-        return names(self.kernel, *functions_in((*self.arguments, *self.options.values())))
+        return names(self.kernel, *list_functions((*self.arguments, *self.options.values())))
 
     @cached_property
     def compiled(self) -> CompiledKernel | None:

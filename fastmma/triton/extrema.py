@@ -17,14 +17,14 @@ from fastmma.triton.formats import FLOATS
 _FAST = ("_argmin_combine_tie_break_fast", "_argmax_combine_tie_break_fast")
 
 
-def extremum(x: NDArray[Any], y: NDArray[Any], *, largest: bool, keeps_nan: bool) -> NDArray[Any]:
+def take_extremum(x: NDArray[Any], y: NDArray[Any], *, largest: bool, keeps_nan: bool) -> NDArray[Any]:
     """Return the larger or the smaller numbers of two arrays, as PTX's ``max`` and ``min`` do.
 
     Examples
     --------
     >>> import numpy as np
     >>> zeros = np.float32([-0.0, 0.0])
-    >>> extremum(zeros, zeros[::-1], largest=True, keeps_nan=False).tolist()
+    >>> take_extremum(zeros, zeros[::-1], largest=True, keeps_nan=False).tolist()
     [0.0, 0.0]
     """
     x, y = np.broadcast_arrays(x, y)
@@ -42,24 +42,24 @@ def extremum(x: NDArray[Any], y: NDArray[Any], *, largest: bool, keeps_nan: bool
 def _choose(_run: Emulation, original: Operation, x: Any, y: Any, *, largest: bool, keeps_nan: bool) -> Any:
     if x.dtype.scalar.name not in FLOATS:
         return original(x, y)
-    return TensorHandle(extremum(x.data, y.data, largest=largest, keeps_nan=keeps_nan), x.dtype.scalar)
+    return TensorHandle(take_extremum(x.data, y.data, largest=largest, keeps_nan=keeps_nan), x.dtype.scalar)
 
 
 def _clamp(_run: Emulation, original: Operation, x: Any, low: Any, high: Any, propagates: Any) -> Any:
     if x.dtype.scalar.name not in FLOATS:
         return original(x, low, high, propagates)
     keeps = propagates != ir.PROPAGATE_NAN.NONE
-    raised = extremum(x.data, low.data, largest=True, keeps_nan=keeps)
-    return TensorHandle(extremum(raised, high.data, largest=False, keeps_nan=keeps), x.dtype.scalar)
+    raised = take_extremum(x.data, low.data, largest=True, keeps_nan=keeps)
+    return TensorHandle(take_extremum(raised, high.data, largest=False, keeps_nan=keeps), x.dtype.scalar)
 
 
-def extremum_along(data: NDArray[Any], axis: int | None, *, largest: bool, keepdims: bool) -> NDArray[Any]:
+def reduce_to_extremum(data: NDArray[Any], axis: int | None, *, largest: bool, keepdims: bool) -> NDArray[Any]:
     """Return the largest or smallest number along an axis, NaN left out.
 
     Examples
     --------
     >>> import numpy as np
-    >>> extremum_along(np.float32([-0.0, 0.0, np.nan]), 0, largest=True, keepdims=False).tolist()
+    >>> reduce_to_extremum(np.float32([-0.0, 0.0, np.nan]), 0, largest=True, keepdims=False).tolist()
     0.0
     """
     function: Any = np.fmax if largest else np.fmin
@@ -77,7 +77,7 @@ def _reduce(run: Emulation, original: Operation, given: Any, value_of: Any = Non
     if index_of is None:
         if not is_float:
             return original(given, value_of, index_of)
-        return reduction.to_tensor(extremum_along(data, axis, largest=largest, keepdims=keep), tensor.dtype)
+        return reduction.to_tensor(reduce_to_extremum(data, axis, largest=largest, keepdims=keep), tensor.dtype)
     if is_float and np.isnan(data).any():
         run.report.passes("reduction", "where NaN is among the numbers, the place of the extremum depends on the layout of the threads")
         data = np.where(np.isnan(data), data.dtype.type(-np.inf if largest else np.inf), data)

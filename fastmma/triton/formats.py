@@ -76,7 +76,7 @@ _NAN: dict[np.dtype[Any], tuple[type[np.unsignedinteger[Any]], int, int]] = {
 }
 
 
-def with_canonical_nan(data: NDArray[Any]) -> NDArray[Any]:
+def canonicalise_nan(data: NDArray[Any]) -> NDArray[Any]:
     """Give every NaN all bits but the sign, as the PTX ISA says of 32- and 16-bit floats."""
     if data.dtype not in _NAN or not data.size:
         return data

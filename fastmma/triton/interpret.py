@@ -18,14 +18,14 @@ from triton.runtime.jit import JITFunction
 
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName, target_named
-from fastmma.triton.autotuning import tuned_by
+from fastmma.triton.autotuning import make_run
 from fastmma.triton.driver import Driver
 from fastmma.triton.emulation import Emulation, Source
 from fastmma.triton.patches import check_triton, patched, warmed_up
-from fastmma.triton.reasons import our_error
+from fastmma.triton.reasons import find_our_error
 from fastmma.triton.report import Other, Report
-from fastmma.triton.scalars import as_compiled, bound
-from fastmma.triton.twins import all_of_kind, functions_in
+from fastmma.triton.scalars import bind_arguments, convert_arguments
+from fastmma.triton.twins import all_of_kind, list_functions
 
 _LOCK = threading.RLock()  # the interpreter has one grid position for all threads: one kernel runs at a time
 _OPEN: list[Emulation] = []
@@ -56,15 +56,15 @@ def _run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) 
         return warmed_up(kernel)
     with _LOCK, np.errstate(all="ignore"):
         run = _current()
-        given, rest = bound(kernel, arguments, options)
+        given, rest = bind_arguments(kernel, arguments, options)
         run.begin(kernel, arguments, options)
-        with all_of_kind(kernel, InterpretedFunction, *functions_in(given.values())) as function, patched(run):
+        with all_of_kind(kernel, InterpretedFunction, *list_functions(given.values())) as function, patched(run):
             try:
-                values = as_compiled(function, given)
+                values = convert_arguments(function, given)
                 size = grid(given) if callable(grid) else grid
                 return _INTERPRET(function, grid=size, warmup=False, **values, **rest)
             except Exception as error:
-                ours = our_error(error)
+                ours = find_our_error(error)
                 if ours is None:
                     raise
                 raise ours from None
@@ -77,7 +77,7 @@ def _enter(run: Emulation) -> None:
             put = _STACK.enter_context
             put(patch.object(InterpretedFunction, "run", _run))
             put(patch.object(JITFunction, "run", _run))
-            put(patch.object(Autotuner, "run", tuned_by(_current)))
+            put(patch.object(Autotuner, "run", make_run(_current)))
             put(patch.object(triton.runtime.driver, "_active", Driver(lambda: _current().capability)))
         _OPEN.append(run)
 

@@ -19,7 +19,7 @@ from fastmma.products.report import NEUTRAL
 from fastmma.triton import approximations
 from fastmma.triton.arithmetic import fused
 from fastmma.triton.emulation import Emulation, Operation
-from fastmma.triton.twins import codes_of
+from fastmma.triton.twins import list_codes
 
 _MODULES = (stubs, libdevice, cuda)
 _FUNCTIONS = {name: value for module in (libdevice, cuda) for name, value in vars(module).items() if tl.core.is_builtin(value)}
@@ -28,7 +28,7 @@ _EXTRA = tl.extra.__name__
 Function = Callable[..., Any]
 
 
-def _each(function: Callable[[float], float]) -> Function:
+def _vectorise(function: Callable[[float], float]) -> Function:
     return np.vectorize(function, otypes=[np.float64])
 
 
@@ -73,14 +73,14 @@ _APPROXIMATED: dict[str, Function] = {
     "fast_fdivide": np.divide,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "rcbrt": lambda x: 1 / np.cbrt(x),
-    "erf": _each(math.erf),
-    "erfc": _each(math.erfc),
-    "lgamma": _each(math.lgamma),
-    "tgamma": _each(math.gamma),
+    "erf": _vectorise(math.erf),
+    "erfc": _vectorise(math.erfc),
+    "lgamma": _vectorise(math.lgamma),
+    "tgamma": _vectorise(math.gamma),
 }
 
 
-def _looked_up(table: dict[str, Function], symbol: str) -> Function | None:
+def _look_up(table: dict[str, Function], symbol: str) -> Function | None:
     name = symbol.removeprefix("__nv_")
     return table.get(name) or table.get(name.removesuffix("f"))
 
@@ -94,7 +94,7 @@ def _extern(run: Emulation, _original: Operation, _library: str, _path: str, sym
         If NumPy has no such function.
     """
     values = np.broadcast_arrays(*(operand.data for operand in operands))
-    exact, approximated = (_looked_up(table, symbol) for table in (_EXACT, _APPROXIMATED))
+    exact, approximated = (_look_up(table, symbol) for table in (_EXACT, _APPROXIMATED))
     dtype = interpreter._get_np_dtype(kind.scalar)
     if symbol == "__nv_rsqrtf" and run.capability in approximations.RECORDED:
         run.report.did("rsqrt", "rsqrt.approx.ftz.f32")
@@ -121,12 +121,12 @@ def _assembly(_run: Emulation, _original: Operation, text: str, *_rest: Any) -> 
     raise NotEmulatedError(f"inline assembly ({text.strip().splitlines()[0][:60]}): nothing here runs it")
 
 
-def _interpreted(name: str) -> Callable[..., Any]:
+def _make_interpreted(name: str) -> Callable[..., Any]:
     function = _FUNCTIONS[name]
     return lambda *operands: function(*operands, _semantic=interpreter.interpreter_semantic)
 
 
-def interpreted_functions(function: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
+def find_functions(function: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
     """Find the names under which a kernel reaches libdevice, with what the interpreter can call in the place of each.
 
     Yields
@@ -134,16 +134,16 @@ def interpreted_functions(function: Any) -> Iterator[tuple[dict[str, Any], str, 
     tuple of dict, str and callable
         A namespace, a name in it, and its value while the kernel is interpreted.
     """
-    used = {name for code in codes_of(function.__code__) for name in code.co_names}
+    used = {name for code in list_codes(function.__code__) for name in code.co_names}
     for name in used & _FUNCTIONS.keys():
         for module in _MODULES:
             if name in vars(module):
-                yield vars(module), name, _interpreted(name)
+                yield vars(module), name, _make_interpreted(name)
     space = function.__globals__
     for name in used & space.keys():
         function = space[name]
         if str(getattr(function, "__module__", "")).startswith(_EXTRA) and getattr(function, "__name__", "") in _FUNCTIONS:
-            yield space, name, _interpreted(function.__name__)
+            yield space, name, _make_interpreted(function.__name__)
 
 
 OPERATIONS: dict[str, Operation] = {"create_extern_elementwise": _extern, "create_inline_asm": _assembly}

@@ -70,7 +70,7 @@ class Found(TensorHandle):
 
     @property
     def data(self) -> NDArray[Any]:
-        """The value that was found."""
+        """Read the value that was found."""
         self._report.passes(self._operation, "the value that it found: which program comes first changes from run to run of a GPU")
         return self.unread
 
@@ -89,7 +89,7 @@ _LAST = "which program comes last changes from run to run of a GPU"
 
 
 def _is_alone(builder: Any, pointers: NDArray[Any]) -> bool:
-    """Whether nothing else reaches the same places of memory."""
+    """Tell whether nothing else reaches the same places of memory."""
     return all(size == 1 for size in builder.grid_dim) and np.unique(pointers).size == pointers.size
 
 

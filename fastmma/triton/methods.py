@@ -85,12 +85,12 @@ HELPERS = frozenset(
 )
 
 
-def method_named(name: str) -> Method:
+def find_method(name: str) -> Method:
     """Return what is known of a method of the builder.
 
     Examples
     --------
-    >>> method_named("create_fadd").status, method_named("create_transmogrify").status
+    >>> find_method("create_fadd").status, find_method("create_transmogrify").status
     ('neutral', 'unseen')
     """
     return METHODS.get(name) or Method(name, UNSEEN, "in no list")

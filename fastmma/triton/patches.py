@@ -18,14 +18,14 @@ from triton.runtime import interpreter
 from fastmma.host.errors import BackendError
 from fastmma.products.report import NEUTRAL
 from fastmma.triton import arithmetic, casts, dots, elementwise, extrema, functions, libdevice, memory, reductions, scaled
-from fastmma.triton.builder import BUILDER, builder_of
+from fastmma.triton.builder import BUILDER, make_builder
 from fastmma.triton.emulation import Emulation, Operation
-from fastmma.triton.formats import with_canonical_nan
+from fastmma.triton.formats import canonicalise_nan
 from fastmma.triton.methods import METHODS
-from fastmma.triton.rewriting import MEANINGS, REWRITTEN, Meanings, Transformer, runtime_range
+from fastmma.triton.rewriting import MEANINGS, REWRITTEN, Meanings, Transformer, count_by_tensors
 from fastmma.triton.versions import TESTED
 
-_OPERATIONS: Mapping[str, Operation] = elementwise.refusing_fp8(
+_OPERATIONS: Mapping[str, Operation] = elementwise.refuse_fp8(
     {
         **memory.OPERATIONS,
         **casts.OPERATIONS,
@@ -82,7 +82,7 @@ class _Scopes:
         if id(function) in self._functions:
             return self
         self._functions.add(id(function))
-        for space, name, value in list(libdevice.interpreted_functions(function)):
+        for space, name, value in list(libdevice.find_functions(function)):
             self._names.append((space, name, space[name]))
             space[name] = value
         languages = {id(value) for value in function.__globals__.values() if value is tl or value is tl.core}
@@ -92,7 +92,7 @@ class _Scopes:
         scope.set_attr(tl.tensor, "T", property(lambda tensor: interpreter.interpreter_semantic.permute(tensor, (1, 0))))
         for language in (tl, tl.core):
             if id(language) in languages:
-                scope.set_attr(language, "range", runtime_range)
+                scope.set_attr(language, "range", count_by_tensors)
                 scope.set_attr(language, "static_range", self._unrolled(language.static_range))
         self._changed |= languages
         self._scopes.append(scope)
@@ -114,14 +114,14 @@ class _Scopes:
             space[name] = value
 
 
-def _reduction(run: Emulation, operation: Operation, original: Any) -> Any:
+def _count_reduction(run: Emulation, operation: Operation, original: Any) -> Any:
     def method(reduction: Any, *operands: Any, **options: Any) -> Any:
         told = run.report.told
         result = operation(run, partial(original, reduction), *operands, *options.values())
         if run.report.told == told:
             run.report.tell(NEUTRAL, "reduction", "integers, or IEEE 754 in whichever order")
         for tensor in result if isinstance(result, (tuple, list)) else (result,):
-            tensor.handle.data = with_canonical_nan(tensor.handle.data)
+            tensor.handle.data = canonicalise_nan(tensor.handle.data)
         return result
 
     return method
@@ -139,10 +139,10 @@ def patched(run: Emulation) -> Iterator[None]:
             stack.enter_context(patch.object(holder, name, value, **options))
 
         stack.callback(setattr, builder, "__class__", type(builder))
-        builder.__class__ = run.builder(remembers, partial(builder_of, run, _OPERATIONS, remembers=remembers))
+        builder.__class__ = run.builder(remembers, partial(make_builder, run, _OPERATIONS, remembers=remembers))
         for holder, operations in ((interpreter.ReduceOps, _REDUCTIONS), (interpreter.ScanOps, reductions.SCANS)):
             for name, operation in operations.items():
-                put(holder, name, _reduction(run, operation, getattr(holder, name)))
+                put(holder, name, _count_reduction(run, operation, getattr(holder, name)))
         put(interpreter, "_interpreter", memory.Memory(interpreter._interpreter))
         put(interpreter, "_get_np_dtype", partial(memory.numpy_dtype, interpreter._get_np_dtype))
         put(interpreter, "_patch_lang", _Scopes(run))

@@ -25,7 +25,7 @@ class _Libraries(dict[str, bool]):
 _LIBRARIES = _Libraries()
 
 
-def running_line() -> FrameType:
+def find_running_line() -> FrameType:
     """Find the frame of the innermost line on the stack that belongs to a kernel, or else to who launched it."""
     frame = sys._getframe(2)
     while _LIBRARIES[frame.f_code.co_filename] and frame.f_back is not None:
@@ -34,6 +34,6 @@ def running_line() -> FrameType:
 
 
 @lru_cache(maxsize=1 << 14)
-def line_of(code: CodeType, offset: int) -> int:
+def find_line(code: CodeType, offset: int) -> int:
     """Return the line of an instruction."""
     return next(islice(code.co_positions(), offset // 2, None))[0] or code.co_firstlineno

@@ -7,7 +7,7 @@ from triton.compiler.errors import CompilationError
 from fastmma.host.errors import FastmmaError
 
 
-def causes(error: BaseException | None) -> list[BaseException]:
+def list_causes(error: BaseException | None) -> list[BaseException]:
     """List an error and those that led to it, the last one first."""
     found: list[BaseException] = []
     while error is not None and error not in found:
@@ -16,20 +16,20 @@ def causes(error: BaseException | None) -> list[BaseException]:
     return found
 
 
-def our_error(error: BaseException) -> FastmmaError | None:
+def find_our_error(error: BaseException) -> FastmmaError | None:
     """Return the error of fastmma that Triton wrapped into its own."""
-    return next((one for one in causes(error) if isinstance(one, FastmmaError)), None)
+    return next((one for one in list_causes(error) if isinstance(one, FastmmaError)), None)
 
 
-def reason(error: BaseException) -> str:
+def explain(error: BaseException) -> str:
     """Return what went wrong, in one line.
 
     Examples
     --------
-    >>> reason(ValueError("no such layout\\nand more lines"))
+    >>> explain(ValueError("no such layout\\nand more lines"))
     'ValueError: no such layout'
     """
-    for one in reversed(causes(error)):
+    for one in reversed(list_causes(error)):
         text = one.error_message if isinstance(one, CompilationError) else str(one)
         lines = [line.strip() for line in str(text or "").splitlines() if line.strip()]
         if lines:

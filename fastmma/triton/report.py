@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.products.report import ASSUMED, EMULATED, NEUTRAL, PASSED, UNSEEN, ClosedReport, Line
-from fastmma.triton.places import line_of, running_line
+from fastmma.triton.places import find_line, find_running_line
 
 Other = Literal["pass", "warn", "error"]
 _UNKNOWN = (PASSED, UNSEEN)
@@ -62,7 +62,7 @@ class Report(ClosedReport):
         NotEmulatedError
             If its bits are not known and `other` is ``"error"``.
         """
-        frame = running_line()
+        frame = find_running_line()
         code = frame.f_code
         if status in _UNKNOWN and self.other != "pass":
             self._complain(operation, text, code.co_filename, frame.f_lineno, frame.f_globals)
@@ -103,7 +103,7 @@ class Report(ClosedReport):
         with self._lock:
             new, self._new = self._new, {}
         for (status, operation, text, _, offset), (code, number) in new.items():
-            where = f"{code.co_filename}:{line_of(code, offset)}" if offset >= 0 else code.co_filename
+            where = f"{code.co_filename}:{find_line(code, offset)}" if offset >= 0 else code.co_filename
             self.count(Line(operation, status, "", text), where, number)
         return super().lines(*statuses)
 

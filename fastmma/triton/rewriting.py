@@ -19,7 +19,7 @@ from triton.runtime.interpreter import TensorHandle
 MEANINGS = "fastmma"  # of the attribute of the interpreter's semantic that leads to what stands here
 
 
-def runtime_range(*bounds: Any, step: Any = None, **_options: Any) -> Iterator[Any]:
+def count_by_tensors(*bounds: Any, step: Any = None, **_options: Any) -> Iterator[Any]:
     """Count as a loop of a compiled kernel does: by tensors, of 32 bits unless a bound has 64."""
     semantic = interpreter.interpreter_semantic
     start, end, by = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
@@ -50,7 +50,7 @@ class Operands:
     def __bool__(self) -> bool:
         return not self.stops
 
-    def joined(self) -> Any:
+    def join(self) -> Any:
         """Join the tensors, the last two first."""
         if self.stops or not self.tensors:
             return self.value
@@ -67,37 +67,37 @@ class Meanings:
     _BUILTINS: tuple[tuple[Any, str], ...] = ((builtins.min, "builtin_min"), (builtins.max, "builtin_max"))
 
     @staticmethod
-    def iterator(function: Any) -> Any:
+    def find_iterator(function: Any) -> Any:
         """Return what a loop counts by."""
-        return runtime_range if function is builtins.range else function
+        return count_by_tensors if function is builtins.range else function
 
     @classmethod
-    def function(cls, function: Any) -> Any:
+    def find_function(cls, function: Any) -> Any:
         """Return Triton's function in the place of Python's."""
         for own, name in cls._BUILTINS:
             if function is own:
-                return lambda *values: _constant(getattr(tl.core, name)(*values, _semantic=interpreter.interpreter_semantic))
+                return lambda *values: _unwrap(getattr(tl.core, name)(*values, _semantic=interpreter.interpreter_semantic))
         return function
 
     @staticmethod
-    def negated(value: Any) -> Any:
+    def negate(value: Any) -> Any:
         """Negate a truth value."""
         return value.__not__() if isinstance(value, tl.tensor) else not value
 
     @staticmethod
-    def assigned(value: Any) -> Any:
+    def assign(value: Any) -> Any:
         """Return what a name is bound to: a tensor where the value is a number."""
         if isinstance(value, tuple):
-            return interpreter._tuple_create(value, map(Meanings.assigned, value))
+            return interpreter._tuple_create(value, map(Meanings.assign, value))
         return interpreter.interpreter_semantic.to_tensor(value, False)
 
     @staticmethod
-    def declared(annotation: Any, value: Any) -> Any:
+    def declare(annotation: Any, value: Any) -> Any:
         """Return what a name with an annotation is bound to."""
-        return value if annotation is tl.constexpr or "constexpr" in str(annotation) else Meanings.assigned(value)
+        return value if annotation is tl.constexpr or "constexpr" in str(annotation) else Meanings.assign(value)
 
 
-def _constant(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     return value.value if isinstance(value, tl.constexpr) else value
 
 
@@ -125,7 +125,7 @@ class Transformer(interpreter.ASTTransformer):
         """Count by tensors."""
         self.generic_visit(node)
         if isinstance(node.iter, ast.Call):
-            node.iter.func = _call("iterator", node.iter.func, at=node.iter.func)
+            node.iter.func = _call("find_iterator", node.iter.func, at=node.iter.func)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:  # noqa: N802
@@ -135,18 +135,18 @@ class Transformer(interpreter.ASTTransformer):
         start.keywords = [ast.keyword(arg="decides", value=ast.Constant(value=isinstance(node.op, ast.Or)))]
         wrapped: list[ast.expr] = [_call("Operands", value, at=value) for value in node.values]
         chain = ast.Compare(left=start, ops=[ast.Lt() for _ in wrapped], comparators=wrapped)
-        return ast.copy_location(ast.Call(func=ast.Attribute(value=chain, attr="joined", ctx=ast.Load()), args=[], keywords=[]), node)
+        return ast.copy_location(ast.Call(func=ast.Attribute(value=chain, attr="join", ctx=ast.Load()), args=[], keywords=[]), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:  # noqa: N802
         """Negate tensors, element by element."""
         self.generic_visit(node)
-        return _call("negated", node.operand, at=node) if isinstance(node.op, ast.Not) else node
+        return _call("negate", node.operand, at=node) if isinstance(node.op, ast.Not) else node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:  # noqa: N802
         """Take Triton's functions of the names."""
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
-            node.func = _call("function", node.func, at=node.func)
+            node.func = _call("find_function", node.func, at=node.func)
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:  # noqa: N802
@@ -162,14 +162,14 @@ class Transformer(interpreter.ASTTransformer):
             raise ValueError("Multiple assignments are not supported")
         target = node.targets[0]
         if not (isinstance(target, ast.Name) and target.id in self._constants):
-            node.value = _call("assigned", node.value, at=node.value)
+            node.value = _call("assign", node.value, at=node.value)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:  # noqa: N802
         """Bind tensors, unless the annotation is constexpr."""
         self.generic_visit(node)
         if node.value is not None:
-            node.value = _call("declared", node.annotation, node.value, at=node.value)
+            node.value = _call("declare", node.annotation, node.value, at=node.value)
         elif isinstance(node.target, ast.Name) and "constexpr" in ast.unparse(node.annotation):
             self._constants.add(node.target.id)
         return node
@@ -181,7 +181,7 @@ class Transformer(interpreter.ASTTransformer):
             return node
         name = ast.copy_location(ast.Name(id=node.target.id, ctx=ast.Load()), node.target)
         value = ast.copy_location(ast.BinOp(left=name, op=node.op, right=node.value), node)
-        return ast.copy_location(ast.Assign(targets=[node.target], value=_call("assigned", value, at=node)), node)
+        return ast.copy_location(ast.Assign(targets=[node.target], value=_call("assign", value, at=node)), node)
 
 
 class Rewritten(dict[Callable[..., Any], Callable[..., Any]]):

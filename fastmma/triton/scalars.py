@@ -13,15 +13,15 @@ from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.runtime.jit import JITFunction, mangle_type
 
 from fastmma.triton.formats import BF16, is_bf16
-from fastmma.triton.twins import as_kind, twin
+from fastmma.triton.twins import convert_kind, twin
 
 
-def scalar(value: Any, kind: Any) -> Any:
+def make_scalar(value: Any, kind: Any) -> Any:
     """Make a tensor of one number; bf16 is cut off, as Triton's launcher does it.
 
     Examples
     --------
-    >>> scalar(0.1, tl.float32).handle.data.tolist()
+    >>> make_scalar(0.1, tl.float32).handle.data.tolist()
     [0.10000000149011612]
     """
     if is_bf16(kind):
@@ -31,18 +31,18 @@ def scalar(value: Any, kind: Any) -> Any:
     return tl.tensor(TensorHandle(data, kind), kind)
 
 
-def _given(value: Any, parameter: Any) -> Any:
+def _convert(value: Any, parameter: Any) -> Any:
     if isinstance(value, tuple) and not parameter.is_constexpr:
-        return _tuple_create(value, (_given(one, parameter) for one in value))
+        return _tuple_create(value, (_convert(one, parameter) for one in value))
     if parameter.is_constexpr or not isinstance(value, (bool, int, float)):
-        return as_kind(value, InterpretedFunction)
+        return convert_kind(value, InterpretedFunction)
     annotated = parameter.annotation_type
     if isinstance(value, int) and value == 1 and not isinstance(value, bool) and not annotated and not parameter.do_not_specialize:
         return value  # a constant of the compiled kernel
-    return scalar(value, tl.str_to_ty(annotated or mangle_type(value), None))
+    return make_scalar(value, tl.str_to_ty(annotated or mangle_type(value), None))
 
 
-def bound(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def bind_arguments(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Bind the arguments of a launch to the kernel's names, as they were given; the rest are options of the launch.
 
     Raises
@@ -54,7 +54,7 @@ def bound(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> t
     return inspect.getcallargs(kernel.fn, *arguments, **own), {name: value for name, value in options.items() if name not in own}
 
 
-def as_compiled(kernel: Any, values: dict[str, Any]) -> dict[str, Any]:
+def convert_arguments(kernel: Any, values: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a kernel as its compiled code has them."""
     parameters = {parameter.name: parameter for parameter in twin(kernel, JITFunction).params}
-    return {name: _given(value, parameters[name]) for name, value in values.items()}
+    return {name: _convert(value, parameters[name]) for name, value in values.items()}

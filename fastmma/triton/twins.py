@@ -34,27 +34,27 @@ def twin(function: Any, kind: type) -> Any:
     return _twins[id(function)][1]
 
 
-def codes_of(code: CodeType) -> Iterator[CodeType]:
-    """A function's code and that of all functions in it."""
+def list_codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a function's code and that of all functions in it."""
     yield code
     for value in code.co_consts:
         if isinstance(value, CodeType):
-            yield from codes_of(value)
+            yield from list_codes(value)
 
 
-def functions_in(values: Iterable[Any]) -> list[Any]:
-    """The functions among the arguments of a kernel."""
+def list_functions(values: Iterable[Any]) -> list[Any]:
+    """List the functions among the arguments of a kernel."""
     found = []
     for value in values:
-        found += [value] if isinstance(value, KINDS) else functions_in(value) if isinstance(value, tuple) else []
+        found += [value] if isinstance(value, KINDS) else list_functions(value) if isinstance(value, tuple) else []
     return found
 
 
-def as_kind(value: Any, kind: type) -> Any:
-    """A kernel's argument, with functions as those of a kind."""
+def convert_kind(value: Any, kind: type) -> Any:
+    """Convert a kernel's argument: functions become those of a kind."""
     if isinstance(value, KINDS):
         return twin(value, kind)
-    return _tuple_create(value, (as_kind(one, kind) for one in value)) if isinstance(value, tuple) else value
+    return _tuple_create(value, (convert_kind(one, kind) for one in value)) if isinstance(value, tuple) else value
 
 
 def _modules(names: Iterable[str], space: dict[str, Any]) -> list[ModuleType]:
@@ -75,7 +75,7 @@ def callees(*kernels: Any) -> list[Any]:
         if id(one) in found:
             continue
         found[id(one)] = one
-        for code in codes_of(one.fn.__code__):
+        for code in list_codes(one.fn.__code__):
             values = [one.fn.__globals__.get(name) for name in code.co_names]
             values += [vars(module).get(name) for module in _modules(code.co_names, one.fn.__globals__) for name in code.co_names]
             waiting += [value for value in values if isinstance(value, KINDS)]
@@ -83,7 +83,7 @@ def callees(*kernels: Any) -> list[Any]:
 
 
 def _names(functions: Iterable[Any]) -> set[str]:
-    return {name for one in functions for code in codes_of(one.fn.__code__) for name in code.co_names}
+    return {name for one in functions for code in list_codes(one.fn.__code__) for name in code.co_names}
 
 
 def names(*kernels: Any) -> set[str]:
