@@ -49,9 +49,9 @@ _COMPARISONS = ("fcmpOLT", "fcmpOGT", "fcmpOLE", "fcmpOGE", "fcmpOEQ", "fcmpUNE"
 _SIGNS = ("fneg", "fabs")
 _ROUNDED = (
     *("fadd", "fmul", "fsub", "fma", "fdiv", "precise_divf", "approx_divf", "sqrt", "precise_sqrt", "frem"),
-    *("minimumf", "minnumf", "maximumf", "maxnumf", "clampf"),
+    *("minimumf", "minnumf", "maximumf", "maxnumf", "clampf", "floor", "ceil"),
 )
-_CONVERSIONS = ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc", "fp_to_fp", "floor", "ceil")
+_CONVERSIONS = ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc", "fp_to_fp")
 _NOTHING = ("print", "assert", "assume", "barrier", "grid_dependency_wait", "grid_dependency_launch_dependents")
 _ORDERED = ("atomic_cas", "atomic_load", "atomic_store", "atomic_poll")
 _OF_THEIR_OWN = (
