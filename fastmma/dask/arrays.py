@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.arrays import as_array
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.isa.gpus import keyword_hint
 
 
 def dask_array(value: Any, what: str) -> Any:
@@ -20,6 +21,8 @@ def dask_array(value: Any, what: str) -> Any:
     ------
     OperandError, OperandTypeError
     """
+    if hint := keyword_hint(value):
+        raise OperandTypeError(f"{what} must be an array, not {value!r}{hint}")
     if not isinstance(value, da.Array):
         value = da.from_array(as_array(value, what), chunks=-1)
     if any(math.isnan(extent) for extent in value.shape):

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from inspect import Parameter, signature
+from typing import Any, ParamSpec, TypeVar
 
-from fastmma.host.errors import FastmmaError, OutOfMemoryError
+from fastmma.host.errors import FastmmaError, OperandTypeError, OutOfMemoryError
 from fastmma.host.float_mode import in_default_mode, is_default
 
 P = ParamSpec("P")
 R = TypeVar("R")
 # NumPy's ValueErrors of arrays whose size no address has
 _TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded", "iterator is too large", "too many elements")
+# keywords that one may take for positions, and what is said of them: of strings and capabilities, and of all else
+_OF_NAMES = {"target": "target is a keyword (target=...)", "instruction": "instruction is one", "preset": "preset is one"}
+_OF_ARRAYS = {"out": "write out=... for where the result goes", "c": "c=... for what is added"}
+
+
+def _surplus(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """What is wrong with a call that has more positional arguments than the function takes; empty where it has not."""
+    parameters = signature(function).parameters.values()
+    names = [each.name for each in parameters if each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+    if len(args) <= len(names) or any(each.kind is Parameter.VAR_POSITIONAL for each in parameters):
+        return ""
+    meant = _OF_NAMES if isinstance(args[len(names)], str | tuple) else _OF_ARRAYS
+    keywords = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
+    hint = ", ".join(hint for name, hint in meant.items() if name in keywords) or "name the others"
+    places = [name for name in names if name != "self"]
+    given = len(args) - len(names) + len(places)
+    return f"{function.__qualname__} takes {len(places)} arguments by position ({', '.join(places)}), not {given}; {hint}"
 
 
 def public_call(function: Callable[P, R]) -> Callable[P, R]:
@@ -31,6 +49,11 @@ def public_call(function: Callable[P, R]) -> Callable[P, R]:
         except KeyboardInterrupt as interrupt:
             # where it came tells the user nothing, and its frames would keep the operands alive
             raise interrupt.with_traceback(None) from None
+        except TypeError:
+            surplus = _surplus(function, args)
+            if not surplus:
+                raise
+            raise OperandTypeError(surplus) from None
         except MemoryError as error:
             reason = str(error)
         except ValueError as error:

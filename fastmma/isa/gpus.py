@@ -81,6 +81,24 @@ def target_named(name: TargetName) -> str:
     return found
 
 
+def keyword_hint(value: Any) -> str:
+    """Say that a target is given by keyword, if that is what a value in an operand's place means; else say nothing.
+
+    Examples
+    --------
+    >>> keyword_hint("H100"), keyword_hint("a matrix")
+    ("; target is a keyword: target='H100'", '')
+    """
+    if not isinstance(value, str | tuple):
+        return ""
+    try:
+        if value != "native":
+            target_named(value)
+    except TargetError:
+        return ""
+    return f"; target is a keyword: target={value!r}"
+
+
 @lru_cache(1024)
 def _meant(name: str) -> str | None:
     spelled = re.fullmatch(r"(?:sm|compute)_?(\d{2,3}[af]?)", name, re.ASCII)

@@ -12,6 +12,7 @@ from fastmma.host.arrays import RawCodes, as_array
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.codes import from_codes, to_codes
 from fastmma.isa.formats import Format
+from fastmma.isa.gpus import keyword_hint
 from fastmma.isa.instruction import Instruction
 from fastmma.operands.cast import rounded
 
@@ -48,7 +49,7 @@ def codes_of(value: Any, fmt: Format, what: str, *, cast: bool = False) -> NDArr
         return to_codes(array, fmt)
     if cast and fmt.kind == "float" and array.dtype.name in _CASTABLE:
         return rounded(array, fmt)
-    hint = f"; cast=True rounds it to {fmt}" if fmt.kind == "float" and array.dtype.name in _CASTABLE else ""
+    hint = f"; cast=True rounds it to {fmt}" if fmt.kind == "float" and array.dtype.name in _CASTABLE else keyword_hint(value)
     raise OperandTypeError(f"{what} must have dtype {fmt.dtype} ({fmt}), not {array.dtype}{hint}")
 
 

@@ -17,6 +17,7 @@ from fastmma.host.arrays import as_array
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 from fastmma.isa.codes import encode, from_codes
 from fastmma.isa.formats import FORMATS, Format
+from fastmma.isa.gpus import keyword_hint
 from fastmma.kernels.params import Promotion, Step
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 from fastmma.operands.check import check_output
@@ -110,7 +111,7 @@ class Epilogue(NamedTuple):
             return None
         array = value if self.backend.holds(value) else as_array(value, f"{self.what}: {name}")
         if array.dtype.name not in _ADDENDS:
-            raise OperandTypeError(f"{self.what}: {name} must have dtype {', '.join(_ADDENDS)}, not {array.dtype}")
+            raise OperandTypeError(f"{self.what}: {name} must have dtype {', '.join(_ADDENDS)}, not {array.dtype}{keyword_hint(value)}")
         if array.shape != shape:
             raise OperandError(f"{self.what}: {name} must have shape {shape}, not {array.shape}")
         self._check_step(name)

@@ -12,7 +12,7 @@ from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.formats import format_of
-from fastmma.isa.gpus import TargetName
+from fastmma.isa.gpus import TargetName, keyword_hint
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
@@ -116,6 +116,8 @@ def _dtype(value: Any, what: str) -> np.dtype[Any]:
         found: np.dtype[Any] = value.dtype
         return found
     array = as_array(value, what)
+    if hint := keyword_hint(value):
+        raise OperandTypeError(f"{what} must be an array, not {value!r}{hint}")
     if isinstance(value, list | tuple | float) and array.dtype == np.float64:
         raise OperandTypeError(f"{what} is made of Python's floats, which have no format; numpy.asarray(..., numpy.float16) gives them one")
     return array.dtype

@@ -35,8 +35,8 @@ _HINT = "; b.swapaxes(-1, -2) would fit"
 def matmul(
     a: Any,
     b: Any,
-    c: Any = None,
     *,
+    c: Any = None,
     instruction: str | Instruction | None = None,
     target: TargetName = DEFAULT_TARGET,
     accumulator: Any = None,
@@ -66,7 +66,8 @@ def matmul(
         Of at least one dimension. One-dimensional operands are promoted to matrices and the added dimension is dropped from the result;
         leading dimensions broadcast.
     c : array of the result's shape, optional
-        Accumulator to start from; with `beta` or a preset it is added in the epilogue.
+        Accumulator to start from; with `beta` or a preset it is added in the epilogue. A keyword, since the third argument of
+        `numpy.matmul` is `out`.
     instruction : str or Instruction, optional
         By default the one that a vendor library would use for these dtypes on the target. Sparse and block-scaled ones are `gemm`'s.
     target : str

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastmma.backends.resolve import resolved_target
 from fastmma.host.arrays import integer, whole
+from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.formats import format_of
 from fastmma.isa.gpus import TargetName
@@ -67,6 +68,7 @@ class _Choices(NamedTuple):
 _PLAIN = frozenset({str, int, type(None), Instruction, tuple, Arithmetic})
 
 
+@public_call
 def scaled_plan(
     a: Any,
     b: Any,

@@ -164,5 +164,7 @@ def test_what_is_refused() -> None:
         gemm(a, b, chunks=(1, 2, 3))
     with pytest.raises(fastmma.TargetError):
         gemm(a, b, target="H1000")
+    with pytest.raises(fastmma.OperandTypeError, match="target is a keyword"):
+        gemm(a, b, "H100")
     with pytest.raises(fastmma.OperandError, match="with a plan, target is left out"):
         gemm(a, b, plan=fastmma.gemm_plan(*operands("f16"), target="A100"), target="A100")

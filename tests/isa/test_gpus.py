@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,39 @@ def test_calls_take_names_and_say_what_they_took(name: Any) -> None:
     assert fastmma.arithmetic(F16, name) == fastmma.arithmetic(F16, "sm_80")
     assert fastmma.fidelity(F16, name) == fastmma.fidelity(F16, "sm_80")
     assert fastmma.instructions(name) == fastmma.instructions("sm_80")
+
+
+@pytest.mark.parametrize("name", ["H100", "sm_80", "compute_90a", "NVIDIA GeForce RTX 4090", "native", (9, 0)])
+def test_a_target_in_the_place_of_an_operand(name: Any) -> None:
+    a = np.ones((16, 16), np.float16)
+    scaled = fastmma.scaling.quantize(np.ones((16, 32)), "mxfp8_e4m3")
+    product, added = fastmma.prepare(a, a), fastmma.gemm_plan(a, a, a, beta=1.0)
+    calls: list[Callable[[], Any]] = [
+        lambda: fastmma.gemm(a, a, name),
+        lambda: fastmma.gemm(a, name),
+        lambda: fastmma.gemm(a, a, name, plan=added, beta=1.0),
+        lambda: fastmma.gemm(a, a, name, instruction=F16, target="sm_80"),
+        lambda: fastmma.matmul(a, a, name),  # type: ignore[misc]
+        lambda: fastmma.gemm_plan(a, a, name),
+        lambda: fastmma.prepare(a, name),
+        lambda: fastmma.prepare(a, a, name),
+        lambda: fastmma.prepare(a, a, a, name),  # type: ignore[misc]
+        lambda: product(a, a, name),
+        lambda: fastmma.mma(F16, a, a[:, :8], name, target="sm_80"),
+        lambda: fastmma.scaled_matmul(scaled, scaled.T, name),  # type: ignore[misc]
+        lambda: fastmma.scaled_plan(scaled, scaled.T, name),  # type: ignore[misc]
+    ]
+    for call in calls:
+        with pytest.raises(fastmma.OperandTypeError, match="target is a keyword"):
+            call()
+
+
+def test_other_names_in_the_place_of_an_operand() -> None:
+    a = np.ones((16, 16), np.float16)
+    for value in ("cublas", "a" * 5000, (1, 2, 3)):
+        with pytest.raises(fastmma.OperandTypeError, match="gemm: c must be") as caught:
+            fastmma.gemm(a, a, value)
+        assert "target" not in str(caught.value)
 
 
 def test_a_datacenter_gpu_takes_the_instruction_of_its_libraries() -> None:

@@ -221,9 +221,9 @@ def test_sums_are_finished_some_rows_or_products_at_a_time(shape: tuple[int, ...
     a, b, c = drawn("f16", (*shape, 40), 1), drawn("f16", (40, 9), 2), drawn("f32", (*shape, 9), 3)
     a[(*(extent - 1 for extent in shape), 7)] = np.inf
     options: dict[str, Any] = {"target": "sm_90a", "alpha": 0.3, "beta": 1.7, "bias": drawn("f32", (9,), 4), "out_dtype": out_dtype}
-    found = matmul(a, b, c, **options)
+    found = matmul(a, b, c=c, **options)
     rows = np.r_[0, 1, 698:702, 1049:1052, 1399:1401, 2099]
-    expected = matmul(a.reshape(2100, 40)[rows], b, c.reshape(2100, 9)[rows], **options, backend="reference")
+    expected = matmul(a.reshape(2100, 40)[rows], b, c=c.reshape(2100, 9)[rows], **options, backend="reference")
     assert np.array_equal(bits(found.reshape(2100, 9)[rows]), bits(expected))
 
 

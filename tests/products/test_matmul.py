@@ -11,7 +11,7 @@ from reference.methods import F16_F32, MMA, WGMMA
 from reference.products import bits, elements
 
 import fastmma
-from fastmma import InstructionError, OperandError, gemm, instruction, matmul
+from fastmma import InstructionError, OperandError, OperandTypeError, gemm, instruction, matmul
 from fastmma.isa.formats import format_of
 from fastmma.products.choice import default_instruction
 
@@ -123,6 +123,17 @@ def test_matmul_refuses_what_numpy_does(left: tuple[int, ...], right: tuple[int,
         np.matmul(a, b)
     with pytest.raises(OperandError, match="matmul"):
         matmul(a, b)
+
+
+def test_the_third_argument_needs_a_name() -> None:
+    """That of `numpy.matmul` is `out`, and that of `gemm` is `c`: neither is guessed, and nothing is written."""
+    a, buffer = np.ones((4, 4), np.float16), np.full((4, 4), 7, np.float32)
+    with pytest.raises(OperandTypeError, match=r"^matmul takes 2 arguments by position \(a, b\), not 3; write out=.*, c="):
+        matmul(a, a, buffer)  # type: ignore[misc]
+    assert (buffer == 7).all()
+    np.testing.assert_array_equal(matmul(a, a, c=buffer), np.full((4, 4), 11))
+    assert matmul(a, a, out=buffer) is buffer
+    np.testing.assert_array_equal(buffer, np.full((4, 4), 4))
 
 
 @pytest.mark.each_path

@@ -99,13 +99,13 @@ def sum_of_parts(row: Any, column: Any, starts: tuple[int, ...]) -> Fraction:
 def test_batches_strides_and_epilogues() -> None:
     a, b = drawn(2, 3, 70, 5).swapaxes(-1, -2), drawn(3, 70, 19)[..., ::-1]
     c, bias = drawn(2, 3, 5, 19), drawn(19)
-    found = fastmma.matmul(a, b, c, instruction=OPCODE)
+    found = fastmma.matmul(a, b, c=c, instruction=OPCODE)
     for place in ((0, 0, 0, 0), (1, 2, 4, 18)):
         i, j, m, n = place
         assert Fraction(float(found[place])) == chain(a[i, j, m], b[j, :, n], c[place])
     ends = {"alpha": 0.3, "beta": 2.0, "bias": bias, "activation": "relu", "out_dtype": ml_dtypes.bfloat16}
-    whole = fastmma.matmul(a, b, c, instruction=OPCODE, **ends)
-    assert whole.tobytes() == fastmma.matmul(a, b, c, instruction=OPCODE, backend="reference", **ends).tobytes()
+    whole = fastmma.matmul(a, b, c=c, instruction=OPCODE, **ends)
+    assert whole.tobytes() == fastmma.matmul(a, b, c=c, instruction=OPCODE, backend="reference", **ends).tobytes()
     sums = fastmma.matmul(a, b, instruction=OPCODE)
     i, j, m, n = 1, 0, 3, 7
     x = nearest(Fraction(float(np.float32(0.3))) * Fraction(float(sums[i, j, m, n])) + Fraction(float(bias[n])))
