@@ -6,9 +6,11 @@ from glob import glob
 from shutil import rmtree
 
 import nox
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 nox.needs_version = ">=2024.4.15"
-nox.options.sessions = ["lint", "types", "tests", "doors", "docs"]
+nox.options.sessions = ["lint", "types", "tests", "lowest", "doors", "docs"]
 nox.options.reuse_existing_virtualenvs = True
 
 TORCH = "torch==2.13.0"
@@ -33,6 +35,34 @@ BASICS = (
     "tests/cli/test_doctor.py",
     "tests/test_public_names.py",
 )
+# what tries the lowest versions that pyproject.toml allows: all commands, and products by each library that has some
+LOWEST = (
+    "tests/cli/test_help.py",
+    "tests/cli/test_cli.py::test_gemm_report_for_people",
+    "tests/cli/test_doctor.py",
+    "tests/isa/test_formats.py",
+    "tests/operands/test_figures.py",
+    "tests/products/test_matmul.py",
+    "tests/test_public_names.py",
+    "tests/dask_door/test_dask_products.py::test_tasks_of_parts",
+    "tests/jax_door/test_jax_products.py::test_vmap_of_a_gradient_with_batches",
+)
+PROJECT = nox.project.load_toml("pyproject.toml")["project"]
+LOWEST_PYTHON = PROJECT["requires-python"].removeprefix(">=")
+LOWEST_EXTRAS = ("plots", "dask", "jax", "test")
+READERS_OF_SOURCES = ("ruff", "mypy", "codespell")  # whose every version finds something else
+
+
+def lowest_versions() -> list[str]:
+    """The dependencies, and those of some extras, each at the lowest version that pyproject.toml allows."""
+    listed = [*PROJECT["dependencies"], *(each for extra in LOWEST_EXTRAS for each in PROJECT["optional-dependencies"][extra])]
+    found = []
+    for each in map(Requirement, dict.fromkeys(listed)):
+        lowest = [f"=={bound.version}" for bound in each.specifier if bound.operator == ">="]
+        if each.name not in READERS_OF_SOURCES:
+            each.specifier = SpecifierSet(*lowest)
+            found.append(str(each))
+    return found
 
 
 def install(session: nox.Session, *what: str) -> None:
@@ -71,6 +101,15 @@ def basics(session: nox.Session) -> None:
     install(session, ".[test]")
     session.run("fastmma", "doctor")
     session.run("python", "-m", "pytest", *(session.posargs or BASICS))
+
+
+@nox.session(python=LOWEST_PYTHON)
+def lowest(session: nox.Session) -> None:
+    """A few tests with the lowest Python and the lowest versions of what is needed."""
+    install(session, ".", *lowest_versions())
+    session.run("fastmma", "--help", silent=True)
+    # of what a library at its lowest calls in newer ones, some is deprecated
+    session.run("python", "-m", "pytest", "-W", "ignore::DeprecationWarning", *(session.posargs or LOWEST))
 
 
 @nox.session

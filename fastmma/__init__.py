@@ -33,6 +33,7 @@ _NAMES_OF_MODULES = {
         "OperandTypeError",
         "OutOfMemoryError",
         "TargetError",
+        "VersionWarning",
     ),
     "isa.codes": ("decode", "encode"),
     "isa.formats": ("FORMATS", "Format"),

@@ -17,6 +17,7 @@ from fastmma.host.errors import (
     OperandTypeError,
     OutOfMemoryError,
     TargetError,
+    VersionWarning,
 )
 from fastmma.isa.codes import decode, encode
 from fastmma.isa.formats import FORMATS, Format
@@ -74,6 +75,7 @@ __all__ = [
     "Source",
     "StreamK",
     "TargetError",
+    "VersionWarning",
     "arithmetic",
     "compare",
     "decode",

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from fastmma import __version__
 from fastmma.cli.inputs import parse_size
+from fastmma.cli.progress import Bar
 from fastmma.cli.table import print_json, print_markdown, print_table
 from fastmma.host.errors import OperandError
 from fastmma.host.figures.style import SUFFIXES
@@ -73,7 +74,7 @@ def _measured(jobs: list[Job]) -> list[list[Measurement]]:
     if console.is_terminal or expected > _EVERY:
         typer.echo(f"{len(jobs)} product{'s' if len(jobs) > 1 else ''}, about {_time(expected)}", err=True)
     found: list[list[Measurement]] = []
-    with Progress(*_PROGRESS, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Bar(*_PROGRESS, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("measuring", total=len(jobs))
         for done, each in enumerate(run(jobs), 1):
             found.append(each)

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from fastmma.cli.accuracy import BYTES, Comparison
 from fastmma.cli.inputs import as_elements, formats_of, generate, parse_size, read
+from fastmma.cli.progress import Bar
 from fastmma.cli.table import print_json
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.host.files import written
@@ -107,10 +108,10 @@ def _blocks(rows: int, columns: int, depth: int, backend: str) -> Iterator[tuple
             yield slice(i, min(i + side, rows)), slice(j, min(j + side, columns))
 
 
-def _progress() -> Progress:
+def _progress() -> Bar:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    return Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _compare(progress: Progress, ins: Instruction, arrays: dict[str, NDArray[Any]], d: NDArray[Any], threads: int) -> dict[str, Any]:

@@ -57,6 +57,15 @@ class Clock:
         return f"about {duration(working / done * (total - done))} left" if done else ""
 
 
+class Bar(Progress):
+    """A bar that is shown, or is not: before Rich 14.3, one that is not shown ended with an empty line."""
+
+    def stop(self) -> None:
+        """Take the bar away, if it is there."""
+        if not self.disable:
+            super().stop()
+
+
 class Lines:
     """Progress as lines, for a log.
 

@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from fastmma.cli.progress import Bar
 from fastmma.cli.table import print_json, print_markdown, print_table
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import instruction
@@ -39,9 +40,9 @@ def _rows(report: Report) -> list[list[str]]:
     return [[*family, *(f"{value:,}" for value in total)] for family, total in families.items()]
 
 
-def _bar(label: str) -> tuple[Progress, TaskID]:
+def _bar(label: str) -> tuple[Bar, TaskID]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty())
+    bar = Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty())
     return bar, bar.add_task(label, total=None)
 
 

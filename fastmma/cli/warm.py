@@ -13,8 +13,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fastmma.cli.progress import Bar
 from fastmma.host.memory import amount
 from fastmma.isa.gpus import target_named
 from fastmma.verification import warm as ahead
@@ -29,7 +30,7 @@ def _begin() -> None:
 
 def _make(calls: list[ahead.Call], jobs: int) -> None:
     console = Console(stderr=True)
-    with Progress(*_COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Bar(*_COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("compiling", total=len(calls))
         for call in _made(calls, jobs):
             bar.update(task, advance=1, description=f"{call.target} {call.name}, {call.kind}")

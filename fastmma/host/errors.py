@@ -39,9 +39,13 @@ class CacheWarning(UserWarning):
     """Compiled kernels cannot be kept on the disk, so that every process compiles them anew."""
 
 
+class VersionWarning(UserWarning):
+    """A library is newer than all versions that fastmma was tested with."""
+
+
 # tracebacks name what users import
 for _error in (
     *(FastmmaError, InstructionError, TargetError, OperandError, OperandTypeError),
-    *(BackendError, OutOfMemoryError, NotEmulatedError, CacheWarning),
+    *(BackendError, OutOfMemoryError, NotEmulatedError, CacheWarning, VersionWarning),
 ):
     _error.__module__ = "fastmma"

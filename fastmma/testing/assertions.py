@@ -144,7 +144,7 @@ def assert_product(
     else:
         chosen = plan or gemm_plan(_matrix(product.a), _matrix(product.b), product.c, **call)
         multiply = gemm if np.ndim(product.a) == np.ndim(product.b) == 2 else matmul
-        expected = multiply(product.a, product.b, product.c, plan=plan, **call)
+        expected = multiply(product.a, product.b, c=product.c, plan=plan, **call)
     found = Product(product.a, product.b, product.c, chosen, product.options)
     _compare(result, np.asarray(expected), nan, zero, found, integer(show, "show", 0))
 

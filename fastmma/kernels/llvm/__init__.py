@@ -7,8 +7,9 @@ from typing import Any
 
 from fastmma.host.errors import BackendError
 from fastmma.host.threads import apart
+from fastmma.host.versions import check_version
 
-apart(import_module, "numba")  # an import of Numba that is interrupted cannot be repeated
+check_version("numba", apart(import_module, "numba").__version__)  # apart: an import of Numba that is interrupted cannot be repeated
 
 # kinds of CPU that FASTMMA_CPU may name, by what Python calls the machine: LLVM's name of one, and its features
 _X86 = {
