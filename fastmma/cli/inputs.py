@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host import npy
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.files import opened
-from fastmma.host.npy import arrays_in
 from fastmma.isa.codes import encode, from_codes
 from fastmma.isa.formats import Format, format_of
 from fastmma.operands.check import codes_of
@@ -25,32 +26,37 @@ _TILE = re.compile(r"(\d{1,10})x(\d{1,10})", re.ASCII)
 _CHUNK = 1 << 20  # elements converted at a time: float64 intermediates stay small
 
 
-def _load(path: Path) -> Arrays:
-    """The operands in an archive by name, or the one array of a file without a name.
-
-    Raises
-    ------
-    OperandError, OperandTypeError
-        If the file cannot be read.
-    """
-    with opened(path) as file:
-        return {name: array() for name, array in arrays_in(file, str(path)).items() if name in ("", *_NAMES, *MORE)}
-
-
-def _load_archive(path: Path) -> Arrays:
-    loaded = _load(path)
-    if "" in loaded:
+def _in_archive(file: IO[bytes], path: Path) -> npy.Arrays:
+    """The operands in an archive, by name, before they are read."""
+    found = npy.arrays_in(file, str(path))
+    if "" in found:
         raise OperandError(f"{path} holds one array; give two or three .npy files, or an .npz file with a, b and perhaps c")
-    if not {"a", "b"} <= loaded.keys():
-        raise OperandError(f"{path} must hold arrays named a, b and perhaps c; of these it has {', '.join(loaded) or 'none'}")
-    return loaded
+    operands = {name: array for name, array in found.items() if name in (*_NAMES, *MORE)}
+    if not {"a", "b"} <= operands.keys():
+        raise OperandError(f"{path} must hold arrays named a, b and perhaps c; of these it has {', '.join(operands) or 'none'}")
+    return operands
 
 
-def _load_array(path: Path) -> NDArray[Any]:
-    loaded = _load(path)
-    if "" not in loaded:
+def _alone(file: IO[bytes], path: Path) -> npy.Stored:
+    """The one array of a file, before it is read."""
+    found = npy.arrays_in(file, str(path))
+    if "" not in found:
         raise OperandError(f"{path}: an .npz file must be the only one")
-    return loaded[""]
+    return found[""]
+
+
+def _check_heads(heads: dict[str, npy.Head]) -> None:
+    """Raise OperandError or OperandTypeError unless operands of these types and shapes multiply."""
+    for name, head in heads.items():
+        if len(head.shape) != 2 and name != "bias":
+            raise OperandError(f"{name} must be a matrix, but its shape is {head.shape}")
+        if head.dtype.kind not in "biufV":
+            raise OperandTypeError(f"{name} must hold real numbers, not {head.dtype}")
+    sparse = "metadata" in heads
+    a, b = heads["a"].shape, heads["b"].shape
+    if a[1] * (2 if sparse else 1) != b[0]:
+        how = " with metadata, where a stores half of the k" if sparse else ""
+        raise OperandError(f"a of shape {a} and b of shape {b} do not multiply{how}")
 
 
 def read(paths: Sequence[Path], more: bool = False) -> Arrays:
@@ -59,27 +65,21 @@ def read(paths: Sequence[Path], more: bool = False) -> Arrays:
     Raises
     ------
     OperandError, OperandTypeError
-        If a file is missing, damaged, or holds no matrix of numbers.
+        If a file is missing, damaged, or holds no matrix of numbers; elements are read when types and shapes are right.
     """
-    if len(paths) == 1:
-        arrays = _load_archive(paths[0])
-    elif len(paths) in (2, 3):
-        arrays = {name: _load_array(path) for name, path in zip(_NAMES, paths, strict=False)}
-    else:
+    if not 0 < len(paths) <= len(_NAMES):
         raise OperandError(f"give one .npz file, or two or three .npy files, not {len(paths)} files")
-    besides = [name for name in arrays if name in MORE]
-    if besides and not more:
-        raise OperandError(f"{paths[0]} holds {', '.join(besides)}, too: fastmma gemm takes a, b and c alone, explain and compare take all")
-    for name, array in arrays.items():
-        if array.ndim != 2 and name != "bias":
-            raise OperandError(f"{name} must be a matrix, but its shape is {array.shape}")
-        if array.dtype.kind not in "biufV":
-            raise OperandTypeError(f"{name} must hold real numbers, not {array.dtype}")
-    sparse = "metadata" in arrays
-    if arrays["a"].shape[1] * (2 if sparse else 1) != arrays["b"].shape[0]:
-        how = " with metadata, where a stores half of the k" if sparse else ""
-        raise OperandError(f"a of shape {arrays['a'].shape} and b of shape {arrays['b'].shape} do not multiply{how}")
-    return arrays
+    with ExitStack() as files:
+        handles = [(files.enter_context(opened(path)), path) for path in paths]
+        several = len(paths) > 1
+        stored = {name: _alone(*each) for name, each in zip(_NAMES, handles, strict=False)} if several else _in_archive(*handles[0])
+        besides = [name for name in stored if name in MORE]
+        if besides and not more:
+            raise OperandError(
+                f"{paths[0]} holds {', '.join(besides)}, too: fastmma gemm takes a, b and c alone, explain and compare take all"
+            )
+        _check_heads({name: each.head() for name, each in stored.items()})
+        return {name: each() for name, each in stored.items()}
 
 
 def read_result(path: Path) -> NDArray[Any]:
@@ -90,7 +90,8 @@ def read_result(path: Path) -> NDArray[Any]:
     OperandError, OperandTypeError
         If the file is missing, damaged, or holds several.
     """
-    return _load_array(path)
+    with opened(path) as file:
+        return _alone(file, path)()
 
 
 def parse_tile(text: str) -> tuple[int, int]:

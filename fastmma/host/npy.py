@@ -8,9 +8,9 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX, header_data_from_array_1_0, write_array_header_1_0
@@ -21,9 +21,9 @@ from fastmma.host.files import filled, reason
 from fastmma.host.memory import amount, check_fits
 
 Array = NDArray[Any]
-Arrays = dict[str, Callable[[], Array]]
 
 _LONGEST_HEADER = 1 << 16
+_LONGEST_START = len(MAGIC_PREFIX) + 6 + _LONGEST_HEADER  # of a file, before the elements
 _LARGEST_DIRECTORY = 1 << 24  # bytes of an archive's list of members
 _MOST_DIMENSIONS = 32
 _MOST_BYTES = (1 << 63) - 1
@@ -91,24 +91,71 @@ def _header(file: IO[bytes], what: str) -> tuple[np.dtype[Any], tuple[int, ...],
     return _dtype(descr, what), _shape(shape, what), order == "True"
 
 
-def _array(file: IO[bytes], size: int, what: str, bound: int | None) -> Array:
-    """The array that a file of that size is."""
-    dtype, shape, fortran = _header(file, what)
-    count, here = math.prod(shape) * dtype.itemsize, size - file.tell()
-    if math.prod(extent for extent in shape if extent) * dtype.itemsize > _MOST_BYTES:
-        raise _damaged(what, ".npy", f"no array has the shape {shape}")
-    if count != here:
-        raise _damaged(
-            what, ".npy", f"an array of shape {shape} and type {dtype} has {amount(count)}, and {amount(here)} follow its header"
-        )
-    check_fits(count, what)
-    if bound is not None and count > bound:
-        raise OperandError(f"{what}: has {amount(count)}, and of such arrays at most {amount(bound)} are read")
-    data = filled(file, count, what)
-    if dtype == np.bool_ and data.max(initial=0) > 1:
-        raise _damaged(what, ".npy", "its truth values are neither 0 nor 1")
-    flat = data.view(dtype)
-    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+class Head(NamedTuple):
+    """What an array is, before its elements are read."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    bytes: int
+
+
+class Stored:
+    """An array in an open file, which is read when it is called.
+
+    Nothing is inflated but the header, unless the size that the file gives it is that of its shape and type, and is within the bound: no
+    more is read, whatever follows.
+    """
+
+    def __init__(self, opened: Callable[[], AbstractContextManager[IO[bytes]]], size: int, what: str, bound: int | None) -> None:
+        self._opened, self._size, self._what, self._bound = opened, size, what, bound
+
+    def head(self) -> Head:
+        """Its type and shape.
+
+        Raises
+        ------
+        OperandError, OperandTypeError
+        """
+        with self._opened() as file:
+            return self._head(file)
+
+    def __call__(self) -> Array:
+        """Read it.
+
+        Raises
+        ------
+        OperandError, OperandTypeError
+        """
+        with self._opened() as file:
+            head = self._head(file)
+            data = filled(file, head.bytes, self._what)
+        if head.dtype == np.bool_ and data.max(initial=0) > 1:
+            raise _damaged(self._what, ".npy", "its truth values are neither 0 nor 1")
+        flat = data.view(head.dtype)
+        return flat.reshape(head.shape[::-1]).T if head.fortran else flat.reshape(head.shape)
+
+    def _head(self, file: IO[bytes]) -> Head:
+        what = self._what
+        self._check_bound(self._size, _LONGEST_START)
+        dtype, shape, fortran = _header(file, what)
+        count, here = math.prod(shape) * dtype.itemsize, self._size - file.tell()
+        if math.prod(extent for extent in shape if extent) * dtype.itemsize > _MOST_BYTES:
+            raise _damaged(what, ".npy", f"no array has the shape {shape}")
+        if count != here:
+            raise _damaged(
+                what, ".npy", f"an array of shape {shape} and type {dtype} has {amount(count)}, and {amount(here)} follow its header"
+            )
+        check_fits(count, what)
+        self._check_bound(count)
+        return Head(dtype, shape, fortran, count)
+
+    def _check_bound(self, count: int, more: int = 0) -> None:
+        if self._bound is not None and count > self._bound + more:
+            raise OperandError(f"{self._what}: has {amount(count)}, and of such arrays at most {amount(self._bound)} are read")
+
+
+Arrays = dict[str, Stored]
 
 
 class _Bounded:
@@ -140,13 +187,15 @@ def _unzipped(what: str) -> Iterator[None]:
         raise _damaged(what, ".npz", reason(error)) from None
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str, bound: int | None) -> Array:
+@contextmanager
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> Iterator[IO[bytes]]:
+    """A member of an archive, of which no more can be read than the size that the list of members gives it."""
     if info.flag_bits & 1:
         raise _damaged(what, ".npz", "it is encrypted")
     if info.compress_type not in _COMPRESSIONS:
         raise _damaged(what, ".npz", f"it is compressed by method {info.compress_type}, and only deflated arrays are read")
     with _unzipped(what), archive.open(info) as file:
-        return _array(file, info.file_size, what, bound)
+        yield file
 
 
 def _members(file: IO[bytes], size: int, what: str, bound: int | None) -> Arrays:
@@ -159,12 +208,13 @@ def _members(file: IO[bytes], size: int, what: str, bound: int | None) -> Arrays
         if name in found:
             raise _damaged(what, ".npz", f"it has two arrays named {name!r}")
         if info.filename.endswith(_SUFFIX):
-            found[name] = partial(_member, archive, info, f"{what}, {name}", bound)
+            each = f"{what}, {name}"
+            found[name] = Stored(partial(_member, archive, info, each), info.file_size, each, bound)
     return found
 
 
 def arrays_in(file: IO[bytes], what: str, *, bound: int | None = None) -> Arrays:
-    """The arrays of an open file by name, that of a ``.npy`` file by an empty one; each is read when it is called.
+    """The arrays of an open file by name, that of a ``.npy`` file by an empty one; each is read when it is called, and has a head.
 
     Parameters
     ----------
@@ -185,7 +235,7 @@ def arrays_in(file: IO[bytes], what: str, *, bound: int | None = None) -> Arrays
     file.seek(0)
     start = filled(file, min(size, len(MAGIC_PREFIX)), what).tobytes()
     if start == MAGIC_PREFIX:
-        return {"": partial(_whole_file, file, size, what, bound)}
+        return {"": Stored(partial(_whole_file, file), size, what, bound)}
     if start.startswith(_ARCHIVE):
         return _members(file, size, what, bound)
     if start.startswith(_PICKLE):
@@ -193,9 +243,9 @@ def arrays_in(file: IO[bytes], what: str, *, bound: int | None = None) -> Arrays
     raise _damaged(what, "numpy", "it is empty" if not size else "it begins as neither .npy nor .npz files do")
 
 
-def _whole_file(file: IO[bytes], size: int, what: str, bound: int | None) -> Array:
+def _whole_file(file: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
     file.seek(0)
-    return _array(file, size, what, bound)
+    return nullcontext(file)
 
 
 def write_array(file: IO[bytes], array: Array) -> None:

@@ -15,9 +15,10 @@ from typing import NamedTuple
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.files import named, opened
+from fastmma.host.npy import arrays_in
 from fastmma.study import safetensors
 from fastmma.study.checkpoints import files_of, holds_experts, is_expert_transposed, is_linear, is_stored_transposed, model_types, module_of
-from fastmma.study.tensors import READERS, SEPARATOR, TRANSPOSED, Tensor, check_suffix, is_float, listed, meant, read
+from fastmma.study.tensors import SEPARATOR, TRANSPOSED, Tensor, check_suffix, is_float, listed, meant, read
 
 _SHOWN = 3  # tensors that a message shows with their shapes
 
@@ -91,8 +92,8 @@ def contents(path: Path) -> list[Found]:
     with opened(path) as file:
         if path.suffix == safetensors.SUFFIX:
             return [Found(path, name, each.shape if each.readable else None) for name, each in safetensors.tensors_in(file, path).items()]
-        arrays = ((name, load()) for name, load in READERS[path.suffix](file, path).items())
-        return [Found(path, name, array.shape if is_float(array) else None) for name, array in arrays]
+        heads = ((name, array.head()) for name, array in arrays_in(file, str(path)).items())
+        return [Found(path, name, head.shape if is_float(head.dtype) else None) for name, head in heads]
 
 
 def is_there(file: str) -> bool:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.files import opened
-from fastmma.host.npy import arrays_in
+from fastmma.host.npy import Head, Stored, arrays_in
 from fastmma.study import safetensors
 
 SEPARATOR, TRANSPOSED = "::", ", transposed"
@@ -25,7 +25,6 @@ _MOST_NAMES = 24  # in a message
 _DIGITS = 7  # of the number of a part: fewer
 _MOST_COMPARED = 20_000  # names that are compared with one that there is not
 _RAW = frozenset(np.dtype(each) for each in safetensors.TYPES.values())  # floats that NumPy itself takes for raw bytes
-Load = Callable[..., NDArray[Any]]  # of a tensor, or of a part along its first dimension
 
 
 @dataclass(frozen=True)
@@ -62,25 +61,32 @@ class Tensor:
         return self
 
 
-def _numpy(file: IO[bytes], path: Path) -> dict[str, Load]:
-    return {name: partial(_part, load) for name, load in arrays_in(file, str(path)).items()}
+class _Held(NamedTuple):
+    """A tensor in an open file: what reads it, or a part along its first dimension, and what says its type and shape before that."""
+
+    load: Callable[..., NDArray[Any]]
+    head: Callable[[], Head] | None = None
 
 
-def _part(load: Callable[[], NDArray[Any]], part: int | None = None) -> NDArray[Any]:
-    return load() if part is None else load()[part]
+def _numpy(file: IO[bytes], path: Path) -> dict[str, _Held]:
+    return {name: _Held(partial(_part, array), array.head) for name, array in arrays_in(file, str(path)).items()}
 
 
-def _safetensors(file: IO[bytes], path: Path) -> dict[str, Load]:
-    return {name: stored.load for name, stored in safetensors.tensors_in(file, path).items()}
+def _part(array: Stored, part: int | None = None) -> NDArray[Any]:
+    return array() if part is None else array()[part]
 
 
-READERS: dict[str, Callable[[IO[bytes], Path], dict[str, Load]]] = {".npy": _numpy, ".npz": _numpy, safetensors.SUFFIX: _safetensors}
+def _safetensors(file: IO[bytes], path: Path) -> dict[str, _Held]:
+    return {name: _Held(stored.load) for name, stored in safetensors.tensors_in(file, path).items()}
+
+
+_READERS: dict[str, Callable[[IO[bytes], Path], dict[str, _Held]]] = {".npy": _numpy, ".npz": _numpy, safetensors.SUFFIX: _safetensors}
 
 
 def check_suffix(path: Path) -> None:
     """Raise OperandError unless there is a reader for files of that name."""
-    if path.suffix not in READERS:
-        raise OperandError(f"{path}: files of tensors end in {', '.join(READERS)}")
+    if path.suffix not in _READERS:
+        raise OperandError(f"{path}: files of tensors end in {', '.join(_READERS)}")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -103,39 +109,56 @@ def meant(name: str, names: Sequence[str]) -> str:
     return f"did you mean {' or '.join(close)}?" if close else f"it has {listed(names)}"
 
 
-def _chosen(path: Path, name: str, found: dict[str, Load]) -> NDArray[Any]:
+def _chosen(path: Path, name: str, found: dict[str, _Held]) -> tuple[_Held, int | None]:
+    """The tensor of a name, and which part of it, or None for the whole."""
     if name in found:
-        return found[name]()
+        return found[name], None
     names = list(found)
     whole, _, part = name.rpartition(".")
     if whole in found and part.isdecimal() and len(part) < _DIGITS:
-        try:
-            return found[whole](int(part))
-        except IndexError:
-            raise OperandError(f"{path}: tensor {whole!r} has no part {part}") from None
+        return found[whole], int(part)
     if name:
         raise OperandError(f"{path}: has no tensor {name!r}; {meant(name, names)}")
     if len(found) != 1:
         raise OperandError(f"{path}: name one of its tensors as {path.name}{SEPARATOR}NAME; it has {listed(names)}")
-    return found[names[0]]()
+    return found[names[0]], None
 
 
-def is_float(array: NDArray[Any]) -> bool:
-    """Whether it has elements that a study takes."""
-    return array.dtype.kind == "f" or array.dtype in _RAW
+def _loaded(source: str, path: Path, name: str, held: _Held, part: int | None, transposed: bool) -> NDArray[Any]:
+    """The elements, which are read if type and shape are those of a matrix."""
+    missing = OperandError(f"{path}: tensor {name.rpartition('.')[0]!r} has no part {part}")
+    if held.head is not None:
+        dtype, shape, *_ = held.head()
+        if part is not None and not (shape and part < shape[0]):
+            raise missing
+        _check_matrix(source, dtype, shape if part is None else shape[1:], transposed)
+    try:
+        return held.load(part)
+    except IndexError:
+        raise missing from None
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether elements are of a type that a study takes."""
+    return dtype.kind == "f" or dtype in _RAW
+
+
+def _check_matrix(source: str, dtype: np.dtype[Any], shape: tuple[int, ...], transposed: bool) -> None:
+    """Raise OperandError or OperandTypeError unless they are those of a matrix of floats."""
+    if dtype.kind == "V" and not is_float(dtype):
+        raise OperandTypeError(f"{source} has raw elements of type {dtype}: save them as float32, or in a .safetensors file")
+    if not is_float(dtype):
+        raise OperandTypeError(f"{source} must hold floating-point numbers, not {dtype}")
+    if len(shape) < 2 or 0 in shape:
+        raise OperandError(f"{source} must be a matrix with elements, (rows, K); its shape is {shape}")
+    if transposed and len(shape) > 2:
+        raise OperandError(f"{source} must be a matrix (K, rows), since it is transposed; its shape is {shape}")
 
 
 def _matrix(source: str, array: NDArray[Any], transposed: bool) -> NDArray[Any]:
     """float32, or float64 where it was that, of two dimensions."""
-    if array.dtype.kind == "V" and not is_float(array):
-        raise OperandTypeError(f"{source} has raw elements of type {array.dtype}: save them as float32, or in a .safetensors file")
-    if not is_float(array):
-        raise OperandTypeError(f"{source} must hold floating-point numbers, not {array.dtype}")
-    if array.ndim < 2 or array.size == 0:
-        raise OperandError(f"{source} must be a matrix with elements, (rows, K); its shape is {array.shape}")
+    _check_matrix(source, array.dtype, array.shape, transposed)
     if transposed:
-        if array.ndim > 2:
-            raise OperandError(f"{source} must be a matrix (K, rows), since it is transposed; its shape is {array.shape}")
         array = array.T
     dtype = np.float64 if array.dtype.itemsize > 4 else np.float32
     with np.errstate(all="ignore"):  # extended precision beyond float64 is infinite
@@ -181,6 +204,7 @@ def read(source: str | Path, *, transposed: bool = False) -> Tensor:
     file, _, name = str(source).partition(SEPARATOR)
     check_suffix(Path(file))
     with opened(Path(file)) as handle:
-        array = _chosen(Path(file), name, READERS[Path(file).suffix](handle, Path(file)))
+        held, part = _chosen(Path(file), name, _READERS[Path(file).suffix](handle, Path(file)))
+        array = _loaded(str(source), Path(file), name, held, part, bool(transposed))
     values = _matrix(str(source), array, bool(transposed))
     return Tensor(f"{source}{TRANSPOSED if transposed else ''}", digest_of(values)[:16], values)

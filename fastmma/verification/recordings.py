@@ -21,9 +21,10 @@ from fastmma.host.npy import Arrays, arrays_in
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import instruction
 from fastmma.verification.manifest import GOLDEN, MANIFEST, manifest, refuse
-from fastmma.verification.trials import Trial, draw, takes
+from fastmma.verification.trials import Trial, argument_names, draw, takes
 
 _LARGEST_FILE, _LARGEST_ARRAY = 1 << 30, 1 << 28  # bytes; those of an H200 have 2 million and less
+_OUTCOMES = ("result", "checksums")
 _MOST_DRAWN = 64  # executions of a trial whose operands a seed gives again
 
 
@@ -61,11 +62,14 @@ def _archive(path: Path, sha256: str) -> dict[str, Arrays]:
 
 def _recorded(path: Path, key: str, row: dict[str, Any], seed: int, arrays: Arrays) -> Recorded:
     """A trial and its outcome, whose arrays have an execution a label."""
-    found = {part: array() for part, array in arrays.items()}
-    result, sums = found.pop("result", None), found.pop("checksums", None)
-    if (result is None) == (sums is None):
-        raise refuse(path, f"trial {key:.40} must have either a result or checksums")
     ins, labels, arguments = instruction(row["opcode"]), tuple(row["labels"]), row["arguments"]
+    others = arrays.keys() - argument_names(ins) - {*_OUTCOMES}
+    if others:  # before anything is read
+        raise refuse(path, f"trial {key:.40}: {row['opcode']} is not called with {', '.join(sorted(others)):.200}")
+    if sum(part in arrays for part in _OUTCOMES) != 1:
+        raise refuse(path, f"trial {key:.40} must have either a result or checksums")
+    found = {part: array() for part, array in arrays.items()}
+    result, sums = (found.pop(part, None) for part in _OUTCOMES)
     if not found:
         if not isinstance(ins, Instruction) or len(labels) > _MOST_DRAWN:
             raise refuse(path, f"trial {key:.40} has no operands; they are drawn for at most {_MOST_DRAWN} executions of a multiplication")

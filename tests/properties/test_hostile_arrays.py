@@ -6,9 +6,10 @@ import io
 import json
 import pickle
 import random
+import tracemalloc
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from reference.hostile import archive, mutated, retyped, seeds, truncations
 
 from fastmma import study
 from fastmma.cli.inputs import read as read_operands
-from fastmma.host.errors import FastmmaError
+from fastmma.host.errors import FastmmaError, OperandError
 from fastmma.host.npy import arrays_in
 
 SEEDS, MUTATIONS = 6, 400  # mutations a seed and file
@@ -222,7 +223,6 @@ def lying_numpy_files() -> Iterator[tuple[str, bytes, str]]:
     yield "a long header", claims("'<f4'", "(1,)", b"", " " * 70_000), "header has 70,0"
     yield "a header without end", b"\x93NUMPY\x02\0\xff\xff\xff\xff{", "its header has 3.9 GiB"
     yield "another version", b"\x93NUMPY\x09\0", "its version is unknown"
-    yield "truth", claims("'|b1'", "(2,)", b"\1\2"), "truth values"
     yield "two arrays", npy(VALUES) * 2, "follow its header"
     yield "no archive", b"PK\3\4 and no more", "no readable .npz file"
 
@@ -235,6 +235,94 @@ def test_lying_numpy_files(data: bytes, said: str, tmp_path: Path) -> None:
         with pytest.raises(FastmmaError) as found:
             read()
         assert said in str(found.value)
+
+
+def test_truth_values_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    path.write_bytes(claims("'|b1'", "(1, 1)", b"\2"))
+    with path.open("rb") as file, pytest.raises(OperandError, match="truth values are neither 0 nor 1"):
+        arrays_in(file, "x")[""]()
+    with pytest.raises(OperandError, match="truth values are neither 0 nor 1"):
+        read_operands([path, path])
+
+
+SMALL, LARGE = 1 << 12, 1 << 25  # bytes: of a bound, and of what a small file inflates to
+WHOLE, SQUARE = f"({LARGE >> 2},)", f"({1 << 12}, {1 << 11})"
+ONE = claims("'<f4'", "(3, 2)", bytes(24))
+
+
+def inflating(shape: str, descr: str = "'<f4'", **more: bytes) -> bytes:
+    """An archive with an array of 32 MiB, in some 32 KiB."""
+    return archive({"a.npy": claims(descr, shape, bytes(LARGE))} | {f"{name}.npy": data for name, data in more.items()})
+
+
+def with_claim(data: bytes, size: int) -> bytes:
+    """An archive whose list of members gives the first one another size."""
+    place = data.index(b"PK\1\2") + 24
+    return data[:place] + size.to_bytes(4, "little") + data[place + 4 :]
+
+
+def of_gemm(path: Path) -> Any:
+    return read_operands([path])
+
+
+def of_two(path: Path) -> Any:
+    return read_operands([path, path])
+
+
+def of_a_part(path: Path) -> Any:
+    return study.read(f"{path}::a.3")
+
+
+def within_a_bound(path: Path) -> Any:
+    with path.open("rb") as file:
+        return [array() for array in arrays_in(file, "file", bound=SMALL).values()]
+
+
+# archives of little room, what refuses them, and what it says
+BOMBS: dict[str, tuple[Callable[[], bytes], Callable[[Path], Any], str]] = {
+    "no b": (lambda: inflating(SQUARE), of_gemm, "must hold arrays named a, b and perhaps c; of these it has a"),
+    "a vector": (lambda: inflating(WHOLE, b=ONE), of_gemm, "a must be a matrix, but its shape is"),
+    "complex numbers": (lambda: inflating(f"({1 << 11}, {1 << 11})", "'<c8'", b=ONE), of_gemm, "a must hold real numbers"),
+    "sizes": (lambda: inflating(SQUARE, b=ONE), of_gemm, "do not multiply"),
+    "more than gemm takes": (lambda: inflating(SQUARE, b=ONE, bias=ONE), of_gemm, "holds bias, too"),
+    "files": (lambda: inflating(SQUARE), of_two, "an .npz file must be the only one"),
+    "a vector of a study": (lambda: inflating(WHOLE), study.read, "must be a matrix with elements"),
+    "integers of a study": (lambda: inflating(SQUARE, "'<i4'"), study.read, "must hold floating-point numbers"),
+    "a part of a study": (lambda: inflating(SQUARE), of_a_part, "must be a matrix with elements"),
+    "weights": (lambda: inflating(WHOLE), study.layers, "studies take matrices of floats"),
+    "a bound": (lambda: inflating(SQUARE), within_a_bound, "has 32 MiB, and of such arrays at most 4,096 bytes are read"),
+    "a list that claims little": (lambda: with_claim(inflating("(30, 30)"), 128), within_a_bound, "Bad CRC-32"),
+    "two that claim little": (lambda: with_claim(inflating("(30, 30)"), 73 + 3600), within_a_bound, "Bad CRC-32"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_is_refused_is_not_inflated(name: str, tmp_path: Path) -> None:
+    make, read, said = BOMBS[name]
+    path = tmp_path / "x.npz"
+    path.write_bytes(make())
+    tracemalloc.start()
+    try:
+        with pytest.raises(FastmmaError) as found:
+            read(path)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert said in str(found.value)
+    assert most < LARGE >> 3
+
+
+def test_tensors_are_listed_without_their_elements(tmp_path: Path) -> None:
+    (tmp_path / "x.npz").write_bytes(inflating(SQUARE))
+    tracemalloc.start()
+    try:
+        (found,) = study.layers(tmp_path / "x.npz")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.shape == (1 << 12, 1 << 11)
+    assert most < LARGE >> 3
 
 
 def marked(data: bytes, at: int, mark: bytes) -> bytes:
