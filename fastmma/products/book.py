@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastmma.host.errors import OperandError
+from fastmma.products.book_file import NOT_RECORDED, PLACES, contents
 
 VARIABLE = "FASTMMA_PLAN_BOOK"
 FOLDER = Path(__file__).parent / "books"
 BOOKS = {"cublas": FOLDER / "cublas.npz", "cublas-fast-accum": FOLDER / "cublas.npz"}
-NOT_RECORDED = 0xFFFF  # index of an entry, where a GPU was not asked; 0 is an order that no plan has
 
 
 class Request(NamedTuple):
@@ -62,33 +58,29 @@ class Book:
 
     Raises
     ------
-    OSError
-        If the file cannot be read.
+    OperandError
+        If the file is no plan book.
     """
 
     def __init__(self, path: Path) -> None:
-        with np.load(path, allow_pickle=False) as archive:
-            about = json.loads(archive["about"].tobytes())
-            self._columns = {name: archive[name] for name in ("kind", "m", "n", "k")}
-            self._found: dict[str, NDArray[np.uint16]] = {gpu: archive[gpu] for gpu in about["gpus"]}
-        self.library: str = about["library"]
-        self.through: str = about["through"]
-        self.gpus: dict[str, str] = about["gpus"]
-        self._kinds = {tuple(kind): index for index, kind in enumerate(about["kinds"])}
-        self.entries = (None, *(Entry(*fields) for fields in about["entries"]))
+        held = contents(path)
+        self.library, self.through, self.gpus = held.library, held.through, held.gpus
+        self._columns, self._found = held.places, held.found
+        self._kinds = {kind: index for index, kind in enumerate(held.kinds)}
+        self.entries = (None, *(Entry(*fields) for fields in held.entries))
 
     def __len__(self) -> int:
         return len(self._columns["m"])
 
     @cached_property
     def _places(self) -> dict[tuple[int, ...], int]:
-        columns = (self._columns[name].tolist() for name in ("kind", "m", "n", "k"))
+        columns = (self._columns[name].tolist() for name in PLACES)
         return {place: index for index, place in enumerate(zip(*columns, strict=True))}
 
     def requests(self) -> list[Request]:
         """All products in the book."""
         kinds = list(self._kinds)
-        columns = (self._columns[name].tolist() for name in ("kind", "m", "n", "k"))
+        columns = (self._columns[name].tolist() for name in PLACES)
         return [Request(kinds[kind][0], kinds[kind][1], kinds[kind][2], m, n, k) for kind, m, n, k in zip(*columns, strict=True)]
 
     def recorded(self, gpu: str, request: Request) -> bool:
@@ -129,5 +121,5 @@ def book(library: str) -> Book:
 def _read(path: str | Path) -> Book:
     try:
         return Book(Path(path))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OperandError as error:
         raise OperandError(f"{VARIABLE}: {path} is no plan book: {error}") from None

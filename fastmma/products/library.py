@@ -14,6 +14,7 @@ from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.products.book import BOOKS, VARIABLE, Entry, Request, book
+from fastmma.products.book_file import JOINS, OPCODE
 from fastmma.products.choice import default_instruction
 from fastmma.products.choice_map import GPU, LIBRARY, choice_map
 from fastmma.products.evidence import OrderEvidence, OrderLevel
@@ -22,11 +23,9 @@ from fastmma.products.presets import ENDS, IN_PLACE_ENDS, GemmPreset, KernelEnds
 
 UNKNOWN = ("one", "refuse")
 _TARGET = re.compile(r"(sm|compute)?_?\d.*")  # a target or a capability, and no GPU
-_OPCODE = "mma.sync.aligned.{shape}.row.col.f32.{fmt}.{fmt}.f32"
 _USUAL = "H200"  # whose plans sm_90a stands for
 # what drivers add to the names of the recorded parts, H100 80GB HBM3 and H200, both SXM with 132 multiprocessors
 _SAME_PART = re.compile(r"NVIDIA|TESLA|SXM\d?|HBM\d?E?|80GB|141GB")
-_JOINS = {"f32": "ascending", "out": "workspace", "inplace": "in-place"}
 
 
 class Extents(NamedTuple):
@@ -192,7 +191,7 @@ def opcode_of(entry: Entry, fmt: str) -> str:
     """
     if entry.instruction == "wgmma":
         return default_instruction(fmt, fmt, "f32", "sm_90a").opcode
-    return _OPCODE.format(shape=entry.instruction, fmt=fmt)
+    return OPCODE.format(shape=entry.instruction, fmt=fmt)
 
 
 def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str, evidence: OrderEvidence) -> Practice:
@@ -202,7 +201,7 @@ def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str,
     if named and operation_of(taken.opcode, target).arithmetic.family != operation_of(ins.opcode, target).arithmetic.family:
         raise OperandError(f"the library takes {taken} for this product, not {ins}; leave out the instruction")
     narrow = out if out in ("bf16", "f16") else ""
-    join, ends = _JOINS[entry.join] if narrow else "ascending", ENDS[entry.ends]
+    join, ends = JOINS[entry.join] if narrow else "ascending", ENDS[entry.ends]
     if not narrow and ins.atype != "tf32" and ends.wide:
         ends = ENDS[ends.wide]
     if (
