@@ -7,14 +7,24 @@
 64.0
 """
 
-import concurrent.futures.thread as _  # noqa: F401 - Numba may need it, and after main has ended it cannot be imported
 import sys as _sys
-from importlib import import_module as _import_module
-from importlib.util import find_spec as _find_spec
-from types import ModuleType as _ModuleType
-from typing import Any as _Any
 
 __version__ = "0.2.0"
+
+_COMMANDS = ("fastmma", "fastmma.exe", "fastmma-script.py", "fastmma.cmd")
+
+
+def _is_command() -> bool:
+    """Whether the command imports this: it holds Ctrl-C when this is done, and calls nothing at exit."""
+    started = (getattr(_sys, "argv", None) or [""])[0]
+    if started == "-m":  # which Python writes there until it has found the module
+        given = _sys.orig_argv
+        return given[given.index("-m") + 1 :][:1] == ["fastmma"] if "-m" in given else False
+    return started.replace("\\", "/").rpartition("/")[2] in _COMMANDS
+
+
+if not _is_command():
+    import concurrent.futures.thread as _  # noqa: F401 - Numba may need it, and after main has ended it cannot be imported
 
 # the module of each public name: it is imported when the name is first used, so that `import fastmma` takes no time
 _NAMES_OF_MODULES = {
@@ -74,10 +84,16 @@ _MODULE_OF = {name: module for module, names in _NAMES_OF_MODULES.items() for na
 __all__ = sorted([*_MODULE_OF, *_MODULES])
 
 
-class _PublicModule(_ModuleType):
+def _import_module(name: str) -> object:
+    from importlib import import_module
+
+    return import_module(name)
+
+
+class _PublicModule(type(_sys)):  # type: ignore[misc]
     """What `import fastmma.warp` finds: the module is imported when something in it is first used."""
 
-    def __getattr__(self, name: str) -> _Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):  # `inspect` asks all modules for their files
             raise AttributeError(name)
         return getattr(_import_module(f"fastmma.{_MODULES[self.__name__.removeprefix('fastmma.')]}"), name)
@@ -86,9 +102,9 @@ class _PublicModule(_ModuleType):
 _sys.modules.update({f"fastmma.{name}": _PublicModule(f"fastmma.{name}") for name, module in _MODULES.items() if module != name})
 
 
-def __getattr__(name: str) -> _Any:
+def __getattr__(name: str) -> object:
     if name in _MODULES:
-        value: _Any = _import_module(f"{__name__}.{_MODULES[name]}")
+        value = _import_module(f"{__name__}.{_MODULES[name]}")
     elif name in _MODULE_OF:
         value = getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     elif name in _ROOMS:
@@ -100,5 +116,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    rooms = {name for name, library in _ROOMS.items() if _find_spec(library)}
+    from importlib.util import find_spec
+
+    rooms = {name for name, library in _ROOMS.items() if find_spec(library)}
     return sorted({*__all__, *rooms, *(name for name in globals() if name.startswith("__"))})

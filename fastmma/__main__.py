@@ -1,8 +1,7 @@
 """The command `fastmma`, also as ``python -m fastmma``; Ctrl-C while its modules are imported ends it in one line."""
 
-import signal
 import sys
-from importlib import import_module
+from _signal import SIGINT, signal  # type: ignore[import-not-found]  # of C: what the module `signal` imports takes time before the hold
 
 
 def main() -> int:
@@ -14,16 +13,21 @@ def main() -> int:
         interrupted = True
 
     # C code that imports modules, such as NumPy's, makes a KeyboardInterrupt an ImportError, or forgets it
-    before = signal.signal(signal.SIGINT, hold)
+    before = signal(SIGINT, hold)
     try:
-        cli = import_module("fastmma.cli")
-        import_module("fastmma.cli.app")
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if interrupted and callable(before):
-        print("fastmma: interrupted", file=sys.stderr)
-        return 130
-    return int(cli.main())
+        try:
+            from importlib import import_module
+
+            cli = import_module("fastmma.cli")
+            import_module("fastmma.cli.app")
+        finally:
+            signal(SIGINT, before)
+        if not (interrupted and callable(before)):
+            return int(cli.main())
+    except KeyboardInterrupt:  # between the one and the other
+        pass
+    print("fastmma: interrupted", file=sys.stderr)
+    return 130
 
 
 if __name__ == "__main__":
