@@ -1,4 +1,4 @@
-"""What every public call does around its work: floats in the default mode, and sizes beyond memory told by name."""
+"""What every public call does around its work: floats in the default mode, the environment read once, errors told by name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
 
+from fastmma.host.environment import of_call
 from fastmma.host.errors import FastmmaError, OperandTypeError, OutOfMemoryError
 from fastmma.host.float_mode import in_default_mode, is_default
 
@@ -34,14 +35,19 @@ def _surplus(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
 
 
 def public_call(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a function in the default mode of floats; what does not fit into memory is an `OutOfMemoryError` that names it.
+    """Run a function in the default mode of floats, with variables of the environment that stay as they are when they are first read.
+
+    What does not fit into memory is an `OutOfMemoryError` that names it; too many positional arguments are an `OperandTypeError`.
 
     The traceback of a Ctrl-C ends at the call.
     """
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        outermost = of_call.get() is None  # another one may run a public call
         try:
+            if outermost:
+                of_call.set({})
             # the mode is asked here as well: of a small product, a call more is a part that counts
             return function(*args, **kwargs) if is_default() else in_default_mode(function, *args, **kwargs)
         except FastmmaError:
@@ -60,6 +66,9 @@ def public_call(function: Callable[P, R]) -> Callable[P, R]:
             reason = str(error)
             if not reason.startswith(_TOO_LARGE):
                 raise
+        finally:
+            if outermost:
+                of_call.set(None)
         name = function.__qualname__.removesuffix(".__post_init__")
         raise OutOfMemoryError(f"{name}: operands or results of these sizes do not fit into memory: {reason}")
 

@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
 from fastmma.host.doors import Door, closing, enter, leave, open_door, put_away
+from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError
 from fastmma.host.float_mode import in_default_mode
 
@@ -34,7 +35,7 @@ def thread_count(threads: int | None = None) -> int:
     source: object = threads
     name = "threads"
     if threads is None:
-        source = os.environ.get("FASTMMA_NUM_THREADS") or None
+        source = variable("FASTMMA_NUM_THREADS") or None
         name = "FASTMMA_NUM_THREADS"
     if source is None:
         if hasattr(os, "sched_getaffinity"):

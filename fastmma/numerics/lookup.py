@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from fastmma.host.arrays import flag
+from fastmma.host.environment import variable
 from fastmma.host.errors import TargetError
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.instruction import Instruction, Movement, check_legal
@@ -33,7 +33,7 @@ def _row(ins: Instruction, base: str) -> Arithmetic | None:
 
 def is_strict() -> bool:
     """Whether ``FASTMMA_STRICT`` is set to something other than 0: what is only reported is refused."""
-    return os.environ.get("FASTMMA_STRICT", "") not in ("", "0")
+    return variable("FASTMMA_STRICT") not in (None, "", "0")
 
 
 def _strict(strict: bool | None) -> bool:

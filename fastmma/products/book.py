@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError
 from fastmma.products.book_file import NOT_RECORDED, PLACES, contents
 
@@ -114,7 +114,7 @@ def book(library: str) -> Book:
     OperandError
         If the variable names no plan book.
     """
-    return _read(os.environ.get(VARIABLE) or BOOKS[library])
+    return _read(variable(VARIABLE) or BOOKS[library])
 
 
 @cache

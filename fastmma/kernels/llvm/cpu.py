@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from functools import cache
 
 import llvmlite.binding
 from numba.core import config
 from numba.core.registry import cpu_target
+
+from fastmma.host.environment import variable
 
 _MACHINE = platform.machine().lower()
 _X86, _AARCH64 = ("x86_64", "amd64"), ("aarch64", "arm64")
@@ -52,7 +53,7 @@ def machine() -> tuple[str, str, str]:
 
 def portable() -> bool:
     """Whether ``FASTMMA_PORTABLE=1`` forbids everything that is not available on any CPU."""
-    return os.environ.get("FASTMMA_PORTABLE") == "1"
+    return variable("FASTMMA_PORTABLE") == "1"
 
 
 _NONE = frozenset[str]()
