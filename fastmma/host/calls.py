@@ -44,10 +44,10 @@ def public_call(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        outermost = of_call.get() is None  # another one may run a public call
+        outermost = of_call.found is None  # another one may run a public call
         try:
             if outermost:
-                of_call.set({})
+                of_call.found = {}
             # the mode is asked here as well: of a small product, a call more is a part that counts
             return function(*args, **kwargs) if is_default() else in_default_mode(function, *args, **kwargs)
         except FastmmaError:
@@ -68,7 +68,7 @@ def public_call(function: Callable[P, R]) -> Callable[P, R]:
                 raise
         finally:
             if outermost:
-                of_call.set(None)
+                of_call.found = None
         name = function.__qualname__.removesuffix(".__post_init__")
         raise OutOfMemoryError(f"{name}: operands or results of these sizes do not fit into memory: {reason}")
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
-from contextvars import ContextVar
+from threading import local
 
-# what the public call that runs here has read, also on a thread that works apart for it; None where none runs
-of_call: ContextVar[dict[str, str | None] | None] = ContextVar("of_call", default=None)
+
+class _Call(local):
+    """What the public call has read that runs on this thread, or that this thread works for; None where none runs."""
+
+    found: dict[str, str | None] | None = None
+
+
+of_call = _Call()
 
 
 def variable(name: str) -> str | None:
@@ -17,7 +23,7 @@ def variable(name: str) -> str | None:
     >>> variable("FASTMMA_NO_SUCH_VARIABLE") is None
     True
     """
-    found = of_call.get()
+    found = of_call.found
     if found is None:
         return os.environ.get(name)
     if name not in found:

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
 from fastmma.host.doors import Door, closing, enter, leave, open_door, put_away
-from fastmma.host.environment import variable
+from fastmma.host.environment import of_call, variable
 from fastmma.host.errors import OperandError
 from fastmma.host.float_mode import in_default_mode
 
@@ -227,12 +227,13 @@ def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
     A signal handler may raise here meanwhile: the function goes on by itself, and its result is lost.
     """
-    context, ended = copy_context(), _thread.allocate_lock()
+    context, ended, read = copy_context(), _thread.allocate_lock(), of_call.found
     results: list[R] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
+            of_call.found = read
             results.append(context.run(lambda: in_default_mode(function, *args, **kwargs)))
         except BaseException as error:
             errors.append(error)

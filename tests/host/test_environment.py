@@ -96,5 +96,5 @@ def test_the_next_call_reads_them_again(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv("FASTMMA_NUM_THREADS", threads)
         with pytest.raises(FastmmaError, match=f"FASTMMA_NUM_THREADS must be an integer from 1 to 1024, not '{threads}'"):
             CALLS["gemm"]()
-        assert of_call.get() is None
+        assert of_call.found is None
         assert variable("FASTMMA_NUM_THREADS") == threads
