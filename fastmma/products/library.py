@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any, NamedTuple
 
 from fastmma.backends.gpu import device
 from fastmma.backends.resolve import operation_of
 from fastmma.host.arrays import flag, integer
+from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.instruction import Instruction
@@ -160,7 +160,7 @@ def _ask_map(
     name: str, row: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None, biased: bool
 ) -> tuple[int, OrderEvidence] | None:
     """Look up in how many parts the library takes k, where a GPU was asked for its choice."""
-    if shape is None or shape.stack or not shape.layouts or ins.atype != ins.btype or not row.rules or os.environ.get(VARIABLE):
+    if shape is None or shape.stack or not shape.layouts or ins.atype != ins.btype or not row.rules or variable(VARIABLE):
         return None
     layout, size = shape.layouts[0], shape[:3]
     parts = choice_map().find(ins.atype, layout, *size, biased=biased) if library_gpu(where) == GPU else None
@@ -172,7 +172,7 @@ def _ask_map(
 
 def _fit(name: str, row: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None) -> OrderEvidence | None:
     """Find the rule that says how the library takes a product which is not recorded."""
-    if shape is None or not shape.layouts or ins.atype != ins.btype or os.environ.get(VARIABLE):
+    if shape is None or not shape.layouts or ins.atype != ins.btype or variable(VARIABLE):
         return None
     gpu = library_gpu(where)
     for rule in row.rules:
