@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from fastmma.host.errors import NotEmulatedError
-from fastmma.torch.emulation import Emulation, tensors_text
+from fastmma.torch.emulation import Emulation
 from fastmma.torch.operators import OPERATORS, UNKNOWN, Handler, called, passed
 from fastmma.torch.plans import UnknownError
-from fastmma.torch.report import ASSUMED, PASSED, Line
+from fastmma.torch.report import ASSUMED, PASSED
+from fastmma.torch.unfixed import APPROXIMATED
 
 _BMM = torch.ops.aten.bmm.default
-_FUSED = "a GPU's fused attention is not known"
+FUSED = "a GPU's fused attention is not known"
 
 
 def taken_apart(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plain: Handler | None = None) -> Any:
@@ -27,15 +28,15 @@ def taken_apart(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[s
     """
     wish = run.settings.attention
     if wish == "error":
-        raise NotEmulatedError(f"{func}: {_FUSED}; attention='math' takes it apart")
+        raise NotEmulatedError(f"{func}: {FUSED}; attention='math' takes it apart")
     if wish == "pass":
-        run.report.count(Line(str(func), PASSED, tensors_text(args), _FUSED))
+        run.tell(str(func), PASSED, FUSED, args)
         return (plain or func)(*args, **kwargs)
     try:
-        found = APART[func](run, *args, **kwargs)
+        found = APART[func](run.guessing(FUSED), *args, **kwargs)
     except UnknownError as unknown:
         return passed(run, func, args, kwargs, str(unknown), plain)
-    run.report.count(Line(str(func), ASSUMED, tensors_text(args), f"taken apart into products and a softmax: {_FUSED}"))
+    run.tell(str(func), ASSUMED, f"taken apart into products and a softmax: {FUSED}", args)
     return found
 
 
@@ -54,7 +55,7 @@ def forward(
     factor = _factor(query, scale)
     key, value = _for_all_heads(query, key), _for_all_heads(query, value)
     scores = _masked(_product(run, _wide(query) * factor, _wide(key).mT * factor), attn_mask, is_causal)
-    weights = torch.softmax(scores, -1)
+    weights = _softmax(run, scores)
     if dropout_p:
         raise UnknownError("dropout within attention draws other numbers on a GPU")
     out = _product(run, weights, _wide(value)).to(query.dtype)
@@ -79,9 +80,10 @@ def backward(
     factor, groups = _factor(query, scale), key.shape[-3]
     key, value = _for_all_heads(query, key), _for_all_heads(query, value)
     q, k, v = _wide(query) * factor, _wide(key) * factor, _wide(value)
-    weights = torch.softmax(_masked(_product(run, q, k.mT), attn_mask, is_causal), -1)
+    weights = _softmax(run, _masked(_product(run, q, k.mT), attn_mask, is_causal))
     grad = grad_out.to(weights.dtype)
     grad_weights = _product(run, grad, v.mT)
+    run.tell("aten._softmax_backward_data.default", PASSED, APPROXIMATED, (grad_weights, weights))
     grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
     of_query = _product(run, grad_scores, k) * factor
     of_key = _product(run, grad_scores.mT, q) * factor
@@ -106,6 +108,11 @@ def _product(run: Emulation, a: Tensor, b: Tensor) -> Tensor:
     x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
     found: Tensor = called(run, _BMM, (x, y), {}, run.plain.get(_BMM))
     return found.unflatten(0, a.shape[:-2])
+
+
+def _softmax(run: Emulation, scores: Tensor) -> Tensor:
+    run.tell("aten._softmax.default", PASSED, APPROXIMATED, (scores,))
+    return torch.softmax(scores, -1)
 
 
 def _wide(tensor: Tensor) -> Tensor:

@@ -10,9 +10,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from fastmma.torch.bounded import Bounded
+
 _DEVICES = "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+"
 _NAMES = {torch.float32: "Float", torch.float64: "Double"}
-_accepted: set[Any] = set()
+_accepted: Bounded[Any, bool] = Bounded()
 
 
 def check_cuda(name: str, *args: Any) -> None:
@@ -31,7 +33,7 @@ def check_cuda(name: str, *args: Any) -> None:
     pairs = any(isinstance(leaf, torch.Tensor) and leaf.dtype is torch.float8_e8m0fnu for leaf in leaves)
     with _disable_current_modes(), FakeTensorMode():
         check(*tree_unflatten([_on_cuda(leaf, pairs) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec))
-    _accepted.add(key)
+    _accepted.keep(key, True)
 
 
 def _seen(leaf: Any) -> Any:

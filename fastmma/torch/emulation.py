@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastmma.host.caller import find_caller, folders_of
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import is_default
 from fastmma.products.fixed import addend_of
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import DTYPES, seen, to_numpy
+from fastmma.torch.bounded import Bounded
 from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, chained, planned
-from fastmma.torch.report import ASSUMED, PASSED, Line, Report
+from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
 from fastmma.torch.settings import Settings
 
 if TYPE_CHECKING:
     from fastmma.backends.fixed import Fixed
 
+_LIBRARIES = folders_of("torch")  # whose lines are no caller's
 _BY_MODE = (torch.float32, torch.float16)  # whose products depend on torch's settings
 
 
@@ -49,14 +54,30 @@ class Emulation:
     report : Report
     plain : dict
         torch's own kernels, by operator, where others have taken their places.
+    guess : str
+        Why products are only assumed at present; empty where they are not.
     """
+
+    guess = ""
 
     def __init__(self, settings: Settings, report: Report | None = None) -> None:
         self.settings = settings
         self.report = Report(settings.architecture) if report is None else report
-        self._plans: dict[tuple[Any, ...], _Product | str] = {}  # or why there is none
+        self._plans: Bounded[tuple[Any, ...], _Product | str] = Bounded()  # or why there is none
+        self._lines: Bounded[tuple[Any, ...], Line] = Bounded()
         self.plain: dict[Any, Callable[..., Any]] = {}
-        self._warned = False
+        self._warned: list[bool] = []
+        self._before: Emulation | None = None
+
+    def guessing(self, why: str) -> Emulation:
+        """Return this emulation, in which products are only assumed."""
+        found = copy.copy(self)
+        found.guess, found._before = why, self
+        return found
+
+    def known(self) -> Emulation:
+        """Return the emulation that `guessing` was asked of."""
+        return self._before or self
 
     def product(
         self,
@@ -92,7 +113,7 @@ class Emulation:
                 found = self._prepared(operator, a, b, addend, wanted)
             except UnknownError as unknown:
                 found = str(unknown)
-            self._plans[key] = found
+            self._plans.keep(key, found)
         if isinstance(found, str):
             raise UnknownError(found)
         shape = (*a.shape[:-1], b.shape[-1])
@@ -133,13 +154,24 @@ class Emulation:
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""
-        self.report.count(line)
-        if line.status == ASSUMED and not self._warned and self.settings.unknown == "warn" and self.settings.library is not None:
-            self._warned = True
+        if self.guess and line.status == EMULATED:
+            line = _assumed(line, self.guess)
+        self.report.count(line, where())
+        if line.status == ASSUMED and not (self.guess or self._warned) and self.settings.unknown == "warn" and self.settings.library:
+            self._warned.append(True)
             text = f"{line.operator} of {line.operands} is computed, but not known to have the library's bits: {line.how}"
-            warnings.warn(f"{text}; the report lists all such products", AssumedWarning, stacklevel=2)
+            _warn(f"{text}; the report lists all such products")
 
-    def passed(self, operator: str, why: str, operands: str = "") -> None:
+    def tell(self, operator: str, status: str, why: str, args: tuple[Any, ...]) -> None:
+        """Count a call that torch has computed, or is to compute."""
+        key = (operator, status, why, *((each.dtype, each.shape) for each in args if isinstance(each, torch.Tensor)))
+        line = self._lines.get(key)
+        if line is None:
+            line = Line(operator, status, tensors_text(args), why)
+            self._lines.keep(key, line)
+        self.report.count(line, where())
+
+    def passed(self, operator: str, why: str, operands: str = "", status: str = PASSED) -> None:
         """Count a call that torch is to compute, if it may.
 
         Raises
@@ -150,8 +182,25 @@ class Emulation:
         if self.settings.other == "error":
             raise NotEmulatedError(f"{operator}: {why}")
         if self.settings.other == "warn":
-            warnings.warn(f"{operator} is not emulated: {why}", AssumedWarning, stacklevel=2)
-        self.report.count(Line(operator, PASSED, operands, why))
+            _warn(f"{operator} is not emulated: {why}")
+        self.report.count(Line(operator, status, operands, why), where())
+
+
+def where() -> str:
+    """Name the caller's file and line."""
+    caller = find_caller(_LIBRARIES)
+    return f"{caller.file}:{caller.line}" if caller else ""
+
+
+def _warn(text: str) -> None:
+    """Warn of the caller's line."""
+    caller = find_caller(_LIBRARIES)
+    warnings.warn(text, AssumedWarning, stacklevel=caller.level if caller else 1)
+
+
+@lru_cache(1024)
+def _assumed(line: Line, why: str) -> Line:
+    return replace(line, status=ASSUMED, how=f"{line.how}; {why}")
 
 
 def _fixed(product: Prepared, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends) -> Fixed | None:

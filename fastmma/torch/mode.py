@@ -8,26 +8,19 @@ from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from fastmma.isa.gpus import TargetName
-from fastmma.torch.attention import APART, answered
+from fastmma.torch.composites import recognised
+from fastmma.torch.dispatch import DispatchMode, recognise
 from fastmma.torch.emulation import Emulation
-from fastmma.torch.operators import COMPOSITE, OPERATORS, UNKNOWN
 from fastmma.torch.report import Report
 from fastmma.torch.settings import settings_of
-
-_NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
-_CONCERNED = frozenset(map(id, {*OPERATORS, *APART, *COMPOSITE, *UNKNOWN}))  # they live as long as torch, which hashes them in Python
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class emulate:  # noqa: N801 - a context manager, named as one
     """Run torch code on CPU tensors, or on those of another GPU, with the matrix products of a GPU, bit for bit.
 
     A context manager, also a decorator; it can be nested, and entered again. Products in the forward and in the backward pass are
-    emulated, where they run inside the ``with`` on the same thread; all else is torch's.
+    emulated, where they run inside the ``with`` on the same thread; all else is torch's. The report lists every operation that ran.
 
     Parameters
     ----------
@@ -42,7 +35,8 @@ class emulate:  # noqa: N801 - a context manager, named as one
         The report calls such products assumed.
     other : {"pass", "warn", "error"}
         What becomes of operations that multiply, and that no tensor core does, or whose bits nobody knows: torch's own result, with a
-        warning or without, or NotEmulatedError. The report calls them passed.
+        warning or without, or NotEmulatedError. The report calls them passed, or unseen where fastmma has not heard of them. Functions
+        and sums are passed in any case, and told in the report alone.
     attention : {"math", "pass", "error"}
         What becomes of fused attention, whose bits are not known: products and a softmax, torch's CPU kernel, or what `other` says.
     fp32 : {"tf32", "ieee"}, optional
@@ -59,7 +53,7 @@ class emulate:  # noqa: N801 - a context manager, named as one
     Attributes
     ----------
     report : Report
-        What was emulated, what was not, and why.
+        Each operation is emulated, assumed, passed, neutral or unseen, and the report says why, and in which line of the caller's.
 
     Raises
     ------
@@ -68,10 +62,11 @@ class emulate:  # noqa: N801 - a context manager, named as one
 
     Examples
     --------
-    >>> layer = torch.nn.Linear(64, 32, dtype=torch.bfloat16)
+    >>> import torch
+    >>> w, x = torch.ones(32, 64, dtype=torch.bfloat16, requires_grad=True), torch.ones(8, 64, dtype=torch.bfloat16)
     >>> with emulate("H100") as gpu:
-    ...     y = layer(torch.ones(8, 64, dtype=torch.bfloat16))
-    ...     y.sum().backward()
+    ...     y = torch.relu(x @ w.t())
+    ...     y.backward(torch.ones_like(y))
     >>> gpu.report.assert_all_emulated()
     >>> gpu.report.emulated
     2
@@ -94,7 +89,10 @@ class emulate:  # noqa: N801 - a context manager, named as one
                 from fastmma.torch.pretended import pretended
 
                 stack.enter_context(pretended(self._run.settings.architecture))
-            stack.enter_context(DispatchMode(self._run))
+            stack.enter_context(recognised(recognise))
+            mode = DispatchMode(self._run)
+            stack.callback(self._run.report.settle, mode.tally)
+            stack.enter_context(mode)
             self._stacks().append(stack.pop_all())
         return self
 
@@ -115,29 +113,3 @@ class emulate:  # noqa: N801 - a context manager, named as one
                 return function(*args, **kwargs)
 
         return wrapped
-
-
-class DispatchMode(TorchDispatchMode):
-    """What torch asks about every operator below autograd."""
-
-    def __init__(self, run: Emulation) -> None:
-        super().__init__()
-        self._run = run
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        for kind in types:
-            if kind in _PLAIN:
-                continue
-            if kind.__name__ == "FakeTensor":  # shapes only, of a mode below
-                return func(*args, **(kwargs or {}))
-            if getattr(kind, "__torch_dispatch__", _NO_DISPATCH) is not _NO_DISPATCH:
-                return NotImplemented  # the subclass first: its inner operators come back here
-        if id(func) not in _CONCERNED:
-            return func(*args, **kwargs) if kwargs else func(*args)
-        kwargs = kwargs or {}
-        if func in COMPOSITE:  # in inference mode nobody has taken it apart
-            with self:
-                found = func.decompose(*args, **kwargs)
-            if found is not NotImplemented:
-                return found
-        return answered(self._run, func, args, kwargs)

@@ -11,6 +11,7 @@ from fastmma.host.errors import NotEmulatedError
 from fastmma.torch import grouped, products, scaled
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.plans import InvalidError, UnknownError
+from fastmma.torch.unfixed import PRODUCTS
 
 aten = torch.ops.aten
 Handler = Callable[..., Any]
@@ -41,38 +42,6 @@ _HANDLERS: dict[str, Handler] = {
     "_scaled_grouped_mm": grouped.scaled_grouped_mm,
     "_scaled_grouped_mm_v2": grouped.scaled_grouped_mm_v2,
 }
-# what arrives whole in inference mode, and is taken apart
-COMPOSITE = frozenset(
-    getattr(aten, name).default
-    for name in ("linear", "matmul", "einsum", "tensordot", "_scaled_dot_product_attention_math", "scaled_dot_product_attention", "inner")
-)
-# products that are torch's own affair: what a GPU's libraries do with them is not known
-PASSED = {
-    "convolution": "cuDNN's implicit products are not known",
-    "convolution_backward": "cuDNN's implicit products are not known",
-    "conv2d": "cuDNN's implicit products are not known",
-    "conv1d": "cuDNN's implicit products are not known",
-    "conv3d": "cuDNN's implicit products are not known",
-    "mkldnn_rnn_layer": "cuDNN's recurrent kernels are not known",
-    "lstm": "cuDNN's recurrent kernels are not known",
-    "gru": "cuDNN's recurrent kernels are not known",
-    "dot": "cuBLAS's dot products are not known",
-    "vdot": "cuBLAS's dot products are not known",
-    "addr": "an outer product has no sums",
-    "bilinear": "a product of three is not known",
-    "_trilinear": "a product of three is not known",
-    "cdist": "distances by products are not known",
-    "_cdist_forward": "distances by products are not known",
-    "_weight_int8pack_mm": "torch's own kernel for weights of bytes",
-    "_weight_int4pack_mm": "torch's own kernel for weights of 4 bits",
-    "_weight_int4pack_mm_for_cpu": "torch's own kernel for weights of 4 bits",
-    "_sparse_semi_structured_mm": "products of sparse tensors",
-    "_cslt_sparse_mm": "products of sparse tensors",
-    "_transformer_encoder_layer_fwd": "torch's fused layer; torch.backends.mha.set_fastpath_enabled(False) takes it apart",
-    "_native_multi_head_attention": "torch's fused attention",
-    "_flash_attention_forward": "fused attention is not known",
-    "_scaled_dot_product_fused_attention_overrideable": "fused attention is not known",
-}
 
 
 def form_of(overload: Any) -> str:
@@ -90,7 +59,8 @@ def _overloads(name: str) -> list[Any]:
 
 
 OPERATORS = {each: Operator(str(each), handler, form_of(each)) for name, handler in _HANDLERS.items() for each in _overloads(name)}
-UNKNOWN = {each: why for name, why in PASSED.items() for each in _overloads(name)}
+# products that are torch's own affair: what a GPU's libraries do with them is not known
+UNKNOWN = {each: why for name, why in PRODUCTS.items() for each in _overloads(name)}
 
 
 def called(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plain: Handler | None = None) -> Any:

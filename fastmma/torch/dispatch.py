@@ -1,0 +1,274 @@
+"""The mode that torch asks about every operator below autograd, and its answers: each is computed, and told in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._pytree import tree_leaves, tree_map
+
+from fastmma.host.errors import NotEmulatedError
+from fastmma.torch import composites, conditions, neutral
+from fastmma.torch.attention import FUSED, answered
+from fastmma.torch.emulation import Emulation, tensors_text
+from fastmma.torch.kinds import (
+    BODY,
+    COMPOSITE,
+    FIXED,
+    FLOW,
+    FREE,
+    KINDS,
+    MATH_ATTENTION,
+    MENDED,
+    PRODUCT,
+    RECURRENT,
+    TOLD,
+    WHOLE,
+    Kind,
+    body_of,
+    kind_of,
+)
+from fastmma.torch.report import ASSUMED, PASSED
+
+_NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_FAKE = "FakeTensor"  # which has a shape, and holds nothing
+
+
+class DispatchMode(TorchDispatchMode):
+    """The operators of one thread, within one ``with``.
+
+    Attributes
+    ----------
+    run : Emulation
+    tally : dict
+        Calls of neutral operators.
+    told : int
+        How many calls were not neutral.
+    passes : bool
+        torch computes everything, and nothing is told.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, run: Emulation) -> None:
+        super().__init__()
+        self.run = run
+        self.tally = run.report.tally()
+        self.told = 0
+        self.passes = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        for each in types:
+            if each in _PLAIN:
+                continue
+            if each.__name__ == _FAKE:  # of a mode below
+                return func(*args, **(kwargs or {}))
+            if getattr(each, "__torch_dispatch__", _NO_DISPATCH) is not _NO_DISPATCH:
+                return NotImplemented  # the subclass first: its inner operators come back here
+        kwargs = kwargs or {}
+        if self.passes:
+            return func(*args, **kwargs)
+        kind = KINDS.get(id(func)) or kind_of(func)
+        answer = kind.answer
+        if answer is FREE or (answer is FIXED and kind.unless(args, kwargs) is None):
+            result = func(*args, **kwargs)
+            self.tally[kind] = self.tally.get(kind, 0) + 1
+            return result
+        return _ANSWERS[answer](self, kind, func, args, kwargs)
+
+    @contextmanager
+    def guessing(self, why: str) -> Iterator[None]:
+        """Call products assumed within the ``with``."""
+        before, self.run = self.run, self.run.guessing(why)
+        try:
+            yield
+        finally:
+            self.run = before
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Leave everything to torch within the ``with``."""
+        self.passes = True
+        try:
+            yield
+        finally:
+            self.passes = False
+
+
+def _neutral(mode: DispatchMode, kind: Kind) -> None:
+    mode.tally[kind] = mode.tally.get(kind, 0) + 1
+
+
+def _tell(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], why: str) -> None:
+    mode.told += 1
+    mode.run.tell(kind.line.operator, kind.status, why, args)
+
+
+def _fixed(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute what has not the bits that IEEE 754 fixes, for this reason."""
+    assert kind.unless is not None
+    why = kind.unless(args, kwargs)
+    result = func(*args, **kwargs)
+    if why is None or _holds_nothing(args) or (why is conditions.ZERO and not _has_zero(result)):
+        _neutral(mode, kind)
+    else:
+        _tell(mode, kind, func, args, why)
+    return result
+
+
+def _mended(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute what a GPU computes otherwise for -0 alone."""
+    return neutral.mended(kind.name, args, _fixed(mode, kind, func, args, kwargs))
+
+
+def _told(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute as torch does what no integers are."""
+    result = func(*args, **kwargs)
+    if conditions.is_whole(args, result) and kind.why not in (conditions.ORDER, conditions.DRAWN):
+        _neutral(mode, kind)
+    elif not _holds_nothing(args):
+        _tell(mode, kind, func, args, kind.why)
+    return result
+
+
+def _product(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if _holds_nothing(args):
+        return func(*args, **kwargs)
+    mode.told += 1
+    return answered(mode.run, func, args, kwargs)
+
+
+def _whole(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute as torch does what may multiply within."""
+    if kind.status == PASSED and mode.run.settings.attention == "error":
+        raise NotEmulatedError(f"{func}: {kind.why}")
+    if not _holds_nothing(args):
+        mode.told += 1
+        mode.run.passed(str(func), kind.why, tensors_text(args), kind.status)
+    return func(*args, **kwargs)
+
+
+def _composite(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take apart what in inference mode nobody has taken apart."""
+    with mode:
+        return func.decompose(*args, **kwargs)
+
+
+def _recurrent(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take apart a recurrent layer, of which a GPU's library makes something else."""
+    mode.told += 1
+    mode.run.passed(str(func), kind.why, tensors_text(tree_leaves(args)))
+    return _guessed(mode, kind.why, func, args, kwargs)
+
+
+def _math_attention(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take apart attention, which a GPU computes by a fused kernel unless torch's settings forbid all of them."""
+    cuda, wish = torch.backends.cuda, mode.run.settings.attention
+    if not (cuda.flash_sdp_enabled() or cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()):
+        with mode:
+            return func.decompose(*args, **kwargs)
+    if wish == "error":
+        raise NotEmulatedError(f"{func}: {FUSED}")
+    mode.told += 1
+    mode.run.tell(str(func), PASSED if wish == "pass" else ASSUMED, FUSED, args)
+    if wish == "pass":
+        with mode.passing():
+            return func.decompose(*args, **kwargs)
+    return _guessed(mode, FUSED, func, args, kwargs)
+
+
+def _guessed(mode: DispatchMode, why: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take a composite apart; its products are assumed, in the backward pass too."""
+    with mode.guessing(why), mode:
+        found = func.decompose(*args, **kwargs)
+    composites.mark((args, kwargs), found, partial(_begin, why), _end)
+    return found
+
+
+def _begin(why: str) -> None:
+    mode = innermost()
+    if mode is not None:
+        mode.run = mode.run.guessing(why)
+
+
+def _end() -> None:
+    mode = innermost()
+    if mode is not None:
+        mode.run = mode.run.known()
+
+
+def _body(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run the Python function of somebody's own operator, whose operators are seen one by one; a compiled one is not looked into."""
+    body = body_of(func, args)
+    if body is None:
+        return _whole(mode, kind, func, args, kwargs)
+    before = mode.told
+    with mode:
+        result = body(*args, **kwargs)
+    if mode.told == before and not _holds_nothing(args):  # it moves data, or computes what torch is not asked for
+        mode.told += 1
+        mode.run.passed(str(func), kind.why, tensors_text(args), kind.status)
+    return result
+
+
+def _flow(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run the functions of a control flow within the mode."""
+
+    def within(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any, **named: Any) -> Any:
+            with mode:
+                return function(*given, **named)
+
+        return run
+
+    args, kwargs = tree_map(lambda each: within(each) if callable(each) and not isinstance(each, torch.Tensor) else each, (args, kwargs))
+    return func(*args, **kwargs)
+
+
+def _has_zero(result: Any) -> bool:
+    """Is a zero among floating-point results?"""
+    found = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor) and each.is_floating_point()]
+    return any(bool((each == 0).any()) for each in found)
+
+
+def _holds_nothing(args: tuple[Any, ...]) -> bool:
+    """Are tensors among arguments, or in lists of them, on no device?"""
+    for value in args:
+        for each in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(each, torch.Tensor):
+                return bool(each.is_meta)  # all are, or none is
+    return False
+
+
+_ANSWERS: dict[str, Callable[[DispatchMode, Kind, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+    FIXED: _fixed,
+    MENDED: _mended,
+    TOLD: _told,
+    PRODUCT: _product,
+    COMPOSITE: _composite,
+    RECURRENT: _recurrent,
+    MATH_ATTENTION: _math_attention,
+    BODY: _body,
+    FLOW: _flow,
+    WHOLE: _whole,
+}
+
+
+def innermost() -> DispatchMode | None:
+    """Find the mode that this thread has entered last."""
+    return next((each for each in reversed(_get_current_dispatch_mode_stack()) if isinstance(each, DispatchMode)), None)
+
+
+def recognise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Answer for a composite above autograd, where the thread emulates; else take it apart as torch does."""
+    mode = innermost()
+    fake = any(type(each).__name__ == _FAKE for each in tree_leaves((args, kwargs)))
+    if mode is None or mode.passes or mode.run.guess or fake:
+        return func.decompose(*args, **kwargs)
+    kind = KINDS.get(id(func)) or kind_of(func)
+    return _ANSWERS[kind.answer](mode, kind, func, args, kwargs)
