@@ -10,14 +10,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from typing import Any
 
 import torch
+from torch._higher_order_ops.cond import cond_op
+from torch._higher_order_ops.map import map_impl
 from torch.utils._pytree import tree_leaves
 
 from fastmma.torch.unfixed import MATH_ATTENTION, RECURRENT
 
 Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+Asks = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 _KEYS = ("AutogradCPU", "AutogradCUDA")
 _lock = threading.Lock()
 _inside = 0
@@ -25,18 +29,20 @@ _set: ExitStack
 
 
 @contextmanager
-def recognised(answer: Answer) -> Iterator[None]:
+def recognised(answer: Answer, emulates: Asks) -> Iterator[None]:
     """Let `answer` compute these composites, on all threads, within the ``with``; the first to enter says how.
 
     Parameters
     ----------
     answer : callable
         Takes the operator and its arguments, and asks whether its thread emulates.
+    emulates : callable
+        Says whether the thread emulates a call with some arguments.
     """
     global _inside, _set
     with _lock:
         if not _inside:
-            _set = _entered(answer)
+            _set = _entered(answer, emulates)
         _inside += 1
     try:
         yield
@@ -47,11 +53,14 @@ def recognised(answer: Answer) -> Iterator[None]:
                 _set.close()
 
 
-def _entered(answer: Answer) -> ExitStack:
+def _entered(answer: Answer, emulates: Asks) -> ExitStack:
     stack = ExitStack()
-    with stack:
-        if "torch._dynamo" in sys.modules:  # it takes seconds to import
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+    try:
+        _leave_uncompiled(stack)
+        stack.callback(_forget)
+        for flow, run in _FLOWS:
+            stack.callback(flow.py_kernels.__setitem__, _AUTOGRAD, flow.py_kernels[_AUTOGRAD])
+            _set_kernel(flow, _either(run, flow.py_kernels[_AUTOGRAD], emulates))
         library: Any = torch.library.Library("aten", "IMPL")
         stack.callback(library._destroy)
         for name in (*RECURRENT, MATH_ATTENTION):
@@ -59,8 +68,33 @@ def _entered(answer: Answer) -> ExitStack:
             for func in (getattr(packet, overload) for overload in packet.overloads()):
                 for key in _KEYS:
                     library.impl(func, _kernel(func, answer), key)
-        return stack.pop_all()
-    raise AssertionError
+    except BaseException:
+        stack.close()
+        raise
+    return stack
+
+
+def _leave_uncompiled(stack: ExitStack) -> None:
+    """Have compiled functions run uncompiled until a stack is closed, and import the compiler, which takes seconds, only if need be."""
+    if "torch._dynamo" in sys.modules:
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        return
+    plain = torch.compile
+
+    @wraps(plain)
+    def compile_nothing(*args: Any, **kwargs: Any) -> Any:
+        with _lock:
+            if torch.compile is compile_nothing:
+                torch.compile = plain
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+        return plain(*args, **kwargs)
+
+    def put_back() -> None:
+        if torch.compile is compile_nothing:
+            torch.compile = plain
+
+    torch.compile = compile_nothing
+    stack.callback(put_back)
 
 
 def _kernel(func: Any, answer: Answer) -> Callable[..., Any]:
@@ -68,6 +102,41 @@ def _kernel(func: Any, answer: Answer) -> Callable[..., Any]:
         return answer(func, args, kwargs)
 
     return kernel
+
+
+def _chosen(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any) -> Any:
+    return (true_fn if pred else false_fn)(*operands)
+
+
+# control flows whose gradients torch finds in compiled functions alone: uncompiled, autograd sees their operators
+_AUTOGRAD = torch._C.DispatchKey.Autograd
+_FLOWS: tuple[tuple[Any, Callable[..., Any]], ...] = (
+    (cond_op, _chosen),
+    (map_impl, map_impl.py_kernels[torch._C.DispatchKey.CompositeExplicitAutograd]),
+)
+
+
+def _set_kernel(flow: Any, kernel: Callable[..., Any]) -> None:
+    flow.py_kernels[_AUTOGRAD] = kernel
+    flow._dispatch_cache.clear()
+
+
+def _forget() -> None:
+    """Have torch look for the kernels of control flows again."""
+    for flow, _ in _FLOWS:
+        flow._dispatch_cache.clear()
+
+
+def _either(run: Callable[..., Any], plain: Callable[..., Any], emulates: Asks) -> Callable[..., Any]:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return run(*args, **kwargs) if emulates(args, kwargs) else plain(*args, **kwargs)
+
+    return kernel
+
+
+def apart(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute a composite by the operators that torch's own kernel is made of; `func.decompose` would take others for some."""
+    return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
 def mark(given: Any, results: Any, before: Callable[[], None], after: Callable[[], None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -90,6 +90,10 @@ class DispatchMode(TorchDispatchMode):
         finally:
             self.run = before
 
+    def once(self) -> AbstractContextManager[object]:
+        """Enter this mode, unless the thread is within it."""
+        return nullcontext() if any(each is self for each in _get_current_dispatch_mode_stack()) else self
+
     @contextmanager
     def passing(self) -> Iterator[None]:
         """Leave everything to torch within the ``with``."""
@@ -156,7 +160,7 @@ def _whole(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwa
 def _composite(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Take apart what in inference mode nobody has taken apart."""
     with mode:
-        return func.decompose(*args, **kwargs)
+        return composites.apart(func, args, kwargs)
 
 
 def _recurrent(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -170,22 +174,22 @@ def _math_attention(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, 
     """Take apart attention, which a GPU computes by a fused kernel unless torch's settings forbid all of them."""
     cuda, wish = torch.backends.cuda, mode.run.settings.attention
     if not (cuda.flash_sdp_enabled() or cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()):
-        with mode:
-            return func.decompose(*args, **kwargs)
+        with mode.once():
+            return composites.apart(func, args, kwargs)
     if wish == "error":
         raise NotEmulatedError(f"{func}: {FUSED}")
     mode.told += 1
     mode.run.tell(str(func), PASSED if wish == "pass" else ASSUMED, FUSED, args)
     if wish == "pass":
         with mode.passing():
-            return func.decompose(*args, **kwargs)
+            return composites.apart(func, args, kwargs)
     return _guessed(mode, FUSED, func, args, kwargs)
 
 
 def _guessed(mode: DispatchMode, why: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Take a composite apart; its products are assumed, in the backward pass too."""
-    with mode.guessing(why), mode:
-        found = func.decompose(*args, **kwargs)
+    with mode.guessing(why), mode.once():
+        found = composites.apart(func, args, kwargs)
     composites.mark((args, kwargs), found, partial(_begin, why), _end)
     return found
 
@@ -264,11 +268,17 @@ def innermost() -> DispatchMode | None:
     return next((each for each in reversed(_get_current_dispatch_mode_stack()) if isinstance(each, DispatchMode)), None)
 
 
-def recognise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Answer for a composite above autograd, where the thread emulates; else take it apart as torch does."""
+def emulates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DispatchMode | None:
+    """Find the mode that a call above autograd concerns."""
     mode = innermost()
     fake = any(type(each).__name__ == _FAKE for each in tree_leaves((args, kwargs)))
-    if mode is None or mode.passes or mode.run.guess or fake:
-        return func.decompose(*args, **kwargs)
+    return None if mode is None or mode.passes or fake else mode
+
+
+def recognise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Answer for a composite above autograd, where the thread emulates; else take it apart as torch does."""
+    mode = emulates(args, kwargs)
+    if mode is None or mode.run.guess:
+        return composites.apart(func, args, kwargs)
     kind = KINDS.get(id(func)) or kind_of(func)
     return _ANSWERS[kind.answer](mode, kind, func, args, kwargs)

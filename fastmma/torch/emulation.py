@@ -101,6 +101,8 @@ class Emulation:
         dtype, addend = a.dtype, c if bias is None else bias
         if not a.layout is b.layout is torch.strided or not (addend is None or addend.layout is torch.strided):
             raise UnknownError("sparse tensors are torch's")
+        if a.is_nested or b.is_nested:
+            raise UnknownError("products of tensors of several shapes are torch's")
         places = a.shape, a.stride(), b.shape, b.stride(), a.data_ptr() % 16, b.data_ptr() % 16, a.is_neg(), b.is_neg()
         dtypes = dtype, b.dtype, a.device.type, b.device.type, out_dtype
         ends = None if addend is None else (addend.dtype, addend.shape, addend.stride(), addend.is_neg(), c is None)
@@ -164,7 +166,7 @@ class Emulation:
 
     def tell(self, operator: str, status: str, why: str, args: tuple[Any, ...]) -> None:
         """Count a call that torch has computed, or is to compute."""
-        key = (operator, status, why, *((each.dtype, each.shape) for each in args if isinstance(each, torch.Tensor)))
+        key = (operator, status, why, *[(each.dtype, _shape(each)) for each in args if isinstance(each, torch.Tensor)])
         line = self._lines.get(key)
         if line is None:
             line = Line(operator, status, tensors_text(args), why)
@@ -260,7 +262,11 @@ def operands_text(*arrays: NDArray[Any]) -> str:
 
 def tensors_text(args: Any) -> str:
     """Dtypes and shapes of the tensors among arguments."""
-    return " x ".join(f"{str(each.dtype).removeprefix('torch.')} {tuple(each.shape)}" for each in args if isinstance(each, torch.Tensor))
+    return " x ".join(f"{str(each.dtype).removeprefix('torch.')} {_shape(each)}" for each in args if isinstance(each, torch.Tensor))
+
+
+def _shape(tensor: torch.Tensor) -> tuple[int, ...] | str:
+    return "of several shapes" if tensor.is_nested else tuple(tensor.shape)
 
 
 def _addend(tensor: torch.Tensor, shape: tuple[int, ...]) -> NDArray[np.float32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ _COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional", "_dtensor")
 # these views add up what has equal places, or convert
 _NO_VIEWS = frozenset({"coalesce", "to", "_autocast_to_full_precision", "_autocast_to_reduced_precision"})
 # control: whose functions run, and how often; their bodies are seen
-_CONTROL = frozenset({"cond", "while_loop", "map_impl", "scan", "associative_scan", "tag_activation_checkpoint", "wrap", "invoke_subgraph"})
+_CONTROL = neutral.names("cond while_loop while_loop_stack_output map_impl scan associative_scan tag_activation_checkpoint wrap")
 _FUSED = frozenset({"flex_attention", "flex_attention_backward"})
 _NOT_LISTED = "it is in no list of what is known"
 
@@ -146,9 +147,9 @@ def body_of(func: Any, args: tuple[Any, ...]) -> Callable[..., Any] | None:
     tensors = [each for each in args if isinstance(each, torch.Tensor)]
     device = tensors[0].device.type.upper() if tensors else "CPU"
     for key in (device, "CompositeExplicitAutograd"):
-        names = {func._schema.name.replace("::", "/"), func.name().replace("::", "/")}
         if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key):
+            names = {func._schema.name.replace("::", "/"), func.name().replace("::", "/")}
             if any(f"{name}/{key}" in _python_kernels for name in names):
-                return lambda *given, **named: func._op_dk(getattr(torch._C.DispatchKey, device), *given, **named)
+                return partial(func._op_dk, getattr(torch._C.DispatchKey, key))
             return None
     return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastmma.isa.gpus import TargetName
 from fastmma.torch.composites import recognised
-from fastmma.torch.dispatch import DispatchMode, recognise
+from fastmma.torch.dispatch import DispatchMode, emulates, recognise
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.report import Report
 from fastmma.torch.settings import settings_of
@@ -89,7 +89,7 @@ class emulate:  # noqa: N801 - a context manager, named as one
                 from fastmma.torch.pretended import pretended
 
                 stack.enter_context(pretended(self._run.settings.architecture))
-            stack.enter_context(recognised(recognise))
+            stack.enter_context(recognised(recognise, emulates))
             mode = DispatchMode(self._run)
             stack.callback(self._run.report.settle, mode.tally)
             stack.enter_context(mode)

@@ -22,8 +22,8 @@ def names(text: str) -> frozenset[str]:
 # nothing is computed: numbers of dimensions, checks, memory that holds nothing yet
 METADATA = names(
     """
-    _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async _functional_assert_scalar _fused_sdp_choice
-    _has_same_storage_numel _pin_memory _print _resize_output detach_ dim empty empty_like empty_permuted empty_strided from_file
+    _assert_async _assert_scalar _assert_tensor_metadata _efficientzerotensor _functional_assert_async _functional_assert_scalar _fused_sdp_choice
+    _has_same_storage_numel _linalg_check_errors _pin_memory _print _resize_output detach_ dim empty empty_like empty_permuted empty_strided from_file
     is_contiguous is_pinned is_same_size is_set_to new_empty new_empty_strided numel record_stream resize_ resize_as_ set_ size
     storage_offset stride sym_constrain_range sym_constrain_range_for_size sym_numel sym_size sym_storage_offset sym_stride
     """
