@@ -21,6 +21,7 @@ COMPOSITE, RECURRENT, MATH_ATTENTION = "composite", "recurrent", "math attention
 BODY, FLOW, WHOLE = "body", "flow", "whole"
 _COMPOSITE_KEY = "CompositeImplicitAutograd"
 _TORCHS = ("prim", "prims", "profiler", "debugprims")
+_MOVERS = ("fsdp",)  # whose Python functions are torch's own
 _COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional", "_dtensor")
 # these views add up what has equal places, or convert
 _NO_VIEWS = frozenset({"coalesce", "to", "_autocast_to_full_precision", "_autocast_to_reduced_precision"})
@@ -111,7 +112,8 @@ def _is_view(func: Any, name: str) -> bool:
 
 def _why(func: Any, name: str) -> str:
     """Say why results of torch's own are not a GPU's; nothing where it is not known."""
-    tags = {tag for overload in getattr(torch.ops.aten, name).overloads() for tag in getattr(getattr(torch.ops.aten, name), overload).tags}
+    packet = getattr(torch.ops.aten, name, None) or getattr(torch.ops.aten, _name(func))
+    tags = {tag for overload in packet.overloads() for tag in getattr(packet, overload).tags}
     for names, tag, why in _REASONS:
         if name in names or tag in tags:
             return why
@@ -139,7 +141,7 @@ def _foreign(func: Any, name: str, space: str) -> Kind:
         return Kind(func, WHOLE, _NOT_LISTED, status=UNSEEN)
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE_KEY):
         return Kind(func, COMPOSITE)
-    return Kind(func, BODY, "torch does not show what this operator does", status=UNSEEN)
+    return Kind(func, BODY, "torch does not show what this operator does", status=NEUTRAL if space in _MOVERS else UNSEEN)
 
 
 def body_of(func: Any, args: tuple[Any, ...]) -> Callable[..., Any] | None:

@@ -22,23 +22,24 @@ def names(text: str) -> frozenset[str]:
 # nothing is computed: numbers of dimensions, checks, memory that holds nothing yet
 METADATA = names(
     """
-    _assert_async _assert_scalar _assert_tensor_metadata _efficientzerotensor _functional_assert_async _functional_assert_scalar _fused_sdp_choice
-    _has_same_storage_numel _linalg_check_errors _pin_memory _print _resize_output detach_ dim empty empty_like empty_permuted empty_strided from_file
-    is_contiguous is_pinned is_same_size is_set_to new_empty new_empty_strided numel record_stream resize_ resize_as_ set_ size
-    storage_offset stride sym_constrain_range sym_constrain_range_for_size sym_numel sym_size sym_storage_offset sym_stride
+    _assert_async _assert_scalar _assert_tensor_metadata _efficientzerotensor _functional_assert_async _functional_assert_scalar
+    _fused_sdp_choice _has_same_storage_numel _linalg_check_errors _pin_memory _print _resize_output detach_ dim empty empty_like
+    empty_permuted empty_strided from_file is_contiguous is_pinned is_same_size is_set_to new_empty new_empty_strided numel
+    record_stream resize_ resize_as_ set_ size storage_offset stride sym_constrain_range sym_constrain_range_for_size sym_numel sym_size
+    sym_storage_offset sym_stride
     """
 )
 # data is moved, chosen or made, and not computed; views are known by their schemas
 MOVES = names(
     """
-    _foreach_zero_ _is_all_true _is_any_true _local_scalar_dense _unsafe_index _unsafe_view as_strided_ as_strided_scatter block_diag
-    cat channel_shuffle clone complex constant_pad_nd diag_embed diagonal_backward diagonal_scatter embedding eye fill fill_ flip full
-    full_like gather im2col index index_fill index_select lift lift_fresh_copy masked_fill masked_scatter masked_select narrow_copy
-    native_channel_shuffle new_full new_ones new_zeros nonzero nonzero_static ones ones_like pixel_shuffle pixel_unshuffle
+    _chunk_cat _foreach_zero_ _is_all_true _is_any_true _local_scalar_dense _unsafe_index _unsafe_view as_strided_ as_strided_scatter
+    block_diag cat channel_shuffle clone complex constant_pad_nd diag_embed diagonal_backward diagonal_scatter embedding eye fill fill_
+    flip full full_like gather im2col index index_fill index_select lift lift_fresh_copy masked_fill masked_scatter masked_select
+    narrow_copy native_channel_shuffle new_full new_ones new_zeros nonzero nonzero_static ones ones_like pixel_shuffle pixel_unshuffle
     reflection_pad1d reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d
-    roll rot90 scalar_tensor select_backward select_scatter slice_backward slice_scatter split_copy split_with_sizes_copy squeeze_
-    stack t_ take transpose_ tril tril_indices triu triu_indices unsafe_split unsafe_split_with_sizes unsqueeze_ where zero zero_
-    zeros zeros_like
+    roll rot90 scalar_tensor select_backward select_scatter slice_backward slice_scatter split_copy split_with_sizes_copy squeeze_ stack
+    t_ take transpose_ tril tril_indices triu triu_indices unsafe_split unsafe_split_with_sizes unsqueeze_ where zero zero_ zeros
+    zeros_like
     """
 )
 # of real numbers, each result is one that IEEE 754 fixes, or a comparison
@@ -46,8 +47,8 @@ FIXED = names(
     """
     __ilshift__ __irshift__ __lshift__ __rshift__ _cummax_helper _cummin_helper _prelu_kernel _prelu_kernel_backward abs
     adaptive_max_pool2d adaptive_max_pool3d all any argmax argmin bitwise_and bitwise_left_shift bitwise_not bitwise_or
-    bitwise_right_shift bitwise_xor bucketize ceil count_nonzero cummax cummin eq equal floor frac frexp ge gt hardshrink heaviside
-    isin isinf isnan isneginf isposinf le leaky_relu leaky_relu_backward logical_and logical_not logical_or logical_xor lt
+    bitwise_right_shift bitwise_xor bucketize ceil count_nonzero cummax cummin eq equal floor frac frexp ge gt hardshrink heaviside isin
+    isinf isnan isneginf isposinf le leaky_relu leaky_relu_backward logical_and logical_not logical_or logical_xor lt
     max_pool2d_with_indices max_pool3d_with_indices nan_to_num ne neg nextafter reciprocal searchsorted sgn sign trunc
     unique_consecutive unique_dim upsample_nearest1d upsample_nearest2d upsample_nearest3d
     """

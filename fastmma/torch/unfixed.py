@@ -85,12 +85,11 @@ SUMS = names(
     adaptive_avg_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
     avg_pool3d_backward batch_norm_backward bincount col2im cudnn_batch_norm cudnn_batch_norm_backward cumprod cumsum
     embedding_dense_backward embedding_renorm index_add index_reduce linalg_vector_norm max_pool2d_with_indices_backward
-    max_pool3d_with_indices_backward mean mse_loss_backward multi_margin_loss multi_margin_loss_backward
-    multilabel_margin_loss_backward multilabel_margin_loss_forward native_batch_norm native_batch_norm_backward native_group_norm
-    native_group_norm_backward native_layer_norm native_layer_norm_backward native_norm nll_loss2d_backward nll_loss2d_forward
-    nll_loss_backward nll_loss_forward norm prod reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward renorm
-    replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward scatter_add scatter_reduce std sum trace
-    unfold_backward var
+    max_pool3d_with_indices_backward mean mse_loss_backward multi_margin_loss multi_margin_loss_backward multilabel_margin_loss_backward
+    multilabel_margin_loss_forward native_batch_norm native_batch_norm_backward native_group_norm native_group_norm_backward
+    native_layer_norm native_layer_norm_backward native_norm nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward
+    norm prod reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward renorm replication_pad1d_backward
+    replication_pad2d_backward replication_pad3d_backward scatter_add scatter_reduce std sum trace unfold_backward var
     """
 )
 STEPS = names(
@@ -103,9 +102,9 @@ RANDOM = names("_fused_dropout _masked_scale _philox_normal _philox_uniform rand
 # of processes: what is moved, and what is summed
 GATHERED = names(
     """
-    _allgather_base_ all_gather_into_tensor all_gather_into_tensor_coalesced all_gather_into_tensor_out all_to_all_single allgather_
-    allgather_coalesced_ alltoall_ alltoall_base_ barrier broadcast broadcast_ gather_ recv_ recv_any_source_ scatter_ send
-    wait_tensor
+    _allgather_base_ _wrap_tensor_autograd all_gather_into_tensor all_gather_into_tensor_coalesced all_gather_into_tensor_out
+    all_to_all_single allgather_ allgather_coalesced_ alltoall_ alltoall_base_ barrier broadcast broadcast_ gather_ recv_
+    recv_any_source_ scatter_ send wait_tensor
     """
 )
 REDUCED = names(

@@ -46,10 +46,10 @@ def test_products_of_sharded_tensors(mesh: Any) -> None:
         x, y = (distribute_tensor(each, mesh, [place]).requires_grad_() for each, place in zip((a, b), placements, strict=True))
         with door.emulate("H100", other="error") as gpu:
             product = (x @ y).full_tensor()
-            product.float().sum().backward()
+            product.backward(torch.ones_like(product))
         assert torch.equal(product, wanted), placements
         assert torch.equal(x.grad.full_tensor(), door.mm(torch.ones_like(wanted), b.t(), target="H100")), placements
-        gpu.report.assert_all_emulated()
+        gpu.report.assert_all_emulated(assumed=True)
         assert gpu.report.emulated + gpu.report.assumed == 3
 
 
@@ -78,7 +78,8 @@ def test_a_fully_sharded_model_trains_to_the_same_bits(mesh: Any) -> None:
                 optimizer.zero_grad()
                 each(drawn(16, 64)).float().square().sum().backward()
                 optimizer.step()
-        gpu.report.assert_all_emulated()
+        passed = {line.operator.split(".")[1] for line, _ in gpu.report.lines("passed", "unseen")}
+        assert passed == {"randn", "randint", "exp2", "sum", "add_"}  # an optimizer adds by one fma on a GPU
         assert gpu.report.emulated == 10
         found.append([part.full_tensor() if hasattr(part, "full_tensor") else part for part in each.parameters()])
     assert [torch.equal(one, other) for one, other in zip(*found, strict=True)] == [True] * 3

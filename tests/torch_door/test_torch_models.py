@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,31 @@ import fastmma.torch as door  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries, about themselves
 BF16 = torch.bfloat16
+
+
+# what torch computes of these models; their products are not among it
+PASSED = {
+    *("_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "cos", "div", "embedding_dense_backward", "exp2"),
+    *(
+        "cumsum",
+        "gelu",
+        "gelu_backward",
+        "histc",
+        "index_put",
+        "log2",
+        "mean",
+        "native_layer_norm",
+        "native_layer_norm_backward",
+        "nll_loss_backward",
+    ),
+    *("nll_loss_forward", "pow", "rsqrt", "sigmoid", "silu", "sin", "sort", "sum", "tanh", "tanh_backward", "topk"),
+}
+
+
+def assert_products_are_emulated(report: door.Report) -> None:
+    """Everything that the report tells of beside products is a function, a sum or an order of equal elements."""
+    assert {line.operator.split(".")[1] for line, _ in report.lines("passed")} <= PASSED
+    assert report.unseen == 0
 
 
 def layers(seed: int = 0) -> torch.nn.Module:
@@ -50,7 +74,7 @@ def test_torchao_quantises_and_multiplies() -> None:
         with door.emulate(target, as_cuda=True, unknown="one") as gpu:
             quantize_(model, configuration())
             found = model(X).float()
-        gpu.report.assert_all_emulated()
+        assert_products_are_emulated(gpu.report)
         assert gpu.report.emulated + gpu.report.assumed == 2, name
         error = ((found - wanted).norm() / wanted.norm()).item()
         assert 0.01 < error < tolerance, (name, error)  # of the formats: nothing was left out, and nothing is wrong
@@ -64,8 +88,8 @@ def test_torchao_trains_in_float8(recipe: str) -> None:
         trained = float8.convert_to_float8_training(copy.deepcopy(model), config=float8.Float8LinearConfig.from_recipe_name(recipe))
         trained(X.clone().requires_grad_()).float().square().mean().backward()
     model(X).float().square().mean().backward()
-    gpu.report.assert_all_emulated(assumed=False)
-    assert gpu.report.emulated == 6
+    assert_products_are_emulated(gpu.report)
+    assert gpu.report.emulated + gpu.report.assumed == 6
     for mine, plain in zip(trained.parameters(), model.parameters(), strict=True):
         assert ((mine.grad - plain.grad).float().norm() / plain.grad.float().norm()).item() < 0.2
 
@@ -94,14 +118,15 @@ def test_transformers_from_their_configurations(name: str) -> None:
     model = transformer(name)
     tokens = torch.arange(48).reshape(2, 24) % 128
     plain = model(tokens).logits.detach().float()
-    with warnings.catch_warnings(), door.emulate("H100") as gpu:
-        warnings.simplefilter("error", door.AssumedWarning)
+    with door.emulate("H100", unknown="one") as gpu:
         logits = model(tokens).logits
         loss = torch.nn.functional.cross_entropy(logits.float().view(-1, 128), tokens.view(-1))
         loss.backward()
         with torch.inference_mode():
             assert torch.equal(model(tokens).logits, logits)
-    gpu.report.assert_all_emulated(assumed=False)
+    assert_products_are_emulated(gpu.report)
     assert gpu.report.emulated > 40
+    with pytest.raises(AssertionError, match="passed"):
+        gpu.report.assert_all_emulated(assumed=True)
     assert ((logits.detach().float() - plain).norm() / plain.norm()).item() < 0.02
     assert all(torch.isfinite(each.grad).all() for each in model.parameters() if each.grad is not None)

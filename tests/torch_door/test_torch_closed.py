@@ -1,0 +1,392 @@
+"""Reports are closed: programs that hide a product, or a function that a GPU computes otherwise, are told from those that do not."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+from torch._higher_order_ops import scan, while_loop  # noqa: E402
+from torch._higher_order_ops.map import map as map_rows  # noqa: E402
+from torch.nn import functional  # noqa: E402
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
+
+import fastmma  # noqa: E402
+import fastmma.torch as door  # noqa: E402
+from fastmma.torch import composites  # noqa: E402
+from fastmma.torch.bounded import Bounded  # noqa: E402
+from fastmma.torch.kinds import KINDS, kind_of  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*(Sparse|flex_attention|nested):UserWarning")  # torch's
+BF16, F32 = torch.bfloat16, torch.float32
+
+
+def drawn(*shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(shape).standard_normal(shape).astype(np.float32)).to(dtype)
+
+
+A, F = drawn(64, 64), drawn(8, 8, dtype=F32)
+FLAT = door.mm(A, A, target="H100")
+
+
+def lines(report: door.Report, *statuses: str) -> set[tuple[str, str]]:
+    """The operators and their statuses."""
+    return {
+        (line.status, line.operator.removeprefix("aten.").split(".")[0])
+        for line, _ in report.lines(*(statuses or ("emulated", "assumed", "passed", "unseen")))
+    }
+
+
+@pytest.fixture
+def library() -> Any:
+    made = torch.library.Library("closed", "DEF")
+    yield made
+    made._destroy()
+
+
+# operators of one's own
+
+
+def test_products_in_the_body_of_an_operator_of_ones_own_are_emulated(library: Any) -> None:
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: (x @ x) @ x, "CPU")
+    library.define("composite(Tensor x) -> Tensor")
+    library.impl("composite", lambda x: x @ x, "CompositeImplicitAutograd")
+    own = torch.library.custom_op("closed::own", lambda x: x @ x, mutates_args=(), schema="(Tensor x) -> Tensor")
+    for call, count in ((torch.ops.closed.twice, 2), (torch.ops.closed.composite, 1), (own, 1)):
+        for inference in (False, True):
+            with door.emulate("H100") as gpu, torch.inference_mode(inference):
+                found = call(A)
+            assert torch.equal(found, door.mm(FLAT, A, target="H100") if count == 2 else FLAT)
+            gpu.report.assert_all_emulated()
+            assert gpu.report.emulated == count
+
+
+def test_an_operator_of_ones_own_that_asks_not_torch_is_unseen(library: Any) -> None:
+    library.define("hidden(Tensor x) -> Tensor")
+    library.impl("hidden", lambda x: torch.from_numpy(x.numpy() @ x.numpy()), "CPU")
+    with door.emulate("H100") as gpu:
+        A @ A
+        torch.ops.closed.hidden(F)
+    assert lines(gpu.report, "unseen") == {("unseen", "closed")}
+    with pytest.raises(AssertionError, match="hidden"):
+        gpu.report.assert_all_emulated(assumed=True)
+    with door.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError, match="hidden"):
+        torch.ops.closed.hidden(F)
+
+
+def test_compiled_operators_and_those_of_no_list_are_unseen() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # quantised tensors are old
+        quantised, layer = torch.quantize_per_tensor(F, 0.1, 0, torch.quint8), torch.ao.nn.quantized.Linear(8, 8)
+    with door.emulate("H100") as gpu:
+        layer(quantised)
+        F.to_sparse()
+    assert lines(gpu.report, "unseen") == {("unseen", "quantized"), ("unseen", "_to_sparse")}
+
+
+# composites that arrive whole, or are taken apart before anybody sees them
+
+
+WHOLE: dict[str, tuple[Callable[[], Any], set[tuple[str, str]]]] = {
+    "multi_dot": (lambda: torch.linalg.multi_dot([A, A, A]), {("emulated", "mm")}),
+    "matrix_power": (lambda: torch.matrix_power(A, 3), {("emulated", "mm")}),
+    "chain_matmul": (lambda: torch.linalg.multi_dot([A, A]), {("emulated", "mm")}),
+    "cov": (lambda: torch.cov(F), {("passed", "mm"), ("passed", "sum"), ("passed", "div")}),
+    "corrcoef": (lambda: torch.corrcoef(F), {("passed", "mm"), ("passed", "sum"), ("passed", "div"), ("passed", "sqrt")}),
+    "matrix_exp": (lambda: torch.matrix_exp(F), {("passed", "linalg_matrix_exp")}),
+    "affine_grid": (
+        lambda: functional.affine_grid(drawn(1, 2, 3, dtype=F32), [1, 1, 4, 4], align_corners=False),
+        {("passed", "affine_grid_generator")},
+    ),
+    "conv_tbc": (lambda: torch.conv_tbc(drawn(5, 2, 3, dtype=F32), drawn(3, 3, 4, dtype=F32), F[0, :4]), {("passed", "conv_tbc")}),
+    "sparse mm": (lambda: torch.sparse.mm(SPARSE, F), {("passed", "_sparse_addmm")}),
+    "sampled_addmm": (lambda: torch.sparse.sampled_addmm(SPARSE.to_sparse_csr(), F, F), {("passed", "sparse_sampled_addmm")}),
+    "solve": (lambda: torch.linalg.solve(F, F), {("passed", "_linalg_solve_ex")}),
+    "pinv": (lambda: torch.linalg.pinv(F), {("passed", "linalg_pinv")}),
+    "interpolate": (lambda: functional.interpolate(F[None, None], scale_factor=2, mode="bilinear"), {("passed", "upsample_bilinear2d")}),
+    "gelu": (lambda: functional.gelu(A), {("passed", "gelu")}),
+    "exp": (lambda: A.exp(), {("passed", "exp")}),
+    "softmax": (lambda: A.softmax(-1), {("passed", "_softmax")}),
+    "layer_norm": (lambda: functional.layer_norm(A, (64,)), {("passed", "native_layer_norm")}),
+    "dropout": (lambda: functional.dropout(A), {("passed", "bernoulli_")}),
+    "cosine": (lambda: functional.cosine_similarity(F, F), {("passed", "linalg_vector_norm"), ("passed", "sum")}),
+    "inner": (lambda: torch.inner(F[0], F[0]), {("passed", "dot")}),
+    "fft": (lambda: torch.fft.fft(F), {("passed", "_fft_r2c")}),
+    "outer": (lambda: torch.outer(F[0], F[0]), set()),
+}
+SPARSE = F.to_sparse()
+
+
+@pytest.mark.parametrize("inference", [False, True], ids=["", "inference"])
+@pytest.mark.parametrize("name", WHOLE)
+def test_composites_are_told_in_inference_mode_too(name: str, inference: bool) -> None:
+    call, wanted = WHOLE[name]
+    with door.emulate("H100") as gpu, torch.inference_mode(inference):
+        call()
+    assert lines(gpu.report) - {("unseen", "_to_sparse_csr")} == wanted
+
+
+def test_distances_are_passed() -> None:
+    far = drawn(30, 8, dtype=F32)
+    for inference in (False, True):
+        with door.emulate("H100") as gpu, torch.inference_mode(inference):
+            torch.cdist(far, far)
+        assert {operator for _, operator in lines(gpu.report)} <= {"_euclidean_dist", "cdist"}
+        assert gpu.report.passed == 1
+
+
+CELLS = {
+    "rnn_tanh": lambda: torch.nn.RNN(64, 64, dtype=BF16)(A[:4, None])[0],
+    "rnn_relu": lambda: torch.nn.RNN(64, 64, nonlinearity="relu", dtype=BF16)(A[:4, None])[0],
+    "gru": lambda: torch.nn.GRU(64, 64, dtype=BF16)(A[:4, None])[0],
+    "lstm": lambda: torch.nn.LSTM(64, 64, dtype=BF16)(A[:4, None])[0],
+    "rnn_tanh_cell": lambda: torch.nn.RNNCell(64, 64, dtype=BF16)(A),
+    "gru_cell": lambda: torch.nn.GRUCell(64, 64, dtype=BF16)(A),
+    "lstm_cell": lambda: torch.nn.LSTMCell(64, 64, dtype=BF16)(A)[0],
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_recurrent_layers_are_never_emulated_forward_or_backward(name: str) -> None:
+    with door.emulate("H100", unknown="one") as gpu:
+        out = CELLS[name]()
+        out.backward(torch.ones_like(out))
+    with door.emulate("H100", unknown="one") as inferred, torch.inference_mode():
+        CELLS[name]()
+    for report in (gpu.report, inferred.report):
+        assert report.emulated == 0
+        assert ("passed", name) in lines(report)
+    with door.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError, match=r"cuDNN|biases"):
+        CELLS[name]()
+
+
+def attended(**options: Any) -> torch.Tensor:
+    q = drawn(1, 2, 16, 8).requires_grad_()
+    out = functional.scaled_dot_product_attention(q, q, q, **options)
+    out.backward(torch.ones_like(out))
+    return out.detach()
+
+
+def test_math_attention_that_a_gpu_would_fuse_is_assumed() -> None:
+    before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
+    torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    mask = torch.zeros(16, 16, dtype=BF16, requires_grad=True)  # whose gradient torch's CPU kernel has not
+    parts = {(16, 16, 8): 1, (16, 8, 16): 1, (8, 16, 16): 1}
+    try:
+        with door.emulate("H100", plans=parts) as gpu:
+            attended(attn_mask=mask)
+        assert gpu.report.emulated == 0
+        assert ("assumed", "_scaled_dot_product_attention_math") in lines(gpu.report)
+        assert {operator for status, operator in lines(gpu.report) if status == "assumed"} >= {"bmm"}
+        with door.emulate("H100", plans=parts) as gpu, sdpa_kernel(SDPBackend.MATH):
+            attended(attn_mask=mask)  # as it is computed on a GPU, too
+        assert (gpu.report.emulated, gpu.report.assumed) == (6, 0)
+        with door.emulate("H100", attention="pass") as gpu:
+            functional.scaled_dot_product_attention(*[drawn(1, 2, 16, 8)] * 3, attn_mask=mask)
+        assert lines(gpu.report) == {("passed", "_scaled_dot_product_attention_math")}
+        with door.emulate("H100", attention="error"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
+            functional.scaled_dot_product_attention(*[drawn(1, 2, 16, 8)] * 3, attn_mask=mask)
+    finally:
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
+
+
+# control flows, transforms, compiled functions
+
+
+FLOWS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "cond": lambda x: torch.cond(torch.tensor(True), lambda x: x @ x, lambda x: x + 1, (x,)),
+    "cond of a bool": lambda x: torch.cond(True, lambda x: x @ x, lambda x: x + 1, (x,)),
+    "while_loop": lambda x: while_loop(lambda i, _: i < 1, lambda i, x: (i + 1, x @ x), (torch.tensor(0), x))[1],
+    "map": lambda x: map_rows(lambda row, y: row @ y, x[None], x)[0],
+    "scan": lambda x: scan(lambda carry, row: (carry @ row, carry + row), x, x[None])[0],
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_control_flows_run_with_their_products_emulated_and_so_do_their_gradients(name: str) -> None:
+    leaf = A.clone().requires_grad_()
+    with door.emulate("H100", unknown="one") as gpu:
+        assert torch.equal(FLOWS[name](A), FLAT)
+        out = FLOWS[name](leaf)
+        out.backward(A)
+    with torch.inference_mode(), gpu:
+        assert torch.equal(FLOWS[name](A), FLAT)
+    assert lines(gpu.report, "passed", "unseen") == set()
+    assert {operator for _, operator in lines(gpu.report)} == {"mm"}
+    with door.emulate("H100", unknown="one"):
+        wanted = torch.autograd.grad(leaf @ leaf, leaf, A)[0]
+    assert torch.equal(leaf.grad, wanted)
+
+
+@pytest.mark.parametrize("imported", [True, False])
+def test_flexible_attention_is_passed_whether_torchs_compiler_is_imported_or_not(monkeypatch: pytest.MonkeyPatch, imported: bool) -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    if not imported:
+        monkeypatch.setattr(composites, "sys", SimpleNamespace(modules={}))
+    compiler, q = torch.compile, drawn(1, 1, 16, 8)
+    with door.emulate("H100") as gpu:
+        assert flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + i).shape == q.shape
+    assert lines(gpu.report) == {("passed", "flex_attention")}
+    assert torch.compile is compiler
+    with door.emulate("H100", attention="error"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
+        flex_attention(q, q, q)
+
+
+def test_compiled_functions_are_seen_operator_by_operator() -> None:
+    whole = torch.compile(lambda x: functional.gelu(x @ x), fullgraph=True, backend="eager")
+    plain = whole(A)
+    with door.emulate("H100") as gpu:
+        assert torch.equal(whole(A), functional.gelu(FLAT))
+        inside = torch.compile(lambda x: functional.gelu(x @ x), fullgraph=True, backend="eager")
+        assert torch.equal(inside(A), functional.gelu(FLAT))
+    assert lines(gpu.report) == {("emulated", "mm"), ("passed", "gelu")}
+    assert torch.equal(whole(A), plain)
+    assert torch.equal(inside(A), plain)
+
+
+def test_functions_of_autograd_and_traced_programs_are_seen() -> None:
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            return x @ x
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            return gradient @ ctx.saved_tensors[0].t()
+
+    traced = torch.jit.trace(lambda x: x @ x, (A,))
+    with door.emulate("H100", unknown="one") as gpu:
+        Square.apply(A.clone().requires_grad_()).backward(A)
+        traced(A)
+        torch.vmap(lambda row: functional.gelu(row))(A)
+        torch.func.grad(lambda x: x.sigmoid().sum())(F)
+    assert {operator for _, operator in lines(gpu.report)} == {"mm", "gelu", "sigmoid", "sigmoid_backward", "sum"}
+
+
+# subclasses, threads, places
+
+
+def test_operators_of_subclasses_come_back_one_by_one() -> None:
+    class Wrapped(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner: torch.Tensor) -> torch.Tensor:
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        def __init__(self, inner: torch.Tensor) -> None:
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*(each.inner if isinstance(each, cls) else each for each in args), **(kwargs or {}))
+
+    class Named(torch.Tensor):
+        pass
+
+    with door.emulate("H100") as gpu:
+        functional.gelu(Wrapped(A) @ A)
+        functional.silu(A.as_subclass(Named) @ A)
+    assert lines(gpu.report) == {("emulated", "mm"), ("passed", "gelu"), ("passed", "silu")}
+    assert gpu.report.emulated == 2
+
+
+def test_tensors_that_hold_nothing_count_for_nothing() -> None:
+    with door.emulate("H100", other="error") as gpu:
+        empty = torch.empty(8, 8, device="meta", dtype=BF16)
+        functional.gelu(empty @ empty).softmax(-1)
+        functional.conv1d(empty, empty[:, :, None])
+    assert lines(gpu.report) == set()
+
+
+def test_lines_and_warnings_name_the_callers_place() -> None:
+    layer = torch.nn.Sequential(torch.nn.Linear(64, 61, bias=False, dtype=BF16), torch.nn.GELU())
+    here = f"{__file__}:{sys._getframe().f_lineno + 2}"
+    with door.emulate("H100", unknown="one") as gpu:
+        layer(A)
+    assert {line.where for line, _ in gpu.report.lines()} >= {here}
+    assert {line.where for line, _ in gpu.report.lines("assumed", "emulated", "passed")} == {here}
+    with door.emulate("H100"), pytest.warns(door.AssumedWarning) as told:
+        layer[0](drawn(7, 64))
+    assert (told[0].filename, told[0].lineno) == (__file__, sys._getframe().f_lineno - 1)
+    with door.emulate("H100", other="warn"), pytest.warns(door.AssumedWarning, match="not emulated") as told:
+        functional.conv1d(F[None], F[:, :, None])
+    assert (told[0].filename, told[0].lineno) == (__file__, sys._getframe().f_lineno - 1)
+
+
+def test_threads_count_their_own_neutral_operators() -> None:
+    gpu = door.emulate("H100")
+
+    def work() -> None:
+        with gpu:
+            for _ in range(200):
+                F + F
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with gpu:
+        F + F
+        assert gpu.report.neutral == 801  # also of a mode that is not left yet
+    assert gpu.report.neutral == 801
+    assert "neutral" not in {line.status for line, _ in gpu.report.lines("emulated", "passed")}
+
+
+def test_nothing_stays_of_what_the_process_was_told() -> None:
+    gru, kernels = torch.nn.GRU(8, 8), torch.ops.higher_order.cond.py_kernels.copy()
+    plain, compiler = gru(F[:, None])[0], torch.compile
+    with door.emulate("H100"), door.emulate("A100"):
+        assert torch.ops.higher_order.cond.py_kernels != kernels
+    assert torch.ops.higher_order.cond.py_kernels == kernels
+    assert torch.compile is compiler
+    assert torch.equal(gru(F[:, None])[0], plain)
+    found: list[torch.Tensor] = []
+    with door.emulate("H100", fp32="tf32", unknown="one"):  # of this thread alone
+        thread = threading.Thread(target=lambda: found.append(gru(F[:, None])[0]))
+        thread.start()
+        thread.join()
+    assert torch.equal(found[0], plain)
+
+
+def test_caches_are_bounded() -> None:
+    with warnings.catch_warnings(), door.emulate("H100", unknown="one") as gpu:
+        warnings.simplefilter("error")
+        assert isinstance(gpu._run._plans, Bounded)
+        assert isinstance(gpu._run._lines, Bounded)
+        for columns in range(1, 40):
+            A @ A[:, :columns]
+    last = Bounded[int, int](full=8)
+    for number in range(100):
+        last.keep(number, number)
+    assert list(last) == list(range(92, 100))
+
+
+def test_every_operator_of_torch_has_a_kind() -> None:
+    kept = dict(KINDS)
+    answers = {}
+    for name in torch._C._dispatch_get_all_op_names():
+        space, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        if space != "aten":
+            continue
+        try:
+            func = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        except (AttributeError, RuntimeError):  # an overload that torch shows nobody
+            continue
+        answers[name] = kind_of(func).answer
+    KINDS.clear()
+    KINDS.update(kept)
+    assert len(answers) > 2000
+    told = [name for name, answer in answers.items() if answer == "whole"]
+    assert {"aten::relu", "aten::mm", "aten::exp", "aten::gru.input"}.isdisjoint(told)
