@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TypeVar
 
-Key, Value = TypeVar("Key"), TypeVar("Value")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 FULL = 4096
 
 

@@ -191,7 +191,7 @@ def all_copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
 
 def _distinct(places: Tensor) -> bool:
     """Are all columns different?"""
-    return places.is_meta or places.shape[1] == torch.unique(places, dim=1).shape[1]
+    return bool(places.is_meta or places.shape[1] == torch.unique(places, dim=1).shape[1])
 
 
 def put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

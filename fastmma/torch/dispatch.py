@@ -115,7 +115,6 @@ def _tell(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], why:
 
 def _fixed(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute what has not the bits that IEEE 754 fixes, for this reason."""
-    assert kind.unless is not None
     why = kind.unless(args, kwargs)
     result = func(*args, **kwargs)
     if why is None or _holds_nothing(args) or (why is conditions.ZERO and not _has_zero(result)):

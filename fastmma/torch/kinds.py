@@ -44,13 +44,13 @@ class Kind:
         Of those that are neutral.
     status, why : str
         Of those that are not.
-    unless : callable, optional
+    unless : callable
         Says of a call why it is not neutral.
     """
 
     __slots__ = ("answer", "line", "name", "operator", "status", "unless", "why")
 
-    def __init__(self, func: Any, answer: str, why: str = "", *, status: str = PASSED, unless: conditions.Unless | None = None) -> None:
+    def __init__(self, func: Any, answer: str, why: str = "", *, status: str = PASSED, unless: conditions.Unless = conditions.real) -> None:
         self.operator = func  # is kept, since its place in memory is its key
         self.name = _name(func).removesuffix("_")
         self.answer, self.status, self.why, self.unless = answer, status, why, unless

@@ -5,6 +5,7 @@ Which of several NaNs a result is, no standard says, and nothing here says it. A
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -82,7 +83,12 @@ UNLESS: dict[str, Unless] = {
     "mse_loss": conditions.apart,
 }
 # which a GPU takes for larger than -0, where torch's CPU kernels keep it
-LEAST = {"relu": lambda args: 0, "clamp": lambda args: args[1], "clamp_min": lambda args: args[1], "hardtanh": lambda args: args[1]}
+LEAST: dict[str, Callable[[tuple[Any, ...]], Any]] = {
+    "relu": lambda args: 0,
+    "clamp": lambda args: args[1],
+    "clamp_min": lambda args: args[1],
+    "hardtanh": lambda args: args[1],
+}
 
 
 def mended(name: str, args: tuple[Any, ...], result: Any) -> Any:

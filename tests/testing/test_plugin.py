@@ -168,9 +168,9 @@ def test_torch_and_triton(run, pytester: pytest.Pytester) -> None:
         x, w = (torch.from_numpy(adversarial((32, 256), "f16", seed=seed)) for seed in (0, 1))
         y = torch.nn.functional.linear(x, w.requires_grad_())
         assert_product(y, x, w.T, target=tensor_core.target)
-        y.sum().backward()
+        y.backward(torch.ones_like(y))
         assert_product(w.grad, torch.ones(32, 32, dtype=torch.float16), x, target=tensor_core.target)
-        tensor_core.report.assert_all_emulated()
+        tensor_core.report.assert_all_emulated(assumed=tensor_core.target == "sm_80")  # whose cuBLAS nobody has recorded
         golden_bits("y", y)
 
     @pytest.mark.tensor_core("A100")

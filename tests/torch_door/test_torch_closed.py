@@ -235,7 +235,7 @@ def test_flexible_attention_is_passed_whether_torchs_compiler_is_imported_or_not
         monkeypatch.setattr(composites, "sys", SimpleNamespace(modules={}))
     compiler, q = torch.compile, drawn(1, 1, 16, 8)
     with door.emulate("H100") as gpu:
-        assert flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + i).shape == q.shape
+        assert flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + b + h + i - j).shape == q.shape
     assert lines(gpu.report) == {("passed", "flex_attention")}
     assert torch.compile is compiler
     with door.emulate("H100", attention="error"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
