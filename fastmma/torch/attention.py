@@ -91,6 +91,21 @@ def backward(
     return of_query.to(query.dtype), _of_groups(of_key.to(key.dtype), groups), _of_groups(of_value.to(value.dtype), groups)
 
 
+def cpu_forward(run: Emulation, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    """`forward` with the strides of torch's CPU kernel, which captured graphs rely on."""
+    out, sums = forward(run, query, key, value, *args, **kwargs)
+    return torch.empty_like(query).copy_(out), _rows_before_heads(sums)
+
+
+def cpu_backward(run: Emulation, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+    """`backward` with the strides of torch's CPU kernel, which captured graphs rely on."""
+    return tuple(map(_rows_before_heads, backward(run, *args, **kwargs)))
+
+
+def _rows_before_heads(tensor: Tensor) -> Tensor:
+    return tensor.transpose(1, 2).contiguous().transpose(1, 2)
+
+
 def _for_all_heads(query: Tensor, shared: Tensor) -> Tensor:
     """Keys or values of as many heads as the queries have, where several share one."""
     heads, groups = query.shape[-3], shared.shape[-3]
@@ -260,8 +275,8 @@ def cudnn_backward(
 
 
 APART: dict[Any, Handler] = {
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: forward,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default: backward,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: cpu_forward,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default: cpu_backward,
     torch.ops.aten._scaled_dot_product_flash_attention.default: flash_forward,
     torch.ops.aten._scaled_dot_product_flash_attention_backward.default: flash_backward,
     torch.ops.aten._scaled_dot_product_efficient_attention.default: efficient_forward,

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastmma.host.caller import find_caller, folders_of
+from fastmma.host.caller import find_caller
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import is_default
 from fastmma.products.fixed import addend_of
@@ -21,6 +21,7 @@ from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import DTYPES, seen, to_numpy
 from fastmma.torch.bounded import Bounded
+from fastmma.torch.places import LIBRARIES, where
 from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, chained, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
 from fastmma.torch.settings import Settings
@@ -28,7 +29,6 @@ from fastmma.torch.settings import Settings
 if TYPE_CHECKING:
     from fastmma.backends.fixed import Fixed
 
-_LIBRARIES = folders_of("torch")  # whose lines are no caller's
 _BY_MODE = (torch.float32, torch.float16)  # whose products depend on torch's settings
 
 
@@ -188,15 +188,9 @@ class Emulation:
         self.report.count(Line(operator, status, operands, why), where())
 
 
-def where() -> str:
-    """Name the caller's file and line."""
-    caller = find_caller(_LIBRARIES)
-    return f"{caller.file}:{caller.line}" if caller else ""
-
-
 def _warn(text: str) -> None:
     """Warn of the caller's line."""
-    caller = find_caller(_LIBRARIES)
+    caller = find_caller(LIBRARIES)
     warnings.warn(text, AssumedWarning, stacklevel=caller.level if caller else 1)
 
 

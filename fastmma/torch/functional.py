@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, dtype
 
+from fastmma.host.caller import find_caller
 from fastmma.isa.gpus import TargetName
-from fastmma.torch.emulation import Emulation
+from fastmma.torch.emulation import AssumedWarning, Emulation
 from fastmma.torch.operators import OPERATORS, called
+from fastmma.torch.places import LIBRARIES
+from fastmma.torch.report import ASSUMED, Line, Report
 from fastmma.torch.settings import settings_of
 
 aten = torch.ops.aten
@@ -19,22 +23,50 @@ _TARGET = "sm_90a"
 _Lists = Any  # what torch.nn.functional takes: one value, or a list of them
 
 
+class _Warnings(Report):
+    """A report that keeps nothing: it warns of kinds of calls that are assumed."""
+
+    def count(self, line: Line, where: str = "", number: int = 1) -> None:
+        """Warn of a call that is assumed, if no call of its kind was."""
+        if line.status == ASSUMED:
+            _warn_once(self.target, line)
+
+
+class _Silence(Report):
+    """A report that keeps nothing."""
+
+    def count(self, line: Line, where: str = "", number: int = 1) -> None:
+        """Forget a call."""
+
+
+@lru_cache(4096)
+def _warn_once(target: str, line: Line) -> None:
+    caller = find_caller(LIBRARIES)
+    text = f"{line.operator} of {line.operands} on {target} is computed, but not known to have the library's bits: {line.how}"
+    warnings.warn(text, AssumedWarning, stacklevel=caller.level if caller else 1)
+
+
 @lru_cache(64)
 def _remembered(target: TargetName, options: tuple[tuple[str, Any], ...]) -> Emulation:
-    return Emulation(settings_of(target, dict(options)))
+    return _emulation(target, dict(options))
+
+
+def _emulation(target: TargetName, options: dict[str, Any]) -> Emulation:
+    warns = options["unknown"] == "warn"
+    settings = settings_of(target, options | ({"unknown": "one"} if warns else {}))
+    return Emulation(settings, (_Warnings if warns and settings.library else _Silence)(settings.architecture))
 
 
 def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target: TargetName, options: dict[str, Any]) -> Tensor:
     """An operator of the table, which never falls back to torch's own kernels."""
     assert func in OPERATORS
-    wanted: dict[str, Any] = {"unknown": "one", "other": "error"} | options
+    wanted: dict[str, Any] = {"unknown": "warn", "other": "error"} | options
     try:
         run = _remembered(target, tuple(sorted(wanted.items())))
     except TypeError:  # plans have no hash
-        run = Emulation(settings_of(target, wanted))
+        run = _emulation(target, wanted)
     with torch.no_grad():
         found: Tensor = called(run, func, args, kwargs)
-    run.report.clear()
     return found
 
 
@@ -54,7 +86,8 @@ def mm(a: Tensor, b: Tensor, *, out_dtype: dtype | None = None, target: TargetNa
     target : str
         The GPU.
     **options
-        Those of `emulate`; what is not known raises, and what is assumed is computed without a warning.
+        Those of `emulate`. What is not known raises; what is assumed is computed with an `AssumedWarning`, one for each kind of call,
+        or without where ``unknown="one"``.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Process-wide: torch's CPU kernels of products are replaced, for all threads, and for code that torch compiles."""
+"""Process-wide: torch's CPU kernels of products are replaced, for all threads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,44 @@ from fastmma.isa.gpus import TargetName
 from fastmma.torch.attention import APART, answered
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.operators import OPERATORS, UNKNOWN
-from fastmma.torch.report import Report
-from fastmma.torch.settings import settings_of
+from fastmma.torch.report import UNSEEN, Line, Report
+from fastmma.torch.settings import Settings, settings_of
 
 _lock = threading.Lock()
 _present: Installation | None = None
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+_REST = Line("all else", UNSEEN, "", "an installation sees the products that torch's dispatcher is asked for, and no other operation")
+
+
+class InstallationReport(Report):
+    """What products became of, on all threads; a line says that all other operations are unseen."""
+
+    def lines(self, *statuses: str) -> list[tuple[Line, int]]:
+        """List kinds of calls and how often they were made, and what is unseen; all, or those of some statuses."""
+        found = super().lines(*statuses)
+        return found if statuses and UNSEEN not in statuses else [*found, (_REST, 1)]
+
+    def assert_all_emulated(self, *, assumed: bool = False, products_only: bool = False) -> None:
+        """Raise, since an installation sees products alone; with `products_only`, raise unless all that it saw are emulated.
+
+        Parameters
+        ----------
+        assumed : bool
+            Tolerate products that took an order of k, or an epilogue, which is not known to be the library's.
+        products_only : bool
+            Ask only of the products that torch's dispatcher was asked for.
+
+        Raises
+        ------
+        NotEmulatedError
+            It is an AssertionError, too, and names the calls.
+        """
+        if not products_only:
+            return super().assert_all_emulated(assumed=assumed)
+        seen = Report(self.target)
+        for line, number in super().lines():
+            seen.count(line, number=number)
+        return seen.assert_all_emulated(assumed=assumed)
 
 
 class Installation:
@@ -27,11 +59,13 @@ class Installation:
 
     Attributes
     ----------
-    report : Report
+    report : InstallationReport
     """
 
-    def __init__(self, run: Emulation) -> None:
-        self._run = run
+    def __init__(self, settings: Settings) -> None:
+        self._report = InstallationReport(settings.architecture)
+        run = Emulation(settings, self._report)
+        self._stance = torch.compiler.set_stance("force_eager")  # compiled code multiplies beside torch's dispatcher
         self._library: Any = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Warning only once for all operators")  # torch's, that kernels are replaced
@@ -40,9 +74,9 @@ class Installation:
                 self._library.impl(func, _kernel(run, func), "CPU", allow_override=True)
 
     @property
-    def report(self) -> Report:
-        """What calls became of, on all threads."""
-        return self._run.report
+    def report(self) -> InstallationReport:
+        """What products became of, on all threads."""
+        return self._report
 
     def remove(self) -> None:
         """Put torch's own kernels back; again, it does nothing."""
@@ -52,12 +86,21 @@ class Installation:
                 self._library._destroy()
                 self._library = None
                 _present = None
+                _restore(self._stance)
 
     def __enter__(self) -> Installation:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.remove()
+
+
+def _restore(stance: Any) -> None:
+    """Let compiled functions run as before, unless someone else has said how meanwhile."""
+    from torch._dynamo import eval_frame
+
+    if eval_frame._stance is stance.stance:
+        stance.__exit__(None, None, None)
 
 
 def _original(func: Any) -> Callable[..., Any]:
@@ -90,7 +133,8 @@ def _kernel(run: Emulation, func: Any) -> Callable[..., Any]:
 def install(target: TargetName = "sm_90a", **options: Any) -> Installation:
     """Replace torch's CPU kernels of products by those of a GPU, in the whole process.
 
-    All threads are emulated, also those that load data, and so is code that ``torch.compile`` has compiled.
+    All threads are emulated, also those that load data. Functions that ``torch.compile`` has compiled run uncompiled meanwhile. An
+    installation sees products alone: its ``report.assert_all_emulated()`` raises, and ``products_only=True`` asks only of these.
 
     Parameters
     ----------
@@ -116,11 +160,12 @@ def install(target: TargetName = "sm_90a", **options: Any) -> Installation:
     ...     y = a @ a.T
     >>> installed.report.emulated
     1
+    >>> installed.report.assert_all_emulated(products_only=True)
     """
     global _present
-    run = Emulation(settings_of(target, options))
+    settings = settings_of(target, options)
     with _lock:
         if _present is not None:
             raise OperandError(f"kernels of {_present.report.target} are installed already; remove() them first")
-        _present = Installation(run)
+        _present = Installation(settings)
         return _present

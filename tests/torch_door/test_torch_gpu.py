@@ -174,6 +174,7 @@ def test_scaled_products_stay_on_the_gpu(target: str, first: str, second: str, o
     swizzles = {"swizzle_a": scales[0][2], "swizzle_b": scales[1][2]}
     args = (left.elements, right.elements.t(), *scales[0][:2], *scales[1][:2])
     options = options | ({"bias": drawn(n, dtype=torch.bfloat16)} if "bias" in options else {})
+    options["unknown"] = "one"
     expected = fastmma.torch.scaled_mm(*args, **swizzles, target=target, **options)
     given, more = on_device(args), on_device(options)
     stream = torch.cuda.Stream()
@@ -202,7 +203,7 @@ def test_scaled_groups_stay_on_the_gpu(scheme: str) -> None:
     if rows:
         scale_a, scale_b = scale_a[:, 0].contiguous(), scale_b[..., 0].contiguous()
     recipe, swizzle = (ScalingType.RowWise, None) if rows else (ScalingType.BlockWise1x32, SwizzleType.SWIZZLE_32_4_4)
-    given: dict[str, Any] = {"offs": offs, "swizzle_a": swizzle, "swizzle_b": swizzle, "target": "B200", "check": None}
+    given: dict[str, Any] = {"offs": offs, "swizzle_a": swizzle, "swizzle_b": swizzle, "target": "B200", "check": None, "unknown": "one"}
     args = (a, b.transpose(1, 2), scale_a, recipe, scale_b, recipe)
     expected = fastmma.torch.scaled_grouped_mm(*args, **given)
     there, more = on_device(args), on_device(given)
@@ -224,7 +225,8 @@ def test_scaled_products_within_a_mode() -> None:
 
 def test_functions() -> None:
     x, y = drawn(8, 64, dtype=torch.float16), drawn(64, 8, dtype=torch.float16)
-    assert torch.equal(fastmma.torch.mm(x.cuda(), y.cuda(), target="sm_80").cpu(), fastmma.torch.mm(x, y, target="sm_80"))
+    found, wanted = (fastmma.torch.mm(*each, target="sm_80", unknown="one") for each in ((x.cuda(), y.cuda()), (x, y)))
+    assert torch.equal(found.cpu(), wanted)
 
 
 def test_what_no_tensor_core_does_is_torchs() -> None:

@@ -9,8 +9,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
+import torch._inductor.config as inductor  # noqa: E402
+from torch._dynamo import eval_frame  # noqa: E402
+
 import fastmma  # noqa: E402
 import fastmma.torch as door  # noqa: E402
+from fastmma.torch.emulation import Emulation  # noqa: E402
+from fastmma.torch.replacements import replacement, site  # noqa: E402
+from fastmma.torch.settings import Settings  # noqa: E402
 
 BF16 = torch.bfloat16
 WIDE = np.random.default_rng(0).standard_normal((64, 2048)) * np.exp2(np.random.default_rng(1).integers(-14, 1, (64, 2048)))
@@ -70,8 +76,15 @@ def test_what_is_no_product_is_told_and_attention_is_taken_apart() -> None:
     finally:
         torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(wide)
     assert [torch.equal(each, other) for each, other in zip(found + compiled, wanted + wanted, strict=True)] == [True] * 6
-    for report, passed in ((installed.report, 3), (gpu.report, 0)):
-        assert (report.emulated, report.assumed, report.passed) == (7, 2, passed)
+    softmaxes = {"aten._softmax.default", "aten._softmax_backward_data.default"}
+    for report, convolutions in (
+        (installed.report, {"aten.convolution.default", "aten.convolution_backward.default"}),
+        (gpu.report, set()),
+    ):
+        assert (report.emulated, report.assumed) == (0, 9)
+        passed = {line.operator for line, _ in report.lines("passed")}
+        assert softmaxes | convolutions <= passed
+        assert bool(convolutions) is any("conv" in each for each in passed)
     with door.install("H100", other="error"), pytest.raises(fastmma.NotEmulatedError, match="cuDNN"):
         layer(image)
     gpu = door.backend("H100", inner="eager")
@@ -88,20 +101,76 @@ def test_operators_without_a_cpu_kernel_have_one_while_installed() -> None:
         torch.mm(A, A.t(), out_dtype=torch.float32)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inductor's own
-@pytest.mark.parametrize("inner", ["eager", "inductor"])
-def test_compiled_graphs_are_emulated_forward_and_backward(inner: str) -> None:
-    if inner == "inductor":
-        from torch._inductor.cpp_builder import get_cpp_compiler
-        from torch._inductor.exc import InvalidCxxCompiler
+def test_compiled_code_is_run_uncompiled_while_kernels_are_installed() -> None:
+    bias, vector = A[:, 0].clone(), A[0].clone()
 
-        try:
-            get_cpp_compiler()
-        except InvalidCxxCompiler:
-            pytest.skip("inductor needs a C++ compiler")
+    def function(a: torch.Tensor) -> list[torch.Tensor]:
+        return [a @ a.t(), torch.addmv(bias, a, vector), torch.mm(vector[None], vector[:, None])]
+
+    with door.emulate("H100", unknown="one"):
+        wanted = function(A)
+    with inductor.patch(cpp_wrapper=True):
+        compiled = torch.compile(function, fullgraph=True)
+        with door.install("H100", unknown="one") as installed:
+            found = compiled(A)
+    assert [torch.equal(*each) for each in zip(found, wanted, strict=True)] == [True] * 3
+    assert installed.report.emulated + installed.report.assumed == 3
+    assert eval_frame._stance.stance == "default"
+    with torch.compiler.set_stance("eager_on_recompile"):
+        with door.install("H100") as installed:
+            torch.compiler.set_stance("default")
+        assert eval_frame._stance.stance == "default"  # it was said later
+
+
+def test_an_installation_sees_products_alone_and_says_so() -> None:
+    with door.install("H100") as installed:
+        torch.exp(A @ A.t())
+    installed.report.assert_all_emulated(products_only=True)
+    with pytest.raises(fastmma.NotEmulatedError, match="no other operation"):
+        installed.report.assert_all_emulated(assumed=True)
+    assert installed.report.to_dict()["unseen"] == 1
+    with door.install("H100") as installed:
+        torch.dot(A[0], A[0])
+    for options in ({}, {"products_only": True}):
+        with pytest.raises(AssertionError, match=r"aten\.dot"):
+            installed.report.assert_all_emulated(**options)
+    installed.report.clear()
+    with pytest.raises(AssertionError, match="nothing"):
+        installed.report.assert_all_emulated(products_only=True)
+
+
+PLACED = {
+    "addmv": lambda y, a, x: torch.addmv(y, a, x),
+    "addmv_": lambda y, a, x: y.clone().addmv_(a, x),
+    "addmv.out": lambda y, a, x: torch.addmv(y, a, x, out=torch.empty(64, dtype=BF16)),
+    "mv": lambda _, a, x: torch.mv(a, x),
+    "mv.out": lambda _, a, x: torch.mv(a, x, out=torch.empty(64, dtype=BF16)),
+    "linear": lambda y, a, _: torch.nn.functional.linear(a, a, y),
+    "matmul": lambda _, a, x: torch.matmul(a, x),
+    "addbmm_": lambda _, a, __: torch.zeros(64, 64, dtype=BF16).addbmm_(a[None], a.t()[None]),
+    "baddbmm_": lambda _, a, __: torch.zeros(1, 64, 64, dtype=BF16).baddbmm_(a[None], a.t()[None]),
+    "_addmm_activation": lambda y, a, _: torch._addmm_activation(y, a, a.t()),
+    "multi_dot": lambda _, a, x: torch.linalg.multi_dot([a, x]),
+}
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_all_forms_of_a_product_are_installed(inference: bool) -> None:
+    given = A[:, 1].clone(), A, A[0].clone()
+    found, wanted = {}, {}
+    for name, call in PLACED.items():
+        with door.emulate("H100", unknown="one"):
+            wanted[name] = call(*given)
+        with torch.inference_mode(inference), door.install("H100", unknown="one") as installed:
+            found[name] = call(*given).clone()
+        assert (installed.report.emulated + installed.report.assumed, installed.report.passed) == (1, 0), name
+    assert {name: torch.equal(found[name], wanted[name]) for name in PLACED} == dict.fromkeys(PLACED, True)
+
+
+def test_compiled_graphs_are_emulated_forward_and_backward() -> None:
     layer = torch.nn.Linear(2048, 32, dtype=BF16)
-    gpu = door.backend("H100", inner=inner)
-    compiled = torch.compile(lambda x: torch.relu(layer(x)), backend=gpu)
+    gpu = door.backend("H100", inner="eager")
+    compiled = torch.compile(lambda x: torch.relu(layer(x)), backend=gpu, fullgraph=True)
     compiled(A).float().square().sum().backward()
     found = [compiled(A).detach(), layer.weight.grad.clone(), layer.bias.grad.clone()]
     layer.zero_grad()
@@ -109,28 +178,21 @@ def test_compiled_graphs_are_emulated_forward_and_backward(inner: str) -> None:
         torch.relu(layer(A)).float().square().sum().backward()
         wanted = [torch.relu(layer(A)).detach(), layer.weight.grad, layer.bias.grad]
     assert [torch.equal(each, other) for each, other in zip(found, wanted, strict=True)] == [True, True, True]
-    gpu.report.assert_all_emulated()
-    assert gpu.report.emulated == 3
+    assert (gpu.report.emulated, gpu.report.assumed, gpu.report.unseen) == (3, 0, 0)
     assert not is_emulated()
 
 
 @pytest.mark.parametrize("name", ["mm", "addmm", "bmm", "relu"])
 def test_operators_of_compiled_graphs_keep_torchs_rules(name: str) -> None:
-    graphs: list[torch.fx.GraphModule] = []
     calls = {
-        "mm": (lambda a, b: a @ b, (A[:, :64], A[:, 64:128])),
-        "addmm": (torch.addmm, (A[:, :64], A[:, 64:128], A[:, 128:192])),
-        "bmm": (torch.bmm, (A.view(4, 16, 2048), A.view(4, 2048, 16))),
-        "relu": (torch._addmm_activation, (A[0, :64], A[:, :64], A[:, 64:128])),
+        "mm": (torch.ops.aten.mm.default, (A[:, :64], A[:, 64:128])),
+        "addmm": (torch.ops.aten.addmm.default, (A[:, :64], A[:, 64:128], A[:, 128:192])),
+        "bmm": (torch.ops.aten.bmm.default, (A.view(4, 16, 2048), A.view(4, 2048, 16))),
+        "relu": (torch.ops.aten._addmm_activation.default, (A[0, :64], A[:, :64], A[:, 64:128])),
     }
-    function, args = calls[name]
-    gpu = door.backend("H100", inner="eager")
-    changed = gpu._changed
-    gpu._changed = lambda graph: graphs.append(changed(graph)) or graphs[-1]
-    torch.compile(function, backend=gpu)(*args)
-    targets = [node.target for graph in graphs for node in graph.graph.nodes if str(node.target).startswith("fastmma.")]
-    assert len(targets) == 1
-    torch.library.opcheck(targets[0], (gpu._number, *args), test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_dynamic"))
+    func, args = calls[name]
+    number = site(Emulation(Settings("H100", unknown="one")))
+    torch.library.opcheck(replacement(func), (number, *args), test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_dynamic"))
 
 
 def test_a_wrong_inner_compiler_is_an_error() -> None:

@@ -186,5 +186,5 @@ def test_every_form_of_an_operator_is_in_the_table() -> None:
 def test_other_gpus_have_their_own_bits(target: str) -> None:
     rng = np.random.default_rng(0)
     a, b = (torch.from_numpy(rng.standard_normal((16, 64)).astype(np.float16)) for _ in range(2))
-    found = door.mm(a, b.t(), out_dtype=torch.float32, target=target)
+    found = door.mm(a, b.t(), out_dtype=torch.float32, target=target, unknown="one")
     assert found.numpy().tobytes() == fastmma.gemm(a.numpy(), b.numpy().T, target=target).tobytes()

@@ -52,7 +52,7 @@ def test_every_recipe_is_a_scaled_product(target: str, first: str, second: str, 
     recipes = [[ScalingType(number) for number in each.recipes] for each in (left, right)]
     args = (left.elements, right.elements.t(), left.scales, recipes[0], right.scales, recipes[1])
     swizzles = {f"swizzle_{name}": [SwizzleType(number) for number in each.swizzles] for name, each in (("a", left), ("b", right))}
-    found = door.scaled_mm(*args, **swizzles, target=target, **options)
+    found = door.scaled_mm(*args, **swizzles, target=target, unknown="one", **options)
     out = options.get("output_dtype", BF16)
     given: dict[str, Any] = {"target": target, "out_dtype": door.to_numpy(torch.empty(0, dtype=out)).dtype}
     if target != "RTX 5090":
@@ -155,9 +155,9 @@ def test_tensors_on_a_pretended_gpu_stay_there(
     scales = [(each.scales, list(map(ScalingType, each.recipes)), list(map(SwizzleType, each.swizzles))) for each in (left, right)]
     swizzles = {"swizzle_a": scales[0][2], "swizzle_b": scales[1][2]}
     args = (left.elements, right.elements.t(), *scales[0][:2], *scales[1][:2])
-    wanted = door.scaled_mm(*args, **swizzles, target=target, **options)
+    wanted = door.scaled_mm(*args, **swizzles, target=target, unknown="one", **options)
     request.getfixturevalue("pretended_gpu")
-    assert torch.equal(door.scaled_mm(*args, **swizzles, target=target, **options), wanted)
+    assert torch.equal(door.scaled_mm(*args, **swizzles, target=target, unknown="one", **options), wanted)
 
 
 @pytest.mark.parametrize("turned", [False, True])
