@@ -9,7 +9,7 @@
 
 import sys as _sys
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _COMMANDS = ("fastmma", "fastmma.exe", "fastmma-script.py", "fastmma.cmd")
 

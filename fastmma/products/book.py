@@ -13,7 +13,7 @@ from fastmma.products.book_file import NOT_RECORDED, PLACES, contents
 
 VARIABLE = "FASTMMA_PLAN_BOOK"
 FOLDER = Path(__file__).parent / "books"
-BOOKS = {"cublas": FOLDER / "cublas.npz", "cublas-fast-accum": FOLDER / "cublas.npz"}
+BOOKS = {"cublas": FOLDER / "cublas.npz"}
 
 
 class Request(NamedTuple):

@@ -105,7 +105,7 @@ def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool,
     if given:
         return plain._replace(evidence=OrderEvidence("assumed", f"{name}: the caller says the parts of k; {row.source}"))
     found, level, why = _find(name, row, choices.target, ins, shape, biased)
-    if found is not None:
+    if found is not None and (level == "recorded" or choices.unknown != "refuse"):
         return _followed(plain, found, named, target, out, OrderEvidence(level, f"{name}: {why}"))
     chosen = _ask_map(name, row, choices.target, ins, shape, biased) if level == "assumed" else None
     if chosen is not None:
@@ -149,6 +149,8 @@ def _find(
         request = Request(kind, ins.atype, layout, *shape[:3])
         if pages.recorded(gpu, request):
             entry, library = pages.find(gpu, request), f"{pages.library} through {pages.through} on {gpu}"
+            if entry and entry.split_k > 1 and not row.split_ends:
+                return entry, "assumed", f"{request} in parts of k that are joined in an order which is not known ({library})"
             if entry:
                 return entry, "recorded", f"{request} as {library}"
             return None, "unknown", f"the kernel of {request} adds in an order that no plan has ({library})"
@@ -163,7 +165,7 @@ def _ask_map(
     if shape is None or shape.stack or not shape.layouts or ins.atype != ins.btype or not row.rules or variable(VARIABLE):
         return None
     layout, size = shape.layouts[0], shape[:3]
-    parts = choice_map().find(ins.atype, layout, *size, biased=biased) if library_gpu(where) == GPU else None
+    parts = choice_map().find(row.choices or ins.atype, layout, *size, biased=biased) if library_gpu(where) == GPU else None
     if parts is None or (parts > 1 and not row.split_ends):  # how parts of 8-bit floats are joined is not known
         return None
     request = Request("biased" if biased else "product", ins.atype, layout, *size)

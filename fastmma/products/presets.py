@@ -133,6 +133,8 @@ class GemmPreset:
         Whether the preset's plan book is asked.
     rules : tuple of OnePart
         For what the book does not have.
+    choices : str
+        The name of the format in the map of choices, if it is not the format's own.
     """
 
     atypes: tuple[str, ...]
@@ -146,6 +148,7 @@ class GemmPreset:
     split_ends: str = ""
     recorded: bool = False
     rules: tuple[OnePart, ...] = ()
+    choices: str = ""
 
 
 # on an H200, choices of cuBLASLt for seeds that the rules were not made from; on an H100, products of random shapes that ran
@@ -159,7 +162,12 @@ _16_BITS = (
 _E4M3 = (
     OnePart("H200", 16, (1_200_000, 1_200_000), 5120, layouts=("nt",)),
     OnePart("H200", 16, (240_000, 240_000), 131072, layouts=("nt",), least_results=2048**2),
-    OnePart("H100", 16, (17, 17), 5120, layouts=("nt",)),
+    OnePart("H100", 16, (10, 10), 5120, layouts=("nt",)),
+)
+_E4M3_FAST = (
+    OnePart("H200", 16, (300_000, 300_000), 5120, layouts=("nt",)),
+    OnePart("H200", 16, (100_000, 100_000), 131072, layouts=("nt",), least_results=2048**2),
+    OnePart("H100", 16, (7, 7), 5120, layouts=("nt",)),
 )
 _HOPPER = ("sm_90a",)
 _BLACKWELL = specific("sm_100", "sm_103")
@@ -174,7 +182,7 @@ GEMM_PRESETS: dict[str, tuple[GemmPreset, ...]] = {
         GemmPreset(("f16", "bf16"), _BLACKWELL, 64, _NVJET, ops=("tcgen05",)),
         GemmPreset(("e4m3",), _BLACKWELL, 128, _NVJET, ops=("tcgen05",)),
     ),
-    "cublas-fast-accum": (GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True", recorded=True, rules=_E4M3),),
+    "cublas-fast-accum": (GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True", rules=_E4M3_FAST, choices="e4m3fast"),),
 }
 
 
