@@ -95,7 +95,8 @@ def _kind(func: Any) -> Kind:
         return Kind(func, answer, _why(func, plain) or unfixed.APPROXIMATED, unless=neutral.UNLESS[plain])
     if plain in neutral.MOVES | neutral.METADATA or _is_view(func, name):
         return Kind(func, FREE)
-    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE_KEY):
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    if has(func.name(), _COMPOSITE_KEY) and not has(func.name(), "CPU"):  # with a kernel of its own, torch takes it whole
         return Kind(func, COMPOSITE)
     why = _why(func, plain)
     return Kind(func, TOLD, why) if why else Kind(func, WHOLE, _NOT_LISTED, status=UNSEEN)

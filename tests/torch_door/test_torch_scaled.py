@@ -72,7 +72,7 @@ def test_the_old_signature_tells_the_recipe_from_the_scales() -> None:
         a, b = quantize(X, scheme), quantize(W, scheme)
         left, right = door.from_scaled(a), door.from_scaled(b)
         scales = left.scales[0], right.scales[0].t()
-        with door.emulate("H100") as gpu:
+        with door.emulate("H100", unknown="one") as gpu:
             found = torch._scaled_mm(left.elements, right.elements.t(), *scales, out_dtype=BF16)
         assert door.to_numpy(found).tobytes() == fastmma.scaled_matmul(a, b.T, preset="cublas", out_dtype="bf16").tobytes(), scheme
         gpu.report.assert_all_emulated(assumed=True)
@@ -115,7 +115,7 @@ def test_groups_of_rows() -> None:
     offs = torch.tensor([16, 16, 48], dtype=torch.int32)
     weights = torch.stack([door.to_torch(each.elements).view(torch.uint8) for each in b]).view(E4).transpose(1, 2)
     scales = torch.stack([door.to_torch(each.scales)[:, 0] for each in b])
-    with door.emulate("H100") as gpu:
+    with door.emulate("H100", unknown="one") as gpu:
         found = torch._scaled_grouped_mm(
             door.to_torch(a.elements), weights, door.to_torch(a.scales)[:, 0].contiguous(), scales, offs=offs, out_dtype=BF16
         )
@@ -232,6 +232,6 @@ def test_what_a_gpu_rejects_is_torchs_error(error: type[Exception], message: str
 def test_a_gpu_without_scaled_products_rejects_them_all() -> None:
     with door.emulate("A100"), pytest.raises(RuntimeError, match="compute capability"):
         torch._scaled_mm(eights(32, 64), eights(48, 64).t(), ONE, ONE)
-    with door.emulate("H100", check=None) as gpu:
+    with door.emulate("H100", check=None, unknown="one") as gpu:
         assert torch._scaled_mm(eights(32, 24), eights(48, 24).t(), ONE, ONE, out_dtype=F32).unique().tolist() == [24.0]
     gpu.report.assert_all_emulated(assumed=True)
