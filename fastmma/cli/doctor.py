@@ -22,7 +22,7 @@ def _cache_lines(folders: list[dict[str, Any]]) -> list[tuple[str, str]]:
         kept = f"{folder['files']} kernels, {amount(folder['bytes'])}"
         others = folder["all_bytes"] - folder["bytes"]
         older = f", and {amount(others)} of other versions" if others else ""
-        how = "" if folder["writable"] else "; cannot be written to"
+        how = f"; not used: {folder['refusal']}" if folder["refusal"] else "" if folder["writable"] else "; cannot be written to"
         lines.append(("" if place else "cache", f"{folder['path']}: {kept}{older}{how}"))
     return lines
 

@@ -61,7 +61,7 @@ def warm(
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes that compile; by default one a core.")] = None,
 ) -> None:
     """Compile the kernels of products, small and large, of tiles and of block-scaled arrays, and keep them for later processes."""
-    from fastmma.kernels.llvm.disk_cache import kernel_folders
+    from fastmma.kernels.llvm import disk_cache
 
     calls = ahead.calls([target_named(each) for each in dict.fromkeys(target or ["sm_90a"])])
     names = dict.fromkeys(call.name for call in calls)
@@ -71,7 +71,7 @@ def warm(
     calls = [call for call in calls if format_ is None or call.name in format_]
     began = time.perf_counter()
     _make(calls, min(jobs or os.cpu_count() or 1, len(calls)))
-    place = next((folder for folder in kernel_folders() if folder.files), None)
+    place = next((folder for folder in disk_cache.kernel_folders() if folder.files and not folder.refusal), None)
     if place is None:
         print("fastmma: no kernel could be kept; fastmma doctor tells where they would be", file=sys.stderr)
         raise typer.Exit(1)

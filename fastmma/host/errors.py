@@ -36,7 +36,7 @@ class NotEmulatedError(FastmmaError, NotImplementedError):
 
 
 class CacheWarning(UserWarning):
-    """Compiled kernels cannot be kept on the disk, so that every process compiles them anew."""
+    """Compiled kernels cannot be kept on the disk, so that every process compiles them anew, or a folder of them is not to be trusted."""
 
 
 class VersionWarning(UserWarning):

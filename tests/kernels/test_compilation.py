@@ -7,12 +7,14 @@ import os
 import pickle
 import random
 import shutil
+import stat
 import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from numba import config
 
 import fastmma
 from fastmma import CacheWarning
+from fastmma.host import permissions
 from fastmma.kernels.llvm import disk_cache
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 
@@ -244,6 +247,143 @@ def test_a_file_that_cannot_be_replaced_is_said_once(folder: Path) -> None:
         assert not is_found()
     assert not is_found()
     assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
+@pytest.mark.parametrize("place", ["a pipe", "a link to a pipe", "a link to a device"])
+def test_what_is_no_regular_file_is_a_miss_at_once(folder: Path, place: str, tmp_path: Path) -> None:
+    """A pipe would be waited for, and an endless device be read; the next kernel takes their place."""
+    is_found()
+    [path] = kept(folder)
+    path.unlink()
+    if "pipe" in place:
+        os.mkfifo(tmp_path / "pipe" if "link" in place else path)
+    if "link" in place:
+        path.symlink_to("/dev/zero" if "device" in place else tmp_path / "pipe")
+    assert disk_cache._read(path, b"key") is None
+    assert not is_found()
+    assert is_found()
+    assert kept(folder) == [path]
+    assert path.is_file()
+    assert not path.is_symlink()
+
+
+def test_a_file_that_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_found()
+    [path] = kept(folder)
+    monkeypatch.setattr(disk_cache, "_LARGEST", path.stat().st_size)
+    assert is_found()
+    monkeypatch.setattr(disk_cache, "_LARGEST", path.stat().st_size - 1)
+    assert not is_found()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such permissions")
+@pytest.mark.parametrize("below", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "refusal"),
+    [(0o777, "everybody may write to it"), (0o702, "everybody may write to it"), (0o770, "group 54321 may write to it")],
+)
+def test_a_folder_that_others_may_write_is_refused(
+    folder: Path, mode: int, refusal: str, below: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels in it are not loaded, which are code, and none is kept there; the call is right, and one warning says so."""
+    is_found()
+    [path] = kept(folder)
+    exposed = path.parent if below else folder
+    monkeypatch.setattr(permissions, "_is_own_group", lambda group: group != exposed.stat().st_gid)
+    refusal = refusal.replace("54321", str(exposed.stat().st_gid))
+    exposed.chmod(mode)
+    with pytest.warns(CacheWarning, match=f"cannot be kept.*{folder}: {refusal}.*NUMBA_CACHE_DIR"):
+        assert not is_found()
+    assert not is_found(np.arange(5))  # in silence, as any warning is an error here
+    assert kept(folder) == [path]
+    [described] = disk_cache.kernel_folders()
+    assert described.refusal == refusal
+    exposed.chmod(0o755)
+    assert is_found()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such permissions")
+def test_a_folder_or_a_file_of_another_user_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where this user is root; what belongs to root is trusted."""
+    is_found()
+    [path] = kept(folder)
+    owner = folder.stat().st_uid
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: owner + 1000)
+        assert permissions.name_other_writers(path.stat()) == ("" if owner == 0 else f"it belongs to user {owner}")
+        assert permissions.name_other_writers(path.stat(), (owner,)) == ""
+    if os.geteuid() != 0:
+        return
+    for each in (folder, path.parent):
+        os.chown(each, 4321, 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(disk_cache, "_warned", threading.Lock())
+            with pytest.warns(CacheWarning, match=f"{folder}: it belongs to user 4321"):
+                assert not is_found()
+        os.chown(each, 0, 0)
+    assert is_found()
+    os.chown(path, 4321, 0)
+    assert not is_found()  # and it is replaced
+    assert is_found()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such permissions")
+def test_a_file_that_others_may_write_is_replaced(folder: Path) -> None:
+    is_found()
+    [path] = kept(folder)
+    path.chmod(0o666)
+    assert not is_found()
+    assert is_found()
+    assert stat.S_IMODE(path.stat().st_mode) & 0o022 == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such permissions")
+def test_folders_that_are_usual_are_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One where others cannot replace what is not theirs, such as /tmp; one of the user's own group; one that was made without a umask."""
+    folder.mkdir(mode=0o700)
+    folder.chmod(0o1777)
+    assert not is_found()
+    assert is_found()
+    folder.chmod(0o775)
+    monkeypatch.setattr(permissions, "_is_own_group", lambda group: group == folder.stat().st_gid)
+    assert is_found()
+    before = os.umask(0)
+    try:
+        monkeypatch.setattr(config, "CACHE_DIR", str(folder / "new" / "kernels"))
+        assert not is_found()
+    finally:
+        os.umask(before)
+    assert is_found()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such permissions")
+def test_the_users_own_group_has_no_other_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    import grp
+    import pwd
+
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="ann"))
+    for number, name, members, own in (
+        *((1000, "ann", [], True), (1000, "ann", ["ann"], True), (1000, "ann", ["bob"], False)),
+        *((100, "users", [], False), (0, "root", [], True), (0, "wheel", ["root"], True), (0, "wheel", ["root", "bob"], False)),
+    ):
+        monkeypatch.setattr(grp, "getgrgid", lambda _, name=name, members=members: SimpleNamespace(gr_name=name, gr_mem=members))
+        assert permissions._is_own_group(number) == own
+    monkeypatch.setattr(grp, "getgrgid", {}.__getitem__)
+    assert not permissions._is_own_group(1000)  # a group without a name
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such permissions")
+@pytest.mark.usefixtures("folder")
+def test_a_refused_folder_is_said_also_where_another_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    first.chmod(0o777)
+    monkeypatch.setattr(disk_cache, "_folders", lambda: [first, second])
+    with pytest.warns(CacheWarning, match=f"neither read from this folder nor kept there: {first}: everybody"):
+        assert not is_found()
+    assert is_found()
+    assert kept(first) == []
 
 
 @pytest.mark.usefixtures("folder")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import sys
 import warnings
@@ -24,10 +25,13 @@ from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
 
-from fastmma.host.errors import CacheWarning
+from fastmma.host.errors import CacheWarning, OperandError
+from fastmma.host.files import handle
+from fastmma.host.permissions import name_other_writers
 from fastmma.kernels.llvm import cpu
 
 _KERNELS = Path(__file__).parents[1]
+_LARGEST = 1 << 26  # bytes of a file; the largest kernel has less than 1 MiB
 _CHECK_BYTES = 32  # at the start of a file: SHA-256 of the key and of what follows
 _warned = Lock()  # taken for good by the thread that warns
 
@@ -53,12 +57,26 @@ def _folders() -> list[Path]:
     return [_KERNELS / "__pycache__", *([user] if user.is_absolute() else [])]
 
 
+def _owners(folder: Path) -> tuple[int, ...]:
+    """Who may own a folder beside this user and root: whoever owns the sources, of those beside them."""
+    return (_KERNELS.stat().st_uid,) if folder.parent == _KERNELS else ()
+
+
+def _refusal(folder: Path) -> str:
+    """Why kernels of a folder are not trusted, which are code: somebody else may write there. Nothing where nobody else may."""
+    try:
+        found = (name_other_writers(each.stat(), _owners(folder)) for each in (folder, folder / f"fastmma-{_sources()}"))
+        return next(filter(None, found), "")
+    except OSError:  # it is not there yet, or cannot be read or written either
+        return ""
+
+
 class KernelFiles:
     """The files of one kernel, each for what it was compiled for.
 
-    A failure of the disk is no failure of the call. A file that is missing, damaged or made of something else is a miss; a kernel that
-    cannot be kept is compiled by every process, and the first of them in a process is warned of. Files appear whole or not at all, so
-    that any number of processes may share a folder.
+    A failure of the disk is no failure of the call. A file that is missing, damaged or made of something else is a miss, and so is one that
+    somebody else may write; a kernel that cannot be kept is compiled by every process, and the first of them in a process is warned of.
+    Files appear whole or not at all, so that any number of processes may share a folder.
     """
 
     def __init__(self, kernel: Callable[..., Any]) -> None:
@@ -67,33 +85,36 @@ class KernelFiles:
     def found(self, compiled_for: Sequence[Any]) -> bytes | None:
         """What was kept for these types or records, or None."""
         key = self._key(compiled_for)
-        return next((content for folder in _folders() if (content := _read(folder / self._file(key), key)) is not None), None)
+        places = ((folder / self._file(key), _owners(folder)) for folder in _folders() if not _refusal(folder))
+        return next((content for path, owners in places if (content := _read(path, key, owners)) is not None), None)
 
     def keep(self, compiled_for: Sequence[Any], content: Callable[[], bytes]) -> None:
         """Keep what `content` returns in the first folder that takes it, or warn."""
         problem = ""
         try:
-            self._keep(self._key(compiled_for), content())
+            refused = self._keep(self._key(compiled_for), content())
+            if refused:
+                problem = f"compiled kernels are neither read from this folder nor kept there: {refused}"
         except Exception as error:  # of the disk, or of a Numba that is made otherwise
-            problem = f"{error}" or type(error).__name__
+            why = f"{error}" or type(error).__name__
+            problem = f"compiled kernels cannot be kept, so that every process compiles them anew ({why})"
         if problem and _warned.acquire(blocking=False):
-            warnings.warn(
-                f"compiled kernels cannot be kept, so that every process compiles them anew ({problem}); "
-                "NUMBA_CACHE_DIR names another folder for them",
-                CacheWarning,
-                stacklevel=2,
-            )
+            warnings.warn(f"{problem}; NUMBA_CACHE_DIR names another folder for them", CacheWarning, stacklevel=2)
 
-    def _keep(self, key: bytes, content: bytes) -> None:
-        refusals = []
+    def _keep(self, key: bytes, content: bytes) -> str:
+        """Write a file, and name the folders before it that are refused; other reasons not to take a folder are no danger."""
+        refused, failures = [], []
         for folder in _folders():
+            if refusal := _refusal(folder):
+                refused.append(f"{folder}: {refusal}")
+                continue
             try:
                 _write(folder / self._file(key), _check(key, content) + content)
             except OSError as error:
-                refusals.append(f"{folder}: {error.strerror or error}")
+                failures.append(f"{folder}: {error.strerror or error}")
             else:
-                return
-        raise OSError(", ".join(refusals))
+                return ", ".join(refused)
+        raise OSError(", ".join(refused + failures))
 
     def _key(self, compiled_for: Sequence[Any]) -> bytes:
         """All that the compiled code depends on."""
@@ -141,21 +162,33 @@ def _check(key: bytes, content: bytes) -> bytes:
     return hashlib.sha256(key + content).digest()
 
 
-def _read(path: Path, key: bytes) -> bytes | None:
-    """What was kept under a key, where there is such a file and it is whole."""
+def _read(path: Path, key: bytes, owners: tuple[int, ...] = ()) -> bytes | None:
+    """What was kept under a key, where there is such a regular file, nobody else may write to it, and it is whole."""
     try:
-        read = path.read_bytes()
-    except OSError:
+        with open(handle(path, os.O_RDONLY), "rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_size > _LARGEST or name_other_writers(status, owners):
+                return None
+            read = file.read(_LARGEST)
+    except (OSError, OperandError):
         return None
     check, content = read[:_CHECK_BYTES], read[_CHECK_BYTES:]
     return content if check == _check(key, content) else None
 
 
+def _make_folder(path: Path) -> None:
+    """Make a folder, and those that it lies in, that others cannot write to, whatever this process lets them do elsewhere."""
+    for each in (*reversed(path.parents), path):
+        if not each.exists():
+            each.mkdir(0o755, exist_ok=True)
+
+
 def _write(path: Path, content: bytes) -> None:
     """Write a file that appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(path.parent)
     unfinished = path.with_name(f"{path.name}.{uuid4().hex}")
     try:
+        unfinished.touch(0o644, exist_ok=False)
         unfinished.write_bytes(content)
         unfinished.replace(path)
     except BaseException as error:
@@ -174,6 +207,7 @@ class KernelFolder(NamedTuple):
     bytes: int
     all_bytes: int
     writable: bool
+    refusal: str  # why kernels there are not trusted, if they are not
 
 
 def kernel_folders() -> list[KernelFolder]:
@@ -185,7 +219,7 @@ def _described(folder: Path) -> KernelFolder:
     present = f"fastmma-{_sources()}"
     sizes = [(path.parent.name == present, path.stat().st_size) for path in folder.glob("fastmma-*/*.kernel")]
     own = [size for now, size in sizes if now]
-    return KernelFolder(folder, len(own), sum(own), sum(size for _, size in sizes), _takes_files(folder))
+    return KernelFolder(folder, len(own), sum(own), sum(size for _, size in sizes), _takes_files(folder), _refusal(folder))
 
 
 def _takes_files(folder: Path) -> bool:
