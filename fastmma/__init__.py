@@ -26,6 +26,8 @@ def _is_command() -> bool:
 if not _is_command():
     import concurrent.futures.thread as _  # noqa: F401 - Numba may need it, and after main has ended it cannot be imported
 
+    from fastmma.host import modules as _modules  # noqa: F401 - a signal handler that comes amid the first call finds it whole
+
 # the module of each public name: it is imported when the name is first used, so that `import fastmma` takes no time
 _NAMES_OF_MODULES = {
     "execution.plan": ("MmaPlan", "mma_plan"),
@@ -90,13 +92,19 @@ def _import_module(name: str) -> object:
     return import_module(name)
 
 
+def _import_apart(name: str) -> object:
+    from fastmma.host.modules import import_apart
+
+    return import_apart(name)
+
+
 class _PublicModule(type(_sys)):  # type: ignore[misc]
     """What `import fastmma.warp` finds: the module is imported when something in it is first used."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):  # `inspect` asks all modules for their files
             raise AttributeError(name)
-        return getattr(_import_module(f"fastmma.{_MODULES[self.__name__.removeprefix('fastmma.')]}"), name)
+        return getattr(_import_apart(f"fastmma.{_MODULES[self.__name__.removeprefix('fastmma.')]}"), name)
 
 
 _sys.modules.update({f"fastmma.{name}": _PublicModule(f"fastmma.{name}") for name, module in _MODULES.items() if module != name})
@@ -104,9 +112,9 @@ _sys.modules.update({f"fastmma.{name}": _PublicModule(f"fastmma.{name}") for nam
 
 def __getattr__(name: str) -> object:
     if name in _MODULES:
-        value = _import_module(f"{__name__}.{_MODULES[name]}")
+        value = _import_apart(f"{__name__}.{_MODULES[name]}")
     elif name in _MODULE_OF:
-        value = getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        value = getattr(_import_apart(f"{__name__}.{_MODULE_OF[name]}"), name)
     elif name in _ROOMS:
         value = _import_module(f"{__name__}.{name}")
     else:

@@ -153,6 +153,23 @@ def test_numba_is_imported_by_kernels_only() -> None:
             assert kernels <= {"kernels.params", "kernels.envelopes"}, module
 
 
+def test_calls_import_kernels_apart() -> None:
+    """By ``from package import module``, where the package imports modules on threads that no signal handler interrupts."""
+    packages = {"fastmma.kernels", *(f"fastmma.{module}" for module, path in MODULES.items() if path.name == "__init__.py")}
+    found = 0
+    for module, path in MODULES.items():
+        if module.partition(".")[0] == "kernels":
+            assert path.name != "__init__.py" or "\n__getattr__ = submodule_getter(__name__)\n" in path.read_text(), module
+            continue
+        for function in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)):
+            for node in ast.walk(function):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fastmma.kernels"):
+                    found += 1
+                    assert node.module in packages, f"{module}: {function.name} imports from the module {node.module}"
+                assert not isinstance(node, ast.Import) or not any(each.name.startswith("fastmma.kernels") for each in node.names), module
+    assert found > 30
+
+
 def test_optional_packages_are_imported_where_they_are_used() -> None:
     for module, path in MODULES.items():
         used = {name.partition(".")[0] for name in imported(path, at_import=True)}

@@ -73,7 +73,7 @@ class Backend(ABC):
 
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """Write products in f32 whose chunks of k start from zero and join totals that start from c."""
-        from fastmma.kernels.sums.promotion import promote
+        from fastmma.kernels.sums import promotion as compiled
 
         depth, ins = operands.depth, operation.instruction
         total = np.zeros(d.shape, np.uint32)
@@ -83,7 +83,7 @@ class Backend(ABC):
         for chunk, start in enumerate(range(0, depth, promotion.every)):
             self.run(operation, cut(ins, operands, start, min(start + promotion.every, depth)), partial, threads)
             for index, (sums, totals) in enumerate(zip(partial, total, strict=True)):
-                promote(promotion.of(index), chunk, sums, totals, threads)
+                compiled.promote(promotion.of(index), chunk, sums, totals, threads)
         d[...] = total
 
     def join(self, total: Codes, part: Codes, fmt: Format, stage: str = "split-k") -> Codes:  # noqa: ARG002 - for who explains it

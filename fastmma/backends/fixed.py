@@ -50,18 +50,17 @@ def fixed_product(operation: Operation, form: Form, ending: Ending | None, threa
     small = work > 0 and done_soon and results <= _RESULTS and form.products <= _BATCH
     if not (usual and dense and small and holds(operation)):
         return None
-    from fastmma.kernels.fused.batch import blocks, loop_of
-    from fastmma.kernels.fused.fixed import FixedProduct
+    from fastmma.kernels.fused import batch, fixed
     from fastmma.kernels.llvm import cpu
 
     if cpu.portable():
         return None
-    found = blocks(fused_parameters(operation), fused_coding(operation), form.rows, form.columns, form.depth)
+    found = batch.blocks(fused_parameters(operation), fused_coding(operation), form.rows, form.columns, form.depth)
     if found is None or (form.start and found.p.restart):
         return None
     sums = (4 * form.rows * form.columns, 4 * form.columns, 4)
-    loop = loop_of(found.kernel, form.rows, form.columns, form.depth, form.a, form.b, sums if form.start else None, sums)
-    return FixedProduct(loop, form.products, ending)
+    loop = batch.loop_of(found.kernel, form.rows, form.columns, form.depth, form.a, form.b, sums if form.start else None, sums)
+    return fixed.FixedProduct(loop, form.products, ending)
 
 
 def _fixed_integers(operation: Operation, form: Form, ending: Ending | None, threads: int) -> Fixed | None:
@@ -72,7 +71,7 @@ def _fixed_integers(operation: Operation, form: Form, ending: Ending | None, thr
     small = rows * columns <= _RESULTS and max(rows, _PANEL) * depth <= _BYTES and (threads == 1 or rows * columns * depth <= _SHARED_BYTES)
     if not (usual and small and all(fmt.bits == 8 for fmt in formats) and 1 in form.a[1:] and 1 in form.b[1:]):
         return None
-    from fastmma.kernels.integer.int8 import fixed
+    from fastmma.kernels.integer import int8
 
     kinds = "u" if formats[0].kind == "unsigned" else "i", "u" if formats[1].kind == "unsigned" else "i"
-    return fixed(kinds, (rows, columns, depth), form.a[1:], form.b[1:], form.start)
+    return int8.fixed(kinds, (rows, columns, depth), form.a[1:], form.b[1:], form.start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -50,7 +50,7 @@ def portable_only() -> bool:
     return bool(_cpu().portable())
 
 
-@cache
+@lru_cache(256)
 def widening(fmt: Format, wide: Format) -> Codes:
     """Table from every code of a format to the wider format's code of the same value."""
     return encode(decode(np.arange(1 << fmt.bits), fmt), wide)
@@ -206,12 +206,12 @@ def _general_run(operation: Operation, operands: Operands, d: Codes, threads: in
     products.multiply(general_parameters(operation), a, b, wide.a, wide.b, wide.c, d, threads, scales)
 
 
-@cache
+@lru_cache(1024)
 def _blocks(operation: Operation, rows: int, columns: int, depth: int, portable: bool) -> Blocks | None:
     """What multiplies batches of matrices of this shape."""
-    from fastmma.kernels.fused.batch import blocks
+    from fastmma.kernels.fused import batch
 
-    return None if portable else blocks(fused_parameters(operation), fused_coding(operation), rows, columns, depth)
+    return None if portable else batch.blocks(fused_parameters(operation), fused_coding(operation), rows, columns, depth)
 
 
 def _in_turn(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
@@ -262,10 +262,10 @@ def run_registers(operation: Operation, registers: Operands, d: Codes, threads: 
     return True
 
 
-@cache
+@lru_cache(1024)
 def _register_blocks(operation: Operation, portable: bool) -> RegisterBlocks | None:
     """The kernel for registers of dense matrices whose codes and sums are as they are multiplied and kept."""
-    from fastmma.kernels.fused.batch import Orders, register_blocks
+    from fastmma.kernels.fused import batch
 
     ins = operation.instruction
     layouts = [ins.operands[name].layout for name in "abcd"]
@@ -283,7 +283,7 @@ def _register_blocks(operation: Operation, portable: bool) -> RegisterBlocks | N
     ):
         return None
     a, b, c = (layout.inverse[0] for layout in layouts[:3])
-    return register_blocks(fused_parameters(operation), fused_coding(operation), Orders(a, b, c, layouts[3].offsets))
+    return batch.register_blocks(fused_parameters(operation), fused_coding(operation), batch.Orders(a, b, c, layouts[3].offsets))
 
 
 def _on_matrices(operation: Operation, registers: Operands, d: Codes) -> None:

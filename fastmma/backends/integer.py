@@ -22,7 +22,7 @@ def _sums(codes: Codes | None) -> Codes | None:
 
 def integer(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     """`Backend.run` of "integer", for dense A."""
-    from fastmma.kernels.integer.int8 import gemm, tiles
+    from fastmma.kernels.integer import int8
 
     ins = operation.instruction
     a, b = _integers(operands.a, ins.formats.a), _integers(operands.b, ins.formats.b)
@@ -30,20 +30,20 @@ def integer(operation: Operation, operands: Operands, d: Codes, threads: int) ->
         ins.k,
         Operands(a, b, _sums(operands.c)),
         d.view(np.int32),
-        lambda one, out: gemm(one.a, one.b, one.c, out, ins.satfinite, ins.k, threads),
-        lambda many, out: tiles(many.a, many.b, many.c, out, ins.satfinite, threads),
+        lambda one, out: int8.gemm(one.a, one.b, one.c, out, ins.satfinite, ins.k, threads),
+        lambda many, out: int8.tiles(many.a, many.b, many.c, out, ins.satfinite, threads),
     )
 
 
 def bit(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     """`Backend.run` of "bit"."""
-    from fastmma.kernels.integer.b1 import gemm, tiles
+    from fastmma.kernels.integer import b1
 
     ins = operation.instruction
     in_turn(
         ins.k,
         operands._replace(c=_sums(operands.c)),
         d.view(np.int32),
-        lambda one, out: gemm(one.a, one.b, one.c, out, ins.bit_op, threads),
-        lambda many, out: tiles(many.a, many.b, many.c, out, ins.bit_op, threads),
+        lambda one, out: b1.gemm(one.a, one.b, one.c, out, ins.bit_op, threads),
+        lambda many, out: b1.tiles(many.a, many.b, many.c, out, ins.bit_op, threads),
     )

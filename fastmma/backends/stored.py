@@ -73,14 +73,13 @@ def on_stored_elements(run: Run) -> Run:
 
 def _multiply(run: Run, operation: Operation, given: Operands, product: Operands, out: Codes, threads: int) -> None:
     """One product: as it is `given`, and as it is multiplied."""
-    from fastmma.kernels.fused import x86
-    from fastmma.kernels.fused.sparse_rows import Words
+    from fastmma.kernels.fused import sparse_rows, x86
 
     rule, parameters = pattern_of(operation.instruction), fused_parameters(operation)
     # sums of an instruction that start from zero and join c are promotions
     promotion = Promotion(operation.instruction.k) if parameters.restart else None
     assert product.metadata is not None
-    words = Words(product.metadata, rule.table(False), rule.chunk)
+    words = sparse_rows.Words(product.metadata, rule.table(False), rule.chunk)
     missed = x86.multiply(
         parameters._replace(restart=0), product.a, product.b, product.c, out, threads, promotion=promotion, chosen=words.selection
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from functools import cache
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Caller(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
-@cache
+@lru_cache(1024)
 def folders_of(*packages: str) -> tuple[str, ...]:
     """Return the beginnings of the names of files that belong to fastmma, to some packages, or to Python's own machinery.
 

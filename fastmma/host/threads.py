@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import _thread
 import itertools
-import mmap
 import os
+import sys
 import threading
-from collections.abc import Callable
-from contextvars import copy_context
+import time
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
+from fastmma.host.apart import call_apart, start_thread
 from fastmma.host.doors import Door, closing, enter, leave, open_door, put_away
 from fastmma.host.environment import of_call, variable
 from fastmma.host.errors import OperandError
@@ -20,8 +21,7 @@ from fastmma.host.float_mode import in_default_mode
 P = ParamSpec("P")
 R = TypeVar("R")
 _MAX_THREADS = 1024
-_FIRST_STEPS = 1 << 21  # bytes of address space, more than a thread takes before it can catch its own MemoryError
-_PATIENCE = 0.0625  # seconds between two looks at whether a call has been given up
+_PAUSE = 0.0009765625  # seconds between two looks at whether helpers are busy
 
 
 def thread_count(threads: int | None = None) -> int:
@@ -50,38 +50,48 @@ def thread_count(threads: int | None = None) -> int:
     return int(count)
 
 
-def _start(function: Callable[[], None]) -> None:
-    """Start a thread that has the memory of its first steps; if there is none, or Python is shutting down, raise MemoryError."""
-    try:
-        with mmap.mmap(-1, _FIRST_STEPS):  # given back before the thread gets the interpreter's lock, so it finds the room
-            _thread.start_new_thread(function, ())
-    except (RuntimeError, OSError) as error:
-        raise MemoryError(str(error)) from None
-
-
 class _Work:
     """Pieces of a range, which several workers take one after the other."""
 
-    __slots__ = ("_ticket", "count", "error", "function", "grain", "pieces", "used")
+    __slots__ = ("_ticket", "alone", "busy", "count", "error", "function", "grain", "pieces", "used")
 
     def __init__(self, function: Callable[[int, int, int], None], count: int, grain: int) -> None:
         self.function, self.count, self.grain = function, count, grain
         self.pieces = -(-count // grain)
         self.error: BaseException | None = None  # the first one; no piece begins after it
         self.used: list[Door] = []  # those that a helper went through
+        self.alone = False  # whether helpers are to take no more pieces
+        self.busy: list[int] = []  # helpers with a piece
         self._ticket = itertools.count()  # next() on it is atomic
 
     def do(self, worker: int) -> None:
         """Take pieces until there are none, or until one has failed."""
         try:
-            in_default_mode(self._take, worker)
+            in_default_mode(self._help if worker else self._finish, worker)
         except BaseException as error:
             self.fail(error)
 
-    def _take(self, worker: int) -> None:
-        while self.error is None and (piece := next(self._ticket)) < self.pieces:
-            start = piece * self.grain
-            self.function(start, min(start + self.grain, self.count), worker)
+    def _finish(self, worker: int) -> None:
+        while self._take(worker):
+            pass
+
+    def _help(self, worker: int) -> None:
+        taken = True
+        while taken:
+            self.busy.append(worker)  # before it looks: whoever has it alone sees a helper busy, or the helper sees that
+            try:
+                taken = not self.alone and self._take(worker)
+            finally:
+                self.busy.remove(worker)
+
+    def _take(self, worker: int) -> bool:
+        """Take the next piece, if there is one."""
+        piece = next(self._ticket)
+        if self.error is not None or piece >= self.pieces:
+            return False
+        start = piece * self.grain
+        self.function(start, min(start + self.grain, self.count), worker)
+        return True
 
     def fail(self, error: BaseException) -> None:
         """Have the call given up, and keep the first reason."""
@@ -97,7 +107,7 @@ class _Helpers:
 
     def __init__(self) -> None:
         self._count = 0
-        self._starting = _thread.allocate_lock()
+        self._starting = _thread.RLock()  # a signal handler may come while threads are started, and start more
         self._calls: SimpleQueue[tuple[_Work, int, Door]] = SimpleQueue()
 
     def available(self, wanted: int) -> int:
@@ -108,7 +118,7 @@ class _Helpers:
             with self._starting:
                 try:
                     while self._count < wanted:
-                        _start(self._serve)
+                        start_thread(self._serve)
                         self._count += 1
                 except MemoryError:
                     pass
@@ -149,14 +159,35 @@ _helped = _Helped()
 _helpers = _Helpers()
 
 
+def _own_calls() -> Iterator[tuple[_Work, list[Door]]]:
+    """Find the calls that this thread is amid: they stand on its stack."""
+    frame = sys._getframe()
+    while (frame := frame.f_back) is not None:  # type: ignore[assignment]
+        if frame.f_code is parallel_for.__code__ and "close" in frame.f_locals:
+            yield frame.f_locals["work"], frame.f_locals["doors"]
+
+
+def _go_on_alone() -> None:
+    """Before a fork amid calls of this thread, end the pieces of their helpers, which a child does not have."""
+    for work, _ in _own_calls():
+        work.alone = True
+        while work.busy:
+            time.sleep(_PAUSE)
+
+
 def _forget_helpers() -> None:
     """A forked child has none: threads exist only in the parent."""
     global _helpers
     _helpers = _Helpers()
+    for work, doors in _own_calls():
+        work.used.clear()
+        for door in doors:  # nobody is behind it, whoever went through
+            enter(door)
+            leave(door)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_helpers)
+    os.register_at_fork(before=_go_on_alone, after_in_child=_forget_helpers)
 
 
 def _in_turn(function: Callable[[int, int, int], None], count: int, grain: int) -> None:
@@ -227,26 +258,10 @@ def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
     A signal handler may raise here meanwhile: the function goes on by itself, and its result is lost.
     """
-    context, ended, read = copy_context(), _thread.allocate_lock(), of_call.found
-    results: list[R] = []
-    errors: list[BaseException] = []
+    read = of_call.found
 
-    def run() -> None:
-        try:
-            of_call.found = read
-            results.append(context.run(lambda: in_default_mode(function, *args, **kwargs)))
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            ended.release()
+    def run() -> R:
+        of_call.found = read
+        return in_default_mode(function, *args, **kwargs)
 
-    ended.acquire()
-    try:
-        _start(run)
-    except MemoryError:
-        return function(*args, **kwargs)
-    while not ended.acquire(timeout=_PATIENCE):
-        give_way()
-    if errors:
-        raise errors.pop()
-    return results.pop()
+    return call_apart(run, give_way)

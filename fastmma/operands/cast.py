@@ -28,19 +28,19 @@ def rounded(array: NDArray[Any], fmt: Format) -> NDArray[Any]:
     small = array.size < _FEWEST or np.finfo(wide.dtype).nmant <= fmt.mantissa_bits
     if small or (saturate and np.isnan(array).any()):
         return encode(array, fmt, saturate=saturate)
-    from fastmma.kernels.quantize import Narrow, round_codes
+    from fastmma.kernels import quantize
 
     unpadded = fmt.magnitude_bits + 1
     limit = int(encode(fmt.max if saturate else np.inf, fmt)) >> fmt.padding
     nan = 0 if fmt.nan is None else fmt.nan >> fmt.padding
-    narrow = Narrow(fmt.mantissa_bits, fmt.emin + np.finfo(wide.dtype).maxexp - 1, limit, nan, unpadded - 1, 0)
+    narrow = quantize.Narrow(fmt.mantissa_bits, fmt.emin + np.finfo(wide.dtype).maxexp - 1, limit, nan, unpadded - 1, 0)
     codes = np.empty_like(wide, fmt.code_dtype, order="K")
     dense = wide.flags.forc and codes.flags.c_contiguous == wide.flags.c_contiguous
     source = wide.ravel("A") if dense else np.ascontiguousarray(wide).ravel()
     target = codes.ravel("A") if dense else np.empty(source.shape, codes.dtype)
 
     def work(start: int, stop: int, _worker: int) -> None:
-        round_codes(source[start:stop], narrow, target[start:stop])
+        quantize.round_codes(source[start:stop], narrow, target[start:stop])
         if fmt.padding:
             target[start:stop] <<= fmt.padding
 

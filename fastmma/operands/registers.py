@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,67 +50,67 @@ def _padding(operand: Operand, kind: str) -> tuple[int, int]:
     return container_shift(fmt, kind), (1 << fmt.bits) - 1
 
 
-@cache
+@lru_cache(1024)
 def _unpacking(layout: Layout) -> Permutation:
     """From registers to storage: the elements of matrices row by row; of narrow elements whole words."""
-    from fastmma.kernels.matrices.permutation import permutation
+    from fastmma.kernels.matrices import permutation
 
     if layout.bits < 8 or not layout.column_major:
         return _of_words(layout.words[0], layout)
-    return permutation(layout.inverse, layout.bits // 8)
+    return permutation.permutation(layout.inverse, layout.bits // 8)
 
 
-@cache
+@lru_cache(1024)
 def _packing(layout: Layout) -> Permutation:
     """From storage to registers."""
-    from fastmma.kernels.matrices.permutation import permutation
+    from fastmma.kernels.matrices import permutation
 
     if layout.bits < 8 or not layout.column_major:
         return _of_words(np.argsort(layout.words, axis=None) % layout.words.shape[1], layout)
-    return permutation(layout.offsets, layout.bits // 8)
+    return permutation.permutation(layout.offsets, layout.bits // 8)
 
 
 def _of_words(origin: NDArray[Any], layout: Layout) -> Permutation:
     """A permutation of registers, whose halves move together where they have 64 bits."""
-    from fastmma.kernels.matrices.permutation import permutation
+    from fastmma.kernels.matrices import permutation
 
     halves = layout.register_bits // 32
-    return permutation(origin[:, None] * halves + np.arange(halves), 4)
+    return permutation.permutation(origin[:, None] * halves + np.arange(halves), 4)
 
 
 def unpack_range(registers: NDArray[Any], operand: Operand, kind: str, codes: NDArray[Any]) -> None:
     """Registers (warps, lanes * registers) to codes in storage order, (warps, elements): see `as_matrices`."""
+    from fastmma.kernels.matrices import permutation
     from fastmma.kernels.matrices import words as kernels
-    from fastmma.kernels.matrices.permutation import permute
 
     layout = operand.layout
     if layout.bits >= 8:
-        permute(registers, _unpacking(layout), codes)
+        permutation.permute(registers, _unpacking(layout), codes)
         shift, mask = _padding(operand, kind)
         if mask:
             np.right_shift(codes, shift, out=codes)
             np.bitwise_and(codes, codes.dtype.type(mask), out=codes)
         return
     words = np.empty(registers.shape, registers.dtype)
-    permute(registers, _unpacking(layout), words)
+    permutation.permute(registers, _unpacking(layout), words)
     kernels.expand_bits(words.reshape(-1), layout.bits, codes.reshape(-1))
 
 
 def pack_range(codes: NDArray[Any], operand: Operand, kind: str, registers: NDArray[Any]) -> None:
     """The inverse of `unpack_range`; padding bits of containers are zero."""
+    from fastmma.kernels.matrices import permutation
     from fastmma.kernels.matrices import words as kernels
-    from fastmma.kernels.matrices.permutation import permute
 
     layout = operand.layout
     if layout.bits >= 8:
         shift, mask = _padding(operand, kind)
         if mask:
             codes = ((codes & codes.dtype.type(mask)) << codes.dtype.type(shift)).astype(codes.dtype)
-        permute(codes, _packing(layout), registers)
+        permutation.permute(codes, _packing(layout), registers)
         return
     words = np.empty(registers.shape, dtype=np.uint32)
     kernels.pack_bits(codes.reshape(-1), layout.bits, words.reshape(-1))
-    permute(words, _packing(layout), registers)
+    permutation.permute(words, _packing(layout), registers)
 
 
 def stored_dtype(operand: Operand) -> np.dtype[Any]:

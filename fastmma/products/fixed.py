@@ -8,6 +8,7 @@ import numpy as np
 
 from fastmma.backends.engine import Backend
 from fastmma.isa.formats import FORMATS
+from fastmma.kernels.params import ADDENDS
 from fastmma.products.epilogue import Epilogue, f32_code
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.steps import ROUND, SCALED_C, operands_of
@@ -48,8 +49,7 @@ def ending_of(plan: GemmPlan, runner: Backend, shape: tuple[int, ...], alpha: An
     OperandError, OperandTypeError
         If the plan has no step for what is given.
     """
-    from fastmma.kernels.params import ADDENDS
-    from fastmma.kernels.sums.epilogue import FIRST, ROW, ROWS, SECOND, Ending, Operand, operand_of, operation_of
+    from fastmma.kernels.sums import epilogue as compiled
 
     finish = Epilogue("prepared", plan.epilogue, plan.out, runner, 1)
     values = finish.operands(alpha, None, None, None, shape)
@@ -67,12 +67,12 @@ def ending_of(plan: GemmPlan, runner: Backend, shape: tuple[int, ...], alpha: An
     rows, places, kept = [], [], []
     for number, step in enumerate(finish.steps_of(plan.operation.instruction.dtype, values, shape)):
         operands = []
-        for name, given, place in zip(step.names, (step.first, step.second), (FIRST, SECOND), strict=False):
+        for name, given, place in zip(step.names, (step.first, step.second), (compiled.FIRST, compiled.SECOND), strict=False):
             if addend is not None and name == addend.name:
-                places.append(ROWS + number * ROW + place)
-                operands.append(Operand(0, addend.row_stride, addend.column_stride, ADDENDS.index(addend.format)))
+                places.append(compiled.ROWS + number * compiled.ROW + place)
+                operands.append(compiled.Operand(0, addend.row_stride, addend.column_stride, ADDENDS.index(addend.format)))
             else:
                 kept.append(given)
-                operands.append(operand_of(given))
-        rows.append(operation_of(step, *operands))
-    return Ending(rows, places, plan.out, kept)
+                operands.append(compiled.operand_of(given))
+        rows.append(compiled.operation_of(step, *operands))
+    return compiled.Ending(rows, places, plan.out, kept)

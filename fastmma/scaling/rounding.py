@@ -49,7 +49,7 @@ def rounding_of(name: object, seed: object) -> Any:
     OperandError
         If there is no such rounding, or the seed is missing where it is needed, or no integer of 64 bits.
     """
-    from fastmma.kernels.quantize import Rounding
+    from fastmma.kernels import quantize
 
     row = lookup(name, ROUNDINGS.values())
     if row is None:
@@ -58,23 +58,23 @@ def rounding_of(name: object, seed: object) -> Any:
     if number is None or not 0 <= number < 1 << 64:
         needs = f"rounding={row.name!r} needs seed=," if row.stochastic else "seed must be"
         raise OperandError(f"{needs} an integer from 0 to 2**64 - 1, not {seed!r}")
-    return Rounding(row.nearest, row.stochastic, np.uint64(number))
+    return quantize.Rounding(row.nearest, row.stochastic, np.uint64(number))
 
 
 def _narrow(fmt: Format, dtype: np.dtype[Any], saturate: bool) -> Any:
     """A format as the kernel sees it, for floats of this dtype."""
-    from fastmma.kernels.quantize import Narrow
+    from fastmma.kernels import quantize
 
     bias = np.finfo(dtype).maxexp - 1
     if fmt.kind == "signed":
-        return Narrow(fmt.bits - 1, bias + fmt.bits - 1, int(fmt.max), 0, 0, 1)
+        return quantize.Narrow(fmt.bits - 1, bias + fmt.bits - 1, int(fmt.max), 0, 0, 1)
     max_code = int(encode(fmt.max if saturate else np.inf, fmt))
-    return Narrow(fmt.mantissa_bits, fmt.emin + bias, max_code, fmt.nan or 0, fmt.bits - 1, 0)
+    return quantize.Narrow(fmt.mantissa_bits, fmt.emin + bias, max_code, fmt.nan or 0, fmt.bits - 1, 0)
 
 
 def _in_pieces(work: Callable[[Any], None], lines: int, height: int, columns: int, grain: int, threads: int) -> None:
     """Call `work` on pieces of about `_PIECE` elements: lines of `height` rows, and columns cut at multiples of `grain`."""
-    from fastmma.kernels.quantize import Piece
+    from fastmma.kernels import quantize
 
     wide = min(columns, -(-max(_PIECE // height, _NARROWEST) // grain) * grain)
     tall = max(1, _PIECE // (wide * height))
@@ -83,21 +83,21 @@ def _in_pieces(work: Callable[[Any], None], lines: int, height: int, columns: in
     def piece(start: int, stop: int, worker: int) -> None:
         del stop, worker
         first, left = start // across * tall, start % across * wide
-        work(Piece(first, min(first + tall, lines), left, min(left + wide, columns)))
+        work(quantize.Piece(first, min(first + tall, lines), left, min(left + wide, columns)))
 
     parallel_for(piece, -(-lines // tall) * across, threads)
 
 
 def block_maxima(x: NDArray[Any], block: Block, threads: int) -> NDArray[Any]:
     """The largest magnitude of each block of an array (outer, rows, columns) that is not empty; NaN where there is one."""
-    from fastmma.kernels.quantize import largest
+    from fastmma.kernels import quantize
 
     outer, rows, columns = x.shape
     # a long block is cut, so that threads share it
     part = (block[0], min(block[1], _LONGEST))
     bands = -(-rows // part[0])
     out = np.empty((outer, bands, -(-columns // part[1])), x.dtype)
-    _in_pieces(lambda piece: largest(x, part, piece, out), outer * bands, min(part[0], rows), columns, part[1], threads)
+    _in_pieces(lambda piece: quantize.largest(x, part, piece, out), outer * bands, min(part[0], rows), columns, part[1], threads)
     return out if part == block else np.asarray(out.max(axis=2, keepdims=True))
 
 
@@ -119,14 +119,14 @@ def round_blocks(
 
     Stochastic rounding takes the `numbers` of each row's first element, and the step from an element to the next one in the row.
     """
-    from fastmma.kernels.quantize import elements
+    from fastmma.kernels import quantize
 
     narrow = _narrow(fmt, x.dtype, saturate)
     codes = np.empty(x.shape, fmt.code_dtype)
     outer, rows, columns = x.shape
 
     def work(piece: Any) -> None:
-        elements(x, factors, divide, block, narrow, rounding, numbers, piece, codes)
+        quantize.elements(x, factors, divide, block, narrow, rounding, numbers, piece, codes)
 
     _in_pieces(work, outer * rows, 1, columns, 1, threads)
     return codes
@@ -145,9 +145,9 @@ def block_values(
     codes: NDArray[np.uint8], table: NDArray[Any], scales: NDArray[Any], overall: float, block: Block, threads: int
 ) -> NDArray[Any]:
     """What codes (outer, rows, columns) stand for times the scales of their blocks, in the dtype of `table`."""
-    from fastmma.kernels.quantize import values
+    from fastmma.kernels import quantize
 
     out = np.empty(codes.shape, table.dtype)
     outer, rows, columns = codes.shape
-    _in_pieces(lambda piece: values(codes, table, scales, overall, block, piece, out), outer * rows, 1, columns, 1, threads)
+    _in_pieces(lambda piece: quantize.values(codes, table, scales, overall, block, piece, out), outer * rows, 1, columns, 1, threads)
     return out

@@ -129,9 +129,9 @@ def _kernels() -> dict[str, Any]:
 
 
 def _cache() -> list[dict[str, Any]]:
-    from fastmma.kernels.llvm.disk_cache import kernel_folders
+    from fastmma.kernels.llvm import disk_cache
 
-    return [{**each._asdict(), "path": str(each.path)} for each in kernel_folders()]
+    return [{**each._asdict(), "path": str(each.path)} for each in disk_cache.kernel_folders()]
 
 
 def _gpu() -> dict[str, Any]:

@@ -101,6 +101,50 @@ def test_a_signal_handler_may_multiply_too() -> None:
     assert wrong == 0
 
 
+FIRST_CALL = """
+import signal, sys
+import numpy as np
+import fastmma
+
+cases = []
+for rows, columns, depth in ((32, 24, 48), (20, 30, 40), (64, 64, 64)):
+    a, b = (np.arange(m * n).reshape(m, n).astype(np.float16) % 7 for m, n in ((rows, depth), (depth, columns)))
+    cases.append((a, b, a.astype(np.float32) @ b.astype(np.float32)))
+handled = []
+
+
+def right(number, threads):
+    a, b, expected = cases[number]
+    return bool((fastmma.gemm(a, b, target="sm_90a", threads=threads) == expected).all())
+
+
+def handle(*_):
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    handled.append(right(len(handled) % len(cases), 2))
+    signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.03)
+
+
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
+result = right(0, 1)
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+print(result, len(handled), all(handled))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "after"), [(True, 0.001), (True, 0.01), (True, 0.06), (True, 0.13), (True, 0.2), (False, 0.1), (False, 0.6)]
+)
+def test_a_signal_handler_may_multiply_amid_the_first_product(kept: bool, after: float, tmp_path: Path) -> None:
+    """No handler runs amid an import, of which it would find a half, or amid compilation, whose locks it would wait for."""
+    done = start("-c", FIRST_CALL, str(after), folder=Path(os.environ["NUMBA_CACHE_DIR"]) if kept else tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    result, handled, right = done.stdout.split()
+    assert result == right == "True"
+    assert kept or int(handled) > 0  # compilation alone takes longer
+
+
 COMPILATION = """
 import signal, sys, time
 import numpy as np

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import _thread
+import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -162,6 +164,130 @@ for each in others:
 print(wrong)
 """
     assert run(script) == ["0"]
+
+
+FIRST_CALL = """
+import os, sys, threading, time, warnings
+import numpy as np
+import fastmma
+warnings.simplefilter("ignore", DeprecationWarning)
+a = np.arange(32 * 48).reshape(32, 48).astype(np.float16) % 7
+b = np.arange(48 * 24).reshape(48, 24).astype(np.float16) % 5
+expected = a.astype(np.float32) @ b.astype(np.float32)
+def right():
+    return bool((fastmma.gemm(a, b, target="sm_90a") == expected).all())
+results = []
+first = threading.Thread(target=lambda: results.append(right()))
+first.start()
+children = []
+for pause in map(float, sys.argv[1:]):
+    time.sleep(pause)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if right() else 1)
+    children.append(child)
+first.join()
+print(results, [os.waitpid(child, 0)[1] for child in children])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
+@pytest.mark.parametrize("pauses", [(0.003, 0.02, 0.07), (0.05, 0.2), (0.12, 0.1, 0.5)])
+@pytest.mark.parametrize("kept", [True, False])
+def test_forks_amid_the_first_call_of_another_thread(kept: bool, pauses: tuple[float, ...], tmp_path: Path) -> None:
+    """The child finds no module half imported, and no lock of a compiler taken for good; with kernels on the disk and without."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)} | ({} if kept else {"NUMBA_CACHE_DIR": str(tmp_path)})
+    command = [sys.executable, "-c", FIRST_CALL, *map(str, pauses)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"[True] {[0] * len(pauses)}\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
+def test_a_signal_handler_forks_amid_a_call() -> None:
+    """Parent and child go on with the call; no helper of the parent has a piece whose end the child would wait for."""
+    script = """
+import os, signal, time, warnings
+from fastmma.host.threads import parallel_for
+warnings.simplefilter("ignore", DeprecationWarning)
+children = []
+signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
+def call():
+    done = bytearray(60)
+    def piece(start, _stop, _worker):
+        done[start] += 1
+        time.sleep(0.002)
+        done[start] += 1
+    parallel_for(piece, len(done), 4)
+    return set(done) == {2}
+call()
+for after in (0.003, 0.009, 0.014, 0.02):
+    signal.setitimer(signal.ITIMER_REAL, after)
+    right = call() and call()
+    if children[-1] == 0:
+        os._exit(0 if right else 1)
+    print(right, os.waitpid(children[-1], 0)[1])
+"""
+    assert run(script) == ["True 0"] * 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
+def test_a_signal_handler_forks_amid_what_runs_apart() -> None:
+    """A child has no thread that would end it, and begins anew."""
+    script = """
+import os, signal, time, warnings
+from fastmma.host.threads import apart
+warnings.simplefilter("ignore", DeprecationWarning)
+children = []
+signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
+signal.setitimer(signal.ITIMER_REAL, 0.05)
+began = []
+def slow():
+    began.append(os.getpid())
+    time.sleep(0.3)
+    return 7
+result = apart(slow)
+if children == [0]:
+    os._exit(0 if result == 7 and len(began) == 2 else 1)
+print(result, len(began), os.waitpid(children[0], 0)[1])
+"""
+    assert run(script) == ["7 1 0"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
+def test_forks_wait_for_locks_and_give_them_back() -> None:
+    """A lock that another thread holds is free in the child, as in the parent; one that the forking thread holds stays its own."""
+    script = """
+import _thread, os, threading, time, warnings
+from fastmma.host import forks
+warnings.simplefilter("ignore", DeprecationWarning)
+locks = [_thread.RLock(), _thread.RLock()]
+for lock in locks:
+    forks.hold_across_forks(lock)
+taken = threading.Event()
+def hold():
+    with locks[1]:
+        taken.set()
+        time.sleep(0.2)
+threading.Thread(target=hold).start()
+taken.wait()
+locks[0].acquire()
+child = os.fork()
+free = []
+def look():
+    free.extend(lock.acquire(blocking=False) for lock in locks)
+    for lock, mine in zip(locks, free):
+        if mine:
+            lock.release()
+other = threading.Thread(target=look)
+other.start()
+other.join()
+locks[0].release()
+right = free == [False, True] and not forks.is_forking()
+if child == 0:
+    os._exit(0 if right else 1)
+print(right, os.waitpid(child, 0)[1])
+"""
+    assert run(script) == ["True 0"]
 
 
 def test_calls_within_calls() -> None:

@@ -1,3 +1,5 @@
 """Kernels of the method ``fused``: terms aligned, truncated, summed exactly, rounded once."""
 
-import fastmma.kernels.llvm  # noqa: F401  # imports Numba, before anything else does
+from fastmma.host.modules import submodule_getter
+
+__getattr__ = submodule_getter(__name__)

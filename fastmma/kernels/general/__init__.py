@@ -1,3 +1,5 @@
 """Fused dot-product-adds of any numbers and roundings, on any CPU: for arithmetics that no GPU has."""
 
-import fastmma.kernels.llvm  # noqa: F401  # imports Numba, before anything else does
+from fastmma.host.modules import submodule_getter
+
+__getattr__ = submodule_getter(__name__)

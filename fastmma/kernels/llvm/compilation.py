@@ -6,10 +6,13 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+import llvmlite.binding
 from numba import config, njit
 from numba.core.compiler_lock import global_compiler_lock
 
+import fastmma.kernels.llvm.chosen_cpu  # noqa: F401  # before Numba looks at this one
 from fastmma.host.errors import BackendError
+from fastmma.host.forks import hold_across_forks
 from fastmma.host.notice import compiling
 from fastmma.host.threads import apart
 from fastmma.kernels.llvm.collection import uncollected
@@ -24,6 +27,11 @@ _PART = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
 # A `separate` one is too large to be repeated wherever it is called.
 separate = njit(**_PART)
 inner = njit(**_PART, forceinline=True)
+
+# a child could never take them if another thread of its parent had them
+hold_across_forks(global_compiler_lock)
+if (_llvm := getattr(llvmlite.binding.ffi.lib, "_lock", None)) is not None and hasattr(_llvm, "_lock"):
+    hold_across_forks(_llvm._lock)
 
 
 def _optimized(compile_for: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
@@ -47,7 +55,11 @@ def compiled(function: Callable[..., Any]) -> Any:
     kernel._compile_for_args = partial(apart, _optimized, kernel._compile_for_args)
     kernel.compile = partial(_optimized, kernel.compile)
     kernel._compiler.compile = compiling()(kernel._compiler.compile)
-    part = cache(partial(separate, function))
+
+    @cache
+    def part() -> Any:
+        return separate(function)
+
     kernel.get_call_template = lambda *types: part().get_call_template(*types)  # what Numba asks where it compiles a caller
     kernel.get_overload = lambda *types: part().get_overload(*types)
     return kernel

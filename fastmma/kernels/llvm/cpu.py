@@ -7,9 +7,12 @@ from functools import cache
 
 import llvmlite.binding
 from numba.core import config
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
+import fastmma.kernels.llvm.chosen_cpu  # noqa: F401  # before Numba looks at this one
 from fastmma.host.environment import variable
+from fastmma.host.threads import apart
 
 _MACHINE = platform.machine().lower()
 _X86, _AARCH64 = ("x86_64", "amd64"), ("aarch64", "arm64")
@@ -29,6 +32,10 @@ define i32 @sum(<16 x i8> %a, <16 x i8> %b) {
 def features() -> frozenset[str]:
     """The CPU features that Numba compiles for, by LLVM's names; ``FASTMMA_CPU``, ``NUMBA_CPU_NAME`` and
     ``NUMBA_CPU_FEATURES`` count."""
+    return apart(_features)  # a signal handler amid LLVM's lock would have kernels wait that are compiled for it
+
+
+def _features() -> frozenset[str]:
     if config.CPU_FEATURES is not None:
         return frozenset(item[1:] for item in config.CPU_FEATURES.split(",") if item.startswith("+"))
     if config.CPU_NAME == "generic":
@@ -47,7 +54,12 @@ def _implied() -> frozenset[str]:
 
 def machine() -> tuple[str, str, str]:
     """What Numba compiles for: LLVM's target triple, the CPU's name and its features."""
-    triple, name, with_features = cpu_target.target_context.codegen().magic_tuple()
+    return _machine() if global_compiler_lock.is_locked() else apart(_machine)
+
+
+def _machine() -> tuple[str, str, str]:
+    with global_compiler_lock:  # Numba's own lock of the context is not held across forks
+        triple, name, with_features = cpu_target.target_context.codegen().magic_tuple()
     return triple, name, with_features
 
 

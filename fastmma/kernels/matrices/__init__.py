@@ -1,3 +1,5 @@
 """Operands in memory: addresses, fragments of registers, sparse rows."""
 
-import fastmma.kernels.llvm  # noqa: F401  # imports Numba, before anything else does
+from fastmma.host.modules import submodule_getter
+
+__getattr__ = submodule_getter(__name__)

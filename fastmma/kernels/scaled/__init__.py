@@ -1,3 +1,5 @@
 """Kernels of block scaling: single products with scales, and the method ``grouped``, exact sums of groups."""
 
-import fastmma.kernels.llvm  # noqa: F401  # imports Numba, before anything else does
+from fastmma.host.modules import submodule_getter
+
+__getattr__ = submodule_getter(__name__)

@@ -1,3 +1,5 @@
 """What becomes of sums: promotions and epilogues."""
 
-import fastmma.kernels.llvm  # noqa: F401  # imports Numba, before anything else does
+from fastmma.host.modules import submodule_getter
+
+__getattr__ = submodule_getter(__name__)

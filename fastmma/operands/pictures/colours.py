@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 
 
-@cache
+@lru_cache(1024)
 def lane_colour(lane: int, faded: bool = False) -> str:
     """The colour of a lane: hue by groupID, tone by threadID_in_group, of even perceived lightness (OKLCH)."""
     group, thread = lane % 32 // 4, lane % 4

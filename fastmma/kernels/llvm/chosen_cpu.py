@@ -1,0 +1,35 @@
+"""Numba's version, and the kind of CPU that ``FASTMMA_CPU`` names, which Numba is told: both before anything is compiled."""
+
+import os
+import platform
+
+import numba
+from numba.core import config
+
+from fastmma.host.errors import BackendError
+from fastmma.host.versions import check_version
+
+check_version("numba", numba.__version__)
+
+# kinds of CPU that FASTMMA_CPU may name, by what Python calls the machine: LLVM's name of one, and its features
+_X86 = {
+    "avx2": (
+        "haswell",
+        "64bit avx avx2 bmi bmi2 cmov crc32 cx16 cx8 f16c fma fsgsbase fxsr invpcid lzcnt mmx movbe pclmul popcnt rdrnd sahf sse sse2 sse3 "
+        "sse4.1 sse4.2 ssse3 xsave xsaveopt",
+    )
+}
+_AARCH64 = {"neon": ("generic", "fp-armv8 neon"), "dotprod": ("generic", "dotprod fp-armv8 neon")}
+_KINDS = {"x86_64": _X86, "amd64": _X86, "aarch64": _AARCH64, "arm64": _AARCH64}.get(platform.machine().lower(), {})
+
+
+def _choose(kind: str) -> None:
+    """Let Numba compile for a kind of CPU instead of this one."""
+    if kind not in _KINDS:
+        raise BackendError(f"FASTMMA_CPU must be {' or '.join(_KINDS) or 'unset here'}, not {kind!r:.80}")
+    name, features = _KINDS[kind]
+    config.CPU_NAME, config.CPU_FEATURES = name, ",".join(f"+{feature}" for feature in features.split())
+
+
+if os.environ.get("FASTMMA_CPU"):
+    _choose(os.environ["FASTMMA_CPU"])
