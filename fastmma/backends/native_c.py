@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
 from fastmma.backends.call import Codes, Operands, Operation, Run
 
 
-@cache
+@lru_cache(1024)
 def _raised(operation: Operation) -> Operation:
     """The operation whose emax is never below the exponent of c's subnormals."""
     row, lowest = operation.arithmetic, operation.instruction.formats.c.emin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ def _dense_terms(operation: Operation) -> int:
     return operation.arithmetic.terms * (2 if operation.instruction.sparse else 1)
 
 
-@cache
+@lru_cache(1024)
 def fused_parameters(operation: Operation) -> Fused:
     """The kernel's parameters for a fused arithmetic."""
     ins, row = operation.instruction, operation.arithmetic
@@ -43,13 +43,13 @@ def fused_parameters(operation: Operation) -> Fused:
     )
 
 
-@cache
+@lru_cache(1024)
 def plain(operation: Operation) -> Operation:
     """The operation on operands that lie in the order of its steps already."""
     return replace(operation, arithmetic=replace(operation.arithmetic, interleave=0))
 
 
-@cache
+@lru_cache(1024)
 def holds(operation: Operation) -> bool:
     """Whether the kernels for the arithmetics of GPUs compute this one, too; operands in the order of its steps."""
     ins, row = operation.instruction, operation.arithmetic
@@ -62,7 +62,7 @@ def holds(operation: Operation) -> bool:
     return row.group == (16 if row.method == "grouped" else 1) and holds_scaled(scaled_parameters(operation), row.keep_bits)
 
 
-@cache
+@lru_cache(1024)
 def general_parameters(operation: Operation) -> General:
     """The general kernel's parameters; operands in the order of the steps."""
     ins, row = operation.instruction, operation.arithmetic
@@ -85,7 +85,7 @@ def general_parameters(operation: Operation) -> General:
     )
 
 
-@cache
+@lru_cache(1024)
 def fused_coding(operation: Operation) -> Coded:
     """How the kernel for batches reads the codes of a fused arithmetic: they may be narrower than the elements that are multiplied."""
     ins, order = operation.instruction, product_order(operation)
@@ -93,7 +93,7 @@ def fused_coding(operation: Operation) -> Coded:
     return Coded(a, b, () if order is None else tuple(order.tolist()))
 
 
-@cache
+@lru_cache(1024)
 def scaled_parameters(operation: Operation) -> Scaled:
     """The kernel's parameters for block scaling."""
     ins, row = operation.instruction, operation.arithmetic
@@ -110,7 +110,7 @@ def scaled_parameters(operation: Operation) -> Scaled:
     )
 
 
-@cache
+@lru_cache(1024)
 def product_order(operation: Operation) -> NDArray[np.int32] | None:
     """Positions of one instruction's products in the order of its steps, where that is not ascending."""
     row = operation.arithmetic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from fastmma.backends.call import Operation
 from fastmma.backends.compiled import Compiled
@@ -36,7 +36,7 @@ _BACKENDS: dict[str, Callable[[], Backend]] = {"numba": Compiled, "reference": E
 BACKENDS = tuple(_BACKENDS)
 
 
-@cache
+@lru_cache(16)
 def _made(name: str) -> Backend:
     return _BACKENDS[name]()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -209,7 +209,7 @@ def _encode_integer(array: NDArray[Any], fmt: Format, rounding: Rounding, satura
     return np.asarray((value.astype(np.int64) & np.int64((1 << fmt.bits) - 1)).astype(fmt.code_dtype))
 
 
-@cache
+@lru_cache(64)
 def all_codes(name: str) -> NDArray[Any]:
     """Every code of a format of at most 16 bits, ascending.
 

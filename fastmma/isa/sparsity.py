@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,13 +60,13 @@ PATTERNS: dict[str, Pattern] = {
 _PATTERN_OF_BITS = {32: "1:2", 16: "2:4", 8: "2:4", 4: "4:8"}
 
 
-@cache
+@lru_cache(4096)
 def pattern_of(ins: Instruction) -> Pattern:
     """The pattern that a sparse instruction's A has."""
     return PATTERNS[_PATTERN_OF_BITS[container_bits(ins.formats.a, ins.kind)]]
 
 
-@cache
+@lru_cache(4096)
 def metadata_lanes(ins: Instruction) -> int:
     """How many lanes of each group of four hold the metadata: 1, 2 or 4."""
     words = min(ins.m, 16) * (ins.k // pattern_of(ins).chunk)
@@ -78,7 +78,7 @@ def selectors(ins: Instruction) -> range:
     return range(4 // metadata_lanes(ins))
 
 
-@cache
+@lru_cache(1024)
 def metadata_layout(ins: Instruction) -> Layout:
     """Where the 4-bit words (m rows, k / chunk columns) lie in the registers of the contributing lanes; warps of wgmma hold 16 rows each.
 

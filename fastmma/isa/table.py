@@ -52,14 +52,14 @@ def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
     )
 
 
-@cache
+@lru_cache(256)
 def _members(number: int) -> tuple[Instruction, ...]:
     """The instructions of a family, made when the first of them is needed: there are some 1,600 in all."""
     family = FAMILIES[number]
     return tuple(_instruction(family, chosen) for chosen in family.expand())
 
 
-@cache
+@lru_cache(256)
 def _op(number: int) -> str:
     """What all opcodes of a family begin with."""
     return spelling_of(FAMILIES[number].syntax).op
@@ -229,7 +229,7 @@ def movement(text: str | Movement, op: str) -> Movement:
     return found
 
 
-@cache
+@lru_cache(256)
 def multiplications(target: str | None = None, types: tuple[str, str] | None = None) -> tuple[Instruction, ...]:
     """The instructions that multiply matrices, all or those legal on a target, of all types or those of A and B."""
     found = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeVar
 
 from fastmma.kernels.llvm import cpu
@@ -113,7 +113,7 @@ class _Row(Protocol):
 T = TypeVar("T", bound=_Row)
 
 
-@cache
+@lru_cache(64)
 def fit(table: tuple[T, ...], features: frozenset[str]) -> T | None:
     """The first row that a CPU of these features can run, if there is one."""
     return next((row for row in table if row.features <= features), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from fastmma.host.arrays import flag
@@ -19,7 +19,7 @@ from fastmma.numerics.own import own
 from fastmma.numerics.rows import ROWS, WMMA_FRAGMENTS
 
 
-@cache
+@lru_cache(4096)
 def _row(ins: Instruction, base: str) -> Arithmetic | None:
     """The row of an instruction on a base architecture, `terms` filled in, if there is one."""
     rows = [row for row in ROWS if row.answers(ins, base)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from fastmma.isa.formats import Format
@@ -32,7 +32,7 @@ class Number(NamedTuple):  # a tuple, which is made in a third of a dataclass' t
     ks: tuple[int, ...] = ()  # the k of its products, where steps are watched
 
 
-@cache
+@lru_cache(1 << 16)
 def number(code: int, fmt: Format) -> Number:
     """Decode one float code."""
     bits = code & ((1 << fmt.bits) - 1)

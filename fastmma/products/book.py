@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,7 +117,7 @@ def book(library: str) -> Book:
     return _read(variable(VARIABLE) or BOOKS[library])
 
 
-@cache
+@lru_cache(16)
 def _read(path: str | Path) -> Book:
     try:
         return Book(Path(path))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,7 @@ def default_instruction(
     raise InstructionError(f"{target} has no instruction for {atype} times {btype}{more}; {where}")
 
 
-@cache
+@lru_cache(4096)
 def usual_instruction(
     atype: str, btype: str, dtype: str | None, target: str, *, sparse: bool = False, stype: str = "", chunk: int = 0, aligned: bool = True
 ) -> Instruction | None:
@@ -120,7 +120,7 @@ def _fifth_generation(target: str, sparse: bool, aligned: bool) -> list[Instruct
     return [ins for ins in largest(target) if not ins.sparse and ins.dtype != "f16" and (aligned or ins.formats.a.bits != 16)]
 
 
-@cache
+@lru_cache(1024)
 def other_spelling(ins: Instruction, target: str) -> str:
     """What the same GPU takes under its other name, if its bits differ; empty where they do not, or the instruction is not the usual one.
 
@@ -149,7 +149,7 @@ def other_spelling(ins: Instruction, target: str) -> str:
     return ""
 
 
-@cache
+@lru_cache(1024)
 def multiplicand(dtype: np.dtype[Any], what: str) -> Format:
     """The format of a multiplicand's elements.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,14 +59,14 @@ class ChoiceMap:
     def _archive(self) -> Any:
         return np.load(self._path, allow_pickle=False)
 
-    @cache  # noqa: B019 - there is one map a process
+    @lru_cache(256)  # noqa: B019 - there is one map a process
     def _runs(self, name: str) -> Runs | None:
         if f"{name}_nk" not in self._archive:
             return None
         nk, first, row, parts = (self._archive[f"{name}_{part}"] for part in ("nk", "first", "row", "parts"))
         return Runs({(int(n), int(k)): index for index, (n, k) in enumerate(nk)}, first, row, parts)
 
-    @cache  # noqa: B019
+    @lru_cache(256)  # noqa: B019
     def _grid(self, name: str) -> Grid | None:
         if f"grid_{name}_ids" not in self._archive:
             return None

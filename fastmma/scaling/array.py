@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from numbers import Real
 from typing import Any
 
@@ -263,7 +263,7 @@ def _widened(scales: NDArray[Any], name: str, dtype: np.dtype[Any]) -> NDArray[A
     return scales.astype(dtype) if scales.dtype.itemsize > 1 else _numbers(name, dtype)[scales.view(np.uint8)]
 
 
-@cache
+@lru_cache(256)
 def _numbers(name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The numbers of all bytes that hold a code of a format."""
     fmt = format_of(name)

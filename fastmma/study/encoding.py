@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ class OperandFormat:
         return own + (scale.mantissa_bits + 1 if scale.mantissa_bits else 0)
 
 
-@cache
+@lru_cache(1024)
 def operand_format(text: str) -> OperandFormat:
     """An element format, or a scaling scheme followed by a rule and a rounding where they are not the usual ones, with colons between.
 
@@ -143,7 +143,7 @@ class Encoded:
         return values
 
 
-@cache
+@lru_cache(64)
 def _every_value(dtype: np.dtype[Any]) -> Values:
     return np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
 

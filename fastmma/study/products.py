@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ IEEE = "ieee-f32"
 OUTPUT = FORMATS["f32"]
 
 
-@cache
+@lru_cache(1024)
 def instruction_of(name: str, target: str, promote_every: int | None, split_k: int, changes: str = "") -> Instruction | None:
     """The instruction that multiplies the format on that target under that accumulation plan; none for IEEE f32.
 
@@ -56,7 +56,7 @@ def instruction_of(name: str, target: str, promote_every: int | None, split_k: i
     return ins
 
 
-@cache
+@lru_cache(1024)
 def own(ins: Instruction, target: str, changes: str) -> Arithmetic | None:
     """The target's arithmetic with changes, or None without any.
 
@@ -95,7 +95,7 @@ class Known(NamedTuple):
 _IEEE = Known(None, ["IEEE f32: c = round(c + round(a * b)) in ascending k, from +0"], "method=ieee-f32", "definition", ["IEEE 754-2019"])
 
 
-@cache
+@lru_cache(1024)
 def known(name: str, target: str, promote_every: int | None, split_k: int, changes: str) -> Known:
     """What is known of how a case is computed."""
     ins = instruction_of(name, target, promote_every, split_k, changes)

@@ -9,7 +9,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def checksums(result: NDArray[Any]) -> NDArray[np.uint32]:
     return np.array([[zlib.crc32(register.tobytes()) for register in execution] for execution in lines], np.uint32)
 
 
-@cache
+@lru_cache(64)
 def _archive(path: Path, sha256: str) -> dict[str, Arrays]:
     """The arrays of a file with this checksum, by trial and name; each is read when it is called."""
     data = content(path, _LARGEST_FILE) if os.path.exists(path) else b""

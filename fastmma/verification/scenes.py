@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ def _ladder(rows: int, columns: int, reach: tuple[int, int], stream: Stream, cou
     return down, across
 
 
-@cache
+@lru_cache(64)
 def _magnitudes(name: str) -> Codes:
     """Codes of the numbers ``(1 + fraction) * 2**exponent``, for every exponent from the smallest subnormal's and every fraction."""
     fmt = format_of(name)

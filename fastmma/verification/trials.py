@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +87,7 @@ class _Parameters(NamedTuple):
     integers: frozenset[str]
 
 
-@cache
+@lru_cache(64)
 def _parameters(op: str) -> _Parameters:
     _, *rest = inspect.signature(_CALLS[op]).parameters.values()
     names = [each for each in rest if each.name not in ("target", "backend", "threads")]

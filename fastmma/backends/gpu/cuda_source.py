@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,7 @@ def _code(fmt: Format) -> str:
     return f"uint{8 * fmt.code_dtype.itemsize}"
 
 
-@cache
+@lru_cache(1024)
 def parameters(operation: Operation) -> dict[str, str | int]:
     """The macros that the source takes: derived from the instruction and its numerics row."""
     ins, row = operation.instruction, operation.arithmetic
@@ -215,7 +215,7 @@ def _steps(operation: Operation) -> dict[str, str | int]:
     }
 
 
-@cache
+@lru_cache(1024)
 def tile_of(operation: Operation) -> Tile:
     """The tile for a fused or grouped row."""
     values = parameters(operation)
@@ -228,7 +228,7 @@ def tile_of(operation: Operation) -> Tile:
     return Tile(depth, words, blocks=3)
 
 
-@cache
+@lru_cache(64)
 def _text(name: str) -> str:
     return (FOLDER / name).read_text()
 
@@ -239,7 +239,7 @@ def epilogue_source() -> str:
     return "\n".join([f"#define THREADS {THREADS}\n", *map(_text, ("portable.cuh", "specials.cuh", "floats.cuh", "epilogue.cu"))])
 
 
-@cache
+@lru_cache(256)
 def source(operation: Operation, main: str, executed: Instruction | None = None) -> str:
     """The CUDA C++ of an operation's kernels.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ FINITE, INFINITE, NOT_A_NUMBER = range(3)
 TINY = math.ldexp(1.0, -480)
 
 
-@cache
+@lru_cache(256)
 def decode_table(fmt: Format, wide: Format | None = None) -> NDArray[np.int32]:
     """The entries of a format, in the order of codes: high word of the value as float64, exponent, significand, special.
 

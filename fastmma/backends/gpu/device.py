@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -142,7 +142,7 @@ def holds(array: Any) -> bool:
     return is_device_array(array)
 
 
-@cache
+@lru_cache(4096)
 def function(text: str) -> Any:
     """The kernel of some PTX text, assembled by the driver and loaded.
 
@@ -174,13 +174,13 @@ def launch(text: str, grid: tuple[int, int], threads: int, arguments: tuple[Any,
     _cupy().cuda.Device().synchronize()
 
 
-@cache
+@lru_cache(4096)
 def _module(text: str) -> Any:
     """CUDA C++ text as a module, which NVRTC compiles when the first kernel is asked for."""
     return _cupy().RawModule(code=text, options=("--std=c++17",))
 
 
-@cache
+@lru_cache(4096)
 def _specific_module(text: str) -> Any:
     """CUDA C++ text that uses instructions of this GPU's architecture alone, compiled by NVRTC, which CuPy asks for code of the base.
 
@@ -203,7 +203,7 @@ def _specific_module(text: str) -> Any:
     return module
 
 
-@cache
+@lru_cache(4096)
 def _compiled(text: str, entry: str, shared_bytes: int) -> Any:
     """A kernel of some CUDA C++ text, compiled for the GPU by NVRTC."""
     cupy = _cupy()

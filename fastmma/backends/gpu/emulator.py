@@ -18,6 +18,7 @@ from fastmma.isa.sparsity import pattern_of
 
 # elements of operands and results that are on the machine at a time, where there are many products
 _ELEMENTS = 1 << 28
+_MOST_TABLES = 256  # operations whose tables are kept there
 
 
 class Machine(Protocol):
@@ -179,6 +180,8 @@ class Emulator(Backend):
         """Decoding tables of A, B and scales, and the places that metadata words name; they stay on the machine."""
         key = operation, self.machine.place()
         if key not in self._kept:
+            if len(self._kept) >= _MOST_TABLES:
+                self._kept.clear()
             self._kept[key] = self._new_tables(operation)
         return self._kept[key]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 from fastmma.backends.call import Operation
 from fastmma.host.errors import FastmmaError
@@ -22,7 +22,7 @@ _MACHINES = frozenset(from_base("sm_80"))
 _EXACT = ("integer", "bit")
 
 
-@cache
+@lru_cache(1024)
 def executed(operation: Operation, target: str) -> Instruction | None:
     """The deepest ``mma`` of m16n8, or ``wgmma`` of m64n128, on a target that gives products the bits of an operation, or None.
 
@@ -46,7 +46,7 @@ def executed(operation: Operation, target: str) -> Instruction | None:
     return max(found, key=lambda ins: ins.k, default=None)
 
 
-@cache
+@lru_cache(64)
 def _candidates(target: str) -> tuple[Instruction, ...]:
     """What the kernel can execute."""
     return tuple(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ _NAN = np.uint32(0x7FFFFFFF)
 _SIGN = np.uint32(1 << 31)
 
 
-@cache
+@lru_cache(1024)
 def _places(move: Movement, split: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Lanes and columns, counted from the address, of each (thread, register, half of the register)."""
     layout, halves = move.layout, 32 // move.bits

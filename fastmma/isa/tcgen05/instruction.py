@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -52,7 +52,7 @@ def read(text: str, idesc: int | None = None) -> Instruction:
     return _instruction(syntax, descriptor)
 
 
-@cache
+@lru_cache(4096)
 def _instruction(syntax: Syntax, descriptor: InstructionDescriptor) -> Instruction:
     descriptor.check(syntax)
     deep = descriptor.k * (2 if descriptor.sparse else 1)
@@ -185,7 +185,7 @@ def _scalings(kind: Kind) -> list[tuple[str | None, int | None]]:
 _FORMS = ((1, False), (2, False), (1, True))  # CTAs, and whether it is weight stationary
 
 
-@cache
+@lru_cache(64)
 def largest(target: str | None = None, *, every_form: bool = False) -> tuple[Instruction, ...]:
     """The tcgen05.mma of every kind and types, dense and sparse, in their largest shape; all or those legal on a target.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +71,7 @@ def _steps(p: Fused, coded: Coded, depth: int) -> tuple[tuple[int, ...], ...] | 
     return tuple(order[start : start + p.terms] for start in range(0, unit, p.terms))
 
 
-@cache
+@lru_cache(1024)
 def block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles: FusedTile | None) -> BlockKernel | None:
     """The kernel for these parameters, if there is one; `single_block` where products are of a single block and unit."""
     if tiles is None or not exact_in_lanes(p) or not 0 < depth <= DEEPEST:
@@ -110,6 +110,14 @@ def block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles: 
     )
 
 
+@lru_cache(64)
+def _zeros(bits: int) -> Codes:
+    """Zeros, as many as there are numbers of so many bits. All loops share them: many are kept, and each may have many columns."""
+    zeros = np.zeros(1 << bits, np.uint32)
+    zeros.flags.writeable = False
+    return zeros
+
+
 class Loop:
     """The loop over products of a form, compiled, with what it needs in every batch."""
 
@@ -121,7 +129,7 @@ class Loop:
         self.form, self.size = form, size
         how = Arrangement(kernel.a.itemsize, kernel.b.itemsize, kernel.sum_bytes)
         self.kernel, self.batch = BLOCKS.address(kernel), registers_runner() if form.granule_a else batch_runner(how)
-        self.zeros = np.zeros(ROWS * COLUMNS + form.columns, np.uint32)  # to start from where there is no c
+        self.zeros = _zeros((ROWS * COLUMNS + form.columns - 1).bit_length())  # to start from where there is no c
 
     def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int, then: Then | None = None) -> NDArray[np.uint8]:
         """Compute a batch in pieces, each followed by what comes `then`; a byte a product says which ones are wrong."""

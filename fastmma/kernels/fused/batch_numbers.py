@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -106,7 +106,7 @@ _WORK = _SIZE + 8 * len(Sizes._fields)
 KERNEL = _WORK + 8 * len(Work._fields)  # where its address is
 
 
-@cache
+@lru_cache(1024)
 def sizes(kernel: BlockKernel, rows: int, columns: int, depth: int) -> Sizes:
     """How large a product's buffers are."""
     blocks, panels, units = -(-rows // ROWS), -(-columns // COLUMNS), -(-depth // kernel.unit)

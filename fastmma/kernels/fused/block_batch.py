@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -188,7 +188,7 @@ def run_registers(numbers: int, a: Any, b: Any, c: Any, out: Any, bad: Any, firs
 _KINDS = types.int64, *[ANY_ARRAY] * 5, types.int64, types.int64
 
 
-@cache
+@lru_cache(64)
 def batch_runner(how: Arrangement) -> Callable[..., None]:
     """`run_batch` for one arrangement."""
     return partial(entry(run_batch, typeof(how), *_KINDS), how)

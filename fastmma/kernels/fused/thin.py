@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,7 +66,7 @@ def _worth_it(tile: ThinTile, rows: int, codes: int, itemsize: int) -> bool:
     return itemsize > 1 and rows <= 2 * tile.rows and codes >= _LARGE
 
 
-@cache
+@lru_cache(1024)
 def _chain(p: Fused, tile: ThinTile, rows: int, along: bool) -> ThinChain:
     rows = min(1 << (rows - 1).bit_length(), tile.rows)
     return ThinChain(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ def supports_sparse(p: Fused) -> bool:
     return supported(p) and whole and tiles is not None and tiles.sparse
 
 
-@cache
+@lru_cache(1024)
 def chain_of(p: Fused, tiles: FusedTile, added: bool = True, sparse: bool = False) -> Chain:
     """The micro-kernel of these parameters on a CPU's register tile; `added` where exponent bytes are, `sparse` where A is."""
     single = single_lanes(p)

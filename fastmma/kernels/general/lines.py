@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ class Lines(NamedTuple):
     kinds: NDArray[np.uint8]
 
 
-@cache
+@lru_cache(256)
 def _tables(element: Element) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]:
     """Significands, exponents and kinds of all codes, without padding."""
     codes = np.arange(1 << (element.exponent_bits + element.mantissa_bits + 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -247,14 +247,14 @@ def multiply_batch(
 _KINDS = typeof(Plan(*[0] * len(Plan._fields))), typeof(Operand(0, 0, 0, 0)), typeof(Result(0, 0, 0))
 
 
-@cache
+@lru_cache(64)
 def packer(tile: Tile) -> Callable[..., None]:
     """`pack_rows` for a tile."""
     plan, operand, _ = _KINDS
     return partial(entry(pack_rows, typeof(tile), plan, operand, *[types.int64] * 4), tile)
 
 
-@cache
+@lru_cache(64)
 def multiplier(tile: Tile) -> Callable[..., None]:
     """`multiply_block` for a tile."""
     plan, operand, result = _KINDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from llvmlite import ir
@@ -22,7 +22,7 @@ class ConstantType(types.Type):
 
 
 register_model(ConstantType)(models.OpaqueModel)
-_type_of = cache(ConstantType)
+_type_of = lru_cache(4096)(ConstantType)
 
 
 def constant(record: type[T]) -> type[T]:

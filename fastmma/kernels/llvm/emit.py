@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import lru_cache
 
 import llvmlite.binding
 from llvmlite import ir
@@ -19,7 +19,7 @@ _BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "dou
 _pointers: dict[str, ir.PointerType] = {}  # by the text of what lies there: all vectors have the same hash
 
 
-@cache  # a type, a constant and a mask write their text once, for all their uses
+@lru_cache(1024)  # a type, a constant and a mask write their text once, for all their uses
 def vector(element: ir.Type, lanes: int) -> ir.VectorType:
     """The LLVM type of `lanes` elements."""
     return ir.VectorType(element, lanes)
@@ -30,12 +30,12 @@ def _pointer(kind: ir.Type) -> ir.PointerType:
     return _pointers.setdefault(str(kind), ir.PointerType(kind))
 
 
-@cache
+@lru_cache(4096)
 def _index(value: int) -> ir.Constant:
     return ir.Constant(I64, value)
 
 
-@cache
+@lru_cache(4096)
 def _mask(lanes: tuple[int, ...]) -> ir.Constant:
     return ir.Constant(vector(I32, len(lanes)), lanes if any(lanes) else None)
 
@@ -47,7 +47,7 @@ class _Undefined(ir.Constant):
         return "undef"
 
 
-@cache
+@lru_cache(1024)
 def undefined(kind: ir.VectorType) -> ir.Constant:
     """A vector of any bits."""
     return _Undefined(kind, None)
@@ -60,7 +60,7 @@ def _mangled(kind: ir.Type) -> str:
     return {F32: "f32", F64: "f64"}.get(kind) or f"i{kind.width}"
 
 
-@cache
+@lru_cache(4096)
 def _equal_lanes(kind: ir.VectorType, value: str) -> ir.Constant:
     """A vector of equal lanes; the text tells -0.0 from 0.0."""
     if value in ("0", "0.0"):

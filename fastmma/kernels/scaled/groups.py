@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from math import ldexp
 
 import numpy as np
@@ -51,7 +51,7 @@ def _tile(p: Scaled, aligned: bool) -> GroupTile:
     return GroupTile(aligned, p.group, p.align_bits, row.dot, row.lanes, *(row.aligned if aligned else row.exact))
 
 
-@cache
+@lru_cache(1024)
 def _limits(p: Scaled, depth: int) -> Limits:
     """Where a product without alignment has all of its bits, for all rows and columns together."""
     last_bit = _last_bit(p)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +58,7 @@ class Extremes(NamedTuple):
     nan: NDArray[np.bool_]
 
 
-@cache
+@lru_cache(256)
 def scales_of(element: Element) -> Scales:
     """The tables of a format of scales."""
     values, exponents = scale_tables(element)
@@ -66,7 +66,7 @@ def scales_of(element: Element) -> Scales:
     return Scales(np.where(alive, values, 1.0), np.where(alive, exponents, 0).astype(np.int32), alive.astype(np.uint8))
 
 
-@cache
+@lru_cache(256)
 def nans_of(element: Element) -> NDArray[np.uint8]:
     """Which of the 256 codes of a scale are NaNs."""
     return np.isnan(scale_tables(element)[0]).astype(np.uint8)

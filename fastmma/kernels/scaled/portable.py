@@ -7,7 +7,7 @@ infinite or NaN.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +38,7 @@ class Lines(NamedTuple):
     scale_exponents: NDArray[np.int32]
 
 
-@cache
+@lru_cache(256)
 def tables(element: Element) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """Values and exponents of the 256 codes; bits above the element's are ignored."""
     codes = np.arange(256)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import cache, partial
+from functools import lru_cache, partial
 from math import ldexp
 from typing import Any, NamedTuple
 
@@ -126,7 +126,7 @@ def _multiply(
     return True
 
 
-@cache
+@lru_cache(64)
 def _runner(tile: GroupTile, turned: bool, work: Any) -> Callable[..., bool]:
     """`_multiply` for a tile, by whether B comes turned; `work` is the type of its memory."""
     tables = types.Tuple((typeof(scales_of(_ANY_SCALE)), typeof(nans_of(_ANY_SCALE))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -26,7 +26,7 @@ Shape = tuple[int, int, int]
 Run = Callable[[int], Any]
 
 
-@cache
+@lru_cache(16)
 def operand(atype: str, shape: tuple[int, int], seed: int) -> NDArray[Any]:
     """A matrix of normally distributed numbers, of random bytes, or of random bits."""
     fmt = format_of(atype)

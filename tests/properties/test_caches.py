@@ -1,0 +1,186 @@
+"""No cache grows with what callers pass: each has a bound, or keys of which there are few."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import random
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastmma
+from fastmma.backends import fused
+from fastmma.backends.resolve import operation_of
+from fastmma.kernels.fused import batch, batch_numbers
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS
+from fastmma.kernels.llvm.micro_kernel import MicroKernel
+from fastmma.products.choice import default_instruction
+from fastmma.products.small import SmallProducts
+
+PACKAGE = Path(fastmma.__file__).parent
+CONTAINERS = {"dict", "list", "set", "deque", "defaultdict", "OrderedDict", "WeakKeyDictionary", "WeakValueDictionary", "WeakSet"}
+# what a module or an object fills by and by, and why it stays small
+REVIEWED = {
+    "backends/gpu/emulator.py: self._kept": "emptied when it holds the tables of 256 operations",
+    "explanation/explorer/layouts.py: self.values": "of one page, which is made at once",
+    "explanation/explorer/layouts.py: self._numbers": "of one page, which is made at once",
+    "explanation/recorder.py: self.steps": "of one element that is explained",
+    "host/calls.py: of_call.found": "of one call",
+    "host/doors.py: _spare": "as many as there were helpers of calls at the same time",
+    "host/forks.py: _locks": "two, of Numba and of LLVM",
+    "host/forks.py: _forking": "threads that fork at the moment",
+    "host/kept_memory.py: _kept": "of one result: its maxlen is 1",
+    "host/threads.py: self.used": "of one call",
+    "host/threads.py: self.busy": "of one call",
+    "kernels/fused/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",
+    "kernels/integer/words.py: self._free": "as many as threads that computed a product of one form at the same time",
+    "kernels/llvm/emit.py: _pointers": "LLVM types of numbers, and vectors of a power of two of them",
+    # a record has no shape and no value in it, but parameters of an arithmetic that kernels/envelopes.py bounds, and of register tiles;
+    # machine code is kept as long as the process, since others hold its address, and each took a quarter of a second to compile
+    "kernels/llvm/micro_kernel.py: self._addresses": "records that code is compiled for",
+    "kernels/llvm/micro_kernel.py: self._functions": "records that code is compiled for",
+    "kernels/llvm/object_code.py: _linked": "records that code is compiled for",
+    "kernels/matrices/memory.py: self.addresses": "the parts of one buffer",
+    "products/small.py: self._kept": "emptied when it holds as many forms as it may",
+    "products/small.py: self._seen": "emptied when it holds as many forms as it may",
+}
+OWN_TESTS = {"jax", "torch", "triton"}  # integrations with other libraries
+
+
+@cache
+def trees() -> list[tuple[str, ast.Module]]:
+    """The modules of the package, by where they are."""
+    paths = [path for path in sorted(PACKAGE.rglob("*.py")) if path.relative_to(PACKAGE).parts[0] not in OWN_TESTS]
+    return [(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())) for path in paths]
+
+
+def called(node: ast.expr) -> str:
+    """The last name of what is called or used as a decorator."""
+    function = node.func if isinstance(node, ast.Call) else node
+    function = function.value if isinstance(function, ast.Subscript) else function
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def is_unbounded(node: ast.expr) -> bool:
+    """Whether an expression is `functools.cache`, or an `lru_cache` without a bound."""
+    if called(node) == "cache":
+        return True
+    bounds = [*node.args, *(each.value for each in node.keywords if each.arg == "maxsize")] if isinstance(node, ast.Call) else []
+    return called(node) == "lru_cache" and any(isinstance(each, ast.Constant) and each.value is None for each in bounds)
+
+
+def test_caches_of_functions_have_a_bound_or_no_keys() -> None:
+    found = 0
+    for place, tree in trees():
+        keyless = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                given = node.args
+                unbounded = [each for each in node.decorator_list if is_unbounded(each)]
+                found += sum(called(each) in ("cache", "lru_cache") for each in node.decorator_list)
+                assert not unbounded or not (given.posonlyargs + given.args + given.kwonlyargs or given.vararg or given.kwarg), (
+                    f"{place}: {node.name} keeps a result for each of its arguments"
+                )
+                keyless.update(map(id, unbounded))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                assert id(node) in keyless or not is_unbounded(node), f"{place}: line {node.lineno} makes a cache without a bound"
+    assert found > 80
+
+
+def is_empty(node: ast.expr | None) -> bool:
+    """Whether an expression makes a container that is there to be filled."""
+    if isinstance(node, ast.Dict):
+        return not node.keys
+    if isinstance(node, ast.List | ast.Set):
+        return not node.elts
+    return isinstance(node, ast.Call) and called(node) in CONTAINERS and not node.args
+
+
+def filled_later(node: ast.AST, of_function: bool = False) -> Iterator[str]:
+    """The names of empty containers that a module, a class or an object keeps."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Assign | ast.AnnAssign):
+            targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+            for target in targets:
+                names = target.elts if isinstance(target, ast.Tuple) else [target]
+                values = child.value.elts if isinstance(child.value, ast.Tuple) else []
+                values = values if len(values) == len(names) else [child.value] * len(names)
+                kept = [name for name, value in zip(names, values, strict=True) if is_empty(value)]
+                yield from (ast.unparse(name) for name in kept if isinstance(name, ast.Attribute) or not of_function)
+        yield from filled_later(child, of_function or isinstance(child, ast.FunctionDef | ast.Lambda))
+
+
+def test_what_else_is_kept_was_reviewed() -> None:
+    found = {f"{place}: {name}" for place, tree in trees() for name in filled_later(tree)}
+    assert found == set(REVIEWED)
+
+
+def test_the_walk_sees_caches() -> None:
+    """It is no test if it cannot fail."""
+    source = """
+kept = {}
+class Each:
+    def __init__(self):
+        self.found: dict[int, int] = {}
+        local = {}
+        self.first, self.second = [], set()
+"""
+    assert list(filled_later(ast.parse(source))) == ["kept", "self.found", "self.first", "self.second"]
+    for text in ("cache", "functools.cache", "lru_cache(None)", "lru_cache(maxsize=None)", "functools.lru_cache(None, typed=True)"):
+        assert is_unbounded(ast.parse(text, mode="eval").body), text
+    for text in ("lru_cache(64)", "lru_cache", "lru_cache(maxsize=1 << 14)", "cached_property"):
+        assert not is_unbounded(ast.parse(text, mode="eval").body), text
+
+
+def test_caches_by_shape_stay_within_their_bounds() -> None:
+    """Products of ten thousand shapes."""
+    operation = operation_of(default_instruction("f16", "f16", None, "sm_90a"), "sm_90a")
+    kernel = fused._blocks(operation, ROWS, COLUMNS, 64, False)
+    draw = random.Random(0)
+    for _ in range(10_000):
+        rows, columns, depth = (draw.randrange(1, 2000) for _ in range(3))
+        fused._blocks(operation, rows, columns, depth, False)
+        if kernel is not None:  # this CPU has one
+            batch_numbers.sizes(kernel.kernel, rows, columns, depth)
+            strides = (rows * depth, depth, 1), (depth * columns, columns, 1), (4 * rows * columns, 4 * columns, 4)
+            batch.loop_of(kernel.kernel, rows, columns, depth, *strides[:2], None, strides[2])
+    for each in (fused._blocks, batch.block_kernel, batch_numbers.sizes, batch.loop_of):
+        kept = each.cache_info()
+        assert kept.maxsize is not None
+        assert kept.currsize <= kept.maxsize <= 4096, each
+
+
+def kept_by_objects() -> dict[str, int]:
+    """How much there is in the containers that calls of `gemm` fill."""
+    gc.collect()
+    objects = [each for each in gc.get_objects() if type(each) in (MicroKernel, SmallProducts)]
+    kernels = sum(len(each._addresses) + len(each._functions) for each in objects if type(each) is MicroKernel)
+    forms = max((len(each._kept) for each in objects if type(each) is SmallProducts), default=0)
+    return {"kernels": kernels, "forms": forms}
+
+
+@pytest.mark.each_path
+def test_products_of_many_shapes_keep_no_more() -> None:
+    draw = random.Random(1)
+    numbers = np.random.default_rng(1)
+    data = numbers.integers(-4, 5, 1 << 14).astype(np.float16)
+
+    def products(count: int) -> None:
+        for _ in range(count):
+            rows, columns, depth = (draw.randrange(1, 100) for _ in range(3))
+            a, b = data[: rows * depth].reshape(rows, depth), data[-depth * columns :].reshape(depth, columns)
+            for _again in range(2):
+                result: Any = fastmma.gemm(a, b, target="sm_90a", threads=1)
+            assert result.shape == (rows, columns)
+
+    products(50)
+    before = kept_by_objects()
+    products(50)
+    assert kept_by_objects()["kernels"] == before["kernels"]
+    assert kept_by_objects()["forms"] <= 16
