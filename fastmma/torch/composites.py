@@ -22,7 +22,7 @@ from fastmma.torch.unfixed import MATH_ATTENTION, RECURRENT
 
 Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 Asks = Callable[[tuple[Any, ...], dict[str, Any]], Any]
-_KEYS = ("AutogradCPU", "AutogradCUDA")
+_KEYS = ("AutogradCPU", "AutogradCUDA") if torch.backends.cuda.is_built() else ("AutogradCPU",)
 _lock = threading.Lock()
 _inside = 0
 _set: ExitStack

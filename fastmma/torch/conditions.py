@@ -111,7 +111,7 @@ def powered(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
 
 def rooted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why a square root is not neutral."""
-    return None if args[0].dtype in HALVES or args[0].is_cuda else _ROUNDED
+    return None if args[0].dtype in HALVES or args[0].device.type == "cuda" else _ROUNDED
 
 
 def _both_zeros(args: tuple[Any, ...]) -> bool:

@@ -102,6 +102,12 @@ def _kind(func: Any) -> Kind:
     return Kind(func, TOLD, why) if why else Kind(func, WHOLE, _NOT_LISTED, status=UNSEEN)
 
 
+def _is_composite(func: Any) -> bool:
+    """Is an operator made of others, on all devices?"""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return bool(has(func.name(), _COMPOSITE_KEY)) and not (has(func.name(), "CPU") or has(func.name(), "CUDA"))
+
+
 def _is_view(func: Any, name: str) -> bool:
     """Does an operator return another view of its argument, or a copy of one?"""
     if torch.Tag.view_copy in func.tags:
@@ -140,7 +146,7 @@ def _foreign(func: Any, name: str, space: str) -> Kind:
         return Kind(func, TOLD, unfixed.ADDED)
     if space in _TORCHS:
         return Kind(func, WHOLE, _NOT_LISTED, status=UNSEEN)
-    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE_KEY):
+    if _is_composite(func):
         return Kind(func, COMPOSITE)
     return Kind(func, BODY, "torch does not show what this operator does", status=NEUTRAL if space in _MOVERS else UNSEEN)
 

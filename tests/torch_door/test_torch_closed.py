@@ -199,6 +199,16 @@ def test_math_attention_that_a_gpu_would_fuse_is_assumed() -> None:
         torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
 
 
+def test_what_has_a_kernel_of_its_own_is_not_taken_apart() -> None:
+    x = drawn(9, 99).requires_grad_()
+    functional.silu(x).backward(torch.ones_like(x))
+    plain, x.grad = x.grad, None
+    with door.emulate("H100") as gpu:
+        functional.silu(x).backward(torch.ones_like(x))
+    assert lines(gpu.report) == {("passed", "silu"), ("passed", "silu_backward")}
+    assert torch.equal(x.grad, plain)
+
+
 # control flows, transforms, compiled functions
 
 
