@@ -30,6 +30,7 @@ def _elements(path: Path, fmt: Format | None, what: str) -> NDArray[np.generic]:
 def _row(match: Match) -> dict[str, object]:
     plan = match.plan
     order = {"promote_every": plan.promote_every, "split_k": plan.split_k, "split_unit": plan.split_unit, "first_tile": plan.first_tile}
+    order["leaves_out"] = plan.leaves_out
     join = {"join": plan.join, "join_dtype": plan.join_dtype, "epilogue": plan.epilogue, "out": plan.out, "cast": plan.cast}
     return {"share": match.share, "elements": match.elements, "target": plan.target, "instruction": plan.instruction, **order, **join}
 

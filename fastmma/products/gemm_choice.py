@@ -219,6 +219,7 @@ def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str
         done.join_dtype,
         steps,
         out,
+        done.leaves_out,
         evidence=done.evidence,
         arithmetic=choices.arithmetic,
     )

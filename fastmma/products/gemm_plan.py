@@ -10,7 +10,7 @@ from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Instruction
 from fastmma.products.choice import other_spelling
 from fastmma.products.library_plan import LibraryPlan
-from fastmma.products.order import IN_PLACE, Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, order_text
+from fastmma.products.order import IN_PLACE, Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, left_out_text, order_text
 from fastmma.products.steps import OUTPUTS, check_steps, joining, operands_of, texts
 
 _SUMS = ("f32", "f16", "s32")  # what an epilogue takes
@@ -52,6 +52,9 @@ class GemmPlan(LibraryPlan):
         What a call is not given is left out. If empty, the result is the accumulator. c starts the accumulator where no step takes it.
     out : {"", "f32", "bf16", "f16"}
         The format of the result, where there is an epilogue.
+    leaves_out : bool
+        Whether the length of equal parts of k is K // split_k, rounded up to `split_unit`, as kernels of cuBLAS compute it: where so many
+        parts end before K, the k beyond them is in none, and the result is a sum without it. If not, the parts have all k.
     evidence : OrderEvidence, optional
         How it is known that a library adds so, if these are a preset's choices, unchanged; given by name.
 
@@ -82,6 +85,7 @@ class GemmPlan(LibraryPlan):
     join_dtype: str = ""
     epilogue: tuple[str, ...] = ()
     out: str = ""
+    leaves_out: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,6 +93,7 @@ class GemmPlan(LibraryPlan):
         every, parts = checked_loop(ins, self.promote_every), checked_parts(ins, self.split_k)
         unit, tile = integer(self.split_unit, "split_unit", 0), integer(self.first_tile, "first_tile", 0)
         plain = {"promote_every": every, "split_k": parts, "split_unit": unit, "first_tile": tile, "cast": flag(self.cast, "cast")}
+        plain["leaves_out"] = flag(self.leaves_out, "leaves_out")
         for name, value in plain.items():
             object.__setattr__(self, name, value)
         checked_join(ins, self.join, self.join_dtype)
@@ -121,7 +126,7 @@ class GemmPlan(LibraryPlan):
     @cached_property
     def order(self) -> Order:
         """How k is cut, and the parts are joined."""
-        return Order(self.split_k, self.unit, self.join, self.join_dtype, self.first_tile)
+        return Order(self.split_k, self.unit, self.join, self.join_dtype, self.first_tile, self.leaves_out)
 
     @cached_property
     def in_place(self) -> bool:
@@ -151,6 +156,7 @@ class GemmPlan(LibraryPlan):
             ("k order", f"ascending by {ins.k}, D fed back as C{first}"),
             ("promotion", "none" if self.promote_every is None else promotion),
             ("split-k", order_text(self.order, ins)),
+            ("left out", left_out_text(self.order)),
             ("epilogue", "; ".join(["x = sum", *converted, *texts(self.epilogue, self.out)]) if self.epilogue else ""),
             ("result", self.out or ins.dtype),
             ("library", self._library()),

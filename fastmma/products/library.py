@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fastmma.backends.gpu import device
@@ -18,7 +19,7 @@ from fastmma.products.book_file import JOINS, OPCODE
 from fastmma.products.choice import default_instruction
 from fastmma.products.choice_map import GPU, LIBRARY, choice_map
 from fastmma.products.evidence import OrderEvidence, OrderLevel
-from fastmma.products.order import Cuts, StreamK
+from fastmma.products.order import Cuts, StreamK, split
 from fastmma.products.presets import ENDS, IN_PLACE_ENDS, GemmPreset, KernelEnds, gemm_preset
 
 UNKNOWN = ("one", "refuse")
@@ -51,6 +52,7 @@ class Practice(NamedTuple):
     cast: bool
     ends: KernelEnds
     evidence: OrderEvidence | None
+    leaves_out: bool = False
 
 
 def extents(a: Any, b: Any) -> Extents | None:
@@ -101,22 +103,33 @@ def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool,
     cast, parts = flag(choices.cast, "cast") or row.cast, choices.split_k
     given = not isinstance(parts, int) or parts != 1
     ends = ENDS[row.split_ends if given else row.ends]
-    plain = Practice(ins, row.promote_every, parts, row.split_unit, 0, choices.join, choices.join_dtype, cast, ends, None)
+    plain = Practice(ins, row.promote_every, parts, row.split_unit, 0, choices.join, choices.join_dtype, cast, ends, None, row.leaves_out)
     if given:
-        return plain._replace(evidence=OrderEvidence("assumed", f"{name}: the caller says the parts of k; {row.source}"))
+        said = f"{name}: the caller says the parts of k; {row.source}{_left_out(plain, shape)}"
+        return plain._replace(evidence=OrderEvidence("assumed", said))
     found, level, why = _find(name, row, choices.target, ins, shape, biased)
     if found is not None and (level == "recorded" or choices.unknown != "refuse"):
-        return _followed(plain, found, named, target, out, OrderEvidence(level, f"{name}: {why}"))
+        done = _followed(plain, found, named, target, out)
+        return done._replace(evidence=OrderEvidence(level, f"{name}: {why}{_left_out(done, shape)}"))
     chosen = _ask_map(name, row, choices.target, ins, shape, biased) if level == "assumed" else None
     if chosen is not None:
         parts, evidence = chosen
-        return plain._replace(split_k=parts, ends=ENDS[row.split_ends if parts > 1 else row.ends], evidence=evidence)
+        done = plain._replace(split_k=parts, ends=ENDS[row.split_ends if parts > 1 else row.ends])
+        return done._replace(evidence=replace(evidence, source=f"{evidence.source}{_left_out(done, shape)}"))
     rule = _fit(name, row, choices.target, ins, shape) if level == "assumed" else None
     if rule is not None:
         return plain._replace(evidence=rule)
     if choices.unknown == "refuse":
         raise OperandError(f"preset {name!r}: {why}; unknown='one' takes one part of k")
     return plain._replace(evidence=OrderEvidence(level, f"{name}: one part of k, since {why}"))
+
+
+def _left_out(done: Practice, shape: Extents | None) -> str:
+    """Tell how many k the library leaves out of a product, if it leaves out any."""
+    if shape is None or not isinstance(done.split_k, int) or done.split_k == 1 or not done.leaves_out:
+        return ""
+    end = split(shape.k, done.split_k, done.split_unit, leaves_out=True)[-1][1]
+    return f"; the last {shape.k - end} of K = {shape.k} are left out" if end < shape.k else ""
 
 
 def library_gpu(where: TargetName) -> str:
@@ -196,7 +209,7 @@ def opcode_of(entry: Entry, fmt: str) -> str:
     return OPCODE.format(shape=entry.instruction, fmt=fmt)
 
 
-def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str, evidence: OrderEvidence) -> Practice:
+def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str) -> Practice:
     """The practice that an entry says."""
     ins = plain.instruction
     taken = ins if entry.instruction == "wgmma" else multiply(opcode_of(entry, ins.atype))
@@ -216,10 +229,10 @@ def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str,
     return plain._replace(
         instruction=ins if named else taken,
         split_k=entry.split_k,
-        split_unit=entry.split_unit,
+        split_unit=entry.split_unit or (plain.split_unit if entry.instruction == "wgmma" else 0),
         first_tile=entry.first_tile,
         join=join,
         join_dtype="" if join == "ascending" or ins.atype == "tf32" else narrow,
         ends=ends,
-        evidence=evidence,
+        leaves_out=plain.leaves_out and entry.instruction == "wgmma",
     )

@@ -117,16 +117,21 @@ class StreamK:
         return tuple(zip(places, [*places[1:], depth], strict=True))
 
 
-def split(depth: int, parts: int, unit: int) -> Cuts:
+def split(depth: int, parts: int, unit: int, *, leaves_out: bool = False) -> Cuts:
     """Where split-k cuts: at most `parts` parts of equal length, rounded up to a multiple of `unit`; one empty part where there is no k.
+
+    With `leaves_out` a length is rounded up from ``depth // parts``, as cuBLAS computes it, so that the parts can end before `depth`.
 
     Examples
     --------
     >>> split(300, 2, 32)
     ((0, 160), (160, 300))
+    >>> split(321, 2, 32), split(321, 2, 32, leaves_out=True)
+    (((0, 192), (192, 321)), ((0, 160), (160, 320)))
     """
-    length = max(-(-depth // (parts * unit)) * unit, unit)
-    return tuple((start, min(start + length, depth)) for start in range(0, max(depth, 1), length))
+    length = max(-(-(depth // parts if leaves_out else -(-depth // parts)) // unit) * unit, unit)
+    end = min(parts * length, depth)
+    return tuple((start, min(start + length, end)) for start in range(0, max(end, 1), length))
 
 
 class Order(NamedTuple):
@@ -143,6 +148,8 @@ class Order(NamedTuple):
         The format to which parts and their sums are rounded, or empty: that of the accumulator.
     first_tile : int
         Where a part is no multiple of this many k, what is left over comes first; 0: last.
+    leaves_out : bool
+        Whether the length of equal parts is rounded up from K // parts, and k beyond the last of them is in no part.
     """
 
     parts: int | Cuts | StreamK = 1
@@ -150,6 +157,7 @@ class Order(NamedTuple):
     join: str = "ascending"
     join_dtype: str = ""
     first_tile: int = 0
+    leaves_out: bool = False
 
     def blocks(self, rows: int, columns: int, depth: int) -> Iterator[tuple[slice, slice, Cuts]]:
         """Rows and columns of the result with the parts of k in which they are summed.
@@ -162,10 +170,12 @@ class Order(NamedTuple):
         if isinstance(self.parts, StreamK):
             yield from self.parts.blocks(rows, columns, depth)
             return
-        cuts = split(depth, self.parts, self.unit) if isinstance(self.parts, int) else self.parts
-        if cuts[-1][1] != depth:
-            raise OperandError(f"split_k: the parts end at k = {cuts[-1][1]}, but K is {depth}")
-        yield slice(0, rows), slice(0, columns), cuts
+        if isinstance(self.parts, int):
+            yield slice(0, rows), slice(0, columns), split(depth, self.parts, self.unit, leaves_out=self.leaves_out)
+        elif self.parts[-1][1] == depth:
+            yield slice(0, rows), slice(0, columns), self.parts
+        else:
+            raise OperandError(f"split_k: the parts end at k = {self.parts[-1][1]}, but K is {depth}")
 
 
 def order_text(order: Order, ins: Instruction) -> str:
@@ -178,6 +188,13 @@ def order_text(order: Order, ins: Instruction) -> str:
     if isinstance(order.parts, int):
         return f"{order.parts} parts, rounded up to {order.unit} k, {joined}"
     return f"at {', '.join(str(start) for start, _ in order.parts[1:])} of {order.parts[-1][1]} k, {joined}"
+
+
+def left_out_text(order: Order) -> str:
+    """What equal parts leave out of k, for a plan; empty where they leave out nothing."""
+    if not order.leaves_out or not isinstance(order.parts, int) or order.parts == 1:
+        return ""
+    return f"the last k, where {order.parts} parts of K // {order.parts}, rounded up to {order.unit} k, end before K"
 
 
 def checked_parts(ins: Instruction, value: Any, chunk: int | None = None) -> int | Cuts | StreamK:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from fastmma.host.arrays import flag, integer
 from fastmma.host.errors import InstructionError, OperandError
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction
@@ -15,7 +16,7 @@ from fastmma.isa.targets import BLACKWELL, specific
 from fastmma.kernels.params import PROMOTIONS
 from fastmma.products.choice import other_spelling
 from fastmma.products.library_plan import LibraryPlan
-from fastmma.products.order import Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, order_text
+from fastmma.products.order import Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, left_out_text, order_text
 from fastmma.products.steps import OUTPUTS, check_steps, operands_of, texts
 from fastmma.scaling.schemes import scheme_of
 
@@ -64,8 +65,7 @@ class AccumulationPlan(LibraryPlan):
         partial, total)``, the product of the scales being rounded first), ``"multiply-add"`` (``total + (scale_a * scale_b) * partial``),
         ``"fma-each"`` (``fma(partial * scale_a, scale_b, total)``), ``"multiply-add-each"`` (``total + (partial * scale_a) * scale_b``).
     split_k : int, tuple of (start, stop), or StreamK
-        Parts of k: so many of equal length (rounded up to whole chunks if the scales are applied at promotion, else to the instruction's
-        k), or where they start and stop.
+        Parts of k: so many of equal length (rounded up to `split_unit`), or where they start and stop.
     epilogue : tuple of str
         The steps on the f32 sums x, in order: multiplications by ``"scale_a"``, ``"scale_b"``, ``"scale_ab"`` (their rounded product) or
         ``"alpha"``, additions of ``"c"`` (times beta, rounded) or ``"bias"``, both in one fma as in ``"alpha+bias"``, ``"beta*c"``
@@ -78,6 +78,11 @@ class AccumulationPlan(LibraryPlan):
         In which order the parts of k are added, by f32 adds; as in `fastmma.GemmPlan`.
     join_dtype : {"", "bf16", "f16"}
         The format to which the parts and each of their sums are rounded; f32 if empty.
+    split_unit : int
+        What the length of equal parts is rounded up to a multiple of; 0: whole chunks if the scales are applied at promotion, else the
+        instruction's k.
+    leaves_out : bool
+        As in `fastmma.GemmPlan`: whether equal parts can end before K, and the k beyond them are left out.
     evidence : OrderEvidence, optional
         How it is known that a library adds so, if these are a preset's choices, unchanged; given by name.
     arithmetic : Arithmetic, optional
@@ -114,6 +119,8 @@ class AccumulationPlan(LibraryPlan):
     out: str
     join: str = "ascending"
     join_dtype: str = ""
+    split_unit: int = 0
+    leaves_out: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,6 +140,10 @@ class AccumulationPlan(LibraryPlan):
         object.__setattr__(self, "promote_every", every)
         object.__setattr__(self, "split_k", checked_parts(ins, self.split_k, every if self.scales == "promotion" else None))
         checked_join(ins, self.join, self.join_dtype)
+        object.__setattr__(self, "split_unit", integer(self.split_unit, "split_unit", 0))
+        object.__setattr__(self, "leaves_out", flag(self.leaves_out, "leaves_out"))
+        if self.scales == "promotion" and every and self.split_unit % every:
+            raise OperandError(f"split_unit must be a multiple of promote_every, {every}, not {self.split_unit}")
         if every is None:
             if self.scales == "promotion":
                 raise OperandError("scales that are applied at promotion need promote_every")
@@ -157,8 +168,8 @@ class AccumulationPlan(LibraryPlan):
     @property
     def order(self) -> Order:
         """How k is cut, and the parts are joined."""
-        unit = self.promote_every if self.scales == "promotion" and self.promote_every else self.operation.instruction.k
-        return Order(self.split_k, unit, self.join, self.join_dtype)
+        least = self.promote_every if self.scales == "promotion" and self.promote_every else self.operation.instruction.k
+        return Order(self.split_k, self.split_unit or least, self.join, self.join_dtype, leaves_out=self.leaves_out)
 
     @cached_property
     def block(self) -> int:
@@ -197,6 +208,7 @@ class AccumulationPlan(LibraryPlan):
             ("k order", f"ascending by {ins.k}, D fed back as C"),
             ("promotion", "none" if self.promote_every is None else promotion),
             ("split-k", order_text(self.order, ins)),
+            ("left out", left_out_text(self.order)),
             ("scales", _PLACES[self.scales]),
             ("epilogue", "; ".join(["x = total", *converted, *texts(self.epilogue, self.out)])),
             ("library", self._library() or self._no_library()),
@@ -229,6 +241,8 @@ class Preset:
     promote_every: int | None = None
     promotion: str = ""
     targets: tuple[str, ...] = ()
+    split_unit: int = 0
+    leaves_out: bool = False
 
 
 _FP8_TENSORS = ("fp8_tensor", "fp8_tensor_e5m2")
@@ -244,7 +258,9 @@ _ONE_SUM = "one sum over all k, whose order is assumed to be ascending; not comp
 _CUBLAS = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
 PRESETS: dict[str, tuple[Preset, ...]] = {
     "cublas": (
-        Preset(_FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "bias", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER),
+        Preset(
+            _FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "bias", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER, 128, True
+        ),
         Preset(_FP8_ROWS, _FP8_ROWS, ("scale_b", "scale_a", "bias", "round"), f"{_CUBLAS}; use_fast_accum=False", 128, "add", _HOPPER),
         Preset(_FP8_LINES, _FP8_BLOCKS, ("round",), _CUBLAS, 128, "fma", _HOPPER),
         Preset(_FP8_LINES, _FP8_LINES, ("round",), _CUBLAS, 128, "fma-each", _HOPPER),
@@ -253,7 +269,15 @@ PRESETS: dict[str, tuple[Preset, ...]] = {
         Preset(_NVFP4, _NVFP4, ("alpha", "round"), f"cuBLASLt VEC16_UE4M3: {_ONE_SUM}", targets=_BLACKWELL),
     ),
     "cublas-fast-accum": (
-        Preset(_FP8_TENSORS, _FP8_TENSORS, ("scale_ab", "bias", "round"), f"{_CUBLAS}; use_fast_accum=True", targets=_HOPPER),
+        Preset(
+            _FP8_TENSORS,
+            _FP8_TENSORS,
+            ("scale_ab", "bias", "round"),
+            f"{_CUBLAS}; use_fast_accum=True",
+            targets=_HOPPER,
+            split_unit=128,
+            leaves_out=True,
+        ),
         Preset(_FP8_ROWS, _FP8_ROWS, ("scale_b", "scale_a", "bias", "round"), f"{_CUBLAS}; use_fast_accum=True", targets=_HOPPER),
     ),
     "deepgemm": (

@@ -135,6 +135,8 @@ class GemmPreset:
         For what the book does not have.
     choices : str
         The name of the format in the map of choices, if it is not the format's own.
+    leaves_out : bool
+        Whether parts are so long as `fastmma.GemmPlan.leaves_out` says, and the library leaves out the k beyond them.
     """
 
     atypes: tuple[str, ...]
@@ -149,6 +151,7 @@ class GemmPreset:
     recorded: bool = False
     rules: tuple[OnePart, ...] = ()
     choices: str = ""
+    leaves_out: bool = False
 
 
 # on an H200, choices of cuBLASLt for seeds that the rules were not made from; on an H100, products of random shapes that ran
@@ -175,14 +178,16 @@ _NVJET = "bitequiv: cuBLASLt 12.8.5 and 13.1.1 on GB200, 13.1.1 on GB300, not co
 _SEEN = "cuBLAS 13 through PyTorch 2.11 on an H200, every bit of the f32 results"
 GEMM_PRESETS: dict[str, tuple[GemmPreset, ...]] = {
     "cublas": (
-        GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN, ends="badd", split_ends="add", recorded=True, rules=_16_BITS),
+        GemmPreset(("f16", "bf16"), _HOPPER, 64, _SEEN, ends="badd", split_ends="add", recorded=True, rules=_16_BITS, leaves_out=True),
         GemmPreset(("tf32",), _HOPPER, 4, _SEEN, cast=True, ends="fma", split_ends="add", recorded=True),
-        GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128, recorded=True, rules=_E4M3),
+        GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=False", promote_every=128, recorded=True, rules=_E4M3, leaves_out=True),
         GemmPreset(("f32",), _HOPPER, 4, _SEEN, ops=("fma",), recorded=True),
-        GemmPreset(("f16", "bf16"), _BLACKWELL, 64, _NVJET, ops=("tcgen05",)),
-        GemmPreset(("e4m3",), _BLACKWELL, 128, _NVJET, ops=("tcgen05",)),
+        GemmPreset(("f16", "bf16"), _BLACKWELL, 64, _NVJET, ops=("tcgen05",), leaves_out=True),
+        GemmPreset(("e4m3",), _BLACKWELL, 128, _NVJET, ops=("tcgen05",), leaves_out=True),
     ),
-    "cublas-fast-accum": (GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True", rules=_E4M3_FAST, choices="e4m3fast"),),
+    "cublas-fast-accum": (
+        GemmPreset(FP8, _HOPPER, 128, f"{_SEEN}; use_fast_accum=True", rules=_E4M3_FAST, choices="e4m3fast", leaves_out=True),
+    ),
 }
 
 

@@ -182,6 +182,8 @@ def _chosen(question: _Question, choices: _Choices) -> AccumulationPlan:
         evidence=OrderEvidence("assumed", chosen.source) if chosen and not changed else None,
         join=choices.join,
         join_dtype=choices.join_dtype,
+        split_unit=chosen.split_unit if chosen else 0,
+        leaves_out=chosen is not None and chosen.leaves_out,
         arithmetic=choices.arithmetic,
     )
 

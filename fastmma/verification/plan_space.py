@@ -41,6 +41,8 @@ class Orders:
         Of those with a format, that of the result is tried.
     ops : tuple of str
         The instructions they are tried with; empty: all.
+    leaves_out : tuple of bool
+        Whether equal parts may end before K; such plans are tried where they do.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Orders:
     promote_every: tuple[int | None, ...] = (None,)
     join: tuple[str, ...] = ("ascending",)
     ops: tuple[str, ...] = ()
+    leaves_out: tuple[bool, ...] = (False,)
 
 
 _CUTLASS: dict[str, Any] = {"line": (16, 128, 0), "first_tile": (0, 32, 64, 128, 16), "join": ("ascending", *NARROW_JOINS), "ops": ("mma",)}
@@ -57,12 +60,12 @@ _CUTLASS: dict[str, Any] = {"line": (16, 128, 0), "first_tile": (0, 32, 64, 128,
 ORDERS: tuple[Orders, ...] = (
     Orders("one part", promote_every=(None, 128)),
     Orders("one part, what is left over of a tile first", first_tile=(32, 64, 128, 16), ops=("mma",)),
-    Orders("a few equal parts", tuple(range(2, 17)), (128, 0)),
+    Orders("a few equal parts", tuple(range(2, 17)), (128, 0), leaves_out=(False, True)),
     Orders("promotion", promote_every=(16, 32, 64, 256, 512)),
     Orders("a few parts as CUTLASS cuts them", tuple(range(2, 17)), **_CUTLASS),
     Orders("parts added pairwise", (4, 8, 16), (128, 0), join=("pairwise",)),
     Orders("parts promoted within", tuple(range(2, 13)), (128,), promote_every=(128,)),
-    Orders("many equal parts", tuple(range(17, 65)), (128, 0, 16)),
+    Orders("many equal parts", tuple(range(17, 65)), (128, 0, 16), leaves_out=(False, True)),
     Orders("many parts as CUTLASS cuts them", tuple(range(17, 65)), **_CUTLASS),
 )
 # what libraries do with the sums; steps whose operands a call lacks are left out
@@ -154,9 +157,10 @@ def plans(row: Orders, family: Family, depth: int, ends: tuple[tuple[str, ...], 
     base = GemmPlan(target, ins.opcode, cast=cast, epilogue=steps, out=out)
     bits = 32 if ins.atype == "tf32" else ins.formats.a.bits
     seen: set[Any] = set()
-    for parts, line, tile, every, join in product(row.split_k, row.line, row.first_tile, row.promote_every, row.join):
+    orders = product(row.split_k, row.line, row.first_tile, row.promote_every, row.join, row.leaves_out)
+    for parts, line, tile, every, join, leaves_out in orders:
         unit = line * 8 // bits if line else ins.k
-        cuts = split(depth, parts, unit)
+        cuts = split(depth, parts, unit, leaves_out=leaves_out)
         left = tuple((stop - start) % tile if tile and tile < stop - start else 0 for start, stop in cuts)
         narrow = out if join in NARROW_JOINS else ""
         if (parts > 1) != (len(cuts) > 1) or (tile and not any(lost % ins.k for lost in left)) or (every or 0) >= depth:
@@ -166,7 +170,7 @@ def plans(row: Orders, family: Family, depth: int, ends: tuple[tuple[str, ...], 
         seen.add((cuts, left, every, join))
         order: dict[str, Any] = {"promote_every": every, "split_k": parts, "split_unit": unit if parts > 1 else 0, "first_tile": tile}
         with suppress(FastmmaError):
-            yield replace(base, **order, join=join, join_dtype=narrow)
+            yield replace(base, **order, join=join, join_dtype=narrow, leaves_out=leaves_out)
 
 
 def is_one(value: Any) -> bool:
