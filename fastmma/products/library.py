@@ -108,8 +108,8 @@ def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool,
         said = f"{name}: the caller says the parts of k; {row.source}{_left_out(plain, shape)}"
         return plain._replace(evidence=OrderEvidence("assumed", said))
     found, level, why = _find(name, row, choices.target, ins, shape, biased)
-    if found is not None and (level == "recorded" or choices.unknown != "refuse"):
-        done = _followed(plain, found, named, target, out)
+    if found is not None and shape is not None and (level == "recorded" or choices.unknown != "refuse"):
+        done = _followed(plain, found, shape, named, target, out)
         return done._replace(evidence=OrderEvidence(level, f"{name}: {why}{_left_out(done, shape)}"))
     chosen = _ask_map(name, row, choices.target, ins, shape, biased) if level == "assumed" else None
     if chosen is not None:
@@ -209,7 +209,7 @@ def opcode_of(entry: Entry, fmt: str) -> str:
     return OPCODE.format(shape=entry.instruction, fmt=fmt)
 
 
-def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str) -> Practice:
+def _followed(plain: Practice, entry: Entry, shape: Extents, named: bool, target: str, out: str) -> Practice:
     """The practice that an entry says."""
     ins = plain.instruction
     taken = ins if entry.instruction == "wgmma" else multiply(opcode_of(entry, ins.atype))
@@ -224,7 +224,8 @@ def _followed(plain: Practice, entry: Entry, named: bool, target: str, out: str)
         and (narrow or ins.atype == "tf32")
         and (entry.join == "inplace" or ins.atype == "tf32" or entry.split_k == 1)
     ):
-        ends = ENDS[IN_PLACE_ENDS.get((ins.atype, entry.instruction), "unknown")]
+        known = IN_PLACE_ENDS.get((ins.atype, entry.instruction))
+        ends = ENDS[known.row(shape.n, shape.k) if known else "unknown"]
         join = "in-place"
     return plain._replace(
         instruction=ins if named else taken,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fastmma.host.errors import OperandError
 from fastmma.isa.formats import FP8
@@ -56,13 +57,27 @@ ENDS: dict[str, KernelEnds] = {
     # where c and a bias join is not known
     "unknown": KernelEnds(("round",)),
 }
-# how kernels end whose parts are added in place: by the formats of A and B, and the shape of the instruction
+
+
+class InPlaceEnds(NamedTuple):
+    """How a kernel ends whose parts are added in place: rows of `ENDS`, by whether K and N are multiples of a number."""
+
+    multiple: int
+    whole: str
+    other: str
+
+    def row(self, n: int, k: int) -> str:
+        """Return the row for a product."""
+        return self.other if n % self.multiple or k % self.multiple else self.whole
+
+
+# by the formats of A and B, and the shape of the instruction; with factors of 1 both ends are alike
 IN_PLACE_ENDS = {
-    ("bf16", "m16n8k8"): "in-place fma",
-    ("bf16", "m16n8k16"): "in-place fma",
-    ("f16", "m16n8k16"): "in-place fma",
-    ("f16", "m16n8k8"): "in-place add",
-    ("tf32", "m16n8k8"): "in-place add",
+    ("bf16", "m16n8k8"): InPlaceEnds(1, "in-place fma", ""),
+    ("bf16", "m16n8k16"): InPlaceEnds(1, "in-place fma", ""),
+    ("f16", "m16n8k16"): InPlaceEnds(2, "in-place fma", "in-place add"),
+    ("f16", "m16n8k8"): InPlaceEnds(1, "in-place add", ""),
+    ("tf32", "m16n8k8"): InPlaceEnds(4, "in-place fma", "in-place add"),
 }
 
 
