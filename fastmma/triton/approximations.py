@@ -105,8 +105,17 @@ def sqrt(x: Floats) -> Floats:
     return _with_specials(x, np.ldexp(_table("sqrt")[fraction + (odd << _BITS)], (exponent - odd) >> 1), 0, np.inf, negative=True)
 
 
+def quotient(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """The factors of which ``div.full.f32`` is the product: x and the reciprocal of y.
+
+    Both are scaled first where y is beyond 2^126 or below the normal numbers.
+    """
+    scale = np.where(np.abs(y) > np.float32(2.0**126), np.float32(0.25), np.where(np.abs(y) < _TINY, np.float32(2.0**24), np.float32(1)))
+    return x * scale, rcp(y * scale)
+
+
 def divided(x: Floats, y: Floats) -> Floats:
-    """``div.full.f32``: x times the reciprocal of y, both scaled first where y is beyond 2^126 or below the normal numbers.
+    """``div.full.f32``.
 
     Examples
     --------
@@ -114,6 +123,6 @@ def divided(x: Floats, y: Floats) -> Floats:
     >>> divided(np.float32([1, 1, 1e-40]), np.float32([3, 0, 1e-40])).tolist()
     [0.3333333432674408, inf, 1.0]
     """
-    scale = np.where(np.abs(y) > np.float32(2.0**126), np.float32(0.25), np.where(np.abs(y) < _TINY, np.float32(2.0**24), np.float32(1)))
-    result = x * scale * rcp(y * scale)
+    first, second = quotient(x, y)
+    result = first * second
     return np.where(np.isnan(result), _NAN, result).astype(np.float32)

@@ -10,10 +10,12 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
 from fastmma.isa.codes import encode
+from fastmma.triton.contraction import OTHER, PRODUCT, SUM, Origin
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import BF16
-from fastmma.triton.handles import CONSTANT, FACTORS, Factors, Product
-from fastmma.triton.positions import position, straight
+from fastmma.triton.handles import CONSTANT, FACTORS, KIND, VALUE, Factors, Product
+from fastmma.triton.positions import Position, position, sites, straight
+from fastmma.triton.sources import sources_of
 
 _FUSED = {np.dtype(np.float32): "fma_fp32", np.dtype(np.float64): "fma_fp64"}
 
@@ -38,34 +40,73 @@ def _is_float(handle: Any) -> bool:
     return bool(handle.dtype.scalar.is_floating())
 
 
+def as_product(handle: Any, x: NDArray[Any], y: NDArray[Any], kind: str = PRODUCT, factor: float | None = None) -> Any:
+    """Remember of which factors a value is the product, for an addition that may take them."""
+    handle.attr[FACTORS] = Factors(x, y, position(), x is y, factor)
+    handle.attr[KIND] = kind
+    return handle
+
+
+def _origin(handle: Any) -> Origin:
+    factors = handle.attr.get(FACTORS)
+    kind, loads = handle.attr.get(KIND, OTHER), sources_of(handle)
+    return Origin(kind, loads) if factors is None else Origin(kind, loads, factors.is_square, factors.factor)
+
+
 def _multiply(_run: Emulation, original: Operation, x: Any, y: Any) -> Any:
     result = original(x, y)
-    if _is_float(result):
-        result.attr[FACTORS] = Factors(x.data, y.data, position())
-    return result
+    factor = x.attr.get(VALUE, y.attr.get(VALUE))
+    return as_product(result, x.data, y.data, factor=factor) if _is_float(result) else result
 
 
 def _negate(_run: Emulation, original: Operation, x: Any) -> Any:
     result = original(x)
     factors = x.attr.get(FACTORS)
     if factors is not None:
-        result.attr[FACTORS] = Factors(-factors.x, factors.y, factors.where)
+        result.attr[FACTORS] = Factors(-factors.x, factors.y, factors.where, factors.is_square, factors.factor)
+    if KIND in x.attr:
+        result.attr[KIND] = x.attr[KIND]
     return result
 
 
-def _joined(run: Emulation, x: Any, y: Any, sign: int, operation: str) -> Any:
-    """``x + y`` or ``x - y`` in one rounding where one of them is a product, the first if both are, and the compiler fuses them."""
-    if not run.fuses or not (FACTORS in x.attr or FACTORS in y.attr):
-        return None
+def _likely(x: Any, y: Any, here: Position) -> int:
+    """Which operand rules would fuse: the first that is a product of the same stretch of code."""
+    factors = (value.attr.get(FACTORS) for value in (x, y))
+    return next((index for index, one in enumerate(factors) if one is not None and straight(one.where, here)), -1)
+
+
+def _choice(run: Emulation, x: Any, y: Any, here: Position) -> int | None:
+    """Which of two operands the compiler fuses with their sum: 0, 1, -1 for neither, None where that is not known."""
+    if not run.fuses:
+        return -1
+    compiled = run.launch.compiled
+    if compiled is not None:
+        return compiled.contractions.fused_operand(sites(here), _origin(x), _origin(y))
+    return _likely(x, y, here)
+
+
+def _joined(run: Emulation, original: Operation, x: Any, y: Any, sign: int, operation: str) -> Any:
+    """``x + y`` or ``x - y``, in one rounding where one of them is a product that the compiler fuses with it."""
     here = position()
-    may_be = run.launch.products(here)
-    for product, addend, of_product, of_addend, may in ((x, y, 1, sign, may_be[0]), (y, x, sign, 1, may_be[1])):
-        factors = product.attr.get(FACTORS)
-        if may and factors is not None and straight(factors.where, here):
-            run.report.did(operation, "fused multiply-add")
-            first = factors.x if of_product > 0 else -factors.x
-            return TensorHandle(fused(first, factors.y, addend.data if of_addend > 0 else -addend.data), product.dtype.scalar)
-    return None
+    index = _choice(run, x, y, here)
+    is_known = index is not None
+    if index is None:
+        run.report.passes(operation, "whether the compiler fuses a product with it is not clear")
+        index = _likely(x, y, here)
+    if index < 0:
+        return original(x, y)
+    factors, addend = (x, y)[index].attr[FACTORS], (y, x)[index].data
+    if run.launch.compiled is None:
+        run.report.assumes(operation, "fused multiply-add, by rules")
+    elif is_known:
+        run.report.did(operation, "fused multiply-add")
+    first = factors.x if index == 0 or sign > 0 else -factors.x
+    return TensorHandle(fused(first, factors.y, addend if index == 1 or sign > 0 else -addend), x.dtype.scalar)
+
+
+def added(run: Emulation, x: Any, y: Any) -> Any:
+    """``x + y``, with a product among them fused if the compiler does so."""
+    return _as_sum(_joined(run, lambda *_: TensorHandle(x.data + y.data, x.dtype.scalar), x, y, 1, "+"))
 
 
 def _add(run: Emulation, original: Operation, x: Any, y: Any) -> Any:
@@ -75,13 +116,16 @@ def _add(run: Emulation, original: Operation, x: Any, y: Any) -> Any:
         if isinstance(dot, Product) and dot.joins(position()) and run.launch.takes_addend(dot.where):
             run.report.did("+", "start of the dot that was added")
             return TensorHandle(dot.onto(addend.data), dot.dtype.scalar)
-    result = _joined(run, x, y, 1, "+")
-    return original(x, y) if result is None else result
+    return _as_sum(_joined(run, original, x, y, 1, "+"))
 
 
 def _subtract(run: Emulation, original: Operation, x: Any, y: Any) -> Any:
-    result = _joined(run, x, y, -1, "-") if _is_float(x) and _is_float(y) else None
-    return original(x, y) if result is None else result
+    return _as_sum(_joined(run, original, x, y, -1, "-")) if _is_float(x) and _is_float(y) else original(x, y)
+
+
+def _as_sum(handle: Any) -> Any:
+    handle.attr[KIND] = SUM
+    return handle
 
 
 def _view(_run: Emulation, original: Operation, x: Any, shape: Any) -> Any:
@@ -91,20 +135,27 @@ def _view(_run: Emulation, original: Operation, x: Any, shape: Any) -> Any:
     if factors is not None:
         parts = (TensorHandle(np.broadcast_to(part, x.data.shape), x.dtype) for part in (factors.x, factors.y))
         first, second = (original(part, shape).data for part in parts)
-        result.attr[FACTORS] = Factors(first, second, factors.where)
+        result.attr[FACTORS] = Factors(first, second, factors.where, factors.is_square, factors.factor)
+    if KIND in x.attr:
+        result.attr[KIND] = x.attr[KIND]
     return result
 
 
-def _splat(_run: Emulation, original: Operation, kind: Any, value: Any) -> Any:
+def _splat(run: Emulation, original: Operation, kind: Any, value: Any) -> Any:
     result = original(kind, value)
     if CONSTANT in value.attr and not value.data.any():
         result.attr[CONSTANT] = position()
+    for name in (FACTORS, KIND, VALUE) if run.launch.compiled is not None else ():
+        if name in value.attr:
+            result.attr[name] = value.attr[name]
     return result
 
 
 def _constant(_run: Emulation, original: Operation, value: Any) -> Any:
     result = original(value)
     result.attr[CONSTANT] = ()
+    if _is_float(result):
+        result.attr[VALUE] = float(result.data[0])
     return result
 
 

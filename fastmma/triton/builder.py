@@ -16,6 +16,7 @@ from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import BF16, canonicalise_nan
 from fastmma.triton.handles import remember_loads
 from fastmma.triton.methods import ABSENT, HELPERS, Method, find_method
+from fastmma.triton.sources import remember_sources
 
 BUILDER = interpreter.InterpreterBuilder
 # results of these were not loaded as their operands were
@@ -39,6 +40,7 @@ def _count(run: Emulation, row: Method, original: Callable[..., Any], operation:
                 report.tell(status, name, why)
         if row.canonical and type(result) is TensorHandle:  # a dot that was not multiplied yet is none
             result.data = canonicalise_nan(result.data)
+        remember_sources(row.name, result, operands)
         return remember_loads(result, operands) if keeps else result
 
     return method

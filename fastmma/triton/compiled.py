@@ -11,12 +11,13 @@ from triton import knobs
 from triton.runtime.jit import JITFunction, MockTensor
 
 from fastmma.triton.formats import BY_MLIR
-from fastmma.triton.layouts import aliases, bit_owners
+from fastmma.triton.contraction import Contractions
+from fastmma.triton.layouts import aliases, bit_owners, bits_of
 from fastmma.triton.lowering import Dot, Lowering
+from fastmma.triton.ptx import Program, Site
 from fastmma.triton.reasons import explain
+from fastmma.triton.splits import SplitReader
 from fastmma.triton.twins import all_of_kind, callees, convert_kind, list_functions
-
-Site = tuple[str, int, int]  # file, line, column
 
 _LOC = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
 _FILE = re.compile(r'"([^"]+)":(\d+):(\d+)')
@@ -25,18 +26,13 @@ _TYPE = re.compile(r"(?:tensor|memdesc)<([\dx]+)x(\w+)(?=[,>])")
 _WIDTH = re.compile(r"kWidth = (\d+)")
 _ZERO = re.compile(r"^\s*(%[\w#]+) = arith\.constant dense<0(?:\.0+e\+00)?> : tensor", re.MULTILINE)
 _ENCODING = re.compile(r"^(#\w+) = #ttg\.nvidia_mma<", re.MULTILINE)
-_SUM = ("arith.addf", "arith.subf")
-_VALUE = re.compile(r"^\s*(%[\w#]+) = ([\w.]+) (%[\w#]+)(?:, (%[\w#]+))?")
-_SAME_THREADS = ("arith.negf", "tt.broadcast", "tt.expand_dims", "tt.splat")  # a product stays in the registers in which it was computed
-_PTX_FILE = re.compile(r'\.file\s+(\d+) "([^"]+)"(?: "([^"]+)")?')
-_PTX_PLACE = re.compile(r"\.loc\s+(\d+) (\d+) (\d+)")
-_PTX_SUM = re.compile(r"(fma\.rn|add|sub)(?:\.rn)?(?:\.ftz)?\.(?:f16|bf16|f32|f64)")
 _COMPILE = JITFunction.run
 _CALL = re.compile(r"callsite\((#loc\d*) at (#loc\d*)\)")
 _REDUCE = re.compile(
-    r'"tt\.reduce"\(%[\w#]+\) <\{axis = (\d+) : i32\}> \(\{.*?\}\) : \(tensor<([\dx]+)xf32, ([^\n]+?)>\) -> [^\n]* loc\((#loc\d*)\)$',
+    r'"tt\.reduce"\((%[\w#]+)\) <\{axis = (\d+) : i32\}> \(\{.*?\}\) : \(tensor<([\dx]+)xf32, ([^\n]+?)>\) -> [^\n]* loc\((#loc\d*)\)$',
     re.DOTALL | re.MULTILINE,
 )
+_REORDERED = re.compile(r"^\s*(%[\w#]+) = tt\.reshape %[\w#]+ allow_reorder : tensor<([\dx]+)xf32, ([^\n]+?)> -> ", re.MULTILINE)
 _ENDS_AT = re.compile(r"loc\((#loc\d*)\)$")
 
 
@@ -90,79 +86,90 @@ def _lines(text: str) -> Iterator[tuple[str, Site]]:
             yield text_line, sites[end[1]]
 
 
+def _lowering(text: str, encodings: set[str]) -> Lowering:
+    types = _TYPE.findall(text)
+    a, b = (BY_MLIR[name].multiplied if name in BY_MLIR else name for _, name in types[:2])
+    width = _WIDTH.search(text)
+    if "warp_group_dot" in text:
+        return Lowering("wgmma", a, b)
+    if "tc_gen5_mma" in text:
+        return Lowering("tcgen05", a, b)
+    if width and any(f"parent = {encoding}," in text for encoding in encodings):
+        return Lowering("mma", a, b, int(width[1]))
+    return Lowering("fma", a.replace("tf32", "f32"), b.replace("tf32", "f32"))
+
+
 def _lowerings(ttgir: str) -> dict[Site, set[Lowering]]:
     encodings = set(_ENCODING.findall(ttgir))
     found: dict[Site, set[Lowering]] = {}
     for text, site in _lines(ttgir):
-        types = _TYPE.findall(text)
-        a, b = (BY_MLIR[name].multiplied if name in BY_MLIR else name for _, name in types[:2])
-        width = _WIDTH.search(text)
-        if "warp_group_dot" in text:
-            lowering = Lowering("wgmma", a, b)
-        elif "tc_gen5_mma" in text:
-            lowering = Lowering("tcgen05", a, b)
-        elif width and any(f"parent = {encoding}," in text for encoding in encodings):
-            lowering = Lowering("mma", a, b, int(width[1]))
-        else:
-            lowering = Lowering("fma", a.replace("tf32", "f32"), b.replace("tf32", "f32"))
-        found.setdefault(site, set()).add(lowering)
+        found.setdefault(site, set()).add(_lowering(text, encodings))
     return found
 
 
-def _products(ttgir: str) -> dict[Site, tuple[bool, bool]]:
-    """Which operands of additions are products, with nothing between that moves them to other threads."""
-    made: dict[str, tuple[str, str]] = {}
-    sites = _sites(ttgir)
-    found: dict[Site, tuple[bool, bool]] = {}
+def _shape(text: str) -> tuple[int, int, int]:
+    """M, N and K of a dot."""
+    (first, _), (second, _), *_ = _TYPE.findall(text)
+    (m, k), n = (int(size) for size in first.split("x")[-2:]), int(second.split("x")[-1])
+    return m, n, k
 
-    def is_product(name: str) -> bool:
-        operation, operand = made.get(name, ("", ""))
-        return operation == "arith.mulf" or (operation in _SAME_THREADS and is_product(operand))
 
-    for text in ttgir.splitlines():
-        value, end = _VALUE.match(text), _ENDS_AT.search(text)
-        if value is None:
-            continue
-        made[value[1]] = value[2], value[3]
-        if value[2] in _SUM and value[4] and end and end[1] in sites:
-            first, second = found.get(sites[end[1]], (True, True))
-            found[sites[end[1]]] = first and is_product(value[3]), second and is_product(value[4])
+def _split_lowerings(ttgir: str) -> dict[tuple[str, tuple[int, int, int]], set[Lowering]]:
+    encodings = set(_ENCODING.findall(ttgir))
+    found: dict[tuple[str, tuple[int, int, int]], set[Lowering]] = {}
+    for precision, text in SplitReader(ttgir).dots():
+        found.setdefault((precision, _shape(text)), set()).add(_lowering(text, encodings))
     return found
-
-
-def _separate(ptx: str) -> set[Site]:
-    """Where sums stand that are no fused multiply-adds."""
-    files: dict[str, str] = {}
-    sums: dict[Site, set[str]] = {}
-    for number, folder, name in _PTX_FILE.findall(ptx):
-        files[number] = f"{folder}/{name}" if name else folder
-    here: Site | None = None
-    for text in ptx.splitlines():
-        place, instruction = _PTX_PLACE.search(text), _PTX_SUM.match(text.strip())
-        if place:
-            here = files.get(place[1], ""), int(place[2]), int(place[3])
-        elif instruction and here is not None:
-            sums.setdefault(here, set()).add(instruction[1])
-    return {site for site, kinds in sums.items() if "fma.rn" not in kinds}
 
 
 @dataclass(frozen=True)
 class CompiledSum:
-    """One sum along an axis: where it stands, and who holds each bit of a coordinate along the axis, if the layout is known."""
+    """One sum along an axis: where it stands, and who holds each bit of a coordinate along the axis, if the layout is known.
+
+    Attributes
+    ----------
+    registers : tuple
+        The dimension and the bit of a coordinate that each bit of a register's number is.
+    source : tuple or None
+        Where a sum is one of a whole tensor, whose elements are taken as they lie: its shape and, for each bit of a coordinate along the axis,
+        the dimension and the bit of one of the tensor.
+    """
 
     places: tuple[Site, ...]
     shape: tuple[int, ...]
     axis: int
     owners: tuple[str, ...] | None
+    registers: tuple[tuple[int, int], ...]
+    source: tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None = None
+
+    @classmethod
+    def of_all(cls, places: tuple[Site, ...], shape: tuple[int, ...], bits: dict[str, list[tuple[int, int]]]) -> CompiledSum:
+        """Describe the sum of a tensor whose elements have these places."""
+        owners = tuple(owner for owner, found in bits.items() for _ in found)
+        source = tuple(bit for found in bits.values() for bit in found)
+        registers = tuple((0, bit) for bit in range(len(bits["register"])))
+        return cls(places, (1 << len(owners),), 0, owners, registers, (shape, source))
 
 
 def _reductions(ttgir: str) -> tuple[CompiledSum, ...]:
     named, calls, found = aliases(ttgir), _calls(ttgir), []
-    for axis, sizes, layout, end in _REDUCE.findall(ttgir):
-        shape = tuple(int(size) for size in sizes.split("x"))
-        owners = bit_owners(layout, shape, named)
-        found.append(CompiledSum(calls.get(end, ()), shape, int(axis), None if owners is None else tuple(owners[int(axis)])))
+    reordered = {name: (_sizes(sizes), layout) for name, sizes, layout in _REORDERED.findall(ttgir)}
+    for name, axis, sizes, layout, end in _REDUCE.findall(ttgir):
+        places, shape = calls.get(end, ()), _sizes(sizes)
+        if name in reordered:
+            source, layout = reordered[name]
+            bits = bits_of(layout, source, named)
+            if bits is not None:
+                found.append(CompiledSum.of_all(places, source, bits))
+            continue
+        owners, bits = bit_owners(layout, shape, named), bits_of(layout, shape, named)
+        along = None if owners is None else tuple(owners[int(axis)])
+        found.append(CompiledSum(places, shape, int(axis), along, tuple(bits["register"] if bits is not None else ())))
     return tuple(found)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split("x"))
 
 
 @dataclass(frozen=True)
@@ -170,8 +177,8 @@ class CompiledKernel:
     """A kernel's dots and sums, compiled for one set of arguments."""
 
     dots: tuple[CompiledDot, ...]
-    operands: dict[Site, tuple[bool, bool]]
-    separate: set[Site]
+    splits: dict[tuple[str, tuple[int, int, int]], set[Lowering]]
+    contractions: Contractions
     reductions: tuple[CompiledSum, ...]
 
     @classmethod
@@ -179,16 +186,18 @@ class CompiledKernel:
         """Read the compiler's intermediate code: dots as the source has them, as layouts decide them, and what became of sums."""
         zeros, lowerings, dots = set(_ZERO.findall(ttir)), _lowerings(ttgir), []
         for text, site in _lines(ttir):
-            (first, a), (second, b), *_ = _TYPE.findall(text)
+            (_, a), (_, b), *_ = _TYPE.findall(text)
             accumulator = _DOT.search(text)
-            (m, k), n = (int(size) for size in first.split("x")[-2:]), int(second.split("x")[-1])
             names = tuple(BY_MLIR[name].multiplied if name in BY_MLIR else name for name in (a, b))
             from_zero = accumulator is not None and accumulator[3] in zeros
-            dots.append(CompiledDot(site, (m, n, k), (names[0], names[1]), from_zero, frozenset(lowerings.get(site, ()))))
-        return cls(tuple(dots), _products(ttgir), _separate(ptx), _reductions(ttgir))
+            dots.append(CompiledDot(site, _shape(text), (names[0], names[1]), from_zero, frozenset(lowerings.get(site, ()))))
+        return cls(tuple(dots), _split_lowerings(ttgir), Contractions(Program.read_from(ptx)), _reductions(ttgir))
 
     def lowering(self, dot: Dot, site: Site) -> Lowering | None:
-        """What a dot at a place became; None where that is not clear."""
+        """What a dot at a place became, or each of the dots of its parts; None where that is not clear."""
+        if dot.is_split:
+            found = self.splits.get((dot.precision, (dot.m, dot.n, dot.k)), set())
+            return next(iter(found)) if len(found) == 1 else None
         alike = [one for one in self.dots if one.shape == (dot.m, dot.n, dot.k) and one.formats == (dot.a, dot.b)]
         nearest = [one for one in alike if one.site == site] or [one for one in alike if one.site[:2] == site[:2]] or alike
         choices = {lowering for one in nearest for lowering in one.lowerings}
@@ -198,15 +207,14 @@ class CompiledKernel:
         """Whether a dot at this place was left to start from zero."""
         return any(one.site == site and one.from_zero for one in self.dots)
 
-    def order_of_sum(self, places: tuple[Site, ...], shape: tuple[int, ...], axis: int) -> list[str] | None:
-        """Who holds each bit of a coordinate along the axis of the sum at a place; None where that is not clear."""
-        found = {one.owners for one in self.reductions if one.places == places and (one.shape, one.axis) == (shape, axis)}
-        owners = found.pop() if len(found) == 1 else None
-        return None if owners is None else list(owners)
-
-    def products(self, site: Site) -> tuple[bool, bool]:
-        """Which operands of the sum at a place can be fused with it; both where the compiler does not say."""
-        return (False, False) if site in self.separate else self.operands.get(site, (True, True))
+    def sum_at(self, places: tuple[Site, ...], shape: tuple[int, ...], axis: int | None) -> CompiledSum | None:
+        """The sum along an axis at a place, or of all of a tensor; None where that is not clear."""
+        here = [one for one in self.reductions if one.places == places]
+        if axis is None:
+            found = {one for one in here if (one.shape if one.source is None else one.source[0]) == shape and (one.source or len(shape) == 1)}
+        else:
+            found = {one for one in here if one.source is None and (one.shape, one.axis) == (shape, axis)}
+        return found.pop() if len(found) == 1 else None
 
 
 _elsewhere: set[int] = set()  # functions whose code names files that nobody can tell

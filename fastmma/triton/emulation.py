@@ -10,9 +10,9 @@ from typing import Any, Literal
 from triton import knobs
 
 from fastmma.products.prepared import Prepared, prepare
-from fastmma.triton.compiled import CompiledKernel, Site, compiled_kernel
+from fastmma.triton.compiled import CompiledKernel, CompiledSum, compiled_kernel
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
-from fastmma.triton.positions import Position, site
+from fastmma.triton.positions import Position, site, sites
 from fastmma.triton.report import Report
 from fastmma.triton.twins import list_functions, names
 
@@ -69,7 +69,7 @@ class Launch:
     @cached_property
     def compiled(self) -> CompiledKernel | None:
         """What the compiler made of the kernel, if it is asked and takes it."""
-        if self.source == "rules" or not self._names & {"dot", "sum"}:
+        if self.source == "rules":
             return None
         found = compiled_kernel(self.kernel, self.arguments, self.options | {"enable_fp_fusion": self.fuses})
         if isinstance(found, str):
@@ -82,17 +82,13 @@ class Launch:
         found = self.compiled.lowering(dot, site(where)) if self.compiled is not None else None
         return (found, "compiled") if found is not None else (lowering_by_rules(dot, self.capability, self.warps), "rules")
 
-    def order_of_sum(self, places: tuple[Site, ...], shape: tuple[int, ...], axis: int) -> list[str] | None:
-        """Who holds each bit of a coordinate along the axis of a sum, if the compiler says so."""
-        return None if self.compiled is None else self.compiled.order_of_sum(places, shape, axis)
+    def sum_at(self, where: Position, shape: tuple[int, ...], axis: int | None) -> CompiledSum | None:
+        """What the compiler made of a sum along an axis, or of all."""
+        return None if self.compiled is None else self.compiled.sum_at(sites(where), shape, axis)
 
     def takes_addend(self, where: Position) -> bool:
         """Whether the compiler may start a dot from what is added to its result."""
         return self.compiled is None or not self.compiled.starts_from_zero(site(where))
-
-    def products(self, where: Position) -> tuple[bool, bool]:
-        """Which operands of a sum are products that the compiler may fuse with it."""
-        return (True, True) if self.compiled is None else self.compiled.products(site(where))
 
 
 @dataclass

@@ -11,7 +11,9 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
 from fastmma.triton import approximations
+from fastmma.triton.arithmetic import as_product
 from fastmma.triton.casts import converted
+from fastmma.triton.contraction import QUOTIENT
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import FLOATS, elements
 
@@ -50,11 +52,13 @@ def _recorded(run: Emulation, original: Operation, *operands: Any, name: str, wh
     if run.capability not in approximations.RECORDED:
         run.report.passes(name, f"{what}: recorded on an H100 only")
         return original(*operands)
-    values = (np.asarray(elements(operand), np.float32) for operand in operands)
-    result = function(*np.broadcast_arrays(*values))
+    values = np.broadcast_arrays(*(np.asarray(elements(operand), np.float32) for operand in operands))
+    result = function(*values)
     run.report.did(name, what)
     data = result if fmt == "f32" else converted(result, "f32", fmt)
-    return TensorHandle(np.ascontiguousarray(data).view(interpreter._get_np_dtype(operands[0].dtype.scalar)), operands[0].dtype.scalar)
+    handle = TensorHandle(np.ascontiguousarray(data).view(interpreter._get_np_dtype(operands[0].dtype.scalar)), operands[0].dtype.scalar)
+    is_quotient = fmt == "f32" and function is approximations.divided and run.launch.compiled is not None
+    return as_product(handle, *approximations.quotient(*values), QUOTIENT) if is_quotient else handle
 
 
 def _short(name: str) -> str:

@@ -15,16 +15,19 @@ from triton.runtime.interpreter import TensorHandle
 from fastmma.triton.positions import Position, straight
 from fastmma.triton.report import Report
 
-FACTORS, LOADED, CONSTANT = "fastmma.factors", "fastmma.loaded_bits", "fastmma.constant"
+FACTORS, KIND, SOURCES, VALUE = "fastmma.factors", "fastmma.kind", "fastmma.sources", "fastmma.value"
+LOADED, CONSTANT = "fastmma.loaded_bits", "fastmma.constant"
 
 
 @dataclass(frozen=True)
 class Factors:
-    """The two arrays of which a value is the product."""
+    """The two arrays of which a value is the product, whether they were one value, and which constant one of them is."""
 
     x: NDArray[Any]
     y: NDArray[Any]
     where: Position
+    is_square: bool
+    factor: float | None = None
 
 
 class Product(TensorHandle):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 _LISTS = re.compile(r"(\w+) = \[([\d, ]*)\]")
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.+)\}>$")
@@ -18,16 +22,20 @@ class _Growing:
 
     def __post_init__(self) -> None:
         self.owners: list[list[str]] = [[] for _ in self.shape]
+        # dimension and bit of a coordinate that each bit of the number of a register, lane or warp is, lowest first
+        self.bits: dict[str, list[tuple[int, int]]] = {"register": [], "lane": [], "warp": []}
 
     def add(self, dimension: int, owner: str, count: int) -> None:
         """The next coordinates, `count` of them, belong to an owner; beyond the tensor they repeat it."""
         room = (self.shape[dimension].bit_length() - 1) - len(self.owners[dimension])
-        self.owners[dimension] += [owner] * min(room, count.bit_length() - 1)
+        for _ in range(min(room, count.bit_length() - 1)):
+            self.bits[owner].append((dimension, len(self.owners[dimension])))
+            self.owners[dimension].append(owner)
 
-    def fill(self) -> None:
+    def fill(self, order: list[int]) -> None:
         """What is left of the tensor lies in further registers."""
-        for dimension, size in enumerate(self.shape):
-            self.add(dimension, "register", size)
+        for dimension in order:
+            self.add(dimension, "register", self.shape[dimension])
 
 
 def aliases(ttgir: str) -> dict[str, str]:
@@ -35,28 +43,25 @@ def aliases(ttgir: str) -> dict[str, str]:
     return dict(_ALIAS.findall(ttgir))
 
 
-def bit_owners(layout: str, shape: tuple[int, ...], named: dict[str, str]) -> list[list[str]] | None:
-    """For every dimension, who holds each bit of a coordinate, lowest first: register, lane or warp; None for layouts of other kinds.
-
-    Examples
-    --------
-    >>> layout = "#ttg.blocked<{sizePerThread = [2], threadsPerWarp = [32], warpsPerCTA = [1], order = [0]}>"
-    >>> bit_owners(layout, (128,), {})
-    [['register', 'lane', 'lane', 'lane', 'lane', 'lane', 'register']]
-    """
+def _grown(layout: str, shape: tuple[int, ...], named: dict[str, str]) -> _Growing | None:
     layout = named.get(layout, layout)
     inner = _SLICE.match(layout)
     if inner:
         dimension = int(inner[1])
-        parent = bit_owners(inner[2], (*shape[:dimension], 1, *shape[dimension:]), named)
-        return None if parent is None else parent[:dimension] + parent[dimension + 1 :]
+        parent = _grown(inner[2], (*shape[:dimension], 1, *shape[dimension:]), named)
+        if parent is not None:
+            del parent.owners[dimension]
+            parent.bits = {name: [(one - (one > dimension), bit) for one, bit in bits] for name, bits in parent.bits.items()}
+        return parent
     lists = {name: [int(value) for value in values.split(",")] for name, values in _LISTS.findall(layout) if values}
     growing = _Growing(shape)
     if layout.startswith("#ttg.blocked"):
         for name, owner in (("sizePerThread", "register"), ("threadsPerWarp", "lane"), ("warpsPerCTA", "warp")):
             for dimension in lists["order"]:
                 growing.add(dimension, owner, lists[name][dimension])
-    elif layout.startswith("#ttg.nvidia_mma") and len(shape) == 2:
+        growing.fill(lists["order"])
+        return growing
+    if layout.startswith("#ttg.nvidia_mma") and len(shape) == 2:
         columns = lists["instrShape"][1]
         for dimension, owner, count in (
             (1, "register", 2),
@@ -68,7 +73,54 @@ def bit_owners(layout: str, shape: tuple[int, ...], named: dict[str, str]) -> li
             growing.add(dimension, owner, count)
         for dimension in (0, 1):
             growing.add(dimension, "warp", lists["warpsPerCTA"][dimension])
-    else:
-        return None
-    growing.fill()
-    return growing.owners
+        growing.fill([0, 1])
+        return growing
+    return None
+
+
+def bit_owners(layout: str, shape: tuple[int, ...], named: dict[str, str]) -> list[list[str]] | None:
+    """For every dimension, who holds each bit of a coordinate, lowest first: register, lane or warp; None for layouts of other kinds.
+
+    Examples
+    --------
+    >>> layout = "#ttg.blocked<{sizePerThread = [2], threadsPerWarp = [32], warpsPerCTA = [1], order = [0]}>"
+    >>> bit_owners(layout, (128,), {})
+    [['register', 'lane', 'lane', 'lane', 'lane', 'lane', 'register']]
+    """
+    found = _grown(layout, shape, named)
+    return None if found is None else found.owners
+
+
+def bits_of(layout: str, shape: tuple[int, ...], named: dict[str, str]) -> dict[str, list[tuple[int, int]]] | None:
+    """For every bit of the number of a thread's register, of a lane and of a warp, lowest first, the dimension and the bit of a coordinate.
+
+    Examples
+    --------
+    >>> layout = "#ttg.blocked<{sizePerThread = [1, 2], threadsPerWarp = [8, 4], warpsPerCTA = [1, 1], order = [1, 0]}>"
+    >>> bits_of(layout, (16, 8), {})
+    {'register': [(1, 0), (0, 3)], 'lane': [(1, 1), (1, 2), (0, 0), (0, 1), (0, 2)], 'warp': []}
+    """
+    found = _grown(layout, shape, named)
+    return None if found is None else found.bits
+
+
+def register_numbers(bits: tuple[tuple[int, int], ...], shape: tuple[int, ...]) -> NDArray[np.intp]:
+    """The number of the register that holds each element of a tensor."""
+    places = np.indices(shape)
+    numbers = np.zeros(shape, np.intp)
+    for number, (dimension, bit) in enumerate(bits):
+        numbers |= (places[dimension] >> bit & 1) << number
+    return numbers
+
+
+def by_bits(array: NDArray[Any], bits: tuple[tuple[int, int], ...]) -> NDArray[Any]:
+    """The elements of a tensor in one dimension, whose coordinate has these bits, lowest first.
+
+    Examples
+    --------
+    >>> by_bits(np.arange(8).reshape(2, 4), ((1, 1), (0, 0), (1, 0))).tolist()
+    [0, 2, 4, 6, 1, 3, 5, 7]
+    """
+    sizes = [size.bit_length() - 1 for size in array.shape]
+    axes = [sum(sizes[: dimension + 1]) - 1 - bit for dimension, bit in reversed(bits)]
+    return array.reshape((2,) * sum(sizes)).transpose(axes).ravel()

@@ -48,6 +48,11 @@ class Dot:
     imprecise: int = 0
     narrowest: int = 16
 
+    @property
+    def is_split(self) -> bool:
+        """Whether it becomes several dots of parts of its numbers."""
+        return self.a == "tf32" and self.precision not in ("tf32", "ieee")
+
 
 @dataclass(frozen=True)
 class Lowering:
@@ -124,8 +129,8 @@ def lowering_by_rules(dot: Dot, capability: int, warps: int) -> Lowering:
     NotEmulatedError
         If no rule says so.
     """
-    if dot.precision not in ("tf32", "ieee") and dot.a == "tf32":
-        raise NotEmulatedError(f"input_precision={dot.precision!r}: the order of its products is not known; 'tf32' and 'ieee' are")
+    if dot.is_split:
+        raise NotEmulatedError(f"input_precision={dot.precision!r}: which dots it becomes was not found in the compiler's output")
     if dot.precision == "ieee" and dot.a == "tf32":
         return Lowering("fma", "f32", "f32")
     tiles = dot.m % 64 == 0 and dot.n % 8 == 0 and not dot.batched and dot.a != "f64"

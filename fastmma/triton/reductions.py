@@ -9,38 +9,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.triton.arithmetic import fused
+from fastmma.triton.compiled import CompiledSum
 from fastmma.triton.emulation import Emulation, Operation
-from fastmma.triton.handles import FACTORS, Factors
-from fastmma.triton.positions import position, sites, straight
+from fastmma.triton.handles import FACTORS, SOURCES
+from fastmma.triton.layouts import by_bits, register_numbers
+from fastmma.triton.positions import Position, position, sites
+from fastmma.triton.sources import exchanged, sources_of
 from fastmma.triton.versions import TESTED
 
 # in which order a thread adds its registers: Triton 3.6 one after another (seen on an H100), 3.9 in pairs (read off its PTX)
 _IN_REGISTERS = {"3.6": "ascending", "3.9": "pairs"}
 IN_REGISTERS = _IN_REGISTERS[TESTED[-1]]
 
-Term = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # a value and the factors whose product it is
+Fused = tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]  # of values, the factors whose product they are, and which join a sum as such
+Term = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[np.bool_]]  # a value, and its part of these
 
 
-def _in_thread(terms: list[Term], are_products: bool, order: str) -> NDArray[Any]:
-    def plus(term: Term, other: NDArray[Any]) -> NDArray[Any]:
-        return fused(term[1], term[2], other) if are_products else term[0] + other
+def _in_thread(terms: list[Term], order: str) -> NDArray[Any]:
+    def plus(term: Term, other: Term) -> NDArray[Any]:
+        (value, x, y, joins), (addend, u, v, joined) = term, other
+        total = value + addend
+        if joins.any():
+            total = np.where(joins, fused(x, y, addend), total)
+        return np.where(joined, fused(u, v, value), total) if joined.any() else total
 
     if order == "ascending" or len(terms) < 2:
-        total = terms[0][0] if len(terms) < 2 else plus(terms[0], terms[1][0])
+        total = terms[0][0] if len(terms) < 2 else plus(terms[0], terms[1])
         for term in terms[2:]:
-            total = plus(term, total)
+            total = plus(term, (total, total, total, np.zeros(total.shape, bool)))
         return total
-    sums = [plus(first, second[0]) for first, second in zip(terms[::2], terms[1::2], strict=True)]
+    sums = [plus(first, second) for first, second in zip(terms[::2], terms[1::2], strict=True)]
     while len(sums) > 1:
         sums = [first + second for first, second in zip(sums[::2], sums[1::2], strict=True)]
     return sums[0]
 
 
-def summed(values: NDArray[Any], axis: int, owners: list[str], factors: Factors | None = None, order: str = "pairs") -> NDArray[Any]:
+def summed(values: NDArray[Any], axis: int, owners: list[str], factors: Fused | None = None, order: str = "pairs") -> NDArray[Any]:
     """The sum along an axis, whose coordinates' bits are held by `owners`, lowest first.
 
-    A thread adds its registers, ``"ascending"`` or in ``"pairs"`` of neighbours, pairs of pairs and so on; products join the first sum that
-    they enter in one rounding. Then lanes, and then warps, exchange sums with those whose number differs in one bit, the highest first.
+    A thread adds its registers, ``"ascending"`` or in ``"pairs"`` of neighbours, pairs of pairs and so on; products that are fused join the first
+    sum that they enter in one rounding. Then lanes, and then warps, exchange sums with those whose number differs in one bit, the highest first.
     """
     bits = range(len(owners))
     registers, rest = [[bit for bit in bits if (owners[bit] == "register") == wanted] for wanted in (True, False)]
@@ -52,36 +60,74 @@ def summed(values: NDArray[Any], axis: int, owners: list[str], factors: Factors 
         split = moved.reshape(*moved.shape[:-1], *(2,) * len(bits)).transpose(places)
         return np.moveaxis(split.reshape(*split.shape[: lead + len(rest)], -1), -1, 0)
 
-    parts = [by_register(array) for array in ((values, values, values) if factors is None else (values, factors.x, factors.y))]
-    total = _in_thread(list(zip(*parts, strict=True)), factors is not None, order)
+    first, *others = [by_register(array) for array in (values, *((values, values, np.zeros(values.shape, bool)) if factors is None else factors))]
+    total = _in_thread(list(zip(first, *others, strict=True)), order)
+    exchanged_factors = [array[0] for array in others[:2]] if not registers and others[2].any() else []
     left = list(rest)
     for owner in ("lane", "warp"):
         for bit in [bit for bit in rest[::-1] if owners[bit] == owner]:
             where = total.ndim - 1 - left.index(bit)
-            total = np.take(total, 0, where) + np.take(total, 1, where)
+            low, high = (np.take(total, index, where) for index in (0, 1))
+            total = fused(*(np.take(array, 0, where) for array in exchanged_factors), high) if exchanged_factors else low + high
+            exchanged_factors = []
             left.remove(bit)
     return total
 
 
-def _sum(run: Emulation, original: Operation, value: Any) -> Any:
+def _fused(run: Emulation, found: CompiledSum, where: Position, handle: Any) -> Fused | None | str:
+    """The products that join sums in one rounding; a string says why they are not known."""
+    compiled = run.launch.compiled
+    if not run.fuses or compiled is None:
+        return None
+    along = tuple(index for index, (dimension, _) in enumerate(found.registers) if dimension == found.axis)
+    owners, places = found.owners or (), sites(where)
+    if not along and {"lane", "warp"} <= set(owners) and compiled.contractions.exchanges_products(places):
+        joins: tuple[bool, ...] | None = (True,) * (1 << len(found.registers))  # of the lanes whose sums the warps exchange
+    else:
+        joins = compiled.contractions.fused_registers(places, len(found.registers), along, "lane" in owners)
+    if joins is None:
+        return "which products the compiler fuses with it is not clear"
+    if not any(joins):
+        return None
+    factors = handle.attr.get(FACTORS)
+    if factors is None:
+        return "the compiler fuses products with it that are not known"
+    return (*(_laid_out(one, handle, found) for one in (factors.x, factors.y)), np.array(joins)[register_numbers(found.registers, found.shape)])
+
+
+def _laid_out(array: NDArray[Any], handle: Any, found: CompiledSum) -> NDArray[Any]:
+    array = np.broadcast_to(array, handle.data.shape)
+    return array if found.source is None else by_bits(array, found.source[1])
+
+
+def _sum(run: Emulation, original: Operation, value: Any, *_: Any) -> Any:
     if not value.dtype.is_floating():
         return original(value)
     reduction = cast(partial[Any], original).args[0]
     handle = value.handle
-    data, axis = (handle.data.ravel(), 0) if reduction.axis is None else (handle.data, reduction.axis % handle.data.ndim)
+    shape = handle.data.shape
+    axis = 0 if reduction.axis is None else reduction.axis % len(shape)
     here = position()
-    owners = run.launch.order_of_sum(sites(here), data.shape, axis) if handle.dtype.scalar.name == "fp32" and run.capability < 100 else None
-    factors = handle.attr.get(FACTORS)
-    if factors is not None and not (run.fuses and straight(factors.where, here)):
-        factors = None
-    if owners is None or (factors is not None and "register" not in owners):
+    of_f32 = handle.dtype.scalar.name == "fp32" and run.capability < 100
+    found = run.launch.sum_at(here, shape, None if reduction.axis is None else axis) if of_f32 else None
+    if found is None or found.owners is None:
         run.report.passes("sum", "the order of its additions depends on the layout of the threads, which is not known")
         return original(value)
-    result = summed(data, axis, owners, factors, IN_REGISTERS)
-    run.report.did("sum", "registers, lanes, warps" + (", products fused" if factors is not None else ""))
+    factors = _fused(run, found, here, handle)
+    if isinstance(factors, str):
+        run.report.passes("sum", factors)
+        factors = None
+    else:
+        run.report.did("sum", "registers, lanes, warps" + (", products fused" if factors is not None else ""))
+    result = summed(_laid_out(handle.data, handle, found), axis, list(found.owners), factors, IN_REGISTERS)
     if reduction.keep_dims:
-        result = np.expand_dims(result, axis) if reduction.axis is not None else result.reshape((1,) * handle.data.ndim)
-    return reduction.to_tensor(result if np.ndim(result) else result[()], value.dtype)
+        result = np.expand_dims(result, axis) if reduction.axis is not None else result.reshape((1,) * len(shape))
+    tensor = reduction.to_tensor(result if np.ndim(result) else result[()], value.dtype)
+    if set(found.owners) <= {"register"}:
+        tensor.handle.attr[SOURCES] = sources_of(handle)
+    else:
+        exchanged(tensor.handle)
+    return tensor
 
 
 def _other(run: Emulation, original: Operation, value: Any, *rest: Any) -> Any:

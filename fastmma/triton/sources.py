@@ -1,0 +1,47 @@
+"""From which loads a value is computed: by that, additions of the interpreter are found in the machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from triton.runtime.interpreter import TensorHandle
+
+from fastmma.triton.handles import SOURCES
+from fastmma.triton.positions import position, sites
+from fastmma.triton.ptx import EXCHANGED, Sites
+
+_NONE: frozenset[Sites] = frozenset()
+
+
+def sources_of(*values: Any) -> frozenset[Sites]:
+    """Return the places of the loads behind values."""
+    return _NONE.union(*(value.attr.get(SOURCES, _NONE) for value in values if isinstance(value, TensorHandle)))
+
+
+def exchanged(handle: Any) -> Any:
+    """Remember that a value is made of those of several threads, which hides from which loads."""
+    handle.attr[SOURCES] = frozenset({EXCHANGED})
+    return handle
+
+
+def _computed(operands: tuple[Any, ...]) -> frozenset[Sites]:
+    return sources_of(*operands)
+
+
+def _loaded(_operands: tuple[Any, ...]) -> frozenset[Sites]:
+    return frozenset({sites(position())})
+
+
+def _chosen(operands: tuple[Any, ...]) -> frozenset[Sites]:
+    return sources_of(*operands[1:])
+
+
+_METHODS: Mapping[str, Callable[[tuple[Any, ...]], frozenset[Sites]]] = {"create_masked_load": _loaded, "create_select": _chosen}
+
+
+def remember_sources(method: str, result: Any, operands: tuple[Any, ...]) -> Any:
+    """Give the result of a method of the builder the places of the loads behind it."""
+    if type(result) is TensorHandle and SOURCES not in result.attr:
+        result.attr[SOURCES] = _METHODS.get(method, _computed)(operands)
+    return result
