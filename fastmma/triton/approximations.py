@@ -105,17 +105,20 @@ def sqrt(x: Floats) -> Floats:
     return _with_specials(x, np.ldexp(_table("sqrt")[fraction + (odd << _BITS)], (exponent - odd) >> 1), 0, np.inf, negative=True)
 
 
-def quotient(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """The factors of which ``div.full.f32`` is the product: x and the reciprocal of y.
+def factorise(x: Floats, y: Floats, *, constant: float | None = None) -> tuple[Floats, Floats]:
+    """Return the factors of which ``div.full.f32`` is the product: x and the reciprocal of y.
 
-    Both are scaled first where y is beyond 2^126 or below the normal numbers.
+    Both are scaled first where y is beyond 2^126 or below the normal numbers. The reciprocal of a constant is the compiler's, correctly
+    rounded.
     """
+    if constant is not None and _TINY <= abs(constant) <= np.float32(2.0**126):
+        return x, np.full(x.shape, 1 / np.float64(np.float32(constant)), np.float32)
     scale = np.where(np.abs(y) > np.float32(2.0**126), np.float32(0.25), np.where(np.abs(y) < _TINY, np.float32(2.0**24), np.float32(1)))
     return x * scale, rcp(y * scale)
 
 
-def divided(x: Floats, y: Floats) -> Floats:
-    """``div.full.f32``.
+def divided(x: Floats, y: Floats, *, constant: float | None = None) -> Floats:
+    """Divide as ``div.full.f32`` does; by a constant of the kernel, if one is given.
 
     Examples
     --------
@@ -123,6 +126,6 @@ def divided(x: Floats, y: Floats) -> Floats:
     >>> divided(np.float32([1, 1, 1e-40]), np.float32([3, 0, 1e-40])).tolist()
     [0.3333333432674408, inf, 1.0]
     """
-    first, second = quotient(x, y)
+    first, second = factorise(x, y, constant=constant)
     result = first * second
     return np.where(np.isnan(result), _NAN, result).astype(np.float32)

@@ -15,7 +15,7 @@ from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import BF16
 from fastmma.triton.handles import CONSTANT, FACTORS, KIND, VALUE, Factors, Product
 from fastmma.triton.positions import Position, position, sites, straight
-from fastmma.triton.sources import sources_of
+from fastmma.triton.sources import list_sources
 
 _FUSED = {np.dtype(np.float32): "fma_fp32", np.dtype(np.float64): "fma_fp64"}
 
@@ -40,23 +40,23 @@ def _is_float(handle: Any) -> bool:
     return bool(handle.dtype.scalar.is_floating())
 
 
-def as_product(handle: Any, x: NDArray[Any], y: NDArray[Any], kind: str = PRODUCT, factor: float | None = None) -> Any:
+def remember_product(handle: Any, x: NDArray[Any], y: NDArray[Any], kind: str = PRODUCT, factor: float | None = None) -> Any:
     """Remember of which factors a value is the product, for an addition that may take them."""
     handle.attr[FACTORS] = Factors(x, y, position(), x is y, factor)
     handle.attr[KIND] = kind
     return handle
 
 
-def _origin(handle: Any) -> Origin:
+def _find_origin(handle: Any) -> Origin:
     factors = handle.attr.get(FACTORS)
-    kind, loads = handle.attr.get(KIND, OTHER), sources_of(handle)
+    kind, loads = handle.attr.get(KIND, OTHER), list_sources(handle)
     return Origin(kind, loads) if factors is None else Origin(kind, loads, factors.is_square, factors.factor)
 
 
 def _multiply(_run: Emulation, original: Operation, x: Any, y: Any) -> Any:
     result = original(x, y)
     factor = x.attr.get(VALUE, y.attr.get(VALUE))
-    return as_product(result, x.data, y.data, factor=factor) if _is_float(result) else result
+    return remember_product(result, x.data, y.data, factor=factor) if _is_float(result) else result
 
 
 def _negate(_run: Emulation, original: Operation, x: Any) -> Any:
@@ -69,30 +69,30 @@ def _negate(_run: Emulation, original: Operation, x: Any) -> Any:
     return result
 
 
-def _likely(x: Any, y: Any, here: Position) -> int:
-    """Which operand rules would fuse: the first that is a product of the same stretch of code."""
+def _guess(x: Any, y: Any, here: Position) -> int:
+    """Return which operand rules would fuse: the first that is a product of the same stretch of code."""
     factors = (value.attr.get(FACTORS) for value in (x, y))
     return next((index for index, one in enumerate(factors) if one is not None and straight(one.where, here)), -1)
 
 
-def _choice(run: Emulation, x: Any, y: Any, here: Position) -> int | None:
-    """Which of two operands the compiler fuses with their sum: 0, 1, -1 for neither, None where that is not known."""
+def _choose(run: Emulation, x: Any, y: Any, here: Position) -> int | None:
+    """Return which of two operands the compiler fuses with their sum: 0, 1, -1 for neither, None where that is not known."""
     if not run.fuses:
         return -1
     compiled = run.launch.compiled
     if compiled is not None:
-        return compiled.contractions.fused_operand(sites(here), _origin(x), _origin(y))
-    return _likely(x, y, here)
+        return compiled.contractions.find_fused_operand(sites(here), _find_origin(x), _find_origin(y))
+    return _guess(x, y, here)
 
 
-def _joined(run: Emulation, original: Operation, x: Any, y: Any, sign: int, operation: str) -> Any:
-    """``x + y`` or ``x - y``, in one rounding where one of them is a product that the compiler fuses with it."""
+def _join(run: Emulation, original: Operation, x: Any, y: Any, sign: int, operation: str) -> Any:
+    """Compute ``x + y`` or ``x - y``, in one rounding where one of them is a product that the compiler fuses with it."""
     here = position()
-    index = _choice(run, x, y, here)
+    index = _choose(run, x, y, here)
     is_known = index is not None
     if index is None:
         run.report.passes(operation, "whether the compiler fuses a product with it is not clear")
-        index = _likely(x, y, here)
+        index = _guess(x, y, here)
     if index < 0:
         return original(x, y)
     factors, addend = (x, y)[index].attr[FACTORS], (y, x)[index].data
@@ -104,9 +104,9 @@ def _joined(run: Emulation, original: Operation, x: Any, y: Any, sign: int, oper
     return TensorHandle(fused(first, factors.y, addend if index == 1 or sign > 0 else -addend), x.dtype.scalar)
 
 
-def added(run: Emulation, x: Any, y: Any) -> Any:
-    """``x + y``, with a product among them fused if the compiler does so."""
-    return _as_sum(_joined(run, lambda *_: TensorHandle(x.data + y.data, x.dtype.scalar), x, y, 1, "+"))
+def add_or_fuse(run: Emulation, x: Any, y: Any) -> Any:
+    """Add, with a product fused if the compiler does so."""
+    return _mark_sum(_join(run, lambda *_: TensorHandle(x.data + y.data, x.dtype.scalar), x, y, 1, "+"))
 
 
 def _add(run: Emulation, original: Operation, x: Any, y: Any) -> Any:
@@ -116,14 +116,14 @@ def _add(run: Emulation, original: Operation, x: Any, y: Any) -> Any:
         if isinstance(dot, Product) and dot.joins(position()) and run.launch.takes_addend(dot.where):
             run.report.did("+", "start of the dot that was added")
             return TensorHandle(dot.onto(addend.data), dot.dtype.scalar)
-    return _as_sum(_joined(run, original, x, y, 1, "+"))
+    return _mark_sum(_join(run, original, x, y, 1, "+"))
 
 
 def _subtract(run: Emulation, original: Operation, x: Any, y: Any) -> Any:
-    return _as_sum(_joined(run, original, x, y, -1, "-")) if _is_float(x) and _is_float(y) else original(x, y)
+    return _mark_sum(_join(run, original, x, y, -1, "-")) if _is_float(x) and _is_float(y) else original(x, y)
 
 
-def _as_sum(handle: Any) -> Any:
+def _mark_sum(handle: Any) -> Any:
     handle.attr[KIND] = SUM
     return handle
 
@@ -145,7 +145,7 @@ def _splat(run: Emulation, original: Operation, kind: Any, value: Any) -> Any:
     result = original(kind, value)
     if CONSTANT in value.attr and not value.data.any():
         result.attr[CONSTANT] = position()
-    for name in (FACTORS, KIND, VALUE) if run.launch.compiled is not None else ():
+    for name in (FACTORS, KIND, VALUE) if run.launch.compiled is not None else (VALUE,):
         if name in value.attr:
             result.attr[name] = value.attr[name]
     return result
@@ -154,8 +154,7 @@ def _splat(run: Emulation, original: Operation, kind: Any, value: Any) -> Any:
 def _constant(_run: Emulation, original: Operation, value: Any) -> Any:
     result = original(value)
     result.attr[CONSTANT] = ()
-    if _is_float(result):
-        result.attr[VALUE] = float(result.data[0])
+    result.attr[VALUE] = float(result.data[0])
     return result
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from triton import knobs
 from triton.runtime.jit import JITFunction, MockTensor
 
-from fastmma.triton.formats import BY_MLIR
 from fastmma.triton.contraction import Contractions
-from fastmma.triton.layouts import aliases, bit_owners, bits_of
+from fastmma.triton.formats import BY_MLIR
+from fastmma.triton.layouts import aliases, bit_owners, list_bits
 from fastmma.triton.lowering import Dot, Lowering
 from fastmma.triton.ptx import Program, Site
 from fastmma.triton.reasons import explain
@@ -108,16 +108,16 @@ def _lowerings(ttgir: str) -> dict[Site, set[Lowering]]:
 
 
 def _shape(text: str) -> tuple[int, int, int]:
-    """M, N and K of a dot."""
+    """Return M, N and K of a dot."""
     (first, _), (second, _), *_ = _TYPE.findall(text)
     (m, k), n = (int(size) for size in first.split("x")[-2:]), int(second.split("x")[-1])
     return m, n, k
 
 
-def _split_lowerings(ttgir: str) -> dict[tuple[str, tuple[int, int, int]], set[Lowering]]:
+def _read_splits(ttgir: str) -> dict[tuple[str, tuple[int, int, int]], set[Lowering]]:
     encodings = set(_ENCODING.findall(ttgir))
     found: dict[tuple[str, tuple[int, int, int]], set[Lowering]] = {}
-    for precision, text in SplitReader(ttgir).dots():
+    for precision, text in SplitReader(ttgir).list_dots():
         found.setdefault((precision, _shape(text)), set()).add(_lowering(text, encodings))
     return found
 
@@ -131,8 +131,8 @@ class CompiledSum:
     registers : tuple
         The dimension and the bit of a coordinate that each bit of a register's number is.
     source : tuple or None
-        Where a sum is one of a whole tensor, whose elements are taken as they lie: its shape and, for each bit of a coordinate along the axis,
-        the dimension and the bit of one of the tensor.
+        Where a sum is one of a whole tensor, whose elements are taken as they lie: its shape and, for each bit of a coordinate along the
+        axis, the dimension and the bit of one of the tensor.
     """
 
     places: tuple[Site, ...]
@@ -143,7 +143,7 @@ class CompiledSum:
     source: tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None = None
 
     @classmethod
-    def of_all(cls, places: tuple[Site, ...], shape: tuple[int, ...], bits: dict[str, list[tuple[int, int]]]) -> CompiledSum:
+    def of_tensor(cls, places: tuple[Site, ...], shape: tuple[int, ...], bits: dict[str, list[tuple[int, int]]]) -> CompiledSum:
         """Describe the sum of a tensor whose elements have these places."""
         owners = tuple(owner for owner, found in bits.items() for _ in found)
         source = tuple(bit for found in bits.values() for bit in found)
@@ -158,11 +158,11 @@ def _reductions(ttgir: str) -> tuple[CompiledSum, ...]:
         places, shape = calls.get(end, ()), _sizes(sizes)
         if name in reordered:
             source, layout = reordered[name]
-            bits = bits_of(layout, source, named)
+            bits = list_bits(layout, source, named)
             if bits is not None:
-                found.append(CompiledSum.of_all(places, source, bits))
+                found.append(CompiledSum.of_tensor(places, source, bits))
             continue
-        owners, bits = bit_owners(layout, shape, named), bits_of(layout, shape, named)
+        owners, bits = bit_owners(layout, shape, named), list_bits(layout, shape, named)
         along = None if owners is None else tuple(owners[int(axis)])
         found.append(CompiledSum(places, shape, int(axis), along, tuple(bits["register"] if bits is not None else ())))
     return tuple(found)
@@ -191,10 +191,10 @@ class CompiledKernel:
             names = tuple(BY_MLIR[name].multiplied if name in BY_MLIR else name for name in (a, b))
             from_zero = accumulator is not None and accumulator[3] in zeros
             dots.append(CompiledDot(site, _shape(text), (names[0], names[1]), from_zero, frozenset(lowerings.get(site, ()))))
-        return cls(tuple(dots), _split_lowerings(ttgir), Contractions(Program.read_from(ptx)), _reductions(ttgir))
+        return cls(tuple(dots), _read_splits(ttgir), Contractions(Program.read_from(ptx)), _reductions(ttgir))
 
     def lowering(self, dot: Dot, site: Site) -> Lowering | None:
-        """What a dot at a place became, or each of the dots of its parts; None where that is not clear."""
+        """Find what a dot at a place became, or each of the dots of its parts; None where that is not clear."""
         if dot.is_split:
             found = self.splits.get((dot.precision, (dot.m, dot.n, dot.k)), set())
             return next(iter(found)) if len(found) == 1 else None
@@ -207,11 +207,13 @@ class CompiledKernel:
         """Whether a dot at this place was left to start from zero."""
         return any(one.site == site and one.from_zero for one in self.dots)
 
-    def sum_at(self, places: tuple[Site, ...], shape: tuple[int, ...], axis: int | None) -> CompiledSum | None:
-        """The sum along an axis at a place, or of all of a tensor; None where that is not clear."""
+    def find_sum(self, places: tuple[Site, ...], shape: tuple[int, ...], axis: int | None) -> CompiledSum | None:
+        """Find the sum along an axis at a place, or of all of a tensor; None where that is not clear."""
         here = [one for one in self.reductions if one.places == places]
         if axis is None:
-            found = {one for one in here if (one.shape if one.source is None else one.source[0]) == shape and (one.source or len(shape) == 1)}
+            found = {
+                one for one in here if (one.shape if one.source is None else one.source[0]) == shape and (one.source or len(shape) == 1)
+            }
         else:
             found = {one for one in here if one.source is None and (one.shape, one.axis) == (shape, axis)}
         return found.pop() if len(found) == 1 else None

@@ -1,7 +1,7 @@
 """Which additions of a compiled kernel became fused multiply-adds, and with which of their operands: read off its PTX.
 
-LLVM contracts products and sums of one stretch of code, and its choice depends on all of it. What it leaves, ptxas contracts where a product, or
-the last multiplication of a division, is only added: so its machine code has it for every kernel that was looked at.
+LLVM contracts products and sums of one stretch of code, and its choice depends on all of it. What it leaves, ptxas contracts where a
+product, or the last multiplication of a division, is only added: so its machine code has it for every kernel that was looked at.
 """
 
 from __future__ import annotations
@@ -48,11 +48,13 @@ class Origin:
     is_partial: bool = False
 
     def may_be(self, value: Origin, *, exactly: bool = False) -> bool:
-        """Whether a register of this origin can hold a value of the kernel; `exactly` if nothing of it was exchanged to get there."""
+        """Tell whether a register of this origin can hold a value of the kernel; `exactly` if nothing of it was exchanged to get there."""
         is_exchanged, was_exchanged = EXCHANGED in self.loads, EXCHANGED in value.loads
         if self.kind != OTHER and value.kind not in _CAN_BE[self.kind] and not (self.kind == SUM and is_exchanged and was_exchanged):
             return False
-        if self.kind == value.kind == PRODUCT and (self.is_square != value.is_square or not _are_alike(self.factor, value.factor)):
+        if self.kind == PRODUCT and value.kind in _OF_FACTORS and not _are_alike(self.factor, value.factor):
+            return False
+        if self.kind == value.kind == PRODUCT and self.is_square != value.is_square:
             return False
         if value.is_partial:
             return is_exchanged or value.loads <= self.loads
@@ -70,8 +72,8 @@ class _Sum:
     is_fused: bool | None
     operands: tuple[Origin, Origin]
 
-    def choices(self, first: Origin, second: Origin, *, exactly: bool) -> set[int | None]:
-        """Which operand is fused, 0, 1 or -1 for neither, if this is the addition of two values; empty if it cannot be."""
+    def list_choices(self, first: Origin, second: Origin, *, exactly: bool) -> set[int | None]:
+        """List which operand is fused, 0, 1 or -1 for neither, if this is the addition of two values; nothing if it cannot be."""
         one, other = self.operands
         found: set[int | None] = set()
         for index, (x, y) in enumerate(((first, second), (second, first))):
@@ -80,8 +82,8 @@ class _Sum:
         return found
 
 
-def _choices(sums: set[_Sum], first: Origin, second: Origin, *, exactly: bool) -> set[int | None]:
-    return set().union(*(one.choices(first, second, exactly=exactly) for one in sums))
+def _list_choices(sums: set[_Sum], first: Origin, second: Origin, *, exactly: bool) -> set[int | None]:
+    return set().union(*(one.list_choices(first, second, exactly=exactly) for one in sums))
 
 
 def _is_product(instruction: Instruction | None) -> bool:
@@ -95,15 +97,15 @@ class Contractions:
     program: Program
 
     def _is_carried(self, register: str, addition: Instruction) -> bool:
-        """Whether it is a product that another iteration of a loop made: ptxas unrolls loops, and fuses some of these."""
+        """Tell whether it is a product that another iteration of a loop made: ptxas unrolls loops, and fuses some of these."""
         writers = self.program.writers(register)
-        loops = self.program.loops_around(addition)
-        around = [one for one in writers if len(writers) > 1 and loops & self.program.loops_around(one)]
+        loops = self.program.find_loops(addition)
+        around = [one for one in writers if len(writers) > 1 and loops & self.program.find_loops(one)]
         copied = (self.program.writer(name) for one in around if one.name == "mov" for name in one.read)
         return any(map(_is_product, (*around, *copied)))
 
     def _is_taken(self, register: str, addition: Instruction) -> bool | None:
-        """Whether ptxas fuses the product in a register with all additions that use it."""
+        """Tell whether ptxas fuses the product in a register with all additions that use it; None where that is not clear."""
         if self._is_carried(register, addition):
             return None
         product = self.program.writer(register)
@@ -112,43 +114,43 @@ class Contractions:
         readers = self.program.readers(product.written[0])
         if any(one.name not in ("add", "sub") or not one.is_of_floats for one in readers):
             return False
-        if any(self.program.loops_around(one) - self.program.loops_around(product) for one in readers):
+        if any(self.program.find_loops(one) - self.program.find_loops(product) for one in readers):
             return False  # it is not computed again in every iteration
         return True if {product.block} == {one.block for one in readers} else None
 
-    def _factor(self, *operands: str) -> float | None:
-        """The value of a constant among the operands of a product of f32."""
+    def _find_factor(self, *operands: str) -> float | None:
+        """Return the value of a constant among the operands of a product of f32."""
         for name in operands:
             made = self.program.writer(name)
-            code = made.operands[0] if made is not None and made.name == "mov" else name
-            if code.startswith("0f"):
-                return float(np.uint32(int(code[2:], 16)).view(np.float32))
+            codes = (name,) if made is None or made.name not in ("mov", "div") else made.operands
+            values = [np.uint32(int(code[2:], 16)).view(np.float32) for code in codes if code.startswith("0f")]
+            if values and len(values) == len(codes):
+                return float(np.float32(values[0] / np.float64(values[1])) if len(values) > 1 else values[0])
         return None
 
     def _are_one(self, first: str, second: str) -> bool:
-        """Whether two operands are one value, but for the sign."""
-        made = self.program.writer(first)
-        return first == second or (made is not None and made is self.program.writer(second) and len(made.written) == 1)
+        """Tell whether two operands are one value, but for the sign."""
+        return self.program.source(first) == self.program.source(second)
 
-    def _origin(self, *operands: str) -> Origin:
-        """The origin of a register, or of the product of two."""
-        loads = frozenset(self.program.loads_of(tuple(name for name in operands if name.startswith("%"))))
+    def _find_origin(self, *operands: str) -> Origin:
+        """Find the origin of a register, or of the product of two."""
+        loads = frozenset(self.program.find_loads(tuple(name for name in operands if name.startswith("%"))))
         if len(operands) > 1:
-            return Origin(PRODUCT, loads, self._are_one(*operands), self._factor(*operands))
+            return Origin(PRODUCT, loads, self._are_one(*operands), self._find_factor(*operands))
         found = self.program.writer(operands[0])
         if found is None or not found.is_of_floats:
             return Origin(OTHER, loads)
         if found.name in _PRODUCTS:
             is_square = found.name == "mul" and self._are_one(*found.operands)
-            return Origin(_PRODUCTS[found.name], loads, is_square, self._factor(*found.operands))
+            return Origin(_PRODUCTS[found.name], loads, is_square, self._find_factor(*found.operands))
         is_doubled = found.name == "add" and self._are_one(*found.operands)  # x + x is 2 x
         return Origin(SUM if found.name in _SUMS and not is_doubled else OTHER, loads)
 
     def _read(self, one: Instruction) -> _Sum:
         if one.name == "fma":
-            return _Sum(True, (self._origin(*one.operands[:2]), self._origin(one.operands[2])))
+            return _Sum(True, (self._find_origin(*one.operands[:2]), self._find_origin(one.operands[2])))
         taken = [self._is_taken(operand, one) for operand in one.operands]
-        first, second = map(self._origin, one.operands)
+        first, second = map(self._find_origin, one.operands)
         if None in taken or all(taken):
             return _Sum(None, (first, second))
         return _Sum(any(taken), (first, second) if not taken[1] else (second, first))
@@ -165,16 +167,18 @@ class Contractions:
     def _sums(self) -> dict[Sites, set[_Sum]]:
         return {sites: set(map(self._read, instructions)) for sites, instructions in self._additions.items()}
 
-    def fused_operand(self, sites: Sites, first: Origin, second: Origin) -> int | None:
+    def find_fused_operand(self, sites: Sites, first: Origin, second: Origin) -> int | None:
         """Say which operand of the addition at a place is fused with it: 0, 1, or -1 for neither; None where that is not clear."""
         here = self._sums.get(sites)
         first, second = (replace(one, loads=one.loads & self._loads, is_partial=not one.loads <= self._loads) for one in (first, second))
-        if here is None and not {first.kind, second.kind} & set(_OF_FACTORS):
+        if not {first.kind, second.kind} & set(_OF_FACTORS) and all(one.is_fused is False for one in here or ()):
             return -1
         if here is not None:
-            found = _choices(here, first, second, exactly=False)
+            found = _list_choices(here, first, second, exactly=False)
         else:  # the compiler does not compute again what it has, and joins additions of several places
-            found = _choices(self._everywhere, first, second, exactly=True) or _choices(self._everywhere, first, second, exactly=False)
+            found = _list_choices(self._everywhere, first, second, exactly=True) or _list_choices(
+                self._everywhere, first, second, exactly=False
+            )
         return next(iter(found)) if len(found) == 1 else None
 
     @cached_property
@@ -185,8 +189,8 @@ class Contractions:
     def _everywhere(self) -> set[_Sum]:
         return set().union(*self._sums.values())
 
-    def _leaves(self, register: str, height: int) -> list[tuple[tuple[str, ...], bool]] | None:
-        """The values that a tree of additions adds, each with whether it is a product that is fused; None where there is no such tree."""
+    def _find_leaves(self, register: str, height: int) -> list[tuple[tuple[str, ...], bool]] | None:
+        """List the values that a tree of additions adds, and which is a product that is fused; None where there is no such tree."""
         if height == 0:
             return [((register,), False)]
         node = self.program.writer(register)
@@ -196,18 +200,18 @@ class Contractions:
             return [(node.operands[:2], True), (node.operands[2:], False)] if height == 1 else None
         if self._read(node).is_fused is not False:
             return None
-        parts = [self._leaves(operand, height - 1) for operand in node.operands]
+        parts = [self._find_leaves(operand, height - 1) for operand in node.operands]
         return None if None in parts else [leaf for part in parts if part is not None for leaf in part]
 
-    def _roots(self, places: Sites, has_lanes: bool) -> list[str]:
-        """The registers that hold what a thread adds of its own in the reduction at a place."""
+    def _find_roots(self, places: Sites, has_lanes: bool) -> list[str]:
+        """List the registers that hold what a thread adds of its own in the reduction at a place."""
         if has_lanes:
             return list(dict.fromkeys(one.operands[0] for one in self.program.instructions if one.name == "shfl" and one.sites == places))
         made = [one for sites, additions in self._additions.items() if sites[:-1] == places for one in additions]
         read = {name for one in made for name in one.read}
         return [name for one in made for name in one.written if name not in read]
 
-    def fused_registers(self, places: Sites, bits: int, along: tuple[int, ...], has_lanes: bool) -> tuple[bool, ...] | None:
+    def find_fused_registers(self, places: Sites, bits: int, along: tuple[int, ...], has_lanes: bool) -> tuple[bool, ...] | None:
         """Say which of a thread's values enter the reduction at a place as products, in one rounding.
 
         Parameters
@@ -229,7 +233,7 @@ class Contractions:
         additions = [one for sites, found in self._additions.items() if sites[:-1] == places for one in found]
         if not along:
             return (False,) * (1 << bits) if additions and all(self._read(one).is_fused is False for one in additions) else None
-        trees = [leaves for root in self._roots(places, has_lanes) if (leaves := self._leaves(root, len(along))) is not None]
+        trees = [leaves for root in self._find_roots(places, has_lanes) if (leaves := self._find_leaves(root, len(along))) is not None]
         values = [leaf for leaves in trees for leaf in leaves]
         if len(values) != 1 << bits:
             alike = [one for sites, additions in self._additions.items() if sites[-2:-1] == places[-1:] for one in additions]
@@ -239,19 +243,19 @@ class Contractions:
         return self._by_number(values, along)
 
     def exchanges_products(self, places: Sites) -> bool:
-        """Tell whether each lane adds its product to another's, rounded, in one rounding, in the first exchange of the reduction at a place."""
+        """Tell whether each lane adds its product to another's, which was rounded, in the first exchange of the reduction at a place."""
         additions = [one for sites, found in self._additions.items() if sites[:-1] == places for one in found]
         fused = [one for one in additions if self._read(one).is_fused is not False]
         return bool(fused) and all(one.name == "fma" and self._is_exchanged(one) for one in fused)
 
     def _is_exchanged(self, one: Instruction) -> bool:
-        """Whether the addend is another lane's product of the same registers."""
+        """Tell whether the addend is another lane's product of the same registers."""
         shuffle = self.program.writer(one.operands[2])
         product = self.program.writer(shuffle.operands[0]) if shuffle is not None and shuffle.name == "shfl" else None
         return product is not None and product.name == "mul" and set(product.operands) == set(one.operands[:2])
 
     def _by_number(self, values: list[tuple[tuple[str, ...], bool]], along: tuple[int, ...]) -> tuple[bool, ...] | None:
-        loads = [self.program.loads_of(names) for names, _ in values]
+        loads = [self.program.find_loads(names) for names, _ in values]
         found: set[tuple[bool, ...] | None] = set()
         for source in set.intersection(*map(set, loads)):
             places = {number for one in loads if (number := one[source]) is not None}

@@ -11,14 +11,14 @@ from triton.runtime.interpreter import TensorHandle
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.numerics.lookup import fidelity
-from fastmma.triton.arithmetic import added
+from fastmma.triton.arithmetic import add_or_fuse
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import ACCUMULATORS, BY_TRITON, SUMS, elements
 from fastmma.triton.handles import CONSTANT, FACTORS, Product, loaded_bits
 from fastmma.triton.lowering import FP8, Dot, Lowering
-from fastmma.triton.parts import parts_of
+from fastmma.triton.parts import split_into_parts
 from fastmma.triton.positions import position, straight
-from fastmma.triton.sources import exchanged
+from fastmma.triton.sources import mark_exchanged
 from fastmma.triton.splits import SPLITS
 
 
@@ -39,16 +39,16 @@ def multiplied(run: Emulation, dot: Dot, lowering: Lowering, x: NDArray[Any], y:
 
 
 def _split(run: Emulation, dot: Dot, lowering: Lowering, a: Any, b: Any, d: Any) -> Any:
-    """A dot of parts, one after another from zero, to which its accumulator is added."""
+    """Multiply parts, one dot after another from zero, and add the accumulator."""
     kind, pairs = SPLITS[dot.precision]
     number = 1 + max(index for pair in pairs for index in pair)
-    first, second = (parts_of(np.asarray(handle.data, np.float32), kind, number) for handle in (a, b))
-    total: NDArray[Any] | None = None
+    first, second = (split_into_parts(np.asarray(handle.data, np.float32), kind, number) for handle in (a, b))
+    total = np.zeros((*d.data.shape,), np.float32)
     for i, j in pairs:
         if (i, j) == (0, 0):
             total = np.where(np.isnan(total), np.float32(0), total)
         total = multiplied(run, dot, lowering, first[i], second[j], total)
-    return added(run, exchanged(TensorHandle(total, d.dtype.scalar)), d)
+    return add_or_fuse(run, mark_exchanged(TensorHandle(total, d.dtype.scalar)), d)
 
 
 def _pass(run: Emulation, a: Any, b: Any, d: Any, why: str) -> Any:
@@ -85,7 +85,9 @@ def create_dot(run: Emulation, original: Operation, a: Any, b: Any, d: Any, prec
     if lowering.unit == "fma" and (lowering.a != "f32" or formats[2] != "f32"):
         return _pass(run, a, b, d, f"chains of fused multiply-adds of {lowering.a} are not known")
     if dot.is_split and any(FACTORS in handle.attr for handle in (a, b)):
-        return _pass(run, a, b, d, f"input_precision={name!r} of products: whether the compiler fuses them with what splits them is not known")
+        return _pass(
+            run, a, b, d, f"input_precision={name!r} of products: whether the compiler fuses them with what splits them is not known"
+        )
     instruction, every = lowering.instruction(dot), lowering.promotion(dot)
     how = f"{instruction}{f', promoted every {every} k' if every else ''} ({fidelity(instruction, run.target)})"
     permuted = f", kWidth {lowering.k_width}" if lowering.order(k) is not None else ""
@@ -96,8 +98,8 @@ def create_dot(run: Emulation, original: Operation, a: Any, b: Any, d: Any, prec
     run.report.did("tl.dot", f"{how}{permuted}, {source}")
     born = d.attr.get(CONSTANT)
     if born and not imprecise and d.dtype.scalar.is_floating() and straight(born, where):
-        return exchanged(Product(d.dtype.scalar, where, multiply, run.report))
-    return exchanged(TensorHandle(multiply(d.data), d.dtype.scalar))
+        return mark_exchanged(Product(d.dtype.scalar, where, multiply, run.report))
+    return mark_exchanged(TensorHandle(multiply(d.data), d.dtype.scalar))
 
 
 OPERATIONS = {"create_dot": create_dot}

@@ -82,9 +82,9 @@ class Launch:
         found = self.compiled.lowering(dot, site(where)) if self.compiled is not None else None
         return (found, "compiled") if found is not None else (lowering_by_rules(dot, self.capability, self.warps), "rules")
 
-    def sum_at(self, where: Position, shape: tuple[int, ...], axis: int | None) -> CompiledSum | None:
-        """What the compiler made of a sum along an axis, or of all."""
-        return None if self.compiled is None else self.compiled.sum_at(sites(where), shape, axis)
+    def find_sum(self, where: Position, shape: tuple[int, ...], axis: int | None) -> CompiledSum | None:
+        """Find what the compiler made of a sum along an axis, or of all."""
+        return None if self.compiled is None else self.compiled.find_sum(sites(where), shape, axis)
 
     def takes_addend(self, where: Position) -> bool:
         """Whether the compiler may start a dot from what is added to its result."""

@@ -11,11 +11,12 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
 from fastmma.triton import approximations
-from fastmma.triton.arithmetic import as_product
+from fastmma.triton.arithmetic import remember_product
 from fastmma.triton.casts import converted
 from fastmma.triton.contraction import QUOTIENT
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import FLOATS, elements
+from fastmma.triton.handles import VALUE
 
 _RECORDED: dict[str, tuple[str, Callable[..., Any]]] = {
     "create_exp": ("ex2.approx.f32 of x log2(e)", approximations.exp),
@@ -53,12 +54,16 @@ def _recorded(run: Emulation, original: Operation, *operands: Any, name: str, wh
         run.report.passes(name, f"{what}: recorded on an H100 only")
         return original(*operands)
     values = np.broadcast_arrays(*(np.asarray(elements(operand), np.float32) for operand in operands))
-    result = function(*values)
+    is_quotient = function is approximations.divided
+    constant = operands[1].attr.get(VALUE) if is_quotient else None
+    result = approximations.divided(values[0], values[1], constant=constant) if is_quotient else function(*values)
     run.report.did(name, what)
     data = result if fmt == "f32" else converted(result, "f32", fmt)
     handle = TensorHandle(np.ascontiguousarray(data).view(interpreter._get_np_dtype(operands[0].dtype.scalar)), operands[0].dtype.scalar)
-    is_quotient = fmt == "f32" and function is approximations.divided and run.launch.compiled is not None
-    return as_product(handle, *approximations.quotient(*values), QUOTIENT) if is_quotient else handle
+    if not is_quotient or fmt != "f32" or run.launch.compiled is None:
+        return handle
+    x, y = approximations.factorise(values[0], values[1], constant=constant)
+    return remember_product(handle, x, y, QUOTIENT, None if constant is None or not y.size else float(y.flat[0]))
 
 
 def _short(name: str) -> str:

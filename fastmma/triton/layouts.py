@@ -91,21 +91,21 @@ def bit_owners(layout: str, shape: tuple[int, ...], named: dict[str, str]) -> li
     return None if found is None else found.owners
 
 
-def bits_of(layout: str, shape: tuple[int, ...], named: dict[str, str]) -> dict[str, list[tuple[int, int]]] | None:
-    """For every bit of the number of a thread's register, of a lane and of a warp, lowest first, the dimension and the bit of a coordinate.
+def list_bits(layout: str, shape: tuple[int, ...], named: dict[str, str]) -> dict[str, list[tuple[int, int]]] | None:
+    """List, for every bit of the number of a register, a lane and a warp, lowest first, the dimension and the bit of a coordinate.
 
     Examples
     --------
     >>> layout = "#ttg.blocked<{sizePerThread = [1, 2], threadsPerWarp = [8, 4], warpsPerCTA = [1, 1], order = [1, 0]}>"
-    >>> bits_of(layout, (16, 8), {})
+    >>> list_bits(layout, (16, 8), {})
     {'register': [(1, 0), (0, 3)], 'lane': [(1, 1), (1, 2), (0, 0), (0, 1), (0, 2)], 'warp': []}
     """
     found = _grown(layout, shape, named)
     return None if found is None else found.bits
 
 
-def register_numbers(bits: tuple[tuple[int, int], ...], shape: tuple[int, ...]) -> NDArray[np.intp]:
-    """The number of the register that holds each element of a tensor."""
+def number_registers(bits: tuple[tuple[int, int], ...], shape: tuple[int, ...]) -> NDArray[np.intp]:
+    """Return the number of the register that holds each element of a tensor."""
     places = np.indices(shape)
     numbers = np.zeros(shape, np.intp)
     for number, (dimension, bit) in enumerate(bits):
@@ -113,12 +113,12 @@ def register_numbers(bits: tuple[tuple[int, int], ...], shape: tuple[int, ...]) 
     return numbers
 
 
-def by_bits(array: NDArray[Any], bits: tuple[tuple[int, int], ...]) -> NDArray[Any]:
-    """The elements of a tensor in one dimension, whose coordinate has these bits, lowest first.
+def take_by_bits(array: NDArray[Any], bits: tuple[tuple[int, int], ...]) -> NDArray[Any]:
+    """Lay out the elements of a tensor in one dimension, whose coordinate has these bits, lowest first.
 
     Examples
     --------
-    >>> by_bits(np.arange(8).reshape(2, 4), ((1, 1), (0, 0), (1, 0))).tolist()
+    >>> take_by_bits(np.arange(8).reshape(2, 4), ((1, 1), (0, 0), (1, 0))).tolist()
     [0, 2, 4, 6, 1, 3, 5, 7]
     """
     sizes = [size.bit_length() - 1 for size in array.shape]

@@ -17,12 +17,12 @@ _INFINITY = np.uint32(0x7F800000)
 _NAN = np.uint32(0x7FFFFFFF)
 
 
-def to_tf32(values: Floats) -> Floats:
+def round_to_tf32(values: Floats) -> Floats:
     """Round to nearest, ties away from zero, as ``cvt.rna.tf32.f32`` does.
 
     Examples
     --------
-    >>> to_tf32(np.float32([1 + 2**-11, 1 + 2**-12, -np.inf])).tolist()
+    >>> round_to_tf32(np.float32([1 + 2**-11, 1 + 2**-12, -np.inf])).tolist()
     [1.0009765625, 1.0, -inf]
     """
     codes = np.ascontiguousarray(values).view(np.uint32)
@@ -31,16 +31,16 @@ def to_tf32(values: Floats) -> Floats:
     return np.where(magnitudes > _INFINITY, _NAN, rounded).view(np.float32)
 
 
-def parts_of(values: Floats, kind: str, number: int) -> list[NDArray[Any]]:
+def split_into_parts(values: Floats, kind: str, number: int) -> list[NDArray[Any]]:
     """Split numbers into so many parts of a format; what is left of tf32 is cut off where it is multiplied.
 
     Examples
     --------
-    >>> [part.tolist() for part in parts_of(np.float32([1.00390625]), "bf16", 2)]
+    >>> [part.tolist() for part in split_into_parts(np.float32([1.00390625]), "bf16", 2)]
     [[1.0], [0.00390625]]
     """
     if kind == "tf32":
-        first = to_tf32(values)
+        first = round_to_tf32(values)
         return [first, values - first]
     found: list[NDArray[Any]] = []
     for _ in range(number):

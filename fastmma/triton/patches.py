@@ -100,7 +100,8 @@ class _Scopes:
 
     def _unrolled(self, loop: Any) -> Any:
         def static_range(*bounds: Any, **options: Any) -> Any:
-            self._run.report.notes[_UNROLLED] += 1
+            if self._run.launch.compiled is None:
+                self._run.report.notes[_UNROLLED] += 1
             return loop(*bounds, **options)
 
         return static_range

@@ -17,6 +17,7 @@ EXCHANGED: Sites = (("", 0, 0),)  # the place of no load: values of other thread
 _FILE = re.compile(r'\.file\s+(\d+) "([^"]+)"(?: "([^"]+)")?')
 _LOC = re.compile(r"\.loc\s+(\d+) (\d+) (\d+)(?:, function_name [^,]+, inlined_at (\d+) (\d+) (\d+))?")
 _INSTRUCTION = re.compile(r"(?:@!?%p\d+ )?([a-z][\w.:]*)\s+([^;]*);")
+_FUNCTION = re.compile(r"^\s*(?:\.visible |\.weak )?\.(?:entry|func)\b", re.MULTILINE)
 _LABEL = re.compile(r"\$\w+:")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+")
 _NAME = re.compile(r"%[a-z]+\d+")
@@ -28,7 +29,20 @@ _FLOATS = re.compile(r"\.(?:f16|bf16|f32|f64)(?:x2)?$")
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """One instruction: its opcode, the registers that it writes and its operands, the basic block that holds it, its place in the source, and in the text."""
+    """One instruction.
+
+    Attributes
+    ----------
+    opcode : str
+    written, operands : tuple of str
+        The registers that it writes, and its operands.
+    block : int
+        The basic block that holds it.
+    sites : tuple
+        Its place in the source.
+    place : int
+        Its place in the text.
+    """
 
     opcode: str
     written: tuple[str, ...]
@@ -39,17 +53,17 @@ class Instruction:
 
     @property
     def name(self) -> str:
-        """The opcode's first part."""
+        """Return the opcode's first part."""
         return self.opcode.partition(".")[0]
 
     @property
     def is_of_floats(self) -> bool:
-        """Whether it computes floats."""
+        """Tell whether it computes floats."""
         return _FLOATS.search(self.opcode) is not None
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The registers that it reads."""
+        """List the registers that it reads."""
         return tuple(name for operand in self.operands for name in _NAME.findall(operand))
 
 
@@ -75,7 +89,8 @@ class _Places:
 
 
 def _instructions(text: str) -> Iterator[Instruction]:
-    places, here, block, inline = _Places(), (), 0, False
+    places, block, inline = _Places(), 0, False
+    here: Sites = ()
     for number, folder, name in _FILE.findall(text):
         places.files[number] = f"{folder}/{name}" if name else folder
     for place, line in enumerate(map(str.strip, text.splitlines())):
@@ -91,7 +106,9 @@ def _instructions(text: str) -> Iterator[Instruction]:
             if found is None:
                 continue
             first, *rest = _OPERAND.findall(found[2]) or [""]
-            writes = not found[1].startswith(("st.", "bra", "bar.", "ret", "red.", "fence", "cp.", "mbarrier", "wgmma.fence", "wgmma.commit"))
+            writes = not found[1].startswith(
+                ("st.", "bra", "bar.", "ret", "red.", "fence", "cp.", "mbarrier", "wgmma.fence", "wgmma.commit")
+            )
             written, operands = (_NAME.findall(first), rest) if writes else ([], [first, *rest])
             yield Instruction(found[1], tuple(written), tuple(operands), block, here, place)
             block += found[1].startswith(_ENDS)
@@ -106,13 +123,15 @@ class Program:
 
     @classmethod
     def read_from(cls, text: str) -> Program:
-        """Read PTX."""
+        """Read PTX; nothing of one with functions that are called."""
+        if len(_FUNCTION.findall(text)) > 1:  # each has registers of its own
+            return cls(())
         instructions = tuple(_instructions(text))
         labels = {line.partition(":")[0].strip(): place for place, line in enumerate(text.splitlines()) if _LABEL.match(line.strip())}
         jumps = ((labels.get(one.operands[0], one.place), one.place) for one in instructions if one.name == "bra")
         return cls(instructions, tuple((first, last) for first, last in jumps if first < last))
 
-    def loops_around(self, one: Instruction) -> set[tuple[int, int]]:
+    def find_loops(self, one: Instruction) -> set[tuple[int, int]]:
         """Tell in which loops an instruction stands."""
         return {loop for loop in self.loops if loop[0] <= one.place <= loop[1]}
 
@@ -133,27 +152,31 @@ class Program:
         return dict(found)
 
     def writers(self, name: str) -> list[Instruction]:
-        """All instructions that write a register, but a constant that a load may leave in it."""
+        """List the instructions that write a register, but not a constant that a load may leave in it."""
         found = self._writers.get(name, [])
         loads = [one for one in found if one.name == "ld"]
         return loads if len(loads) == 1 and len(found) == 2 and found[0].name == "mov" else found
 
-    def writer(self, name: str) -> Instruction | None:
-        """The instruction that computes a register; copies and signs are looked through. None where several do."""
+    def source(self, name: str) -> str:
+        """Return the register of which one is a copy, with the same or the other sign."""
         writers = self.writers(name)
-        if len(writers) != 1:
-            return None
-        (found,) = writers
-        if found.name in ("mov", "neg") and len(found.operands) == 1 and len(found.written) == 1 and _NAME.fullmatch(found.operands[0]):
-            return self.writer(found.operands[0])
-        return found
+        if len(writers) == 1:
+            (found,) = writers
+            if found.name in ("mov", "neg") and len(found.operands) == len(found.written) == 1 and _NAME.fullmatch(found.operands[0]):
+                return self.source(found.operands[0])
+        return name
+
+    def writer(self, name: str) -> Instruction | None:
+        """Find the instruction that computes a register; copies and signs are looked through. None where several do."""
+        writers = self.writers(self.source(name))
+        return writers[0] if len(writers) == 1 else None
 
     def is_shuffled(self, name: str) -> bool:
         """Tell whether a register holds another lane's value."""
         return any(one.name == "shfl" for one in self._writers.get(name, ()))
 
     def readers(self, name: str) -> list[Instruction]:
-        """The instructions that use a register; copies and signs are looked through."""
+        """List the instructions that use a register; copies and signs are looked through."""
         found = []
         for one in self._readers.get(name, ()):
             through = one.name in ("mov", "neg") and len(one.written) == 1 and len(one.operands) == 1 and one.operands[0] == name
@@ -162,7 +185,7 @@ class Program:
 
     @cached_property
     def _loads(self) -> dict[str, tuple[Sites, int]]:
-        """Of every register that is loaded from global memory, the place of the load and how many it loads before."""
+        """List the registers that are loaded from global memory, each with the place of the load and how many it loads before."""
         found: dict[str, tuple[Sites, int]] = {}
         counts: dict[Sites, int] = defaultdict(int)
         for one in self.instructions:
@@ -174,16 +197,16 @@ class Program:
 
     @property
     def load_sites(self) -> set[Sites]:
-        """The places of all loads."""
+        """List the places of all loads."""
         return {sites for sites, _ in self._loads.values()}
 
     def _read_all(self) -> None:
         """Go through the instructions in their order, so that what is asked of one was mostly asked of those before."""
         for one in self.instructions:
             for name in one.written:
-                self._sources(name)
+                self._trace(name)
 
-    def loads_of(self, names: tuple[str, ...]) -> dict[Sites, Number]:
+    def find_loads(self, names: tuple[str, ...]) -> dict[Sites, Number]:
         """Tell from which loads registers are computed, and from which of the values of each; `EXCHANGED` from those of other threads.
 
         The number of a value is None where it is computed from several.
@@ -192,11 +215,11 @@ class Program:
             self._read_all()
         found: dict[Sites, Number] = {}
         for name in names:
-            for sites, number in self._sources(name).items():
+            for sites, number in self._trace(name).items():
                 found[sites] = number if found.setdefault(sites, number) == number else None
         return found
 
-    def _sources(self, name: str) -> dict[Sites, Number]:
+    def _trace(self, name: str) -> dict[Sites, Number]:
         if name not in self._known:
             self._known[name] = dict(_UNKNOWN)  # where a loop leads back
             writers = self.writers(name)
@@ -205,21 +228,23 @@ class Program:
                 self._known[name] = {sites: (number,)}
             elif len(writers) == 1:
                 (one,) = writers
-                packed = self._packed(one)
+                packed = self._unpack(one)
                 if packed:
-                    self._known[name] = self._sources(packed[one.written.index(name)])
+                    self._known[name] = self._trace(packed[one.written.index(name)])
                     return self._known[name]
                 data = tuple(read for read in one.read if not read.startswith("%p"))
                 part = (one.written.index(name),) if len(one.written) > 1 else ()
                 is_opaque = one.name in _OPAQUE or any(self.is_shuffled(read) for read in data)
-                sources = _UNKNOWN if is_opaque else self.loads_of(data)
-                self._known[name] = {} if one.opcode.startswith("ld.param") else {
-                    sites: None if number is None else (*number, *part) for sites, number in sources.items()
-                }
+                sources = _UNKNOWN if is_opaque else self.find_loads(data)
+                self._known[name] = (
+                    {}
+                    if one.opcode.startswith("ld.param")
+                    else {sites: None if number is None else (*number, *part) for sites, number in sources.items()}
+                )
         return self._known[name]
 
-    def _packed(self, one: Instruction) -> tuple[str, ...]:
-        """Of an instruction that takes a register apart, the registers of which that was put together."""
+    def _unpack(self, one: Instruction) -> tuple[str, ...]:
+        """Return the registers of which one was put together that an instruction takes apart."""
         source = self.writers(one.operands[0]) if one.name == "mov" and len(one.written) > 1 and len(one.operands) == 1 else []
         return source[0].read if len(source) == 1 and source[0].name == "mov" and len(source[0].read) == len(one.written) else ()
 

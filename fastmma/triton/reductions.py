@@ -12,9 +12,9 @@ from fastmma.triton.arithmetic import fused
 from fastmma.triton.compiled import CompiledSum
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.handles import FACTORS, SOURCES
-from fastmma.triton.layouts import by_bits, register_numbers
+from fastmma.triton.layouts import number_registers, take_by_bits
 from fastmma.triton.positions import Position, position, sites
-from fastmma.triton.sources import exchanged, sources_of
+from fastmma.triton.sources import list_sources, mark_exchanged
 from fastmma.triton.versions import TESTED
 
 # in which order a thread adds its registers: Triton 3.6 one after another (seen on an H100), 3.9 in pairs (read off its PTX)
@@ -47,8 +47,9 @@ def _in_thread(terms: list[Term], order: str) -> NDArray[Any]:
 def summed(values: NDArray[Any], axis: int, owners: list[str], factors: Fused | None = None, order: str = "pairs") -> NDArray[Any]:
     """The sum along an axis, whose coordinates' bits are held by `owners`, lowest first.
 
-    A thread adds its registers, ``"ascending"`` or in ``"pairs"`` of neighbours, pairs of pairs and so on; products that are fused join the first
-    sum that they enter in one rounding. Then lanes, and then warps, exchange sums with those whose number differs in one bit, the highest first.
+    A thread adds its registers, ``"ascending"`` or in ``"pairs"`` of neighbours, pairs of pairs and so on; products that are fused join the
+    first sum that they enter in one rounding, which is that of two lanes where a thread has one value. Lanes, and then warps, exchange sums
+    with those whose number differs in one bit, the highest first.
     """
     bits = range(len(owners))
     registers, rest = [[bit for bit in bits if (owners[bit] == "register") == wanted] for wanted in (True, False)]
@@ -60,22 +61,24 @@ def summed(values: NDArray[Any], axis: int, owners: list[str], factors: Fused | 
         split = moved.reshape(*moved.shape[:-1], *(2,) * len(bits)).transpose(places)
         return np.moveaxis(split.reshape(*split.shape[: lead + len(rest)], -1), -1, 0)
 
-    first, *others = [by_register(array) for array in (values, *((values, values, np.zeros(values.shape, bool)) if factors is None else factors))]
+    first, *others = [
+        by_register(array) for array in (values, *((values, values, np.zeros(values.shape, bool)) if factors is None else factors))
+    ]
     total = _in_thread(list(zip(first, *others, strict=True)), order)
-    exchanged_factors = [array[0] for array in others[:2]] if not registers and others[2].any() else []
+    products = [array[0] for array in others[:2]] if not registers and others[2].any() else []
     left = list(rest)
     for owner in ("lane", "warp"):
         for bit in [bit for bit in rest[::-1] if owners[bit] == owner]:
             where = total.ndim - 1 - left.index(bit)
             low, high = (np.take(total, index, where) for index in (0, 1))
-            total = fused(*(np.take(array, 0, where) for array in exchanged_factors), high) if exchanged_factors else low + high
-            exchanged_factors = []
+            total = low + high if not products else fused(np.take(products[0], 0, where), np.take(products[1], 0, where), high)
+            products = []
             left.remove(bit)
     return total
 
 
-def _fused(run: Emulation, found: CompiledSum, where: Position, handle: Any) -> Fused | None | str:
-    """The products that join sums in one rounding; a string says why they are not known."""
+def _find_fused(run: Emulation, found: CompiledSum, where: Position, handle: Any) -> Fused | str | None:
+    """Find the products that join sums in one rounding; a string says why they are not known."""
     compiled = run.launch.compiled
     if not run.fuses or compiled is None:
         return None
@@ -84,7 +87,7 @@ def _fused(run: Emulation, found: CompiledSum, where: Position, handle: Any) -> 
     if not along and {"lane", "warp"} <= set(owners) and compiled.contractions.exchanges_products(places):
         joins: tuple[bool, ...] | None = (True,) * (1 << len(found.registers))  # of the lanes whose sums the warps exchange
     else:
-        joins = compiled.contractions.fused_registers(places, len(found.registers), along, "lane" in owners)
+        joins = compiled.contractions.find_fused_registers(places, len(found.registers), along, "lane" in owners)
     if joins is None:
         return "which products the compiler fuses with it is not clear"
     if not any(joins):
@@ -92,12 +95,13 @@ def _fused(run: Emulation, found: CompiledSum, where: Position, handle: Any) -> 
     factors = handle.attr.get(FACTORS)
     if factors is None:
         return "the compiler fuses products with it that are not known"
-    return (*(_laid_out(one, handle, found) for one in (factors.x, factors.y)), np.array(joins)[register_numbers(found.registers, found.shape)])
+    x, y = (_lay_out(one, handle, found) for one in (factors.x, factors.y))
+    return x, y, np.array(joins)[number_registers(found.registers, found.shape)]
 
 
-def _laid_out(array: NDArray[Any], handle: Any, found: CompiledSum) -> NDArray[Any]:
+def _lay_out(array: NDArray[Any], handle: Any, found: CompiledSum) -> NDArray[Any]:
     array = np.broadcast_to(array, handle.data.shape)
-    return array if found.source is None else by_bits(array, found.source[1])
+    return array if found.source is None else take_by_bits(array, found.source[1])
 
 
 def _sum(run: Emulation, original: Operation, value: Any, *_: Any) -> Any:
@@ -109,24 +113,24 @@ def _sum(run: Emulation, original: Operation, value: Any, *_: Any) -> Any:
     axis = 0 if reduction.axis is None else reduction.axis % len(shape)
     here = position()
     of_f32 = handle.dtype.scalar.name == "fp32" and run.capability < 100
-    found = run.launch.sum_at(here, shape, None if reduction.axis is None else axis) if of_f32 else None
+    found = run.launch.find_sum(here, shape, None if reduction.axis is None else axis) if of_f32 else None
     if found is None or found.owners is None:
         run.report.passes("sum", "the order of its additions depends on the layout of the threads, which is not known")
         return original(value)
-    factors = _fused(run, found, here, handle)
+    factors = _find_fused(run, found, here, handle)
     if isinstance(factors, str):
         run.report.passes("sum", factors)
         factors = None
     else:
         run.report.did("sum", "registers, lanes, warps" + (", products fused" if factors is not None else ""))
-    result = summed(_laid_out(handle.data, handle, found), axis, list(found.owners), factors, IN_REGISTERS)
+    result = summed(_lay_out(handle.data, handle, found), axis, list(found.owners), factors, IN_REGISTERS)
     if reduction.keep_dims:
         result = np.expand_dims(result, axis) if reduction.axis is not None else result.reshape((1,) * len(shape))
     tensor = reduction.to_tensor(result if np.ndim(result) else result[()], value.dtype)
     if set(found.owners) <= {"register"}:
-        tensor.handle.attr[SOURCES] = sources_of(handle)
+        tensor.handle.attr[SOURCES] = list_sources(handle)
     else:
-        exchanged(tensor.handle)
+        mark_exchanged(tensor.handle)
     return tensor
 
 

@@ -7,26 +7,26 @@ from typing import Any
 
 from triton.runtime.interpreter import TensorHandle
 
-from fastmma.triton.handles import SOURCES
+from fastmma.triton.handles import SOURCES, VALUE
 from fastmma.triton.positions import position, sites
 from fastmma.triton.ptx import EXCHANGED, Sites
 
 _NONE: frozenset[Sites] = frozenset()
 
 
-def sources_of(*values: Any) -> frozenset[Sites]:
+def list_sources(*values: Any) -> frozenset[Sites]:
     """Return the places of the loads behind values."""
     return _NONE.union(*(value.attr.get(SOURCES, _NONE) for value in values if isinstance(value, TensorHandle)))
 
 
-def exchanged(handle: Any) -> Any:
+def mark_exchanged(handle: Any) -> Any:
     """Remember that a value is made of those of several threads, which hides from which loads."""
     handle.attr[SOURCES] = frozenset({EXCHANGED})
     return handle
 
 
 def _computed(operands: tuple[Any, ...]) -> frozenset[Sites]:
-    return sources_of(*operands)
+    return list_sources(*operands)
 
 
 def _loaded(_operands: tuple[Any, ...]) -> frozenset[Sites]:
@@ -34,14 +34,18 @@ def _loaded(_operands: tuple[Any, ...]) -> frozenset[Sites]:
 
 
 def _chosen(operands: tuple[Any, ...]) -> frozenset[Sites]:
-    return sources_of(*operands[1:])
+    return list_sources(*operands[1:])
 
 
 _METHODS: Mapping[str, Callable[[tuple[Any, ...]], frozenset[Sites]]] = {"create_masked_load": _loaded, "create_select": _chosen}
+
+_CONVERSIONS = ("create_si_to_fp", "create_ui_to_fp")  # the compiler converts constants itself
 
 
 def remember_sources(method: str, result: Any, operands: tuple[Any, ...]) -> Any:
     """Give the result of a method of the builder the places of the loads behind it."""
     if type(result) is TensorHandle and SOURCES not in result.attr:
         result.attr[SOURCES] = _METHODS.get(method, _computed)(operands)
+        if method in _CONVERSIONS and VALUE in operands[0].attr:
+            result.attr[VALUE] = operands[0].attr[VALUE]
     return result

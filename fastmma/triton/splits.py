@@ -40,13 +40,13 @@ class SplitReader:
         operands = _NAMES.findall(rest)
         return self._source(operands[0]) if operation in _SAME and operands else (operation, rest)
 
-    def part(self, name: str) -> tuple[str, int] | None:
-        """Of an operand of a dot, the format and which part of its numbers it is; None for one that is not split."""
+    def find_part(self, name: str) -> tuple[str, int] | None:
+        """Find the format of an operand of a dot, and which part of its numbers it is; None for one that is not split."""
         operation, rest = self._source(name)
         operands = _NAMES.findall(rest)
         if operation == "tt.elementwise_inline_asm" and "cvt.rna.tf32.f32" in rest:
             return "tf32", 0
-        if operation == "arith.subf" and self.part(operands[1]) == ("tf32", 0):
+        if operation == "arith.subf" and self.find_part(operands[1]) == ("tf32", 0):
             return "tf32", 1
         if operation != "arith.truncf" or "xbf16" not in rest:
             return None
@@ -61,15 +61,15 @@ class SplitReader:
             operation, rest = self._source(first)
         return "bf16", number
 
-    def dots(self) -> list[tuple[str, str]]:
-        """The precisions of all split dots whose parts are multiplied in the order that is known, each with the text of its last dot."""
+    def list_dots(self) -> list[tuple[str, str]]:
+        """List the precisions of split dots whose parts come in the order that is known, each with the text of its last dot."""
         found: list[tuple[str, str]] = []
         waiting: list[tuple[str, tuple[int, int]]] = []
         for line in self.text.splitlines():
             made = _MADE.match(line)
             if made is None or made[2] not in _DOT:
                 continue
-            a, b = (self.part(name) for name in _NAMES.findall(made[3])[:2])
+            a, b = (self.find_part(name) for name in _NAMES.findall(made[3])[:2])
             if a is None or b is None or a[0] != b[0]:
                 continue
             waiting.append((a[0], (a[1], b[1])))

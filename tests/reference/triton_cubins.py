@@ -1,8 +1,9 @@
 """Ask Triton's machine code on a GPU whose machine has no Triton, or another: it is compiled where this Triton is, which needs no GPU.
 
-``python -m tests.reference.triton_cubins build FILE`` compiles the launches of tests/triton_door/launches.py for an H200, and writes them with
-their arguments. ``python triton_cubins.py record FILE RESULTS`` on the machine with the GPU, which needs this module, NumPy and CuPy, writes what
-they computed. ``python -m tests.reference.triton_cubins shorten RESULTS RECORDING`` keeps of each result what tests compare: its head and a digest.
+``python -m tests.reference.triton_cubins build FILE`` compiles the launches of tests/triton_door/launches.py for an H200, and writes them
+with their arguments. ``python triton_cubins.py record FILE RESULTS`` on the machine with the GPU, which needs this module, NumPy and CuPy,
+writes what they computed. ``python -m tests.reference.triton_cubins shorten RESULTS RECORDING`` keeps of each result what tests compare:
+its head and a digest.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 CAPABILITY = 90
-HEAD = 64  # elements of a result that a recording keeps beside the digest
+HEAD = 16  # elements of a result that a recording keeps beside the digest
 _SCRATCH = 1 << 20  # bytes behind the two pointers that follow the arguments of each kernel
 _MOST_SHARED = 48 << 10  # shared memory that needs no leave
 
@@ -35,7 +36,9 @@ def compiled(launch: Any) -> Any:
             signature={name: launch.signature(name) if name not in constants else "constexpr" for name in names},
             constexprs={(names.index(name),): value for name, value in constants.items()},
             attrs={
-                (index,): [["tt.divisibility", 16]] for index, name in enumerate(names) if name not in constants and launch.is_divisible(name)
+                (index,): [["tt.divisibility", 16]]
+                for index, name in enumerate(names)
+                if name not in constants and launch.is_divisible(name)
             },
         ),
         target=GPUTarget("cuda", CAPABILITY, 32),

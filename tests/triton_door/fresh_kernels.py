@@ -157,3 +157,143 @@ def pairwise_distance(x, y, z, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr
     b = tl.load(y + rn[:, None] * D + rd[None, :])
     d = a[:, None, :] - b[None, :, :]
     tl.store(z + rm[:, None] * N + rn[None, :], tl.sum(d * d, 2))
+
+
+@triton.jit
+def divided_by_constants(x, y, N: tl.constexpr, C: tl.constexpr, HOW: tl.constexpr):
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    v = tl.load(x + i)
+    if HOW == "only":
+        r = v / C
+    elif HOW == "added":
+        r = v / C + 0.25
+    else:
+        r = tl.sum(v.to(tl.float32), 0) / C + v
+    tl.store(y + i, r)
+
+
+@triton.jit
+def poly_norm(x, w, y, n, eps, N: tl.constexpr):
+    r, i = tl.program_id(0), tl.arange(0, N)
+    v = tl.load(x + r * n + i, mask=i < n, other=0.0).to(tl.float32)
+    square = v * v
+    cube = square * v
+    r1 = tl.rsqrt(tl.sum(v * v, 0) / n + eps)
+    r2 = tl.rsqrt(tl.sum(square * square, 0) / n + eps)
+    r3 = tl.rsqrt(tl.sum(cube * cube, 0) / n + eps)
+    w0, w1, w2 = tl.load(w), tl.load(w + 1), tl.load(w + 2)
+    tl.store(y + r * n + i, w0 * cube * r3 + w1 * square * r2 + w2 * v * r1 + tl.load(w + 3), mask=i < n)
+
+
+@triton.jit
+def divergence(p, q, loss, dx, beta, n, N: tl.constexpr):
+    r, i = tl.program_id(0), tl.arange(0, N)
+    a = tl.load(p + r * n + i, mask=i < n, other=0.0)
+    b = tl.load(q + r * n + i, mask=i < n, other=0.0)
+    m = beta * a + (1 - beta) * b
+    tl.store(loss + r, tl.sum(beta * a * (a - m) + (1 - beta) * b * (b - m), axis=0))
+    tl.store(dx + r * n + i, beta * a * (a - m), mask=i < n)
+
+
+@triton.jit
+def total_variation(p, q, loss, n, N: tl.constexpr):
+    r, i = tl.program_id(0), tl.arange(0, N)
+    total = tl.zeros((N,), tl.float32)
+    for start in range(0, n, N):
+        a = tl.load(p + r * n + start + i, mask=start + i < n, other=0.0)
+        b = tl.load(q + r * n + start + i, mask=start + i < n, other=0.0)
+        total += 0.5 * tl.abs(a - b)
+    tl.store(loss + r, tl.sum(total, 0) / n)
+
+
+@triton.jit
+def group_norm_in_blocks(x, w, b, y, stats, n, eps, N: tl.constexpr):
+    r, i = tl.program_id(0), tl.arange(0, N)
+    first, second = 0.0, 0.0
+    for start in range(0, n, N):
+        v = tl.load(x + r * n + start + i, mask=start + i < n, other=0.0).to(tl.float32)
+        first += tl.sum(v)
+        second += tl.sum(v * v)
+    mean = first / n
+    var = second / n - mean * mean
+    rstd = tl.rsqrt(var + eps)
+    tl.store(stats + 2 * r, mean)
+    tl.store(stats + 2 * r + 1, rstd)
+    scale, shift = tl.load(w + r), tl.load(b + r)
+    for start in range(0, n, N):
+        v = tl.load(x + r * n + start + i, mask=start + i < n, other=0.0).to(tl.float32)
+        tl.store(y + r * n + start + i, (v - mean) * rstd * scale + shift, mask=start + i < n)
+
+
+@triton.jit
+def batch_statistics(x, mean, var, T, M: tl.constexpr, N: tl.constexpr):
+    rm, rn = tl.arange(0, M), tl.program_id(0) * N + tl.arange(0, N)
+    count, m, s = 0.0, tl.zeros((N,), tl.float32), tl.zeros((N,), tl.float32)
+    for start in range(0, T, M):
+        v = tl.load(x + (start + rm)[:, None] * (2 * N) + rn[None, :]).to(tl.float32)
+        mu = tl.sum(v, 0) / M
+        d = v - mu[None, :]
+        delta = mu - m
+        s += tl.sum(d * d, 0) + delta * delta * count * M / (count + M)
+        m += delta * M / (count + M)
+        count += M
+    tl.store(mean + rn, m)
+    tl.store(var + rn, s / T)
+
+
+@triton.jit
+def chunked_delta(q, k, v, beta, o, T, M: tl.constexpr, D: tl.constexpr):
+    rm, rd = tl.arange(0, M), tl.arange(0, D)
+    state = tl.zeros((D, D), tl.float32)
+    for start in range(0, T, M):
+        at = (start + rm)[:, None] * D + rd[None, :]
+        query, key, value = tl.load(q + at), tl.load(k + at), tl.load(v + at)
+        b = tl.load(beta + start + rm)
+        u = (value - tl.dot(key, state.to(key.dtype))) * b[:, None]
+        s = tl.where(rm[:, None] >= rm[None, :], tl.dot(query, tl.trans(key)), 0.0)
+        out = tl.dot(query, state.to(query.dtype)) + tl.dot(s.to(u.dtype.scalar).to(key.dtype), u.to(key.dtype))
+        state = state * 0.9 + tl.dot(tl.trans(key), u.to(key.dtype))
+        tl.store(o + at, out)
+
+
+@triton.jit
+def rotary_backward(dy, cos, sin, dx, HALF: tl.constexpr):
+    r, i = tl.program_id(0), tl.arange(0, HALF)
+    c, s = tl.load(cos + r * HALF + i), tl.load(sin + r * HALF + i)
+    a, b = tl.load(dy + r * 2 * HALF + i), tl.load(dy + r * 2 * HALF + HALF + i)
+    tl.store(dx + r * 2 * HALF + i, (a * c + b * s).to(dx.dtype.element_ty))
+    tl.store(dx + r * 2 * HALF + HALF + i, (b * c - a * s).to(dx.dtype.element_ty))
+
+
+@triton.jit
+def attention_backward(q, k, v, do, lse, delta, dq, n, scale, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    rm, rn, rd = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    at = rm[:, None] * D + rd[None, :]
+    query, grad = tl.load(q + at), tl.load(do + at)
+    most, di = tl.load(lse + rm), tl.load(delta + rm)
+    acc = tl.zeros((M, D), tl.float32)
+    for start in range(0, n, N):
+        keys = tl.load(k + (start + rn)[None, :] * D + rd[:, None])
+        values = tl.load(v + (start + rn)[None, :] * D + rd[:, None])
+        p = tl.exp2(tl.dot(query, keys) * scale - most[:, None])
+        ds = p * (tl.dot(grad, values) - di[:, None])
+        acc += tl.dot(ds.to(query.dtype), tl.trans(keys))
+    tl.store(dq + at, acc * scale)
+
+
+@triton.jit
+def dequantised_rows(x, s, z, y, N: tl.constexpr, G: tl.constexpr):
+    r, i = tl.program_id(0), tl.arange(0, N)
+    v = tl.load(x + r * N + i).to(tl.float32)
+    scale, zero = tl.load(s + r * (N // G) + i // G), tl.load(z + r * (N // G) + i // G)
+    tl.store(y + r * N + i, (v - zero) * scale)
+    tl.store(y + r * N + i, v * scale - zero * scale, mask=i % 2 == 0)
+
+
+@triton.jit
+def convolution(x, w, y, n, N: tl.constexpr, WIDTH: tl.constexpr):
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    acc = tl.zeros((N,), tl.float32)
+    for j in tl.static_range(WIDTH):
+        acc += tl.load(x + i - j, mask=(i >= j) & (i < n), other=0.0).to(tl.float32) * tl.load(w + j).to(tl.float32)
+    tl.store(y + i, acc * tl.sigmoid(acc), mask=i < n)

@@ -87,9 +87,12 @@ class Launch:
         return isinstance(value, np.ndarray) or (isinstance(value, int) and value % 16 == 0)
 
 
-def launch(kernel: Any, grid: int, arguments: dict[str, Any], constants: dict[str, Any], note: str = "", warps: int = 4, **options: Any) -> Launch:
+def launch(
+    kernel: Any, grid: int, arguments: dict[str, Any], constants: dict[str, Any], note: str = "", warps: int = 4, **options: Any
+) -> Launch:
     shapes = " ".join(
-        "x".join(map(str, (one.format, *one.shape))) if isinstance(one, Array) else str(one) for one in (*arguments.values(), *constants.values())
+        "x".join(map(str, (one.format, *one.shape))) if isinstance(one, Array) else str(one)
+        for one in (*arguments.values(), *constants.values())
     )
     name = f"{kernel.fn.__name__} {shapes} {warps}{note}"
     rng = np.random.default_rng(zlib.crc32(name.encode()))
@@ -160,7 +163,7 @@ def elementwise(n: int, formats: tuple[str, ...], warps: int) -> Iterator[Launch
         for how in ELEMENTWISE:
             if fmt != "f32" and how == "norm":
                 continue
-            arguments = {"x": changed(fmt, 2, n), "y": given(fmt, 2, n), "z": given(fmt, 2, n), "d": out(fmt, 2, n), "s": 0.7}
+            arguments = {"x": changed(fmt, 2, n), "y": given(fmt, 2, n), "z": given(fmt, 2, n), "d": out(fmt, 2, n)}
             yield launch(found.elementwise, 2, arguments, {"N": n, "HOW": how}, warps=warps)
     for how in ("sa+b", "a-ks", "a*(ks+k)", "all"):
         arguments = {"x": given("f32", 2, n), "y": given("f32", 2, n), "d": out("f32", 2, n), "s": 0.7}
@@ -214,7 +217,14 @@ def products(m: int, n: int, d: int, warps: int, fmt: str) -> Iterator[Launch]:
         size = (n, m)[axis]
         arguments = {"a": given(fmt, m, d), "b": given(fmt, d, n), "d": out("f32", size), "s": out("f32", size)}
         yield launch(found.dot_and_sums, 1, arguments, {"M": m, "N": n, "K": d, "AXIS": axis}, warps=warps)
-    arguments = {"q": given(fmt, 2 * m, d), "k": given(fmt, 3 * n, d), "v": given(fmt, 3 * n, d), "o": out("f32", 2 * m, d), "n": 3 * n, "scale": 0.18}
+    arguments = {
+        "q": given(fmt, 2 * m, d),
+        "k": given(fmt, 3 * n, d),
+        "v": given(fmt, 3 * n, d),
+        "o": out("f32", 2 * m, d),
+        "n": 3 * n,
+        "scale": 0.18,
+    }
     yield launch(found.attention, 2, arguments, {"M": m, "N": n, "D": d}, warps=warps)
     arguments = {"a": given(fmt, 3, m, d), "b": given(fmt, 3, d, n), "d": out("f32", 3, m, n)}
     yield launch(recorded.batched, 1, {**arguments}, {"B": 1, "M": m, "N": n, "K": d}, warps=warps)
@@ -283,11 +293,72 @@ def held_back() -> Iterator[Launch]:
         rows = given(fmt, 4 * m, d)
         arguments = {"q": rows, "k": rows, "v": rows, "o": out("f32", 4 * m, d), "T": 4 * m}
         yield launch(fresh.linear_attention, 1, arguments, {"M": m, "D": d}, warps=warps)
-    for m, k, hidden, warps, fmt, precision in ((64, 32, 64, 4, "f32", "tf32x3"), (16, 64, 32, 4, "f32", "bf16x3"), (64, 64, 64, 4, "bf16", None)):
-        arguments = {"x": given(fmt, m, k), "w": given(fmt, k, hidden), "b": given("f32", hidden), "u": given(fmt, hidden, k), "y": out("f32", m, k)}
+    for m, k, hidden, warps, fmt, precision in (
+        (64, 32, 64, 4, "f32", "tf32x3"),
+        (16, 64, 32, 4, "f32", "bf16x3"),
+        (64, 64, 64, 4, "bf16", None),
+    ):
+        arguments = {
+            "x": given(fmt, m, k),
+            "w": given(fmt, k, hidden),
+            "b": given("f32", hidden),
+            "u": given(fmt, hidden, k),
+            "y": out("f32", m, k),
+        }
         yield launch(fresh.mlp, 1, arguments, {"M": m, "K": k, "H": hidden, "P": precision}, warps=warps)
+
+
+def fresh_ones() -> Iterator[Launch]:
+    """Launches of kernels, shapes and seeds that were drawn when all rules were made."""
+    yield from norms(3, ((777, 1024, 8), (640, 1024, 1), (96, 128, 2), (3000, 4096, 4)), ("f16", "f32", "f32", "bf16"))
+    yield from whole_rows(3, ((256, 4), (1024, 2), (128, 4), (128, 1)), ("f32", "bf16", "f32", "f16"))
+    yield from sums(2, 512, (1, 2, 4))
+    yield from tiles(((64, 64, 8, "bf16"), (2, 128, 1, "f32"), (32, 8, 4, "f32")))
+    yield from elementwise(256, ("f32", "f16", "bf16"), 1)
+    yield from others(8, 128, 4, "bf16")
+    yield from others(64, 16, 1, "f32")
+    yield from dots(((64, 128, 32, 8), (16, 16, 32, 1)), PRECISE, ("add", "start", "scale", "relu"))
+    yield from dots(((64, 16, 128, 4), (128, 16, 32, 8)), PLAIN, ("start", "scaled bias", "rows and columns", "relu"))
+    yield from single_dots(64, 32, 16, 4, (("f32", "bf16x6"), ("f32", "tf32x3"), ("f16", None)))
+    yield from products(64, 128, 64, 4, "bf16")
+    for fmt in ("f32", "f16", "bf16"):
+        for how in ("only", "added", "sum"):
+            for constant in (37.0, 255.0, 0.3, 111):
+                arguments = {"x": given(fmt, 2, 256), "y": out("f32", 2, 256)}
+                yield launch(fresh.divided_by_constants, 2, arguments, {"N": 256, "C": constant, "HOW": how})
+    for n, size, warps, fmt in ((1000, 1024, 4, "f32"), (512, 512, 8, "bf16"), (200, 256, 1, "f16")):
+        x, f, g, row = given(fmt, 4, n), given("f32", 4, n), out("f32", 4, n), out("f32", 4)
+        block, one = {"N": size}, {"N": size // 2}
+        yield launch(fresh.poly_norm, 4, {"x": x, "w": given("f32", 4), "y": g, "n": n, "eps": 1e-6}, block, warps=warps)
+        yield launch(fresh.divergence, 4, {"p": f, "q": f, "loss": row, "dx": g, "beta": 0.3, "n": n}, block, warps=warps)
+        yield launch(fresh.total_variation, 4, {"p": f, "q": f, "loss": row, "n": n}, one, warps=warps)
+        arguments = {"x": x, "w": given("f32", 4), "b": given("f32", 4), "y": g, "stats": out("f32", 4, 2), "n": n, "eps": 1e-5}
+        yield launch(fresh.group_norm_in_blocks, 4, arguments, one, warps=warps)
+        arguments = {"dy": given(fmt, 4, 2 * size), "cos": given(fmt, 4, size), "sin": given(fmt, 4, size), "dx": out(fmt, 4, 2 * size)}
+        yield launch(fresh.rotary_backward, 4, arguments, {"HALF": size}, warps=warps)
+        arguments = {
+            "x": given("s8", 4, size),
+            "s": given("f32", 4, size // 32),
+            "z": given("f32", 4, size // 32),
+            "y": out("f32", 4, size),
+        }
+        yield launch(fresh.dequantised_rows, 4, arguments, {"N": size, "G": 32}, warps=warps)
+        arguments = {"x": given(fmt, n), "w": given(fmt, 4), "y": out("f32", n), "n": n}
+        yield launch(fresh.convolution, 4, arguments, {"N": size // 4, "WIDTH": 4}, warps=warps)
+    for m, n, warps, fmt in ((16, 64, 4, "f32"), (32, 32, 2, "bf16")):
+        arguments = {"x": given(fmt, 4 * m, 2 * n), "mean": out("f32", 2 * n), "var": out("f32", 2 * n), "T": 4 * m}
+        yield launch(fresh.batch_statistics, 2, arguments, {"M": m, "N": n}, warps=warps)
+    for m, d, warps, fmt in ((64, 64, 4, "bf16"), (16, 32, 4, "f16")):
+        rows = given(fmt, 3 * m, d)
+        arguments = {"q": rows, "k": rows, "v": rows, "beta": given("f32", 3 * m), "o": out("f32", 3 * m, d), "T": 3 * m}
+        yield launch(fresh.chunked_delta, 1, arguments, {"M": m, "D": d}, warps=warps)
+        tile, wide = given(fmt, m, d), given(fmt, 96, d)
+        arguments = {"q": tile, "k": wide, "v": wide, "do": tile, "lse": given("f32", m), "delta": given("f32", m)}
+        arguments |= {"dq": out("f32", m, d), "n": 96, "scale": 0.21}
+        yield launch(fresh.attention_backward, 1, arguments, {"M": m, "N": 32, "D": d}, warps=warps)
 
 
 def launches() -> Iterator[Launch]:
     yield from first()
     yield from held_back()
+    yield from fresh_ones()

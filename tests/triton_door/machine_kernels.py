@@ -238,7 +238,9 @@ def matvec(a, x, y, K, M: tl.constexpr, BK: tl.constexpr, HOW: tl.constexpr):
     else:
         total = tl.zeros((M,), tl.float32)
         for k in range(0, K, BK):
-            total += tl.sum(tl.load(a + rm[:, None] * K + (k + rk)[None, :]).to(tl.float32) * tl.load(x + k + rk).to(tl.float32)[None, :], 1)
+            total += tl.sum(
+                tl.load(a + rm[:, None] * K + (k + rk)[None, :]).to(tl.float32) * tl.load(x + k + rk).to(tl.float32)[None, :], 1
+            )
         tl.store(y + rm, total)
 
 
@@ -264,7 +266,7 @@ def group_norm(x, w, b, y, M: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
-def elementwise(x, y, z, d, s, N: tl.constexpr, HOW: tl.constexpr):
+def elementwise(x, y, z, d, N: tl.constexpr, HOW: tl.constexpr):
     i = tl.program_id(0) * N + tl.arange(0, N)
     a, b, c = tl.load(x + i), tl.load(y + i), tl.load(z + i)
     if HOW == "ab+c":

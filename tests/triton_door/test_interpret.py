@@ -217,11 +217,20 @@ def test_products_and_sums_round_once(dtype: str) -> None:
         assert report.emulated["+" if "+" in operation else "-", "fused multiply-add"] == 1
 
 
-def test_a_product_that_a_loop_carries_is_not_fused() -> None:
-    (x, y, z), actual, report = calculated("carried", "float32")
+def test_a_product_that_a_loop_carries_is_not_fused_by_rules() -> None:
+    (x, y, z), actual, report = calculated("carried", "float32", lowering="rules")
     x, y, z = (value.astype("f4") for value in (x, y, z))
     np.testing.assert_array_equal(actual, (z + x) + x * y + x * y)
     assert not report.emulated
+
+
+def test_a_product_of_a_loop_that_the_compiler_unrolls_is_fused() -> None:
+    """As the machine code has it: FADD, FFMA, FFMA."""
+    (x, y, z), actual, report = calculated("carried", "float32")
+    once = ((z.astype("f4") + x.astype("f4")).astype("f8") + x * y).astype("f4")
+    np.testing.assert_array_equal(actual, (once + x * y).astype("f4"))
+    assert report.emulated["+", "fused multiply-add"] == 2
+    report.assert_all_emulated()
 
 
 @triton.jit
@@ -232,9 +241,9 @@ def unrolled(a, b, SIZE: tl.constexpr):
     tl.store(b + tl.arange(0, SIZE), x)
 
 
-def test_unrolled_loops_are_noted() -> None:
+def test_unrolled_loops_are_noted_by_rules() -> None:
     a = torch.arange(16.0)
-    with interpret("H100") as report:
+    with interpret("H100", lowering="rules") as report:
         unrolled[(2,)](a, a, 16)
     assert a.tolist() == [i + 6 for i in range(16)]
     assert [(note.partition(":")[0], count) for note, count in report.notes.items()] == [("loops of tl.static_range", 2)]

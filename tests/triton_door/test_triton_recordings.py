@@ -62,7 +62,7 @@ def test_h100(lowering: str, number: int) -> None:
     equal, different, report = replayed(run, recorded, wanted, lowering)
     assert not different
     assert equal == number
-    report.assert_all_emulated()
+    report.assert_all_emulated(assumed=lowering == "rules")  # which products are fused is a guess then
 
 
 @pytest.mark.parametrize("script", ["t1", "t2"])
