@@ -8,12 +8,13 @@ import numpy as np
 from torch import Tensor, empty, float32, strided
 
 from fastmma.products.fma_lanes import fused, lane_product
+from fastmma.products.library import library_gpu
 from fastmma.torch.arrays import seen
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.plans import UnknownError
 from fastmma.torch.report import EMULATED, Line
 
-_ARCHITECTURE = "sm_90a"
+_GPUS = ("H100", "H200")
 ROWS, COLUMNS = "rows", "columns"  # of a matrix, which lie in whole
 
 
@@ -38,7 +39,7 @@ TABLE = (
 
 def recorded(run: Emulation, a: Tensor) -> Recorded | None:
     """How the library sums the rows of a matrix times a vector, if that is known."""
-    if run.settings.library != "cublas" or run.settings.architecture != _ARCHITECTURE or a.is_neg():
+    if run.settings.library != "cublas" or library_gpu(run.settings.target) not in _GPUS or a.is_neg():
         return None
     (rows, depth), (down, along) = a.shape, a.stride()
     lying = ROWS if along == 1 and down >= depth else COLUMNS if down == 1 and along >= rows else None
