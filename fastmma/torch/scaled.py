@@ -14,6 +14,7 @@ from torch import Tensor
 from fastmma.host.errors import FastmmaError, InstructionError, OperandError, TargetError
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
+from fastmma.products.library import library_gpu
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
@@ -22,6 +23,7 @@ from fastmma.torch import on_gpu
 from fastmma.torch.arrays import DTYPES, E2M1_PAIRS, seen, to_numpy
 from fastmma.torch.checks import check_bias, check_scaled
 from fastmma.torch.emulation import Emulation, operands_text
+from fastmma.torch.fp8_rules import Scaled, alike, rule_of
 from fastmma.torch.plans import UnknownError, status_of
 from fastmma.torch.recipes import B16, B32, B128, L128, ROW, TENSOR, scaled_operand
 from fastmma.torch.report import ASSUMED, Line
@@ -175,15 +177,25 @@ def _plan(run: Emulation, x: ScaledArray, y: ScaledArray, out: torch.dtype, fast
 def _cut(
     run: Emulation, plan: AccumulationPlan, x: ScaledArray, y: ScaledArray, preset: str, biased: bool
 ) -> tuple[AccumulationPlan, str, str]:
-    """Cut k as the library does where that is known of e4m3; e5m2 is assumed to be cut alike."""
-    if plan.scales != "epilogue" or not set(plan.schemes) <= set(_TENSORS) or plan.target != "sm_90a":
-        return plan, ASSUMED, str(plan.evidence)
-    recorded = (each.elements.view(_E4M3) for each in (x, y))
+    """Cut k as the library does where that is known of e4m3, or a rule says so."""
+    gpu, k = library_gpu(run.settings.target), x.shape[1]
+    if not set(plan.schemes) <= set(_TENSORS) or plan.target != "sm_90a":
+        rule = rule_of(gpu, Scaled(plan.schemes, x.shape[0], k))
+        return replace(plan, evidence=rule or plan.evidence), status_of(rule), str(rule or plan.evidence)
+    first, second = (each.elements.view(_E4M3) for each in (x, y))
+    given: dict[str, Any] = {"target": run.settings.target}
     try:
-        alike = gemm_plan(*recorded, target=run.settings.target, preset=preset, bias=_ADDED if biased else None)
+        own = gemm_plan(first, second, preset=preset, bias=_ADDED if biased else None, **given)
+        plain = gemm_plan(first, second, preset=run.settings.library, **given)
     except FastmmaError:
         return plan, ASSUMED, str(plan.evidence)
-    evidence = alike.evidence
-    if evidence is not None and evidence.is_known and any(each.elements.dtype != _E4M3 for each in (x, y)):
-        evidence = OrderEvidence("assumed", f"as e4m3, which is {evidence}")
-    return replace(plan, split_k=alike.split_k, evidence=evidence), status_of(evidence), str(evidence)
+    evidence, parts = own.evidence, own.split_k
+    mixed = any(each.elements.dtype != _E4M3 for each in (x, y))
+    if mixed or evidence is None or not evidence.is_known:
+        known = alike(gpu, plain.evidence, k)
+        if known is not None:
+            evidence, parts = known, plain.split_k
+        elif mixed and evidence is not None and evidence.is_known:
+            evidence = OrderEvidence("assumed", f"as e4m3, which is {evidence}")
+    evidence = None if evidence is None else replace(evidence, choices=())  # of another plan
+    return replace(plan, split_k=parts, evidence=evidence), status_of(evidence), str(evidence)
