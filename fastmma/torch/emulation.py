@@ -24,12 +24,10 @@ from fastmma.torch.bounded import Bounded
 from fastmma.torch.places import LIBRARIES, where
 from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, chained, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
-from fastmma.torch.settings import Settings
+from fastmma.torch.settings import Modes, Settings
 
 if TYPE_CHECKING:
     from fastmma.backends.fixed import Fixed
-
-_BY_MODE = (torch.float32, torch.float16)  # whose products depend on torch's settings
 
 
 class AssumedWarning(UserWarning):
@@ -90,6 +88,7 @@ class Emulation:
         bias: torch.Tensor | None = None,
         alpha: float = 1.0,
         beta: float = 1.0,
+        grouped: bool = False,
     ) -> torch.Tensor:
         """Matrices (..., M, K) times (..., K, N), with the epilogue of a library.
 
@@ -106,13 +105,13 @@ class Emulation:
         places = a.shape, a.stride(), b.shape, b.stride(), a.data_ptr() % 16, b.data_ptr() % 16, a.is_neg(), b.is_neg()
         dtypes = dtype, b.dtype, a.device.type, b.device.type, out_dtype
         ends = None if addend is None else (addend.dtype, addend.shape, addend.stride(), addend.is_neg(), c is None)
-        modes = dtype in _BY_MODE and (self.settings.takes_tf32(), torch.backends.cuda.matmul.allow_fp16_accumulation)
-        key = (operator, *places, *dtypes, ends, alpha, beta, modes)
+        modes = self.settings.modes(dtype)
+        key = (operator, *places, *dtypes, ends, alpha, beta, modes, grouped)
         found = self._plans.get(key)
         if found is None:
             try:
-                wanted = Ends(out_dtype or dtype, c is not None, bias is not None, alpha, beta)
-                found = self._prepared(operator, a, b, addend, wanted)
+                wanted = Ends(out_dtype or dtype, c is not None, bias is not None, alpha, beta, grouped)
+                found = self._prepared(operator, a, b, addend, wanted, modes)
             except UnknownError as unknown:
                 found = str(unknown)
             self._plans.keep(key, found)
@@ -135,7 +134,7 @@ class Emulation:
         self.done(found.line)
         return result
 
-    def _prepared(self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends) -> _Product:
+    def _prepared(self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends, modes: Modes) -> _Product:
         """The product of such tensors, chosen and checked."""
         dtype = a.dtype
         if self.settings.check == "cuda" and dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
@@ -143,11 +142,10 @@ class Emulation:
         check(a, b, addend, ends.out)
         if dtype not in FORMATS:
             raise UnknownError(f"no product of {dtype} in a library is known")
-        half_sums = dtype is torch.float16 and torch.backends.cuda.matmul.allow_fp16_accumulation
         x, y = (on_gpu.described(_lines(each)) if each.is_cuda else to_numpy(_lines(each)) for each in (a, b))
         thin = self.settings.library is not None and 1 in (a.shape[-2], b.shape[-1])  # which cuBLAS multiplies by other kernels
-        off_tensor_cores = dtype is torch.float32 and (thin or not self.settings.takes_tf32())
-        how = chained(self.settings, x, y, ends) if off_tensor_cores else planned(self.settings, x, y, dtype, ends, half_sums)
+        off_tensor_cores = dtype is torch.float32 and (thin or not modes.tf32)
+        how = chained(self.settings, x, y, ends) if off_tensor_cores else planned(self.settings, x, y, dtype, ends, modes)
         out = torch.int32 if dtype is torch.int8 else ends.out
         if a.is_cuda:
             return _Product(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, None)

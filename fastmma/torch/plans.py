@@ -16,9 +16,11 @@ from fastmma.products.choice import default_instruction
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.library import library_gpu
+from fastmma.products.order import WORKSPACE
 from fastmma.torch.arrays import DTYPES
 from fastmma.torch.report import ASSUMED, EMULATED
-from fastmma.torch.settings import Settings
+from fastmma.torch.settings import Modes, Settings
 
 # torch's dtypes that cuBLAS multiplies on tensor cores, and the formats that they are multiplied in
 FORMATS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "tf32", torch.int8: "s8"}
@@ -40,6 +42,7 @@ class Ends(NamedTuple):
     bias: bool = False
     alpha: float = 1.0
     beta: float = 1.0
+    grouped: bool = False  # by torch's kernel for groups of matrices
 
 
 class Planned(NamedTuple):
@@ -50,7 +53,7 @@ class Planned(NamedTuple):
     how: str
 
 
-def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.dtype, ends: Ends, half_sums: bool = False) -> Planned:
+def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.dtype, ends: Ends, modes: Modes) -> Planned:
     """The plan of a product of arrays, matrices or stacks of them.
 
     Parameters
@@ -60,8 +63,7 @@ def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.d
     dtype : torch.dtype
         Of both operands.
     ends : Ends
-    half_sums : bool
-        Whether torch lets float16 products be summed in float16.
+    modes : Modes
 
     Raises
     ------
@@ -73,19 +75,46 @@ def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.d
     given: dict[str, Any] = {"target": settings.target, "out_dtype": None if dtype is torch.int8 else DTYPES[ends.out]}
     if dtype is torch.float32:
         given |= {"instruction": _tf32(settings.architecture), "cast": True}
-    if half_sums and dtype is torch.float16:
+    if modes.half_sums:
         given |= {"accumulator": "f16"}
     given |= _ends(ends)
+    if len(a) == 1 and a.ndim == 3:  # a stack of one is multiplied as its matrices are
+        a, b = a[0], b[0]
+    said = (settings.plans or {}).get((a.shape[-2], b.shape[-1], a.shape[-1]))
     try:
         if not a.shape[-1]:
             return Planned(gemm_plan(a, b, **given), EMULATED, "no k")
-        found = _of_library(settings, a, b, dtype, given) if settings.library and not half_sums else None
+        if settings.library and said is None:
+            _refuse(modes)
+        found = _of_library(settings, a, b, dtype, ends, given) if settings.library and not modes.half_sums else None
         if found is None:
-            how = "one accumulator" if settings.library is None else "float16 sums in one part" if half_sums else _unknown(settings, dtype)
+            how = "one accumulator" if settings.library is None or modes.half_sums else _unknown(settings, dtype)
             found = Planned(gemm_plan(a, b, **given), ASSUMED, how)
     except (InstructionError, TargetError, OperandError) as error:
         raise UnknownError(str(error)) from None
-    return _checked(settings, _chosen(settings, found, a, b))
+    found = found if modes.narrow_joins or settings.library is None else _joined_wide(settings, found)
+    return _checked(settings, _chosen(found, said))
+
+
+def _refuse(modes: Modes) -> None:
+    """Raise UnknownError where torch's settings make a library take kernels in orders that are not known."""
+    if modes.half_sums:
+        raise UnknownError("cuBLAS sums float16 products in float16 by kernels of mma, in parts of k that are not known")
+    if not modes.split_k:
+        raise UnknownError("without split-k, torch refuses most products on a GPU, and the order of others is not known")
+
+
+def _joined_wide(settings: Settings, found: Planned) -> Planned:
+    """Take the plan where torch lets the library join parts of k in float32 alone."""
+    plan = found.plan
+    if found.status == ASSUMED:
+        return found
+    alike = plan.operation.instruction.op == "wgmma" or plan.split_k == 1 or plan.out not in ("f16", "bf16")
+    rate = _WIDE.get(library_gpu(settings.target))
+    if alike and rate:
+        return Planned(plan, EMULATED, f"{found.how}; {OrderEvidence('fitted', _WIDE_RULE, rate)}")
+    wide = replace(plan, join="ascending", join_dtype="") if plan.join == WORKSPACE else plan
+    return Planned(wide, ASSUMED, f"no plan without reduced-precision reductions is recorded; with them, {found.how}")
 
 
 def chained(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends) -> Planned:
@@ -114,6 +143,12 @@ def chained(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends) ->
 
 
 _ALIGNED = 16  # bytes, of every recorded operand
+# fresh products by GPU that had every bit: of torch's kernel for groups of bfloat16 matrices, which is CUTLASS's
+_GROUPED = {"H200": (440, 440), "H100": (4, 4)}
+_GROUPED_RULE = "torch's kernel for groups of bfloat16 matrices has one accumulator, k ascending"
+# and of plans of wgmma, of one part of k and of results in float32, where torch forbids joins in 16 bits
+_WIDE = {"H200": (455, 455)}
+_WIDE_RULE = "wgmma, one part of k and results in float32 are alike without reduced-precision reductions"
 _ADDED = np.zeros(1, np.float32)  # stands for an addend where only its presence counts
 
 
@@ -133,10 +168,16 @@ def _unknown(settings: Settings, dtype: torch.dtype) -> str:
     return f"no plan of {settings.library} for {FORMATS[dtype]} on {settings.architecture} is known"
 
 
-def _of_library(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.dtype, given: dict[str, Any]) -> Planned | None:
+def _of_library(
+    settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.dtype, ends: Ends, given: dict[str, Any]
+) -> Planned | None:
     """The library's plan; None where it is not known that it has one."""
     if dtype is torch.int8:  # sums are exact in any order
         return Planned(gemm_plan(a, b, **given), EMULATED, "exact sums")
+    if ends.grouped and settings.architecture == "sm_90a":
+        rate = _GROUPED.get(library_gpu(settings.target))
+        evidence = OrderEvidence("fitted" if rate else "assumed", _GROUPED_RULE, rate)
+        return Planned(gemm_plan(a, b, **given), status_of(evidence), str(evidence))
     try:
         plan = gemm_plan(a, b, **given, preset=settings.library)
     except OperandError:
@@ -151,9 +192,8 @@ def status_of(evidence: OrderEvidence | None) -> str:
     return EMULATED if evidence is not None and evidence.is_known else ASSUMED
 
 
-def _chosen(settings: Settings, found: Planned, a: NDArray[Any], b: NDArray[Any]) -> Planned:
+def _chosen(found: Planned, said: int | GemmPlan | None) -> Planned:
     """The plan with what the caller knows of the shape."""
-    said = (settings.plans or {}).get((a.shape[-2], b.shape[-1], a.shape[-1]))
     if said is None:
         return found
     return Planned(said if isinstance(said, GemmPlan) else replace(found.plan, split_k=said), EMULATED, "as the caller's plans say")

@@ -97,8 +97,9 @@ def grouped_mm(
     if bias is not None:
         raise UnknownError("grouped products have no bias on a GPU")
     dtype = out_dtype or a.dtype
+    grouped = a.dtype is torch.bfloat16  # others are multiplied one by one
     if a.dim() == 3 and b.dim() == 3:
-        return bmm(run, name, a, b, dtype)
+        return run.product(name, a, b, out_dtype=dtype, grouped=grouped)
     if offs is None:
         raise UnknownError("offs is not given")
     ends = [int(end) for end in offs.tolist()]
@@ -107,12 +108,13 @@ def grouped_mm(
         out = a.new_zeros((a.shape[0], b.shape[2]), dtype=dtype)
         for index, (start, stop) in enumerate(groups):
             if stop > start:
-                out[start:stop] = run.product(name, a[start:stop], b[index], out_dtype=dtype)
+                out[start:stop] = run.product(name, a[start:stop], b[index], out_dtype=dtype, grouped=grouped)
         return out
     if a.dim() == 3:
         out = a.new_zeros((a.shape[1], b.shape[1]), dtype=dtype)
         for index, (start, stop) in enumerate(groups):
             if stop > start:
-                out[:, start:stop] = run.product(name, a[index], b[:, start:stop], out_dtype=dtype)
+                out[:, start:stop] = run.product(name, a[index], b[:, start:stop], out_dtype=dtype, grouped=grouped)
         return out
-    return torch.stack([run.product(name, a[:, start:stop], b[start:stop], out_dtype=dtype) for start, stop in groups])
+    each = ((a[:, start:stop], b[start:stop]) for start, stop in groups)
+    return torch.stack([run.product(name, x, y, out_dtype=dtype, grouped=grouped) for x, y in each])

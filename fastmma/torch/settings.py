@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,6 +21,23 @@ _ALLOWED: dict[str, tuple[str | None, ...]] = {
     "attention": ("math", "pass", "error"),
     "fp32": ("tf32", "ieee", None),
     "check": ("cuda", None),
+}
+
+
+class Modes(NamedTuple):
+    """What torch's settings let a library do with the products of a dtype."""
+
+    tf32: bool = False
+    half_sums: bool = False  # float16 products summed in float16
+    narrow_joins: bool = True  # parts of k joined through memory of 16 bits
+    split_k: bool = True
+
+
+_USUAL = Modes()
+# whether parts of k may be joined in 16 bits, and whether there may be any: what torch.backends.cuda.matmul reads, at a tenth of its cost
+_REDUCTIONS = {
+    torch.bfloat16: torch._C._get_cublas_allow_bf16_reduced_precision_reduction,
+    torch.float16: torch._C._get_cublas_allow_fp16_reduced_precision_reduction,
 }
 
 
@@ -62,6 +79,17 @@ class Settings:
         """The compute capability of the GPU."""
         number = "".join(each for each in self.architecture.removeprefix("sm_") if each.isdigit())
         return int(number[:-1]), int(number[-1])
+
+    def modes(self, dtype: torch.dtype) -> Modes:
+        """Read torch's settings for products of a dtype."""
+        if dtype is torch.float32:
+            return Modes(tf32=self.takes_tf32())
+        reductions = _REDUCTIONS.get(dtype)
+        if reductions is None:
+            return _USUAL
+        narrow, split = reductions()
+        half_sums = dtype is torch.float16 and torch.backends.cuda.matmul.allow_fp16_accumulation
+        return _USUAL if narrow and split and not half_sums else Modes(False, half_sums, narrow, split)
 
     def takes_tf32(self) -> bool:
         """Whether products of float32 are in TF32: what the caller said, or else torch's own settings, the most special first."""

@@ -188,7 +188,7 @@ def test_a_backward_pass_outside_is_torchs_and_inside_is_not() -> None:
         assert gpu.report.emulated == 1 + inside
 
 
-def test_flags_that_change_nothing_on_a_gpu_change_nothing() -> None:
+def test_flags_that_change_nothing_of_a_product_on_a_gpu_change_nothing() -> None:
     matmul = torch.backends.cuda.matmul
     for dtype, flag in ((BF16, "allow_bf16_reduced_precision_reduction"), (F16, "allow_fp16_reduced_precision_reduction")):
         a, before = A.to(dtype), getattr(matmul, flag)
@@ -196,8 +196,9 @@ def test_flags_that_change_nothing_on_a_gpu_change_nothing() -> None:
         try:
             for allowed in (True, False):
                 setattr(matmul, flag, allowed)
-                with door.emulate("H100"):
+                with door.emulate("H200") as gpu:
                     found.append(a @ a.t())
+                gpu.report.assert_all_emulated()
         finally:
             setattr(matmul, flag, before)
         assert torch.equal(*found)
