@@ -191,7 +191,7 @@ def _fit(name: str, row: GemmPreset, where: TargetName, ins: Instruction, shape:
         return None
     gpu = library_gpu(where)
     for rule in row.rules:
-        if rule.gpu == gpu and rule.stack == shape.stack and rule.holds(shape.layouts[0], *shape[:3]):
+        if rule.gpu == gpu and ins.atype in rule.atypes and rule.stack == shape.stack and rule.holds(shape.layouts[0], *shape[:3]):
             return OrderEvidence("fitted", f"{name}: {rule}", rule.rate)
     return None
 

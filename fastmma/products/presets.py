@@ -100,6 +100,8 @@ class OnePart:
         Of a and b: n where rows are contiguous, t where columns are.
     least_results : int
         The smallest M * N.
+    atypes : tuple of str
+        Formats that were asked, of both multiplicands.
     """
 
     gpu: str
@@ -109,6 +111,7 @@ class OnePart:
     stack: bool = False
     layouts: tuple[str, ...] = ("nn", "nt", "tn", "tt")
     least_results: int = 0
+    atypes: tuple[str, ...] = ("f16", "bf16")
 
     def holds(self, layout: str, m: int, n: int, k: int) -> bool:
         """Tell whether the rule is about a product."""
@@ -178,14 +181,14 @@ _16_BITS = (
     OnePart("H100", 8, (52, 52), stack=True),
 )
 _E4M3 = (
-    OnePart("H200", 16, (1_200_000, 1_200_000), 5120, layouts=("nt",)),
-    OnePart("H200", 16, (240_000, 240_000), 131072, layouts=("nt",), least_results=2048**2),
-    OnePart("H100", 16, (10, 10), 5120, layouts=("nt",)),
+    OnePart("H200", 16, (1_200_000, 1_200_000), 5120, layouts=("nt",), atypes=("e4m3",)),
+    OnePart("H200", 16, (240_000, 240_000), 131072, layouts=("nt",), least_results=2048**2, atypes=("e4m3",)),
+    OnePart("H100", 16, (10, 10), 5120, layouts=("nt",), atypes=("e4m3",)),
 )
 _E4M3_FAST = (
-    OnePart("H200", 16, (300_000, 300_000), 5120, layouts=("nt",)),
-    OnePart("H200", 16, (100_000, 100_000), 131072, layouts=("nt",), least_results=2048**2),
-    OnePart("H100", 16, (7, 7), 5120, layouts=("nt",)),
+    OnePart("H200", 16, (300_000, 300_000), 5120, layouts=("nt",), atypes=("e4m3",)),
+    OnePart("H200", 16, (100_000, 100_000), 131072, layouts=("nt",), least_results=2048**2, atypes=("e4m3",)),
+    OnePart("H100", 16, (7, 7), 5120, layouts=("nt",), atypes=("e4m3",)),
 )
 _HOPPER = ("sm_90a",)
 _BLACKWELL = specific("sm_100", "sm_103")
