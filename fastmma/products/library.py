@@ -162,8 +162,6 @@ def _find(
         request = Request(kind, ins.atype, layout, *shape[:3])
         if pages.recorded(gpu, request):
             entry, library = pages.find(gpu, request), f"{pages.library} through {pages.through} on {gpu}"
-            if entry and entry.split_k > 1 and not row.split_ends:
-                return entry, "assumed", f"{request} in parts of k that are joined in an order which is not known ({library})"
             if entry:
                 return entry, "recorded", f"{request} as {library}"
             return None, "unknown", f"the kernel of {request} adds in an order that no plan has ({library})"
@@ -179,7 +177,7 @@ def _ask_map(
         return None
     layout, size = shape.layouts[0], shape[:3]
     parts = choice_map().find(row.choices or ins.atype, layout, *size, biased=biased) if library_gpu(where) == GPU else None
-    if parts is None or (parts > 1 and not row.split_ends):  # how parts of 8-bit floats are joined is not known
+    if parts is None:
         return None
     request = Request("biased" if biased else "product", ins.atype, layout, *size)
     return parts, OrderEvidence("recorded", f"{name}: {request} as {LIBRARY} chooses on {GPU}")
