@@ -10,7 +10,7 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
 from fastmma.isa.codes import encode
-from fastmma.triton.contraction import OTHER, PRODUCT, SUM, Origin
+from fastmma.triton.contraction import COMPARED, OTHER, PRODUCT, SUM, Origin
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import BF16
 from fastmma.triton.handles import CONSTANT, FACTORS, KIND, VALUE, Factors, Product
@@ -89,17 +89,19 @@ def _join(run: Emulation, original: Operation, x: Any, y: Any, sign: int, operat
     """Compute ``x + y`` or ``x - y``, in one rounding where one of them is a product that the compiler fuses with it."""
     here = position()
     index = _choose(run, x, y, here)
-    is_known = index is not None
+    is_product = any(FACTORS in value.attr for value in (x, y))
     if index is None:
         run.report.passes(operation, "whether the compiler fuses a product with it is not clear")
         index = _guess(x, y, here)
+    elif run.fuses and is_product and run.launch.compiled is None:
+        run.report.assumes(operation, "fused multiply-add, by rules" if index >= 0 else "no fused multiply-add, by rules")
+    elif run.fuses and is_product and run.capability >= COMPARED:
+        run.report.assumes(operation, "fused multiply-adds as PTX has them: which others ptxas makes for this GPU is not known")
+    elif index >= 0:
+        run.report.did(operation, "fused multiply-add")
     if index < 0:
         return original(x, y)
     factors, addend = (x, y)[index].attr[FACTORS], (y, x)[index].data
-    if run.launch.compiled is None:
-        run.report.assumes(operation, "fused multiply-add, by rules")
-    elif is_known:
-        run.report.did(operation, "fused multiply-add")
     first = factors.x if index == 0 or sign > 0 else -factors.x
     return TensorHandle(fused(first, factors.y, addend if index == 1 or sign > 0 else -addend), x.dtype.scalar)
 

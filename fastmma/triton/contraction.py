@@ -15,6 +15,7 @@ import numpy as np
 from fastmma.triton.ptx import EXCHANGED, Instruction, Program, Sites
 
 PRODUCT, QUOTIENT, SUM, OTHER = "product", "quotient", "sum", "other"
+COMPARED = 100  # below this compute capability, what ptxas contracts was compared with its machine code, kernel by kernel
 _SUMS = ("add", "sub", "fma")
 _PRODUCTS = {"mul": PRODUCT, "div": QUOTIENT}
 _OF_FACTORS = (PRODUCT, QUOTIENT)

@@ -156,11 +156,11 @@ def divided_by(x, d, N: tl.constexpr, C: tl.constexpr):
     tl.store(d + i, tl.load(x + i) / C)
 
 
-def ran(kernel: Any, number: int, *constants: Any) -> tuple[list[np.ndarray], np.ndarray, Any]:
+def ran(kernel: Any, number: int, *constants: Any, gpu: str = "H100") -> tuple[list[np.ndarray], np.ndarray, Any]:
     rng = np.random.default_rng(11)
     given = [rng.standard_normal(256).astype("f4") for _ in range(number)]
     d = torch.empty(256)
-    with interpret("H100") as report:
+    with interpret(gpu) as report:
         kernel[(1,)](*(torch.from_numpy(one.copy()) for one in given), d, 256, *constants)
     return given, d.numpy(), report
 
@@ -177,3 +177,16 @@ def test_a_division_by_a_constant_is_a_product_with_its_reciprocal(constant: flo
     (x,), actual, report = ran(divided_by, 1, constant)
     np.testing.assert_array_equal(actual, x * np.float32(1 / np.float64(constant)))
     report.assert_all_emulated()
+
+
+@triton.jit
+def fused(x, y, z, d, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(d + i, tl.load(x + i) * tl.load(y + i) + tl.load(z + i))
+
+
+@pytest.mark.parametrize(("gpu", "status"), [("H100", "emulated"), ("A100", "emulated"), ("B200", "assumed"), ("RTX 5090", "assumed")])
+def test_what_ptxas_fuses_is_known_where_it_was_compared(gpu: str, status: str) -> None:
+    (x, y, z), actual, report = ran(fused, 3, gpu=gpu)
+    np.testing.assert_array_equal(actual, (x.astype("f8") * y + z).astype("f4"))
+    assert [line.status for line, _ in report.lines() if line.operator == "+"] == [status]

@@ -74,5 +74,5 @@ def test_h200() -> None:
             else:
                 different.append(launch.name)
     assert not different
-    assert [name for name in passed if not PASSED.search(name)] == []
     assert emulated >= 60
+    assert ALL or [name for name in passed if not PASSED.search(name)] == []
