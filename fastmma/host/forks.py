@@ -41,6 +41,13 @@ def hold_across_forks(lock: Lock) -> None:
     _locks.append(lock)
 
 
+def shared_lock(*, outermost: bool = False) -> RLock:
+    """Make a reentrant lock that forks hold; who has an outermost one may wait for all others."""
+    lock = RLock()
+    _locks.insert(0, lock) if outermost else _locks.append(lock)
+    return lock
+
+
 def is_forking() -> bool:
     """Tell whether this thread is amid a fork: it may hold locks that another one would wait for."""
     return get_ident() in _forking

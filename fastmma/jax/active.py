@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,12 +9,13 @@ from weakref import WeakSet
 
 import jax
 
+from fastmma.host import forks
 from fastmma.jax.compiled import watch_compiled
 from fastmma.jax.equations import count_equations
 from fastmma.jax.internals import lower_equations, register, replace_lowering_of_equations
 from fastmma.jax.report import Report, set_current
 
-_changing = threading.RLock()
+_changing = forks.shared_lock(outermost=True)
 _entered: list[Emulation] = []
 _undo: list[Callable[[], None]] = []
 

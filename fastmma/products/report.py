@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from fastmma.host import forks
 from fastmma.host.errors import NotEmulatedError
 
 EMULATED, ASSUMED, PASSED, NEUTRAL, UNSEEN = "emulated", "assumed", "passed", "neutral", "unseen"
@@ -18,6 +18,9 @@ STATUSES = {
     NEUTRAL: "moves data, computes with integers, or has only results that IEEE 754 fixes: the bits are those of any machine",
     UNSEEN: "ran, and is in no list of fastmma: nothing is known of its bits",
 }
+
+
+LOCK = forks.shared_lock()  # of all reports: nothing is waited for under it
 
 
 @dataclass(frozen=True)
@@ -73,21 +76,20 @@ class ClosedReport:
     def __init__(self, target: str) -> None:
         self.target = target
         self._counts: Counter[tuple[Line, str]] = Counter()
-        self._lock = threading.Lock()
 
     def count(self, line: Line, where: str = "", number: int = 1) -> None:
         """Count calls of a kind that a line of the caller's made."""
-        with self._lock:
+        with LOCK:
             self._counts[line, where] += number
 
     def clear(self) -> None:
         """Forget everything."""
-        with self._lock:
+        with LOCK:
             self._counts.clear()
 
     def lines(self, *statuses: str) -> list[tuple[Line, int]]:
         """List kinds of calls and how often they were made, in the order of their first calls; all, or those of some statuses."""
-        with self._lock:
+        with LOCK:
             found = list(self._counts.items())
         return [
             (replace(line, where=where) if where else line, number)

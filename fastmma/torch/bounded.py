@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TypeVar
+
+from fastmma.host import forks
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 FULL = 4096
+_LOCK = forks.shared_lock()
 
 
 class Bounded(dict[Key, Value]):
@@ -25,11 +27,10 @@ class Bounded(dict[Key, Value]):
     def __init__(self, full: int = FULL) -> None:
         super().__init__()
         self._full = full
-        self._lock = threading.Lock()
 
     def keep(self, key: Key, value: Value) -> None:
         """Add an entry."""
-        with self._lock:
+        with _LOCK:
             if len(self) >= self._full and key not in self:
                 del self[next(iter(self))]
             self[key] = value

@@ -7,7 +7,6 @@ functions, which run uncompiled.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -18,12 +17,13 @@ from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.map import map_impl
 from torch.utils._pytree import tree_leaves
 
+from fastmma.host import forks
 from fastmma.torch.unfixed import MATH_ATTENTION, RECURRENT
 
 Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 Asks = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 _KEYS = ("AutogradCPU", "AutogradCUDA") if torch.backends.cuda.is_built() else ("AutogradCPU",)
-_lock = threading.Lock()
+_lock = forks.shared_lock(outermost=True)
 _inside = 0
 _set: ExitStack
 

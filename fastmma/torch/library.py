@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from fastmma.host import forks
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName
 from fastmma.torch.attention import APART, answered
@@ -17,7 +17,7 @@ from fastmma.torch.operators import OPERATORS, UNKNOWN
 from fastmma.torch.report import UNSEEN, Line, Report
 from fastmma.torch.settings import Settings, settings_of
 
-_lock = threading.Lock()
+_lock = forks.shared_lock(outermost=True)
 _present: Installation | None = None
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _REST = Line("all else", UNSEEN, "", "an installation sees the products that torch's dispatcher is asked for, and no other operation")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,7 +159,7 @@ def _ends(ends: Ends) -> dict[str, Any]:
     return given | ({"c": _ADDED, "beta": ends.beta} if ends.c else {})
 
 
-@cache
+@lru_cache(64)
 def _tf32(target: str) -> str:
     return default_instruction("tf32", "tf32", None, target).opcode
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map_only
 
+from fastmma.host import forks
 from fastmma.torch.attention import APART, answered
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.operators import NEW, OPERATORS, UNKNOWN, form_of
@@ -20,8 +20,9 @@ _LAID_OUT = (torch.Tag.needs_exact_strides,)  # the library's choice depends on 
 REPLACED = tuple(func for func in (*OPERATORS, *APART, *UNKNOWN) if form_of(func) == NEW)
 _sites: list[tuple[Emulation, str]] = []  # by the numbers that graphs hold
 _numbers: dict[tuple[int, str], int] = {}
-_defined: set[Any] = set()
-_lock = threading.Lock()
+_defined: dict[Any, Any] = {}  # by the operators that ours replace
+_made: set[Any] = set()
+_lock = forks.shared_lock(outermost=True)
 
 
 def site(run: Emulation, place: str = "") -> int:
@@ -46,16 +47,20 @@ def replacements(run: Emulation) -> dict[Any, Callable[..., Any]]:
 
 def is_replacement(func: Any) -> bool:
     """Say whether an operator is one of ours, which counts its calls."""
-    return func in _defined
+    return func in _made
 
 
 def _call(func: Any, number: int, *args: Any, **kwargs: Any) -> Any:
     return replacement(func)(number, *args, **kwargs)
 
 
-@cache
 def replacement(func: Any) -> Any:
-    """Define the operator that computes what one of torch's does; its first argument is the number of a site."""
+    """Return the operator that computes what one of torch's does; its first argument is the number of a site."""
+    found = _defined.get(func)
+    return _define(func) if found is None else found
+
+
+def _define(func: Any) -> Any:
     schema = func._schema
     name = f"{schema.name.partition('::')[2]}_{schema.overload_name or 'default'}"
     written = str(schema).partition("(")[2]
@@ -76,7 +81,8 @@ def replacement(func: Any) -> Any:
     torch.library.impl(full, "CPU", compute)
     torch.library.register_fake(full, shapes)
     made = getattr(getattr(torch.ops, _NAMESPACE), name).default
-    _defined.add(made)
+    _made.add(made)
+    _defined[func] = made
     return made
 
 

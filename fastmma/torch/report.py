@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from fastmma.products import report as shared
-from fastmma.products.report import ASSUMED, EMULATED, NEUTRAL, PASSED, UNSEEN, Line, NotAllEmulatedError
+from fastmma.products.report import ASSUMED, EMULATED, LOCK, NEUTRAL, PASSED, UNSEEN, Line, NotAllEmulatedError
 
 __all__ = ["ASSUMED", "EMULATED", "NEUTRAL", "PASSED", "UNSEEN", "Line", "NotAllEmulatedError", "Report", "Tally"]
 
@@ -45,13 +45,13 @@ class Report(shared.Report):
     def tally(self) -> Tally:
         """Open a tally for one thread."""
         opened: Tally = {}
-        with self._lock:
+        with LOCK:
             self._tallies.append(opened)
         return opened
 
     def settle(self, tally: Tally) -> None:
         """Close a tally: its counts become the report's."""
-        with self._lock:
+        with LOCK:
             self._tallies = [each for each in self._tallies if each is not tally]
         for told, number in tally.items():
             self.count(told.line, number=number)

@@ -219,7 +219,7 @@ class CompiledKernel:
         return found.pop() if len(found) == 1 else None
 
 
-_elsewhere: set[int] = set()  # functions whose code names files that nobody can tell
+_ELSEWHERE = "_fastmma_elsewhere"  # kept by functions whose code names files that nobody can tell
 
 
 def _compiled(function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -233,13 +233,13 @@ def _compiled(function: Any, arguments: tuple[Any, ...], options: dict[str, Any]
         return any(name not in files for name, _, _ in _FILE.findall(compiled.asm["ttir"]))
 
     compiled = answer()
-    if is_of_other_files(compiled) and id(function) not in _elsewhere:
+    if is_of_other_files(compiled) and not hasattr(function, _ELSEWHERE):
         function.device_caches.clear()
         with knobs.compilation.scope():
             knobs.compilation.always_compile = True
             compiled = answer()
         if is_of_other_files(compiled):
-            _elsewhere.add(id(function))
+            setattr(function, _ELSEWHERE, True)
     return compiled
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -16,6 +15,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
+from fastmma.host import forks
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.triton.autotuning import make_run
@@ -27,7 +27,7 @@ from fastmma.triton.report import Other, Report
 from fastmma.triton.scalars import bind_arguments, convert_arguments
 from fastmma.triton.twins import all_of_kind, list_functions
 
-_LOCK = threading.RLock()  # the interpreter has one grid position for all threads: one kernel runs at a time
+_LOCK = forks.shared_lock(outermost=True)  # the interpreter has one grid position for all threads: one kernel runs at a time
 _OPEN: list[Emulation] = []
 _OWN: ContextVar[tuple[Emulation, ...]] = ContextVar("fastmma.triton", default=())
 _INTERPRET = InterpretedFunction.run

@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any, Literal
 
 from fastmma.host.errors import NotEmulatedError
-from fastmma.products.report import ASSUMED, EMULATED, NEUTRAL, PASSED, UNSEEN, ClosedReport, Line
+from fastmma.products.report import ASSUMED, EMULATED, LOCK, NEUTRAL, PASSED, UNSEEN, ClosedReport, Line
 from fastmma.triton.places import find_line, find_running_line
 
 Other = Literal["pass", "warn", "error"]
@@ -67,7 +67,7 @@ class Report(ClosedReport):
         if status in _UNKNOWN and self.other != "pass":
             self._complain(operation, text, code.co_filename, frame.f_lineno, frame.f_globals)
         key = status, operation, text, id(code), frame.f_lasti
-        with self._lock:
+        with LOCK:
             found = self._new.get(key)
             self._new[key] = code, 1 if found is None else found[1] + 1
             self.told += 1
@@ -100,7 +100,7 @@ class Report(ClosedReport):
 
     def lines(self, *statuses: str) -> list[tuple[Line, int]]:
         """List kinds of operations with their lines and how often they ran; all, or those of some statuses."""
-        with self._lock:
+        with LOCK:
             new, self._new = self._new, {}
         for (status, operation, text, _, offset), (code, number) in new.items():
             where = f"{code.co_filename}:{find_line(code, offset)}" if offset >= 0 else code.co_filename
@@ -110,7 +110,7 @@ class Report(ClosedReport):
     def clear(self) -> None:
         """Forget everything."""
         super().clear()
-        with self._lock:
+        with LOCK:
             self._new.clear()
             self.notes.clear()
 

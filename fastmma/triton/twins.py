@@ -21,17 +21,19 @@ from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
 KINDS = (JITFunction, InterpretedFunction)
-_twins: dict[int, tuple[Any, Any]] = {}  # by identity, for Triton hashes a function by all that it calls
+_TWIN = "_fastmma_twin"  # kept by the function itself: Triton hashes a function by all that it calls
 
 
 def twin(function: Any, kind: type) -> Any:
     """The function as one of that kind."""
     if isinstance(function, kind):
         return function
-    if id(function) not in _twins:
+    other = vars(function).get(_TWIN)
+    if other is None:
         other = kind(function.fn, **getattr(function, "kwargs", {}))
-        _twins[id(function)], _twins[id(other)] = (function, other), (other, function)
-    return _twins[id(function)][1]
+        setattr(function, _TWIN, other)
+        setattr(other, _TWIN, function)
+    return other
 
 
 def list_codes(code: CodeType) -> Iterator[CodeType]:

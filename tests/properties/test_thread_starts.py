@@ -290,6 +290,40 @@ print(right, os.waitpid(child, 0)[1])
     assert run(script) == ["True 0"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
+def test_a_fork_takes_outermost_locks_first() -> None:
+    """A thread that has an outermost lock waits for another one, and the fork for both."""
+    script = """
+import os, threading, time, warnings
+from fastmma.host import forks
+warnings.simplefilter("ignore", DeprecationWarning)
+inner = forks.shared_lock()
+outer = forks.shared_lock(outermost=True)
+taken = threading.Event()
+def compute():
+    with outer:
+        taken.set()
+        time.sleep(0.2)
+        with inner:
+            time.sleep(0.1)
+other = threading.Thread(target=compute)
+other.start()
+taken.wait()
+child = os.fork()
+free = []
+def look():
+    free.extend(lock.acquire(timeout=10) for lock in (outer, inner))
+look = threading.Thread(target=look)
+look.start()
+look.join()
+if child == 0:
+    os._exit(0 if free == [True, True] else 1)
+other.join()
+print(free, os.waitpid(child, 0)[1])
+"""
+    assert run(script) == ["[True, True] 0"]
+
+
 def test_calls_within_calls() -> None:
     """Workers share their work in turn, deeper than there are threads."""
     done: list[tuple[int, int, int]] = []
