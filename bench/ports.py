@@ -17,7 +17,6 @@ import llvmlite.binding
 import numpy as np
 import typer
 from llvmlite import ir
-from numba.core import cgutils
 
 from bench.cases import CASES, Case
 from bench.instructions import CPUS, KERNELS, Cpu, Kernel, Stored
@@ -26,6 +25,7 @@ from bench.shapes import SPARSE, sparse_product
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.llvm.emit import POINTER
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
+from fastmma.kernels.llvm.numba_internals import for_range
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.study.speed.report import describe
 
@@ -105,7 +105,7 @@ def _emit(mix: Mix, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
         names = f"{_VECTOR.name}{place % used}", f"{_VECTOR.lower}{place % used}", f"{_VECTOR.name}{used}", f"{_VECTOR.name}{used + 1}"
         lines.append(mix.texts[place % len(mix.texts)].format(*(f"%{name}" for name in names)))
     registers = ",".join(f"~{{{_VECTOR.name}{number}}}" for number in range(_VECTOR.count))
-    with cgutils.for_range(builder, passes):
+    with for_range(builder, passes):
         builder.asm(ir.FunctionType(ir.VoidType(), [POINTER]), "\n".join(lines), f"r,{registers}", [memory], side_effect=True)
 
 

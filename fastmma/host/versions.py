@@ -22,9 +22,10 @@ def check_version(library: str, version: str) -> None:
     found = tuple(map(int, re.findall(r"\d+", version)[: len(last)]))
     if found > last:
         newest = ".".join(map(str, last))
-        warnings.warn(
-            f"{library} {version} is newer than {newest}, the last version that fastmma was tested with: compare its results, by "
-            f"`fastmma verify`, or install {library} {newest}",
-            VersionWarning,
-            stacklevel=2,
-        )
+        warn_of_version(library, f"{library} {version} is newer than {newest}, the last version that fastmma was tested with")
+
+
+def warn_of_version(library: str, problem: str) -> None:
+    """Warn of a version: what is wrong with it, and what to do."""
+    newest = ".".join(map(str, TESTED[library][1]))
+    warnings.warn(f"{problem}: compare its results, by `fastmma verify`, or install {library} {newest}", VersionWarning, stacklevel=3)

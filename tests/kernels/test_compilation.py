@@ -24,7 +24,7 @@ from numba import config
 import fastmma
 from fastmma import CacheWarning
 from fastmma.host import permissions
-from fastmma.kernels.llvm import disk_cache
+from fastmma.kernels.llvm import disk_cache, sources
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 
 PACKAGE = Path(fastmma.__file__).parent
@@ -150,7 +150,7 @@ def test_a_flipped_bit_is_a_miss_wherever_it_is(folder: Path) -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_whole_file_that_holds_no_kernel_is_a_miss(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(disk_cache, "dumps", lambda _: content)
+        patch.setattr(disk_cache, "dump_kernel", lambda _: content)
         assert not is_found()
     assert not is_found()
     assert is_found()
@@ -169,28 +169,13 @@ def test_a_kernel_of_another_signature_is_a_miss(folder: Path) -> None:
 @pytest.mark.usefixtures("folder")
 def test_kernels_of_other_sources_and_versions_are_misses(monkeypatch: pytest.MonkeyPatch) -> None:
     is_found()
-    for change in ({"_sources": lambda: "0" * 16}, {"numba.__version__": "0.1"}, {"llvmlite.__version__": "0.1"}):
+    for change in ({"sources.digest_of": lambda _: "0" * 16}, {"numba.__version__": "0.1"}, {"llvmlite.__version__": "0.1"}):
         with monkeypatch.context() as patch:
             for name, value in change.items():
                 patch.setattr(f"fastmma.kernels.llvm.disk_cache.{name}", value)
             assert not is_found()
             assert is_found()
     assert is_found()
-
-
-def test_the_digest_covers_every_source_below_the_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(PACKAGE / "kernels", tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(disk_cache, "_KERNELS", tmp_path / "kernels")
-    digest = disk_cache._sources.__wrapped__
-    seen = {digest()}
-    sources = sorted((tmp_path / "kernels").rglob("*.py"))
-    assert len({path.parent for path in sources}) > 3
-    for path in sources:
-        path.write_text(path.read_text() + "\n")
-        seen.add(digest())
-        path.rename(path.with_name(f"moved_{path.name}"))
-        seen.add(digest())
-    assert len(seen) == 1 + 2 * len(sources)
 
 
 @pytest.mark.usefixtures("folder")
@@ -203,9 +188,10 @@ def test_no_folder_that_can_be_written_is_said_once(monkeypatch: pytest.MonkeyPa
 
 
 def test_sources_that_cannot_be_read_are_said_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_cache, "_KERNELS", tmp_path / "kernels.zip" / "kernels")
-    monkeypatch.setattr(disk_cache, "_sources", disk_cache._sources.__wrapped__)
-    with pytest.warns(CacheWarning, match="no sources are in"):
+    monkeypatch.setattr(sources, "KERNELS", tmp_path / "kernels.zip" / "kernels")
+    sources._read.cache_clear()
+    sources._digest.cache_clear()
+    with pytest.warns(CacheWarning, match="no source of .* is in"):
         assert not is_found()
     assert not is_found()
     assert kept(folder) == []
@@ -458,15 +444,16 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def test_kernels_of_another_version_are_compiled_anew(tmp_path: Path, expected: str) -> None:
+@pytest.mark.parametrize(("changed", "again"), [("llvm/compilation.py", 3), ("matrices/permutation.py", 1), ("integer/panels.py", 0)])
+def test_kernels_are_compiled_anew_where_a_source_of_theirs_changes(changed: str, again: int, tmp_path: Path, expected: str) -> None:
     root, folder = copied(tmp_path), str(tmp_path / "kernels")
     assert outcome(python(SCRIPT, root, NUMBA_CACHE_DIR=folder)) == (0, expected, "")
-    first = kept(Path(folder))
-    changed = root / "fastmma" / "kernels" / "params.py"
-    changed.write_text(changed.read_text() + "\n")
+    assert len(kept(Path(folder))) == 3
+    source = root / "fastmma" / "kernels" / changed
+    source.write_text(source.read_text() + "\n")
     for _ in range(2):
         assert outcome(python(SCRIPT, root, NUMBA_CACHE_DIR=folder)) == (0, expected, "")
-        assert len(kept(Path(folder))) == 2 * len(first)
+        assert len(kept(Path(folder))) == 3 + again
 
 
 def test_a_home_and_a_package_that_are_read_only(tmp_path: Path, expected: str) -> None:
@@ -481,7 +468,7 @@ def test_a_home_and_a_package_that_are_read_only(tmp_path: Path, expected: str) 
 def test_kernels_are_kept_beside_their_sources(tmp_path: Path, expected: str) -> None:
     root = copied(tmp_path)
     assert outcome(python(SCRIPT, root, NUMBA_CACHE_DIR="", HOME="/dev/null", XDG_CACHE_HOME=NO_FOLDER)) == (0, expected, "")
-    first = kept(root / "fastmma" / "kernels" / "__pycache__" / f"fastmma-{disk_cache._sources()}")
+    first = [path for path in kept(root / "fastmma" / "kernels" / "__pycache__") if path.suffix == ".kernel"]
     assert first
     assert outcome(python(SCRIPT, root, NUMBA_CACHE_DIR="", HOME="/dev/null", XDG_CACHE_HOME=NO_FOLDER)) == (0, expected, "")
 

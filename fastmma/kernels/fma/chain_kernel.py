@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils
 from numpy.typing import NDArray
 
 from fastmma.kernels.llvm.architecture import NEAREST
 from fastmma.kernels.llvm.emit import F32, F64, HALF, Emitter, Variables, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
+from fastmma.kernels.llvm.numba_internals import for_range
 from fastmma.kernels.tiles import ChainTile
 
 DEPTH = 4  # k that the kernel takes at a time
@@ -113,13 +113,13 @@ def _emit(chain: FmaChain, builder: ir.IRBuilder, arguments: list[ir.Value]) -> 
     tile = _Tile(chain, builder)
     row_bytes = chain.columns * tile.size
     totals = Variables(builder, [[tile.kind] * chain.vectors] * chain.rows)
-    with cgutils.for_range(builder, panels) as panel, cgutils.for_range(builder, blocks) as block:
+    with for_range(builder, panels) as panel, for_range(builder, blocks) as block:
         block_a = tile.at(a, builder.mul(block.index, stride))
         own_b = tile.at(b, builder.mul(panel.index, panel_b))
         own_sums = tile.at(sums, builder.mul(panel.index, panel_sums))
         block_sums = tile.at(own_sums, tile.scaled(block.index, chain.rows * row_bytes))
         totals.put([tile.row_of(tile.at(block_sums, row * row_bytes)) for row in range(chain.rows)])
-        with cgutils.for_range(builder, fours) as four:
+        with for_range(builder, fours) as four:
             at_a = tile.at(block_a, tile.scaled(four.index, DEPTH * chain.rows * tile.size))
             at_b = tile.at(own_b, tile.scaled(four.index, DEPTH * row_bytes))
             totals.put(tile.step(at_a, at_b, totals.get()))

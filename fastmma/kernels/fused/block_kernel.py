@@ -12,13 +12,13 @@ from functools import partial
 from itertools import chain
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from fastmma.kernels.fused.block_operands import LINE, LeftDecoder, Piece, RightDecoder
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
 from fastmma.kernels.fused.lanes import Lanes
 from fastmma.kernels.fused.strip import Strip
 from fastmma.kernels.llvm.emit import I8, I32, I64, Emitter, vector
+from fastmma.kernels.llvm.numba_internals import alloca_once, for_range
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Blocks:
         self.lanes = Lanes(kernel, self.emit)
         self.bytes = vector(I8, kernel.byte_vector)
         self.left, self.right = LeftDecoder(kernel, kernel.a, self.emit), RightDecoder(kernel, kernel.b, self.emit)
-        self.worst = cgutils.alloca_once(builder, self.lanes.words)
-        self.lowest = cgutils.alloca_once(builder, self.bytes)
+        self.worst = alloca_once(builder, self.lanes.words)
+        self.lowest = alloca_once(builder, self.bytes)
 
     def forget(self) -> None:
         """Forget what was noted of a product."""
@@ -129,22 +129,22 @@ class Blocks:
         right_memory = emit.at(left_memory, left_size)
         unit_a = ROWS * kernel.unit * kernel.a.itemsize
         unit_b = COLUMNS * kernel.unit * kernel.b.itemsize
-        with cgutils.for_range(builder, operands.products) as products:
+        with for_range(builder, operands.products) as products:
             a, b, c, out = self.matrices(products.index)
             self.forget()
             builder.store(ir.Constant(self.lanes.words, None), self.worst)
-            with cgutils.for_range(builder, builder.mul(operands.blocks, operands.units)) as lefts:
+            with for_range(builder, builder.mul(operands.blocks, operands.units)) as lefts:
                 place = emit.at(a, emit.scaled(lefts.index, unit_a))
                 target = emit.at(left_memory, emit.scaled(lefts.index, kernel.left_size))
                 emit_all([*self.left.pieces(place, target), *chain(*self.left.words(target))])
-            with cgutils.for_range(builder, operands.panels) as panels:
+            with for_range(builder, operands.panels) as panels:
                 column = emit.scaled(panels.index, COLUMNS * kernel.sum_bytes)
-                with cgutils.for_range(builder, operands.units) as units:
+                with for_range(builder, operands.units) as units:
                     number = builder.add(builder.mul(panels.index, operands.units), units.index)
                     place = emit.at(b, emit.scaled(number, unit_b))
                     target = emit.at(right_memory, emit.scaled(units.index, kernel.right_size))
                     emit_all([*self.right.pieces(place, target), *chain(*self.right.words(target))])
-                with cgutils.for_range(builder, operands.blocks) as blocks:
+                with for_range(builder, operands.blocks) as blocks:
                     row = emit.scaled(blocks.index, ROWS)
                     left = emit.at(left_memory, builder.mul(emit.scaled(blocks.index, kernel.left_size), operands.units))
                     places = [
@@ -169,17 +169,17 @@ class Blocks:
     def block(self, left: ir.Value, right: ir.Value, c: ir.Value, out: ir.Value) -> None:
         """All units of a block."""
         kernel, emit, builder, operands = self.kernel, self.emit, self.builder, self.operands
-        with cgutils.for_range(builder, operands.units) as units:
+        with for_range(builder, operands.units) as units:
             target = emit.at(operands.memory, emit.scaled(units.index, kernel.block_size))
             emit_all(self.emax_pieces(*self.units_of(left, right, units.index), target))
-        with cgutils.for_range(builder, ir.Constant(I64, ROWS // kernel.strip)) as strips:
+        with for_range(builder, ir.Constant(I64, ROWS // kernel.strip)) as strips:
             strip = Strip(kernel, self.lanes, emit.scaled(strips.index, kernel.strip), self.worst)
             groups = range(len(strip.groups))
             for index in groups:
                 strip.load(index, c, operands.c_row)
             kept = strip.variables()
             kept.put(strip.groups)
-            with cgutils.for_range(builder, operands.units) as units:
+            with for_range(builder, operands.units) as units:
                 unit_left, unit_right = (emit.opaque(unit) for unit in self.units_of(left, right, units.index))
                 emax = emit.opaque(emit.at(operands.memory, emit.scaled(units.index, kernel.block_size)))
                 unit = strip.unit(unit_left, unit_right, emax)

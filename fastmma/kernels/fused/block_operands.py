@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel, Coding
 from fastmma.kernels.fused.decoding import half_codes, singles
 from fastmma.kernels.llvm.emit import F64, I8, I16, I32, I64, Emitter, vector
+from fastmma.kernels.llvm.numba_internals import alloca_once
 
 LINE = 16  # results whose exponent bytes share 128 bits: two rows
 VALUES_AT_ONCE = 32  # codes
@@ -45,8 +45,8 @@ class Decoder:
         self.kernel, self.coding, self.emit, self.builder = kernel, coding, emit, emit.builder
         self.element = coding.element
         self.bytes = vector(I8, kernel.byte_vector)
-        self.largest = cgutils.alloca_once(self.builder, self.bytes)
-        self.smallest = cgutils.alloca_once(self.builder, self.bytes)
+        self.largest = alloca_once(self.builder, self.bytes)
+        self.smallest = alloca_once(self.builder, self.bytes)
 
     def forget(self) -> None:
         """Forget all extremes."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from fastmma.kernels.fused.lanes import Chain, ColumnLanes
 from fastmma.kernels.llvm.emit import I8, I32, Emitter, Variables, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
+from fastmma.kernels.llvm.numba_internals import alloca_once, for_range
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Tile:
         self.tiles = chain.panel // chain.tile
         self.slots = chain.terms
         self.in_fours = chain.single and chain.vector_bytes == 64  # where pipes and registers are free for it
-        self.worst = cgutils.alloca_once(builder, self.lanes.words)
+        self.worst = alloca_once(builder, self.lanes.words)
 
     def scratch_of(self, block: ir.Value) -> ir.Value:
         """The half of the scratch that a block of rows uses."""
@@ -250,7 +250,7 @@ class Tile:
     def run(self) -> None:
         """All blocks of rows of a slab."""
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
-        with cgutils.for_range(builder, operands.steps) as steps, cgutils.for_range(builder, emit.index(chain.rows)) as rows:
+        with for_range(builder, operands.steps) as steps, for_range(builder, emit.index(chain.rows)) as rows:
             first, emax = emit.index(0), self.lowest_emax(1)
             finish(self.emax_of(emax, first, rows.index, steps.index, range(chain.terms)))
             self.keep_emax_and_counts(emax, self.scratch_of(first), first, rows.index, steps.index)
@@ -259,11 +259,11 @@ class Tile:
             for place in range(0, 2 * chain.rows * chain.panel, chain.panel):
                 last = emit.scaled(operands.steps, 2 * chain.rows * chain.panel)
                 emit.store(emit.constant(self.bytes, 0), self.scratch_of(emit.index(block)), self.sum(last, place), chain.panel)
-        with cgutils.for_range(builder, operands.blocks) as blocks:
+        with for_range(builder, operands.blocks) as blocks:
             place = emit.scaled(blocks.index, 4 * chain.lanes)
             if chain.half:
                 builder.store(emit.load(self.lanes.words, operands.worst, place, chain.vector_bytes), self.worst)
-            with cgutils.for_range(builder, emit.index(self.tiles)) as tiles:
+            with for_range(builder, emit.index(self.tiles)) as tiles:
                 self.tile(blocks.index, tiles.index)
             if chain.half:
                 emit.store(builder.load(self.worst), operands.worst, place, chain.vector_bytes)
@@ -281,7 +281,7 @@ class Tile:
         finish(self.restart(late, halves[1], scratch, operands.steps, column, True))
         kept_early, kept_late = self.kept(early), self.kept(late)
         peeled = int(chain.align_bits < chain.keep_bits)  # the start of a step may take bits off a result
-        with cgutils.for_range(builder, self.sum(operands.steps, -peeled)) as loop:
+        with for_range(builder, self.sum(operands.steps, -peeled)) as loop:
             self.step(block, tile, loop.index, kept_early, kept_late, last=False)
         if peeled:
             self.step(block, tile, self.sum(operands.steps, -1), kept_early, kept_late, last=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.micro_kernel import INTEGERS, POINTERS, Operands, Sums, Tile, Values, Work, finish
 from fastmma.kernels.llvm.emit import F32, I16, I32, I64, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
+from fastmma.kernels.llvm.numba_internals import for_range
 
 
 class _Rows(Tile):
@@ -148,7 +148,7 @@ class _Rows(Tile):
         kept_late = self.kept([[emit.constant(self.lanes.kind, 0.0)] * self.lanes.vectors for _ in groups])
         for row in (1, 2):
             finish(self.exponents(emit.index(row)))
-        with cgutils.for_range(builder, self.operands.blocks) as loop:
+        with for_range(builder, self.operands.blocks) as loop:
             early, late = kept_early.get(), kept_late.get()
             row = emit.scaled(loop.index, 2)
             self.phase(early, late, row)

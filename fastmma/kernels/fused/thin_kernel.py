@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from fastmma.kernels.fused.lanes import ColumnLanes
 from fastmma.kernels.fused.thin_chain import WORD, ThinChain
 from fastmma.kernels.fused.thin_operands import ZERO, Reader
 from fastmma.kernels.llvm.emit import I16, I32, Emitter, Variables, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
+from fastmma.kernels.llvm.numba_internals import alloca_once, for_range, for_range_slice
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ class _Thin:
         self.lanes = _Lanes(chain, self.emit)
         self.words = vector(I16, chain.lanes)
         self.reader = Reader(chain, self.emit, operands.scratch)
-        self.worst = cgutils.alloca_once(builder, self.lanes.words)
+        self.worst = alloca_once(builder, self.lanes.words)
 
     def run(self) -> None:
         """All of the product."""
         emit, builder, operands = self.emit, self.builder, self.operands
         builder.store(emit.load(self.lanes.words, operands.worst), self.worst)
-        with cgutils.for_range_slice(builder, emit.index(0), operands.steps, operands.chunk) as (first, _):
+        with for_range_slice(builder, emit.index(0), operands.steps, operands.chunk) as (first, _):
             last = emit.sum(first, operands.chunk)
             last = builder.select(builder.icmp_signed("<", last, operands.steps), last, operands.steps)
-            with cgutils.for_range(builder, operands.tiles) as tiles, cgutils.for_range(builder, operands.blocks) as blocks:
+            with for_range(builder, operands.tiles) as tiles, for_range(builder, operands.blocks) as blocks:
                 self.tile(tiles.index, blocks.index, first, last)
         emit.store(builder.load(self.worst), operands.worst)
 
@@ -101,7 +101,7 @@ class _Thin:
         noted = self._noted(column, flat)
         notes = Variables(builder, [[self.words] * len(noted)])
         notes.put([[emit.load(self.words, base, place) for base, place in noted]])
-        with cgutils.for_range_slice(builder, first, last, emit.index(1)) as (step, _):
+        with for_range_slice(builder, first, last, emit.index(1)) as (step, _):
             sums.put(self.step(tile, block, step, sums.get(), notes))
         for values, place in zip(sums.get(), flat, strict=True):
             self.lanes.store(values, operands.state, place)

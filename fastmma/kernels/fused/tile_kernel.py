@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from fastmma.kernels.fused.block_kernel import Blocks, emit_all
 from fastmma.kernels.fused.block_operands import Piece
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS
 from fastmma.kernels.fused.strip import Strip, Unit
 from fastmma.kernels.llvm.emit import I8, I64, vector
+from fastmma.kernels.llvm.numba_internals import alloca_once_value, for_range_slice
 
 WRITTEN_AHEAD = 4  # products: the memory of results is asked for, which a store would wait for
 
@@ -93,9 +93,9 @@ class Tiles(Blocks):
         for kept, strip in ((kept_early, early), (kept_late, late)):
             kept.put([[zeros] * self.lanes.vectors for _ in strip.groups])
         spare = emit.at(operands.memory, 2 * size)
-        previous = cgutils.alloca_once_value(builder, spare)
+        previous = alloca_once_value(builder, spare)
         last = builder.sub(operands.products, one)
-        with cgutils.for_range_slice(builder, ir.Constant(I64, -1), operands.products, one) as (product, _):
+        with for_range_slice(builder, ir.Constant(I64, -1), operands.products, one) as (product, _):
             following = builder.add(product, one)
             following = builder.select(builder.icmp_signed("<", following, last), following, last)
             is_real = builder.icmp_signed(">=", product, zero)

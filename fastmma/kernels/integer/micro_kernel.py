@@ -12,11 +12,11 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from fastmma.kernels.integer.tile import Tile
 from fastmma.kernels.llvm.emit import I8, I16, I32, POINTER, Emitter, vector
+from fastmma.kernels.llvm.numba_internals import alloca_once, alloca_once_value, for_range, for_range_slice
 from fastmma.kernels.matrices.memory import LINE
 
 _BYTE_SUM = 31  # words whose ones a byte can count
@@ -179,8 +179,8 @@ def row_biases(typing_context: Any, tile: Any, operation: Any, panel: Any, count
         if not tile.value.biases:
             return context.get_dummy_value()
         source, ones = words.pointer(panel), words.constant(words.lanes, 0x01010101)
-        sums = [cgutils.alloca_once_value(builder, words.constant(words.lanes, 0)) for _ in tile.value.operations]
-        with cgutils.for_range(builder, count) as loop:
+        sums = [alloca_once_value(builder, words.constant(words.lanes, 0)) for _ in tile.value.operations]
+        with for_range(builder, count) as loop:
             rows = words.load(words.lanes, source, words.scaled(loop.index, 4 * tile.value.rows))
             for name, total in zip(tile.value.operations, sums, strict=True):
                 builder.store(words.dot(name, builder.load(total), rows, ones), total)
@@ -200,7 +200,7 @@ class Multiply(_Words):
 
     def __init__(self, builder: ir.IRBuilder, tile: Tile) -> None:
         super().__init__(builder, tile)
-        self.totals = [[cgutils.alloca_once(builder, self.lanes) for _ in range(tile.vectors)] for _ in range(tile.rows)]
+        self.totals = [[alloca_once(builder, self.lanes) for _ in range(tile.vectors)] for _ in range(tile.rows)]
 
     def begin(self, starts: ir.Value) -> None:
         """Every row's sums begin with its number at `starts`."""
@@ -216,8 +216,8 @@ class Multiply(_Words):
             return
         zero, chunk = self.constant(self.lanes, 0), self.index(_BYTE_SUM)
         chunks = self.builder.sdiv(self.builder.add(count, self.index(_BYTE_SUM - 1)), chunk)
-        with cgutils.for_range(self.builder, chunks) as loop:
-            byte_totals = [[cgutils.alloca_once(self.builder, self.lanes) for _ in totals] for totals in self.totals]
+        with for_range(self.builder, chunks) as loop:
+            byte_totals = [[alloca_once(self.builder, self.lanes) for _ in totals] for totals in self.totals]
             for byte_total in chain.from_iterable(byte_totals):
                 self.builder.store(zero, byte_total)
             first = self.builder.mul(loop.index, chunk)
@@ -233,7 +233,7 @@ class Multiply(_Words):
     def _add(self, operation: str, a: ir.Value, b: ir.Value, first: ir.Value, last: ir.Value, sums: list[list[ir.Value]]) -> None:
         """Add the products of the words from `first` to `last`."""
         rows, columns, lanes = self.tile.rows, self.tile.columns, self.tile.lanes
-        with cgutils.for_range_slice(self.builder, first, last, self.index(1), inc=True) as (word, _):
+        with for_range_slice(self.builder, first, last, self.index(1), inc=True) as (word, _):
             a_words = self.at(a, self.scaled(word, 4 * rows))
             b_words = self.at(b, self.scaled(word, 4 * columns))
             for row, totals in enumerate(sums):
@@ -284,12 +284,12 @@ def multiply(
         a, next_a, b, starts, c, out = (words.pointer(address) for address in (a, next_a, b, starts, c, out))
         if tile.value.reads_anew:
             lines = builder.udiv(words.scaled(builder.mul(segments, count), 4 * tile.value.rows), words.index(LINE))
-            with cgutils.for_range(builder, lines) as line:
+            with for_range(builder, lines) as line:
                 words.prefetch(next_a, words.scaled(line.index, LINE))
             for row in range(tile.value.rows, 2 * tile.value.rows):
                 for place in range(0, 4 * tile.value.columns, LINE):
                     words.prefetch(c, words.sum(words.scaled(c_stride, row), place))
-        with cgutils.for_range(builder, segments) as segment:
+        with for_range(builder, segments) as segment:
             words.begin(words.at(starts, builder.mul(segment.index, starts_step)))
             skipped = builder.mul(segment.index, count)
             a_segment = words.at(a, words.scaled(skipped, 4 * tile.value.rows))

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba import types
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
 from fastmma.kernels.llvm.emit import I64, POINTER
+from fastmma.kernels.llvm.numba_internals import alloca_once, alloca_once_value, false_bit, gep_inbounds, is_not_null
 
 _DATA = 4  # of what Numba's runtime tells of an array: memory, parent, elements, bytes of one, data; then shape and strides
 _WORDS = 5 + 2 * 64  # as many dimensions as NumPy has
@@ -36,14 +37,14 @@ class _Model(models.PrimitiveModel):
 @unbox(AnyArrayType)
 def _unbox(_kind: AnyArrayType, array: Any, context: Any) -> NativeValue:
     builder, api = context.builder, context.pyapi
-    told = cgutils.alloca_once(builder, ir.ArrayType(I64, _WORDS))
-    memory, place = (cgutils.gep_inbounds(builder, told, 0, word) for word in (0, _DATA))
+    told = alloca_once(builder, ir.ArrayType(I64, _WORDS))
+    memory, place = (gep_inbounds(builder, told, 0, word) for word in (0, _DATA))
     builder.store(I64(0), memory)
-    no_array = cgutils.is_not_null(builder, api.nrt_adapt_ndarray_from_python(array, builder.bitcast(told, POINTER)))
-    failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
+    no_array = is_not_null(builder, api.nrt_adapt_ndarray_from_python(array, builder.bitcast(told, POINTER)))
+    failed = alloca_once_value(builder, false_bit)
     with builder.if_then(no_array, likely=False):
         builder.store(api.long_as_longlong(array), place)
-        builder.store(cgutils.is_not_null(builder, api.err_occurred()), failed)
+        builder.store(is_not_null(builder, api.err_occurred()), failed)
 
     def release() -> None:
         context.context.nrt.decref(builder, types.MemInfoPointer(types.voidptr), builder.inttoptr(builder.load(memory), POINTER))

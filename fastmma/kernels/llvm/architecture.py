@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from llvmlite import ir
-from numba.core import cgutils
+
+from fastmma.kernels.llvm.numba_internals import alloca_once, get_or_insert_function
 
 _I16, _I32, _I64, _POINTER = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.PointerType(ir.IntType(8))
 
@@ -29,11 +30,11 @@ class Architecture(NamedTuple):
 
 def _call(builder: ir.IRBuilder, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}"), arguments)
+    return builder.call(get_or_insert_function(builder.module, kind, f"llvm.{name}"), arguments)
 
 
 def _enter_mxcsr(builder: ir.IRBuilder, mode: int) -> ir.Value:
-    saved, chosen = (builder.bitcast(cgutils.alloca_once(builder, _I32), _POINTER) for _ in range(2))
+    saved, chosen = (builder.bitcast(alloca_once(builder, _I32), _POINTER) for _ in range(2))
     builder.store(ir.Constant(_I32, mode), builder.bitcast(chosen, ir.PointerType(_I32)))
     _call(builder, "x86.sse.stmxcsr", ir.VoidType(), saved)
     _call(builder, "x86.sse.ldmxcsr", ir.VoidType(), chosen)

@@ -1,15 +1,11 @@
-"""Numba's version, and the kind of CPU that ``FASTMMA_CPU`` names, which Numba is told: both before anything is compiled."""
+"""The kind of CPU that ``FASTMMA_CPU`` names: Numba is told before anything is compiled."""
 
 import os
 import platform
 
-import numba
-from numba.core import config
+from numba import config
 
 from fastmma.host.errors import BackendError
-from fastmma.host.versions import check_version
-
-check_version("numba", numba.__version__)
 
 # kinds of CPU that FASTMMA_CPU may name, by what Python calls the machine: LLVM's name of one, and its features
 _X86 = {

@@ -8,35 +8,33 @@ from typing import Any
 
 import llvmlite.binding
 from numba import config, njit
-from numba.core.compiler_lock import global_compiler_lock
 
-import fastmma.kernels.llvm.chosen_cpu  # noqa: F401  # before Numba looks at this one
 from fastmma.host.errors import BackendError
 from fastmma.host.forks import hold_across_forks
 from fastmma.host.notice import compiling
 from fastmma.host.threads import apart
 from fastmma.kernels.llvm.collection import uncollected
 from fastmma.kernels.llvm.disk_cache import DiskCache
-from fastmma.kernels.llvm.parts import PartCompiler
+from fastmma.kernels.llvm.numba_internals import LOCK, PART_OPTIONS, add_hooks
 
 _OPTIMIZATION = 2  # LLVM's third level takes twice as long over the loops around micro-kernels, and they run as fast
 
 _OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
-_PART = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
+_PART = _OPTIONS | {"no_cpython_wrapper": True} | PART_OPTIONS
 # For functions that only kernels call: vectors never pass through Python, and the kernel's cache entry holds them all.
 # A `separate` one is too large to be repeated wherever it is called.
 separate = njit(**_PART)
 inner = njit(**_PART, forceinline=True)
 
 # a child could never take them if another thread of its parent had them
-hold_across_forks(global_compiler_lock)
+hold_across_forks(LOCK)
 if (_llvm := getattr(llvmlite.binding.ffi.lib, "_lock", None)) is not None and hasattr(_llvm, "_lock"):
     hold_across_forks(_llvm._lock)
 
 
 def _optimized(compile_for: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """Compile at a level of our own; other kernels of the process keep theirs."""
-    with global_compiler_lock, uncollected():
+    with LOCK, uncollected():
         level = config.OPT
         config.OPT = type(level)(min(level, _OPTIMIZATION))
         try:
@@ -50,23 +48,21 @@ def compiled(function: Callable[..., Any]) -> Any:
     if config.DISABLE_JIT:
         raise BackendError("kernels must be compiled, and NUMBA_DISABLE_JIT forbids it; unset it, or use backend='reference'")
     kernel = njit(**_OPTIONS)(function)
-    kernel._cache = DiskCache(function)
-    # what Numba's dispatcher calls for types that are new; interrupted, it would leave Numba's registries unusable
-    kernel._compile_for_args = partial(apart, _optimized, kernel._compile_for_args)
-    kernel.compile = partial(_optimized, kernel.compile)
-    kernel._compiler.compile = compiling()(kernel._compiler.compile)
 
     @cache
     def part() -> Any:
         return separate(function)
 
-    kernel.get_call_template = lambda *types: part().get_call_template(*types)  # what Numba asks where it compiles a caller
-    kernel.get_overload = lambda *types: part().get_overload(*types)
+    # interrupted, a compilation would leave Numba's registries unusable
+    add_hooks(kernel, DiskCache(function), _compile_apart, lambda compile_for: partial(_optimized, compile_for), compiling(), part)
     return kernel
+
+
+def _compile_apart(compile_for: Callable[..., Any]) -> Callable[..., Any]:
+    return partial(apart, _optimized, compile_for)
 
 
 def entry(kernel: Any, *kinds: Any) -> Callable[..., Any]:
     """What runs a kernel for arguments of these types: Numba would take as long as a small product to find them out."""
-    apart(kernel.compile, kinds)
-    run: Callable[..., Any] = kernel.overloads[kinds].entry_point
+    run: Callable[..., Any] = apart(kernel.compile, kinds)
     return run

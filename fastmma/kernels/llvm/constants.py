@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from llvmlite import ir
 from numba import types
-from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, models, register_model, typeof_impl, unbox
+
+from fastmma.kernels.llvm.numba_internals import AttributeTemplate
 
 T = TypeVar("T")
 

@@ -6,13 +6,11 @@ import platform
 from functools import cache
 
 import llvmlite.binding
-from numba.core import config
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
+from numba import config
 
-import fastmma.kernels.llvm.chosen_cpu  # noqa: F401  # before Numba looks at this one
 from fastmma.host.environment import variable
 from fastmma.host.threads import apart
+from fastmma.kernels.llvm.numba_internals import LOCK, describe_machine, is_compiling
 
 _MACHINE = platform.machine().lower()
 _X86, _AARCH64 = ("x86_64", "amd64"), ("aarch64", "arm64")
@@ -54,13 +52,12 @@ def _implied() -> frozenset[str]:
 
 def machine() -> tuple[str, str, str]:
     """What Numba compiles for: LLVM's target triple, the CPU's name and its features."""
-    return _machine() if global_compiler_lock.is_locked() else apart(_machine)
+    return _machine() if is_compiling() else apart(_machine)
 
 
 def _machine() -> tuple[str, str, str]:
-    with global_compiler_lock:  # Numba's own lock of the context is not held across forks
-        triple, name, with_features = cpu_target.target_context.codegen().magic_tuple()
-    return triple, name, with_features
+    with LOCK:  # Numba's own lock of the context is not held across forks
+        return describe_machine()
 
 
 def portable() -> bool:

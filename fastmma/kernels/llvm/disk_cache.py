@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
@@ -19,56 +17,44 @@ from uuid import uuid4
 import llvmlite
 import numba
 from numba import config
-from numba.core.caching import NullCache
-from numba.core.compiler import CompileResult
-from numba.core.runtime import rtsys
-from numba.core.serialize import dumps
-from numba.misc.appdirs import AppDirs
 
 from fastmma.host.errors import CacheWarning, OperandError
 from fastmma.host.files import handle
 from fastmma.host.permissions import name_other_writers
-from fastmma.kernels.llvm import cpu
+from fastmma.kernels.llvm import cpu, sources
+from fastmma.kernels.llvm.numba_internals import KernelCache, dump_kernel, find_user_cache, load_kernel
 
-_KERNELS = Path(__file__).parents[1]
 _LARGEST = 1 << 26  # bytes of a file; the largest kernel has less than 1 MiB
 _CHECK_BYTES = 32  # at the start of a file: SHA-256 of the key and of what follows
 _warned = Lock()  # taken for good by the thread that warns
-
-
-@cache
-def _sources() -> str:
-    """A digest of the sources of all kernels, which compile each other in."""
-    digest = hashlib.sha256()
-    sources = sorted(_KERNELS.rglob("*.py"))
-    if not sources:
-        raise FileNotFoundError(f"no sources are in {_KERNELS}")
-    for source in sources:
-        digest.update(source.relative_to(_KERNELS).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
 
 
 def _folders() -> list[Path]:
     """Where kernels are looked for: where ``NUMBA_CACHE_DIR`` says, else beside their sources, then in the user's cache."""
     if config.CACHE_DIR:
         return [Path(config.CACHE_DIR)]
-    user = Path(AppDirs("numba", appauthor=False).user_cache_dir)
-    # a user without a home has no cache either
-    return [_KERNELS / "__pycache__", *([user] if user.is_absolute() else [])]
+    user = find_user_cache()
+    return [sources.KERNELS / "__pycache__", *([] if user is None else [user])]
 
 
 def _owners(folder: Path) -> tuple[int, ...]:
     """Who may own a folder beside this user and root: whoever owns the sources, of those beside them."""
-    return (_KERNELS.stat().st_uid,) if folder.parent == _KERNELS else ()
+    return (sources.KERNELS.stat().st_uid,) if folder.parent == sources.KERNELS else ()
 
 
-def _refusal(folder: Path) -> str:
-    """Why kernels of a folder are not trusted, which are code: somebody else may write there. Nothing where nobody else may."""
-    try:
-        found = (name_other_writers(each.stat(), _owners(folder)) for each in (folder, folder / f"fastmma-{_sources()}"))
-        return next(filter(None, found), "")
-    except OSError:  # it is not there yet, or cannot be read or written either
-        return ""
+def _refusal(folder: Path, *inside: str) -> str:
+    """Say why kernels of a folder, or of folders in it, are not trusted, which are code: somebody else may write there."""
+    for path in (folder, *(folder / name for name in inside)):
+        with suppress(OSError):  # it is not there yet, or cannot be read or written either
+            found = name_other_writers(path.stat(), _owners(folder))
+            if found:
+                return found
+    return ""
+
+
+def _folder_of(digest: str) -> str:
+    """Name the folder of kernels that were made of the same sources."""
+    return f"fastmma-{digest}"
 
 
 class KernelFiles:
@@ -81,18 +67,24 @@ class KernelFiles:
 
     def __init__(self, kernel: Callable[..., Any]) -> None:
         self.name = f"{kernel.__module__}.{kernel.__qualname__}"
+        self._module = kernel.__module__
 
     def found(self, compiled_for: Sequence[Any]) -> bytes | None:
         """What was kept for these types or records, or None."""
-        key = self._key(compiled_for)
-        places = ((folder / self._file(key), _owners(folder)) for folder in _folders() if not _refusal(folder))
+        try:
+            digest = self._digest(compiled_for)
+        except OSError:  # sources that cannot be read
+            return None
+        key, inside = self._key(compiled_for, digest), _folder_of(digest)
+        places = ((folder / inside / self._file(key), _owners(folder)) for folder in _folders() if not _refusal(folder, inside))
         return next((content for path, owners in places if (content := _read(path, key, owners)) is not None), None)
 
     def keep(self, compiled_for: Sequence[Any], content: Callable[[], bytes]) -> None:
         """Keep what `content` returns in the first folder that takes it, or warn."""
         problem = ""
         try:
-            refused = self._keep(self._key(compiled_for), content())
+            digest = self._digest(compiled_for)
+            refused = self._keep(_folder_of(digest), self._key(compiled_for, digest), content())
             if refused:
                 problem = f"compiled kernels are neither read from this folder nor kept there: {refused}"
         except Exception as error:  # of the disk, or of a Numba that is made otherwise
@@ -101,36 +93,40 @@ class KernelFiles:
         if problem and _warned.acquire(blocking=False):
             warnings.warn(f"{problem}; NUMBA_CACHE_DIR names another folder for them", CacheWarning, stacklevel=2)
 
-    def _keep(self, key: bytes, content: bytes) -> str:
+    def _keep(self, inside: str, key: bytes, content: bytes) -> str:
         """Write a file, and name the folders before it that are refused; other reasons not to take a folder are no danger."""
         refused, failures = [], []
         for folder in _folders():
-            if refusal := _refusal(folder):
+            if refusal := _refusal(folder, inside):
                 refused.append(f"{folder}: {refusal}")
                 continue
             try:
-                _write(folder / self._file(key), _check(key, content) + content)
+                _write(folder / inside / self._file(key), _check(key, content) + content)
             except OSError as error:
                 failures.append(f"{folder}: {error.strerror or error}")
             else:
                 return ", ".join(refused)
         raise OSError(", ".join(refused + failures))
 
-    def _key(self, compiled_for: Sequence[Any]) -> bytes:
-        """All that the compiled code depends on."""
+    def _digest(self, compiled_for: Sequence[Any]) -> str:
+        """Return the digest of the kernel's sources, and of those that define the records that it is compiled for."""
+        return sources.digest_of((self._module, *(type(getattr(each, "value", each)).__module__ for each in compiled_for)))
+
+    def _key(self, compiled_for: Sequence[Any], digest: str) -> bytes:
+        """Return all that the compiled code depends on."""
         # objects of a Python without GIL lie in memory in another way, and its cache tag is the same
         python = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
         versions = (numba.__version__, llvmlite.__version__, python)
         options = (config.OPT, config.BOUNDSCHECK)
-        return "\n".join((_sources(), self.name, *map(str, (*compiled_for, *cpu.machine(), *versions, *options)))).encode()
+        return "\n".join((digest, self.name, *map(str, (*compiled_for, *cpu.machine(), *versions, *options)))).encode()
 
-    def _file(self, key: bytes) -> Path:
-        """The place in a folder."""
+    def _file(self, key: bytes) -> str:
+        """Name the file."""
         name = self.name.rpartition(".")[2]
-        return Path(f"fastmma-{_sources()}", f"{name}-{hashlib.sha256(key).hexdigest()[:32]}.kernel")
+        return f"{name}-{hashlib.sha256(key).hexdigest()[:32]}.kernel"
 
 
-class DiskCache(NullCache):
+class DiskCache(KernelCache):
     """What Numba's dispatcher asks for a compiled kernel before it compiles one, and gives it to afterwards."""
 
     def __init__(self, kernel: Callable[..., Any]) -> None:
@@ -141,21 +137,13 @@ class DiskCache(NullCache):
         with suppress(Exception):  # whatever is wrong with a file, the kernel can be compiled
             content = self._files.found(sig)
             if content is not None:
-                rtsys.initialize(target_context)  # what compiled code calls; the rest of the context serves compilation alone
-                kernel = CompileResult._rebuild(target_context, *pickle.loads(content))
+                kernel = load_kernel(content, target_context)
                 return kernel if kernel.signature.args == tuple(sig) else None
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a kernel that has been compiled, or warn."""
-
-        def content() -> bytes:
-            if data.library.has_dynamic_globals:
-                raise ValueError(f"{self._files.name} holds addresses of this process")
-            reduced: bytes = dumps(data._reduce())
-            return reduced
-
-        self._files.keep(sig, content)
+        self._files.keep(sig, lambda: dump_kernel(data))
 
 
 def _check(key: bytes, content: bytes) -> bytes:
@@ -216,10 +204,10 @@ def kernel_folders() -> list[KernelFolder]:
 
 
 def _described(folder: Path) -> KernelFolder:
-    present = f"fastmma-{_sources()}"
-    sizes = [(path.parent.name == present, path.stat().st_size) for path in folder.glob("fastmma-*/*.kernel")]
+    present = set(map(_folder_of, sources.list_digests()))
+    sizes = [(path.parent.name in present, path.stat().st_size) for path in folder.glob("fastmma-*/*.kernel")]
     own = [size for now, size in sizes if now]
-    return KernelFolder(folder, len(own), sum(own), sum(size for _, size in sizes), _takes_files(folder), _refusal(folder))
+    return KernelFolder(folder, len(own), sum(own), sum(size for _, size in sizes), _takes_files(folder), _refusal(folder, *present))
 
 
 def _takes_files(folder: Path) -> bool:

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import llvmlite.binding
 from llvmlite import ir
-from numba.core import cgutils
 
 from fastmma.kernels.llvm.architecture import architecture_of
+from fastmma.kernels.llvm.numba_internals import get_or_insert_function
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
@@ -126,7 +126,7 @@ class Emitter:
     def intrinsic(self, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
         """The LLVM intrinsic of this full name."""
         function_type = ir.FunctionType(result, [argument.type for argument in arguments])
-        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, function_type, f"llvm.{name}"), arguments)
+        return self.builder.call(get_or_insert_function(self.builder.module, function_type, f"llvm.{name}"), arguments)
 
     def call(self, name: str, *arguments: ir.Value) -> ir.Value:
         """The LLVM intrinsic `name` whose operands and result share one type."""

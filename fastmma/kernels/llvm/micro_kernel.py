@@ -11,13 +11,14 @@ from functools import partial
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba import types
 from numba.extending import intrinsic
 
 from fastmma.host.threads import apart
 from fastmma.kernels.llvm.architecture import TOWARD_ZERO, architecture_of
 from fastmma.kernels.llvm.disk_cache import KernelFiles
 from fastmma.kernels.llvm.emit import F64, I64, POINTER, Emitter
+from fastmma.kernels.llvm.numba_internals import alloca_once_value, pack_struct
 from fastmma.kernels.llvm.object_code import assembly, linked
 
 _ENTRY = "fastmma_kernel"
@@ -92,7 +93,7 @@ def run_at(typingctx: Any, address: Any, arguments: Any) -> Any:
             context.cast(builder, builder.extract_value(args[1], index), given, kind)
             for index, (given, kind) in enumerate(zip(arguments.types, kinds, strict=True))
         ]
-        memory = cgutils.alloca_once_value(builder, cgutils.pack_struct(builder, values))
+        memory = alloca_once_value(builder, pack_struct(builder, values))
         function = ir.FunctionType(ir.VoidType(), [POINTER]).as_pointer()
         builder.call(builder.inttoptr(args[0], function), [builder.bitcast(memory, POINTER)])
         return context.get_dummy_value()

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import binding, ir
-from numba.core import config
-from numba.core.compiler_lock import global_compiler_lock
+from numba import config
 
 from fastmma.host.notice import compiling
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.llvm.collection import uncollected
 from fastmma.kernels.llvm.disk_cache import KernelFiles
+from fastmma.kernels.llvm.numba_internals import LOCK
 
 _OPTIMIZATION = 1  # of emitted vector code, which higher levels take longer over and make no faster
 _linked: list[Any] = []  # engines, which own the memory that compiled code lies in
@@ -20,7 +20,7 @@ _linked: list[Any] = []  # engines, which own the memory that compiled code lies
 
 def linked(files: KernelFiles, record: Any, emit: Callable[[ir.Module], None], function: str) -> int:
     """Where the function of this name is that `emit` adds to a module for a record."""
-    with global_compiler_lock:
+    with LOCK:
         code = files.found((record,))
         if code is None:
             with compiling():

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba import types
 from numba.extending import intrinsic
 
 from fastmma.kernels.llvm.emit import Emitter, undefined

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba import types
 from numba.extending import lower_builtin, models, register_model
 
 from fastmma.kernels.llvm.emit import Emitter
+from fastmma.kernels.llvm.numba_internals import AbstractTemplate, infer_global, signature
 
 _MASK_BITS = 1
 

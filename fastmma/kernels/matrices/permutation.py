@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.llvm.compilation import compiled, inner
+from fastmma.kernels.llvm.numba_internals import get_or_insert_function
 from fastmma.kernels.llvm.simd import itemsize_of, load_scalar, select, store
 from fastmma.kernels.llvm.vector_type import VectorType, llvm_vector
 
@@ -95,7 +96,7 @@ def _picked(typingctx: Any, first: Any, index: Any, second: Any) -> Any:
         if not cpu.features() >= _FEATURES[first.dtype.bitwidth // 8]:
             return args[0]  # never runs: on such a CPU no plan has a vector
         function_type = ir.FunctionType(args[0].type, [args[0].type] * 3)
-        function = cgutils.get_or_insert_function(builder.module, function_type, f"llvm.x86.avx512.vpermi2var.{name}.512")
+        function = get_or_insert_function(builder.module, function_type, f"llvm.x86.avx512.vpermi2var.{name}.512")
         return builder.call(function, args)
 
     return first(first, index, second), codegen

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from fastmma.kernels.fused.lanes import ColumnLanes
 from fastmma.kernels.llvm.architecture import NEAREST, TOWARD_ZERO
 from fastmma.kernels.llvm.constants import constant
 from fastmma.kernels.llvm.emit import F64, I8, I16, I32, Emitter, Variables, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
+from fastmma.kernels.llvm.numba_internals import for_range
 
 TERMS = 4  # of a step
 MARKED = 16  # elements of a group whose bits fit below the exponents in their words
@@ -277,7 +277,7 @@ class _Kernel:
     def run(self) -> None:
         """All products."""
         first, there_and_back = self.operands, self.factors()
-        with cgutils.for_range(self.builder, first.products) as products:
+        with for_range(self.builder, first.products) as products:
             self.operands = self.product(first, products.index)
             self.product_blocks(*there_and_back)
 
@@ -304,7 +304,7 @@ class _Kernel:
     def product_blocks(self, there: list[ir.Value], back: list[ir.Value]) -> None:
         """All blocks of rows of a product."""
         tile, emit, builder, operands = self.tile, self.emit, self.builder, self.operands
-        with cgutils.for_range(builder, operands.blocks) as blocks:
+        with for_range(builder, operands.blocks) as blocks:
             numbers = [self.sum(emit.scaled(blocks.index, tile.rows), row) for row in range(tile.rows)]
             rows = [emit.at(operands.a, builder.mul(number, operands.a_stride)) for number in numbers]
             scales = [emit.at(operands.scales_a, builder.mul(number, operands.scales_stride)) for number in numbers]
@@ -316,7 +316,7 @@ class _Kernel:
             kept = [Variables(builder, [[self.doubles] * 2] * tile.vectors) for _ in places]
             for variables, line in zip(kept, places, strict=True):
                 variables.put([self.load(place, there) for place in line])
-            with cgutils.for_range(builder, operands.steps) as loop:
+            with for_range(builder, operands.steps) as loop:
                 sums = [variables.get() for variables in kept]
                 if tile.aligned:
                     sums = self.aligned_step(sums, rows, scales, exponents, nonzero, loop.index)
