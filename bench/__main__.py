@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from bench.cases import CASES, TILE_CASES, quantisation, small_products, warps
+from bench.cases import TILE_CASES, quantisation, small_products, warps
 from bench.process import first_product, peak_memory
 from bench.results import table
 from fastmma.scaling import SCHEMES
+from fastmma.study.speed.cases import FAMILY, cases
 from fastmma.study.speed.measure import interleaved
 from fastmma.study.speed.products import sgemm
 from fastmma.study.speed.report import describe
@@ -21,13 +22,13 @@ from tools.pages import fill
 
 def _families(quick: bool, rounds: int) -> list[str]:
     lines = ["| product | GMAC/s, 1 thread | times sgemm on 1 core | 2 threads over 1 |", "| --- | --- | --- | --- |"]
-    for case in CASES:
+    for case in cases(FAMILY):
         shape = case.quick if quick else case.shape
         run, reference = case.product.run(shape), sgemm(shape)
         found = interleaved({"sgemm": partial(reference, 1), "one": partial(run, 1), "two": partial(run, 2)}, rounds)
         macs = shape[0] * shape[1] * shape[2] / 1e9
         ratios = found["sgemm"] / found["one"], found["one"] / found["two"]
-        lines.append(f"| {case.family} | {macs / found['one']:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
+        lines.append(f"| {case.title} | {macs / found['one']:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""What is measured: one case a family, each with the sgemm of the same shape."""
+"""What is measured beside the products of `fastmma.study.speed.cases`: tiles, small products, warps and quantisation."""
 
 from __future__ import annotations
 
@@ -9,49 +9,9 @@ from typing import Any
 import numpy as np
 
 import fastmma
-from fastmma.study.speed.products import Product, ScaledProduct, Shape, operand
+from fastmma.study.speed.products import operand
 
 WARP_OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-
-
-@dataclass(frozen=True)
-class Case:
-    """A product.
-
-    Attributes
-    ----------
-    family : str
-        The benchmark group.
-    product : Product or ScaledProduct
-    shape, quick : (int, int, int)
-        M, N and K of the measurement, and of a run that only checks that everything works.
-    """
-
-    family: str
-    product: Product | ScaledProduct
-    shape: Shape = (1536, 1536, 1536)
-    quick: Shape = (128, 128, 128)
-
-
-CASES = (
-    Case("f16, sm_90a", Product("f16", "sm_90a")),
-    Case("f16, sm_90a, with a bias, rounded to bf16", Product("f16", "sm_90a", finished=True)),
-    Case("bf16, sm_90a", Product("bf16", "sm_90a")),
-    Case("f16, sm_80", Product("f16", "sm_80")),
-    Case("tf32, sm_90a", Product("tf32", "sm_90a")),
-    Case("e4m3, sm_90a (wgmma)", Product("e4m3", "sm_90a")),
-    Case("e4m3, sm_120a", Product("e4m3", "sm_120a")),
-    Case("e4m3, sm_100a (tcgen05)", Product("e4m3", "sm_100a")),
-    Case("f64, sm_90a", Product("f64", "sm_90a")),
-    Case("s8, sm_90a", Product("s8", "sm_90a")),
-    Case("s8, sm_100a (tcgen05)", Product("s8", "sm_100a")),
-    Case("b1, sm_90a, K = 8192", Product("b1", "sm_90a"), (1536, 1536, 8192), (128, 128, 512)),
-    Case("f16, sm_90a, M = 16", Product("f16", "sm_90a"), (16, 4096, 4096), (16, 256, 256)),
-    Case("fp8 1x128 x 128x128, sm_90a, promoted", ScaledProduct(("fp8_1x128", "fp8_128x128"), "sm_90a")),
-    Case("NVFP4, sm_120a", ScaledProduct(("nvfp4", "nvfp4"), "sm_120a")),
-    Case("NVFP4, sm_100a (tcgen05)", ScaledProduct(("nvfp4", "nvfp4"), "sm_100a")),
-    Case("MXFP8, sm_100a (tcgen05)", ScaledProduct(("mxfp8", "mxfp8"), "sm_100a")),
-)
 
 
 @dataclass(frozen=True)

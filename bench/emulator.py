@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,40 +16,13 @@ from fastmma.backends.resolve import operation_of
 from fastmma.isa.codes import encode, from_codes
 from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
-from fastmma.products.choice import default_instruction
+from fastmma.study.speed.cases import GPU, Case, cases
 from fastmma.study.speed.measure import interleaved
 from fastmma.verification import inputs
 
 _DRAWN = 1 << 16  # codes that operands repeat
 
 
-@dataclass(frozen=True)
-class Case:
-    """Square matrices of a format, with scales where `stype` names their format."""
-
-    family: str
-    atype: str
-    target: str
-    stype: str = ""
-
-    @property
-    def instruction(self) -> Instruction:
-        """What `fastmma.gemm` takes for these formats."""
-        return default_instruction(self.atype, self.atype, None, self.target, stype=self.stype)
-
-
-CASES = (
-    Case("NVFP4, sm_120a", "e2m1", "sm_120a", "ue4m3"),
-    Case("MXFP4, sm_120a", "e2m1", "sm_120a", "ue8m0"),
-    Case("MXFP8, sm_120a", "e4m3", "sm_120a", "ue8m0"),
-    Case("e4m3, sm_120a", "e4m3", "sm_120a"),
-    Case("e4m3, sm_90a (wgmma)", "e4m3", "sm_90a"),
-    Case("f16, sm_90a", "f16", "sm_90a"),
-    Case("f16, sm_80", "f16", "sm_80"),
-    Case("tf32, sm_90a", "tf32", "sm_90a"),
-    Case("s8, sm_90a", "s8", "sm_90a"),
-    Case("f64, sm_90a", "f64", "sm_90a"),
-)
 _SCALE_CODES = {"ue8m0": (110, 140), "ue4m3": (20, 100)}
 
 
@@ -72,7 +44,7 @@ def operands(ins: Instruction, n: int) -> Operands:
 
 def speeds(case: Case, emulator: Emulator, backend: str, n: int, rounds: int) -> tuple[float, float]:
     """Multiply-adds a second of `fastmma.gemm` from and to NumPy arrays, and of the kernels on arrays that lie on the machine."""
-    ins = case.instruction
+    ins = case.product.instruction()
     operation, given = operation_of(ins, case.target), operands(ins, n)
     sent = emulator.sent(operation, given)
     scales = {name: from_codes(codes[0], ins.stype) for name in ("scale_a", "scale_b") if (codes := getattr(given, name)) is not None}
@@ -92,9 +64,9 @@ def speeds(case: Case, emulator: Emulator, backend: str, n: int, rounds: int) ->
 def table(emulator: Emulator, backend: str, n: int, rounds: int) -> list[str]:
     """The lines of a Markdown table, one a case."""
     lines = ["| product | multiply-adds/s, NumPy arrays | arrays on the GPU |", "| --- | --- | --- |"]
-    for case in CASES:
+    for case in cases(GPU):
         call, kernels = speeds(case, emulator, backend, n, rounds)
-        lines.append(f"| {case.family} | {call:.2e} | {kernels:.2e} |")
+        lines.append(f"| {case.title} | {call:.2e} | {kernels:.2e} |")
     return lines
 
 

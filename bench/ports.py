@@ -18,7 +18,6 @@ import numpy as np
 import typer
 from llvmlite import ir
 
-from bench.cases import CASES, Case
 from bench.instructions import CPUS, KERNELS, Cpu, Kernel, Stored
 from bench.instructions import FMA as MULTIPLIES
 from bench.shapes import SPARSE, sparse_product
@@ -27,6 +26,7 @@ from fastmma.kernels.llvm.emit import POINTER
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
 from fastmma.kernels.llvm.numba_internals import for_range
 from fastmma.kernels.matrices.memory import AlignedMemory
+from fastmma.study.speed.cases import CASES, Case
 from fastmma.study.speed.report import describe
 
 _NARROW = re.compile(r"broadcast|\{1to|pmov[sz]x")  # loads of fewer bytes than a vector, of which Zen 4 does two a cycle
@@ -183,7 +183,7 @@ def bound(kernel: Kernel, on: Cpu) -> Bound:
 
 
 def _product(family: str) -> Callable[[], Any]:
-    case: Case = next(case for case in CASES if case.family == family)
+    case: Case = next(case for case in CASES if case.title == family)
     return partial(case.product.run(case.shape), 1)
 
 
@@ -205,7 +205,7 @@ _FAMILIES = {
 def _families() -> list[tuple[str, Kernel, Callable[[], Any], float]]:
     """Names of products, their micro-kernels, what computes them, and the multiply-adds that this takes."""
     kernels = {kernel.name: kernel for kernel in KERNELS}
-    shapes = {case.family: case.shape for case in CASES}
+    shapes = {case.title: case.shape for case in CASES}
     found = [(family, kernels[name], _product(family), float(np.prod(shapes[family]))) for family, name in _FAMILIES.items()]
     if _NAME == "AVX-512":
         for case in SPARSE[:2]:

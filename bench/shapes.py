@@ -13,18 +13,12 @@ import typer
 
 import fastmma
 from fastmma.products.choice import default_instruction
+from fastmma.study.speed.cases import SQUARE, THIN, cases
 from fastmma.study.speed.measure import interleaved
-from fastmma.study.speed.products import Product, ScaledProduct, Shape, operand, sgemm
+from fastmma.study.speed.products import Product, Shape, operand, sgemm
 
 L = 4096
 NAMES = {"M = 1": (1, L, L), "M = 8": (8, L, L), "M = 16": (16, L, L), "N = 1": (L, 1, L), "N = 16": (L, 16, L), "K = 16": (L, L, 16)}
-THIN = (("f16", "sm_90a"), ("bf16", "sm_90a"), ("e4m3", "sm_90a"), ("tf32", "sm_90a"), ("s8", "sm_90a"))
-SQUARE: tuple[tuple[str, Product | ScaledProduct], ...] = (
-    ("f16, sm_90a", Product("f16", "sm_90a")),
-    ("e4m3, sm_90a", Product("e4m3", "sm_90a")),
-    ("s8, sm_90a", Product("s8", "sm_90a")),
-    ("NVFP4, sm_120a", ScaledProduct(("nvfp4", "nvfp4"), "sm_120a")),
-)
 
 
 class Sparse(NamedTuple):
@@ -76,15 +70,15 @@ def _product(atype: str, target: str, shape: Shape, along: bool) -> Callable[[],
 def thin(quick: bool, rounds: int) -> list[str]:
     """Times of products of few rows, columns or k, over sgemm's."""
     lines = [f"| the others {L}, 1 thread: CPU time over sgemm's | {' | '.join(NAMES)} |", f"| --- |{' --- |' * len(NAMES)}"]
-    for atype, target in THIN:
+    for case in cases(THIN):
         for along, layout in ((False, "C order"), (True, "b = w.T")):
             cells = []
             for shape in NAMES.values():
                 shape = tuple(min(size, 256) for size in shape) if quick else shape
-                runs = {"ours": _product(atype, target, shape, along), "sgemm": partial(sgemm(shape), 1)}
+                runs = {"ours": _product(case.family, case.target, shape, along), "sgemm": partial(sgemm(shape), 1)}
                 found = interleaved(runs, rounds, time.thread_time)
                 cells.append(f"{found['ours'] / max(found['sgemm'], 1e-9):.1f}")
-            lines.append(f"| {atype}, {target}, {layout} | {' | '.join(cells)} |")
+            lines.append(f"| {case.title}, {layout} | {' | '.join(cells)} |")
     return lines
 
 
@@ -93,13 +87,13 @@ def sizes(quick: bool, rounds: int) -> list[str]:
     small, middle = (32, 64) if quick else (256, 1536)
     large = (64, 64, 64) if quick else (1024, 8192, 8192)
     lines = [f"| speed over that of n = {middle}, 1 thread | n = {small} | {' x '.join(map(str, large))} |", "| --- | --- | --- |"]
-    for name, case in SQUARE:
+    for case in cases(SQUARE):
         calls = 1 if quick else 32
         shapes = {"small": (small,) * 3, "middle": (middle,) * 3, "large": large}
-        runs = {which: partial(_repeated, case.run(shape), calls if which == "small" else 1) for which, shape in shapes.items()}
+        runs = {which: partial(_repeated, case.product.run(shape), calls if which == "small" else 1) for which, shape in shapes.items()}
         found = interleaved(runs, rounds, time.thread_time)
         speed = {which: np.prod(shapes[which], dtype=float) * (calls if which == "small" else 1) / found[which] for which in shapes}
-        lines.append(f"| {name} | {speed['small'] / speed['middle']:.2f} | {speed['large'] / speed['middle']:.2f} |")
+        lines.append(f"| {case.title} | {speed['small'] / speed['middle']:.2f} | {speed['large'] / speed['middle']:.2f} |")
     return lines
 
 

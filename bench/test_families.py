@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from bench.cases import CASES, Case, quantisation, warps
+from bench.cases import quantisation, warps
 from fastmma.scaling import SCHEMES
+from fastmma.study.speed.cases import FAMILY, Case, cases
 from fastmma.study.speed.products import sgemm
 
 ROUNDS = 7
@@ -18,12 +19,12 @@ def _measure(benchmark: Any, family: str, run: Any, threads: int) -> None:
     benchmark.pedantic(run, args=(threads,), rounds=ROUNDS, warmup_rounds=1)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.family)
+@pytest.mark.parametrize("case", cases(FAMILY), ids=lambda case: case.title)
 @pytest.mark.parametrize("who", ["sgemm", "one thread", "two threads"])
 def test_product(benchmark: Any, quick: bool, case: Case, who: str) -> None:
     shape = case.quick if quick else case.shape
     run = sgemm(shape) if who == "sgemm" else case.product.run(shape)
-    _measure(benchmark, case.family, run, 2 if who == "two threads" else 1)
+    _measure(benchmark, case.title, run, 2 if who == "two threads" else 1)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

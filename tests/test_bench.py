@@ -42,5 +42,5 @@ def test_the_emulator_on_a_machine_without_a_gpu(tmp_path: Path) -> None:
     done = python("-c", EMULATOR, str(tmp_path), cwd=ROOT, OPENBLAS_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     rows = [line.split("|")[1:4] for line in done.stdout.splitlines()[2:]]
-    assert "NVFP4, sm_120a" in rows[0][0]
+    assert any("NVFP4, sm_120a" in title for title, _, _ in rows)
     assert all(float(call) > 0 and float(kernels) > 0 for _, call, kernels in rows)

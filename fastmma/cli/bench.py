@@ -20,11 +20,13 @@ from fastmma.host.figures.style import SUFFIXES
 from fastmma.host.memory import check_fits
 from fastmma.host.threads import thread_count
 from fastmma.isa.gpus import target_named
+from fastmma.study.speed.cases import COMMAND, cases
 from fastmma.study.speed.jobs import Job, Measurement, jobs_of, peers_of
 from fastmma.study.speed.peers import PEERS
 from fastmma.study.speed.products import FAMILIES, Shape, family_named, refusal
 
-_USUAL = ("f16", "e4m3", "nvfp4")
+_USUAL = tuple(dict.fromkeys(case.family for case in cases(COMMAND)))
+_GPUS = ("H100", "RTX 5090")
 _SIZE = "1024x1024x1024"
 _FORMATS = ("text", "markdown", "csv", "json")
 _WIDEST = 16  # bytes an element, with what libraries make of it
@@ -104,7 +106,7 @@ def _time(seconds: float) -> str:
 def bench(
     families: Annotated[list[str] | None, typer.Option("--family", help=f"{', '.join(FAMILIES)}; by default {', '.join(_USUAL)}.")] = None,
     sizes: Annotated[list[str] | None, typer.Option("--size", metavar="MxNxK", help=f"By default {_SIZE}.")] = None,
-    targets: Annotated[list[str] | None, typer.Option("--target", help="The GPU; by default H100 and RTX 5090.")] = None,
+    targets: Annotated[list[str] | None, typer.Option("--target", help=f"The GPU; by default {' and '.join(_GPUS)}.")] = None,
     threads: Annotated[list[int] | None, typer.Option(help="By default 1, and all cores.")] = None,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Of which the median counts; all libraries take turns.")] = 5,
     peers: Annotated[
@@ -125,7 +127,7 @@ def bench(
     counts = [thread_count(count) for count in threads] if threads else sorted({1, thread_count()})
     shapes = [_size(text) for text in sizes or (_SIZE,)]
     wanted = [family_named(name) for name in families or _USUAL]
-    gpus = targets or ["H100", "RTX 5090"]
+    gpus = targets or _GPUS
     for gpu in gpus:
         target_named(gpu)  # what has no such product is left out, but a name that nobody knows is an error
     jobs, left_out = _kept(jobs_of(wanted, gpus, shapes, counts, rounds, _peers(peers)))

@@ -1,11 +1,10 @@
-"""Arrays in ``.npy`` and ``.npz`` files: nothing is unpickled or evaluated, and what a file claims is compared with what it holds."""
+"""Arrays in ``.npy`` and ``.npz`` files: NumPy reads the headers, nothing is unpickled, and sizes are checked before elements are read."""
 
 from __future__ import annotations
 
 import io
 import math
 import os
-import re
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,7 +12,14 @@ from functools import partial
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-from numpy.lib.format import MAGIC_PREFIX, header_data_from_array_1_0, write_array_header_1_0
+from numpy.lib.format import (
+    MAGIC_PREFIX,
+    header_data_from_array_1_0,
+    read_array_header_1_0,
+    read_array_header_2_0,
+    read_magic,
+    write_array_header_1_0,
+)
 from numpy.typing import NDArray
 
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
@@ -22,26 +28,16 @@ from fastmma.host.memory import amount, check_fits
 
 Array = NDArray[Any]
 
-_LONGEST_HEADER = 1 << 16
-_LONGEST_START = len(MAGIC_PREFIX) + 6 + _LONGEST_HEADER  # of a file, before the elements
+_HEADERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
+_LONGEST_START = 10_000 + len(MAGIC_PREFIX) + 6  # bytes before the elements: NumPy reads no longer header
 _LARGEST_DIRECTORY = 1 << 24  # bytes of an archive's list of members
 _MOST_DIMENSIONS = 32
 _MOST_BYTES = (1 << 63) - 1
 _SUFFIX = ".npy"
 _ARCHIVE, _PICKLE = (b"PK\3\4", b"PK\5\6"), b"\x80"
-_VERSIONS = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}  # bytes of the header's length
-_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_SPACE = r"[ \t\r\n\f]*"  # between tokens of Python
-_VALUES = {
-    "descr": r"""(?:'(?P<single>[^'"\\]*)'|"(?P<double>[^'"\\]*)")""",
-    "fortran_order": r"(?P<fortran>True|False)",
-    "shape": r"\((?P<shape>[^()]*)\)",
-}
-_ENTRIES = "|".join(rf"""(?:'{name}'|"{name}"){_SPACE}:{_SPACE}{value}""" for name, value in _VALUES.items())
-_HEADER = re.compile(rf"{_SPACE}\{{{_SPACE}(?:(?:{_ENTRIES}){_SPACE}(?:,{_SPACE}|(?=\}}))){{3}}\}}{_SPACE}")
-_RECORDS = re.compile(r"['\"]descr['\"]\s*:\s*\[")
-_NUMBER = re.compile(r"([<>|=]?)([biufcV])([1-9]\d{0,3})", re.ASCII)
-_EXTENT = re.compile(r"(0|[1-9]\d{0,18})L?", re.ASCII)  # Python 2 wrote the L
+_E5M2, _RAW = b"'<f1'", b"'|V1'"  # NumPy writes the type of e5m2 by a name that it does not read
+_KINDS = "biufcV"
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of which no more is inflated than is asked for
 _OBJECTS = "holds Python objects, which are never unpickled; save an array of numbers"
 
 
@@ -49,46 +45,26 @@ def _damaged(what: str, kind: str, why: str) -> OperandError:
     return OperandError(f"{what}: is no readable {kind} file: {why}")
 
 
-def _dtype(text: str, what: str) -> np.dtype[Any]:
-    if text.strip("<>|=").startswith("O"):
-        raise OperandError(f"{what}: {_OBJECTS}")
-    found = _NUMBER.fullmatch(text)
+def _header(start: bytes, what: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
+    """Read type, shape, order (whether Fortran's), and where the elements begin."""
+    file = io.BytesIO(start.replace(_E5M2, _RAW))
     try:
-        if found is not None:
-            order, kind, size = found.groups()
-            # e5m2, whose type NumPy writes by a name that it does not read
-            return np.dtype("V1" if kind + size == "f1" else order + kind + size)
-    except TypeError:
-        pass
-    raise OperandTypeError(f"{what}: holds elements of type {text[:20]!r}, and not numbers that NumPy has here")
+        shape, fortran, dtype = _HEADERS[read_magic(file)](file)
+    except KeyError:
+        raise _damaged(what, ".npy", "its version is unknown") from None
+    except Exception as error:  # NumPy's parser raises what Python's does
+        raise _damaged(what, ".npy", f"{reason(error).splitlines()[0]:.100}") from None
+    return dtype, shape, fortran, file.tell()
 
 
-def _shape(text: str, what: str) -> tuple[int, ...]:
-    extents = [each.strip(" \t\r\n\f") for each in text.split(",")]
-    if len(extents) > 1 or not extents[0]:
-        last = extents.pop()
-        extents += [last] if last else []
-        found = [matched for matched in map(_EXTENT.fullmatch, extents) if matched]
-        if len(found) == len(extents) <= _MOST_DIMENSIONS:
-            return tuple(int(matched[1]) for matched in found)
-    raise _damaged(what, ".npy", f"({text[:60]}) is no shape")
-
-
-def _header(file: IO[bytes], what: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
-    width = _VERSIONS.get(filled(file, len(MAGIC_PREFIX) + 2, what).tobytes()[-2:])
-    if width is None:
-        raise _damaged(what, ".npy", "its version is unknown")
-    length = int.from_bytes(filled(file, width, what).tobytes(), "little")
-    if length > _LONGEST_HEADER:
-        raise _damaged(what, ".npy", f"its header has {amount(length)}, and no more than {amount(_LONGEST_HEADER)} are read")
-    text = filled(file, length, what).tobytes().decode("latin1")
-    if _RECORDS.search(text):
+def _check_type(dtype: np.dtype[Any], what: str) -> None:
+    """Raise OperandError or OperandTypeError unless elements are numbers, or raw bytes."""
+    if dtype.hasobject:
+        raise OperandError(f"{what}: {_OBJECTS}")
+    if dtype.names is not None:
         raise OperandTypeError(f"{what}: holds records, and not numbers; save one of their fields")
-    found = _HEADER.fullmatch(text)
-    descr, order, shape = (found["single"] or found["double"], found["fortran"], found["shape"]) if found else (None, None, None)
-    if descr is None or order is None or shape is None:
-        raise _damaged(what, ".npy", "its header does not name type, order and shape")
-    return _dtype(descr, what), _shape(shape, what), order == "True"
+    if dtype.kind not in _KINDS or dtype.subdtype is not None or not dtype.itemsize:
+        raise OperandTypeError(f"{what}: holds elements of type {dtype}, and not numbers")
 
 
 class Head(NamedTuple):
@@ -118,7 +94,7 @@ class Stored:
         OperandError, OperandTypeError
         """
         with self._opened() as file:
-            return self._head(file)
+            return self._head(file)[0]
 
     def __call__(self) -> Array:
         """Read it.
@@ -128,27 +104,31 @@ class Stored:
         OperandError, OperandTypeError
         """
         with self._opened() as file:
-            head = self._head(file)
+            head, begin = self._head(file)
+            file.seek(begin)
             data = filled(file, head.bytes, self._what)
         if head.dtype == np.bool_ and data.max(initial=0) > 1:
             raise _damaged(self._what, ".npy", "its truth values are neither 0 nor 1")
         flat = data.view(head.dtype)
         return flat.reshape(head.shape[::-1]).T if head.fortran else flat.reshape(head.shape)
 
-    def _head(self, file: IO[bytes]) -> Head:
+    def _head(self, file: IO[bytes]) -> tuple[Head, int]:
+        """Read the head, check what it claims, and return it with the offset of the elements."""
         what = self._what
         self._check_bound(self._size, _LONGEST_START)
-        dtype, shape, fortran = _header(file, what)
-        count, here = math.prod(shape) * dtype.itemsize, self._size - file.tell()
-        if math.prod(extent for extent in shape if extent) * dtype.itemsize > _MOST_BYTES:
-            raise _damaged(what, ".npy", f"no array has the shape {shape}")
+        dtype, shape, fortran, begin = _header(filled(file, min(self._size, _LONGEST_START), what).tobytes(), what)
+        _check_type(dtype, what)
+        possible = min(shape, default=0) >= 0 and len(shape) <= _MOST_DIMENSIONS
+        if not possible or math.prod(extent for extent in shape if extent) * dtype.itemsize > _MOST_BYTES:
+            raise _damaged(what, ".npy", f"no array has the shape {shape!s:.100}")
+        count, here = math.prod(shape) * dtype.itemsize, self._size - begin
         if count != here:
             raise _damaged(
                 what, ".npy", f"an array of shape {shape} and type {dtype} has {amount(count)}, and {amount(here)} follow its header"
             )
         check_fits(count, what)
         self._check_bound(count)
-        return Head(dtype, shape, fortran, count)
+        return Head(dtype, shape, fortran, count), begin
 
     def _check_bound(self, count: int, more: int = 0) -> None:
         if self._bound is not None and count > self._bound + more:
@@ -190,8 +170,6 @@ def _unzipped(what: str) -> Iterator[None]:
 @contextmanager
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> Iterator[IO[bytes]]:
     """A member of an archive, of which no more can be read than the size that the list of members gives it."""
-    if info.flag_bits & 1:
-        raise _damaged(what, ".npz", "it is encrypted")
     if info.compress_type not in _COMPRESSIONS:
         raise _damaged(what, ".npz", f"it is compressed by method {info.compress_type}, and only deflated arrays are read")
     with _unzipped(what), archive.open(info) as file:

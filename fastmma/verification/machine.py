@@ -24,6 +24,7 @@ from fastmma.products.gemm import gemm
 # distributions by what they are for: fastmma itself, then what its extras and its doors open to
 LIBRARIES = {
     "fastmma": ("numpy", "numba", "llvmlite", "ml_dtypes", "typer", "rich"),
+    "study": ("safetensors",),
     "plots": ("matplotlib",),
     "cuda12": ("cupy-cuda12x",),
     "cuda13": ("cupy-cuda13x",),

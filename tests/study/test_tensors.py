@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,14 @@ def test_damaged_safetensors(damage: bytes, tmp_path: Path) -> None:
     (tmp_path / "m.safetensors").write_bytes(damage)
     with pytest.raises(fastmma.FastmmaError, match=r"is no readable \.safetensors file"):
         study.read(tmp_path / "m.safetensors")
+
+
+def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = safetensors(tmp_path / "m.safetensors", {"t": {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]}}, bytes(4))
+    assert study.read(file).values.tolist() == [[0]]
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(fastmma.BackendError, match=r"m.safetensors: such files need safetensors: pip install 'fastmma\[study\]'"):
+        study.read(file)
 
 
 @pytest.mark.parametrize("offsets", [[0, 999], [-4, 12], [8, 4], [0, 12], ["a", 4], [0, 16, 32], None])
