@@ -10,12 +10,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 nox.needs_version = ">=2024.4.15"
-nox.options.sessions = ["lint", "types", "tests", "lowest", "doors", "docs"]
+nox.options.sessions = ["lint", "types", "tests", "lowest", "integrations", "docs"]
 nox.options.reuse_existing_virtualenvs = True
 
 TORCH = "torch==2.13.0"
-DOORS = (
-    *sorted(glob("tests/*_door")),
+INTEGRATIONS = (
+    "tests/integrations",
     "tests/testing",
     "tests/scaling/test_torch_scaling.py",
     "tests/study/test_bench_command.py",
@@ -44,8 +44,8 @@ LOWEST = (
     "tests/operands/test_figures.py",
     "tests/products/test_matmul.py",
     "tests/test_public_names.py",
-    "tests/dask_door/test_dask_products.py::test_tasks_of_parts",
-    "tests/jax_door/test_jax_products.py::test_vmap_of_a_gradient_with_batches",
+    "tests/integrations/dask/test_dask_products.py::test_tasks_of_parts",
+    "tests/integrations/jax/test_jax_products.py::test_vmap_of_a_gradient_with_batches",
 )
 PROJECT = nox.project.load_toml("pyproject.toml")["project"]
 LOWEST_PYTHON = PROJECT["requires-python"].removeprefix(">=")
@@ -89,7 +89,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests but those of the doors; arguments after ``--`` go to pytest."""
+    """All tests but those of the integrations; arguments after ``--`` go to pytest."""
     install(session, ".[test]")
     # which keeps a worker in its rooms, so that two seldom compile the same kernel
     session.run("python", "-m", "pytest", "-n", "auto", "--dist", "worksteal", *session.posargs)
@@ -113,11 +113,11 @@ def lowest(session: nox.Session) -> None:
 
 
 @nox.session
-def doors(session: nox.Session) -> None:
-    """Tests with the libraries that the doors open to: torch for a CPU comes first, so that nothing brings CUDA along."""
+def integrations(session: nox.Session) -> None:
+    """Tests with the libraries that are integrated: torch for a CPU comes first, so that nothing brings CUDA along."""
     install(session, TORCH)
-    install(session, ".[test,doors,docs]")
-    session.run("python", "-m", "pytest", "-n", "auto", "--dist", "worksteal", *(session.posargs or DOORS))
+    install(session, ".[test,integrations,docs]")
+    session.run("python", "-m", "pytest", "-n", "auto", "--dist", "worksteal", *(session.posargs or INTEGRATIONS))
 
 
 @nox.session

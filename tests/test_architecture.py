@@ -27,15 +27,16 @@ FLOORS = (
     ("study", "verification", "explanation"),
     ("",),  # the package itself: the public names
     ("cli", "__main__"),
-    ("torch", "triton", "jax", "dask", "testing"),  # doors to other libraries
+    ("torch", "triton", "jax", "dask", "testing"),  # integrations with other libraries
 )
-DOORS = {"torch": {"torch"}, "triton": {"triton", "torch"}, "jax": {"jax"}, "dask": {"dask"}, "testing": {"pytest"}}
+INTEGRATIONS = {"torch": {"torch"}, "triton": {"triton", "torch"}, "jax": {"jax"}, "dask": {"dask"}, "testing": {"pytest"}}
 OPTIONAL = set().union(
-    *DOORS.values(), {"cupy", "cupy_backends", "matplotlib", "torchao", "transformers", "distributed", "hypothesis", "mmasim", "mmaemu"}
+    *INTEGRATIONS.values(),
+    {"cupy", "cupy_backends", "matplotlib", "torchao", "transformers", "distributed", "hypothesis", "mmasim", "mmaemu"},
 )
 
 
-ROOMS = 14  # and the doors
+ROOMS = 14  # and the integrations
 
 
 def module_name(path: Path) -> str:
@@ -124,17 +125,17 @@ def test_no_import_circles(rooms: bool) -> None:
     TopologicalSorter(graph(rooms=rooms)).prepare()
 
 
-def test_doors_stand_side_by_side() -> None:
-    assert set(FLOORS[-1]) == set(DOORS)
+def test_integrations_stand_side_by_side() -> None:
+    assert set(FLOORS[-1]) == set(INTEGRATIONS)
     for module, path in MODULES.items():
         rooms = {other.partition(".")[0] for other in own(imported(path, at_import=False))}
-        assert not (rooms & set(DOORS)) - {module.partition(".")[0]}, module
+        assert not (rooms & set(INTEGRATIONS)) - {module.partition(".")[0]}, module
 
 
 def test_the_house_has_these_rooms() -> None:
     rooms = {module.partition(".")[0] for module in MODULES} - {"", "__main__"}
     assert rooms == {room for rooms in FLOORS for room in rooms} - {"", "__main__"}
-    assert len(rooms - set(DOORS)) <= ROOMS
+    assert len(rooms - set(INTEGRATIONS)) <= ROOMS
 
 
 def test_rows_hold_no_code_of_the_kernels() -> None:
@@ -173,7 +174,7 @@ def test_calls_import_kernels_apart() -> None:
 def test_optional_packages_are_imported_where_they_are_used() -> None:
     for module, path in MODULES.items():
         used = {name.partition(".")[0] for name in imported(path, at_import=True)}
-        assert not used & OPTIONAL - DOORS.get(module.partition(".")[0], set()), module
+        assert not used & OPTIONAL - INTEGRATIONS.get(module.partition(".")[0], set()), module
 
 
 def test_import_is_light() -> None:

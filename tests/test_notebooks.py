@@ -11,7 +11,7 @@ from tools.notebooks import FOLDER, executed, texts
 
 nbformat = pytest.importorskip("nbformat", reason="the extra 'docs' is not installed")
 if not all(map(find_spec, ("nbclient", "torch", "triton", "transformers"))):
-    pytest.skip("notebooks need the extras 'docs' and 'doors'", allow_module_level=True)
+    pytest.skip("notebooks need the extras 'docs' and 'integrations'", allow_module_level=True)
 
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 

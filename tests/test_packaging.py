@@ -41,7 +41,7 @@ def test_extras_that_are_named_exist() -> None:
 
 
 def test_no_extra_of_users_brings_cuda_along_with_torch() -> None:
-    for extra in set(EXTRAS) - {"doors", "referees"}:  # these are for tests
+    for extra in set(EXTRAS) - {"integrations", "referees"}:  # these are for tests
         assert not [each for each in EXTRAS[extra] if re.match(r"torch\b", each)], extra
 
 
@@ -68,7 +68,7 @@ def test_sessions_are_the_same_everywhere() -> None:
 
 def test_hooks_and_sessions_take_the_tools_that_the_extras_name() -> None:
     """pre-commit and nox install tools by themselves: of the versions that the project names."""
-    named = {*PROJECT["dependencies"], *EXTRAS["test"], *EXTRAS["doors"]}
+    named = {*PROJECT["dependencies"], *EXTRAS["test"], *EXTRAS["integrations"]}
     hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
     (torch,) = re.findall(r'^TORCH = "(.*)"', (ROOT / "noxfile.py").read_text(encoding="utf-8"), re.MULTILINE)
     (linters,) = re.findall(r'install\(session, ("ruff.*)\)', (ROOT / "noxfile.py").read_text(encoding="utf-8"))

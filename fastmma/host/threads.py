@@ -13,10 +13,10 @@ from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
 from fastmma.host.apart import call_apart, start_thread
-from fastmma.host.doors import Door, closing, enter, leave, open_door, put_away
 from fastmma.host.environment import of_call, variable
 from fastmma.host.errors import OperandError
 from fastmma.host.float_mode import in_default_mode
+from fastmma.host.latches import Latch, make_latch, put_away, release, take, take_all
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +59,7 @@ class _Work:
         self.function, self.count, self.grain = function, count, grain
         self.pieces = -(-count // grain)
         self.error: BaseException | None = None  # the first one; no piece begins after it
-        self.used: list[Door] = []  # those that a helper went through
+        self.used: list[Latch] = []  # those that a helper took
         self.alone = False  # whether helpers are to take no more pieces
         self.busy: list[int] = []  # helpers with a piece
         self._ticket = itertools.count()  # next() on it is atomic
@@ -108,7 +108,7 @@ class _Helpers:
     def __init__(self) -> None:
         self._count = 0
         self._starting = _thread.RLock()  # a signal handler may come while threads are started, and start more
-        self._calls: SimpleQueue[tuple[_Work, int, Door]] = SimpleQueue()
+        self._calls: SimpleQueue[tuple[_Work, int, Latch]] = SimpleQueue()
 
     def available(self, wanted: int) -> int:
         """How many of the wanted helpers there are; the missing ones are started. A long queue says that all are busy, or did not last."""
@@ -124,9 +124,9 @@ class _Helpers:
                     pass
         return min(wanted, self._count)
 
-    def call(self, work: _Work, worker: int, door: Door) -> None:
-        """Ask one of them to go through the door and take part."""
-        self._calls.put((work, worker, door))
+    def call(self, work: _Work, worker: int, latch: Latch) -> None:
+        """Ask one of them to take the latch and take part."""
+        self._calls.put((work, worker, latch))
 
     def _serve(self) -> None:
         while True:
@@ -136,17 +136,17 @@ class _Helpers:
                 continue  # the call has one helper less
 
     @staticmethod
-    def _help(work: _Work, worker: int, door: Door) -> None:
-        if not enter(door):
-            put_away(door)
+    def _help(work: _Work, worker: int, latch: Latch) -> None:
+        if not take(latch):
+            put_away(latch)
             return
         try:
-            work.used.append(door)
+            work.used.append(latch)
             _helped.work = work
             work.do(worker)
         finally:
             _helped.work = None
-            leave(door)
+            release(latch)
 
 
 class _Helped(threading.local):
@@ -159,12 +159,12 @@ _helped = _Helped()
 _helpers = _Helpers()
 
 
-def _own_calls() -> Iterator[tuple[_Work, list[Door]]]:
+def _own_calls() -> Iterator[tuple[_Work, list[Latch]]]:
     """Find the calls that this thread is amid: they stand on its stack."""
     frame = sys._getframe()
     while (frame := frame.f_back) is not None:  # type: ignore[assignment]
         if frame.f_code is parallel_for.__code__ and "close" in frame.f_locals:
-            yield frame.f_locals["work"], frame.f_locals["doors"]
+            yield frame.f_locals["work"], frame.f_locals["latches"]
 
 
 def _go_on_alone() -> None:
@@ -179,11 +179,11 @@ def _forget_helpers() -> None:
     """A forked child has none: threads exist only in the parent."""
     global _helpers
     _helpers = _Helpers()
-    for work, doors in _own_calls():
+    for work, latches in _own_calls():
         work.used.clear()
-        for door in doors:  # nobody is behind it, whoever went through
-            enter(door)
-            leave(door)
+        for latch in latches:  # nobody has it any more, whoever took it
+            take(latch)
+            release(latch)
 
 
 if hasattr(os, "register_at_fork"):
@@ -214,14 +214,14 @@ def parallel_for(function: Callable[[int, int, int], None], count: int, threads:
             in_default_mode(_in_turn, function, count, grain)
         return
     work = _Work(function, count, grain)
-    doors: list[Door] = []
-    close = closing(doors)
+    latches: list[Latch] = []
+    close = take_all(latches)
     try:
-        # Python runs signal handlers when a call has ended or a loop goes on: between an exception and the last door closed nothing does
+        # Python runs signal handlers when a call has ended or a loop goes on: between an exception and the last latch taken nothing does
         try:
             for worker in range(1, 1 + _helpers.available(min(threads, work.pieces) - 1)):
-                doors.append(open_door())
-                _helpers.call(work, worker, doors[-1])
+                latches.append(make_latch())
+                _helpers.call(work, worker, latches[-1])
             work.do(0)  # by the caller's own thread
         except BaseException as error:
             if work.error is None:
@@ -231,8 +231,8 @@ def parallel_for(function: Callable[[int, int, int], None], count: int, threads:
     except BaseException as error:
         work.fail(error)
     del work.function  # a helper that has not noticed the call yet keeps no operands alive
-    for door in work.used:
-        put_away(door)
+    for latch in work.used:
+        put_away(latch)
     if work.error is not None:
         try:
             raise work.error

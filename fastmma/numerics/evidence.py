@@ -142,7 +142,15 @@ IEEE = Evidence("reported", "IEEE fma, as measured on an H200; NaN bits of other
 FMA = Evidence(
     "by definition",
     "IEEE 754 and PTX fix every bit; float32 products of cuBLAS and Triton on an H100 and an H200 have them",
-    (Source("recordings of fastmma", "tests/torch_door and tests/triton_door", 2026, "H100 and H200", "cuBLAS 13, Triton 3.6"),),
+    (
+        Source(
+            "recordings of fastmma",
+            "tests/integrations/torch and tests/integrations/triton",
+            2026,
+            "H100 and H200",
+            "cuBLAS 13, Triton 3.6",
+        ),
+    ),
 )
 
 # PTX leaves the fragments of wmma unspecified

@@ -21,7 +21,7 @@ from fastmma.host.threads import thread_count
 from fastmma.products.choice import default_instruction
 from fastmma.products.gemm import gemm
 
-# distributions by what they are for: fastmma itself, then what its extras and its doors open to
+# distributions by what they are for: fastmma itself, then what its extras install
 LIBRARIES = {
     "fastmma": ("numpy", "numba", "llvmlite", "ml_dtypes", "typer", "rich"),
     "study": ("safetensors",),

@@ -31,7 +31,7 @@ REVIEWED = {
     "explanation/explorer/layouts.py: self._numbers": "of one page, which is made at once",
     "explanation/recorder.py: self.steps": "of one element that is explained",
     "host/calls.py: of_call.found": "of one call",
-    "host/doors.py: _spare": "as many as there were helpers of calls at the same time",
+    "host/latches.py: _spare": "as many as there were helpers of calls at the same time",
     "host/forks.py: _locks": "two, of Numba and of LLVM",
     "host/forks.py: _forking": "threads that fork at the moment",
     "host/kept_memory.py: _kept": "of one result: its maxlen is 1",
@@ -151,6 +151,7 @@ LOCKS = {
     "host/notice.py: Lock": "taken for good by who says it",
     "host/threads.py: RLock": "renewed in the child",
     "kernels/llvm/disk_cache.py: Lock": "taken for good by who warns",
+    "kernels/llvm/numba_internals.py: RLock": "held by kernels/llvm/compilation.py",
 }
 
 

@@ -51,7 +51,7 @@ def numbers(path: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def imported(name: str) -> ModuleType | None:
-    """A module; None for a door to a library that is not installed."""
+    """A module; None for an integration whose library is not installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -1,7 +1,7 @@
 """Ask Triton's machine code on a GPU whose machine has no Triton, or another: it is compiled where this Triton is, which needs no GPU.
 
-``python -m tests.reference.triton_cubins build FILE`` compiles the launches of tests/triton_door/launches.py for an H200, and writes them
-with their arguments. ``python triton_cubins.py record FILE RESULTS`` on the machine with the GPU, which needs this module, NumPy and CuPy,
+``python -m tests.reference.triton_cubins build FILE`` compiles the launches of tests/integrations/triton/launches.py for an H200, and
+writes them with their arguments. ``python triton_cubins.py record FILE RESULTS`` on the machine with the GPU, which needs this module, NumPy and CuPy,
 writes what they computed. ``python -m tests.reference.triton_cubins shorten RESULTS RECORDING`` keeps of each result what tests compare:
 its head and a digest.
 """
@@ -48,7 +48,7 @@ def compiled(launch: Any) -> Any:
 
 def build(file: Path) -> None:
     """Compile all launches into one file: their machine code, their arguments, and how they are launched."""
-    from tests.triton_door.launches import launches
+    from tests.integrations.triton.launches import launches
 
     described: dict[str, Any] = {}
     arrays: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Live comparison with torch and torchao, where they are installed (extra ``doors``); written for torch 2.13 and torchao 0.18."""
+"""Live comparison with torch and torchao, where they are installed (extra ``integrations``); written for torch 2.13 and torchao 0.18."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastmma.scaling import from_blocked, pack_e2m1, quantize, to_blocked, unpac
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    torch = pytest.importorskip("torch", reason="torch is not installed (extra 'doors')")
+    torch = pytest.importorskip("torch", reason="torch is not installed (extra 'integrations')")
 
 RNG = np.random.default_rng(8)
 SHAPE = (256, 512)
@@ -25,7 +25,7 @@ def mx() -> Any:
     """torchao's MX formats."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pytest.importorskip("torchao.prototype.mx_formats.mx_tensor", reason="torchao is not installed (extra 'doors')")
+        return pytest.importorskip("torchao.prototype.mx_formats.mx_tensor", reason="torchao is not installed (extra 'integrations')")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def nvfp4() -> Any:
     """torchao's NVFP4."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pytest.importorskip("torchao.prototype.mx_formats.nvfp4_tensor", reason="torchao is not installed (extra 'doors')")
+        return pytest.importorskip("torchao.prototype.mx_formats.nvfp4_tensor", reason="torchao is not installed (extra 'integrations')")
 
 
 def data(kind: str) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ import fastmma
 
 pytest_plugins = ["pytester"]
 ROOT = Path(fastmma.__file__).parents[1]
-# stands for torch, Triton and their doors, so that what the plug-in asks of them is seen without either
+# stands for torch, Triton and their integrations, so that what the plug-in asks of them is seen without either
 STANDS_IN = """
     import sys
     from contextlib import contextmanager
@@ -29,7 +29,7 @@ STANDS_IN = """
 
     log = []
 
-    def door(name):
+    def integration(name):
         @contextmanager
         def entered(target, **options):
             log.append((name, target, options))
@@ -41,8 +41,9 @@ STANDS_IN = """
         return entered
 
     sys.modules["torch"] = Module("torch", Tensor=type("Tensor", (), {}))
-    sys.modules["fastmma.torch"] = Module("fastmma.torch", emulate=door("torch"))
-    sys.modules["fastmma.triton"] = Module("fastmma.triton", interpret=door("triton"), from_environment=lambda: door("triton")("A100"))
+    sys.modules["fastmma.torch"] = Module("fastmma.torch", emulate=integration("torch"))
+    triton = integration("triton")
+    sys.modules["fastmma.triton"] = Module("fastmma.triton", interpret=triton, from_environment=lambda: triton("A100"))
 """
 NO_TORCH = "import sys\nsys.modules['torch'] = None\n"
 
@@ -114,7 +115,7 @@ def test_targets_of_marks_and_options(run, pytester: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["ERROR: --tensor-core: unknown target 'H1000'*"])
 
 
-def test_doors_are_entered_and_left(run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integrations_are_entered_and_left(run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makeconftest(STANDS_IN)
     pytester.makepyfile(
         """
@@ -150,7 +151,7 @@ def test_doors_are_entered_and_left(run, pytester: pytest.Pytester, monkeypatch:
 
 
 def test_torch_and_triton(run, pytester: pytest.Pytester) -> None:
-    """The doors themselves: a layer with its gradient, and a kernel."""
+    """The integrations themselves: a layer with its gradient, and a kernel."""
     pytest.importorskip("triton")
     pytester.makepyfile(
         """

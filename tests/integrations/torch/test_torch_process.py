@@ -13,7 +13,7 @@ import torch._inductor.config as inductor  # noqa: E402
 from torch._dynamo import eval_frame  # noqa: E402
 
 import fastmma  # noqa: E402
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 from fastmma.torch.emulation import Emulation  # noqa: E402
 from fastmma.torch.replacements import replacement, site  # noqa: E402
 from fastmma.torch.settings import Settings  # noqa: E402
@@ -21,7 +21,7 @@ from fastmma.torch.settings import Settings  # noqa: E402
 BF16 = torch.bfloat16
 WIDE = np.random.default_rng(0).standard_normal((64, 2048)) * np.exp2(np.random.default_rng(1).integers(-14, 1, (64, 2048)))
 A = torch.from_numpy(WIDE).to(BF16)
-GPU = door.mm(A, A.t(), target="H100")
+GPU = ft.mm(A, A.t(), target="H100")
 
 
 def is_emulated() -> bool:
@@ -31,7 +31,7 @@ def is_emulated() -> bool:
 def test_installed_kernels_serve_all_threads_until_they_are_removed() -> None:
     assert not is_emulated()
     found: list[bool] = []
-    with door.install("H100") as installed:
+    with ft.install("H100") as installed:
         assert is_emulated()
         thread = threading.Thread(target=lambda: found.append(is_emulated()))
         thread.start()
@@ -40,15 +40,15 @@ def test_installed_kernels_serve_all_threads_until_they_are_removed() -> None:
         (leaf @ A.t()).float().sum().backward()
         plain = torch.ones(4, 4) @ torch.ones(4, 4)
         with pytest.raises(fastmma.OperandError, match="already"):
-            door.install("A100")
-        with door.emulate("A100", unknown="one") as inner:
+            ft.install("A100")
+        with ft.emulate("A100", unknown="one") as inner:
             A @ A.t()
     assert found == [True]
     assert plain.tolist() == [[4.0] * 4] * 4
     assert (installed.report.emulated, installed.report.passed, inner.report.assumed) == (4, 1, 1)
     assert not is_emulated()
     installed.remove()
-    with pytest.raises(ZeroDivisionError), door.install("H100"):
+    with pytest.raises(ZeroDivisionError), ft.install("H100"):
         raise ZeroDivisionError
     assert not is_emulated()
 
@@ -65,13 +65,13 @@ def test_what_is_no_product_is_told_and_attention_is_taken_apart() -> None:
     wide = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
     torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
     try:
-        with door.emulate("H100"):
+        with ft.emulate("H100"):
             wanted = torch.autograd.grad(attended(*leaves).float().square().sum(), leaves)
-        with door.install("H100") as installed:
+        with ft.install("H100") as installed:
             found = torch.autograd.grad(attended(*leaves).float().square().sum(), leaves)
             assert torch.equal(layer(image), plain)
             layer(image).float().sum().backward()
-        gpu = door.backend("H100", inner="eager")
+        gpu = ft.backend("H100", inner="eager")
         compiled = torch.autograd.grad(torch.compile(attended, backend=gpu)(*leaves).float().square().sum(), leaves)
     finally:
         torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(wide)
@@ -85,15 +85,15 @@ def test_what_is_no_product_is_told_and_attention_is_taken_apart() -> None:
         passed = {line.operator for line, _ in report.lines("passed")}
         assert softmaxes | convolutions <= passed
         assert bool(convolutions) is any("conv" in each for each in passed)
-    with door.install("H100", other="error"), pytest.raises(fastmma.NotEmulatedError, match="cuDNN"):
+    with ft.install("H100", other="error"), pytest.raises(fastmma.NotEmulatedError, match="cuDNN"):
         layer(image)
-    gpu = door.backend("H100", inner="eager")
+    gpu = ft.backend("H100", inner="eager")
     torch.compile(layer, backend=gpu)(image)
     assert (gpu.report.emulated, gpu.report.passed) == (0, 1)
 
 
 def test_operators_without_a_cpu_kernel_have_one_while_installed() -> None:
-    with door.install("H100"):
+    with ft.install("H100"):
         assert torch.equal(torch.mm(A, A.t(), out_dtype=torch.float32).to(BF16), GPU)
         with pytest.raises(fastmma.NotEmulatedError):
             torch.mm(torch.ones(2, 2), torch.ones(2, 2), out_dtype=torch.float32)
@@ -107,29 +107,29 @@ def test_compiled_code_is_run_uncompiled_while_kernels_are_installed() -> None:
     def function(a: torch.Tensor) -> list[torch.Tensor]:
         return [a @ a.t(), torch.addmv(bias, a, vector), torch.mm(vector[None], vector[:, None])]
 
-    with door.emulate("H100", unknown="one"):
+    with ft.emulate("H100", unknown="one"):
         wanted = function(A)
     with inductor.patch(cpp_wrapper=True):
         compiled = torch.compile(function, fullgraph=True)
-        with door.install("H100", unknown="one") as installed:
+        with ft.install("H100", unknown="one") as installed:
             found = compiled(A)
     assert [torch.equal(*each) for each in zip(found, wanted, strict=True)] == [True] * 3
     assert installed.report.emulated + installed.report.assumed == 3
     assert eval_frame._stance.stance == "default"
     with torch.compiler.set_stance("eager_on_recompile"):
-        with door.install("H100") as installed:
+        with ft.install("H100") as installed:
             torch.compiler.set_stance("default")
         assert eval_frame._stance.stance == "default"  # it was said later
 
 
 def test_an_installation_sees_products_alone_and_says_so() -> None:
-    with door.install("H100") as installed:
+    with ft.install("H100") as installed:
         torch.exp(A @ A.t())
     installed.report.assert_all_emulated(products_only=True)
     with pytest.raises(fastmma.NotEmulatedError, match="no other operation"):
         installed.report.assert_all_emulated(assumed=True)
     assert installed.report.to_dict()["unseen"] == 1
-    with door.install("H100") as installed:
+    with ft.install("H100") as installed:
         torch.dot(A[0], A[0])
     for options in ({}, {"products_only": True}):
         with pytest.raises(AssertionError, match=r"aten\.dot"):
@@ -159,9 +159,9 @@ def test_all_forms_of_a_product_are_installed(inference: bool) -> None:
     given = A[:, 1].clone(), A, A[0].clone()
     found, wanted = {}, {}
     for name, call in PLACED.items():
-        with door.emulate("H100", unknown="one"):
+        with ft.emulate("H100", unknown="one"):
             wanted[name] = call(*given)
-        with torch.inference_mode(inference), door.install("H100", unknown="one") as installed:
+        with torch.inference_mode(inference), ft.install("H100", unknown="one") as installed:
             found[name] = call(*given).clone()
         assert (installed.report.emulated + installed.report.assumed, installed.report.passed) == (1, 0), name
     assert {name: torch.equal(found[name], wanted[name]) for name in PLACED} == dict.fromkeys(PLACED, True)
@@ -169,12 +169,12 @@ def test_all_forms_of_a_product_are_installed(inference: bool) -> None:
 
 def test_compiled_graphs_are_emulated_forward_and_backward() -> None:
     layer = torch.nn.Linear(2048, 32, dtype=BF16)
-    gpu = door.backend("H100", inner="eager")
+    gpu = ft.backend("H100", inner="eager")
     compiled = torch.compile(lambda x: torch.relu(layer(x)), backend=gpu, fullgraph=True)
     compiled(A).float().square().sum().backward()
     found = [compiled(A).detach(), layer.weight.grad.clone(), layer.bias.grad.clone()]
     layer.zero_grad()
-    with door.emulate("H100"):
+    with ft.emulate("H100"):
         torch.relu(layer(A)).float().square().sum().backward()
         wanted = [torch.relu(layer(A)).detach(), layer.weight.grad, layer.bias.grad]
     assert [torch.equal(each, other) for each, other in zip(found, wanted, strict=True)] == [True, True, True]
@@ -197,12 +197,12 @@ def test_operators_of_compiled_graphs_keep_torchs_rules(name: str) -> None:
 
 def test_a_wrong_inner_compiler_is_an_error() -> None:
     with pytest.raises(fastmma.OperandError, match="inner"):
-        door.backend("H100", inner="tvm")
+        ft.backend("H100", inner="tvm")
 
 
 def test_a_pretended_gpu_is_gone_afterwards() -> None:
     before = torch.cuda.is_available(), torch.version.cuda
-    with door.emulate("RTX 5090", as_cuda=True, unknown="one"):
+    with ft.emulate("RTX 5090", as_cuda=True, unknown="one"):
         assert torch.cuda.is_available()
         assert torch.cuda.get_device_capability() == (12, 0)
         drawn = [torch.manual_seed(3) and torch.rand(1, device="cuda").item() for _ in range(2)]
@@ -213,6 +213,6 @@ def test_a_pretended_gpu_is_gone_afterwards() -> None:
         assert (x.cuda() @ torch.ones(32, 8, dtype=BF16).to("cuda:0")).tolist() == [[32.0] * 8] * 16
         assert torch.nn.Linear(4, 4, device=torch.device("cuda", 0)).to("cuda").weight.device.type == "cpu"
     assert (torch.cuda.is_available(), torch.version.cuda) == before
-    with pytest.raises(ZeroDivisionError), door.emulate("H100", as_cuda=True):
+    with pytest.raises(ZeroDivisionError), ft.emulate("H100", as_cuda=True):
         raise ZeroDivisionError
     assert (torch.cuda.is_available(), torch.version.cuda) == before

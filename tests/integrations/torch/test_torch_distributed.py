@@ -18,7 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor  # noqa: E402
 
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, about itself
 BF16 = torch.bfloat16
@@ -40,15 +40,15 @@ def drawn(*shape: int) -> torch.Tensor:
 
 def test_products_of_sharded_tensors(mesh: Any) -> None:
     a, b = drawn(64, 2048), drawn(2048, 64)
-    wanted = door.mm(a, b, target="H100")
+    wanted = ft.mm(a, b, target="H100")
     assert not torch.equal(a @ b, wanted)
     for placements in ((Shard(0), Replicate()), (Replicate(), Shard(1)), (Shard(1), Shard(0))):
         x, y = (distribute_tensor(each, mesh, [place]).requires_grad_() for each, place in zip((a, b), placements, strict=True))
-        with door.emulate("H100", other="error") as gpu:
+        with ft.emulate("H100", other="error") as gpu:
             product = (x @ y).full_tensor()
             product.backward(torch.ones_like(product))
         assert torch.equal(product, wanted), placements
-        assert torch.equal(x.grad.full_tensor(), door.mm(torch.ones_like(wanted), b.t(), target="H100")), placements
+        assert torch.equal(x.grad.full_tensor(), ft.mm(torch.ones_like(wanted), b.t(), target="H100")), placements
         gpu.report.assert_all_emulated(assumed=True)
         assert gpu.report.emulated + gpu.report.assumed == 3
 
@@ -56,11 +56,11 @@ def test_products_of_sharded_tensors(mesh: Any) -> None:
 @pytest.mark.usefixtures("mesh")
 def test_products_of_tensors_that_a_collective_is_still_to_fill() -> None:
     a, b = drawn(64, 2048), drawn(2048, 64)
-    with door.emulate("H100", other="error") as gpu:
+    with ft.emulate("H100", other="error") as gpu:
         waiting = all_reduce(a, "sum", torch.distributed.group.WORLD)
         assert isinstance(waiting, AsyncCollectiveTensor)
         product = waiting @ b
-    assert torch.equal(product, door.mm(a, b, target="H100"))
+    assert torch.equal(product, ft.mm(a, b, target="H100"))
     assert gpu.report.emulated + gpu.report.assumed == 1
 
 
@@ -73,7 +73,7 @@ def test_a_fully_sharded_model_trains_to_the_same_bits(mesh: Any) -> None:
     found: list[list[torch.Tensor]] = []
     for each in (model, sharded):
         optimizer = torch.optim.SGD(each.parameters(), lr=0.125)
-        with door.emulate("H100", other="error") as gpu:
+        with ft.emulate("H100", other="error") as gpu:
             for _ in range(2):  # the second pass gathers into storages that the first has freed
                 optimizer.zero_grad()
                 each(drawn(16, 64)).float().square().sum().backward()

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 
 from reference import torch_calls  # noqa: E402
 
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 from fastmma.host.errors import NotEmulatedError  # noqa: E402
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED  # noqa: E402
 
@@ -35,8 +35,8 @@ KNOWN = {
 def test_what_is_called_emulated_has_every_bit() -> None:
     found: dict[str, Counter[tuple[str, bool]]] = defaultdict(Counter)
     for call, wanted in torch_calls.recorded():
-        with warnings.catch_warnings(), door.emulate("H200") as gpu:
-            warnings.simplefilter("ignore", door.AssumedWarning)
+        with warnings.catch_warnings(), ft.emulate("H200") as gpu:
+            warnings.simplefilter("ignore", ft.AssumedWarning)
             equal = bool((torch_calls.result(call) == wanted).all())
         status = next((each for each in (PASSED, ASSUMED, EMULATED) if gpu.report.lines(each)), "none")
         assert equal or status != EMULATED, call
@@ -55,19 +55,19 @@ def test_settings_that_make_a_library_take_other_kernels_are_told() -> None:
     try:
         matmul.allow_fp16_accumulation = True
         with pytest.raises(NotEmulatedError, match="sums float16 products in float16 by kernels of mma"):
-            door.mm(a, a, target="H200")
-        with door.emulate("H200", plans={(64, 64, 64): 1}) as gpu:
+            ft.mm(a, a, target="H200")
+        with ft.emulate("H200", plans={(64, 64, 64): 1}) as gpu:
             a @ a
         assert gpu.report.lines(EMULATED)
         matmul.allow_fp16_accumulation = False
         matmul.allow_fp16_reduced_precision_reduction = (False, False)
         with pytest.raises(NotEmulatedError, match="without split-k, torch refuses most products"):
-            door.mm(a, a, target="H200")
+            ft.mm(a, a, target="H200")
         matmul.allow_fp16_reduced_precision_reduction = False
-        with door.emulate("H200") as gpu:
+        with ft.emulate("H200") as gpu:
             a @ a
         assert "455 of 455 fresh products" in next(line.how for line, _ in gpu.report.lines(EMULATED))
-        with pytest.warns(door.AssumedWarning, match="no plan without reduced-precision reductions"), door.emulate("H100"):
+        with pytest.warns(ft.AssumedWarning, match="no plan without reduced-precision reductions"), ft.emulate("H100"):
             a @ a
     finally:
         matmul.allow_fp16_accumulation, matmul.allow_fp16_reduced_precision_reduction = before, True

@@ -10,9 +10,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tests.triton_door import fresh_kernels as fresh
-from tests.triton_door import machine_kernels as found
-from tests.triton_door import recorded_kernels as recorded
+from tests.integrations.triton import fresh_kernels as fresh
+from tests.integrations.triton import machine_kernels as found
+from tests.integrations.triton import recorded_kernels as recorded
 
 DTYPES: dict[str, Any] = {
     "f32": np.dtype(np.float32),

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries, about themselves
 BF16 = torch.bfloat16
@@ -35,7 +35,7 @@ PASSED = {
 }
 
 
-def assert_products_are_emulated(report: door.Report) -> None:
+def assert_products_are_emulated(report: ft.Report) -> None:
     """Everything that the report tells of beside products is a function, a sum or an order of equal elements."""
     assert {line.operator.split(".")[1] for line, _ in report.lines("passed")} <= PASSED
     assert report.unseen == 0
@@ -71,7 +71,7 @@ def test_torchao_quantises_and_multiplies() -> None:
     for name, (target, configuration, tolerance) in torchao_configurations().items():
         model = layers()
         wanted = model(X).float()
-        with door.emulate(target, as_cuda=True, unknown="one") as gpu:
+        with ft.emulate(target, as_cuda=True, unknown="one") as gpu:
             quantize_(model, configuration())
             found = model(X).float()
         assert_products_are_emulated(gpu.report)
@@ -84,7 +84,7 @@ def test_torchao_quantises_and_multiplies() -> None:
 def test_torchao_trains_in_float8(recipe: str) -> None:
     float8 = pytest.importorskip("torchao.float8", reason="torchao is not installed")
     model = layers()
-    with door.emulate("H100", as_cuda=True, other="error") as gpu:
+    with ft.emulate("H100", as_cuda=True, other="error") as gpu:
         trained = float8.convert_to_float8_training(copy.deepcopy(model), config=float8.Float8LinearConfig.from_recipe_name(recipe))
         trained(X.clone().requires_grad_()).float().square().mean().backward()
     model(X).float().square().mean().backward()
@@ -118,7 +118,7 @@ def test_transformers_from_their_configurations(name: str) -> None:
     model = transformer(name)
     tokens = torch.arange(48).reshape(2, 24) % 128
     plain = model(tokens).logits.detach().float()
-    with door.emulate("H100", unknown="one") as gpu:
+    with ft.emulate("H100", unknown="one") as gpu:
         logits = model(tokens).logits
         loss = torch.nn.functional.cross_entropy(logits.float().view(-1, 128), tokens.view(-1))
         loss.backward()

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
 import fastmma  # noqa: E402
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 from fastmma.torch.arrays import DTYPES  # noqa: E402
 from fastmma.torch.operators import OPERATORS  # noqa: E402
 
@@ -31,11 +31,9 @@ def bits(tensor: torch.Tensor) -> bytes:
 
 def exact(a: torch.Tensor, b: torch.Tensor, out: torch.dtype, **options: Any) -> bytes:
     """What the exact reference says, as cuBLAS on an H100 rounds it."""
-    given = {name: door.to_numpy(value) if isinstance(value, torch.Tensor) else value for name, value in options.items()}
+    given = {name: ft.to_numpy(value) if isinstance(value, torch.Tensor) else value for name, value in options.items()}
     multiply = fastmma.gemm if a.dim() == 2 else fastmma.matmul
-    found = multiply(
-        door.to_numpy(a), door.to_numpy(b), target="H100", preset="cublas", out_dtype=DTYPES[out], backend="reference", **given
-    )
+    found = multiply(ft.to_numpy(a), ft.to_numpy(b), target="H100", preset="cublas", out_dtype=DTYPES[out], backend="reference", **given)
     return found.tobytes()
 
 
@@ -49,7 +47,7 @@ def test_every_product_has_the_bits_of_the_reference(dtype: torch.dtype) -> None
         drawn(6, 3, 24, 8, dtype=dtype),
     )
     z = drawn(7, 3, 8, 8, dtype=dtype)
-    with door.emulate("H100", unknown="one") as gpu:
+    with ft.emulate("H100", unknown="one") as gpu:
         found = {
             "mm": a @ b,
             "transposed": a @ w.t(),
@@ -86,7 +84,7 @@ def test_every_product_has_the_bits_of_the_reference(dtype: torch.dtype) -> None
         "out": exact(a, b, dtype),
         "bmm": exact(x, y, dtype),
         "baddbmm": exact(x, y, dtype, c=z, beta=0.5),
-        "relu": bits(torch.relu(door.addmm(bias, a, b, target="H100"))),
+        "relu": bits(torch.relu(ft.addmm(bias, a, b, target="H100"))),
         "mv": exact(a, w[:1].t(), dtype),
         "addmv": exact(a, w[:1].t(), dtype, c=c[:, :1]),
         "einsum": exact(a, b, dtype),
@@ -98,7 +96,7 @@ def test_every_product_has_the_bits_of_the_reference(dtype: torch.dtype) -> None
 
 
 def test_shapes_without_elements_and_of_one_row() -> None:
-    with door.emulate("H100", unknown="one"):
+    with ft.emulate("H100", unknown="one"):
         for m, k, n in ((0, 8, 8), (8, 0, 8), (8, 8, 0), (1, 8, 8), (8, 1, 8)):
             a, b = drawn(m, m, k), drawn(n, k, n)
             assert bits(a @ b) == exact(a, b, torch.bfloat16), (m, k, n)
@@ -107,7 +105,7 @@ def test_shapes_without_elements_and_of_one_row() -> None:
 
 def test_gradients_are_products_too() -> None:
     x, w = drawn(0, 16, 32).requires_grad_(), drawn(1, 24, 32).requires_grad_()
-    with door.emulate("H100") as gpu:
+    with ft.emulate("H100") as gpu:
         y = torch.nn.functional.linear(x, w)
         (y.float() ** 2).sum().backward()
     grad = (2 * y.detach().float()).to(torch.bfloat16)
@@ -121,7 +119,7 @@ def test_tf32_follows_the_settings_of_torch() -> None:
     plain = a @ b
     precision = torch.backends.cuda.matmul.fp32_precision
     try:
-        with door.emulate("H100", unknown="one") as gpu:
+        with ft.emulate("H100", unknown="one") as gpu:
             torch.backends.cuda.matmul.fp32_precision = "ieee"
             passed = a @ b
             torch.backends.cuda.matmul.fp32_precision = "tf32"
@@ -133,31 +131,31 @@ def test_tf32_follows_the_settings_of_torch() -> None:
     tf32 = fastmma.instruction("wgmma.m64n256k8.f32.tf32.tf32")
     wanted = fastmma.gemm(a.numpy(), b.numpy(), instruction=tf32, target="H100", preset="cublas", backend="numba")
     assert found.numpy().tobytes() == wanted.tobytes()
-    with door.emulate("H100", fp32="tf32", unknown="one"):
+    with ft.emulate("H100", fp32="tf32", unknown="one"):
         assert bits(a @ b) == bits(found)
 
 
 def test_bytes_are_summed_exactly_and_checked_as_on_a_gpu() -> None:
     a, b = (torch.from_numpy(np.random.default_rng(seed).integers(-128, 128, (32, 32)).astype(np.int8)) for seed in range(2))
-    with door.emulate("H100"):
+    with ft.emulate("H100"):
         assert (torch._int_mm(a, b) == a.int() @ b.int()).all()
         with pytest.raises(RuntimeError, match="greater than 16"):
             torch._int_mm(a[:8], b)
         assert torch._int_mm(a.to(torch.uint8), b).dtype is torch.int32  # a CPU's own product
     with pytest.raises(fastmma.NotEmulatedError):
-        door.int_mm(a.to(torch.uint8), b)
+        ft.int_mm(a.to(torch.uint8), b)
 
 
 def test_groups_are_products_of_their_own() -> None:
     a, b = drawn(0, 64, 32), drawn(1, 4, 32, 16)
     offs = torch.tensor([8, 8, 24, 64], dtype=torch.int32)
-    with door.emulate("H100") as gpu:
+    with ft.emulate("H100") as gpu:
         found = torch.nn.functional.grouped_mm(a, b, offs=offs)
     for group, (start, stop) in enumerate(((0, 8), (8, 8), (8, 24), (24, 64))):
         assert bits(found[start:stop]) == exact(a[start:stop], b[group], torch.bfloat16)
     gpu.report.assert_all_emulated()
-    assert bits(door.grouped_mm(a, b, offs=offs)) == bits(found)
-    by_k = door.grouped_mm(a.t(), b[0].new_ones(64, 16), offs=offs)
+    assert bits(ft.grouped_mm(a, b, offs=offs)) == bits(found)
+    by_k = ft.grouped_mm(a.t(), b[0].new_ones(64, 16), offs=offs)
     assert bits(by_k[1]) == bits(torch.zeros(32, 16, dtype=torch.bfloat16))
 
 
@@ -173,7 +171,7 @@ def test_groups_are_products_of_their_own() -> None:
 )
 def test_wrong_calls_are_torchs_errors(call: Any, error: type[Exception]) -> None:
     a = drawn(0, 8, 8)
-    with door.emulate("H100"), pytest.raises(error):
+    with ft.emulate("H100"), pytest.raises(error):
         call(a)
 
 
@@ -187,5 +185,5 @@ def test_every_form_of_an_operator_is_in_the_table() -> None:
 def test_other_gpus_have_their_own_bits(target: str) -> None:
     rng = np.random.default_rng(0)
     a, b = (torch.from_numpy(rng.standard_normal((16, 64)).astype(np.float16)) for _ in range(2))
-    found = door.mm(a, b.t(), out_dtype=torch.float32, target=target, unknown="one")
+    found = ft.mm(a, b.t(), out_dtype=torch.float32, target=target, unknown="one")
     assert found.numpy().tobytes() == fastmma.gemm(a.numpy(), b.numpy().T, target=target).tobytes()

@@ -16,7 +16,7 @@ from torch.nn import functional  # noqa: E402
 from torch.nn.functional import ScalingType, SwizzleType  # noqa: E402
 
 import fastmma  # noqa: E402
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 from fastmma.backends.gpu.resident import Resident  # noqa: E402
 from fastmma.scaling import ScaledArray, quantize  # noqa: E402
 from fastmma.torch import on_gpu, recipes, scaled  # noqa: E402
@@ -48,20 +48,20 @@ CASES = [
 @pytest.mark.parametrize(("target", "first", "second", "options"), CASES, ids=str)
 def test_every_recipe_is_a_scaled_product(target: str, first: str, second: str, options: dict[str, Any]) -> None:
     a, b = quantize(X, first), quantize(W, second)
-    left, right = door.from_scaled(a), door.from_scaled(b)
+    left, right = ft.from_scaled(a), ft.from_scaled(b)
     recipes = [[ScalingType(number) for number in each.recipes] for each in (left, right)]
     args = (left.elements, right.elements.t(), left.scales, recipes[0], right.scales, recipes[1])
     swizzles = {f"swizzle_{name}": [SwizzleType(number) for number in each.swizzles] for name, each in (("a", left), ("b", right))}
-    found = door.scaled_mm(*args, **swizzles, target=target, unknown="one", **options)
+    found = ft.scaled_mm(*args, **swizzles, target=target, unknown="one", **options)
     out = options.get("output_dtype", BF16)
-    given: dict[str, Any] = {"target": target, "out_dtype": door.to_numpy(torch.empty(0, dtype=out)).dtype}
+    given: dict[str, Any] = {"target": target, "out_dtype": ft.to_numpy(torch.empty(0, dtype=out)).dtype}
     if target != "RTX 5090":
         given["preset"] = "cublas-fast-accum" if options.get("use_fast_accum") else "cublas"
     if "bias" in options:
-        given["bias"] = door.to_numpy(BIAS)
+        given["bias"] = ft.to_numpy(BIAS)
     wanted = fastmma.scaled_matmul(a, b.T, **given)
-    assert door.to_numpy(found).tobytes() == wanted.tobytes()
-    with door.emulate(target, unknown="one") as gpu:
+    assert ft.to_numpy(found).tobytes() == wanted.tobytes()
+    with ft.emulate(target, unknown="one") as gpu:
         again = functional.scaled_mm(*args, **swizzles, **options)
     assert torch.equal(again, found)
     gpu.report.assert_all_emulated(assumed=True)
@@ -70,11 +70,11 @@ def test_every_recipe_is_a_scaled_product(target: str, first: str, second: str, 
 def test_the_old_signature_tells_the_recipe_from_the_scales() -> None:
     for scheme in ("fp8_tensor", "fp8_row", "fp8_1x128"):
         a, b = quantize(X, scheme), quantize(W, scheme)
-        left, right = door.from_scaled(a), door.from_scaled(b)
+        left, right = ft.from_scaled(a), ft.from_scaled(b)
         scales = left.scales[0], right.scales[0].t()
-        with door.emulate("H100", unknown="one") as gpu:
+        with ft.emulate("H100", unknown="one") as gpu:
             found = torch._scaled_mm(left.elements, right.elements.t(), *scales, out_dtype=BF16)
-        assert door.to_numpy(found).tobytes() == fastmma.scaled_matmul(a, b.T, preset="cublas", out_dtype="bf16").tobytes(), scheme
+        assert ft.to_numpy(found).tobytes() == fastmma.scaled_matmul(a, b.T, preset="cublas", out_dtype="bf16").tobytes(), scheme
         gpu.report.assert_all_emulated(assumed=True)
 
 
@@ -86,8 +86,8 @@ def same(a: ScaledArray, b: ScaledArray) -> bool:
 @pytest.mark.parametrize("scheme", ["fp8_tensor", "fp8_row_e5m2", "fp8_1x128", "mxfp8_e5m2", "mxfp4", "nvfp4"])
 def test_scaled_arrays_go_to_torch_and_back(scheme: str) -> None:
     array = quantize(X, scheme)
-    operand = door.from_scaled(array)
-    assert same(door.to_scaled(operand.elements, operand.scales, operand.recipes, operand.swizzles or None), array)
+    operand = ft.from_scaled(array)
+    assert same(ft.to_scaled(operand.elements, operand.scales, operand.recipes, operand.swizzles or None), array)
 
 
 def test_torchaos_tensors_are_scaled_arrays() -> None:
@@ -98,30 +98,30 @@ def test_torchaos_tensors_are_scaled_arrays() -> None:
     tensors = [formats.MXTensor.to_mx(x, dtype, 32) for dtype in (E4, E5, torch.float4_e2m1fn_x2)]
     tensors += [NVFP4Tensor.to_nvfp4(x, per_tensor_scale=torch.tensor(0.5)), NVFP4Tensor.to_nvfp4(x)]
     for tensor, scheme in zip(tensors, ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp4", "nvfp4", "nvfp4"), strict=True):
-        array = door.to_scaled(tensor)
+        array = ft.to_scaled(tensor)
         assert array.scheme == scheme
         assert (array.dequantize("bf16").astype(np.float32) == tensor.dequantize(torch.bfloat16).float().numpy()).all()
 
 
 def test_scaled_arrays_that_torch_has_not_are_errors() -> None:
     with pytest.raises(fastmma.OperandError):
-        door.from_scaled(quantize(X, "fp8_row").T)
+        ft.from_scaled(quantize(X, "fp8_row").T)
     with pytest.raises(fastmma.OperandTypeError):
-        door.to_scaled(torch.ones(4, 4).to(E4))
+        ft.to_scaled(torch.ones(4, 4).to(E4))
 
 
 def test_groups_of_rows() -> None:
     a, b = quantize(X, "fp8_row"), [quantize(W[start : start + 64], "fp8_row") for start in (0, 64, 128)]
     offs = torch.tensor([16, 16, 48], dtype=torch.int32)
-    weights = torch.stack([door.to_torch(each.elements).view(torch.uint8) for each in b]).view(E4).transpose(1, 2)
-    scales = torch.stack([door.to_torch(each.scales)[:, 0] for each in b])
-    with door.emulate("H100", unknown="one") as gpu:
+    weights = torch.stack([ft.to_torch(each.elements).view(torch.uint8) for each in b]).view(E4).transpose(1, 2)
+    scales = torch.stack([ft.to_torch(each.scales)[:, 0] for each in b])
+    with ft.emulate("H100", unknown="one") as gpu:
         found = torch._scaled_grouped_mm(
-            door.to_torch(a.elements), weights, door.to_torch(a.scales)[:, 0].contiguous(), scales, offs=offs, out_dtype=BF16
+            ft.to_torch(a.elements), weights, ft.to_torch(a.scales)[:, 0].contiguous(), scales, offs=offs, out_dtype=BF16
         )
     for group, (start, stop) in enumerate(((0, 16), (16, 16), (16, 48))):
         wanted = fastmma.scaled_matmul(a[start:stop], b[group].T, preset="cublas", out_dtype="bf16")
-        assert door.to_numpy(found[start:stop]).tobytes() == wanted.tobytes()
+        assert ft.to_numpy(found[start:stop]).tobytes() == wanted.tobytes()
     gpu.report.assert_all_emulated(assumed=True)
 
 
@@ -151,20 +151,20 @@ def pretended_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_tensors_on_a_pretended_gpu_stay_there(
     request: pytest.FixtureRequest, target: str, first: str, second: str, options: dict[str, Any]
 ) -> None:
-    left, right = door.from_scaled(quantize(X[:20, :256], first)), door.from_scaled(quantize(W[:, :256], second))
+    left, right = ft.from_scaled(quantize(X[:20, :256], first)), ft.from_scaled(quantize(W[:, :256], second))
     scales = [(each.scales, list(map(ScalingType, each.recipes)), list(map(SwizzleType, each.swizzles))) for each in (left, right)]
     swizzles = {"swizzle_a": scales[0][2], "swizzle_b": scales[1][2]}
     args = (left.elements, right.elements.t(), *scales[0][:2], *scales[1][:2])
-    wanted = door.scaled_mm(*args, **swizzles, target=target, unknown="one", **options)
+    wanted = ft.scaled_mm(*args, **swizzles, target=target, unknown="one", **options)
     request.getfixturevalue("pretended_gpu")
-    assert torch.equal(door.scaled_mm(*args, **swizzles, target=target, unknown="one", **options), wanted)
+    assert torch.equal(ft.scaled_mm(*args, **swizzles, target=target, unknown="one", **options), wanted)
 
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("scheme", ["fp8_tensor", "fp8_row_e5m2", "fp8_1x128", "fp8_128x128", "mxfp8_e5m2", "mxfp4", "nvfp4"])
 def test_operands_on_a_gpu_are_those_in_main_memory(monkeypatch: pytest.MonkeyPatch, scheme: str, turned: bool) -> None:
     monkeypatch.setattr(on_gpu, "available", lambda: True)
-    operand = door.from_scaled(quantize(W[:200, :352], scheme))
+    operand = ft.from_scaled(quantize(W[:200, :352], scheme))
     scales = [operand.scales[0].t(), *operand.scales[1:]] if scheme == "fp8_128x128" else operand.scales
     elements = operand.elements
     if turned and elements.dtype is not torch.float4_e2m1fn_x2:
@@ -225,13 +225,13 @@ REJECTED = {
 
 @pytest.mark.parametrize(("error", "message", "call"), REJECTED.values(), ids=REJECTED)
 def test_what_a_gpu_rejects_is_torchs_error(error: type[Exception], message: str, call: Any) -> None:
-    with door.emulate("H100"), pytest.raises(error, match=message):
+    with ft.emulate("H100"), pytest.raises(error, match=message):
         call()
 
 
 def test_a_gpu_without_scaled_products_rejects_them_all() -> None:
-    with door.emulate("A100"), pytest.raises(RuntimeError, match="compute capability"):
+    with ft.emulate("A100"), pytest.raises(RuntimeError, match="compute capability"):
         torch._scaled_mm(eights(32, 64), eights(48, 64).t(), ONE, ONE)
-    with door.emulate("H100", check=None, unknown="one") as gpu:
+    with ft.emulate("H100", check=None, unknown="one") as gpu:
         assert torch._scaled_mm(eights(32, 24), eights(48, 24).t(), ONE, ONE, out_dtype=F32).unique().tolist() == [24.0]
     gpu.report.assert_all_emulated(assumed=True)

@@ -15,7 +15,7 @@ from torch.nn import functional  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import fastmma  # noqa: E402
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*(nested tensors|Sparse CSR):UserWarning")  # torch's own
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
@@ -27,7 +27,7 @@ def drawn(*shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
 
 
 A = drawn(64, 2048)
-GPU = door.mm(A, A.t(), target="H100")
+GPU = ft.mm(A, A.t(), target="H100")
 
 
 class Seen(TorchDispatchMode):
@@ -45,7 +45,7 @@ class Seen(TorchDispatchMode):
 def test_fake_tensors_have_shapes_and_count_for_nothing() -> None:
     with FakeTensorMode():
         x, w = torch.empty(4, 8, dtype=BF16), torch.empty(16, 8, dtype=BF16)
-    with door.emulate("H100", other="error") as gpu:
+    with ft.emulate("H100", other="error") as gpu:
         for result in (x @ w.t(), functional.linear(x, w), functional.conv1d(x[None], w[:, :4, None])):
             assert type(result).__name__ == "FakeTensor"
             assert result.shape[-1] in (8, 16)
@@ -67,12 +67,12 @@ def test_what_arrives_whole_in_inference_mode_is_told(name: str) -> None:
     with torch.inference_mode():
         torch.manual_seed(0)
         plain = WHOLE[name]()
-        with door.emulate("H100") as gpu:
+        with ft.emulate("H100") as gpu:
             torch.manual_seed(0)
             assert torch.equal(WHOLE[name](), plain)
         assert gpu.report.passed >= 1
         assert any(name in line.operator for line, _ in gpu.report.lines("passed")), str(gpu.report)
-        with door.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError):
+        with ft.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError):
             WHOLE[name]()
 
 
@@ -80,7 +80,7 @@ def test_a_transformer_layer_without_its_fast_path_is_emulated() -> None:
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with door.emulate("H100", unknown="one") as gpu:
+        with ft.emulate("H100", unknown="one") as gpu:
             wanted = LAYER(drawn(2, 8, 16)).detach()
             with torch.inference_mode():
                 assert torch.equal(LAYER(drawn(2, 8, 16)), wanted)
@@ -94,21 +94,21 @@ def test_a_transformer_layer_without_its_fast_path_is_emulated() -> None:
 def test_attention_in_inference_mode_is_taken_apart_and_passed_as_elsewhere() -> None:
     q = drawn(1, 2, 16, 8)
     plain = functional.scaled_dot_product_attention(q, q, q)
-    with torch.inference_mode(), door.emulate("H100") as gpu:
+    with torch.inference_mode(), ft.emulate("H100") as gpu:
         functional.scaled_dot_product_attention(q, q, q)
     products = [line for line, _ in gpu.report.lines("passed") if "bmm" in line.operator]
     assert products  # math attention of 16-bit tensors multiplies in float32, unless torch's settings say otherwise
-    with torch.inference_mode(), door.emulate("H100", attention="pass"):
+    with torch.inference_mode(), ft.emulate("H100", attention="pass"):
         assert torch.equal(functional.scaled_dot_product_attention(q, q, q), plain)
-    with torch.inference_mode(), door.emulate("H100", attention="error"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
+    with torch.inference_mode(), ft.emulate("H100", attention="error"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
         functional.scaled_dot_product_attention(q, q, q)
 
 
 def test_pooling_is_no_product_and_recurrent_layers_and_convolutions_are_told_backward_too() -> None:
     image = drawn(1, 3, 8, 8).requires_grad_()
-    with door.emulate("H100", other="error"):
+    with ft.emulate("H100", other="error"):
         functional.max_pool2d(functional.avg_pool2d(image, 2), 2).sum().backward()
-    with door.emulate("H100") as gpu:
+    with ft.emulate("H100") as gpu:
         functional.conv2d(image, drawn(4, 3, 3, 3)).sum().backward()
         torch.nn.GRU(4, 4)(drawn(2, 1, 4, dtype=F32))[0].sum().backward()
     told = " ".join(line.operator for line, _ in gpu.report.lines("passed"))
@@ -125,7 +125,7 @@ def test_epilogues_are_inside_the_product() -> None:
         lambda: torch.addmm(c, A, w.t(), beta=0.5),
     ]
     for call in calls:
-        with Seen() as torchs, door.emulate("H100") as gpu:
+        with Seen() as torchs, ft.emulate("H100") as gpu:
             call()
         assert not {"add", "add_", "mul", "mul_", "addmm", "mm"} & set(torchs.names), torchs.names
         assert gpu.report.emulated == 1
@@ -135,7 +135,7 @@ def test_epilogues_are_inside_the_product() -> None:
 def test_storages_of_operands_and_results_stay_resizable(dtype: torch.dtype) -> None:
     a, b = (torch.ones(32, 32).to(dtype) for _ in "ab")
     one = torch.tensor(1.0)
-    with door.emulate("H100", fp32="tf32", unknown="one") as gpu:
+    with ft.emulate("H100", fp32="tf32", unknown="one") as gpu:
         if dtype is torch.int8:
             result = torch._int_mm(a, b)
         elif dtype.itemsize == 1:
@@ -144,7 +144,7 @@ def test_storages_of_operands_and_results_stay_resizable(dtype: torch.dtype) -> 
             result = torch.addmm(torch.ones(32, dtype=dtype), a, b)
     gpu.report.assert_all_emulated(assumed=True)
     for tensor in (a, b, result):
-        door.to_numpy(tensor)
+        ft.to_numpy(tensor)
         for size in (0, 8192):  # as FSDP2 frees and gathers
             tensor.untyped_storage().resize_(size)
             assert tensor.untyped_storage().size() == size
@@ -154,7 +154,7 @@ def test_negated_views_are_resolved_and_other_layouts_are_torchs() -> None:
     number = torch.complex(A[:, :64].float(), A[:, 64:128].float())
     lazy = number.conj().imag
     assert lazy.is_neg()
-    with door.emulate("H100", fp32="tf32", unknown="one"):
+    with ft.emulate("H100", fp32="tf32", unknown="one"):
         assert torch.equal(lazy @ lazy.t(), lazy.resolve_neg() @ lazy.resolve_neg().t())
     sparse = torch.eye(64).to_sparse()
     calls = [
@@ -167,7 +167,7 @@ def test_negated_views_are_resolved_and_other_layouts_are_torchs() -> None:
     for call in calls:
         plain = call()
         for fp32 in ("tf32", "ieee"):
-            with door.emulate("H100", fp32=fp32) as gpu:
+            with ft.emulate("H100", fp32=fp32) as gpu:
                 found = call()
             assert torch.equal(found, plain)
             assert gpu.report.emulated + gpu.report.assumed == 0
@@ -178,13 +178,13 @@ def test_a_backward_pass_outside_is_torchs_and_inside_is_not() -> None:
     grad = drawn(64, 64)
     for inside in (False, True):
         leaf.grad = None
-        with door.emulate("H100") as gpu:
+        with ft.emulate("H100") as gpu:
             product = leaf @ A.t()
             if inside:
                 product.backward(grad)
         if not inside:
             product.backward(grad)
-        assert torch.equal(leaf.grad, door.mm(grad, A, target="H100")) is inside
+        assert torch.equal(leaf.grad, ft.mm(grad, A, target="H100")) is inside
         assert gpu.report.emulated == 1 + inside
 
 
@@ -196,7 +196,7 @@ def test_flags_that_change_nothing_of_a_product_on_a_gpu_change_nothing() -> Non
         try:
             for allowed in (True, False):
                 setattr(matmul, flag, allowed)
-                with door.emulate("H200") as gpu:
+                with ft.emulate("H200") as gpu:
                     found.append(a @ a.t())
                 gpu.report.assert_all_emulated()
         finally:

@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
 from fastmma.triton import Report, interpret  # noqa: E402
+from tests.integrations.triton.launches import DTYPES, Launch, launches  # noqa: E402
 from tests.reference.triton_cubins import shortened  # noqa: E402
-from tests.triton_door.launches import DTYPES, Launch, launches  # noqa: E402
 
 RECORDING = Path(__file__).parent / "recordings" / "machine_code_h200.npz"
 TORCH = {

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 from torch.nn.functional import ScalingType  # noqa: E402
 
 import fastmma  # noqa: E402
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 
 BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
 ONE = torch.ones(())
@@ -27,13 +27,13 @@ def drawn(*shape: int) -> torch.Tensor:
 A, B, NARROW = drawn(6, 2999), drawn(2999, 5), drawn(16, 2992).to(FP8)
 # of shapes that no plan book has
 ASSUMED: dict[str, Callable[..., Any]] = {
-    "mm": lambda **how: door.mm(A, B, **how),
-    "addmm": lambda **how: door.addmm(A[:, :5], A, B, **how),
-    "bmm": lambda **how: door.bmm(A[None], B[None], **how),
-    "baddbmm": lambda **how: door.baddbmm(A[None, :, :5], A[None], B[None], **how),
-    "linear": lambda **how: door.linear(A[:3], B.t(), **how),
-    "grouped_mm": lambda **how: door.grouped_mm(A[:, :2992].expand(1, 6, 2992), B[:2992].expand(1, 2992, 5), **how),
-    "scaled_mm": lambda **how: door.scaled_mm(NARROW[:6], NARROW.t(), ONE, TENSOR, ONE, TENSOR, **how),
+    "mm": lambda **how: ft.mm(A, B, **how),
+    "addmm": lambda **how: ft.addmm(A[:, :5], A, B, **how),
+    "bmm": lambda **how: ft.bmm(A[None], B[None], **how),
+    "baddbmm": lambda **how: ft.baddbmm(A[None, :, :5], A[None], B[None], **how),
+    "linear": lambda **how: ft.linear(A[:3], B.t(), **how),
+    "grouped_mm": lambda **how: ft.grouped_mm(A[:, :2992].expand(1, 6, 2992), B[:2992].expand(1, 2992, 5), **how),
+    "scaled_mm": lambda **how: ft.scaled_mm(NARROW[:6], NARROW.t(), ONE, TENSOR, ONE, TENSOR, **how),
 }
 
 
@@ -44,22 +44,22 @@ def test_what_is_assumed_is_told_once_at_the_callers_line(name: str) -> None:
         warnings.simplefilter("always")
         for _ in range(3):
             call(target="L40S")
-    assert [(each.category, each.filename) for each in told] == [(door.AssumedWarning, __file__)]
+    assert [(each.category, each.filename) for each in told] == [(ft.AssumedWarning, __file__)]
     assert told[0].lineno == call.__code__.co_firstlineno
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         call(target="L40S")
         call(target="L40S", unknown="one", threads=1)
-        door.mm(A, B, target="A100", library=None)  # no library's order was asked for
+        ft.mm(A, B, target="A100", library=None)  # no library's order was asked for
     with pytest.raises(fastmma.TargetError):
         call(target="L40S", unknown="error")
 
 
 REFUSED: dict[str, Callable[..., Any]] = {
-    "float64": lambda: door.mm(A.double(), B.double()),
-    "float32": lambda: door.mm(A.float(), B.float(), fp32="ieee"),
-    "a bias of groups": lambda: door.grouped_mm(A[None], B[None], offs=ONE.int()[None], bias=A[0, :5]),
-    "unsigned bytes": lambda: door.int_mm(torch.ones(32, 32, dtype=torch.uint8), torch.ones(32, 32, dtype=torch.int8)),
+    "float64": lambda: ft.mm(A.double(), B.double()),
+    "float32": lambda: ft.mm(A.float(), B.float(), fp32="ieee"),
+    "a bias of groups": lambda: ft.grouped_mm(A[None], B[None], offs=ONE.int()[None], bias=A[0, :5]),
+    "unsigned bytes": lambda: ft.int_mm(torch.ones(32, 32, dtype=torch.uint8), torch.ones(32, 32, dtype=torch.int8)),
 }
 
 

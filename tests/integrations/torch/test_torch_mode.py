@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 from torch.nn import functional  # noqa: E402
 
 import fastmma  # noqa: E402
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 
 BF16 = torch.bfloat16
 
@@ -25,7 +25,7 @@ def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = BF16) -> torch.Tensor
 
 WIDE = np.exp2(np.random.default_rng(1).integers(-14, 1, (64, 2048))).astype(np.float32)
 A = (drawn(64, 2048, dtype=torch.float32) * torch.from_numpy(WIDE)).to(BF16)
-GPU = door.mm(A, A.t(), target="H100")
+GPU = ft.mm(A, A.t(), target="H100")
 
 
 def is_emulated() -> bool:
@@ -34,13 +34,13 @@ def is_emulated() -> bool:
 
 def test_the_bits_differ_from_torchs_and_come_back() -> None:
     assert not is_emulated()
-    with door.emulate("H100"):
+    with ft.emulate("H100"):
         assert is_emulated()
     assert not is_emulated()
 
 
 def test_an_exception_inside_restores_the_state() -> None:
-    gpu = door.emulate("H100")
+    gpu = ft.emulate("H100")
     with pytest.raises(ZeroDivisionError), gpu:
         raise ZeroDivisionError
     assert not is_emulated()
@@ -50,13 +50,13 @@ def test_an_exception_inside_restores_the_state() -> None:
 
 
 def test_the_innermost_wins() -> None:
-    with door.emulate("A100", unknown="one") as outer, door.emulate("H100") as inner:
+    with ft.emulate("A100", unknown="one") as outer, ft.emulate("H100") as inner:
         assert is_emulated()
     assert (outer.report.emulated + outer.report.assumed, inner.report.emulated + inner.report.assumed) == (0, 1)
 
 
 def test_it_decorates() -> None:
-    @door.emulate("H100")
+    @ft.emulate("H100")
     def product(x: torch.Tensor) -> torch.Tensor:
         """Its own words."""
         return x @ x.t()
@@ -74,7 +74,7 @@ def test_threads_are_apart() -> None:
             found["with"] = is_emulated()
         found["after"] = is_emulated()
 
-    with door.emulate("H100") as gpu:
+    with ft.emulate("H100") as gpu:
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
@@ -83,7 +83,7 @@ def test_threads_are_apart() -> None:
 
 
 def test_inference_mode_hides_nothing() -> None:
-    with door.emulate("H100", unknown="one") as gpu, torch.inference_mode():
+    with ft.emulate("H100", unknown="one") as gpu, torch.inference_mode():
         assert torch.equal(A @ A.t(), GPU)
         assert torch.equal(functional.linear(A, A), GPU)
         assert torch.equal(torch.matmul(A, A.t()), GPU)
@@ -114,9 +114,9 @@ def test_attention_is_taken_apart_forward_and_backward(options: dict[str, Any]) 
     before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
     torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
     try:
-        with door.emulate("H100", plans=ONE_PART) as gpu:
+        with ft.emulate("H100", plans=ONE_PART) as gpu:
             found = attended(**options)
-        with door.emulate("H100", plans=ONE_PART) as math, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        with ft.emulate("H100", plans=ONE_PART) as math, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
             wanted = attended(**options)
     finally:
         torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
@@ -130,10 +130,10 @@ def test_attention_is_taken_apart_forward_and_backward(options: dict[str, Any]) 
 def test_attention_may_be_passed_or_refused() -> None:
     q = drawn(1, 2, 16, 8)
     plain = functional.scaled_dot_product_attention(q, q, q)
-    with door.emulate("H100", attention="pass") as gpu:
+    with ft.emulate("H100", attention="pass") as gpu:
         assert torch.equal(functional.scaled_dot_product_attention(q, q, q), plain)
     assert [line.operator for line, _ in gpu.report.lines("passed")] == ["aten._scaled_dot_product_flash_attention_for_cpu.default"]
-    with door.emulate("H100", attention="error", other="pass"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
+    with ft.emulate("H100", attention="error", other="pass"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
         functional.scaled_dot_product_attention(q, q, q)
 
 
@@ -150,17 +150,17 @@ def test_what_is_not_known_is_passed_told_or_refused() -> None:
     for call in calls:
         torch.manual_seed(0)
         plain = call()
-        with door.emulate("H100") as gpu:
+        with ft.emulate("H100") as gpu:
             torch.manual_seed(0)
             assert torch.equal(call(), plain)
         assert gpu.report.passed >= 1
         with pytest.raises(AssertionError, match="not emulated"):
             gpu.report.assert_all_emulated()
-        with door.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError):
+        with ft.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError):
             call()
-        with door.emulate("H100", other="warn"), pytest.warns(UserWarning, match="not emulated"):
+        with ft.emulate("H100", other="warn"), pytest.warns(UserWarning, match="not emulated"):
             call()
-    with door.emulate("H100") as gpu:
+    with ft.emulate("H100") as gpu:
         pass
     with pytest.raises(AssertionError, match="nothing"):
         gpu.report.assert_all_emulated()
@@ -168,7 +168,7 @@ def test_what_is_not_known_is_passed_told_or_refused() -> None:
 
 def test_what_is_assumed_is_warned_of_once_and_reported() -> None:
     a, b = drawn(6, 2999), drawn(2999, 5)
-    with door.emulate("H100") as gpu, pytest.warns(door.AssumedWarning, match="not recorded"):
+    with ft.emulate("H100") as gpu, pytest.warns(ft.AssumedWarning, match="not recorded"):
         a @ b
     assert gpu.report.assumed == 1
     with warnings.catch_warnings(), gpu:
@@ -177,13 +177,13 @@ def test_what_is_assumed_is_warned_of_once_and_reported() -> None:
     gpu.report.assert_all_emulated(assumed=True)
     with pytest.raises(AssertionError, match=r"test_torch_mode\.py:\d+"):
         gpu.report.assert_all_emulated()
-    with door.emulate("H100", unknown="error"), pytest.raises(fastmma.TargetError, match="not recorded"):
+    with ft.emulate("H100", unknown="error"), pytest.raises(fastmma.TargetError, match="not recorded"):
         a @ b
-    with door.emulate("H100", plans={(6, 5, 2999): 3}) as told:
+    with ft.emulate("H100", plans={(6, 5, 2999): 3}) as told:
         found = a @ b
     assert told.report.emulated == 1
-    wanted = fastmma.gemm(door.to_numpy(a), door.to_numpy(b), preset="cublas", split_k=3, out_dtype="bf16")
-    assert door.to_numpy(found).tobytes() == wanted.tobytes()
+    wanted = fastmma.gemm(ft.to_numpy(a), ft.to_numpy(b), preset="cublas", split_k=3, out_dtype="bf16")
+    assert ft.to_numpy(found).tobytes() == wanted.tobytes()
 
 
 def test_subclasses_come_first_and_shapes_pass() -> None:
@@ -199,7 +199,7 @@ def test_subclasses_come_first_and_shapes_pass() -> None:
         def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             return func(*(each.inner if isinstance(each, cls) else each for each in args), **(kwargs or {}))
 
-    with door.emulate("H100") as gpu:
+    with ft.emulate("H100") as gpu:
         assert torch.equal(torch.mm(Wrapped(A), A.t()), GPU)
         exported = torch.export.export(torch.nn.Linear(8, 8, dtype=BF16), (drawn(4, 8),))
         with torch._subclasses.FakeTensorMode():
@@ -211,14 +211,14 @@ def test_subclasses_come_first_and_shapes_pass() -> None:
 def test_it_goes_with_checkpoint_autocast_and_function_transforms() -> None:
     w = drawn(16, 32, dtype=torch.float32).requires_grad_()
     x = drawn(8, 32, dtype=torch.float32)
-    with door.emulate("H100", unknown="one") as gpu, torch.autocast("cpu", dtype=BF16):
+    with ft.emulate("H100", unknown="one") as gpu, torch.autocast("cpu", dtype=BF16):
         y = torch.utils.checkpoint.checkpoint(lambda t: functional.linear(t, w), x, use_reentrant=False)
         y.backward(torch.ones_like(y))
         mapped = torch.vmap(lambda row: (row[None].to(BF16) @ w.detach().to(BF16).t())[0])(x)
         slope = torch.func.grad(lambda t: (t.to(BF16) @ w.detach().to(BF16).t()).float().sum())(x)
     assert [line.operator for line, _ in gpu.report.lines("passed", "unseen")] == ["aten.sum.default"]
     assert gpu.report.emulated + gpu.report.assumed == 5
-    assert torch.equal(y.detach(), door.linear(x.to(BF16), w.detach().to(BF16)))
+    assert torch.equal(y.detach(), ft.linear(x.to(BF16), w.detach().to(BF16)))
     assert torch.equal(mapped, y.detach())
     assert slope.shape == x.shape
 
@@ -226,7 +226,7 @@ def test_it_goes_with_checkpoint_autocast_and_function_transforms() -> None:
 def test_compiled_functions_run_with_the_gpus_bits() -> None:
     compiled = torch.compile(lambda t: torch.relu(t @ t.t()), backend="eager")
     plain = compiled(A)
-    with door.emulate("H100"):
+    with ft.emulate("H100"):
         assert torch.equal(compiled(A), torch.relu(GPU))
     assert torch.equal(compiled(A), plain)
 
@@ -236,20 +236,20 @@ def test_wrong_options_are_errors() -> None:
     plans: list[Any] = [[(8, 8, 8)], {(8, 8): 2}, {(8, 8, 8.0): 2}, {(8, 8, 8): 0}, {(8, 8, 8): True}, {(8, 8, 8): "split"}]
     for options in wrong + [{"plans": each} for each in plans]:
         with pytest.raises(fastmma.OperandError):
-            door.emulate("H100", **options)
+            ft.emulate("H100", **options)
     with pytest.raises(fastmma.TargetError):
-        door.emulate("H1000")
+        ft.emulate("H1000")
 
 
 def test_only_what_is_reported_is_refused_in_strict_mode() -> None:
     a = drawn(16, 32, dtype=torch.float16)
-    assert door.mm(a, a.t(), target="H100", strict=True).dtype is torch.float16
+    assert ft.mm(a, a.t(), target="H100", strict=True).dtype is torch.float16
     with pytest.raises(fastmma.TargetError, match="reported"):
-        door.mm(a, a.t(), target="sm_87", strict=True)
+        ft.mm(a, a.t(), target="sm_87", strict=True)
 
 
 def test_the_report_prints_and_counts() -> None:
-    with door.emulate("H100") as gpu:
+    with ft.emulate("H100") as gpu:
         for _ in range(3):
             A @ A.t()
     said = gpu.report.to_dict()

@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 
 # what is not known: fused GELU and attention, and f32 functions and sums, which are torch's own
 UNKNOWN = {
@@ -56,7 +56,7 @@ def replayed(
         if wanted is not None and name not in wanted:
             return
         try:
-            with door.emulate("H200", plans=PARTS.get(name)) as gpu, within():
+            with ft.emulate("H200", plans=PARTS.get(name)) as gpu, within():
                 result = call().detach().float().numpy()
             if claimed is not None and not gpu.report.lines("assumed", "passed", "unseen"):
                 claimed.add(name)

@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 from fastmma.torch.report import ASSUMED, PASSED, UNSEEN  # noqa: E402
 
 HERE = Path(__file__).parent
@@ -37,8 +37,8 @@ def test_an_h100_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
             assumed.append(name)
         assert all(line.operator in FUNCTIONS for line, _ in gpu.report.lines(PASSED, UNSEEN)), name
 
-    with warnings.catch_warnings(), door.emulate("H100") as gpu:
-        warnings.simplefilter("ignore", door.AssumedWarning)
+    with warnings.catch_warnings(), ft.emulate("H100") as gpu:
+        warnings.simplefilter("ignore", ft.AssumedWarning)
         Calls("cpu", record).all()
     assert set(different) == {name.replace("_", " ") for name in recorded.files}
     assert [name for name, differs in different.items() if differs and name not in assumed] == []
@@ -53,7 +53,7 @@ def test_fp8_products_of_long_k(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = np.load(HERE / "h100_fp8.npz")
     wrong, emulated = [], 0
     for name, call in calls("cpu"):
-        with door.emulate("H100", unknown="one") as gpu:
+        with ft.emulate("H100", unknown="one") as gpu:
             part = call()[:2, :96].contiguous()
         emulated += gpu.report.emulated
         codes = part.view(torch.int16 if part.dtype.itemsize == 2 else torch.int32).numpy()

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-import fastmma.torch as door  # noqa: E402
+import fastmma.torch as ft  # noqa: E402
 
 EMULATED = 668  # of the calls whose operators were recorded
 HERE = Path(__file__).parent
@@ -24,7 +24,7 @@ def test_an_h100_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong, names = [], set()
     for name, call in calls("cpu"):
         names.add(name.replace(" ", "_"))
-        with door.emulate("H100", fp32="ieee", other="error") as gpu:
+        with ft.emulate("H100", fp32="ieee", other="error") as gpu:
             found = call()
         gpu.report.assert_all_emulated(assumed=False)
         if found.numpy().ravel()[-12:].tobytes() != recorded[name.replace(" ", "_")].tobytes():
@@ -39,7 +39,7 @@ def test_tf32_does_not_concern_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
 
     recorded, wrong, emulated = np.load(HERE / "h100_columns.npz")["results"], [], 0
     for (name, call), expected in zip(calls("cpu"), recorded, strict=True):
-        with door.emulate("H100", fp32="tf32") as gpu:
+        with ft.emulate("H100", fp32="tf32") as gpu:
             found = call().numpy().ravel()[-12:]
         if gpu.report.passed:
             continue
@@ -52,11 +52,11 @@ def test_tf32_does_not_concern_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_batch_of_vectors_is_passed() -> None:
-    with door.emulate("H100", fp32="tf32") as gpu:
+    with ft.emulate("H100", fp32="tf32") as gpu:
         torch.bmm(torch.ones(3, 64, 128), torch.ones(3, 128, 1))
         torch.ones(1, 64) @ torch.ones(64, 1)
     assert (gpu.report.emulated, gpu.report.assumed, gpu.report.passed) == (0, 0, 2)
-    with door.emulate("H100", fp32="tf32", library=None) as gpu:
+    with ft.emulate("H100", fp32="tf32", library=None) as gpu:
         torch.ones(64, 128) @ torch.ones(128, 1)
     assert gpu.report.assumed == 1
 
@@ -64,10 +64,10 @@ def test_a_batch_of_vectors_is_passed() -> None:
 def test_what_was_not_recorded_is_passed() -> None:
     a, x = torch.ones(64, 1000), torch.ones(1000)
     for target, options, matrix in (("H100", {}, a), ("A100", {}, a[:, :256]), ("H100", {"library": None}, a[:, :256])):
-        with door.emulate(target, **options) as gpu:
+        with ft.emulate(target, **options) as gpu:
             torch.mv(matrix.contiguous(), x[: matrix.shape[1]])
         assert (gpu.report.emulated, gpu.report.passed) == (0, 1)
-    with door.emulate("H100", fp32="tf32", unknown="one") as gpu:  # of a vector, too: cuBLAS's kernels for vectors know no tf32
+    with ft.emulate("H100", fp32="tf32", unknown="one") as gpu:  # of a vector, too: cuBLAS's kernels for vectors know no tf32
         torch.mv(a[:, :256].contiguous(), x[:256])
         a[:, :256].contiguous() @ x[:256, None]
     assert [line.how.startswith("fma.rn.f32") for line, _ in gpu.report.lines("emulated", "assumed", "passed")] == [True, True]
