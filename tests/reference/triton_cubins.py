@@ -1,9 +1,9 @@
 """Ask Triton's machine code on a GPU whose machine has no Triton, or another: it is compiled where this Triton is, which needs no GPU.
 
 ``python -m tests.reference.triton_cubins build FILE`` compiles the launches of tests/integrations/triton/launches.py for an H200, and
-writes them with their arguments. ``python triton_cubins.py record FILE RESULTS`` on the machine with the GPU, which needs this module, NumPy and CuPy,
-writes what they computed. ``python -m tests.reference.triton_cubins shorten RESULTS RECORDING`` keeps of each result what tests compare:
-its head and a digest.
+writes them with their arguments. ``python triton_cubins.py record FILE RESULTS`` on the machine with the GPU, which needs this module,
+NumPy and CuPy, writes what they computed. ``python -m tests.reference.triton_cubins shorten RESULTS RECORDING`` keeps of each result what
+tests compare: its head and a digest.
 """
 
 from __future__ import annotations
