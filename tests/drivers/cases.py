@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
+from reference.paths import PATHS
 
 import fastmma
 from fastmma import FORMATS, AccumulationPlan, FastmmaError, Instruction, ScaledArray, gemm, matmul, scaled_matmul, sparse, warp
@@ -47,6 +48,8 @@ class Case:
     out: tuple[tuple[int, ...], Any] | None = None  # shape and dtype of the result, where the call takes `out`
     small: bool = True  # enough for the reference
     native: tuple[str, ...] = ()  # arrays that must have the machine's byte order
+    paths: tuple[str, ...] = PATHS  # of kernels that the call can take
+    inner: bool = False  # below the checks of calls: arrays are aligned and native, and the result lies in the place of c or of none
 
     def run(self, arrays: dict[str, Array], **more: Any) -> Any:
         """The result for other arrays of the same values, with more arguments."""
