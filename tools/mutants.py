@@ -138,14 +138,16 @@ MUTANTS = (
 )
 
 
-def copied(package: Path, mutant: Mutant, folder: Path) -> None:
-    """A checkout in a folder whose package has the mutant."""
+def copied(package: Path, mutant: Mutant | None, folder: Path) -> None:
+    """Copy a checkout into a folder, and put the mutant there."""
     for name in ("fastmma", "tests", "bench", "tools", "docs", "examples", "README.md", "pyproject.toml"):
         source = package / name
         if source.is_dir():
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.npz", "recordings"))
         elif source.exists():
             shutil.copy(source, folder / name)
+    if mutant is None:
+        return
     file = folder / "fastmma" / mutant.file
     text = file.read_text()
     found = text.count(mutant.old)
@@ -154,14 +156,14 @@ def copied(package: Path, mutant: Mutant, folder: Path) -> None:
     file.write_text(text.replace(mutant.old, mutant.new))
 
 
-def killed_by(package: Path, mutant: Mutant, tests: tuple[str, ...]) -> str:
-    """The first test that fails with the mutant; empty if none does."""
+def failing(package: Path, mutant: Mutant | None, tests: tuple[str, ...]) -> str:
+    """Name the first test that fails with the mutant; empty if none does."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
         copied(package, mutant, folder)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", *tests]
         environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        if mutant.file.startswith("kernels/"):
+        if mutant is not None and mutant.file.startswith("kernels/"):
             environment["TMPDIR"] = name  # its kernels are nobody else's
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode == 0:
@@ -179,13 +181,17 @@ def main() -> int:
     parser.add_argument("--package", type=Path, default=ROOT, help="another checkout, whose package and tests are taken")
     parser.add_argument("--tests", nargs="*", help="other tests than those of the mutants")
     given = parser.parse_args()
-    survived = 0
+    survived, passing = 0, set[tuple[str, ...]]()
     for number in given.numbers or range(len(MUTANTS)):
         mutant = MUTANTS[number]
         if given.list:
             print(number, mutant.file, mutant.old, "->", mutant.new)
             continue
-        test = killed_by(given.package, mutant, tuple(given.tests or mutant.tests))
+        tests = tuple(given.tests or mutant.tests)
+        if tests not in passing and failing(given.package, None, tests):
+            raise SystemExit(f"{' '.join(tests)} fail without a mutant")
+        passing.add(tests)
+        test = failing(given.package, mutant, tests)
         survived += not test
         print(f"{number:>3} {'killed' if test else 'SURVIVED'} {mutant.file}: {mutant.new}  {test}", flush=True)
     print(f"{survived} survived")

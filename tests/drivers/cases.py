@@ -91,10 +91,13 @@ def metadata_words(rng: Generator, ins: Instruction, shape: tuple[int, ...]) -> 
 
 
 def scale_codes(rng: Generator, stype: str, shape: tuple[int, ...]) -> Array:
-    """Scales near 1, anywhere, or NaN among others."""
+    """Scales near 1, anywhere with NaN among others, or at the ends."""
     middle, top = (127, 256) if stype == "ue8m0" else (0x38, 128)
     near, spread = rng.integers(middle - 4, middle + 5, shape), rng.integers(0, top, shape)
-    return np.asarray(near if rng.random() < 0.6 else spread, np.uint8)
+    ends = rng.choice(
+        [0, 1, middle, top - 3, top - 2] if rng.random() < 0.5 else [0, 1, 2] if rng.random() < 0.5 else [top - 2, top - 3], shape
+    )
+    return np.asarray(one_of(rng, (near, near, near, spread, ends)), np.uint8)
 
 
 def matrices(rng: Generator, ins: Instruction, m: int, n: int, k: int, lead: tuple[int, ...] = ()) -> dict[str, Array]:

@@ -160,8 +160,18 @@ def _in_parts(operation: Operation, operands: Operands, out: Array, threads: int
         _whole(operation, operands, out, threads)
 
 
+def _thin_products(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+    with patch.object(thin, "_LEAST", {1: 1, 2: 1, 4: 1}), patch.object(thin, "_SHORTEST", 1), patch.object(fused, "_THIN", 1):
+        _whole(operation, operands, out, threads)
+
+
+def _groups_in_pieces(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+    with patch.object(groups, "multiply", lambda *_: False):
+        _each_in_pieces(operation, operands, out, threads)
+
+
 def _stored(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
-    with patch.object(stored, "_LEAST", 0), patch.object(stored, "_ROWS", 0), patch.object(stored, "_COLUMNS", 0):
+    with patch.object(stored, "_LEAST", 1), patch.object(stored, "_ROWS", 1), patch.object(stored, "_COLUMNS", 1):
         _whole(operation, operands, out, threads)
 
 
@@ -201,6 +211,8 @@ KERNELS = (
         lambda operation, _k: _in_lanes(operation) and not operation.arithmetic.widened and first_fit(THIN) is not None,
         _thin,
     ),
+    Kernel("thin products", lambda operation, _k: _in_lanes(operation), _without(_thin_products)),
+    Kernel("groups in pieces", lambda operation, _k: _is("grouped")(operation, 0) and _grouped(operation), _without(_groups_in_pieces)),
     Kernel("stored", lambda operation, _k: bool(operation.instruction.sparse), _without(_stored)),
     Kernel(
         "general",

@@ -19,7 +19,7 @@ from fastmma.verification import inputs
 
 Array = NDArray[Any]
 Generator = np.random.Generator
-MIXES = ("together", "each its own", "rare", "cancelled", "one special", "zero products")
+MIXES = ("as drawn", "as drawn", "rare", "cancelled", "one special", "zero products", "zero blocks", "same signs", "lines apart")
 
 
 def _seen_by_kernels(operation: Operation) -> tuple[Any, ...]:
@@ -55,20 +55,33 @@ def name_of(operation: Operation) -> str:
 
 
 def _twisted(rng: Generator, ins: Instruction, codes: dict[str, Array]) -> None:
-    """Change operands in place: few of any bits, sums that cancel, one element of any bits, or no products that are not zero."""
-    mix = one_of(rng, MIXES)
+    """Change operands in place as one of `MIXES` says."""
+    mix, floats = one_of(rng, MIXES), ins.formats.a.kind == "float"
+
+    def others(name: str, distribution: str, chosen: Array) -> None:
+        """Draw the chosen elements anew."""
+        codes[name][...] = np.where(chosen, hard_codes(rng, getattr(ins, f"{name}type"), codes[name].shape, distribution), codes[name])
+
     if mix == "rare":
         for name, array in codes.items():
-            anything = hard_codes(rng, getattr(ins, f"{name}type"), array.shape, "bits")
-            array[...] = np.where(rng.random(array.shape) < 0.03, anything, array)
+            others(name, "bits", rng.random(array.shape) < 0.03)
     elif mix == "one special":
         name = one_of(rng, sorted(codes))
-        if codes[name].size:
-            place = tuple(int(rng.integers(extent)) for extent in codes[name].shape)
-            codes[name][place] = hard_codes(rng, getattr(ins, f"{name}type"), (1,), "bits")[0]
+        others(name, "bits", np.arange(codes[name].size).reshape(codes[name].shape) == rng.integers(codes[name].size + 1))
+    elif mix == "lines apart":
+        for name, shape in (("a", (1, -1, 1)), ("b", (1, 1, -1))):
+            lines = rng.random(codes[name].shape[1 if name == "a" else 2]) < 0.5
+            others(name, one_of(rng, inputs.PAIRS if floats else inputs.INTEGER_PAIRS)[0], lines.reshape(shape))
     elif mix == "zero products":
         codes["a"][...] = 0
-    elif mix == "cancelled" and ins.atype == ins.btype and ins.formats.a.kind == "float" and not ins.formats.a.padding and not ins.sparse:
+    elif mix == "zero blocks":
+        codes["a"][:, ::2, :32] = 0
+        codes["b"][:, -16:, ::3] = 0
+    elif mix == "same signs" and floats:
+        for name in "ab":
+            fmt = getattr(ins.formats, name)
+            codes[name] &= fmt.code_dtype.type((1 << fmt.bits - 1) - 1)
+    elif mix == "cancelled" and ins.atype == ins.btype and floats and not ins.formats.a.padding and not ins.sparse:
         cancelled(codes["a"], codes["b"], ins.atype)
 
 
@@ -80,6 +93,8 @@ def operands(rng: Generator, ins: Instruction, m: int, n: int, k: int, count: in
     for name, shape in (("a", (m, k * ins.stored_k // ins.k)), ("b", (k, n)), ("c", (m, n))):
         distribution = (one_of(rng, pairs) if apart else together)[name == "c"]
         found[name] = hard_codes(rng, getattr(ins, f"{name}type"), (count, *shape), distribution)
+        if ins.atype == "b1" and name != "c":  # any byte but zero is a one
+            found[name] = rng.choice(np.array([0, 0, 0, 1, 2, 128, 255], np.uint8), found[name].shape)
     _twisted(rng, ins, found)
     if ins.sparse:
         found["metadata"] = metadata_words(rng, ins, (count, m, k // pattern_of(ins).chunk))
@@ -88,11 +103,6 @@ def operands(rng: Generator, ins: Instruction, m: int, n: int, k: int, count: in
         found["scale_a"] = scale_codes(rng, ins.stype, (count, m, blocks))
         found["scale_b"] = scale_codes(rng, ins.stype, (count, blocks, n))
     return found
-
-
-def results(operation: Operation, shape: tuple[int, ...]) -> Array:
-    """Room for codes of results."""
-    return np.empty(shape, operation.instruction.formats.d.code_dtype)
 
 
 def as_operands(arrays: dict[str, Array]) -> Operands:
