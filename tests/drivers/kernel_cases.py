@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -74,15 +75,37 @@ def large_shape(operation: Operation) -> Shape:
 
 
 def check_kernels(
-    rng: Generator, operation: Operation, shape: Shape, counts: Counter[str], *, small: bool = True, memory: Place = anywhere
+    rng: Generator,
+    operation: Operation,
+    shape: Shape,
+    counts: Counter[str],
+    *,
+    small: bool = True,
+    memory: Place = anywhere,
+    kernels: Sequence[Kernel] = KERNELS,
 ) -> None:
-    """Compare what all kernels compute of the same operands; not `small` ones with portable kernels, else with the reference."""
+    """Compare what kernels compute of the same operands; not `small` ones with portable kernels, else with the reference."""
     count, m, n, k = shape
     arrays = operands(rng, operation.instruction, m, n, k, count)
     if rng.random() < 0.3:
         del arrays["c"]
+    check_arrays(rng, operation, arrays, counts, small=small, memory=memory, kernels=kernels)
+
+
+def check_arrays(
+    rng: Generator,
+    operation: Operation,
+    arrays: dict[str, Array],
+    counts: Counter[str],
+    *,
+    small: bool = True,
+    memory: Place = anywhere,
+    kernels: Sequence[Kernel] = KERNELS,
+) -> None:
+    """Do so with these operands."""
+    (count, m, _), (_, k, n) = arrays["a"].shape, arrays["b"].shape
     known: Any = None
-    for kernel in KERNELS:
+    for kernel in kernels:
         if not kernel.takes(operation, k):
             continue
 
@@ -95,5 +118,5 @@ def check_kernels(
         try:
             check(rng, case, counts, memory, known)
         except AssertionError as error:
-            error.add_note(f"{kernel.name}: {name_of(operation)}, (products, rows, columns, k) = {shape}")
+            error.add_note(f"{kernel.name}: {name_of(operation)}, (products, rows, columns, k) = {count, m, n, k}")
             raise

@@ -7,11 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 from drivers.cases import hard_codes
-from drivers.kernel_cases import check_kernels, computed, large_shape, small_shape
+from drivers.kernel_cases import check_arrays, check_kernels, computed, large_shape, small_shape
 from drivers.kernels import KERNELS, Kernel
 from drivers.operations import Array, as_operands, name_of, operations
 from reference.narrower import narrower
 
+from fastmma import encode
 from fastmma.backends.call import Operation
 from fastmma.kernels.llvm import cpu
 
@@ -34,6 +35,40 @@ def test_small_products_have_the_bits_of_the_reference(operation: Operation) -> 
 @pytest.mark.parametrize("operation", operations(), ids=name_of)
 def test_large_products_have_the_bits_of_portable_kernels(operation: Operation) -> None:
     check_kernels(np.random.default_rng(operations().index(operation)), operation, large_shape(operation), Counter(), small=False)
+
+
+# sums of few products, of which the last bit says how each was aligned, truncated or rounded: rows of a, columns of b, and c
+FACTS: tuple[tuple[list[list[float]], list[list[float]], float | None], ...] = (
+    # 2**-25 + 2**-46 rounds up in f16; 2**-47 is lost below the floor of -21, which leaves a tie
+    ([[2.0**-12, 2.0**-23], [2.0**-12, 2.0**-24], [2.0**-13, 2.0**-24]], [[2.0**-13, 2.0**-23]], None),
+    # c = 2**-23 has the exponent -14 in f16, so that 2**-40 is lost and 2**-25 leaves a tie
+    ([[2.0**-12, 2.0**-20], [2.0**-12, 2.0**-19]], [[2.0**-13, 2.0**-20]], 2.0**-23),
+    ([[2.0**-24, 0.0]], [[2.0**-24, 1.0]], 2.0**-148),
+    # toward zero; zeros do not align
+    ([[1, 2.0**-13, 2.0**-13, 0], [1, -(2.0**-13), -(2.0**-13), 0], [-1, 2.0**-13, 0, -0.0]], [[1, 2.0**-13, 2.0**-13, 65504]], None),
+    ([[0, 2.0**-13, 0, 0], [65504, 0, 2.0**-13, 0], [-0.0, 0, -0.0, 0]], [[0, 2.0**-13, 2.0**-13, 65504]], -0.0),
+    # overflow on the way stays
+    ([[65504.0] * 4 + [-65504.0] * 4], [[65504.0] * 8], 3.4e38),
+    ([[256.0] * 4 + [-256.0] * 4], [[64.0] * 8], None),
+    # more than 31 bits, of both signs
+    ([[65504.0] * 16], [[65504.0] * 16, [-65504.0] * 16, [63.96875] * 16], 1.999 * 2.0**31),
+)
+
+
+@pytest.mark.parametrize("operation", operations("fused"), ids=name_of)
+def test_sums_that_show_how_terms_were_taken(operation: Operation) -> None:
+    ins = operation.instruction
+    if ins.sparse or ins.scale_vec_size:
+        return
+    for rows, columns, start in FACTS:
+        k = ins.k * -(-len(rows[0]) // ins.k)
+        a, b = (np.zeros((1, len(lines), k)) for lines in (rows, columns))
+        a[0, :, : len(rows[0])], b[0, :, : len(rows[0])] = rows, columns
+        given = {"a": encode(a, ins.atype), "b": encode(b, ins.btype).swapaxes(1, 2)}
+        if start is not None:
+            given["c"] = encode(np.full((1, len(rows), len(columns)), start), ins.ctype)
+        if k == ins.k or ins.ctype == ins.dtype:
+            check_arrays(np.random.default_rng(0), operation, given, Counter())
 
 
 LANES = [kernel for kernel in KERNELS if kernel.name in ("panels", "thin", "blocks")]
