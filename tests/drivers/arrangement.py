@@ -46,6 +46,12 @@ class Arrangement:
         }
         return tuple(mark for mark, present in marks.items() if present)
 
+    def size(self, values: Array) -> int:
+        """Bytes that it takes."""
+        found: list[Array] = []
+        self.place(values, lambda size: found.append(anywhere(size)) or found[0])  # type: ignore[func-returns-value]
+        return len(found[0])
+
     def place(self, values: Array, memory: Place) -> Array:
         """The values in memory of this kind; of a repeated dimension the first ones, for all."""
         dtype = values.dtype.newbyteorder() if self.swapped else values.dtype

@@ -11,7 +11,7 @@ from reference.paths import taking
 from reference.schemes import agree, slowly
 
 from drivers import control_register
-from drivers.arrangement import Arrangement, Array, Place, anywhere, drawn
+from drivers.arrangement import Array, Place, anywhere, drawn
 from drivers.cases import Case, Generator, one_of
 from fastmma import ScaledArray
 
@@ -76,17 +76,20 @@ class Result:
         name = "c" if case.inner else one_of(rng, sorted(self.operands))
         values = plain(self.operands[name])
         if case.inner or (name == "c" and values.dtype == fill.dtype and rng.random() < 0.5):
-            places = 0, 0
+            how = drawn(rng, fill, is_result=True, inner=case.inner)
+            arrangements, places = (how, how), (0, 0)
         else:
+            arrangements = drawn(rng, values, native=name in case.native, repeats=False), drawn(rng, fill, is_result=True)
             places = int(rng.integers(fill.nbytes + 1)) // 8 * 8, int(rng.integers(values.nbytes + 1)) // 8 * 8
-        self._bytes = memory(max(places[0] + values.nbytes, places[1] + fill.nbytes))
+        sizes = [arrangement.size(array) for arrangement, array in zip(arrangements, (values, fill), strict=True)]
+        self._bytes = memory(max(place + size for place, size in zip(places, sizes, strict=True)))
         self._bytes[...] = FILL
 
         def at(start: int) -> Place:
             return lambda size: self._bytes[start : start + size]
 
-        self.out = Arrangement().place(fill, at(places[1]))
-        self.operands[name] = Arrangement().place(values, at(places[0]))
+        self.out = arrangements[1].place(fill, at(places[1]))
+        self.operands[name] = arrangements[0].place(values, at(places[0]))
         self.counted = ("out", f"out over {name}")
 
     def check(self) -> None:

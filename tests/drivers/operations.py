@@ -19,7 +19,18 @@ from fastmma.verification import inputs
 
 Array = NDArray[Any]
 Generator = np.random.Generator
-MIXES = ("as drawn", "as drawn", "rare", "cancelled", "one special", "zero products", "zero blocks", "same signs", "lines apart")
+MIXES = (
+    "as drawn",
+    "as drawn",
+    "rare",
+    "cancelled",
+    "one special",
+    "zero products",
+    "zero blocks",
+    "same signs",
+    "lines apart",
+    "few powers",
+)
 
 
 def _seen_by_kernels(operation: Operation) -> tuple[Any, ...]:
@@ -81,6 +92,13 @@ def _twisted(rng: Generator, ins: Instruction, codes: dict[str, Array]) -> None:
         for name in "ab":
             fmt = getattr(ins.formats, name)
             codes[name] &= fmt.code_dtype.type((1 << fmt.bits - 1) - 1)
+    elif mix == "few powers" and floats:  # of two, whose sums are often ties with a bit somewhere below
+        for name, array in codes.items():
+            fmt = getattr(ins.formats, name)
+            most = min(fmt.bias - 1, 12)
+            fields = (rng.integers(fmt.bias - most, fmt.bias + most + 1, array.shape) << fmt.mantissa_bits).astype(fmt.code_dtype)
+            signs = rng.integers(0, 2, array.shape).astype(fmt.code_dtype) << (fmt.bits - fmt.padding - 1)
+            array[...] = ((fields | signs) << fmt.padding) * (rng.random(array.shape) < (1 if name == "b" else 0.2))
     elif mix == "cancelled" and ins.atype == ins.btype and floats and not ins.formats.a.padding and not ins.sparse:
         cancelled(codes["a"], codes["b"], ins.atype)
 
