@@ -9,7 +9,7 @@ import pytest
 from drivers.cases import hard_codes
 from drivers.kernel_cases import check_arrays, check_kernels, computed, large_shape, small_shape
 from drivers.kernels import KERNELS, Kernel
-from drivers.operations import Array, as_operands, name_of, operations
+from drivers.operations import Array, as_operands, name_of, operands, operations
 from reference.narrower import narrower
 
 from fastmma import encode
@@ -70,6 +70,21 @@ def test_sums_that_show_how_terms_were_taken(operation: Operation) -> None:
             given["c"] = encode(np.full((1, len(rows), len(columns)), start), ins.ctype)
         if k == ins.k or ins.ctype == ins.dtype:
             check_arrays(np.random.default_rng(0), operation, given, Counter())
+
+
+@pytest.mark.parametrize("operation", operations("fused", "grouped"), ids=name_of)
+def test_sums_of_the_largest_numbers(operation: Operation) -> None:
+    """All products of a column have one sign: sums have as many bits as they can."""
+    ins, rng = operation.instruction, np.random.default_rng(0)
+    given = operands(rng, ins, 3, 9, ins.k)
+    for name in "ab":
+        fmt = getattr(ins.formats, name)
+        given[name][...] = fmt.first_special - 1 << fmt.padding
+    given["b"][:, :, ::2] |= fmt.code_dtype.type(1 << fmt.bits - 1)
+    for name in ("scale_a", "scale_b"):
+        if name in given:
+            given[name][...] = 127 if ins.stype == "ue8m0" else 0x38
+    check_arrays(rng, operation, given, Counter())
 
 
 LANES = [kernel for kernel in KERNELS if kernel.name in ("panels", "thin", "blocks")]
