@@ -2,7 +2,7 @@
 
 ``python tools/mutants.py`` puts each into a copy of the package, runs its tests there until one fails, and prints killed or survived;
 ``python tools/mutants.py 3 17`` does so for some, ``--list`` prints them, and ``--package PATH`` takes another checkout. A mutant that
-survives, or whose text is not found exactly once, is an error. Kernels are compiled anew for each, which takes a minute.
+survives, or whose text is not found exactly once, is an error. Kernels that a mutant changes are compiled anew.
 """
 
 from __future__ import annotations
@@ -163,8 +163,6 @@ def failing(package: Path, mutant: Mutant | None, tests: tuple[str, ...]) -> str
         copied(package, mutant, folder)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", *tests]
         environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        if mutant is not None and mutant.file.startswith("kernels/"):
-            environment["TMPDIR"] = name  # its kernels are nobody else's
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""
