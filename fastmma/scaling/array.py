@@ -260,7 +260,10 @@ def _bounds(item: slice, extent: int) -> tuple[int, int]:
 
 def _widened(scales: NDArray[Any], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Scales as floats: those of one byte by a look-up, which is many times faster than the conversion of their dtypes."""
-    return scales.astype(dtype) if scales.dtype.itemsize > 1 else _numbers(name, dtype)[scales.view(np.uint8)]
+    if scales.dtype.itemsize == 1:
+        return _numbers(name, dtype)[scales.view(np.uint8)]
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes quiet
+        return scales.astype(dtype)
 
 
 @lru_cache(256)

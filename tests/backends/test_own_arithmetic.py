@@ -2,57 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from reference.paths import PATHS, taking
+from drivers.kernel_cases import check_kernels, small_shape
+from drivers.kernels import KERNELS
+from drivers.operations import operations
 
 import fastmma
+from fastmma.backends.call import Operation
 from fastmma.backends.parameters import holds, plain
 from fastmma.backends.resolve import operation_of
-from fastmma.isa.codes import encode, from_codes
-from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.arithmetic import Arithmetic
 
-BF16 = ml_dtypes.bfloat16
-MMA = "mma.sync.aligned"
-SP = "mma.sp::ordered_metadata.sync.aligned"
-DENSE = (
-    (f"{MMA}.m16n8k16.row.col.f32.f16.f16.f32", "sm_90"),
-    (f"{MMA}.m16n8k16.row.col.f16.f16.f16.f16", "sm_90"),
-    (f"{MMA}.m16n8k8.row.col.f32.bf16.bf16.f32", "sm_90"),
-    (f"{MMA}.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_90"),
-    (f"{MMA}.m16n8k32.row.col.f32.e4m3.e5m2.f32", "sm_90"),
-    (f"{MMA}.m16n8k32.row.col.f16.e4m3.e4m3.f16", "sm_90"),
-    (f"{MMA}.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32", "sm_120a"),
-)
-OTHERS = (
-    (f"{SP}.m16n8k32.row.col.f32.f16.f16.f32", "sm_90"),
-    (f"{SP}.m16n8k64.row.col.kind::f8f6f4.f32.e4m3.e2m1.f32", "sm_120a"),
-    (f"{MMA}.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e5m2.f32.ue8m0", "sm_120a"),
-    (f"{MMA}.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0", "sm_120a"),
-    (f"{MMA}.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3", "sm_120a"),
-    (f"{SP}.m16n8k128.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3", "sm_120a"),
-    (f"{MMA}.m8n8k4.row.col.f32.f16.f16.f16", "sm_70"),
-)
+F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+WHOLE = [kernel for kernel in KERNELS if kernel.name == "whole"]
 TIMES = 3  # products by an arithmetic of which a kernel is compiled
-
-
-def random_codes(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Any codes, specials among them, or values that cancel, some of them zero."""
-    width = int(rng.choice([0, 1, 3, 8]))
-    if width:
-        values = rng.standard_normal(shape) * 2.0 ** rng.integers(-width, width + 1, shape)
-        codes = encode(np.clip(values if fmt.signed else abs(values), -fmt.max / 2, fmt.max / 2), fmt)
-        codes = np.where(fmt.has_zero & (rng.random(shape) < 0.1), 0, codes)
-    else:
-        codes = rng.integers(0, 1 << fmt.bits, shape, np.uint64)
-    return from_codes((codes & 0x7F if fmt.name == "ue4m3" else codes).astype(fmt.code_dtype), fmt)
 
 
 def random_arithmetic(rng: np.random.Generator, ins: Instruction, target: str) -> Arithmetic:
@@ -80,76 +51,36 @@ def random_arithmetic(rng: np.random.Generator, ins: Instruction, target: str) -
     return own
 
 
-def drawn(rng: np.random.Generator, instructions: tuple[tuple[str, str], ...], count: int) -> Any:
-    """Instructions, their targets, and arithmetics that they may be computed by; whether the kernels for GPUs' arithmetics hold them."""
+def drawn(rng: np.random.Generator, count: int) -> Iterator[tuple[Operation, bool]]:
+    """Operations by arithmetics that they may be computed by; whether the kernels for GPUs' arithmetics hold them."""
+    given = operations("fused", "grouped")
     while count:
-        opcode, target = instructions[rng.integers(len(instructions))]
-        ins = fastmma.instruction(opcode)
-        own = random_arithmetic(rng, ins, target)
+        usual = given[rng.integers(len(given))]
         try:
-            operation = operation_of(ins, target, own)
+            operation = operation_of(usual.instruction, usual.target, random_arithmetic(rng, usual.instruction, usual.target))
         except fastmma.OperandError:
             continue
         count -= 1
-        yield ins, target, own, holds(plain(operation))
+        yield operation, holds(plain(operation))
 
 
-def check(run: Any, own: Arithmetic, what: Any) -> None:
-    expected = run("reference")
-    words = f"u{expected.itemsize}"
-    for path in PATHS:
-        with taking(path):
-            assert np.array_equal(run("numba").view(words), expected.view(words)), (own, what, path)
-
-
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 def test_products_by_any_arithmetic_are_those_of_the_reference(seed: int) -> None:
     """For each arithmetic that the kernels for GPUs hold one is compiled: a third of them multiply three times."""
-    rng = np.random.default_rng(seed)
-    count = {True: 0, False: 0}
-    for ins, target, own, held in drawn(rng, DENSE, 500):
+    rng, count = np.random.default_rng(seed), {True: 0, False: 0}
+    for operation, held in drawn(rng, 150):
         count[held] += 1
-        if held and count[held] % TIMES:
-            continue
-        rows, columns, depth = (int(rng.integers(1, last)) for last in (5, 5, 40))
-        more = [{}, {"promote_every": ins.k}, {"split_k": 2}][rng.choice(3, p=[0.8, 0.1, 0.1])]
-        for _ in range(TIMES if held else 1):
-            a, b = random_codes(rng, ins.formats.a, (rows, depth)), random_codes(rng, ins.formats.b, (depth, columns))
-            c = random_codes(rng, ins.formats.c, (rows, columns)) if rng.random() < 0.7 else None
-
-            def run(backend: str) -> NDArray[Any]:
-                return fastmma.gemm(a, b, c, instruction=ins, target=target, arithmetic=own, backend=backend, threads=1, **more)  # noqa: B023
-
-            check(run, own, (str(ins), rows, columns, depth, more))
-    assert min(count.values()) > 25  # both kinds of kernels were met
-
-
-def test_tiles_by_any_arithmetic_with_scales_and_sparse() -> None:
-    rng = np.random.default_rng(9)
-    legal = {"f16": (4, 8, 9, 12, 13, 14), "e4m3": (4, 8, 9, 12, 13, 14), "e2m1": (4, 8, 9, 12, 13, 14)}
-    for ins, target, own, _held in drawn(rng, OTHERS, 100):
-        formats, tiles = ins.formats, int(rng.integers(1, 3))
-        a = random_codes(rng, formats.a, (tiles, ins.m, ins.stored_k))
-        b, c = random_codes(rng, formats.b, (tiles, ins.k, ins.n)), random_codes(rng, formats.c, (tiles, ins.m, ins.n))
-        more: dict[str, Any] = {}
-        if ins.sparse:
-            chunk = 8 if ins.atype == "e2m1" else 4
-            more["metadata"] = rng.choice(legal[ins.atype], (tiles, ins.m, ins.k // chunk)).astype(np.uint8)
-        if formats.scale:
-            more["scale_a"] = random_codes(rng, formats.scale, (tiles, ins.m, ins.scale_vec_size))
-            more["scale_b"] = random_codes(rng, formats.scale, (tiles, ins.scale_vec_size, ins.n))
-
-        def run(backend: str) -> NDArray[Any]:
-            return fastmma.mma(ins, a, b, c, target=target, arithmetic=own, backend=backend, **more)  # noqa: B023
-
-        check(run, own, str(ins))
+        if not (held and count[held] % TIMES):
+            for _ in range(TIMES if held else 1):
+                check_kernels(rng, operation, small_shape(rng, operation), Counter(), kernels=WHOLE)
+    assert min(count.values()) > 10  # both kinds of kernels were met
 
 
 @pytest.mark.each_path
 def test_large_products_and_warps() -> None:
     """Many pieces, threads and parts of k; registers go by way of matrices."""
     rng = np.random.default_rng(2)
-    opcode, target = DENSE[0]
+    opcode, target = F16, "sm_90"
     a, b = rng.standard_normal((70, 1100)).astype(np.float16), rng.standard_normal((1100, 130)).astype(np.float16)
     a[3, 5], b[7, 99] = np.inf, np.nan
     fused = [{"align_bits": 20}, {"align_bits": 7, "keep_bits": 20, "emax_floor": -20}, {"align_bits": 25, "keep_bits": 9, "terms": 4}]
@@ -180,11 +111,11 @@ def test_large_products_and_warps() -> None:
 def test_terms_of_very_different_sizes(changes: dict[str, Any]) -> None:
     """Sums of two limbs do not hold them all: what is lost is settled, or computed in digits."""
     rng = np.random.default_rng(5)
-    opcode, target = DENSE[2]
+    opcode, target = "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32", "sm_90"
     own = replace(fastmma.arithmetic(opcode, target), **changes)
     for spread in (12, 25, 60):
         values = rng.integers(-3, 4, (2, 24, 24)) * 2.0 ** rng.integers(-spread, spread + 1, (2, 24, 24))
-        a, b = values.astype(BF16)
+        a, b = values.astype(ml_dtypes.bfloat16)
         found, expected = (
             fastmma.gemm(a, b, instruction=opcode, target=target, arithmetic=own, backend=name) for name in ("numba", "reference")
         )

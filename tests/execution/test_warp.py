@@ -58,14 +58,6 @@ def test_registers_and_matrices_agree(ins: Instruction) -> None:
 
 @pytest.mark.each_path
 @pytest.mark.parametrize("opcode", SOME)
-def test_the_reference_agrees(opcode: str) -> None:
-    ins = instruction(opcode)
-    registers = random_registers(ins, 2)
-    np.testing.assert_array_equal(mma(ins, *registers, target="sm_90a"), mma(ins, *registers, target="sm_90a", backend="reference"))
-
-
-@pytest.mark.each_path
-@pytest.mark.parametrize("opcode", SOME)
 def test_leading_dimensions_broadcast(opcode: str) -> None:
     ins = instruction(opcode)
     a, b, c = random_registers(ins, 4)
@@ -76,28 +68,6 @@ def test_leading_dimensions_broadcast(opcode: str) -> None:
     assert mma(ins, a[0], b[0], c[0], target="sm_90a").shape == (32, ins.operands["d"].registers)
     assert mma(ins, a[:0], b[0], c[0], target="sm_90a").shape == (0, 32, ins.operands["d"].registers)
     assert mma(ins, a[:, None], b[:0], c[0], target="sm_90a").shape[:2] == (4, 0)
-
-
-@pytest.mark.each_path
-@pytest.mark.parametrize("opcode", SOME)
-def test_any_memory_and_any_number_of_threads(opcode: str) -> None:
-    ins = instruction(opcode)
-    registers = random_registers(ins, 1100)
-    expected = mma(ins, *registers, target="sm_90a", threads=1)
-    np.testing.assert_array_equal(mma(ins, *registers, target="sm_90a", threads=3), expected)
-    for change in (
-        np.asfortranarray,
-        lambda x: np.ascontiguousarray(x[::-1])[::-1],
-        lambda x: np.repeat(x, 2, axis=-1)[..., ::2],
-        lambda x: x.astype(x.dtype.newbyteorder(">")),
-    ):
-        np.testing.assert_array_equal(mma(ins, *(change(x[:5]) for x in registers), target="sm_90a"), expected[:5])
-    frozen = [x[:5].copy() for x in registers]
-    for array in frozen:
-        array.flags.writeable = False
-    np.testing.assert_array_equal(mma(ins, *frozen, target="sm_90a"), expected[:5])
-    for array, before in zip(frozen, registers, strict=True):
-        np.testing.assert_array_equal(array, before[:5])
 
 
 @pytest.mark.each_path

@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from reference.products import elements, special_codes
+from reference.products import elements, random_codes
 
 from fastmma import FORMATS, compare, decode
 from fastmma.host.errors import OperandError, OperandTypeError
@@ -37,8 +37,8 @@ def rounded(number: Fraction) -> float:
 @pytest.mark.parametrize("fmt", [*FLOATS, "s32"])
 def test_every_count(fmt: str) -> None:
     rng = np.random.default_rng(1)
-    codes = rng.choice(special_codes(fmt), (2, 9, 14))
-    others = np.where(rng.random(codes.shape) < 0.5, codes, rng.choice(special_codes(fmt), codes.shape)).astype(codes.dtype)
+    codes, others = (random_codes(rng, fmt, (2, 9, 14), "special") for _ in range(2))
+    others = np.where(rng.random(codes.shape) < 0.5, codes, others)
     found = compare(elements(codes, fmt), elements(others, fmt), tile=(4, 5))
     where = [tuple(index) for index in np.argwhere(codes != others).tolist()]
     pairs = [(int(codes[index]), int(others[index])) for index in where]

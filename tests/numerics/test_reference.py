@@ -45,7 +45,8 @@ def test_fused_steps_in_integers(ins: Instruction, target: str) -> None:
             random_codes(generator, fmt, shape, distribution)
             for fmt, shape in ((ins.atype, (ins.m, ins.k)), (ins.btype, (ins.k, ins.n)), (ins.ctype, (ins.m, ins.n)))
         )
-        c[~np.isfinite(decode(c, ins.ctype))] = 0
+        for codes, fmt in ((a, ins.atype), (b, ins.btype), (c, ins.ctype)):
+            codes[~np.isfinite(decode(codes, fmt))] = 0
         inputs = elements(a, ins.atype), elements(b, ins.btype), elements(c, ins.ctype)
         result = bits(on_each_path(partial(fastmma.mma, ins, *inputs, target=target)))
         for i in range(0, ins.m, max(1, ins.m // 8)):

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import OF_A_SEED, Case, drawn, gemm_case, one_of, tiles_case, warp_case, warpgroup_case
-from checks import check
+from drivers.cases import OF_A_SEED, Case, drawn, gemm_case, one_of, tiles_case, warp_case, warpgroup_case
+from drivers.checks import check
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.paths import PATHS, taking

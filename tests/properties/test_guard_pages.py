@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from cases import DRAWN
+from drivers.cases import DRAWN
 from reference.children import python
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1] / "drivers"
 ROOT = FOLDER.parents[1]
 MINUTES, FIRST_SEED = float(os.environ.get("FASTMMA_FUZZ_MINUTES", "0")), int(os.environ.get("FASTMMA_FUZZ_SEED", "0"))
 CASES = 300  # for each side

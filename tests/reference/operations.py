@@ -9,12 +9,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from drivers.cases import matrices
 from numpy.typing import NDArray
 
 import fastmma
 from fastmma import FORMATS, FastmmaError, Instruction, ScaledArray, decode, encode, scaling, sparse, study
 from fastmma.isa.formats import format_of
-from fastmma.isa.sparsity import pattern_of
 from fastmma.numerics.lookup import arithmetic, fragment_evidence
 from fastmma.products.choice import default_instruction
 from fastmma.verification.explain import explain
@@ -76,29 +76,10 @@ def fragment_unknown(ins: Instruction, target: str) -> bool:
         return True
 
 
-def product_operands(rng: np.random.Generator, ins: Instruction, m: int, n: int, k: int) -> dict[str, Any]:
-    """Operands of a product (m, k) x (k, n) + (m, n)."""
-    stored = k * ins.stored_k // ins.k
-    shapes = {"a": (ins.atype, m, stored), "b": (ins.btype, k, n), "c": (ins.ctype, m, n)}
-    found: dict[str, Any] = {}
-    for name, (fmt, rows, columns) in shapes.items():
-        found[name] = elements(random_codes(rng, fmt, (rows, columns), str(rng.choice(KINDS))), fmt)
-    if ins.sparse:
-        rule = pattern_of(ins)
-        words = np.array([word for word, _ in rule.words[: rule.ordered]], np.uint8)
-        found["metadata"] = rng.choice(words, (m, k // rule.chunk))
-    if ins.scale_vec_size:
-        scales = -(-k * ins.scale_vec_size // ins.k)
-        for name, shape in (("scale_a", (m, scales)), ("scale_b", (scales, n))):
-            codes = random_codes(rng, ins.stype, shape, "near") & (0xFF if ins.stype == "ue8m0" else 0x7F)
-            found[name] = elements(codes, ins.stype)
-    return found
-
-
 def products(rng: np.random.Generator, *, every: bool) -> Iterator[Operation]:
     """`gemm`, `matmul`, `mma`, and the calls on registers."""
     for ins, target in families(every=every):
-        given = product_operands(rng, ins, 9, 11, (3 if ins.k <= 64 else 2) * ins.k)
+        given = matrices(rng, ins, 9, 11, (3 if ins.k <= 64 else 2) * ins.k)
         options: dict[str, Any] = {"instruction": ins, "target": target}
         if ins.ctype == ins.dtype:
             yield f"gemm {ins} {target}", threaded(fastmma.gemm, **given, **options)
@@ -110,7 +91,7 @@ def products(rng: np.random.Generator, *, every: bool) -> Iterator[Operation]:
             if every:
                 few = {name: value if name in ("b", "scale_b") else value[:2] for name, value in given.items()}
                 yield f"gemm {ins} {target} reference", plain(fastmma.gemm, **few, **options, backend="reference")
-        tile = product_operands(rng, ins, ins.m, ins.n, ins.k)
+        tile = matrices(rng, ins, ins.m, ins.n, ins.k)
         if ins.op != "wmma" or every:
             yield f"mma {ins} {target}", threaded(fastmma.mma, ins, **tile, target=target)
         if ins.op == "wmma" and fragment_unknown(ins, target):

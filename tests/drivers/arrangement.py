@@ -46,6 +46,12 @@ class Arrangement:
         }
         return tuple(mark for mark, present in marks.items() if present)
 
+    def size(self, values: Array) -> int:
+        """Bytes that it takes."""
+        found: list[Array] = []
+        self.place(values, lambda size: found.append(anywhere(size)) or found[0])  # type: ignore[func-returns-value]
+        return len(found[0])
+
     def place(self, values: Array, memory: Place) -> Array:
         """The values in memory of this kind; of a repeated dimension the first ones, for all."""
         dtype = values.dtype.newbyteorder() if self.swapped else values.dtype
@@ -73,10 +79,13 @@ class Arrangement:
         return placed
 
 
-def drawn(rng: np.random.Generator, array: Array, *, is_result: bool = False, native: bool = False, repeats: bool = True) -> Arrangement:
-    """An arrangement for an array; one third of all are plain."""
+def drawn(
+    rng: np.random.Generator, array: Array, *, is_result: bool = False, native: bool = False, repeats: bool = True, inner: bool = False
+) -> Arrangement:
+    """An arrangement for an array; one third of all are plain. Those of `inner` arrays keep all values, aligned and native."""
     if rng.random() < 0.33:
         return Arrangement()
+    native, repeats = native or inner, repeats and not inner
     backwards = tuple(dimension for dimension in range(array.ndim) if rng.random() < 0.2)
     repeated = int(rng.integers(array.ndim)) if array.ndim and repeats and not is_result and rng.random() < 0.12 else None
     swaps = array.dtype.kind in "iuf" and array.itemsize > 1 and not is_result and not native
@@ -87,6 +96,6 @@ def drawn(rng: np.random.Generator, array: Array, *, is_result: bool = False, na
         reversed=backwards,
         repeated=repeated,
         swapped=bool(swaps and rng.random() < 0.15),
-        offset=int(array.itemsize > 1 and rng.random() < 0.1),
+        offset=int(array.itemsize > 1 and not inner and rng.random() < 0.1),
         writeable=bool(is_result or rng.random() < 0.8),
     )

@@ -6,13 +6,13 @@ from collections import Counter
 from contextlib import nullcontext
 from typing import Any
 
-import control_register
 import numpy as np
-from arrangement import Arrangement, Array, Place, anywhere, drawn
-from cases import Case, Generator, one_of
-from reference.paths import PATHS, taking
+from reference.paths import taking
 from reference.schemes import agree, slowly
 
+from drivers import control_register
+from drivers.arrangement import Array, Place, anywhere, drawn
+from drivers.cases import Case, Generator, one_of
 from fastmma import ScaledArray
 
 FRACTIONS = 200  # elements that fractions quantise in a moment
@@ -56,10 +56,10 @@ class Result:
             return
         shape, dtype = case.out
         fill = np.full((*shape, np.dtype(dtype).itemsize), FILL, np.uint8).view(dtype).reshape(shape)
-        if operands and rng.random() < 0.35:
-            self._overlapping(rng, fill, memory)
+        if operands and rng.random() < 0.35 and (not case.inner or ("c" in operands and operands["c"].dtype == fill.dtype)):
+            self._overlapping(rng, case, fill, memory)
         else:
-            arrangement = drawn(rng, fill, is_result=True)
+            arrangement = drawn(rng, fill, is_result=True, inner=case.inner)
             held: list[Array] = []
 
             def kept(size: int) -> Array:
@@ -71,22 +71,25 @@ class Result:
             self._bytes, self.counted = held[0], ("out", *(f"out with {mark}" for mark in arrangement.counted))
         self._before, self._start = self._bytes.copy(), self.out.copy()
 
-    def _overlapping(self, rng: Generator, fill: Array, memory: Place) -> None:
+    def _overlapping(self, rng: Generator, case: Case, fill: Array, memory: Place) -> None:
         """A result that shares memory with an operand."""
-        name = one_of(rng, sorted(self.operands))
+        name = "c" if case.inner else one_of(rng, sorted(self.operands))
         values = plain(self.operands[name])
-        if name == "c" and values.dtype == fill.dtype and rng.random() < 0.5:
-            places = 0, 0
+        if case.inner or (name == "c" and values.dtype == fill.dtype and rng.random() < 0.5):
+            how = drawn(rng, fill, is_result=True, inner=case.inner)
+            arrangements, places = (how, how), (0, 0)
         else:
+            arrangements = drawn(rng, values, native=name in case.native, repeats=False), drawn(rng, fill, is_result=True)
             places = int(rng.integers(fill.nbytes + 1)) // 8 * 8, int(rng.integers(values.nbytes + 1)) // 8 * 8
-        self._bytes = memory(max(places[0] + values.nbytes, places[1] + fill.nbytes))
+        sizes = [arrangement.size(array) for arrangement, array in zip(arrangements, (values, fill), strict=True)]
+        self._bytes = memory(max(place + size for place, size in zip(places, sizes, strict=True)))
         self._bytes[...] = FILL
 
         def at(start: int) -> Place:
             return lambda size: self._bytes[start : start + size]
 
-        self.out = Arrangement().place(fill, at(places[1]))
-        self.operands[name] = Arrangement().place(values, at(places[0]))
+        self.out = arrangements[1].place(fill, at(places[1]))
+        self.operands[name] = arrangements[0].place(values, at(places[0]))
         self.counted = ("out", f"out over {name}")
 
     def check(self) -> None:
@@ -102,7 +105,9 @@ def check(
     """Run a case with its operands and its result in any memory; give what `expected` says of it, which may be known."""
     arrangements = {
         # one lane's metadata is none of another's
-        name: drawn(rng, array, native=name in case.native, repeats=not (name == "metadata" and case.family.startswith("warp")))
+        name: drawn(
+            rng, array, native=name in case.native, repeats=not (name == "metadata" and case.family.startswith("warp")), inner=case.inner
+        )
         for name, array in case.arrays.items()
     }
     operands = {name: arrangement.place(case.arrays[name], memory) for name, arrangement in arrangements.items()}
@@ -113,7 +118,7 @@ def check(
     if case.takes_threads:
         more["threads"] = int(rng.integers(1, 4))
     mode = control_register.drawn(rng)
-    for path in PATHS:
+    for path in case.paths:
         with taking(path), control_register.changed(mode) if mode else nullcontext():
             found = case.run(result.operands, **more)
         assert result.out is None or found is result.out

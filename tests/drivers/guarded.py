@@ -15,13 +15,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # where the reference is
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where drivers and the reference are
 
 import numpy as np
-from arrangement import Array
-from cases import OF_A_SEED, drawn
-from checks import check
 
+from drivers.arrangement import Array
+from drivers.cases import OF_A_SEED, drawn
+from drivers.checks import check
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
 
 PAGE = mmap.PAGESIZE

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cases import Generator, one_of
+from drivers.cases import Generator, one_of
 
 AVAILABLE = sys.platform == "linux" and platform.machine() == "x86_64"
 _MXCSR = 28  # bytes of the x87 part of fenv_t

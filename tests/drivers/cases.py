@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
+from reference.paths import PATHS
 
 import fastmma
 from fastmma import FORMATS, AccumulationPlan, FastmmaError, Instruction, ScaledArray, gemm, matmul, scaled_matmul, sparse, warp
@@ -47,6 +48,8 @@ class Case:
     out: tuple[tuple[int, ...], Any] | None = None  # shape and dtype of the result, where the call takes `out`
     small: bool = True  # enough for the reference
     native: tuple[str, ...] = ()  # arrays that must have the machine's byte order
+    paths: tuple[str, ...] = PATHS  # of kernels that the call can take
+    inner: bool = False  # below the checks of calls: arrays are aligned and native, and the result lies in the place of c or of none
 
     def run(self, arrays: dict[str, Array], **more: Any) -> Any:
         """The result for other arrays of the same values, with more arguments."""
@@ -88,10 +91,13 @@ def metadata_words(rng: Generator, ins: Instruction, shape: tuple[int, ...]) -> 
 
 
 def scale_codes(rng: Generator, stype: str, shape: tuple[int, ...]) -> Array:
-    """Scales near 1, anywhere, or NaN among others."""
+    """Scales near 1, anywhere with NaN among others, or at the ends."""
     middle, top = (127, 256) if stype == "ue8m0" else (0x38, 128)
     near, spread = rng.integers(middle - 4, middle + 5, shape), rng.integers(0, top, shape)
-    return np.asarray(near if rng.random() < 0.6 else spread, np.uint8)
+    ends = rng.choice(
+        [0, 1, middle, top - 3, top - 2] if rng.random() < 0.5 else [0, 1, 2] if rng.random() < 0.5 else [top - 2, top - 3], shape
+    )
+    return np.asarray(one_of(rng, (near, near, near, spread, ends)), np.uint8)
 
 
 def matrices(rng: Generator, ins: Instruction, m: int, n: int, k: int, lead: tuple[int, ...] = ()) -> dict[str, Array]:
@@ -274,6 +280,7 @@ def _scaled(rng: Generator, scheme: str, shape: tuple[int, int], axis: int) -> t
     elements = from_codes(hard_codes(rng, row.element, shape, distribution), row.element)
     if row.scale == "f32":
         found = np.exp2(rng.integers(-20, 20, counts)).astype(np.float32) * rng.uniform(1, 2, counts).astype(np.float32)
+        found = np.where(rng.random(counts) < one_of(rng, (0, 0, 0.15)), hard_codes(rng, "f32", counts, "special").view(np.float32), found)
     else:
         found = scale_codes(rng, row.scale, counts).view(row.scale_format.dtype)
     overall = np.float32(rng.uniform(0.5, 2)) if row.two_level else None
@@ -284,11 +291,13 @@ def _scaled_product(a_elements: Array, a_scales: Array, b_elements: Array, b_sca
     return scaled_matmul(ScaledArray(a_elements, a_scales, **of_a), ScaledArray(b_elements, b_scales, **of_b), **more)
 
 
-SCALED_TARGETS = ("sm_90a", "sm_90a", "sm_120a", "sm_120a", "sm_89", "sm_80")
+SCALED_TARGETS = ("sm_90a", "sm_90a", "sm_120a", "sm_120a", "sm_89", "sm_80", "sm_100a")
 
 
-def scaled_case(rng: Generator) -> Case:
-    pairs = [(x, y) for x in SCHEMES for y in SCHEMES if x == y or {x[:4], y[:4]} in ({"mxfp"}, {"fp8_"})]
+SCHEME_PAIRS = [(x, y) for x in SCHEMES for y in SCHEMES if x == y or {x[:4], y[:4]} in ({"mxfp"}, {"fp8_"}, {"mxfp", "fp8_"})]
+
+
+def scaled_case(rng: Generator, pairs: Sequence[tuple[str, str]] = SCHEME_PAIRS) -> Case:
     while True:
         schemes, target = one_of(rng, pairs), one_of(rng, SCALED_TARGETS)
         m, n, k = shape_of(rng, WORK, 64)
@@ -300,6 +309,8 @@ def scaled_case(rng: Generator) -> Case:
             arguments["alpha"] = float(rng.uniform(-2, 2))
         if rng.random() < 0.2:
             arguments["split_k"] = int(rng.integers(1, 4))
+        if rng.random() < 0.2:
+            arguments["promote_every"] = 64 * int(rng.integers(1, 3))
         if rng.random() < 0.3:
             arrays["c"] = rng.standard_normal((m, n)).astype(one_of(rng, (np.float32, np.float16, ml_dtypes.bfloat16)))
         if rng.random() < 0.3:
@@ -307,7 +318,7 @@ def scaled_case(rng: Generator) -> Case:
         try:
             plan: AccumulationPlan = fastmma.scaled_plan(
                 *(ScaledArray(arrays[f"{side}_elements"], arrays[f"{side}_scales"], **arguments[f"of_{side}"]) for side in "ab"),
-                **{name: arguments[name] for name in ("target", "split_k", "out_dtype") if name in arguments},
+                **{name: arguments[name] for name in ("target", "split_k", "promote_every", "out_dtype") if name in arguments},
             )
         except FastmmaError:
             continue

@@ -1,0 +1,232 @@
+"""The kernels, each as a way to compute products of an operation: where their interfaces change, this file does, and no test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+from numpy.typing import NDArray
+from reference.paths import PATHS
+
+from fastmma.backends import fused, parts, stored
+from fastmma.backends.batches import each
+from fastmma.backends.call import Operands, Operation
+from fastmma.backends.parameters import fused_coding, fused_parameters
+from fastmma.backends.resolve import backend_of
+from fastmma.kernels.fma import f64, m8n8k4
+from fastmma.kernels.fused import batch, portable, thin, x86
+from fastmma.kernels.integer import words
+from fastmma.kernels.llvm import cpu
+from fastmma.kernels.pieces import settled
+from fastmma.kernels.scaled import groups
+from fastmma.kernels.tiles import GROUPS, THIN, first_fit
+
+Array = NDArray[Any]
+Compute = Callable[[Operation, Operands, Array, int], int]
+
+
+class Kernel(NamedTuple):
+    """A way to compute products: what it takes, and what computes them and says how many results went another way."""
+
+    name: str
+    takes: Callable[[Operation, int], bool]  # an operation, and k
+    compute: Compute
+    paths: tuple[str, ...] = ("fast",)  # those that other code takes
+
+
+def _truncates(operation: Operation) -> bool:
+    """Whether steps are plain truncated sums of dense operands, which start from c as it is."""
+    ins, row = operation.instruction, operation.arithmetic
+    dense = not (ins.sparse or ins.scale_vec_size)
+    return row.method == "fused" and dense and ins.ctype == ins.dtype == ins.accumulator
+
+
+def _in_lanes(operation: Operation) -> bool:
+    return _truncates(operation) and x86.supported(fused_parameters(operation))
+
+
+def _grouped(operation: Operation) -> bool:
+    return operation.arithmetic.method in ("fused", "grouped") and not operation.instruction.sparse and fused_sums(operation)
+
+
+def fused_sums(operation: Operation) -> bool:
+    """Whether c and d have the format of sums."""
+    ins = operation.instruction
+    return ins.ctype == ins.dtype == ins.accumulator
+
+
+class _Left:
+    """Portable kernels, which count the results that they are left."""
+
+    def __init__(self) -> None:
+        self.results = 0
+
+    def __call__(self, p: Any, a: Array, b: Array, c: Array | None, out: Array, threads: int) -> None:
+        self.results += out.size
+        portable.gemm(p, a, b, c, out, threads)
+
+
+def _panels(operation: Operation, operands: Operands, out: Array, threads: int) -> int:
+    p, left = fused_parameters(operation), _Left()
+    for one, results in zip(each(operands), out, strict=True):
+        x86.gemm(p, one.a, one.b, one.c, results, threads, left)
+    return left.results
+
+
+def _thin(operation: Operation, operands: Operands, out: Array, threads: int) -> int:
+    p, left = fused_parameters(operation), _Left()
+    for one, results in zip(each(operands), out, strict=True):
+        c = None if one.c is None else one.c.copy()
+        b = one.b if one.b.itemsize in one.b.strides and min(one.b.strides) > 0 else one.b.copy()
+        if settled(len(b), c, results):
+            continue
+
+        def again(rows: Any, columns: Any, part: Array, a: Array = one.a, b: Array = b, c: Array | None = c) -> None:
+            left(p, a[rows], b[:, columns], None if c is None else c[rows][:, columns], part, 1)
+
+        thin.multiply(p, one.a, b, c, results, threads).redo(results, again)
+    return left.results
+
+
+def _blocks(operation: Operation, operands: Operands, out: Array, threads: int) -> int:
+    found = batch.blocks(fused_parameters(operation), fused_coding(operation), *out.shape[1:], operands.depth)
+    left = 0
+
+    def slow(a: Array, b: Array, c: Array | None, part: Array) -> None:
+        nonlocal left
+        left += part.size
+        fused._in_turn(operation, Operands(a, b, c), part, threads)
+
+    if found is None:
+        slow(operands.a, operands.b, operands.c, out)
+    else:
+        found.multiply(operands.a, operands.b, operands.c, out, threads, slow)
+    return left
+
+
+def _without(compute: Callable[[Operation, Operands, Array, int], None]) -> Compute:
+    """What counts nothing."""
+
+    def run(operation: Operation, operands: Operands, out: Array, threads: int) -> int:
+        compute(operation, operands, out, threads)
+        return 0
+
+    return run
+
+
+def _whole(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+    backend_of("numba").run(operation, operands, out, threads)
+
+
+def _each_in_pieces(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+    for one, results in zip(each(operands), out, strict=True):
+        fused._gemm(operation, one, results, threads)
+
+
+def _tiles(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+    results = np.empty(out.shape, out.dtype)
+    fused._tiles(operation, operands.each(np.ascontiguousarray), results, threads)
+    out[...] = results
+
+
+@contextmanager
+def smallest_parts(depth: int) -> Iterator[None]:
+    """Parts and pieces as small as they come."""
+    changes: tuple[tuple[Any, str, Any], ...] = (
+        (parts, "DEPTH", depth),
+        (fused, "DEPTH", depth),
+        (parts, "_CODES", 1500),
+        (parts, "_ELEMENTS", 1),
+        (f64, "STEPS", 1),
+        (m8n8k4, "STEPS", 1),
+        (f64, "_DIRECTED_STEPS", 1),
+        (portable, "STEPS", 1),
+        (words, "_PACKED_WORDS", 1),
+        (words, "_THREADED_WORDS", 0),
+        (words, "_LONG_SLICES", {}),
+        (groups, "_CHUNK_ROWS", 64),
+    )
+    with ExitStack() as stack:
+        for module, name, value in changes:
+            stack.enter_context(patch.object(module, name, value))
+        yield
+
+
+def _in_parts(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+    with smallest_parts(2 * operation.instruction.k):
+        _whole(operation, operands, out, threads)
+
+
+def _thin_products(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+    with patch.object(thin, "_LEAST", {1: 1, 2: 1, 4: 1}), patch.object(thin, "_SHORTEST", 1), patch.object(fused, "_THIN", 1):
+        _whole(operation, operands, out, threads)
+
+
+def _groups_in_pieces(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+    with patch.object(groups, "multiply", lambda *_: False):
+        _each_in_pieces(operation, operands, out, threads)
+
+
+def _stored(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+    with patch.object(stored, "_LEAST", 1), patch.object(stored, "_ROWS", 1), patch.object(stored, "_COLUMNS", 1):
+        _whole(operation, operands, out, threads)
+
+
+def _with_features(*features: str) -> Callable[[Operation, Operands, Array, int], None]:
+    """The kernels of a lesser CPU, whose vectors LLVM makes of any."""
+
+    def run(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+        with patch.object(cpu, "features", lambda: frozenset(features)), smallest_parts(1 << 20):
+            _whole(operation, operands, out, threads)
+
+    return run
+
+
+def _with_groups(row: Any) -> Callable[[Operation, Operands, Array, int], None]:
+    """A register tile of groups that a lesser CPU takes."""
+
+    def run(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+        with patch.object(groups, "first_fit", lambda _table: row):
+            _each_in_pieces(operation, operands, out, threads)
+
+    return run
+
+
+def _is(*methods: str) -> Callable[[Operation, int], bool]:
+    return lambda operation, _k: operation.arithmetic.method in methods
+
+
+KERNELS = (
+    Kernel("whole", lambda _operation, _k: True, _without(_whole), PATHS),
+    Kernel("parts", lambda _operation, _k: True, _without(_in_parts), PATHS),
+    Kernel("panels", lambda operation, _k: _in_lanes(operation) and not operation.arithmetic.widened, _panels),
+    Kernel("pieces", lambda operation, _k: _grouped(operation), _without(_each_in_pieces), PATHS),
+    Kernel("tiles", lambda operation, k: _grouped(operation) and 0 < k <= operation.instruction.k, _without(_tiles), PATHS),
+    Kernel("blocks", lambda operation, k: _truncates(operation) and k > 0, _blocks),
+    Kernel(
+        "thin",
+        lambda operation, _k: _in_lanes(operation) and not operation.arithmetic.widened and first_fit(THIN) is not None,
+        _thin,
+    ),
+    Kernel("thin products", lambda operation, _k: _in_lanes(operation), _without(_thin_products)),
+    Kernel("groups in pieces", lambda operation, _k: _is("grouped")(operation, 0) and _grouped(operation), _without(_groups_in_pieces)),
+    Kernel("stored", lambda operation, _k: bool(operation.instruction.sparse), _without(_stored)),
+    Kernel(
+        "general",
+        lambda operation, k: _grouped(operation) and k > 0 and k % operation.instruction.k == 0,
+        _without(fused._general_run),
+    ),
+    *(Kernel(" ".join(each), _is("integer", "bit"), _without(_with_features(*each))) for each in (("avx2",), ("avx512bw",))),
+    *(
+        Kernel(
+            " ".join(sorted(row.features)),
+            lambda operation, _k: _is("grouped")(operation, 0) and _grouped(operation),
+            _without(_with_groups(row)),
+        )
+        for row in GROUPS
+        if row.features <= cpu.features()
+    ),
+)
