@@ -121,6 +121,8 @@ def _steps(ins: Instruction, given: Arithmetic, check: _Check) -> Arithmetic:
     if shared % group or products % group or (group > 1 and group % stored):
         raise check.refuse("group", f"a divisor of {shared}{f' and a multiple of {stored}' if stored > 1 else ''}")
     terms = check.integer("terms", 0, products // group, f"0 meaning all {products // group}") or products // group
+    if given.native_c and (split or terms * group != products):
+        raise check.refuse("native_c", "False where products are taken in more than one step")
     if terms * group % stored:
         raise check.refuse("terms", f"a multiple of {stored}, as many products as metadata choose at a time")
     interleave = check.integer("interleave", 0, ins.k // 2, "in k")

@@ -16,6 +16,7 @@ from fastmma.numerics.reference_steps import round_to
 
 pytestmark = pytest.mark.each_path
 
+VOLTA = "mma.sync.aligned.m8n8k4.row.row.f32.f16.f16.f16"
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 F64 = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"
 SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
@@ -87,6 +88,7 @@ BAD = [
     (F16, "sm_90a", {"split": 2, "terms": 8, "interleave": 2}, "interleave must be 0 but for whole steps that are not lowered"),
     (F16, "sm_90a", {"widened": "bf16"}, "widened must be one of '', 'f16', not 'bf16'"),
     (F16, "sm_90a", {"native_c": True}, "native_c must be one of False, not True"),
+    (VOLTA, "sm_70", {"terms": 1}, "native_c must be False where products are taken in more than one step, not True"),
     (F16, "sm_90a", {"method": "integer"}, "method must be 'fused', not 'integer'"),
     (F64, "sm_90", {"align_bits": 20}, "align_bits must be 0 where the method is 'f64-fma', which has none, not 20"),
     (F64, "sm_90", {"rounding": "rn"}, "rounding must be 'rz' where the method is 'f64-fma', which has none, not 'rn'"),
