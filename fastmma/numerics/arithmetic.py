@@ -62,8 +62,8 @@ class Arithmetic:
         subnormal e4m3 is a normal f16.
     evidence : Evidence
     native_c : bool
-        Whether an f16 c meets f32 sums as it is: a subnormal has the exponent of the smallest normal f16, not that of its value. All products
-        are then one step.
+        Whether an f16 c meets f32 sums as it is: a subnormal has the exponent of the smallest normal f16, not that of its value. All
+        products are then one step.
     """
 
     architectures: tuple[str, ...]
