@@ -53,7 +53,7 @@ class Errors:
         self.largest = max(self.largest, float(relative.max(initial=0.0)))
 
     def summary(self) -> dict[str, Any]:
-        """What was gathered; the mean, and the error of the whole, are None where there is nothing to divide by."""
+        """Return what was gathered; the mean, and the error of the whole, are None where there is nothing to divide by."""
         return {
             "relative_error": self.error / self.exact if self.exact else None,
             "max_relative": self.largest,

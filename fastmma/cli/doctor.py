@@ -28,7 +28,7 @@ def _cache_lines(folders: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """What is printed, as pairs of what and which."""
+    """Return what is printed, as pairs of what and which."""
     python, system, kernels, gpu, check = (found[name] for name in ("python", "system", "kernels", "gpu", "check"))
     lines = [
         ("fastmma", f"{found['fastmma']['version']} in {found['fastmma']['folder']}"),

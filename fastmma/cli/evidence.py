@@ -89,7 +89,7 @@ def _parameters(ins: Instruction, target: str) -> tuple[str, ...]:
 
 
 def arithmetic_rows() -> list[list[str]]:
-    """What every architecture computes: a row for instructions and architectures that compute alike, in the terms of `Arithmetic`."""
+    """Show what every architecture computes: a row for instructions and architectures that compute alike, in the terms of `Arithmetic`."""
     rows: dict[tuple[Choices, ...], None] = {}
     for ins in (*multiplications(), *largest(every_form=True)):
         form = "" if ins.form in ("", "cta_group::1") else f" {ins.form}"

@@ -88,7 +88,7 @@ def _formula_lines(held: Placement) -> list[str]:
 
 
 def _notes(ins: Instruction | Movement, every: list[Placement]) -> list[str]:
-    """What stands over a picture: the names that CuTe has for the instruction, and formulas."""
+    """Return what stands over a picture: the names that CuTe has for the instruction, and formulas."""
     width = max(4, *(len(held.name) for held in every))
     lines = [f"{'CuTe'.ljust(width)}  {name}" for name in atoms(ins)]
     for held in every:

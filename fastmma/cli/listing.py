@@ -49,7 +49,7 @@ def _types(ins: Listed) -> list[str]:
 
 
 def _fields(ins: Listed) -> tuple[Choices, ...]:
-    """What the columns of the summary say about one instruction, each a choice of one."""
+    """Return what the columns of the summary say about one instruction, each a choice of one."""
     if isinstance(ins, Instruction) and ins.op == OP:
         head, scales = ins.opcode.split(" ")[0], f".{ins.stype}" if ins.stype else ""
         return (head,), (ins.shape,), (ins.dtype,), (ins.atype,), (ins.btype,), (scales,), ins.targets

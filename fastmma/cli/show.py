@@ -50,7 +50,7 @@ def _operand(ins: Instruction | Movement, name: str) -> dict[str, Any]:
 
 
 def _numerics(ins: Instruction | Movement, target: str) -> tuple[str, Evidence]:
-    """What a target does with the numbers, and how that is known."""
+    """Return what a target does with the numbers, and how that is known."""
     if isinstance(ins, Instruction):
         row = arithmetic(ins, target, strict=False)
         return row.family, row.evidence

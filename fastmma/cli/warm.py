@@ -24,7 +24,7 @@ _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
 
 
 def _begin() -> None:
-    """What a process does first: Ctrl-C is for the one that started it."""
+    """Prepare a process: Ctrl-C is for the one that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

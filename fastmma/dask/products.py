@@ -102,7 +102,7 @@ def gemm(a: Any, b: Any, c: Any = None, *, chunks: Any = None, threads: int | No
 
 
 def _parts_are_tasks(plan: GemmPlan, others: dict[str, Any]) -> bool:
-    """Whether parts of k can be computed apart and joined: in ascending order, without operands along k or a c at the end."""
+    """Tell whether parts of k can be computed apart and joined: in ascending order, without operands along k or a c at the end."""
     plain = plan.join == "ascending" and not plan.join_dtype and not plan.adds_c
     return plain and not others.keys() & {"metadata", "scale_a", "scale_b"}
 

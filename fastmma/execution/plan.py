@@ -86,7 +86,7 @@ def mma_plan(ins: str | Instruction, *, target: TargetName, arithmetic: Arithmet
 
 
 def chosen_operation(ins: Any, target: Any, plan: Any, what: str, usual: str | None = None, own: Any = None) -> Operation:
-    """What a call computes: what its plan says, or else its instruction on its target, `usual` where that is left out, or as `own` has it.
+    """Choose what a call computes: what its plan says, or else its instruction on its target, by default `usual`, or as `own` has it.
 
     Raises
     ------

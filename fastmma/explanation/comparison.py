@@ -104,7 +104,7 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether every bit is the same."""
+        """True if every bit is the same."""
         return not self.different
 
     @default_floats
@@ -160,7 +160,7 @@ def _spans(places: tuple[int, ...], most: int = 12) -> str:
 @public_call
 @accepts_cupy
 def compare(d: Any, other: Any, *, tile: tuple[int, int] = (64, 64)) -> Comparison:
-    """How many elements of two results differ, by how much, and where.
+    """Return how many elements of two results differ, by how much, and where.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def _codes(value: Any, name: str) -> tuple[NDArray[Any], Format]:
 
 
 def _distances(x: NDArray[Any], y: NDArray[Any], fmt: Format) -> NDArray[np.uint64]:
-    """How many codes of ascending numbers lie between; both zeros are one."""
+    """Count the codes of ascending numbers between; both zeros are one."""
     ordered = [_ordered(codes.astype(np.uint64), fmt) for codes in (x, y)]
     return np.asarray(np.maximum(*ordered) - np.minimum(*ordered))
 
@@ -254,7 +254,7 @@ def _ordered(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.uint64]:
 
 
 def _histogram(distances: NDArray[np.uint64]) -> dict[str, int]:
-    """How many distances are 0, 1, 2, 3..4, 5..8 and so on."""
+    """Count distances of 0, 1, 2, 3..4, 5..8 and so on."""
     powers = np.ceil(np.log2(np.maximum(distances, 1).astype(np.float64))).astype(np.int64)
     counts = {"0": int(np.count_nonzero(distances == 0))}
     for power in range(int(powers.max(initial=-1)) + 1):

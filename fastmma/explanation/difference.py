@@ -48,7 +48,7 @@ def _meaning(step: Step) -> tuple[Dyadic, str, bool]:
 
 
 def first_difference(steps: Sequence[Step], others: Sequence[Step]) -> Difference | None:
-    """Where the sums of two explanations differ first; None if they never do."""
+    """Return where the sums of two explanations differ first; None if they never do."""
     left, right = _keys(steps), _keys(others)
     agreed = other_agreed = 0  # the places behind the last steps that agree
     for key, index in sorted(left.items(), key=lambda item: item[1]):
@@ -73,7 +73,7 @@ def _between(steps: Sequence[Step], others: Sequence[Step]) -> Difference:
 
 
 def _kept(steps: Sequence[Step]) -> dict[int, tuple[Dyadic, str]]:
-    """What is kept of every product, by its k."""
+    """Return what is kept of every product, by its k."""
     found: dict[int, tuple[Dyadic, str]] = {}
     for step in steps:
         for term in step.terms:
@@ -83,5 +83,5 @@ def _kept(steps: Sequence[Step]) -> dict[int, tuple[Dyadic, str]]:
 
 
 def kept_of(term: Term) -> Dyadic:
-    """What of a term goes into the sum."""
+    """Return what of a term goes into the sum."""
     return term.value if term.kept is None else term.kept

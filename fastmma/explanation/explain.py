@@ -82,7 +82,7 @@ def explain(a: Any, b: Any, row: int, col: int, *, against: Any = None, **option
 
 
 def _other(found: Explanation, a: Any, b: Any, row: int, col: int, against: Any, options: dict[str, Any]) -> Explanation:
-    """What an explanation stands against."""
+    """Return what an explanation stands against."""
     if isinstance(against, Explanation):
         return against
     operands = {name: value for name, value in options.items() if name in _CUTS}
@@ -167,7 +167,7 @@ def _of_element(plan: Any, shape: tuple[int, int], depth: int, i: int, j: int) -
 
 
 def _block(place: int, array: ScaledArray, axis: int) -> slice:
-    """What of an array can be cut out around a place: its block, or the place alone where one block spans all."""
+    """Return what of an array can be cut out around a place: its block, or the place alone where one block spans all."""
     size = 1 if array.scales.shape[axis] == 1 else array.block[axis]
     start = place // size * size
     return slice(start, min(start + size, array.shape[axis]))
@@ -181,7 +181,7 @@ def _place(value: Any, extent: int, name: str) -> int:
 
 
 def _cut(name: str, value: Any, rows: slice, columns: slice, shape: tuple[int, int]) -> Any:
-    """What of an operand of a product of a shape belongs to some rows and columns."""
+    """Return what of an operand of a product of a shape belongs to some rows and columns."""
     sides = _CUTS[name]
     if not sides:
         return value

@@ -12,7 +12,7 @@ _BEFORE, _AFTER = 4, 12
 
 
 def overview(shown: Derivation) -> Table:
-    """What each step loses in alignment and in rounding, and its result."""
+    """Return what each step loses in alignment and in rounding, and its result."""
     rows = []
     for number, step in enumerate(shown.steps):
         lost = sum_of([term.lost for term in step.terms])

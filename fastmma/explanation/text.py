@@ -22,7 +22,7 @@ _ROUNDINGS = {
 
 
 def heading(step: Step, number: int) -> str:
-    """What a step does."""
+    """Return what a step does."""
     where = f"{span(step.k)}: " if step.k[1] > step.k[0] else ""
     what = {"fused": "fused sum", "sum": "exact sum of integers"}.get(step.operation, step.operation)
     if step.operation not in ("fused", "sum") or step.stage == "split-k":
@@ -104,7 +104,7 @@ def _factor(code: int, fmt: Format) -> str:
 
 
 def zeros_text(step: Step) -> str:
-    """How many products are zero, if any; they have no row."""
+    """Return how many products are zero, if any; they have no row."""
     if not _has_table(step):
         return ""
     zeros = sum(1 for term in step.terms if term.k and not term.significand and not term.special)
@@ -117,7 +117,7 @@ def _formats(shown: Derivation) -> tuple[Format, Format, Format | None]:
 
 
 def _tells(step: Step) -> bool:
-    """Whether a step is shown: in a chain, the zeros that fill an instruction only where they change something."""
+    """Tell whether a step is shown: in a chain, the zeros that fill an instruction only where they change something."""
     filled = step.operation == "fma" and step.stage == "instruction" and not step.terms[0].k
     return not filled or step.code != step.terms[1].a[0]
 

@@ -21,7 +21,7 @@ _OF_ARRAYS = {"out": "write out=... for where the result goes", "c": "c=... for 
 
 
 def _surplus(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """What is wrong with a call that has more positional arguments than the function takes; empty where it has not."""
+    """Return what is wrong with a call that has more positional arguments than the function takes; empty where it has not."""
     parameters = signature(function).parameters.values()
     names = [each.name for each in parameters if each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
     if len(args) <= len(names) or any(each.kind is Parameter.VAR_POSITIONAL for each in parameters):

@@ -26,7 +26,7 @@ _IRREGULAR: tuple[tuple[Callable[[int], bool], str], ...] = (
 
 
 def reason(error: Exception) -> str:
-    """What the system says of an error, without its number and the name of the file."""
+    """Return what the system says of an error, without its number and the name of the file."""
     return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
@@ -146,7 +146,7 @@ def content(path: Path, bound: int) -> bytes:
 
 
 def _writable(path: Path) -> tuple[Path, int | None]:
-    """Where a name leads, and the mode of what is there, which may be written to."""
+    """Return where a name leads, and the mode of what is there, which may be written to."""
     place = Path(os.path.realpath(named(path)))
     try:
         mode = place.stat().st_mode

@@ -59,7 +59,7 @@ def _of_windows(library: ctypes.CDLL) -> _Control:
 
 @cache
 def _control() -> _Control | None:
-    """What this platform has, or None. `PyDLL` keeps the GIL: a hand-over between threads would cost more than the calls."""
+    """Return what this platform has, or None. `PyDLL` keeps the GIL: a hand-over between threads would cost more than the calls."""
     if sys.platform == "win32":
         return _of_windows(ctypes.PyDLL("ucrtbase"))
     for name in (None, "libm.so.6"):
@@ -73,7 +73,7 @@ def _control() -> _Control | None:
 
 
 def is_default() -> bool:
-    """Whether this thread rounds to nearest and keeps subnormal numbers: its arithmetic tells, sooner than its control register."""
+    """Tell whether this thread rounds to nearest and keeps subnormal numbers: its arithmetic tells, sooner than its control register."""
     keeps_subnormals = _SUBNORMAL > _ZERO and _LEAST_NORMAL * _MORE_THAN_HALF > _ZERO
     return keeps_subnormals and _ONE + _QUARTER_OF_UNIT == _ONE and _ONE + _MOST_OF_UNIT > _ONE
 

@@ -158,7 +158,7 @@ class _Bounded:
 
 @contextmanager
 def _unzipped(what: str) -> Iterator[None]:
-    """What a damaged archive raises in zipfile, zlib or struct, as one error."""
+    """Raise one error for what a damaged archive raises in zipfile, zlib or struct."""
     try:
         yield
     except (FastmmaError, MemoryError):

@@ -111,7 +111,7 @@ class _Helpers:
         self._calls: SimpleQueue[tuple[_Work, int, Latch]] = SimpleQueue()
 
     def available(self, wanted: int) -> int:
-        """How many of the wanted helpers there are; the missing ones are started. A long queue says that all are busy, or did not last."""
+        """Start the wanted helpers that are missing, and return how many there are. A long queue: all are busy, or have ended."""
         if self._calls.qsize() > _MAX_THREADS:
             return 0
         if self._count < wanted:

@@ -123,7 +123,7 @@ def atoms(ins: Instruction | Movement) -> tuple[str, ...]:
 
 
 def _words(ins: Instruction | Movement) -> dict[str, Any]:
-    """What patterns are filled with: letters in capitals as in names, small ones for template parameters."""
+    """Return what patterns are filled with: letters in capitals as in names, small ones for template parameters."""
     if isinstance(ins, Movement):
         size = ins.registers * 4
         return {"num": ins.num, "halves": size // 2, "bytes": size, "source": ins.source_bits}

@@ -22,7 +22,7 @@ _CODE = {0: 0, 32: 3, 64: 2, 128: 1}
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is an integer of Python or NumPy."""
+    """Tell whether a value is an integer of Python or NumPy."""
     return isinstance(value, int | np.integer)
 
 

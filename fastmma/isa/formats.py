@@ -100,7 +100,7 @@ class Format:
 
     @cached_property
     def has_zero(self) -> bool:
-        """Whether the lowest exponent field holds zero and subnormals."""
+        """True if the lowest exponent field holds zero and subnormals."""
         return self.specials != "nan-only-ff"
 
     @cached_property
@@ -137,7 +137,7 @@ class Format:
         return 2.0 ** (self.emin - self.mantissa_bits) if self.kind == "float" else 1.0
 
     def holds(self, other: Format) -> bool:
-        """Whether every value of another format is one of this format, infinities and NaN included.
+        """Tell whether every value of another format is one of this format, infinities and NaN included.
 
         >>> format_of("e4m3").holds(format_of("e2m1")), format_of("e4m3").holds(format_of("e5m2"))
         (True, False)

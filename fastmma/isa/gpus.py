@@ -43,7 +43,7 @@ _REST = re.compile(r"^(pcie|sxm\d?|nvl\d*|hbm\d?e?|\d+gb|laptop|gpu|max|q|super|
 
 
 def _words(name: str) -> tuple[str, ...]:
-    """What counts of a name."""
+    """Return what counts of a name."""
     return tuple(word for word in re.split(r"[ _-]", name.lower()) if not _BRAND.match(word))
 
 

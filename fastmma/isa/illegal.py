@@ -78,7 +78,7 @@ def _reason(wanted: Spelling, legal: Collection[Spelling]) -> str:
 
 
 def _reason_with_types(subject: str, wanted: Spelling, fitting: Sequence[Spelling]) -> str:
-    """What is wrong where shape and types are right."""
+    """Return what is wrong where shape and types are right."""
     if all(each.layouts != wanted.layouts for each in fitting):
         return f"{subject} needs the layouts " + " or ".join(sorted({_written(each.layouts, "(none)") for each in fitting}))
     if all(each.operations != wanted.operations for each in fitting):

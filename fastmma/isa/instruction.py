@@ -113,12 +113,12 @@ class Instruction:
 
     @property
     def ordered_metadata(self) -> bool:
-        """Whether the metadata words of sparse A must name ascending places."""
+        """True if the metadata words of sparse A must name ascending places."""
         return self.in_place or self.sparse == "sp::ordered_metadata"
 
     @property
     def in_place(self) -> bool:
-        """Whether D is C, and B lies in shared memory: wgmma and tcgen05."""
+        """True if D is C, and B lies in shared memory: wgmma and tcgen05."""
         return self.op in ("wgmma", "tcgen05")
 
     @property

@@ -151,7 +151,7 @@ class Layout:
         return inverse
 
     def position(self, row: int, col: int, tile: int = 0) -> tuple[int, int]:
-        """Which of the lanes that hold the matrix, counted from 0, and which of its elements one element of the matrix is.
+        """Return which of the lanes that hold the matrix, counted from 0, and which of its elements one element of the matrix is.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class Layout:
 
     @cached_property
     def column_major(self) -> bool:
-        """Whether the elements of one register follow each other down a column rather than along a row."""
+        """True if the elements of one register follow each other down a column rather than along a row."""
         return self.register_bits > self.bits and self.element[0].row == 1
 
     @cached_property

@@ -26,7 +26,7 @@ def _read(text: str) -> Spelling | None:
 
 
 def _types(full: tuple[str, ...], given: tuple[str, ...]) -> bool:
-    """Whether types are the first ones, or one alone that of D or A, and those left out are as usual: B as A, C as D."""
+    """Tell whether types are the first ones, or one alone that of D or A, and those left out are as usual: B as A, C as D."""
     if not given:
         return True
     if len(full) == 2:  # D and C
@@ -38,7 +38,7 @@ def _types(full: tuple[str, ...], given: tuple[str, ...]) -> bool:
 
 
 def _obvious(spelling: Spelling, ins: Instruction | Movement) -> tuple[bool, int, bool, bool, int, str]:
-    """What sorts instructions: A by rows and B by columns, nothing else added, sums in f32, of f16, the deepest k."""
+    """Return a key that sorts instructions: A by rows and B by columns, nothing else added, sums in f32, of f16, the deepest k."""
     turned, deep = spelling.layouts not in ((), ("row", "col")), ins.k if isinstance(ins, Instruction) else 0
     return turned, len(spelling.modifiers), "f32" not in spelling.types, "f16" not in spelling.types, -deep, ins.opcode
 

@@ -68,7 +68,7 @@ def pattern_of(ins: Instruction) -> Pattern:
 
 @lru_cache(4096)
 def metadata_lanes(ins: Instruction) -> int:
-    """How many lanes of each group of four hold the metadata: 1, 2 or 4."""
+    """Return how many lanes of each group of four hold the metadata: 1, 2 or 4."""
     words = min(ins.m, 16) * (ins.k // pattern_of(ins).chunk)
     return words // 64
 
@@ -80,7 +80,7 @@ def selectors(ins: Instruction) -> range:
 
 @lru_cache(1024)
 def metadata_layout(ins: Instruction) -> Layout:
-    """Where the 4-bit words (m rows, k / chunk columns) lie in the registers of the contributing lanes; warps of wgmma hold 16 rows each.
+    """Place the 4-bit words (m rows, k / chunk columns) in the registers of the contributing lanes; warps of wgmma hold 16 rows each.
 
     Measured on an H200: PTX gives figures only. With 16-bit and wider elements, a pair of lanes shares each row's words; with narrower
     ones each lane of a pair holds whole rows.

@@ -61,13 +61,13 @@ def _members(number: int) -> tuple[Instruction, ...]:
 
 @lru_cache(256)
 def _op(number: int) -> str:
-    """What all opcodes of a family begin with."""
+    """Return what all opcodes of a family begin with."""
     return spelling_of(FAMILIES[number].syntax).op
 
 
 @cache
 def _movements() -> tuple[tuple[Spelling, Movement], ...]:
-    """What is no member of a family, with its spelling."""
+    """List what is no member of a family, with its spelling."""
     return tuple((spelling_of(movement.opcode), movement) for movement in MOVEMENTS)
 
 

@@ -60,7 +60,7 @@ def arrangement(lhs: tuple[int, ...], rhs: tuple[int, ...], dimensions: Dimensio
 
 
 def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimensions, precision: Any) -> GemmPlan:
-    """How a product is accumulated.
+    """Choose how a product is accumulated.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def _array(elements: Any, scales: Any) -> ScaledArray:
 
 
 def scaled_plan_of(target: str, operands: tuple[Any, ...], out: Any) -> AccumulationPlan:
-    """How a product of (lhs, rhs, lhs_scales, rhs_scales) is accumulated.
+    """Choose how a product of (lhs, rhs, lhs_scales, rhs_scales) is accumulated.
 
     Raises
     ------

@@ -90,7 +90,7 @@ class Arithmetic:
     interleave: int = 0
 
     def answers(self, ins: Instruction, base: str) -> bool:
-        """Whether this row is about an instruction on a base architecture."""
+        """Tell whether this row is about an instruction on a base architecture."""
         return (
             base in self.architectures
             and ins.op in self.ops

@@ -32,7 +32,7 @@ def _row(ins: Instruction, base: str) -> Arithmetic | None:
 
 
 def is_strict() -> bool:
-    """Whether ``FASTMMA_STRICT`` is set to something other than 0: what is only reported is refused."""
+    """Tell whether ``FASTMMA_STRICT`` is set to something other than 0: what is only reported is refused."""
     return variable("FASTMMA_STRICT") not in (None, "", "0")
 
 
@@ -47,7 +47,7 @@ def check_strict(ins: Instruction, target: str, row: Arithmetic, strict: bool | 
 
 
 def arithmetic(ins: str | Instruction, target: TargetName, *, strict: bool | None = None) -> Arithmetic:
-    """How a target computes an instruction, `terms` filled in.
+    """Return how a target computes an instruction, `terms` filled in.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def own_arithmetic(ins: Instruction, target: str, given: Any) -> Arithmetic:
 
 
 def fidelity(ins: str | Instruction, target: TargetName) -> Evidence:
-    """How well the arithmetic of an instruction on a target is known.
+    """Return how well the arithmetic of an instruction on a target is known.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def fidelity(ins: str | Instruction, target: TargetName) -> Evidence:
 
 
 def fragment_evidence(ins: Instruction | Movement, target: TargetName, *, strict: bool | None = None) -> Evidence:
-    """How the fragments of a wmma instruction on a target are known.
+    """Return how the fragments of a wmma instruction on a target are known.
 
     Raises
     ------

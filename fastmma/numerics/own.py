@@ -40,7 +40,7 @@ _DEFAULTS = {field.name: field.default for field in fields(Arithmetic)} | {"emax
 
 
 def is_plain(given: Any) -> bool:
-    """Whether all fields are of the types that they should be, so that equal arithmetics are the same."""
+    """Tell whether all fields are of the types that they should be, so that equal arithmetics are the same."""
     if not isinstance(given, Arithmetic):
         return given is None
     try:
@@ -146,7 +146,7 @@ def _steps(ins: Instruction, given: Arithmetic, check: _Check) -> Arithmetic:
 
 
 def _differences(found: Arithmetic, target: str, its: Arithmetic | None) -> str:
-    """What a target has otherwise."""
+    """Return what a target has otherwise."""
     if its is None:
         return f"what {target} computes is not known"
     others = [f"{name} {getattr(its, name)}" for name in ("method", *FIELDS) if getattr(its, name) != getattr(found, name)]

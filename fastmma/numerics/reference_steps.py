@@ -136,7 +136,7 @@ def watching() -> Iterator[list[Step]]:
 
 
 def watched() -> bool:
-    """Whether somebody watches."""
+    """Tell whether somebody watches."""
     return _SEEN.get() is not None
 
 

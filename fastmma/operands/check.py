@@ -99,7 +99,7 @@ def check_output(out: Any, shape: tuple[int, ...], fmt: Format, what: str) -> ND
 
 
 def _folded(array: NDArray[Any]) -> bool:
-    """Whether two elements of an array may be at one place."""
+    """Tell whether two elements of an array may be at one place."""
     reach = array.itemsize
     for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(array.strides, array.shape, strict=True) if extent > 1):
         if stride < reach:
@@ -142,7 +142,7 @@ class Results:
 
 
 def _same_memory(x: NDArray[Any], y: NDArray[Any]) -> bool:
-    """Whether matrices lie in the same place, whatever leading dimensions of one they have."""
+    """Tell whether matrices lie in the same place, whatever leading dimensions of one they have."""
     return bool(x.ctypes.data == y.ctypes.data and x.strides[-2:] == y.strides[-2:] and x.shape[-2:] == y.shape[-2:])
 
 

@@ -89,7 +89,7 @@ def placement(
     byte_id: int | None = None,
     thread_id: int | None = None,
 ) -> Placement:
-    """Which lanes, registers and bits hold an operand.
+    """Return which lanes, registers and bits hold an operand.
 
     Parameters
     ----------

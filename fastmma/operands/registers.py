@@ -119,7 +119,7 @@ def stored_dtype(operand: Operand) -> np.dtype[Any]:
 
 
 def _by_columns(layout: Layout) -> bool:
-    """Whether codes are stored column by column."""
+    """Tell whether codes are stored column by column."""
     return layout.bits < 8 and layout.column_major
 
 

@@ -39,7 +39,7 @@ class Trace:
 
 
 def equation(ins: Instruction, row: int | str, col: int | str) -> str:
-    """How an element of d depends on its sources."""
+    """Return how an element of d depends on its sources."""
     a, b, choice = f"a[{row}][k]", f"b[k][{col}]", ""
     if ins.sparse:
         rule = pattern_of(ins)

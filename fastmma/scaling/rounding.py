@@ -144,7 +144,7 @@ def round_to(values: NDArray[Any], fmt: Format, threads: int, saturate: bool = T
 def block_values(
     codes: NDArray[np.uint8], table: NDArray[Any], scales: NDArray[Any], overall: float, block: Block, threads: int
 ) -> NDArray[Any]:
-    """What codes (outer, rows, columns) stand for times the scales of their blocks, in the dtype of `table`."""
+    """Return what codes (outer, rows, columns) stand for times the scales of their blocks, in the dtype of `table`."""
     from fastmma.kernels import quantize
 
     out = np.empty(codes.shape, table.dtype)

@@ -87,7 +87,7 @@ class Scheme:
         return [self.block(shape, axis, other) for other in others]
 
     def spans(self, dimension: int, axis: int) -> bool:
-        """Whether one block spans a dimension, whatever its extent."""
+        """Tell whether one block spans a dimension, whatever its extent."""
         return (self.extents[0] if dimension == axis else self.extents[2]) is None
 
 

@@ -128,7 +128,7 @@ class Swizzle:
 
     @public_call
     def __call__(self, address: Any) -> Any:
-        """Where it puts addresses: an int for an int, an int64 array for an array. It is its own inverse where `s` is at least b.
+        """Permute addresses: an int for an int, an int64 array for an array. It is its own inverse where `s` is at least b.
 
         Raises
         ------

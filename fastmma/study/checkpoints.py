@@ -44,7 +44,7 @@ def module_of(name: str) -> str:
 
 
 def is_linear(name: str) -> bool:
-    """Whether a matrix of that name is the weight of a linear layer, as models name them.
+    """Tell whether a matrix of that name is the weight of a linear layer, as models name them.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def is_linear(name: str) -> bool:
 
 
 def holds_experts(name: str, shape: tuple[int, ...] | None) -> bool:
-    """Whether a tensor of that name has the weights of several experts, one a matrix.
+    """Tell whether a tensor of that name has the weights of several experts, one a matrix.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def holds_experts(name: str, shape: tuple[int, ...] | None) -> bool:
 
 
 def is_of_experts(name: str) -> bool:
-    """Whether a tensor of that name belongs to experts."""
+    """Tell whether a tensor of that name belongs to experts."""
     return any(_EXPERTS.fullmatch(part) for part in name.split("."))
 
 
@@ -82,7 +82,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def model_types(folder: Path) -> list[str]:
-    """What the config of a folder says that its model is, and its parts are; nothing where there is no config.
+    """Return what the config of a folder says that its model is, and its parts are; nothing where there is no config.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def model_types(folder: Path) -> list[str]:
 
 
 def is_stored_transposed(name: str, types: list[str]) -> bool:
-    """Whether the weight of that name is (K, N) in models of those types.
+    """Tell whether the weight of that name is (K, N) in models of those types.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def is_stored_transposed(name: str, types: list[str]) -> bool:
 
 
 def is_expert_transposed(types: list[str]) -> bool:
-    """Whether the fused experts of models of those types are (K, N)."""
+    """Tell whether the fused experts of models of those types are (K, N)."""
     return not EXPERTS_TRANSPOSED.isdisjoint(types)
 
 

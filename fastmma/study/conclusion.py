@@ -46,7 +46,7 @@ def _ranking(table: Layered) -> str:
 
 
 def _layers(table: Layered, series: str) -> str:
-    """Which layers lose most and least under a format."""
+    """Return which layers lose most and least under a format."""
     errors = {layer: record["relative_error"] for layer, record in table.of_series(series) if record["relative_error"] is not None}
     middle = table.middle(series)
     if middle is None or len(errors) < 2:
@@ -62,7 +62,7 @@ def _layers(table: Layered, series: str) -> str:
 
 
 def _sums(table: Layered) -> str:
-    """How much of the error is that of the accumulation."""
+    """Return how much of the error is that of the accumulation."""
 
     def share(record: Record) -> float:
         return float(record["accumulation_error"] / record["relative_error"]) if record["relative_error"] else 0.0
@@ -76,7 +76,7 @@ def _sums(table: Layered) -> str:
 
 
 def _caution(table: Layered) -> str:
-    """What the numbers are not."""
+    """Return what the numbers are not."""
     if any(not record["activations"] for record in table.cells.values()):
         return "Activations are drawn, and not the model's own, which may have outliers."
     return ""

@@ -39,7 +39,7 @@ class Span(NamedTuple):
 
 
 def span(values: Values, significand_bits: int) -> Span | None:
-    """Where the bits of the values lie; None if one is infinite or NaN.
+    """Return where the bits of the values lie; None if one is infinite or NaN.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def format_table(table: Layered) -> Table:
 
 
 def caption(table: Layered, what: str) -> str:
-    """What a table shows, and of which operands."""
+    """Return what a table shows, and of which operands."""
     return f"{what}: {table.title}" + (f"; {table.common}" if table.common else "")
 
 

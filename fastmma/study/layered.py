@@ -62,7 +62,7 @@ def file_of(label: str) -> str:
 
 
 def activations_of(record: Record) -> str:
-    """Where the activations of a record are from, in words."""
+    """Return where the activations of a record are from, in words."""
     if record["activations"]:
         return f"activations from {file_of(record['activations'])}"
     law = DISTRIBUTIONS[record["distribution"]].law
@@ -70,7 +70,7 @@ def activations_of(record: Record) -> str:
 
 
 def series_names(records: Sequence[Record]) -> tuple[str, Callable[[Record], str]]:
-    """What all records share of format and accumulator, and the name of what is left: both, if nothing is shared or all is."""
+    """Return what all records share of format and accumulator, and the name of what is left: both, if nothing is shared or all is."""
     cases = [case_of(record) for record in records]
     formats, accumulators = {case.format for case in cases}, {case.accumulator for case in cases}
     if len(accumulators) == 1:

@@ -97,7 +97,7 @@ def contents(path: Path) -> list[Found]:
 
 
 def is_there(file: str) -> bool:
-    """Whether a file or a folder has that name, and not those that match it as a pattern.
+    """Tell whether a file or a folder has that name, and not those that match it as a pattern.
 
     Raises
     ------
@@ -111,12 +111,12 @@ def is_there(file: str) -> bool:
 
 
 def is_folder(file: str) -> bool:
-    """Whether a name is that of a folder."""
+    """Tell whether a name is that of a folder."""
     return os.path.isdir(named(Path(file)))
 
 
 def is_pattern(file: str) -> bool:
-    """Whether a name stands for the files that match it."""
+    """Tell whether a name stands for the files that match it."""
     return has_magic(file) and not is_there(file)
 
 
@@ -253,7 +253,7 @@ def activations(source: str | Path) -> list[Layer]:
 
 
 def transposed_there(source: str | Path) -> bool:
-    """Whether the config beside a file says that its tensor of that name is (K, rows).
+    """Tell whether the config beside a file says that its tensor of that name is (K, rows).
 
     Raises
     ------

@@ -28,7 +28,7 @@ def version() -> str:
 
 
 def _known(case: Case) -> dict[str, Any]:
-    """What a case alone decides of its record."""
+    """Return what a case alone decides of its record."""
     its = known(case.format, case.target, case.promote_every, case.split_k, case.arithmetic)
     return {"case": case.key, **asdict(case), **its._asdict()}
 
@@ -64,7 +64,7 @@ def measured(case: Case, layer: str, tensors: dict[str, Any], threads: int) -> R
 
 
 def is_of(record: Record, case: Case, layer: str) -> bool:
-    """Whether a record on disk is what a study writes for the case, and not what something else made of it.
+    """Tell whether a record on disk is what a study writes for the case, and not what something else made of it.
 
     The version of fastmma that wrote it may be another: what its arithmetic was, the record says in full.
     """

@@ -185,7 +185,7 @@ _COUNTS = ("compared", "left_out", "special_mismatches")
 
 
 def are_metrics(found: Mapping[str, Any]) -> bool:
-    """Whether all metrics are there, of the types and lengths that `Metrics.summary` gives them."""
+    """Tell whether all metrics are there, of the types and lengths that `Metrics.summary` gives them."""
     counts = found.get("ulp_histogram")
     bins = [0] * (len(ULP_EDGES) + 1) if counts is None else counts
     measured = [found.get(name) for name in METRICS if name not in (*_COUNTS, "ulp_histogram")]

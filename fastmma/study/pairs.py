@@ -36,7 +36,7 @@ class Pair(NamedTuple):
 
 
 def module_name(source: Source) -> str:
-    """What a layer is called, without its file and without what its tensor is called besides.
+    """Return what a layer is called, without its file and without what its tensor is called besides.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def module_name(source: Source) -> str:
 
 
 def _is_one(source: str) -> bool:
-    """Whether a source names one tensor, and no pattern or folder."""
+    """Tell whether a source names one tensor, and no pattern or folder."""
     place, _, name = source.partition(SEPARATOR)
     path = Path(place)
     if is_folder(place) or is_pattern(place):

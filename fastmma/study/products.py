@@ -97,7 +97,7 @@ _IEEE = Known(None, ["IEEE f32: c = round(c + round(a * b)) in ascending k, from
 
 @lru_cache(1024)
 def known(name: str, target: str, promote_every: int | None, split_k: int, changes: str) -> Known:
-    """What is known of how a case is computed."""
+    """Return what is known of how a case is computed."""
     ins = instruction_of(name, target, promote_every, split_k, changes)
     if ins is None:
         return _IEEE

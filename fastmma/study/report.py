@@ -39,7 +39,7 @@ A dash stands for what is not defined: nothing to compare, or no error at all.
 
 
 def series(record: Record) -> str:
-    """What is compared between records of the same operands: the format and the accumulator."""
+    """Return what is compared between records of the same operands: the format and the accumulator."""
     case = case_of(record)
     return f"{case.format}, {case.accumulator}"
 

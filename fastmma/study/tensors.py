@@ -139,7 +139,7 @@ def _loaded(source: str, path: Path, name: str, held: _Held, part: int | None, t
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether elements are of a type that a study takes."""
+    """Tell whether elements are of a type that a study takes."""
     return dtype.kind == "f" or dtype in _RAW
 
 

@@ -31,7 +31,7 @@ def known_format(dtype: np.dtype[Any]) -> Format | None:
 
 
 def is_nan(codes: NDArray[np.uint64], fmt: Format | None) -> NDArray[np.bool_]:
-    """Which codes are NaNs."""
+    """Return which codes are NaNs."""
     if fmt is None or fmt.nan is None:
         return np.zeros(codes.shape, np.bool_)
     magnitude = _magnitude(codes, fmt)
@@ -39,7 +39,7 @@ def is_nan(codes: NDArray[np.uint64], fmt: Format | None) -> NDArray[np.bool_]:
 
 
 def is_zero(codes: NDArray[np.uint64], fmt: Format | None) -> NDArray[np.bool_]:
-    """Which codes are zeros, of either sign."""
+    """Return which codes are zeros, of either sign."""
     if fmt is None or fmt.kind != "float":
         return np.asarray(codes == 0)
     return np.asarray(_magnitude(codes, fmt) == (0 if fmt.has_zero else 1 << fmt.bits))
@@ -50,7 +50,7 @@ def _magnitude(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.uint64]:
 
 
 def distances(x: NDArray[np.uint64], y: NDArray[np.uint64], fmt: Format) -> NDArray[np.uint64]:
-    """How many numbers of a format lie between codes, the second counted; NaN is as far as can be from all but NaN."""
+    """Count the numbers of a format between codes, the second counted; NaN is as far as can be from all but NaN."""
     first, second = (_ascending(codes, fmt) for codes in (x, y))
     apart = np.maximum(first, second) - np.minimum(first, second)
     nans = is_nan(x, fmt), is_nan(y, fmt)
@@ -69,7 +69,7 @@ def _ascending(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.uint64]:
 
 @public_call
 def ulp_distance(x: Any, y: Any) -> NDArray[np.uint64]:
-    """How many units in the last place lie between two arrays: neighbouring numbers are 1 apart.
+    """Count the units in the last place between two arrays: neighbouring numbers are 1 apart.
 
     Parameters
     ----------

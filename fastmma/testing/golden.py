@@ -21,12 +21,12 @@ _SHOWN = 16  # elements that are kept beside a digest
 
 
 def file_of(test: Path) -> Path:
-    """Where the golden bits of a file of tests are kept."""
+    """Return where the golden bits of a file of tests are kept."""
     return test.with_suffix(".bits.json")
 
 
 def record(value: Any, what: str) -> dict[str, Any]:
-    """What is kept of an array: its dtype, its shape, the digest of its bits, and some of its elements, evenly spread."""
+    """Return what is kept of an array: its dtype, its shape, the digest of its bits, and some of its elements, evenly spread."""
     array = host_array(value, what)
     codes = codes_of(array)
     digest = hashlib.sha256(codes.astype(f"<u{array.itemsize}").tobytes()).hexdigest()
@@ -40,7 +40,7 @@ def _places(size: int) -> NDArray[np.intp]:
 
 
 def difference(found: dict[str, Any], kept: dict[str, Any] | None, what: str) -> str:
-    """How a record differs from the one that was kept; empty if it does not."""
+    """Return how a record differs from the one that was kept; empty if it does not."""
     if kept is None:
         return f"no golden bits of {what} are kept: write them with --golden-bits=write"
     if found == kept:
@@ -58,7 +58,7 @@ def difference(found: dict[str, Any], kept: dict[str, Any] | None, what: str) ->
 
 
 def read(path: Path) -> Records:
-    """What a file keeps.
+    """Return what a file keeps.
 
     Raises
     ------

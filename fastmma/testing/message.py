@@ -73,7 +73,7 @@ def _text(code: int, fmt: Format | None) -> str:
 
 
 def _origin(actual: NDArray[Any], expected: NDArray[Any], at: tuple[int, ...], product: Product) -> Iterator[str]:
-    """Which plans have the bits of either result, found on the matrix of the first element that differs."""
+    """Return which plans have the bits of either result, found on the matrix of the first element that differs."""
     lead, row, col = at[:-2], at[-2], at[-1]
     try:
         given = _matrix(product, actual.shape, lead)

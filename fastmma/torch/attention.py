@@ -138,7 +138,7 @@ def _wide(tensor: Tensor) -> Tensor:
 
 
 def _factor(query: Tensor, scale: float | None) -> float:
-    """What both the queries and the keys are multiplied by: half of the scale."""
+    """Return what both the queries and the keys are multiplied by: half of the scale."""
     whole: Any = query.shape[-1] ** -0.5 if scale is None else scale
     return float(whole**0.5)
 

@@ -37,7 +37,7 @@ def check_cuda(name: str, *args: Any) -> None:
 
 
 def _seen(leaf: Any) -> Any:
-    """What checks see of an argument."""
+    """Return what checks see of an argument."""
     return (leaf.dtype, leaf.shape, leaf.stride()) if isinstance(leaf, torch.Tensor) else leaf
 
 

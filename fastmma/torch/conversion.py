@@ -80,7 +80,7 @@ def _number(value: Any) -> int:
 
 
 def from_scaled(array: ScaledArray) -> TorchOperand:
-    """What `torch.nn.functional.scaled_mm` takes for a block-scaled array (outer, K): as the second operand, its elements are turned.
+    """Convert a block-scaled array (outer, K) for `torch.nn.functional.scaled_mm`: as the second operand, its elements are turned.
 
     Raises
     ------

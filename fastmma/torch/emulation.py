@@ -198,7 +198,7 @@ def _assumed(line: Line, why: str) -> Line:
 
 
 def _fixed(product: Prepared, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends) -> Fixed | None:
-    """What computes a small product from the addresses of tensors like these, which are read as they lie."""
+    """Return what computes a small product from the addresses of tensors like these, which are read as they lie."""
     tensors = [a, b] if addend is None else [a, b, addend]
     if any(each.is_neg() for each in tensors) or _lines(a) is not a or _lines(b) is not b or ends.alpha == 0:
         return None
@@ -268,7 +268,7 @@ def _addend(tensor: torch.Tensor, shape: tuple[int, ...]) -> NDArray[np.float32]
 
 
 def _added(shape: tuple[int, ...], c: torch.Tensor | None, bias: torch.Tensor | None, beta: float) -> dict[str, torch.Tensor | float]:
-    """What is added to a product of a shape on a GPU, as f32."""
+    """Return what is added to a product of a shape on a GPU, as f32."""
     if bias is not None:
         return {"bias": bias.to(torch.float32).resolve_neg()}
     return {} if c is None else {"beta": beta, "c": c.to(torch.float32).resolve_neg().expand(shape)}

@@ -56,7 +56,7 @@ def scaled_grouped_mm_v2(
     contraction_dim: Sequence[int] = (),
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """What torch.nn.functional.scaled_grouped_mm calls."""
+    """Compute torch.nn.functional.scaled_grouped_mm."""
     if list(recipe_a) != list(recipe_b) or recipe_a[0] not in (ROW, B16, B32) or bias is not None:
         raise UnknownError(f"grouped products with recipes {list(recipe_a)} and {list(recipe_b)} are not known")
     swizzled = bool(swizzle_a and swizzle_a[0])

@@ -118,7 +118,7 @@ def _original(func: Any) -> Callable[..., Any]:
 
 
 def _computes(func: Any) -> bool:
-    """Whether an operator has a kernel of its own, and is not taken apart into others before one is looked for."""
+    """Tell whether an operator has a kernel of its own, and is not taken apart into others before one is looked for."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return any(has(func.name(), key) for key in ("CPU", "CompositeExplicitAutograd"))
 

@@ -100,7 +100,7 @@ class emulate:  # noqa: N801 - a context manager, named as one
         self._stacks().pop().__exit__(*error)
 
     def _stacks(self) -> list[ExitStack]:
-        """What this thread has entered."""
+        """Return what this thread has entered."""
         found: list[ExitStack] = self._entered.__dict__.setdefault("stacks", [])
         return found
 

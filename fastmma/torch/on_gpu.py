@@ -19,12 +19,12 @@ from fastmma.torch.arrays import CODES, DTYPES
 
 
 def available() -> bool:
-    """Whether there is what runs kernels on tensors of a GPU."""
+    """Tell whether there is what runs kernels on tensors of a GPU."""
     return device.available()
 
 
 def resides(tensor: torch.Tensor) -> bool:
-    """Whether a tensor lies on a GPU."""
+    """Tell whether a tensor lies on a GPU."""
     found: bool = tensor.is_cuda
     return found
 
@@ -41,7 +41,7 @@ def described(tensor: torch.Tensor) -> NDArray[Any]:
 
 @cache
 def backend() -> Resident:
-    """What multiplies in a GPU's memory."""
+    """Return what multiplies in a GPU's memory."""
     return Resident(device)
 
 

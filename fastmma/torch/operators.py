@@ -45,7 +45,7 @@ _HANDLERS: dict[str, Handler] = {
 
 
 def form_of(overload: Any) -> str:
-    """Where the result of an overload goes."""
+    """Return where the result of an overload goes."""
     schema = overload._schema
     if any(argument.is_out for argument in schema.arguments):
         return OUT

@@ -153,7 +153,7 @@ _ADDED = np.zeros(1, np.float32)  # stands for an addend where only its presence
 
 
 def _ends(ends: Ends) -> dict[str, Any]:
-    """What a product begins and ends with, as `gemm_plan` is told it."""
+    """Return what a product begins and ends with, as `gemm_plan` is told it."""
     given: dict[str, Any] = {"alpha": float(ends.alpha)}
     given |= {"bias": _ADDED} if ends.bias else {}
     return given | ({"c": _ADDED, "beta": ends.beta} if ends.c else {})

@@ -51,7 +51,7 @@ class Devices(TorchFunctionMode):
 
 
 def _answers(target: str) -> dict[str, Callable[..., Any]]:
-    """What functions of torch.cuda say."""
+    """Return what functions of torch.cuda say."""
 
     def seed(value: int) -> None:  # torch.manual_seed calls it
         torch.default_generator.manual_seed(int(value))

@@ -54,7 +54,7 @@ def scaled_mm_v2(
     contraction_dim: Sequence[int] = (),
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """What torch.nn.functional.scaled_mm calls."""
+    """Compute torch.nn.functional.scaled_mm."""
     if run.settings.check == "cuda":
         scales = list(scale_a), list(recipe_a), list(swizzle_a), list(scale_b), list(recipe_b), list(swizzle_b)
         given = (a, b, *scales, bias, out_dtype, list(contraction_dim), use_fast_accum)

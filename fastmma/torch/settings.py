@@ -92,7 +92,7 @@ class Settings:
         return _USUAL if narrow and split and not half_sums else Modes(False, half_sums, narrow, split)
 
     def takes_tf32(self) -> bool:
-        """Whether products of float32 are in TF32: what the caller said, or else torch's own settings, the most special first."""
+        """Tell whether products of float32 are in TF32: what the caller said, or else torch's own settings, the most special first."""
         if self.fp32 is not None:
             return self.fp32 == "tf32"
         for said in (torch.backends.cuda.matmul.fp32_precision, torch.backends.fp32_precision):

@@ -38,7 +38,7 @@ TABLE = (
 
 
 def recorded(run: Emulation, a: Tensor) -> Recorded | None:
-    """How the library sums the rows of a matrix times a vector, if that is known."""
+    """Tell how the library sums the rows of a matrix times a vector, if that is known."""
     if run.settings.library != "cublas" or library_gpu(run.settings.target) not in _GPUS or a.is_neg():
         return None
     (rows, depth), (down, along) = a.shape, a.stride()
@@ -51,7 +51,7 @@ def _inside(shape: tuple[int, int], limits: Recorded) -> bool:
 
 
 def are_thin(run: Emulation, a: Tensor, b: Tensor) -> bool:
-    """Whether a matrix is multiplied by one row or column of float32, as a library does it: TF32 concerns it as little as `mv`."""
+    """Tell whether a matrix is multiplied by one row or column of float32, as a library does it: TF32 concerns it as little as `mv`."""
     plain = a.dtype is b.dtype is float32 and a.layout is b.layout is strided and a.dim() == b.dim() == 2
     if not plain or 1 not in (a.shape[0], b.shape[1]) or a.shape[1] <= 1 or run.settings.library is None:
         return False

@@ -36,7 +36,7 @@ def _powers() -> NDArray[np.float64]:
 
 @lru_cache(maxsize=4)
 def _table(name: str) -> Floats:
-    """What the unit returns, by mantissa; of roots, by the lowest bit of the exponent and mantissa."""
+    """Tabulate what the unit returns, by mantissa; of roots, by the lowest bit of the exponent and mantissa."""
     with files("fastmma.triton").joinpath("tables", "sm_90.npz").open("rb") as file, np.load(file) as archive:
         difference = archive[name]
     mantissas = 1 + np.arange(_SIZE) / _SIZE
@@ -79,7 +79,7 @@ def ex2(x: Floats, *, flush: bool) -> Floats:
 
 
 def exp(x: Floats) -> Floats:
-    """What Triton makes of ``exp``: ``ex2.approx.f32`` of x times log2(e), rounded."""
+    """Compute ``exp`` as Triton does: ``ex2.approx.f32`` of x times log2(e), rounded."""
     return ex2(x * _LOG2E, flush=False)
 
 

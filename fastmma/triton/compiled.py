@@ -204,7 +204,7 @@ class CompiledKernel:
         return choices.pop() if len(choices) == 1 else None
 
     def starts_from_zero(self, site: Site) -> bool:
-        """Whether a dot at this place was left to start from zero."""
+        """Tell whether a dot at this place was left to start from zero."""
         return any(one.site == site and one.from_zero for one in self.dots)
 
     def find_sum(self, places: tuple[Site, ...], shape: tuple[int, ...], axis: int | None) -> CompiledSum | None:

@@ -58,7 +58,7 @@ def _pass(run: Emulation, a: Any, b: Any, d: Any, why: str) -> Any:
 
 
 def create_dot(run: Emulation, original: Operation, a: Any, b: Any, d: Any, precision: Any, imprecise: int) -> Any:
-    """What `tl.dot` calls.
+    """Compute `tl.dot`.
 
     Raises
     ------

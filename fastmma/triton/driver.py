@@ -54,7 +54,7 @@ class Driver(DriverBase):
         return GPUTarget("cuda", self._capability(), 32)
 
     def get_active_torch_device(self) -> Any:
-        """Where tensors live: on the CPU."""
+        """Return where tensors live: on the CPU."""
         import torch
 
         return torch.device("cpu")

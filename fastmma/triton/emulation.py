@@ -52,14 +52,14 @@ class Launch:
 
     @property
     def fuses(self) -> bool:
-        """Whether the compiler contracts products and sums."""
+        """True if the compiler contracts products and sums."""
         asked = self.options.get("enable_fp_fusion")
         language = knobs.language
         return not language.force_disable_fp_fusion and bool(language.default_fp_fusion if asked is None else asked)
 
     @cached_property
     def has_dot(self) -> bool:
-        """Whether the kernel multiplies matrices."""
+        """True if the kernel multiplies matrices."""
         return bool(self._names & {"dot", "dot_scaled"})
 
     @cached_property
@@ -78,7 +78,7 @@ class Launch:
         return found
 
     def lowering(self, dot: Dot, where: Position) -> tuple[Lowering, str]:
-        """What a dot becomes, and who says so."""
+        """Return what a dot becomes, and who says so."""
         found = self.compiled.lowering(dot, site(where)) if self.compiled is not None else None
         return (found, "compiled") if found is not None else (lowering_by_rules(dot, self.capability, self.warps), "rules")
 
@@ -87,7 +87,7 @@ class Launch:
         return None if self.compiled is None else self.compiled.find_sum(sites(where), shape, axis)
 
     def takes_addend(self, where: Position) -> bool:
-        """Whether the compiler may start a dot from what is added to its result."""
+        """Tell whether the compiler may start a dot from what is added to its result."""
         return self.compiled is None or not self.compiled.starts_from_zero(site(where))
 
 
@@ -142,7 +142,7 @@ class Emulation:
 
     @property
     def fuses(self) -> bool:
-        """Whether products and sums become fused multiply-adds."""
+        """True if products and sums become fused multiply-adds."""
         return self.launch.fuses
 
     def begin(self, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:

@@ -65,7 +65,7 @@ def elements(handle: Any) -> NDArray[Any]:
 
 
 def is_bf16(dtype: Any) -> bool:
-    """Whether a Triton type has bf16 elements."""
+    """Tell whether a Triton type has bf16 elements."""
     return isinstance(dtype, tl.dtype) and not isinstance(dtype, tl.pointer_type) and dtype.scalar == tl.bfloat16
 
 

@@ -50,7 +50,7 @@ class Product(TensorHandle):
         return self._data
 
     def joins(self, where: Position) -> bool:
-        """Whether an addition there can take this dot: nothing else has used it, and no loop lies between."""
+        """Tell whether an addition there can take this dot: nothing else has used it, and no loop lies between."""
         return self._data is None and not self._taken and straight(self.where, where)
 
     def onto(self, addend: NDArray[Any]) -> NDArray[Any]:

@@ -33,7 +33,7 @@ class _Growing:
             self.owners[dimension].append(owner)
 
     def fill(self, order: list[int]) -> None:
-        """What is left of the tensor lies in further registers."""
+        """Place what is left of the tensor in further registers."""
         for dimension in order:
             self.add(dimension, "register", self.shape[dimension])
 

@@ -50,7 +50,7 @@ class Dot:
 
     @property
     def is_split(self) -> bool:
-        """Whether it becomes several dots of parts of its numbers."""
+        """True if it becomes several dots of parts of its numbers."""
         return self.a == "tf32" and self.precision not in ("tf32", "ieee")
 
 
@@ -122,7 +122,7 @@ def _permuted(k: int, width: int) -> NDArray[np.intp]:
 
 
 def lowering_by_rules(dot: Dot, capability: int, warps: int) -> Lowering:
-    """What Triton chooses for a dot on a GPU of this compute capability (90 for sm_90a).
+    """Return what Triton chooses for a dot on a GPU of this compute capability (90 for sm_90a).
 
     Raises
     ------

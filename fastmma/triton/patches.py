@@ -59,7 +59,7 @@ def check_triton() -> None:
 
 
 def _options(run: Emulation) -> Any:
-    """What the compiler would let a kernel of this launch do."""
+    """Return what the compiler would let a kernel of this launch do."""
     backend = compiler.CUDABackend(compiler.GPUTarget("cuda", run.capability, 32))
     options = backend.parse_options({"enable_fp_fusion": run.fuses, "num_warps": run.launch.warps})
     chosen = {name: getattr(options, name) for name in _OPTIONS}
@@ -156,7 +156,7 @@ def patched(run: Emulation) -> Iterator[None]:
 
 
 def warmed_up(kernel: Any) -> Any:
-    """What `kernel.warmup` returns: who asks how many registers a kernel takes gets a number, and may launch it."""
+    """Return what `kernel.warmup` returns: who asks how many registers a kernel takes gets a number, and may launch it."""
 
     class Warm:
         n_regs, n_spills, n_max_threads = 32, 0, 1024

@@ -52,7 +52,7 @@ def _loops_around(code: CodeType, offset: int) -> frozenset[tuple[int, int]]:
 
 
 def position() -> Position:
-    """Where the kernel stands that runs in this thread, outermost call first."""
+    """Return where the kernel stands that runs in this thread, outermost call first."""
     frame: FrameType | None = sys._getframe(1)
     found = []
     while frame is not None and frame.f_code is not _LAUNCH:
@@ -84,7 +84,7 @@ def sites(where: Position) -> tuple[tuple[str, int, int], ...]:
 
 
 def straight(start: Position, end: Position) -> bool:
-    """Whether code runs from one position to the other without the end of an iteration between them."""
+    """Tell whether code runs from one position to the other without the end of an iteration between them."""
     for index, (first, last) in enumerate(zip(start, end, strict=False)):
         if first.frame != last.frame:
             return False

@@ -109,7 +109,7 @@ def create_dot_scaled(
     right_format: Any,
     *rest: Any,
 ) -> Any:
-    """What `tl.dot_scaled` calls.
+    """Compute `tl.dot_scaled`.
 
     Raises
     ------

@@ -109,7 +109,7 @@ def entry(request: Request, choice: Choice) -> Entry | None:
 
 
 def _ends(request: Request, choice: Choice, kernels: Kernels) -> str:
-    """How the kernel ends."""
+    """Read how the kernel ends."""
     added = request.kind == "biased" and not choice.biased
     if choice.parts > 1:
         through = request.kind == "biased" and choice.scheme == "OUTPUT_TYPE"

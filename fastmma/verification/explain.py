@@ -53,7 +53,7 @@ def operands_of_tile(trial: Trial, execution: int, tile: int) -> dict[str, Codes
 
 @public_call
 def explain(trial: Trial, target: str, execution: int, row: int, col: int, tile: int = 0) -> str:
-    """What feeds one element of d, and how the emulator adds it up.
+    """Return what feeds one element of d, and how the emulator adds it up.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ def describe(package_version: str) -> dict[str, Any]:
 
 
 def _told(facts: Any) -> Any:
-    """What a function finds, or why it finds nothing."""
+    """Return what a function finds, or why it finds nothing."""
     try:
         return facts()
     except (FastmmaError, OSError) as error:

@@ -174,5 +174,5 @@ def plans(row: Orders, family: Family, depth: int, ends: tuple[tuple[str, ...], 
 
 
 def is_one(value: Any) -> bool:
-    """Whether a factor is 1 as f32."""
+    """Tell whether a factor is 1 as f32."""
     return bool(np.asarray(encode(value, FORMATS["f32"])) == 0x3F800000)

@@ -81,7 +81,7 @@ class Report:
 
 
 def _farthest(got: NDArray[Any], expected: NDArray[Any], ins: Instruction | Movement) -> tuple[int, ...]:
-    """Where the results differ most: by their values where both are finite numbers, else anywhere."""
+    """Return where the results differ most: by their values where both are finite numbers, else anywhere."""
     places = np.argwhere(got != expected)
     fmt = None if isinstance(ins, Movement) else ins.formats.d
     if fmt is not None and fmt.kind == "float" and fmt.bits == got.dtype.itemsize * 8:

@@ -57,7 +57,7 @@ class Trial:
         return instruction(self.opcode)
 
     def run(self, target: str, backend: str) -> Registers:
-        """What the opcode gives: registers of d, registers loaded, or memory stored to."""
+        """Return what the opcode gives: registers of d, registers loaded, or memory stored to."""
         ins = self.instruction
         call = _CALLS[ins.op]
         # a descriptor of A is an argument, its registers are an operand; both are the parameter a
@@ -104,7 +104,7 @@ def argument_names(ins: Instruction | Movement) -> frozenset[str]:
 
 
 def takes(trial: Trial) -> bool:
-    """Whether the opcode's call can be given the operands and arguments of a trial, each of them once, and no array for an integer."""
+    """Tell whether the opcode's call can be given the operands and arguments of a trial, each of them once, and no array for an integer."""
     call, arrays, given = _parameters(trial.instruction.op), trial.operands.keys(), {*trial.operands, *trial.arguments}
     return call.needed <= given <= call.possible and not arrays & (call.integers | trial.arguments.keys())
 
@@ -284,7 +284,7 @@ _DRAWS: dict[str, Callable[[Any, dict[str, int], str, int, Stream], dict[str, Re
 
 
 def default_arguments(ins: Instruction | Movement, stream: Stream) -> dict[str, int]:
-    """What an opcode needs beside its operands: descriptors, signs of wgmma's multiplicands, strides of wmma's matrices."""
+    """Return what an opcode needs beside its operands: descriptors, signs of wgmma's multiplicands, strides of wmma's matrices."""
     if isinstance(ins, Movement):
         if not ins.op.startswith("wmma"):
             return {}

@@ -20,7 +20,7 @@ from fastmma.operands.check import flatten
 
 
 def kept_lanes(mask: Any, ins: Instruction) -> NDArray[np.bool_]:
-    """Which lanes of the CTAs keep what they have.
+    """Return which lanes of the CTAs keep what they have.
 
     Raises
     ------

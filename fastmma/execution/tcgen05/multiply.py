@@ -226,7 +226,7 @@ def mma(
 
 
 def _cells(ins: Instruction, said: InstructionDescriptor, addresses: dict[str, Any]) -> dict[str, places.Cells]:
-    """Where the operands lie whose addresses in Tensor Memory are given; D overlaps none of them."""
+    """Return where the operands lie whose addresses in Tensor Memory are given; D overlaps none of them."""
     for name, there in (("metadata", ins.sparse), ("scale_a", ins.stype), ("scale_b", ins.stype)):
         if bool(there) != (addresses[name] is not None):
             raise OperandError(f"{ins}: the instruction {'needs' if there else 'takes no'} {name}")

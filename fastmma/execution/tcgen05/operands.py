@@ -34,7 +34,7 @@ def _check_columns(columns: NDArray[Any], what: str) -> None:
 
 
 def matrix_cells(layout: Layout, ins: Instruction, taddr: Any, what: str, first_column: int = 0) -> Cells:
-    """Where a matrix lies that begins some columns behind an address: lanes by columns.
+    """Return where a matrix lies that begins some columns behind an address: lanes by columns.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def matrix_cells(layout: Layout, ins: Instruction, taddr: Any, what: str, first_
 
 
 def scale_cells(ins: Instruction, operand: str, taddr: Any, first: int, what: str) -> Cells:
-    """Where the scales of A or B lie, which begin with a byte of their words: copies by rows (or columns) by words.
+    """Return where the scales of A or B lie, which begin with a byte of their words: copies by rows (or columns) by words.
 
     Raises
     ------
@@ -174,5 +174,5 @@ def write_accumulators(tmem: NDArray[np.uint32], cells: Cells, codes: NDArray[An
 
 
 def descriptor_of(ins: Instruction) -> InstructionDescriptor:
-    """What the instruction descriptor of an instruction says."""
+    """Return what the instruction descriptor of an instruction says."""
     return InstructionDescriptor.decode(ins.kind, ins.idesc)

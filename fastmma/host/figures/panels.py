@@ -60,7 +60,7 @@ class Part(NamedTuple):
     of: int
 
     def __str__(self) -> str:
-        """Which rows these are, where they are not all; counted from 1."""
+        """Return which rows these are, where they are not all; counted from 1."""
         return "" if self.last - self.first == self.of else f"{self.first + 1} to {self.last} of {self.of}"
 
 

@@ -76,7 +76,7 @@ def sizes(shape: str) -> tuple[int, int, int]:
 
 
 def is_shape(token: str) -> bool:
-    """Whether a token of an opcode is a shape."""
+    """Tell whether a token of an opcode is a shape."""
     return _SHAPE.fullmatch(token) is not None
 
 

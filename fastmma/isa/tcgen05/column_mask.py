@@ -100,7 +100,7 @@ class ZeroColumnMask:
         return cls((word >> 40 & 0xFF) + 1, (word >> 48 & 0xFF) + 1, starts, first, bool(word >> 39 & 1), word >> 56)
 
     def columns(self, n: int, parts: int) -> NDArray[np.bool_]:
-        """Which of n columns of D, in so many parts, take zeros for those of B.
+        """Return which of n columns of D, in so many parts, take zeros for those of B.
 
         Raises
         ------

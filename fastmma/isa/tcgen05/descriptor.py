@@ -157,7 +157,7 @@ class InstructionDescriptor:
 
     @classmethod
     def decode(cls, kind: str, word: int) -> InstructionDescriptor:
-        """What a word says to an instruction of a kind.
+        """Return what a word says to an instruction of a kind.
 
         Raises
         ------
@@ -184,7 +184,7 @@ class InstructionDescriptor:
         return cls(kind, **values)
 
     def check(self, syntax: Syntax) -> None:
-        """Whether an opcode takes the descriptor.
+        """Tell whether an opcode takes the descriptor.
 
         Raises
         ------

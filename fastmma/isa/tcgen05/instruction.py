@@ -22,7 +22,7 @@ _TEXT = re.compile(r"(?P<opcode>tcgen05\.mma\S*?)(?:,?\s+idesc\s*=\s*(?P<word>0[
 
 
 def is_mma(text: str) -> bool:
-    """Whether a text names a tcgen05.mma."""
+    """Tell whether a text names a tcgen05.mma."""
     return text.startswith("tcgen05.mma")
 
 

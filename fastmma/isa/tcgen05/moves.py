@@ -104,7 +104,7 @@ def _table() -> dict[Spelling, Movement]:
 
 
 def is_move(text: str) -> bool:
-    """Whether a text names a tcgen05.ld or .st."""
+    """Tell whether a text names a tcgen05.ld or .st."""
     return text.startswith((f"{LOAD}.", f"{STORE}."))
 
 

@@ -24,7 +24,7 @@ class Multiplication(fragments.Multiplication, Protocol):
 
     @property
     def sparse(self) -> str:
-        """Whether a is sparse."""
+        """True if a is sparse."""
 
     @property
     def cta_group(self) -> int:
@@ -32,7 +32,7 @@ class Multiplication(fragments.Multiplication, Protocol):
 
     @property
     def ws(self) -> bool:
-        """Whether it is weight stationary."""
+        """True if it is weight stationary."""
 
 
 def data_path(ins: Multiplication) -> str:

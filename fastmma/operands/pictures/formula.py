@@ -68,7 +68,7 @@ def _merged(modes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _digits(variable: str, modes: tuple[Mode, ...], axis: int) -> Iterator[_Digit]:
-    """What one mixed-radix number contributes to a coordinate."""
+    """Return what one mixed-radix number contributes to a coordinate."""
     total = math.prod(mode.size for mode in modes)
     place = 1
     for size, step in _merged((mode.size, mode[axis]) for mode in modes):

@@ -95,7 +95,7 @@ def _plural(name: str) -> str:
 
 
 def _repeats(held: Held, fold: bool, registers: bool) -> tuple[Repeat, ...]:
-    """What repeats along the sides that are long, also where boxes join neighbours, and from matrix to matrix."""
+    """Return what repeats along the sides that are long, also where boxes join neighbours, and from matrix to matrix."""
     index, element = np.divmod(held.layout.inverse, held.layout.elements)
     box = _box_size(held, index[0], element[0], fold, registers)
     register, bit = np.divmod(element, held.layout.register_bits // held.layout.bits)
@@ -185,7 +185,7 @@ def register_file(held: Held, transpose: bool, whole: bool, highlight: Collectio
 
 
 def _run(index: NDArray[np.intp], element: NDArray[np.intp], per_register: int) -> int:
-    """How many neighbours along a row make a box: consecutive elements of one lane, and of one register where its size is given.
+    """Return how many neighbours along a row make a box: consecutive elements of one lane, and of one register where its size is given.
 
     A side that is not long needs no folding by lanes.
     """

@@ -29,7 +29,7 @@ def _note(box: Box, title: str) -> str:
 
 
 def _one_register(box: Box | None, other: Box | None) -> bool:
-    """Whether two neighbouring boxes lie in the same register of the same lane."""
+    """Tell whether two neighbouring boxes lie in the same register of the same lane."""
     if box is None or other is None:
         return False
     return (box.lane, box.cells[0].register) == (other.lane, other.cells[-1].register)
@@ -202,7 +202,7 @@ def draw(rows: Sequence[Sequence[Grid | None]], *, title: str = "", notes: Itera
 
 
 def _painters(rows: Sequence[Sequence[Grid | None]]) -> list[list[_Painter | None]]:
-    """What paints each grid: boxes are as wide as their column of grids needs them, and as high as the highest."""
+    """Return what paints each grid: boxes are as wide as their column of grids needs them, and as high as the highest."""
     columns = [[_Painter.sizes(grid) for grid in column if grid is not None] for column in zip_longest(*rows)]
     height = max(each[1] for column in columns for each in column)
     sizes = [(max((each[0] for each in column), default=0.0), height, max((each[2] for each in column), default=0.0)) for column in columns]

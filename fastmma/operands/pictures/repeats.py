@@ -25,7 +25,7 @@ class Repeat:
 def repeat(
     axis: str, lane: NDArray[np.intp], register: NDArray[np.intp], bit: NDArray[np.intp], smallest: int = _SMALLEST
 ) -> Repeat | None:
-    """What repeats along the first dimension; None where nothing does.
+    """Return what repeats along the first dimension; None where nothing does.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ def csv_text(table: Table) -> str:
 
 
 def described(held: Placement) -> dict[str, Any]:
-    """What an operand is, for JSON."""
+    """Return what an operand is, for JSON."""
     layout = held.layout
     return {
         "operand": held.name,

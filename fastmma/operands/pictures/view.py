@@ -93,7 +93,7 @@ class Placement:
         return self._cells(index.ravel(), element.ravel())
 
     def at(self, row: int, col: int, computation: int = 0) -> Cell:
-        """Where an element of the matrix is held.
+        """Return where an element of the matrix is held.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class Placement:
         return max(1, self.layout.registers)
 
     def of_register(self, register: int) -> list[Cell]:
-        """What one register of every lane holds.
+        """Return what one register of every lane holds.
 
         Raises
         ------

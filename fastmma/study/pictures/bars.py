@@ -63,7 +63,7 @@ def sqnr(records: Sequence[Record]) -> list[Any]:
 
 @in_style
 def ulp_histogram(records: Sequence[Record]) -> list[Any]:
-    """How many results at the largest K are how many ULP away from the exact product of the rounded operands: a histogram a row."""
+    """Return how many results at the largest K are how many ULP away from the exact product of the rounded operands: a histogram a row."""
     labels = [f"≤ {edge:g}" for edge in ULP_EDGES[:4]] + [f"≤ 2$^{{{power}}}$" for power in range(3, len(ULP_EDGES) - 1)] + ["more"]
 
     def draw(panel: Any, found: Sequence[Record], colours: Sequence[str]) -> None:

@@ -76,7 +76,7 @@ def accumulation_against_depth(records: Sequence[Record]) -> list[Any]:
 
 
 def _without_bits(record: Record) -> str:
-    """What a record is compared by where alignment bits vary: everything else."""
+    """Return what a record is compared by where alignment bits vary: everything else."""
     others = {name: value for name, value in changes(record["arithmetic"]).items() if name != "align_bits"}
     return series({**record, "arithmetic": ",".join(f"{name}={value}" for name, value in others.items())})
 

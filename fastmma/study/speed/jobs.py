@@ -40,7 +40,7 @@ class Job(NamedTuple):
         return m * n * k
 
     def seconds(self) -> float:
-        """What it will take, roughly."""
+        """Return what it will take, roughly."""
         own = self.macs / (1e9 * _USUAL.get(self.family, _USUAL_SCALED) * self.threads)
         return _START + (self.rounds + 1) * (own + _PEER * len(self.peers))
 
@@ -131,7 +131,7 @@ def measured(job: Job) -> list[Measurement]:
 
 
 def _share(product: Product | ScaledProduct, shape: Shape, found: NDArray[Any]) -> float:
-    """How many of the results are fastmma's."""
+    """Count the results that are fastmma's."""
     ours = product.run(shape)(1)
     return float(np.mean(np.asarray(ours, np.float64) == np.asarray(found, np.float64)))
 

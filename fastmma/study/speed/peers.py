@@ -46,7 +46,7 @@ class Peer(NamedTuple):
     product: Callable[[Any, Shape], Result | None]
 
     def installed(self) -> bool:
-        """Whether it can be imported."""
+        """Tell whether it can be imported."""
         return find_spec(self.module) is not None
 
     def shape(self, shape: Shape, tile: tuple[int, int] = (64, 64)) -> Shape:

@@ -30,7 +30,7 @@ def serve() -> None:
 
 
 def run(jobs: Sequence[Job]) -> Iterator[list[Measurement]]:
-    """What each job found, as soon as it has.
+    """Return what each job found, as soon as it has.
 
     Raises
     ------

@@ -56,7 +56,7 @@ class Product:
     finished: bool = False
 
     def instruction(self) -> Instruction:
-        """What multiplies.
+        """Choose the instruction that multiplies.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class ScaledProduct:
     target: str
 
     def instruction(self) -> Instruction:
-        """What multiplies.
+        """Choose the instruction that multiplies.
 
         Raises
         ------
