@@ -70,11 +70,7 @@ MUTANTS = (
     ),
     Mutant("kernels/fused/step_end.py", "convert(size & ((size >> 24) ^ 0xFFFFFFFF)", "convert(size & ((size >> 25) ^ 0xFFFFFFFF)"),
     Mutant("kernels/fused/portable.py", "p.terms << (p.align_bits + 2) <= 1 << 31", "p.terms << (p.align_bits + 2) <= 1 << 33"),
-    Mutant(
-        "kernels/scaled/portable.py",
-        "exponent = max(field - FLOAT64_BIAS, SUBNORMAL_EXPONENT)",
-        "exponent = max(field - FLOAT64_BIAS, SUBNORMAL_EXPONENT + 1)",
-    ),
+    Mutant("kernels/scaled/portable.py", "bits[j] &= -1 << 29", "bits[j] &= -1 << 30"),
     Mutant("kernels/general/step_end.py", "work.exponents[j] = max(field, 1) - p.bias", "work.exponents[j] = field - p.bias"),
     Mutant(
         "kernels/matrices/accumulators.py",

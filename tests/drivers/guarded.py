@@ -22,9 +22,12 @@ import numpy as np
 from drivers.arrangement import Array
 from drivers.cases import OF_A_SEED, drawn
 from drivers.checks import check
+from drivers.kernel_cases import check_kernels, small_shape
+from drivers.operations import name_of, operations
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
 
 PAGE = mmap.PAGESIZE
+OPERATIONS = 6  # one of so many is computed by all kernels
 NO_ACCESS, READ_AND_WRITE = 0, mmap.PROT_READ | mmap.PROT_WRITE
 _library = ctypes.CDLL(None, use_errno=True)
 _library.mmap.restype = ctypes.c_void_p
@@ -129,6 +132,14 @@ def main() -> None:
             known = check(rng, case, counts, guards.memory, known)
             found.update(counts)
         index += 1
+    for number, operation in enumerate(operations()[seed % OPERATIONS :: OPERATIONS]):
+        for side, found in sides.items():
+            guards.before = side == "before"
+            counts.clear()
+            print(f"kernels {number}, guards {side}: {name_of(operation)}", file=sys.stderr, flush=True)
+            rng = np.random.default_rng([seed, number])
+            check_kernels(rng, operation, small_shape(rng, operation), counts, memory=guards.memory)
+            found.update(counts)
     print(json.dumps(sides))
 
 

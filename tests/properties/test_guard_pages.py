@@ -35,6 +35,7 @@ def test_nothing_touches_a_guard_page() -> None:
     assert sides.keys() == {"after", "before"}
     for counts in sides.values():
         assert all(counts[family] >= CASES // len(DRAWN) for family in DRAWN)
+        assert min(counts[each] for each in ("panels", "thin", "blocks", "tiles", "general", "parts")) > 2
         assert counts["guarded arrays and buffers"] > 5 * CASES
 
 
