@@ -27,6 +27,9 @@ def accumulate(
     if order.parts == 1:
         _part(backend, operation, operands, d, promotion, threads, order.first_tile)
         return
+    places = order.places(operands.depth)
+    if places is not None:
+        operands = operands._replace(a=operands.a[:, :, places], b=operands.b[:, places])
     for rows, columns, cuts in order.blocks(d.shape[1], d.shape[2], operands.depth):
         whole = rows == slice(0, d.shape[1]) and columns == slice(0, d.shape[2])
         given = operands if whole else operands.lines(rows, columns)
