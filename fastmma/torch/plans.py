@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.errors import InstructionError, OperandError, TargetError
 from fastmma.isa.scalar import FMA
+from fastmma.products import cublas
 from fastmma.products.choice import default_instruction
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
@@ -92,6 +93,8 @@ def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.d
             found = Planned(gemm_plan(a, b, **given), ASSUMED, how)
     except (InstructionError, TargetError, OperandError) as error:
         raise UnknownError(str(error)) from None
+    if found.status == ASSUMED and settings.library is not None and not ends.grouped:
+        found = _by_choice(settings, a, b, ends) or found
     found = found if modes.narrow_joins or settings.library is None else _joined_wide(settings, found)
     return _checked(settings, _chosen(found, said))
 
@@ -134,12 +137,26 @@ def chained(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends) ->
         said, status, how = 1, EMULATED, "one k"
     elif settings.library is None:
         said, status, how = 1, ASSUMED, "one accumulator"
+    elif chosen := _by_choice(settings, a, b, ends, tf32=False):
+        return _checked(settings, chosen)
     else:
         raise UnknownError("float32 without TF32, or by a vector, is multiplied off the tensor cores, in parts of k that cuBLAS chooses")
     if settings.library is not None and (ends.c or ends.bias):
         raise UnknownError("how cuBLAS adds to products of float32 without TF32 is not known")
     plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=said, **_ends(ends))
     return _checked(settings, Planned(plan, status, how))
+
+
+def _by_choice(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends, *, tf32: bool = True) -> Planned | None:
+    """The plan of the kernel that the library chose for matrices like these when it was asked; None where it was not, or no plan has it."""
+    aligned = not (a.ctypes.data % _ALIGNED or b.ctypes.data % _ALIGNED)
+    if settings.library is None or not aligned or a.ndim != 2 or ends.bias:
+        return None
+    try:
+        plan = cublas.plan(a, b, target=settings.target, out_dtype=DTYPES[ends.out], tf32=tf32, **_ends(ends))
+    except OperandError:
+        return None
+    return Planned(plan, status_of(plan.evidence), str(plan.evidence)) if isinstance(plan, GemmPlan) else None
 
 
 _ALIGNED = 16  # bytes, of every recorded operand

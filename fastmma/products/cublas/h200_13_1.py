@@ -153,4 +153,6 @@ _RATES = {
 # kernels off the tensor cores add in one order whatever the format
 _CHAINS = {11: (27, 27), 12: (1, 1), 13: (549, 549), 14: (74, 74), 16: (3, 3), 20: (464, 464), 55: (1076, 1076)}
 _RATES |= {(algo, fmt): rate for algo, rate in _CHAINS.items() for fmt in (_F32 if algo in (20, 55) else _ALL)}
-TABLE = Table("H200", "13.1", "only products that the rule was made from were compared", (*_TILES, *_LANES), _RATES)
+TABLE = Table(
+    "H200", "13.1", "only products that the rule was made from were compared", (*_TILES, *_LANES), _RATES, "cublas_algorithms_h200_13_1.npz"
+)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastmma.backends.resolve import resolved_target
-from fastmma.host.arrays import integer
+from fastmma.host.arrays import flag, integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.formats import format_of
@@ -15,6 +16,7 @@ from fastmma.isa.scalar import OPCODE as FMA
 from fastmma.isa.table import multiply
 from fastmma.products.choice import default_instruction, multiplicand, named
 from fastmma.products.cublas import h200_13_1
+from fastmma.products.cublas.answers import answers
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.find_row import find_row
 from fastmma.products.cublas.rows import NARROW, LaneRow, Product, Table, TileRow
@@ -27,10 +29,24 @@ from fastmma.products.order import Cuts
 from fastmma.products.presets import ENDS
 
 VERSION, WORKSPACE = "13.1", 32 << 20
+_TF32 = "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32"
 _WORKSPACE_WITH_BIAS = 1 << 20  # what PyTorch lets cuBLASLt have, where it calls it itself
 TABLES: dict[tuple[str, str], Table] = {(table.gpu, table.version): table for table in (h200_13_1.TABLE,)}
+# which float32 needs where a plan is looked up
+_INSTRUCTIONS: dict[str, dict[str, Any]] = {"f32": {"instruction": FMA}, "tf32": {"instruction": _TF32, "cast": True}}
 _MMA = "mma.sync.aligned.{shape}.row.col.f32.{fmt}.{fmt}.f32"
 _SLICES = {"f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "s8": 1}  # bytes of an element
+
+
+class _Call(NamedTuple):
+    """A call of `plan`: what a choice is followed for."""
+
+    product: Product
+    given: Ends
+    activation: str | None
+    fast: bool
+    target: str
+    says: str = ":"  # between the library's name and its choice
 
 
 @public_call
@@ -48,6 +64,7 @@ def plan(
     beta: Any = None,
     activation: str | None = None,
     use_fast_accum: bool = False,
+    tf32: bool = False,
     workspace: int = WORKSPACE,
     unknown: str = "refuse",
 ) -> GemmPlan | LanesPlan:
@@ -72,6 +89,8 @@ def plan(
     activation : {"relu"}, optional
     use_fast_accum : bool
         Whether 8-bit floats are not promoted, ``CUBLASLT_MATMUL_DESC_FAST_ACCUM``.
+    tf32 : bool
+        Whether float32 may be multiplied in TF32, where the choice is looked up: ``torch.backends.cuda.matmul.allow_tf32``.
     workspace : int
         How many bytes the library may use. What is looked up is known for those of
         PyTorch's calls: 32 MiB on Hopper, and 1 MiB with a bias.
@@ -108,15 +127,32 @@ def plan(
         raise OperandError(f"plan: a must be (M, K) and b (K, N), or stacks of as many, not {a.shape} and {b.shape}")
     out = named(out_dtype, "out_dtype") or ("s32" if fmt == "s8" else "f32")
     product = Product(fmt, layout, a.shape[-2], b.shape[-1], a.shape[-1], out)
-    space = integer(workspace, "plan: workspace", 0)
+    space, allowed = integer(workspace, "plan: workspace", 0), flag(tf32, "plan: tf32")
+    if choice is not None and not isinstance(choice, Choice):
+        raise OperandTypeError(f"plan: choice must be a Choice, not {type(choice).__name__}")
     if choice is None:
         if space not in (WORKSPACE, *((_WORKSPACE_WITH_BIAS,) if bias is not None else ())):
             raise OperandError(f"plan: nothing is known of what cuBLASLt chooses with {space} bytes of workspace; give its choice")
-        options = {"c": c, "bias": bias, "alpha": alpha, "beta": beta, "activation": activation, "out_dtype": out_dtype}
-        return gemm_plan(a, b, target=target, preset="cublas-fast-accum" if use_fast_accum else "cublas", unknown=unknown, **options)
-    if not isinstance(choice, Choice):
-        raise OperandTypeError(f"plan: choice must be a Choice, not {type(choice).__name__}")
-    return _followed(table, choice, product, given, activation, use_fast_accum, resolved_target(target))
+        product = product._replace(fmt="tf32") if product.fmt == "f32" and allowed else product
+        preset = "cublas-fast-accum" if use_fast_accum else "cublas"
+        options = {"c": c, "bias": bias, "alpha": alpha, "beta": beta, "activation": activation, "out_dtype": out_dtype, "preset": preset}
+        options |= {"target": target} | _INSTRUCTIONS.get(product.fmt, {})
+        return _looked_up(table, _Call(product, given, activation, use_fast_accum, resolved_target(target)), a, b, unknown, options)
+    return _followed(table, choice, _Call(product, given, activation, use_fast_accum, resolved_target(target)))
+
+
+def _looked_up(table: Table, call: _Call, a: Any, b: Any, unknown: str, options: dict[str, Any]) -> GemmPlan | LanesPlan:
+    """Follow what is recorded of a product, a rule, or what the library chose without running it."""
+    try:
+        return gemm_plan(a, b, unknown="refuse", **options)
+    except OperandError:
+        asked = None if a.ndim == 3 or call.given.bias or call.activation else answers(table.answers).find(call.product)
+        if asked is not None:
+            with suppress(OperandError):
+                return _followed(table, asked, call._replace(says=" chooses"))
+        if unknown == "refuse":
+            raise
+    return gemm_plan(a, b, unknown=unknown, **options)
 
 
 def _table(target: TargetName, version: str) -> Table:
@@ -152,46 +188,42 @@ def _format(a: Any, b: Any) -> str:
     return names[0]
 
 
-def _followed(
-    table: Table, choice: Choice, product: Product, given: Ends, activation: str | None, fast: bool, target: str
-) -> GemmPlan | LanesPlan:
+def _followed(table: Table, choice: Choice, call: _Call) -> GemmPlan | LanesPlan:
     """Follow a choice."""
-    if product.fmt == "f32" and not any(row.algo == choice.algo and "f32" in row.formats for row in table.rows):
-        product = product._replace(fmt="tf32")
-    row = find_row(table, choice, product)
-    if isinstance(row, LaneRow):
-        return _lanes(table, row, choice, product, given, activation, target)
-    return _tiles(table, row, choice, product, given, activation, fast, target)
+    if call.product.fmt == "f32" and not any(row.algo == choice.algo and "f32" in row.formats for row in table.rows):
+        call = call._replace(product=call.product._replace(fmt="tf32"))
+    elif call.product.fmt == "tf32" and not any(row.algo == choice.algo and "tf32" in row.formats for row in table.rows):
+        call = call._replace(product=call.product._replace(fmt="f32"))
+    row = find_row(table, choice, call.product)
+    return _lanes(table, row, choice, call) if isinstance(row, LaneRow) else _tiles(table, row, choice, call)
 
 
-def _evidence(table: Table, row: TileRow | LaneRow, choice: Choice, product: Product) -> OrderEvidence:
-    source = f"cuBLASLt {table.version} on {table.gpu}: {choice}, for {product}"
-    rate = table.rates.get((row.algo, product.fmt))
+def _evidence(table: Table, row: TileRow | LaneRow, choice: Choice, call: _Call) -> OrderEvidence:
+    source = f"cuBLASLt {table.version} on {table.gpu}{call.says} {choice}, for {call.product}"
+    rate = table.rates.get((row.algo, call.product.fmt))
     return OrderEvidence("fitted", source, rate) if rate else OrderEvidence("assumed", f"{source}; {table.source}")
 
 
-def _steps(ins: Any, name: str, product: Product, given: Ends, activation: str | None) -> tuple[tuple[str, ...], str]:
+def _steps(ins: Any, name: str, call: _Call) -> tuple[tuple[str, ...], str]:
     """Find the steps of an epilogue, and the format of the result."""
-    kind = ENDS[name]
-    if product.out not in NARROW and kind.wide:
+    kind, out = ENDS[name], call.product.out
+    if out not in NARROW and kind.wide:
         kind = ENDS[kind.wide]
-    return epilogue_steps(ins, given, Choices(activation=activation, out_dtype=product.out, preset="cublas"), kind.epilogues, "plan")
+    return epilogue_steps(ins, call.given, Choices(activation=call.activation, out_dtype=out, preset="cublas"), kind.epilogues, "plan")
 
 
-def _lanes(table: Table, row: LaneRow, choice: Choice, product: Product, given: Ends, activation: str | None, target: str) -> LanesPlan:
-    count = choice.parts if row.counts else 1
+def _lanes(table: Table, row: LaneRow, choice: Choice, call: _Call) -> LanesPlan:
+    product, count = call.product, choice.parts if row.counts else 1
     lanes = replace(row.lanes, blocks=count) if row.counts == "blocks" else replace(row.lanes, parts=count)
     scaled = row.scaled if count == 1 else ""
-    ending = given._replace(alpha=False) if scaled else given
-    steps, out = _steps(multiply(FMA), row.ends if count == 1 else row.split_ends, product, ending, activation)
+    ending = call._replace(given=call.given._replace(alpha=False)) if scaled else call
+    steps, out = _steps(multiply(FMA), row.ends if count == 1 else row.split_ends, ending)
     operand = ("a" if product.m == 1 else "b") if scaled == "vector" else scaled
-    return LanesPlan(target, FMA, lanes, product.fmt, steps, out, operand, evidence=_evidence(table, row, choice, product))
+    return LanesPlan(call.target, FMA, lanes, product.fmt, steps, out, operand, evidence=_evidence(table, row, choice, call))
 
 
-def _tiles(
-    table: Table, row: TileRow, choice: Choice, product: Product, given: Ends, activation: str | None, fast: bool, target: str
-) -> GemmPlan:
-    parts = _parts(row, choice, product)
+def _tiles(table: Table, row: TileRow, choice: Choice, call: _Call) -> GemmPlan:
+    product, parts = call.product, _parts(row, choice, call.product)
     join = "ascending" if choice.parts == 1 else dict(row.joins)[choice.reduction]
     name = row.ends if choice.parts == 1 else row.in_place_ends if join == "in-place" else row.split_ends
     narrow = product.out if product.out in NARROW else ""
@@ -199,12 +231,12 @@ def _tiles(
         name = "unknown"
     if not narrow and join == "workspace":
         join = "ascending"
-    opcode = _opcode(row, product.fmt, target)
-    steps, out = _steps(multiply(opcode), name, product, given, activation)
+    opcode = _opcode(row, product.fmt, call.target)
+    steps, out = _steps(multiply(opcode), name, call)
     return GemmPlan(
-        target,
+        call.target,
         opcode,
-        promote_every=row.promote_every if row.promote_every and not fast else None,
+        promote_every=row.promote_every if row.promote_every and not call.fast else None,
         split_k=parts,
         split_unit=row.unit(product, _SLICES[product.fmt]) if isinstance(parts, int) and parts > 1 and not row.dealt else 0,
         first_tile=row.tile,
@@ -215,7 +247,7 @@ def _tiles(
         out=out,
         leaves_out=row.leaves_out and parts != 1,
         dealt=row.dealt if parts != 1 else 0,
-        evidence=_evidence(table, row, choice, product),
+        evidence=_evidence(table, row, choice, call),
     )
 
 

@@ -156,3 +156,4 @@ class Table(NamedTuple):
     source: str  # why products without a rate are assumed
     rows: tuple[TileRow | LaneRow, ...]
     rates: dict[tuple[int, str], tuple[int, int]]  # by algo and format, of fresh products: how many had every bit, of how many
+    answers: str  # the file of what the library chose for the layers of usual models
