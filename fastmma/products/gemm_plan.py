@@ -50,8 +50,8 @@ class GemmPlan(LibraryPlan):
         0: the last instruction of all is the short one.
     cast : bool
         Whether float16, float32 and float64 multiplicands are rounded to the instruction's formats first, to nearest even.
-    join : {"ascending", "pairwise", "workspace", "in-place", "second half"}
-        In which order the parts of k are added; the third and the fourth are ascending, too. ``"second half"`` is for dealt parts.
+    join : {"ascending", "pairwise", "pairwise from the end", "workspace", "in-place", "second half"}
+        In which order the parts of k are added; through the workspace and in place it is ascending. ``"second half"`` is for dealt parts.
     join_dtype : {"", "bf16", "f16"}
         The format to which f32 parts and each of their sums are rounded; the accumulator's if empty. With ``"workspace"`` only the parts
         are rounded, with ``"in-place"`` only the first and the sums; where it is that of `out`, each part goes through the epilogue, the

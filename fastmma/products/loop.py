@@ -71,7 +71,14 @@ def _joined(
         narrow = "" if order.join == WORKSPACE else order.join_dtype
         return _rounded(backend, backend.join(total, part, ins.formats.d), narrow, threads)
 
-    d[...] = _pairwise(parts(), add) if order.join == "pairwise" else _ascending(parts(), add)
+    d[...] = _sum_of(parts(), order.join, add)
+
+
+def _sum_of(parts: Iterable[Codes], join: str, add: Add) -> Codes:
+    """Join parts, which are given in ascending order."""
+    if join == "pairwise":
+        return _pairwise(parts, add)
+    return _pairwise(reversed(list(parts)), add) if join == "pairwise from the end" else _ascending(parts, add)
 
 
 def _ascending(parts: Iterable[Codes], add: Add) -> Codes:

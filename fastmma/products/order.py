@@ -20,6 +20,7 @@ Cuts = tuple[tuple[int, int], ...]
 JOINS = {
     "ascending": "added in ascending order",
     "pairwise": "added pairwise, neighbours first",
+    "pairwise from the end": "added pairwise, neighbours first, from the end",
     "workspace": "rounded, then added in ascending order in f32",
     "in-place": "added in ascending order to the result in memory, each through the epilogue",
     "second half": "added to the first: those of the second half in ascending order, then the others",

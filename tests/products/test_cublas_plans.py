@@ -261,6 +261,61 @@ def test_dealt_parts_are_those_of_k_in_another_order() -> None:
         fastmma.GemmPlan("sm_90a", "fma.rn.f32", split_k=((0, 8), (8, 16)), dealt=8)
 
 
+def test_parts_are_joined_from_the_end() -> None:
+    a, b = operands(3, 5, 100, np.float16)
+    cuts = tuple((start, start + 20) for start in range(0, 100, 20))
+    opcode = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+    sums = [fastmma.gemm(a[:, k:stop], b[k:stop], plan=fastmma.GemmPlan("sm_90a", opcode)) for k, stop in cuts]
+    joined = fastmma.GemmPlan("sm_90a", opcode, split_k=cuts, join="pairwise from the end")
+    assert (fastmma.gemm(a, b, plan=joined) == sums[0] + ((sums[1] + sums[2]) + (sums[3] + sums[4]))).all()
+    three = replace(joined, split_k=(*cuts[:2], (40, 100)))
+    last = fastmma.gemm(a[:, 40:], b[40:], plan=fastmma.GemmPlan("sm_90a", opcode))
+    assert (fastmma.gemm(a, b, plan=three) == sums[0] + (sums[1] + last)).all()
+
+
+SEGMENTED = Choice(43, tile=20, split_k=-1, reduction=2, stages=34, cluster=3)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "parts"),
+    [
+        (128, 8192, 4096, ((0, 2048), (2048, 4096))),  # 64 tiles on 132 multiprocessors
+        (256, 8192, 4096, 1),
+        (640, 1024, 10000, ((0, 3328), (3328, 6656), (6656, 10000))),
+        (1280, 8192, 4096, 1),  # whole waves but for a last one that is nearly full
+    ],
+)
+def test_parts_that_a_choice_does_not_say(m: int, n: int, k: int, parts: Any) -> None:
+    found = plan(*operands(m, n, k, np.float32), choice=SEGMENTED)
+    assert isinstance(found, fastmma.GemmPlan)
+    assert found.split_k == parts
+    assert found.join == ("ascending" if parts == 1 else "pairwise from the end")
+    assert found.evidence is not None
+    assert found.evidence.level == "fitted"
+
+
+@pytest.mark.parametrize(
+    ("shape", "change"),
+    [
+        ((1536, 1536, 4096), {}),  # only the last of 144 tiles are cut
+        ((128, 4096, 1024), {}),  # what a join costs is not known well enough
+        ((128, 8192, 4096), {"cluster": 27}),
+        ((128, 8192, 4096), {"tile": 16}),
+        ((128, 4096, 4096), {"tile": 18}),
+    ],
+)
+def test_parts_that_are_not_known_are_refused(shape: tuple[int, int, int], change: dict[str, int]) -> None:
+    a, b = operands(*shape, np.float32)
+    with pytest.raises(fastmma.OperandError, match="nothing is known of split_k -1"):
+        plan(a, b, choice=replace(SEGMENTED, **change))  # type: ignore[arg-type]
+
+
+def test_segments_of_stacks_are_refused() -> None:
+    a, b = operands(128, 8192, 4096, np.float32)
+    with pytest.raises(fastmma.OperandError, match="nothing is known of split_k -1"):
+        plan(np.broadcast_to(a, (2, *a.shape)), np.broadcast_to(b, (2, *b.shape)), choice=SEGMENTED)
+
+
 def test_an_activation_is_left_to_the_last_part_in_place() -> None:
     a, b = operands(3, 8, 64, np.float16)
     opcode = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

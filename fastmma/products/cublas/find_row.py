@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fastmma.host.errors import OperandError
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.rows import LaneRow, Product, Table, TileRow
+from fastmma.products.cublas.segments import cut_segments
 
 Row = TileRow | LaneRow
 # what must fit, in this order: the first that no row has is named
@@ -50,6 +51,8 @@ def _fits_layout(row: Row, product: Product) -> bool:
 def _fits_parts(row: Row, choice: Choice, product: Product) -> bool:
     if isinstance(row, LaneRow):
         return choice.split_k <= 1 or bool(row.counts)
+    if row.segments is not None:
+        return choice.split_k < 1 and cut_segments(row.segments, choice, product) is not None
     if choice.split_k < 1:  # the choice does not say
         if row.most_k_unsaid and product.k > row.most_k_unsaid:
             return False

@@ -8,7 +8,7 @@ rule was made from.
 
 from __future__ import annotations
 
-from fastmma.products.cublas.rows import LaneRow, Table, TileRow
+from fastmma.products.cublas.rows import LaneRow, Segments, Table, TileRow
 from fastmma.products.lanes import Lanes
 
 _HALVES = ("f16", "bf16")
@@ -27,6 +27,14 @@ def _cutlass(algo: int, stages: tuple[int, ...], fmt: str, instruction: str, til
     return TileRow(algo, stages, (fmt,), instruction, tile, **form)  # type: ignore[arg-type]
 
 
+# by the sizes of the workspaces that 190 choices needed, and the bits of 45; the costs are in tiles of 32 k
+_SEGMENTS = Segments(
+    filled={1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 7: 105, 8: 120, 16: 112},
+    costs={(64, 64): (22, 42), (64, 128): (19.3, 25.5)},
+    other_costs=(5, 45),
+    costs_after_waves=(5, 19),
+    unlike=frozenset({(2, (64, 128)), (6, (64, 256))}),
+)
 # on 16-byte, 4-byte and 2-byte boundaries; the last ones in f16 do not end by an fma
 _TILES = (
     TileRow(66, (35,), _HALVES, "wgmma", align=128, floors=True, leaves_out=True, joins=_ASCENDING, ends="badd", split_ends="add"),
@@ -58,6 +66,7 @@ _TILES = (
     *(_cutlass(21, stages, "tf32", "m16n8k8", tile, "fma") for stages, tile in ((_BY_16, 16), (_BY_32, 32))),
     *(_cutlass(23, stages, "tf32", "m16n8k8", tile, "add") for stages, tile in ((_BY_16, 16), (_BY_32, 32))),
     TileRow(43, (34,), ("tf32",), "wgmma", ends="fma"),
+    TileRow(43, (34,), ("tf32",), "wgmma", ends="fma", split_ends="fma", segments=_SEGMENTS, rate=(698, 698)),
     *(
         TileRow(63, stages, ("tf32",), "m16n8k8", align=4, dealt=dealt, joins=_ASCENDING, ends="fma", split_ends="fma")
         for stages, dealt in (((4, 6), 16), ((9, 10), 32))

@@ -20,6 +20,7 @@ from fastmma.products.cublas.answers import answers
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.find_row import find_row
 from fastmma.products.cublas.rows import NARROW, LaneRow, Product, Table, TileRow
+from fastmma.products.cublas.segments import cut_segments
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import Choices, Ends, ends, epilogue_steps, gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
@@ -126,7 +127,7 @@ def plan(
     if a.ndim != b.ndim or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise OperandError(f"plan: a must be (M, K) and b (K, N), or stacks of as many, not {a.shape} and {b.shape}")
     out = named(out_dtype, "out_dtype") or ("s32" if fmt == "s8" else "f32")
-    product = Product(fmt, layout, a.shape[-2], b.shape[-1], a.shape[-1], out)
+    product = Product(fmt, layout, a.shape[-2], b.shape[-1], a.shape[-1], out, a.ndim == 3 and a.shape[0] > 1)
     space, allowed = integer(workspace, "plan: workspace", 0), flag(tf32, "plan: tf32")
     if choice is not None and not isinstance(choice, Choice):
         raise OperandTypeError(f"plan: choice must be a Choice, not {type(choice).__name__}")
@@ -200,7 +201,7 @@ def _followed(table: Table, choice: Choice, call: _Call) -> GemmPlan | LanesPlan
 
 def _evidence(table: Table, row: TileRow | LaneRow, choice: Choice, call: _Call) -> OrderEvidence:
     source = f"cuBLASLt {table.version} on {table.gpu}{call.says} {choice}, for {call.product}"
-    rate = table.rates.get((row.algo, call.product.fmt))
+    rate = (row.rate if isinstance(row, TileRow) else None) or table.rates.get((row.algo, call.product.fmt))
     return OrderEvidence("fitted", source, rate) if rate else OrderEvidence("assumed", f"{source}; {table.source}")
 
 
@@ -224,8 +225,8 @@ def _lanes(table: Table, row: LaneRow, choice: Choice, call: _Call) -> LanesPlan
 
 def _tiles(table: Table, row: TileRow, choice: Choice, call: _Call) -> GemmPlan:
     product, parts = call.product, _parts(row, choice, call.product)
-    join = "ascending" if choice.parts == 1 else dict(row.joins)[choice.reduction]
-    name = row.ends if choice.parts == 1 else row.in_place_ends if join == "in-place" else row.split_ends
+    join = _join(row, choice, parts)
+    name = row.ends if join == "" else row.in_place_ends if join == "in-place" else row.split_ends
     narrow = product.out if product.out in NARROW else ""
     if join == "in-place" and product.fmt in NARROW and not narrow:
         name = "unknown"
@@ -241,7 +242,7 @@ def _tiles(table: Table, row: TileRow, choice: Choice, call: _Call) -> GemmPlan:
         split_unit=row.unit(product, _SLICES[product.fmt]) if isinstance(parts, int) and parts > 1 and not row.dealt else 0,
         first_tile=row.tile,
         cast=product.fmt == "tf32",
-        join=join,
+        join=join or "ascending",
         join_dtype=narrow if join in ("workspace", "in-place") else "",
         epilogue=steps,
         out=out,
@@ -259,8 +260,18 @@ def _opcode(row: TileRow, fmt: str, target: str) -> str:
     return _MMA.format(shape=row.instruction, fmt=fmt)
 
 
+def _join(row: TileRow, choice: Choice, parts: int | Cuts) -> str:
+    """Find how parts are joined; empty where the choice has one."""
+    if row.segments is not None:
+        return "" if parts == 1 else "pairwise from the end"
+    return "" if choice.parts == 1 else dict(row.joins)[choice.reduction]
+
+
 def _parts(row: TileRow, choice: Choice, product: Product) -> int | Cuts:
     """Cut k as the kernels do: so many parts, or where they start and stop."""
+    if row.segments is not None:
+        segments = cut_segments(row.segments, choice, product)
+        return segments if segments is not None and len(segments) > 1 else 1
     if choice.parts == 1 or not row.floors or row.leaves_out:
         return choice.parts
     unit = row.unit(product, _SLICES[product.fmt])

@@ -20,6 +20,7 @@ class Product(NamedTuple):
     n: int
     k: int
     out: str  # the format of the result
+    stacked: bool = False  # whether it is one of several, which are computed at once
 
     @property
     def is_by_vector(self) -> bool:
@@ -33,6 +34,20 @@ class Product(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.fmt} {self.layout} of M = {self.m}, N = {self.n}, K = {self.k}"
+
+
+class Segments(NamedTuple):
+    """What decides how kernels cut the k of their last tiles into parts that choices do not say, so that all multiprocessors work.
+
+    A kernel takes as many parts as take the least time, in tiles of k: those of a part, and a cost each time that the sums of two
+    are joined.
+    """
+
+    filled: dict[int, int]  # how many multiprocessors clusters fill, by their size
+    costs: dict[tuple[int, int], tuple[float, float]]  # at least and at most, by the sides of a tile, the shorter first
+    other_costs: tuple[float, float]
+    costs_after_waves: tuple[float, float]  # where other tiles are whole
+    unlike: frozenset[tuple[int, tuple[int, int]]] = frozenset()  # sizes of clusters and sides of tiles that are cut otherwise
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,10 @@ class TileRow:
         The largest K of which a choice that does not say its parts is known to have one; 0: all.
     most_parts : int
         The most parts of which it is known; 0: any.
+    segments : Segments, optional
+        What decides the parts where the choice does not say them.
+    rate : (int, int), optional
+        How many fresh products had every bit, of how many, if it is not the table's rate of the algorithm.
     """
 
     algo: int
@@ -98,6 +117,8 @@ class TileRow:
     most_workspace: int = 1023
     most_k_unsaid: int = 0
     most_parts: int = 0
+    segments: Segments | None = None
+    rate: tuple[int, int] | None = None
 
     def unit(self, product: Product, itemsize: int) -> int:
         """Find how many k the length of a part is a multiple of."""
