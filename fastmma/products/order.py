@@ -23,7 +23,7 @@ JOINS = {
     "pairwise from the end": "added pairwise, neighbours first, from the end",
     "workspace": "rounded, then added in ascending order in f32",
     "in-place": "added in ascending order to the result in memory, each through the epilogue",
-    "second half": "added to the first: those of the second half in ascending order, then the others",
+    "second half": "those of the second half added to the first ones in turn, the last to the first, and these in ascending order",
 }
 WORKSPACE, IN_PLACE, SECOND_HALF = "workspace", "in-place", "second half"
 # joins through memory of the result's format
@@ -139,20 +139,17 @@ def split(depth: int, parts: int, unit: int, *, leaves_out: bool = False) -> Cut
     return tuple((start, min(start + length, end)) for start in range(0, max(end, 1), length))
 
 
-def deal(depth: int, parts: int, tile: int, join: str = "ascending") -> tuple[Cuts, NDArray[np.int64]]:
-    """Deal tiles of k to parts in turn: where parts start and stop, and the k of all parts, in the order in which the parts are added.
+def deal(depth: int, parts: int, tile: int) -> tuple[Cuts, NDArray[np.int64]]:
+    """Deal tiles of k to parts in turn: where parts start and stop, and the k of all parts, one after another; parts without k are none.
 
     Examples
     --------
     >>> cuts, places = deal(11, 2, 4)
     >>> cuts, places.tolist()
     (((0, 7), (7, 11)), [0, 1, 2, 3, 8, 9, 10, 4, 5, 6, 7])
-    >>> deal(5, 5, 1, "second half")[1].tolist()
-    [0, 3, 4, 1, 2]
     """
-    k, half = np.arange(depth), -(-parts // 2)
-    order = [0, *range(half, parts), *range(1, half)] if join == SECOND_HALF else list(range(parts))
-    found = [k[k // tile % parts == part] for part in order]
+    k = np.arange(depth)
+    found = [k[k // tile % parts == part] for part in range(parts)]
     stops = np.cumsum([len(each) for each in found]).tolist()
     cuts = tuple((start, stop) for start, stop in zip([0, *stops], stops, strict=False) if start < stop)
     return cuts or ((0, 0),), np.concatenate(found)
@@ -188,7 +185,7 @@ class Order(NamedTuple):
 
     def places(self, depth: int) -> NDArray[np.int64] | None:
         """Order the k of dealt parts one after another; None where they lie so."""
-        return deal(depth, self.parts, self.dealt, self.join)[1] if self.dealt and isinstance(self.parts, int) and self.parts > 1 else None
+        return deal(depth, self.parts, self.dealt)[1] if self.dealt and isinstance(self.parts, int) and self.parts > 1 else None
 
     def blocks(self, rows: int, columns: int, depth: int) -> Iterator[tuple[slice, slice, Cuts]]:
         """Rows and columns of the result with the parts of k in which they are summed.
@@ -202,7 +199,7 @@ class Order(NamedTuple):
             yield from self.parts.blocks(rows, columns, depth)
             return
         if isinstance(self.parts, int) and self.dealt:
-            yield slice(0, rows), slice(0, columns), deal(depth, self.parts, self.dealt, self.join)[0]
+            yield slice(0, rows), slice(0, columns), deal(depth, self.parts, self.dealt)[0]
         elif isinstance(self.parts, int):
             yield slice(0, rows), slice(0, columns), split(depth, self.parts, self.unit, leaves_out=self.leaves_out)
         elif self.parts[-1][1] == depth:

@@ -57,7 +57,7 @@ def _fits_parts(row: Row, choice: Choice, product: Product) -> bool:
         if row.most_k_unsaid and product.k > row.most_k_unsaid:
             return False
         return choice.reduction == 0 or choice.parts_unsaid_are_one(row.most_workspace)
-    return choice.split_k == 1 or (bool(row.joins) and not 0 < row.most_parts < choice.split_k)
+    return choice.split_k == 1 or bool(row.joins)
 
 
 def _fits_reduction(row: Row, choice: Choice) -> bool:

@@ -84,9 +84,7 @@ _TILES = (
         in_place_ends="in-place add",
     ),
     TileRow(55, (31,), _F32, "fma", align=4, dealt=8, joins=_ASCENDING, ends="fma", split_ends="fma", customs=(0, 2)),
-    TileRow(
-        55, (31,), _F32, "fma", align=4, dealt=8, joins=((2, "second half"),), ends="fma", split_ends="fma", customs=(1,), most_parts=5
-    ),
+    TileRow(55, (31,), _F32, "fma", align=4, dealt=8, joins=((2, "second half"),), ends="fma", split_ends="fma", customs=(1,)),
     TileRow(
         10,
         (0,),
@@ -160,7 +158,7 @@ _RATES = {
     (63, "tf32"): (244, 244),
 }
 # kernels off the tensor cores add in one order whatever the format
-_CHAINS = {11: (27, 27), 12: (1, 1), 13: (549, 549), 14: (74, 74), 16: (3, 3), 20: (464, 464), 55: (1076, 1076)}
+_CHAINS = {11: (27, 27), 12: (1, 1), 13: (549, 549), 14: (74, 74), 16: (3, 3), 20: (464, 464), 55: (1133, 1133)}
 _RATES |= {(algo, fmt): rate for algo, rate in _CHAINS.items() for fmt in (_F32 if algo in (20, 55) else _ALL)}
 TABLE = Table(
     "H200", "13.1", "only products that the rule was made from were compared", (*_TILES, *_LANES), _RATES, "cublas_algorithms_h200_13_1.npz"

@@ -89,8 +89,6 @@ class TileRow:
         In bytes: where the choice does not say its parts, it has one if it needs no more than this.
     most_k_unsaid : int
         The largest K of which a choice that does not say its parts is known to have one; 0: all.
-    most_parts : int
-        The most parts of which it is known; 0: any.
     segments : Segments, optional
         What decides the parts where the choice does not say them.
     rate : (int, int), optional
@@ -116,7 +114,6 @@ class TileRow:
     most_k: int = 0
     most_workspace: int = 1023
     most_k_unsaid: int = 0
-    most_parts: int = 0
     segments: Segments | None = None
     rate: tuple[int, int] | None = None
 
