@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastmma.products.choice_map import Runs, read_runs
 from fastmma.products.cublas.choice import Choice
@@ -27,8 +28,9 @@ class Answers:
         return np.load(self._path, allow_pickle=False)
 
     @cached_property
-    def _choices(self) -> tuple[Choice, ...]:
-        return tuple(Choice.of_row(tuple(row)) for row in self._archive["choices"].tolist())
+    def _choices(self) -> NDArray[np.int16]:
+        choices: NDArray[np.int16] = self._archive["choices"]
+        return choices
 
     @lru_cache(64)  # noqa: B019 - there is one object a file
     def _runs(self, name: str) -> Runs | None:
@@ -46,8 +48,8 @@ class Answers:
             return None
         runs = self._runs(f"{product.fmt}_{product.layout}")
         place = None if runs is None else runs.find(product.m, product.n, product.k)
-        choice = None if place is None else self._choices[place]
-        return None if choice is None or choice.algo == _IN_MAP else choice
+        row = None if place is None else self._choices[place].tolist()
+        return None if row is None or row[0] == _IN_MAP else Choice.of_row(tuple(row))
 
 
 @cache
