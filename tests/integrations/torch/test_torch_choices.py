@@ -22,7 +22,7 @@ def elements(tensor: Any) -> Any:
     return tensor.view(torch.int16).numpy().view(fastmma.FORMATS["bf16"].dtype)
 
 
-@pytest.mark.parametrize("rows", [9, 16, 100])
+@pytest.mark.parametrize("rows", [2, 16, 100])
 def test_float32_layers_are_chains_in_parts(rows: int) -> None:
     x, weight = drawn(rows, 768, 3072)
     with door.emulate("H200", fp32="ieee", other="error") as gpu:
@@ -32,6 +32,7 @@ def test_float32_layers_are_chains_in_parts(rows: int) -> None:
     a, b = x.numpy(), weight.numpy().T
     plan = fastmma.cublas.plan(a, b)
     assert plan.instruction == "fma.rn.f32"
+    assert isinstance(plan, fastmma.GemmPlan) == (rows > 2)  # two rows are shared by lanes
     assert (found.numpy() == fastmma.gemm(a, b, plan=plan)).all()
     c = found.numpy()
     ending = fastmma.cublas.plan(a, b, c, alpha=-2.0, beta=0.5)
@@ -51,8 +52,9 @@ def test_one_row_of_float32_is_shared_by_lanes() -> None:
     assert gpu.report.emulated == 0
 
 
-def test_a_head_of_odd_size_is_a_kernel_of_its_own() -> None:
-    x, weight = drawn(33, 50257, 768, torch.bfloat16)
+@pytest.mark.parametrize("rows", [1, 33])
+def test_a_head_of_odd_size_is_a_kernel_of_its_own(rows: int) -> None:
+    x, weight = drawn(rows, 50257, 768, torch.bfloat16)
     with door.emulate("H200", other="error") as gpu:
         found = torch.nn.functional.linear(x, weight)
     gpu.report.assert_all_emulated(assumed=False)
