@@ -72,6 +72,7 @@ _NAMES_OF_MODULES = {
     "verification.identify": ("Match", "identify"),
 }
 _MODULES = {
+    "cublas": "products.cublas",
     "scaling": "scaling",
     "shared": "shared",
     "sparse": "operands.sparse",

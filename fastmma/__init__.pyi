@@ -32,6 +32,7 @@ from fastmma.operands import sparse
 from fastmma.operands.placement import placement
 from fastmma.operands.registers import gather, scatter
 from fastmma.operands.trace import trace
+from fastmma.products import cublas
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
@@ -78,6 +79,7 @@ __all__ = [
     "VersionWarning",
     "arithmetic",
     "compare",
+    "cublas",
     "decode",
     "encode",
     "explain",

@@ -18,21 +18,29 @@ _GRID_STEP, _GRID_N, _GRID_K, _GRID_ROWS = 64, (64, 16384), (2624, 16384), 128
 
 
 class Runs(NamedTuple):
-    """Layers of some type and layout: each has runs of rows that are taken in equally many parts."""
+    """Layers of some type and layout: each has runs of rows of which the library answered alike."""
 
     layers: dict[tuple[int, int], int]  # N and K, with the layer's number
     first: NDArray[np.int32]  # run of each layer, and the number of all
     row: NDArray[np.uint16]  # first row of each run
-    parts: NDArray[np.uint8]
+    answer: NDArray[np.uint8] | NDArray[np.uint16]
 
-    def find(self, m: int, n: int, k: int) -> int:
-        """Find the parts of a product; `NOT_ASKED` where nobody asked."""
+    def find(self, m: int, n: int, k: int) -> int | None:
+        """Find the answer for a product; None where nobody asked."""
         layer = self.layers.get((n, k))
         if layer is None or m < 1 or not any(m <= most and m % step == 0 for most, step in _ASKED):
-            return NOT_ASKED
+            return None
         begin, end = self.first[layer], self.first[layer + 1]
         run = begin + np.searchsorted(self.row[begin:end], m, "right") - 1
-        return int(self.parts[run])
+        return int(self.answer[run])
+
+
+def read_runs(archive: Any, name: str, answer: str) -> Runs | None:
+    """Read the runs of some type and layout from an archive; None where it has none."""
+    if f"{name}_nk" not in archive:
+        return None
+    nk, first, row, answers = (archive[f"{name}_{part}"] for part in ("nk", "first", "row", answer))
+    return Runs({(int(n), int(k)): index for index, (n, k) in enumerate(nk)}, first, row, answers)
 
 
 class Grid(NamedTuple):
@@ -61,10 +69,7 @@ class ChoiceMap:
 
     @lru_cache(256)  # noqa: B019 - there is one map a process
     def _runs(self, name: str) -> Runs | None:
-        if f"{name}_nk" not in self._archive:
-            return None
-        nk, first, row, parts = (self._archive[f"{name}_{part}"] for part in ("nk", "first", "row", "parts"))
-        return Runs({(int(n), int(k)): index for index, (n, k) in enumerate(nk)}, first, row, parts)
+        return read_runs(self._archive, name, "parts")
 
     @lru_cache(256)  # noqa: B019
     def _grid(self, name: str) -> Grid | None:
@@ -96,10 +101,10 @@ class ChoiceMap:
         >>> choice_map().find("bf16", "nt", 16, 4096, 4097)
         """
         runs = self._runs(f"{fmt}_{layout}{'_bias' if biased else ''}")
-        found = NOT_ASKED if runs is None else runs.find(m, n, k)
-        if found == NOT_ASKED and layout == "nt" and not biased:
+        found = None if runs is None else runs.find(m, n, k)
+        if found in (None, NOT_ASKED) and layout == "nt" and not biased:
             grid = self._grid(fmt)
-            found = NOT_ASKED if grid is None else grid.find(m, n, k)
+            found = None if grid is None else grid.find(m, n, k)
         return None if found in (OTHER, NOT_ASKED) else found
 
 

@@ -24,7 +24,7 @@ from fastmma.operands.check import check_output
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
 from fastmma.products.order import StreamK
-from fastmma.products.steps import ACTIVATIONS, MULTIPLIERS, ROUND, SCALED_C, joining, operands_of
+from fastmma.products.steps import ACTIVATIONS, MULTIPLIERS, ROUND, SCALED_C, ZERO, joining, operands_of
 
 Multiply = Callable[[slice, slice, Codes], None]  # writes sums of some products and of some of their rows
 
@@ -183,6 +183,8 @@ class Epilogue(NamedTuple):
         values = [operands[name] for name in names]
         if rounding:
             values = [self._computed(operands[name], [each._replace(names=(name,)) for each in rounding]) for name in names]
+        if values and step.endswith(f"+{ZERO}"):
+            names, values = [*names, ZERO], [*values, np.zeros((1, 1), np.uint32)]
         factors = [_flat(codes, shape).view(np.float32) for codes in values]
         if len(factors) == 2:
             return [Step("accumulate" if step == SCALED_C else "fma", factors[0], factors[1], tuple(names))]
@@ -279,16 +281,16 @@ def _at_once(plan: GemmPlan, operands: Operands, shape: tuple[int, ...], values:
 def _in_place(plan: GemmPlan, operands: Operands, shape: tuple[int, ...], values: dict[str, Codes], finish: Epilogue) -> Codes:
     """Each part of k through the epilogue, the first with c and the bias, every other with the result of those before as its c."""
     ins, whole = plan.operation.instruction, replace(plan, split_k=1)
-    later = finish._replace(steps=joining(plan.epilogue))
     result: Codes | None = None
     for _, _, cuts in plan.order.blocks(operands.a.shape[1], operands.b.shape[2], operands.depth):
         for start, stop in cuts:
-            part = cut(ins, operands, start, stop)._replace(c=None if start else operands.c)
+            part, last = cut(ins, operands, start, stop)._replace(c=None if start else operands.c), (start, stop) == cuts[-1]
             if result is None:
-                result = _at_once(whole, part, shape, values, finish)
+                steps = plan.epilogue if last else tuple(step for step in plan.epilogue if step not in ACTIVATIONS)
+                result = _at_once(whole, part, shape, values, finish._replace(steps=steps))
             else:
                 before = {"c": _wide(result, plan.out)} | {name: codes for name, codes in values.items() if name == "alpha"}
-                result = _at_once(whole, part, shape, before, later)
+                result = _at_once(whole, part, shape, before, finish._replace(steps=joining(plan.epilogue, last=last)))
     assert result is not None
     return result
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.products.lanes import Lanes
+
 _NAN = 0x7FFFFFFF
 
 
@@ -26,21 +28,16 @@ def lane_product(a: NDArray[np.float32], x: NDArray[np.float32], lanes: int, adj
     >>> lane_product(x[None], x, 2, True).tolist() == lane_product(x[None], x, 32, False).tolist()
     False
     """
-    rows, depth = a.shape
-    each = -(-depth // lanes)
-    left = np.zeros((rows, each * lanes), np.float32)
-    right = np.full(each * lanes, -0.0, np.float32)  # products past the end are -0, which leave every sum as it is
-    left[:, :depth], right[:depth] = a, x
-    shape, taken = ((lanes, each), 1) if adjacent else ((each, lanes), 0)
-    left, right = left.reshape(rows, *shape), right.reshape(shape)
-    sums = np.zeros((rows, lanes), np.float32)
-    for step in range(each):
-        sums = fused(left.take(step, 1 + taken), right.take(step, taken), sums)
-    with np.errstate(all="ignore"):
-        while sums.shape[1] > 1:
-            half = sums.shape[1] // 2
-            sums = sums[:, :half] + sums[:, half:]
-    result = np.ascontiguousarray(sums[:, 0])
+    order = Lanes(lanes, 0 if adjacent else 1)
+    places = order.places(a.shape[1])
+    # the place -1 is none: there are 0 and -0, whose product leaves every sum as it is
+    steps = np.moveaxis(places, -1, 0)
+    left = np.concatenate([a, np.zeros((len(a), 1), np.float32)], 1).take(steps, 1)
+    right = np.append(x, np.float32(-0.0))[steps]
+    sums = np.zeros((len(a), *places.shape[:-1]), np.float32)
+    for step in range(len(steps)):
+        sums = fused(left[:, step], right[step], sums)
+    result = np.ascontiguousarray(order.join(sums))
     result.view(np.uint32)[np.isnan(result)] = _NAN
     return result
 

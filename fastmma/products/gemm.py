@@ -21,8 +21,10 @@ from fastmma.operands.check import Results, codes_of
 from fastmma.operands.extra import extra_operands
 from fastmma.products.choice import named
 from fastmma.products.epilogue import finished
-from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, ends, followed, parted
+from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, check_alone, ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.lanes_gemm import lanes_gemm
+from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.loop import accumulate
 from fastmma.products.order import Cuts, StreamK
 from fastmma.products.small import again
@@ -54,7 +56,7 @@ def gemm(
     cast: bool = False,
     arithmetic: Arithmetic | None = None,
     unknown: str = "one",
-    plan: GemmPlan | None = None,
+    plan: GemmPlan | LanesPlan | None = None,
     out: NDArray[Any] | None = None,
     threads: int | None = None,
     backend: str = "numba",
@@ -117,9 +119,9 @@ def gemm(
         One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
     unknown : {"one", "refuse"}
         What a preset does with a product that its plan book does not have: take one part of k, which the plan says, or raise.
-    plan : GemmPlan, optional
+    plan : GemmPlan or LanesPlan, optional
         What to do; by default what `fastmma.gemm_plan` returns for the same arguments. With a plan, what it is chosen
-        from is left out: all but the operands, alpha, beta and bias.
+        from is left out: all but the operands, alpha, beta and bias. `fastmma.cublas.plan` returns one of either kind.
     out : ndarray (M, N), optional
         Where to put the result; it may be `c`, and may overlap any operand.
     threads : int, optional
@@ -156,6 +158,12 @@ def gemm(
     wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
     formats = wide, activation, narrow, join, joined or "", arithmetic
     choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
+    if isinstance(plan, LanesPlan):
+        check_alone(plan, choices, "gemm")
+        plan.recheck()
+        if metadata is not None or scale_a is not None or scale_b is not None:
+            raise OperandError("gemm: lanes off the tensor cores take dense operands without scales")
+        return lanes_gemm(plan, a, b, {"alpha": alpha, "beta": beta, "c": c, "bias": bias}, out, runner, workers)
     scales, given = (
         scale_a if scale_a is not None else scale_b,
         ends(c, out, bias, alpha, beta, "gemm", instruction is not None or plan is not None),

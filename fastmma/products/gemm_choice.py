@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastmma.backends.plan import Plan
 from fastmma.backends.resolve import resolved_target
 from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
@@ -167,8 +168,10 @@ def _result(ins: Instruction, given: Ends, choices: Choices, what: str) -> str:
     return "" if name == ins.dtype else name
 
 
-def _epilogue(ins: Instruction, given: Ends, choices: Choices, known: dict[str, tuple[str, ...]], what: str) -> tuple[tuple[str, ...], str]:
-    """The steps of the epilogue and the format of the result, both empty where the result is the accumulator."""
+def epilogue_steps(
+    ins: Instruction, given: Ends, choices: Choices, known: dict[str, tuple[str, ...]], what: str
+) -> tuple[tuple[str, ...], str]:
+    """Find the steps of the epilogue and the format of the result, both empty where the result is the accumulator."""
     activation, out = choices.activation, _result(ins, given, choices, what)
     check_activation(activation)
     adds = given.beta or (C if choices.preset is not None and given.c is not None else "")
@@ -206,7 +209,7 @@ def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str
     else:
         shape = None if operands is None else operands.extents
         done = practice(ins, target, shape, given.bias, _result(ins, given, choices, what), choices)
-    steps, out = _epilogue(done.instruction, given, choices, done.ends.epilogues, what)
+    steps, out = epilogue_steps(done.instruction, given, choices, done.ends.epilogues, what)
     return GemmPlan(
         target,
         done.instruction,  # type: ignore[arg-type]  # the plan keeps its name
@@ -263,11 +266,16 @@ def followed(plan: Any, choices: Choices, a: Any, b: Any, scales: Any, sparse: b
         return choose(choices, signature(a, b, scales, sparse, what, asked) if needed else None, given, what)
     if not isinstance(plan, GemmPlan):
         raise OperandTypeError(f"{what}: plan must be a GemmPlan, not {type(plan).__name__}; fastmma.gemm_plan makes one")
+    check_alone(plan, choices, what)
+    plan.recheck()
+    return plan
+
+
+def check_alone(plan: Plan, choices: Choices, what: str) -> None:
+    """Raise OperandError if a call has choices beside its plan."""
     chosen = [name for name, value, default in zip(Choices._fields, choices, _UNSET, strict=True) if not _is_default(value, default)]
     if chosen and not (chosen == ["target"] and resolved_target(choices.target) == plan.target):
         raise OperandError(f"{what}: with a plan, {', '.join(chosen)} must be left out; dataclasses.replace changes a plan")
-    plan.recheck()
-    return plan
 
 
 def parted(plan: GemmPlan, c: Any, given: Ends, what: str) -> tuple[Any, Any]:

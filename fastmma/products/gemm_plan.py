@@ -10,7 +10,18 @@ from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Instruction
 from fastmma.products.choice import other_spelling
 from fastmma.products.library_plan import LibraryPlan
-from fastmma.products.order import IN_PLACE, Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, left_out_text, order_text
+from fastmma.products.order import (
+    IN_PLACE,
+    SECOND_HALF,
+    Cuts,
+    Order,
+    StreamK,
+    checked_join,
+    checked_loop,
+    checked_parts,
+    left_out_text,
+    order_text,
+)
 from fastmma.products.steps import OUTPUTS, check_steps, joining, operands_of, texts
 
 _SUMS = ("f32", "f16", "s32")  # what an epilogue takes
@@ -39,8 +50,8 @@ class GemmPlan(LibraryPlan):
         0: the last instruction of all is the short one.
     cast : bool
         Whether float16, float32 and float64 multiplicands are rounded to the instruction's formats first, to nearest even.
-    join : {"ascending", "pairwise", "workspace", "in-place"}
-        In which order the parts of k are added; the last two are ascending, too.
+    join : {"ascending", "pairwise", "pairwise from the end", "workspace", "in-place", "second half"}
+        In which order the parts of k are added; through the workspace and in place it is ascending. ``"second half"`` is for dealt parts.
     join_dtype : {"", "bf16", "f16"}
         The format to which f32 parts and each of their sums are rounded; the accumulator's if empty. With ``"workspace"`` only the parts
         are rounded, with ``"in-place"`` only the first and the sums; where it is that of `out`, each part goes through the epilogue, the
@@ -55,6 +66,8 @@ class GemmPlan(LibraryPlan):
     leaves_out : bool
         Whether the length of equal parts of k is K // split_k, rounded up to `split_unit`, as kernels of cuBLAS compute it: where so many
         parts end before K, the k beyond them is in none, and the result is a sum without it. If not, the parts have all k.
+    dealt : int
+        How many k the tiles have that are dealt to equal parts of k in turn; 0: the k of a part lie side by side.
     evidence : OrderEvidence, optional
         How it is known that a library adds so, if these are a preset's choices, unchanged; given by name.
 
@@ -86,6 +99,7 @@ class GemmPlan(LibraryPlan):
     epilogue: tuple[str, ...] = ()
     out: str = ""
     leaves_out: bool = False
+    dealt: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,6 +115,11 @@ class GemmPlan(LibraryPlan):
         if tile and (tile % ins.k or ins.sparse or ins.scale_vec_size or every is not None):
             form = "without promotion, for dense operands without scales"
             raise OperandError(f"{ins}: first_tile must be 0 or, {form}, a multiple of the instruction's k, {ins.k}, not {tile}")
+        object.__setattr__(self, "dealt", integer(self.dealt, "dealt", 0))
+        if self.dealt and (not isinstance(self.split_k, int) or every is not None or ins.sparse or ins.scale_vec_size or self.in_place):
+            raise OperandError(f"{ins}: tiles of k are dealt to a number of parts, without promotion, of dense operands without scales")
+        if self.join == SECOND_HALF and not self.dealt:
+            raise OperandError(f"{ins}: join {self.join!r} is for parts to which tiles of k are dealt")
         self._keep_evidence()
 
     def _check_epilogue(self, ins: Instruction) -> None:
@@ -126,7 +145,7 @@ class GemmPlan(LibraryPlan):
     @cached_property
     def order(self) -> Order:
         """How k is cut, and the parts are joined."""
-        return Order(self.split_k, self.unit, self.join, self.join_dtype, self.first_tile, self.leaves_out)
+        return Order(self.split_k, self.unit, self.join, self.join_dtype, self.first_tile, self.leaves_out, self.dealt)
 
     @cached_property
     def in_place(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.engine import Backend
 from fastmma.kernels.params import Promotion
-from fastmma.products.order import IN_PLACE, WORKSPACE, Cuts, Order
+from fastmma.products.order import IN_PLACE, SECOND_HALF, WORKSPACE, Cuts, Order
 
 Add = Callable[[Codes, Codes], Codes]
 
@@ -27,6 +27,9 @@ def accumulate(
     if order.parts == 1:
         _part(backend, operation, operands, d, promotion, threads, order.first_tile)
         return
+    places = order.places(operands.depth)
+    if places is not None:
+        operands = operands._replace(a=operands.a[:, :, places], b=operands.b[:, places])
     for rows, columns, cuts in order.blocks(d.shape[1], d.shape[2], operands.depth):
         whole = rows == slice(0, d.shape[1]) and columns == slice(0, d.shape[2])
         given = operands if whole else operands.lines(rows, columns)
@@ -68,7 +71,29 @@ def _joined(
         narrow = "" if order.join == WORKSPACE else order.join_dtype
         return _rounded(backend, backend.join(total, part, ins.formats.d), narrow, threads)
 
-    d[...] = _pairwise(parts(), add) if order.join == "pairwise" else _ascending(parts(), add)
+    d[...] = _sum_of(parts(), order, add)
+
+
+def _sum_of(parts: Iterable[Codes], order: Order, add: Add) -> Codes:
+    """Join parts, which are given in ascending order."""
+    if order.join == SECOND_HALF and isinstance(order.parts, int):
+        return _folded(parts, order.parts, add)
+    if order.join == "pairwise":
+        return _pairwise(parts, add)
+    return _pairwise(reversed(list(parts)), add) if order.join == "pairwise from the end" else _ascending(parts, add)
+
+
+def _folded(parts: Iterable[Codes], count: int, add: Add) -> Codes:
+    """Add the second half of so many parts to the first ones in turn, the last of them to the first one, and then these up."""
+    half, turn = -(-count // 2), max(count // 2 - 1, 1)
+    sums: list[Codes] = []
+    for number, part in enumerate(parts):
+        if number < half:
+            sums.append(part)
+        else:
+            at = (number - half) % turn
+            sums[at] = add(sums[at], part)
+    return _ascending(sums, add)
 
 
 def _ascending(parts: Iterable[Codes], add: Add) -> Codes:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastmma.host.arrays import as_array, integer
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.instruction import Instruction
@@ -17,10 +20,12 @@ Cuts = tuple[tuple[int, int], ...]
 JOINS = {
     "ascending": "added in ascending order",
     "pairwise": "added pairwise, neighbours first",
+    "pairwise from the end": "added pairwise, neighbours first, from the end",
     "workspace": "rounded, then added in ascending order in f32",
     "in-place": "added in ascending order to the result in memory, each through the epilogue",
+    "second half": "those of the second half added to the first ones in turn, the last to the first, and these in ascending order",
 }
-WORKSPACE, IN_PLACE = "workspace", "in-place"
+WORKSPACE, IN_PLACE, SECOND_HALF = "workspace", "in-place", "second half"
 # joins through memory of the result's format
 NARROW_JOINS = (WORKSPACE, IN_PLACE)
 JOIN_FORMATS = ("", "bf16", "f16")
@@ -134,6 +139,22 @@ def split(depth: int, parts: int, unit: int, *, leaves_out: bool = False) -> Cut
     return tuple((start, min(start + length, end)) for start in range(0, max(end, 1), length))
 
 
+def deal(depth: int, parts: int, tile: int) -> tuple[Cuts, NDArray[np.int64]]:
+    """Deal tiles of k to parts in turn: where parts start and stop, and the k of all parts, one after another; parts without k are none.
+
+    Examples
+    --------
+    >>> cuts, places = deal(11, 2, 4)
+    >>> cuts, places.tolist()
+    (((0, 7), (7, 11)), [0, 1, 2, 3, 8, 9, 10, 4, 5, 6, 7])
+    """
+    k = np.arange(depth)
+    found = [k[k // tile % parts == part] for part in range(parts)]
+    stops = np.cumsum([len(each) for each in found]).tolist()
+    cuts = tuple((start, stop) for start, stop in zip([0, *stops], stops, strict=False) if start < stop)
+    return cuts or ((0, 0),), np.concatenate(found)
+
+
 class Order(NamedTuple):
     """How k is cut, and how the parts are joined; checked by `checked_parts` and `checked_join`.
 
@@ -150,6 +171,8 @@ class Order(NamedTuple):
         Where a part is no multiple of this many k, what is left over comes first; 0: last.
     leaves_out : bool
         Whether the length of equal parts is rounded up from K // parts, and k beyond the last of them is in no part.
+    dealt : int
+        How many k the tiles have that are dealt to the parts in turn; 0: the k of a part lie side by side.
     """
 
     parts: int | Cuts | StreamK = 1
@@ -158,6 +181,11 @@ class Order(NamedTuple):
     join_dtype: str = ""
     first_tile: int = 0
     leaves_out: bool = False
+    dealt: int = 0
+
+    def places(self, depth: int) -> NDArray[np.int64] | None:
+        """Order the k of dealt parts one after another; None where they lie so."""
+        return deal(depth, self.parts, self.dealt)[1] if self.dealt and isinstance(self.parts, int) and self.parts > 1 else None
 
     def blocks(self, rows: int, columns: int, depth: int) -> Iterator[tuple[slice, slice, Cuts]]:
         """Rows and columns of the result with the parts of k in which they are summed.
@@ -170,7 +198,9 @@ class Order(NamedTuple):
         if isinstance(self.parts, StreamK):
             yield from self.parts.blocks(rows, columns, depth)
             return
-        if isinstance(self.parts, int):
+        if isinstance(self.parts, int) and self.dealt:
+            yield slice(0, rows), slice(0, columns), deal(depth, self.parts, self.dealt)[0]
+        elif isinstance(self.parts, int):
             yield slice(0, rows), slice(0, columns), split(depth, self.parts, self.unit, leaves_out=self.leaves_out)
         elif self.parts[-1][1] == depth:
             yield slice(0, rows), slice(0, columns), self.parts
@@ -185,6 +215,8 @@ def order_text(order: Order, ins: Instruction) -> str:
     joined = f"{JOINS[order.join]}, {order.join_dtype or ins.dtype}"
     if isinstance(order.parts, StreamK):
         return f"{order.parts}, {joined}"
+    if isinstance(order.parts, int) and order.dealt:
+        return f"{order.parts} parts, to which tiles of {order.dealt} k are dealt in turn, {joined}"
     if isinstance(order.parts, int):
         return f"{order.parts} parts, rounded up to {order.unit} k, {joined}"
     return f"at {', '.join(str(start) for start, _ in order.parts[1:])} of {order.parts[-1][1]} k, {joined}"

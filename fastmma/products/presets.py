@@ -48,12 +48,17 @@ ENDS: dict[str, KernelEnds] = {
     # the kernel that adds parts of k, splitKreduce, and some of CUTLASS's
     "add": KernelEnds(_ALONE, _ADD, _ADD),
     # CUTLASS's parts in a workspace of 16 bits; a bias is added to what was rounded
-    "add-rounded": KernelEnds(_ROUNDED_FIRST, _ADD, _ADD),
+    "add-rounded": KernelEnds((*_ROUNDED_FIRST, "relu"), _ADD, _ADD),
+    # off the tensor cores, where threads share k: alpha times a sum of 0 is 0, also where alpha is negative
+    "lanes": KernelEnds(("alpha+0", "bias", "relu", "round"), _FMA, _FMA),
+    # the same where alpha multiplies an operand first
+    "lanes-scaled": KernelEnds(("bias", "relu", "round"), ("beta*c", "round"), ("beta*c", "round")),
     "fma": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA),
     "fma16": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA, wide="add"),
     # parts that are added in place go through the epilogue one by one: c or a bias joins the first one, and its result is the next one's c
-    "in-place fma": KernelEnds(("alpha+bias", "round"), _FMA, _FMA),
-    "in-place add": KernelEnds(("alpha", "bias", "round"), _ADD, _ADD),
+    "in-place fma": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA),
+    "in-place add": KernelEnds(_ALONE, _ADD, _ADD),
+    "in-place add, no bias": KernelEnds(("alpha", "round"), _ADD, _ADD),
     # where c and a bias join is not known
     "unknown": KernelEnds(("round",)),
 }

@@ -16,6 +16,7 @@ MULTIPLIERS = {
     "alpha": "alpha",
 }
 ADDENDS = {"c": "c", "bias": "bias"}
+ZERO = "0"  # what an fma may add in an addend's place: its zeros are positive
 SCALED_C = "beta*c"
 ACTIVATIONS = {"relu": "max(x, 0)"}
 
@@ -25,12 +26,12 @@ def operands_of(step: str) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> operands_of("alpha+bias"), operands_of("beta*c"), operands_of("relu")
-    (('alpha', 'bias'), ('c',), ())
+    >>> operands_of("alpha+bias"), operands_of("beta*c"), operands_of("alpha+0"), operands_of("relu")
+    (('alpha', 'bias'), ('c',), ('alpha',), ())
     """
     if step == SCALED_C:
         return ("c",)
-    return () if step == ROUND or step in ACTIVATIONS else tuple(step.split("+"))
+    return () if step == ROUND or step in ACTIVATIONS else tuple(name for name in step.split("+") if name != ZERO)
 
 
 def texts(steps: tuple[str, ...], out: str) -> Iterator[str]:
@@ -46,7 +47,7 @@ def texts(steps: tuple[str, ...], out: str) -> Iterator[str]:
         elif step in ACTIVATIONS:
             yield ACTIVATIONS[step]
         elif addend:
-            yield f"fma(x, {MULTIPLIERS[factor]}, {ADDENDS[addend]}){rounded}"
+            yield f"fma(x, {MULTIPLIERS[factor]}, {ADDENDS.get(addend, addend)}){rounded}"
         else:
             yield (f"x * {MULTIPLIERS[step]}" if step in MULTIPLIERS else f"x + {ADDENDS[step]}") + rounded
 
@@ -63,7 +64,7 @@ def check_steps(steps: tuple[str, ...]) -> None:
     for step in steps:
         factor, plus, addend = step.partition("+")
         single = step in (ROUND, SCALED_C) or step in MULTIPLIERS or step in ADDENDS or step in ACTIVATIONS
-        if not (single or (plus and factor in MULTIPLIERS and addend in ADDENDS)):
+        if not (single or (plus and factor in MULTIPLIERS and (addend in ADDENDS or addend == ZERO))):
             known = ", ".join([*MULTIPLIERS, *ADDENDS, SCALED_C, *ACTIVATIONS, ROUND])
             raise OperandError(
                 f"a step of an epilogue is one of {known}, or a factor and an addend in one fma as 'alpha+bias', not {step!r}"
@@ -89,7 +90,7 @@ def trimmed(steps: tuple[str, ...], given: set[str]) -> tuple[str, ...]:
             found += [step] if set(operands_of(step)) <= given else []
         else:
             left = [name for name in operands_of(step) if name in given]
-            found += ["+".join(left)] if left else []
+            found += ["+".join([*left, ZERO] if step.endswith(f"+{ZERO}") else left)] if left else []
     return tuple(found)
 
 
@@ -119,21 +120,27 @@ def check_activation(activation: str | None) -> None:
         raise OperandError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}")
 
 
-def joining(steps: tuple[str, ...]) -> tuple[str, ...]:
+def joining(steps: tuple[str, ...], *, last: bool = False) -> tuple[str, ...]:
     """The steps by which a later part of k joins the result in memory, where the first one went through these: that is its c, and beta 1.
+
+    An activation is left to the last part.
 
     Raises
     ------
     OperandError
-        If parts cannot join so: there is an activation, or a step after the rounding.
+        If parts cannot join so: there is a step after the rounding.
 
     Examples
     --------
     >>> joining(("alpha+bias", "round")), joining(("alpha", "beta*c", "round")), joining(("round",))
     (('alpha+c', 'round'), ('alpha', 'c', 'round'), ('c', 'round'))
+    >>> joining(("alpha+bias", "relu", "round")), joining(("alpha+bias", "relu", "round"), last=True)
+    (('alpha+c', 'round'), ('alpha+c', 'relu', 'round'))
     """
-    if steps[-1:] != (ROUND,) or set(steps) & set(ACTIVATIONS):
-        raise OperandError(f"parts that are added in place take an epilogue that ends by rounding, without an activation, unlike {steps}")
+    if steps[-1:] != (ROUND,):
+        raise OperandError(f"parts that are added in place take an epilogue that ends by rounding, unlike {steps}")
+    if last:
+        return with_activation(joining(steps), next((step for step in steps if step in ACTIVATIONS), None))
     if any(step in ("alpha+bias", "alpha+c") for step in steps):
         return ("alpha+c", ROUND)
     return (*(("alpha",) if "alpha" in steps else ()), "c", ROUND)

@@ -17,6 +17,8 @@ from fastmma.host.caller import find_caller
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import is_default
 from fastmma.products.fixed import addend_of
+from fastmma.products.gemm import gemm
+from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import DTYPES, seen, to_numpy
@@ -147,6 +149,10 @@ class Emulation:
         off_tensor_cores = dtype is torch.float32 and (thin or not modes.tf32)
         how = chained(self.settings, x, y, ends) if off_tensor_cores else planned(self.settings, x, y, dtype, ends, modes)
         out = torch.int32 if dtype is torch.int8 else ends.out
+        if isinstance(how.plan, LanesPlan):
+            if a.is_cuda:
+                raise UnknownError("products whose k are shared by lanes are computed on CPUs alone")
+            return _Product(partial(gemm, plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y), out)
         if a.is_cuda:
             return _Product(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, None)
         product = prepare(plan=how.plan, threads=self.settings.threads)

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from fastmma.host.errors import InstructionError, OperandError, TargetError
 from fastmma.isa.scalar import FMA
+from fastmma.products import cublas
 from fastmma.products.choice import default_instruction
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library import library_gpu
 from fastmma.products.order import WORKSPACE
 from fastmma.torch.arrays import DTYPES
@@ -48,7 +50,7 @@ class Ends(NamedTuple):
 class Planned(NamedTuple):
     """A plan, and how well it is known to be the library's."""
 
-    plan: GemmPlan
+    plan: GemmPlan | LanesPlan
     status: str
     how: str
 
@@ -92,6 +94,11 @@ def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.d
             found = Planned(gemm_plan(a, b, **given), ASSUMED, how)
     except (InstructionError, TargetError, OperandError) as error:
         raise UnknownError(str(error)) from None
+    if found.status == ASSUMED and said is None and settings.library is not None and not ends.grouped:
+        chosen = _by_choice(settings, a, b, ends)
+        if chosen is not None and isinstance(chosen.plan, LanesPlan):
+            return _checked(settings, chosen if modes.narrow_joins else found)
+        found = chosen or found
     found = found if modes.narrow_joins or settings.library is None else _joined_wide(settings, found)
     return _checked(settings, _chosen(found, said))
 
@@ -107,7 +114,7 @@ def _refuse(modes: Modes) -> None:
 def _joined_wide(settings: Settings, found: Planned) -> Planned:
     """Take the plan where torch lets the library join parts of k in float32 alone."""
     plan = found.plan
-    if found.status == ASSUMED:
+    if found.status == ASSUMED or not isinstance(plan, GemmPlan):
         return found
     alike = plan.operation.instruction.op == "wgmma" or plan.split_k == 1 or plan.out not in ("f16", "bf16")
     rate = _WIDE.get(library_gpu(settings.target))
@@ -134,12 +141,26 @@ def chained(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends) ->
         said, status, how = 1, EMULATED, "one k"
     elif settings.library is None:
         said, status, how = 1, ASSUMED, "one accumulator"
+    elif chosen := _by_choice(settings, a, b, ends, tf32=False):
+        return _checked(settings, chosen)
     else:
         raise UnknownError("float32 without TF32, or by a vector, is multiplied off the tensor cores, in parts of k that cuBLAS chooses")
     if settings.library is not None and (ends.c or ends.bias):
         raise UnknownError("how cuBLAS adds to products of float32 without TF32 is not known")
     plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=said, **_ends(ends))
     return _checked(settings, Planned(plan, status, how))
+
+
+def _by_choice(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends, *, tf32: bool = True) -> Planned | None:
+    """The plan of the kernel that the library chose for matrices like these when it was asked; None where it was not, or no plan has it."""
+    aligned = not (a.ctypes.data % _ALIGNED or b.ctypes.data % _ALIGNED)
+    if settings.library is None or not aligned or a.ndim != 2 or ends.bias:
+        return None
+    try:
+        plan = cublas.plan(a, b, target=settings.target, out_dtype=DTYPES[ends.out], tf32=tf32, **_ends(ends))
+    except OperandError:
+        return None
+    return Planned(plan, status_of(plan.evidence), str(plan.evidence))
 
 
 _ALIGNED = 16  # bytes, of every recorded operand
@@ -194,7 +215,7 @@ def status_of(evidence: OrderEvidence | None) -> str:
 
 def _chosen(found: Planned, said: int | GemmPlan | None) -> Planned:
     """The plan with what the caller knows of the shape."""
-    if said is None:
+    if said is None or not isinstance(found.plan, GemmPlan):
         return found
     return Planned(said if isinstance(said, GemmPlan) else replace(found.plan, split_k=said), EMULATED, "as the caller's plans say")
 

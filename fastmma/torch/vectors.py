@@ -7,7 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor, empty, float32, strided
 
+from fastmma.host.errors import OperandError
+from fastmma.products import cublas
 from fastmma.products.fma_lanes import fused, lane_product
+from fastmma.products.gemm import gemm
+from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library import library_gpu
 from fastmma.torch.arrays import seen
 from fastmma.torch.emulation import Emulation, tensors_text
@@ -15,6 +19,7 @@ from fastmma.torch.plans import UnknownError
 from fastmma.torch.report import EMULATED, Line
 
 _GPUS = ("H100", "H200")
+_ALIGNED = 16  # bytes, of every recorded operand
 ROWS, COLUMNS = "rows", "columns"  # of a matrix, which lie in whole
 
 
@@ -46,6 +51,17 @@ def recorded(run: Emulation, a: Tensor) -> Recorded | None:
     return next((each for each in TABLE if each.lying == lying and _inside((rows, depth), each)), None)
 
 
+def _chosen(run: Emulation, a: Tensor, x: Tensor, alpha: float) -> LanesPlan | None:
+    """The plan of the kernel that the library chose for such a vector and matrix when it was asked; None where it was not."""
+    if run.settings.library != "cublas" or a.is_neg() or a.data_ptr() % _ALIGNED or x.data_ptr() % _ALIGNED:
+        return None
+    try:
+        plan = cublas.plan(seen(x.resolve_neg())[None], seen(a).T, target=run.settings.target, alpha=float(alpha))
+    except OperandError:
+        return None
+    return plan if isinstance(plan, LanesPlan) and plan.evidence is not None and plan.evidence.is_known else None
+
+
 def _inside(shape: tuple[int, int], limits: Recorded) -> bool:
     return all(low <= size <= high for low, size, high in zip(limits.least, shape, limits.most, strict=True))
 
@@ -68,20 +84,29 @@ def thin(run: Emulation, name: str, a: Tensor, b: Tensor, c: Tensor | None = Non
     """
     added = None if c is None or beta == 0 else c.expand(a.shape[0], b.shape[1])
     if b.shape[1] == 1:
-        return product(run, name, a, b[:, 0], None if added is None else added[:, 0], alpha, beta)[:, None]
+        return product(run, name, a, b[:, 0], None if added is None else added[:, 0], alpha, beta, by_column=True)[:, None]
     return product(run, name, b.t(), a[0], None if added is None else added[0], alpha, beta)[None]
 
 
-def product(run: Emulation, name: str, a: Tensor, x: Tensor, y: Tensor | None = None, alpha: float = 1, beta: float = 1) -> Tensor:
-    """``alpha * a @ x + beta * y``, a (M, K) and x (K,): the last product and sum are one fma.
+def product(
+    run: Emulation, name: str, a: Tensor, x: Tensor, y: Tensor | None = None, alpha: float = 1, beta: float = 1, *, by_column: bool = False
+) -> Tensor:
+    """``alpha * a @ x + beta * y``, a (M, K) and x (K,): the last product and sum are one fma; `by_column` where torch's call has x so.
 
     Raises
     ------
     UnknownError
         If nobody knows in which order the library sums such a matrix.
     """
-    how = recorded(run, a) if a.layout is x.layout is strided else None
-    if how is None or x.dtype is not float32 or a.shape[1] != x.shape[0] or not (a.is_cpu and x.is_cpu):
+    plain = a.layout is x.layout is strided and x.dtype is float32 and a.shape[1] == x.shape[0] and a.is_cpu and x.is_cpu
+    how = recorded(run, a) if plain else None
+    plan = _chosen(run, a, x, alpha) if plain and how is None and y is None and not by_column else None
+    if plan is not None:
+        result = empty(a.shape[0])
+        seen(result)[...] = gemm(seen(x.resolve_neg())[None], seen(a).T, plan=plan, alpha=float(alpha))[0]
+        run.done(Line(name, EMULATED, tensors_text((a, x)), f"{plan.instruction}; {plan.evidence}", "by definition"))
+        return result
+    if how is None:
         raise UnknownError("the order in which cuBLAS sums a float32 matrix of this size times a vector is not known")
     sums = lane_product(seen(a), seen(x.resolve_neg()), how.lanes, how.adjacent)
     if y is not None and beta != 0:

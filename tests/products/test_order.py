@@ -152,7 +152,9 @@ def test_parts_in_place_go_through_the_epilogue_one_by_one() -> None:
             held = {name: value[few] if name == "c" else value[few[1]] if name == "bias" else value for name, value in given.items()}
             equal(gemm(A[few[0]], B[:, few[1]], plan=plan, backend=backend, **held), expected)
     with pytest.raises(OperandError, match="parts that are added in place take an epilogue that ends by rounding"):
-        replace(plan, epilogue=("alpha", "relu", "round"))
+        replace(plan, epilogue=("alpha", "round", "bias"))
+    plain = replace(plan, epilogue=("alpha", "round"))
+    equal(gemm(A, B, plan=replace(plan, epilogue=("alpha", "relu", "round"))), np.maximum(gemm(A, B, plan=plain), 0))
 
 
 def test_scaled_products_in_parts() -> None:

@@ -1,0 +1,78 @@
+"""What cuBLASLt says that it would run: the configuration of an algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from fastmma.host.arrays import integer
+
+_UNSAID = 0xFFFFFFFF  # cuBLASLt's value of an attribute that an algorithm does not have
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The configuration that ``cublasLtMatmulAlgoGetHeuristic`` answers for a product, by ``cublasLtMatmulAlgoConfigGetAttribute``.
+
+    Attributes
+    ----------
+    algo : int
+        ``CUBLASLT_ALGO_CONFIG_ID``: the family of kernels.
+    tile, stages : int
+        ``TILE_ID`` and ``STAGES_ID``: numbers of cuBLASLt's enumerations; the stages say how many k a kernel's tile has.
+    split_k : int
+        ``SPLITK_NUM``: in how many parts k is taken; 0 and -1, which some families have, mean that they do not say.
+    reduction : int
+        ``REDUCTION_SCHEME``: how the parts are joined.
+    swizzle, custom, inner, cluster : int
+        ``CTA_SWIZZLING``, ``CUSTOM_OPTION``, ``INNER_SHAPE_ID`` and ``CLUSTER_SHAPE_ID``.
+    workspace : int, optional
+        ``workspaceSize`` of the answer: how many bytes it needs. It tells one part of k from several where `split_k` does not say.
+
+    Raises
+    ------
+    OperandError
+
+    Examples
+    --------
+    >>> print(Choice(algo=66, tile=10, split_k=3, reduction=2, custom=1, stages=35, cluster=4))
+    algo 66, tile 10, split_k 3, reduction 2, custom 1, stages 35, cluster 4
+    >>> Choice.of_row((66, 10, 3, 2, 0, 1, 35, 0, 4)).split_k
+    3
+    """
+
+    algo: int
+    tile: int = 0
+    split_k: int = 1
+    reduction: int = 0
+    swizzle: int = 0
+    custom: int = 0
+    stages: int = 0
+    inner: int = 0
+    cluster: int = 0
+    workspace: int | None = None
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name == "workspace" and value is None:
+                continue
+            found = value if each.name == "split_k" and value == -1 else integer(value, f"Choice: {each.name}", 0)
+            object.__setattr__(self, each.name, -1 if each.name == "split_k" and found == _UNSAID else found)
+
+    @classmethod
+    def of_row(cls, row: tuple[int, ...]) -> Choice:
+        """Make a choice of the nine attributes in the order of their numbers in cuBLASLt."""
+        return cls(*(int(value) for value in row))
+
+    @property
+    def parts(self) -> int:
+        """Count the parts of k, where the choice says them."""
+        return max(self.split_k, 1)
+
+    def parts_unsaid_are_one(self, most: int) -> bool:
+        """Tell whether a choice that does not say its parts has one: it needs no workspace but a few bytes, `most`."""
+        return self.workspace is not None and self.workspace <= most
+
+    def __str__(self) -> str:
+        said = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
+        return ", ".join(f"{name} {value}" for name, value, default in said if value != default)

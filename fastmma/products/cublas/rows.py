@@ -1,0 +1,177 @@
+"""The rows of a table of cuBLASLt's kernels: what is known of those that add alike, on one GPU, in one version of the library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fastmma.products.lanes import Lanes
+
+NARROW = ("f16", "bf16")  # formats of results to which parts may be rounded
+_LINE = 128  # bytes of a line of a cache
+
+
+class Product(NamedTuple):
+    """A product that a library is asked for."""
+
+    fmt: str  # of a and b
+    layout: str  # of a and b: n where rows are contiguous, t where columns are
+    m: int
+    n: int
+    k: int
+    out: str  # the format of the result
+    stacked: bool = False  # whether it is one of several, which are computed at once
+
+    @property
+    def is_by_vector(self) -> bool:
+        """Tell whether one of the operands has one row or column."""
+        return self.m == 1 or self.n == 1
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Tell whether k is contiguous in the matrix that a vector is multiplied by."""
+        return (self.m == 1 and (self.n == 1 or self.layout[1] == "t")) or (self.n == 1 and self.layout[0] == "n")
+
+    def __str__(self) -> str:
+        return f"{self.fmt} {self.layout} of M = {self.m}, N = {self.n}, K = {self.k}"
+
+
+class Segments(NamedTuple):
+    """What decides how kernels cut the k of their last tiles into parts that choices do not say, so that all multiprocessors work.
+
+    A kernel takes as many parts as take the least time, in tiles of k: those of a part, and a cost each time that the sums of two
+    are joined.
+    """
+
+    filled: dict[int, int]  # how many multiprocessors clusters fill, by their size
+    costs: dict[tuple[int, int], tuple[float, float]]  # at least and at most, by the sides of a tile, the shorter first
+    other_costs: tuple[float, float]
+    costs_after_waves: tuple[float, float]  # where other tiles are whole
+    unlike: frozenset[tuple[int, tuple[int, int]]] = frozenset()  # sizes of clusters and sides of tiles that are cut otherwise
+
+
+@dataclass(frozen=True)
+class TileRow:
+    """Kernels that take k in tiles, by an instruction of a tensor core or in chains of fma.
+
+    Attributes
+    ----------
+    algo : int
+    stages : tuple of int
+        Empty for any.
+    formats : tuple of str
+        Of both operands; tf32 and f32 are float32 arrays.
+    instruction : str
+        ``"wgmma"``, the shape of an mma, or ``"fma"``.
+    tile : int
+        k of a tile, where what is left over of one comes first; 0: last.
+    align : int
+        How many bytes of k the parts' length is rounded up to a multiple of; 0: there are no parts.
+    lined : bool
+        Whether that is 128 bytes where K is a multiple of those, and k is contiguous in an operand, as CUTLASS has it.
+    floors : bool
+        Whether the length is rounded up from K // parts.
+    leaves_out : bool
+        Whether k beyond as many parts are left out; if not, they are a part more.
+    dealt : int
+        Tiles of so many k are dealt to the parts in turn; 0: parts lie side by side.
+    joins : tuple of (int, str)
+        How parts are joined, by the reduction scheme. ``"workspace"`` and ``"in-place"`` round to the result's format.
+    promote_every : int
+        k between promotions, where fast accumulation is not asked for; 0: none.
+    ends, split_ends, in_place_ends : str
+        The rows of `fastmma.products.presets.ENDS` for one part of k, for several, and for several in place.
+    customs : tuple of int
+        The custom options; empty for all.
+    most_k : int
+        The largest K of which it is known; 0: all.
+    most_workspace : int
+        In bytes: where the choice does not say its parts, it has one if it needs no more than this.
+    most_k_unsaid : int
+        The largest K of which a choice that does not say its parts is known to have one; 0: all.
+    segments : Segments, optional
+        What decides the parts where the choice does not say them.
+    rate : (int, int), optional
+        How many fresh products had every bit, of how many, if it is not the table's rate of the algorithm.
+    """
+
+    algo: int
+    stages: tuple[int, ...]
+    formats: tuple[str, ...]
+    instruction: str
+    tile: int = 0
+    align: int = 0
+    lined: bool = False
+    floors: bool = False
+    leaves_out: bool = False
+    dealt: int = 0
+    joins: tuple[tuple[int, str], ...] = ()
+    promote_every: int = 0
+    ends: str = "fma16"
+    split_ends: str = "add-rounded"
+    in_place_ends: str = "in-place fma"
+    customs: tuple[int, ...] = ()
+    most_k: int = 0
+    most_workspace: int = 1023
+    most_k_unsaid: int = 0
+    segments: Segments | None = None
+    rate: tuple[int, int] | None = None
+
+    def unit(self, product: Product, itemsize: int) -> int:
+        """Find how many k the length of a part is a multiple of."""
+        line = _LINE // itemsize
+        if self.lined and product.k % line == 0 and product.layout != "tn":
+            return line
+        return self.align // itemsize
+
+
+@dataclass(frozen=True)
+class LaneRow:
+    """Kernels off the tensor cores, whose threads share k.
+
+    Attributes
+    ----------
+    algo, custom : int
+    lanes : Lanes
+        For one part of k.
+    formats : tuple of str
+    layouts : tuple of str
+        Of matrices; empty for any.
+    contiguous : bool, optional
+        For vectors: whether k is contiguous in the matrix; None for either.
+    by_vector : bool
+        Whether the kernels multiply by a vector, and only by one.
+    counts : {"", "parts", "blocks"}
+        What the choice's split of k counts.
+    most_k, most_results : int
+        The largest K, and most elements of a result, of which it is known; 0: all.
+    ends, split_ends : str
+        The rows of `fastmma.products.presets.ENDS` for one part of k, and for several.
+    scaled : {"", "a", "vector"}
+        The operand that alpha multiplies first, in f32, if it does not multiply the sums.
+    """
+
+    algo: int
+    custom: int
+    lanes: Lanes
+    formats: tuple[str, ...]
+    layouts: tuple[str, ...] = ()
+    contiguous: bool | None = None
+    by_vector: bool = False
+    counts: str = ""
+    most_k: int = 0
+    most_results: int = 0
+    ends: str = "lanes"
+    split_ends: str = "lanes"
+    scaled: str = ""
+
+
+class Table(NamedTuple):
+    """What is known of the kernels of one version of the library on one GPU."""
+
+    gpu: str
+    version: str
+    source: str  # why products without a rate are assumed
+    rows: tuple[TileRow | LaneRow, ...]
+    rates: dict[tuple[int, str], tuple[int, int]]  # by algo and format, of fresh products: how many had every bit, of how many
+    answers: str  # the file of what the library chose for the layers of usual models

@@ -1,0 +1,95 @@
+"""Choices that a GPU's library answered for layers: they agree with what ran, and plans follow them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from fastmma.cublas import plan
+from numpy.typing import NDArray
+
+import fastmma
+from fastmma.products.book import book
+from fastmma.products.cublas.answers import answers
+from fastmma.products.cublas.rows import Product
+from fastmma.products.lanes_plan import LanesPlan
+from fastmma.products.library import opcode_of
+
+ANSWERS = answers("cublas_algorithms_h200_13_1.npz")
+DTYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32, "f32": np.float32}
+
+
+def pair(product: Product) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Matrices that nobody reads, of which the system gives no memory."""
+    _, layout, m, n, k = product[:5]
+    dtype = DTYPES[product.fmt]
+    a = np.empty((m, k), dtype) if layout[0] == "n" else np.empty((k, m), dtype).T
+    return a, np.empty((k, n), dtype) if layout[1] == "n" else np.empty((n, k), dtype).T
+
+
+def test_choices_are_those_of_products_that_ran() -> None:
+    """The plan book has what PyTorch ran on an H200, which the answers were not made from."""
+    pages, seen = book("cublas"), Counter[tuple[str, str]]()
+    for request in pages.requests():
+        product = Product(request.fmt, request.layout, *request[3:], "f32" if request.fmt == "tf32" else request.fmt)
+        choice = ANSWERS.find(product) if request.kind == "product" else None
+        entry = pages.find("H200", request) if choice is not None else None
+        if choice is None or entry is None:
+            continue
+        try:
+            found = plan(*pair(product), choice=choice, out_dtype=product.out)
+        except fastmma.OperandError:
+            seen[request.fmt, "refused"] += 1
+            continue
+        assert isinstance(found, fastmma.GemmPlan)
+        parts = found.split_k if isinstance(found.split_k, int) else len(found.split_k)  # type: ignore[arg-type]
+        unit = entry.split_unit if entry.split_k != 1 and choice.split_k > 1 else found.split_unit
+        order = opcode_of(entry, request.fmt), entry.first_tile, entry.split_k, unit
+        seen[request.fmt, "equal" if (found.instruction, found.first_tile, parts, found.split_unit) == order else "other"] += 1
+    assert {key for key in seen if key[1] != "refused"} == {(fmt, "equal") for fmt in ("bf16", "f16", "tf32")}
+    assert seen["tf32", "equal"] > 2400
+    assert seen.total() - seen["tf32", "equal"] < 300
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        Product("f32", "nt", 1025, 4096, 4096, "f32"),  # rows that were not asked
+        Product("f32", "nt", 0, 4096, 4096, "f32"),
+        Product("f32", "nn", 16, 4096, 4096, "f32"),
+        Product("f32", "nt", 16, 4096, 4097, "f32"),
+        Product("bf16", "nt", 16, 50257, 768, "f32"),
+        Product("bf16", "nt", 16, 4096, 4096, "bf16"),  # in the map of parts
+        Product("e4m3", "nt", 16, 4096, 4096, "bf16"),
+    ],
+)
+def test_what_nobody_asked_has_no_answer(product: Product) -> None:
+    assert ANSWERS.find(product) is None
+
+
+def test_plans_follow_answers() -> None:
+    wide, thin = Product("f32", "nt", 16, 4096, 4096, "f32"), Product("f32", "nt", 1, 4096, 4096, "f32")
+    found = plan(*pair(wide))
+    assert isinstance(found, fastmma.GemmPlan)
+    assert (found.split_k, found.dealt, found.instruction) == (8, 8, "fma.rn.f32")
+    assert "cuBLASLt 13.1 on H200 chooses algo 55, split_k 8, reduction 2, stages 31, for f32 nt of M = 16" in str(found.evidence)
+    assert isinstance(plan(*pair(thin)), LanesPlan)
+    odd = plan(*pair(Product("bf16", "nt", 33, 50257, 768, "bf16")), out_dtype="bf16")
+    assert odd.evidence is not None
+    assert odd.evidence.level == "fitted"
+    tf32 = plan(*pair(Product("tf32", "nt", 40, 50257, 768, "f32")), tf32=True)
+    assert "tf32.tf32" in tf32.instruction
+    assert tf32.cast  # type: ignore[union-attr]
+
+
+def test_what_is_added_through_another_call_is_not_looked_up() -> None:
+    a, b = pair(Product("f32", "nt", 16, 4096, 4096, "f32"))
+    assert plan(a, b, np.zeros((16, 4096), np.float32), beta=0.5).epilogue == ("c", "round")
+    for more in ({"bias": b[0]}, {"activation": "relu"}, {"workspace": 1 << 20}, {"target": "H100"}):
+        with pytest.raises(fastmma.OperandError):
+            plan(a, b, **more)
+    with pytest.raises(fastmma.OperandError):
+        plan(a[None], b[None])

@@ -1,0 +1,331 @@
+"""Plans of cuBLASLt's choices: products that its kernels computed on an H200, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from fastmma.cublas import Choice, plan
+from numpy.typing import NDArray
+from reference import cublas_kernels
+from reference.cases import cases
+
+import fastmma
+from fastmma.products.cublas.rows import Product
+from fastmma.products.lanes import Lanes
+from fastmma.products.lanes_plan import LanesPlan
+
+SAMPLES = cublas_kernels.samples()
+ALGOS = sorted({sample.choice[0] for sample in SAMPLES})
+# of the samples: the kinds of stream-K and of parts whose order no rule has, and an unknown custom option
+REFUSED = 6
+BF16 = ml_dtypes.bfloat16
+
+
+def operands(m: int, n: int, k: int, dtype: Any = BF16, layout: str = "nt") -> tuple[NDArray[Any], NDArray[Any]]:
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+    return np.asarray(a, order="C" if layout[0] == "n" else "F"), np.asarray(b, order="C" if layout[1] == "n" else "F")
+
+
+@cases("algo", ALGOS)
+def test_products_of_an_h200_are_replayed(algo: int) -> None:
+    compared = 0
+    for sample in SAMPLES:
+        if sample.choice[0] != algo:
+            continue
+        try:
+            found = cublas_kernels.computed(sample)
+        except fastmma.OperandError:
+            continue
+        assert cublas_kernels.same(found, sample.elements), (sample.query, sample.choice)
+        compared += 1
+    assert compared or algo == 42
+
+
+def test_few_samples_are_refused() -> None:
+    refused = []
+    for sample in SAMPLES:
+        try:
+            cublas_kernels.planned(sample)
+        except fastmma.OperandError as error:
+            refused.append(str(error))
+    assert len(refused) == REFUSED, refused
+
+
+def test_a_choice_prints_and_reads_rows() -> None:
+    choice = Choice.of_row((66, 10, 0xFFFFFFFF, 2, 0, 1, 35, 0, 4))
+    assert choice.split_k == -1
+    assert choice.parts == 1
+    assert str(replace(choice, split_k=3)) == "algo 66, tile 10, split_k 3, reduction 2, custom 1, stages 35, cluster 4"
+
+
+@pytest.mark.parametrize("given", [{"algo": -1}, {"algo": 66, "split_k": -2}, {"algo": 66, "workspace": -1}, {"algo": 66, "stages": 3.5}])
+def test_choices_are_checked(given: dict[str, Any]) -> None:
+    with pytest.raises(fastmma.OperandError, match="Choice: "):
+        Choice(**given)
+
+
+@pytest.mark.parametrize(
+    ("choice", "named"),
+    [
+        (Choice(74), "algo 74"),
+        (Choice(66, stages=36), "stages 36"),
+        (Choice(13, custom=78), "custom 78"),
+        (Choice(66, stages=35, split_k=2, reduction=4), "reduction 4"),
+        (Choice(66, stages=35, inner=1), "inner 1"),
+        (Choice(41, stages=35, split_k=-1, reduction=2), "split_k -1"),
+        (Choice(10, tile=10, reduction=1), "format bf16"),
+    ],
+)
+def test_unknown_fields_are_named(choice: Choice, named: str) -> None:
+    a, b = operands(1, 64, 256)
+    with pytest.raises(fastmma.OperandError, match=rf"nothing is known of {named} in the choice {choice} for bf16 nt of M = 1"):
+        plan(a, b, choice=choice, out_dtype="bf16")
+
+
+def test_the_workspace_tells_one_part_from_several() -> None:
+    a, b = operands(16, 64, 256)
+    choice = Choice(41, stages=35, split_k=-1, reduction=2)
+    assert plan(a, b, choice=replace(choice, workspace=131)).split_k == 1
+    with pytest.raises(fastmma.OperandError, match="split_k -1"):
+        plan(a, b, choice=replace(choice, workspace=1 << 20))
+
+
+def test_evidence_has_the_rate_of_the_family() -> None:
+    a, b = operands(16, 64, 4096)
+    fitted = plan(a, b, choice=Choice(66, stages=35, split_k=3, reduction=2), out_dtype="bf16").evidence
+    assert fitted is not None
+    assert fitted.level == "fitted"
+    assert fitted.rate is not None
+    assert fitted.rate[1] > 2000
+    assert "cuBLASLt 13.1 on H200: algo 66, split_k 3, reduction 2, stages 35, for bf16 nt of M = 16, N = 64, K = 4096" in fitted.source
+    assumed = plan(a, b, choice=Choice(41, stages=35), out_dtype="bf16").evidence
+    assert assumed is not None
+    assert assumed.level == "assumed"
+
+
+def test_without_a_choice_the_recorded_plan_is_followed() -> None:
+    a, b = np.zeros((16, 4096), np.float16), np.zeros((4096, 4096), np.float16)
+    found = plan(a, b, out_dtype="f16")
+    assert found == fastmma.gemm_plan(a, b, target="H200", preset="cublas", out_dtype="f16")
+    assert found.evidence is not None
+    assert found.evidence.level == "recorded"
+    with pytest.raises(fastmma.OperandError, match="not recorded"):
+        plan(a[:, :77], b[:77], out_dtype="f16")
+    guess = plan(a[:, :77], b[:77], out_dtype="f16", unknown="one").evidence
+    assert guess is not None
+    assert guess.level == "assumed"
+    biased = plan(a, b.T, out_dtype="f16", bias=a[0], workspace=1 << 20)
+    assert biased.evidence is not None
+    assert biased.evidence.level == "recorded"
+    with pytest.raises(fastmma.OperandError, match="nothing is known of what cuBLASLt chooses with 1048576 bytes of workspace"):
+        plan(a, b, out_dtype="f16", workspace=1 << 20)
+
+
+def test_other_gpus_and_versions_are_refused() -> None:
+    a, b = operands(16, 64, 256)
+    for where in ({"target": "H100 PCIe"}, {"target": "sm_80"}, {"version": "12.8"}):
+        with pytest.raises(fastmma.OperandError, match="nothing is known of the kernels of cuBLASLt"):
+            plan(a, b, choice=Choice(66, stages=35), **where)
+
+
+def test_what_plans_cannot_be_made_of() -> None:
+    a, b = operands(16, 64, 256)
+    with pytest.raises(fastmma.OperandTypeError, match="choice must be a Choice"):
+        plan(a, b, choice=(66,))  # type: ignore[arg-type]
+    with pytest.raises(fastmma.OperandTypeError, match="same dtype"):
+        plan(a, b.astype(np.float16), choice=Choice(66, stages=35))
+    with pytest.raises(fastmma.OperandError, match="contiguous"):
+        plan(a[::2, ::2], b[::2], choice=Choice(66, stages=35))
+    with pytest.raises(fastmma.OperandError, match=r"a must be \(M, K\)"):
+        plan(a, b.T, choice=Choice(66, stages=35))
+    with pytest.raises(fastmma.OperandTypeError, match="two or three dimensions"):
+        plan(a[0], b, choice=Choice(66, stages=35))
+    assert plan(a[:, :64], b[:64], choice=Choice(66, stages=35)).split_k == 1
+    with pytest.raises(fastmma.OperandError, match="activation"):
+        plan(a, b, choice=Choice(66, stages=35), activation="gelu")
+
+
+def chain(a: NDArray[Any], b: NDArray[Any], places: list[int]) -> np.float32:
+    """One chain of fma; products of bfloat16 are exact, and so are their sums with few bits."""
+    total = np.float32(0)
+    for k in places:
+        total = np.float32(np.float64(total) + np.float64(a[k]) * np.float64(b[k]))
+    return total
+
+
+def test_lanes_add_as_they_say() -> None:
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal(shape).astype(BF16) for shape in ((2, 37), (37, 3)))
+    whole = fastmma.gemm(a, b, plan=LanesPlan("sm_90a", "fma.rn.f32", Lanes(4, 2, chunk=4, tree="halves"), "bf16"))
+    for row in range(2):
+        for column in range(3):
+            lanes = []
+            for lane in range(4):
+                mine = [k for k in range(37) if k // 2 % 4 == lane]
+                chunks = [chain(a[row], b[:, column], mine[first : first + 4]) for first in range(0, len(mine), 4)]
+                total = chunks[0]
+                for chunk in chunks[1:]:
+                    total = total + chunk
+                lanes.append(total)
+            assert whole[row, column] == (lanes[0] + lanes[2]) + (lanes[1] + lanes[3])
+
+
+def test_a_negative_alpha_leaves_zeros_positive() -> None:
+    a, b = np.array([[1, 1], [1, 2]], np.float32), np.array([[1], [-1]], np.float32)
+    found = plan(a, b, choice=Choice(13, custom=75), alpha=-1.25)
+    assert "fma(x, alpha, 0)" in str(found)
+    assert np.signbit(fastmma.gemm(a, b, plan=found, alpha=-1.25)).tolist() == [[False], [False]]
+    opcode = "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32"
+    tiles = fastmma.GemmPlan("sm_90a", opcode, cast=True, epilogue=("alpha+0", "round"), out="f32")
+    for compute in (fastmma.gemm, fastmma.prepare(plan=tiles)):
+        given = {"plan": tiles} if compute is fastmma.gemm else {}
+        assert np.signbit(compute(a, b, alpha=-1.25, **given)).tolist() == [[False], [False]]
+    plain = fastmma.gemm(a, b, plan=replace(tiles, epilogue=("alpha", "round")), alpha=-1.25)
+    assert np.signbit(plain).tolist() == [[True], [False]]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 5, 64, 333, 4000])
+@pytest.mark.parametrize(
+    "lanes",
+    [
+        Lanes(),
+        Lanes(32),
+        Lanes(16, 0, chunk=16, tree="ascending"),
+        Lanes(8, 64, shrinks=True, parts=3),
+        Lanes(128, 2, apart=True, blocks=31),
+        Lanes(128, 1, apart=True, blocks=200),
+        Lanes(4, 2, blocks=2),
+    ],
+)
+def test_every_k_has_one_place(lanes: Lanes, depth: int) -> None:
+    places = lanes.places(depth)
+    assert sorted(places[places >= 0].tolist()) == list(range(depth))
+    ones = np.ones((1, depth), np.float32)
+    assert fastmma.gemm(ones, ones.T, plan=LanesPlan("sm_90a", "fma.rn.f32", lanes)).item() == depth
+    assert isinstance(str(lanes), str)
+
+
+def test_lanes_are_checked() -> None:
+    for wrong in ({"lanes": 3}, {"tree": "pairwise"}, {"blocks": 2, "parts": 2}, {"vector": -1}):
+        with pytest.raises(fastmma.OperandError, match="Lanes: "):
+            Lanes(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(fastmma.OperandError, match=r"take fma\.rn\.f32"):
+        LanesPlan("sm_90a", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    with pytest.raises(fastmma.OperandTypeError, match="must be Lanes"):
+        LanesPlan("sm_90a", "fma.rn.f32", 32)  # type: ignore[arg-type]
+    with pytest.raises(fastmma.OperandError, match="operands must be"):
+        LanesPlan("sm_90a", "fma.rn.f32", Lanes(), "e4m3")
+    with pytest.raises(fastmma.OperandError, match="scaled must be"):
+        LanesPlan("sm_90a", "fma.rn.f32", Lanes(), "f32", ("alpha", "round"), "f32", "a")
+
+
+def test_gemm_takes_a_plan_of_lanes_alone() -> None:
+    ones, lanes = np.ones((2, 8), np.float32), LanesPlan("sm_90a", "fma.rn.f32", Lanes(2))
+    for wrong, words in (({"split_k": 2}, "must be left out"), ({"c": ones[:, :2]}, "no step for c"), ({"metadata": ones}, "dense")):
+        with pytest.raises(fastmma.OperandError, match=words):
+            fastmma.gemm(ones, ones.T, plan=lanes, **wrong)
+    with pytest.raises(fastmma.OperandError, match="shape"):
+        fastmma.gemm(ones, ones, plan=lanes)
+    out = np.empty((2, 2), np.float32)
+    assert fastmma.gemm(ones, ones.T, plan=lanes, out=out, target="sm_90a") is out
+    assert (out == 8).all()
+
+
+def test_a_vector_lies_as_its_matrix() -> None:
+    for layout, sizes, contiguous in (
+        ("nt", (1, 9), True),
+        ("nn", (1, 9), False),
+        ("nn", (9, 1), True),
+        ("tn", (9, 1), False),
+        ("tn", (1, 1), True),
+    ):
+        assert Product("bf16", layout, *sizes, 16, "bf16").is_contiguous is contiguous
+
+
+def test_dealt_parts_are_those_of_k_in_another_order() -> None:
+    a, b = operands(3, 5, 100, np.float32)
+    dealt = fastmma.GemmPlan("sm_90a", "fma.rn.f32", split_k=3, dealt=8)
+    parts = [[k for k in range(100) if k // 8 % 3 == part] for part in range(3)]
+    sums = [fastmma.gemm(a[:, part], b[part], instruction="fma.rn.f32") for part in parts]
+    assert (fastmma.gemm(a, b, plan=dealt) == (sums[0] + sums[1]) + sums[2]).all()
+    assert (fastmma.gemm(a, b, plan=replace(dealt, join="second half")) == (sums[0] + sums[2]) + sums[1]).all()
+    parts = [[k for k in range(100) if k // 8 % 7 == part] for part in range(7)]
+    sums = [fastmma.gemm(a[:, part], b[part], instruction="fma.rn.f32") for part in parts]
+    folded = fastmma.gemm(a, b, plan=replace(dealt, split_k=7, join="second half"))
+    assert (folded == (((sums[0] + sums[4]) + sums[6]) + (sums[1] + sums[5]) + sums[2]) + sums[3]).all()
+    few = fastmma.gemm(a[:, :20], b[:20], plan=replace(dealt, split_k=7, join="second half"))  # of seven parts three have any k
+    assert (few == fastmma.gemm(a[:, :20], b[:20], plan=replace(dealt, split_k=7))).all()
+    assert "3 parts, to which tiles of 8 k are dealt in turn" in str(dealt)
+    with pytest.raises(fastmma.OperandError, match="is for parts to which tiles of k are dealt"):
+        fastmma.GemmPlan("sm_90a", "fma.rn.f32", split_k=3, join="second half")
+    with pytest.raises(fastmma.OperandError, match="are dealt to a number of parts"):
+        fastmma.GemmPlan("sm_90a", "fma.rn.f32", split_k=((0, 8), (8, 16)), dealt=8)
+
+
+def test_parts_are_joined_from_the_end() -> None:
+    a, b = operands(3, 5, 100, np.float16)
+    cuts = tuple((start, start + 20) for start in range(0, 100, 20))
+    opcode = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+    sums = [fastmma.gemm(a[:, k:stop], b[k:stop], plan=fastmma.GemmPlan("sm_90a", opcode)) for k, stop in cuts]
+    joined = fastmma.GemmPlan("sm_90a", opcode, split_k=cuts, join="pairwise from the end")
+    assert (fastmma.gemm(a, b, plan=joined) == sums[0] + ((sums[1] + sums[2]) + (sums[3] + sums[4]))).all()
+    three = replace(joined, split_k=(*cuts[:2], (40, 100)))
+    last = fastmma.gemm(a[:, 40:], b[40:], plan=fastmma.GemmPlan("sm_90a", opcode))
+    assert (fastmma.gemm(a, b, plan=three) == sums[0] + (sums[1] + last)).all()
+
+
+SEGMENTED = Choice(43, tile=20, split_k=-1, reduction=2, stages=34, cluster=3)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "parts"),
+    [
+        (128, 8192, 4096, ((0, 2048), (2048, 4096))),  # 64 tiles on 132 multiprocessors
+        (256, 8192, 4096, 1),
+        (640, 1024, 10000, ((0, 3328), (3328, 6656), (6656, 10000))),
+        (1280, 8192, 4096, 1),  # whole waves but for a last one that is nearly full
+    ],
+)
+def test_parts_that_a_choice_does_not_say(m: int, n: int, k: int, parts: Any) -> None:
+    found = plan(*operands(m, n, k, np.float32), choice=SEGMENTED)
+    assert isinstance(found, fastmma.GemmPlan)
+    assert found.split_k == parts
+    assert found.join == ("ascending" if parts == 1 else "pairwise from the end")
+    assert found.evidence is not None
+    assert found.evidence.level == "fitted"
+
+
+@pytest.mark.parametrize(
+    ("shape", "change"),
+    [
+        ((1536, 1536, 4096), {}),  # only the last of 144 tiles are cut
+        ((128, 4096, 1024), {}),  # what a join costs is not known well enough
+        ((128, 8192, 4096), {"cluster": 27}),
+        ((128, 8192, 4096), {"tile": 16}),
+        ((128, 4096, 4096), {"tile": 18}),
+    ],
+)
+def test_parts_that_are_not_known_are_refused(shape: tuple[int, int, int], change: dict[str, int]) -> None:
+    a, b = operands(*shape, np.float32)
+    with pytest.raises(fastmma.OperandError, match="nothing is known of split_k -1"):
+        plan(a, b, choice=replace(SEGMENTED, **change))  # type: ignore[arg-type]
+
+
+def test_segments_of_stacks_are_refused() -> None:
+    a, b = operands(128, 8192, 4096, np.float32)
+    with pytest.raises(fastmma.OperandError, match="nothing is known of split_k -1"):
+        plan(np.broadcast_to(a, (2, *a.shape)), np.broadcast_to(b, (2, *b.shape)), choice=SEGMENTED)
+
+
+def test_an_activation_is_left_to_the_last_part_in_place() -> None:
+    a, b = operands(3, 8, 64, np.float16)
+    opcode = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    steps = {"join": "in-place", "join_dtype": "f16", "out": "f16"}
+    plain = fastmma.GemmPlan("sm_90a", opcode, split_k=2, epilogue=("round",), **steps)
+    clipped = replace(plain, epilogue=("relu", "round"))
+    assert (fastmma.gemm(a, b, plan=clipped) == np.maximum(fastmma.gemm(a, b, plan=plain), 0)).all()
