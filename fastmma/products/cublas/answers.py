@@ -52,7 +52,7 @@ class Answers:
         return None if row is None or row[0] == _IN_MAP else Choice.of_row(tuple(row))
 
 
-@cache
+@lru_cache(8)
 def answers(file: str) -> Answers:
     """Return the answers of a file that ships with fastmma."""
     return Answers(_FOLDER / file)
