@@ -144,7 +144,7 @@ def copied(package: Path, mutant: Mutant | None, folder: Path) -> None:
     for name in ("fastmma", "tests", "bench", "tools", "docs", "examples", "README.md", "pyproject.toml"):
         source = package / name
         if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.npz", "recordings"))
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         elif source.exists():
             shutil.copy(source, folder / name)
     if mutant is None:
