@@ -100,7 +100,7 @@ MUTANTS = (
         "fits = a.highest - a.lowest + b.highest - b.lowest <= room",
         "fits = a.highest - a.lowest + b.highest - b.lowest <= room + 40",
     ),
-    Mutant("kernels/fused/reach.py", "return -(1 << (23 - min(p.align_bits, 23)))", "return -(1 << (23 - min(p.align_bits + 1, 23)))"),
+    Mutant("kernels/fused/reach.py", "return -(1 << (23 - min(p.align_bits, 23)))", "return -(1 << (23 - min(p.align_bits - 2, 23)))"),
     Mutant(
         "kernels/fused/decoding.py",
         "emit.shifted_left(words, 15 - element.width), 1 << 15",
@@ -123,7 +123,12 @@ MUTANTS = (
         "return high >> np.uint64(count), (low >> np.uint64(count)) | (high << np.uint64(64 - count))",
     ),
     Mutant("kernels/fma/m8n8k4.py", "SIGN if pairs else 0", "SIGN if pairs else SIGN"),
-    Mutant("kernels/fma/f32.py", "np.full((missing, b.shape[1]), -0.0, np.float32)", "np.full((missing, b.shape[1]), 0.0, np.float32)"),
+    Mutant(
+        "kernels/fma/f32.py",
+        "np.full((missing, b.shape[1]), -0.0, np.float32)",
+        "np.full((missing, b.shape[1]), 0.0, np.float32)",
+        ("tests/products/test_scalar_fma.py",),
+    ),
     Mutant(
         "kernels/sums/promotion.py",
         "result = fma(scale_a * scale_b, partial, total)",
@@ -139,7 +144,7 @@ def copied(package: Path, mutant: Mutant | None, folder: Path) -> None:
     for name in ("fastmma", "tests", "bench", "tools", "docs", "examples", "README.md", "pyproject.toml"):
         source = package / name
         if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.npz", "recordings"))
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         elif source.exists():
             shutil.copy(source, folder / name)
     if mutant is None:

@@ -44,6 +44,8 @@ def test_specials_signs_and_out() -> None:
     tiny = np.array([[-(2.0**-100), 0.0]], np.float32)
     assert np.signbit(fastmma.gemm(tiny, np.array([[2.0**-100], [0.0]], np.float32), instruction=OPCODE)).item() is False
     assert np.signbit(fastmma.gemm(tiny[:, :1], np.array([[2.0**-100]], np.float32), instruction=OPCODE)).item() is True
+    zeros = np.zeros((64, 33), np.float32), -np.ones((33, 64), np.float32), np.full((64, 64), -0.0, np.float32)
+    assert np.signbit(fastmma.gemm(*zeros, instruction=OPCODE)).all()  # k that fills up a register tile changes no -0
     bad = np.array([[np.inf, -np.nan, 1]], np.float32)
     found = fastmma.gemm(bad.T, np.array([[1, 0]], np.float32), instruction=OPCODE)
     assert found[0, 0] == np.inf
