@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastmma.backends import fma, fused, integer
+from fastmma.backends import fused, route
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import Fixed, Form, fixed_product
 from fastmma.backends.native_c import with_native_c
 from fastmma.backends.parts import is_small, parts
+from fastmma.backends.routes import portable_only
 from fastmma.backends.stored import on_stored_elements
 from fastmma.backends.zeros import on_dense_kernel
 from fastmma.kernels.params import Promotion, Step
@@ -26,7 +27,7 @@ class Compiled(Backend):
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
-        method, ins = _METHODS[operation.arithmetic.method], operation.instruction
+        method, ins = _METHODS.get(operation.arithmetic.method, route.run), operation.instruction
         operands = _filled(operation, operands)
         if is_small(operands, d):
             method(operation, operands, d, threads)
@@ -44,7 +45,7 @@ class Compiled(Backend):
 
     def settings(self) -> bool:
         """`Backend.settings`: whether only portable kernels are allowed."""
-        return fused.portable_only()
+        return portable_only()
 
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """`Backend.promoted`."""
@@ -73,13 +74,5 @@ def _filled(operation: Operation, operands: Operands) -> Operands:
 
 
 _FUSED = on_stored_elements(on_dense_kernel(with_native_c(fused.run)))
-_METHODS: dict[str, Run] = {
-    "fused": _FUSED,
-    "grouped": _FUSED,
-    "f64-fma": fma.f64,
-    "f32-fma": fma.f32,
-    "f32-fma-pairs": fma.f32,
-    "f32-fma-from-c": fma.f32_from_c,
-    "integer": on_dense_kernel(integer.integer),
-    "bit": integer.bit,
-}
+# what is done around products, by methods; of others nothing is
+_METHODS: dict[str, Run] = {"fused": _FUSED, "grouped": _FUSED, "integer": on_dense_kernel(route.run)}

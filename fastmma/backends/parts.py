@@ -54,8 +54,13 @@ def is_small(operands: Operands, d: Codes) -> bool:
 
 
 def parts(operands: Operands, d: Codes, unit: int) -> Iterator[Part]:
-    """Parts of ascending k, cut at multiples of `unit`."""
-    (products, rows, columns), depth = d.shape, operands.depth
+    """Cut products into parts of ascending k, at multiples of `unit`."""
+    products, rows, columns = d.shape
+    return cuts(products, rows, columns, operands.depth, unit)
+
+
+def cuts(products: int, rows: int, columns: int, depth: int, unit: int) -> Iterator[Part]:
+    """Cut products of these sizes."""
     deep = max(_deepest(rows) // unit, 1) * unit
     longest = max(1, min(depth, deep))
     wide = max(1, min(columns, _CODES // longest))

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from fastmma.backends.batches import each
+from fastmma.backends import route, runs
+from fastmma.backends.arranged import widened
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
-from fastmma.backends.fused import portable_only, widened
-from fastmma.backends.parameters import fused_parameters, holds, product_order
+from fastmma.backends.parameters import fused_parameters, product_order
+from fastmma.backends.problem import problem_of
 from fastmma.isa.sparsity import pattern_of
 from fastmma.kernels.params import Promotion
 
-if TYPE_CHECKING:
-    from fastmma.kernels.pieces import Lines
-
-_LEAST = 1 << 22  # stored multiply-adds of a product ...
-_COLUMNS, _ROWS = 64, 16  # ... and its columns and rows, from which on the kernel is faster than one of dense A
-
 
 def _suits(operation: Operation, operands: Operands, d: Codes) -> bool:
-    """Whether products are large enough, and plain truncated sums."""
-    ins, arithmetic = operation.instruction, operation.arithmetic
-    plain = operands.scale_a is None and not arithmetic.interleave and ins.ctype == ins.dtype == ins.accumulator
-    _, rows, columns = d.shape
-    if not plain or rows < _ROWS or columns < _COLUMNS or rows * columns * operands.a.shape[2] < _LEAST:
-        return False
-    if arithmetic.method != "fused" or portable_only() or not holds(operation):
-        return False
-    from fastmma.kernels.fused import x86
-
-    parameters = fused_parameters(operation)
-    multiplied = parameters._replace(restart=0)
-    return x86.supports_sparse(multiplied) and (not parameters.restart or x86.promotes(multiplied, ins.k))
+    """Say whether the kernel is taken."""
+    return not route.refusal(route.row_named("sparse panels").row, problem_of(operation, operands, d), call="stored")
 
 
 def _in_order(operation: Operation, product: Operands) -> Operands:
@@ -63,31 +45,18 @@ def on_stored_elements(run: Run) -> Run:
             return
         if operands.c is not None and np.may_share_memory(operands.c, d):
             operands = operands._replace(c=operands.c.copy())
-        ordered = _in_order(operation, operands) if fused_parameters(operation).restart else operands
-        wide = widened(operation, ordered)
-        for given, product, out in zip(each(operands), each(wide), d, strict=True):
-            _multiply(run, operation, given, product, out, threads)
+        from fastmma.kernels.fused import sparse_rows
+
+        rule, parameters = pattern_of(operation.instruction), fused_parameters(operation)
+        # sums of an instruction that start from zero and join c are promotions
+        promotion = Promotion(operation.instruction.k) if parameters.restart else None
+        wide = widened(operation, _in_order(operation, operands) if parameters.restart else operands)
+
+        def chosen(product: Operands) -> sparse_rows.Selection:
+            assert product.metadata is not None
+            return sparse_rows.Words(product.metadata, rule.table(False), rule.chunk).selection
+
+        missed = runs.panels_of(problem_of(operation, wide, d), wide, d, threads, promotion, chosen)
+        route.redo(missed, operands, d, lambda _, part, results: run(operation, part, results, threads))
 
     return stored_run
-
-
-def _multiply(run: Run, operation: Operation, given: Operands, product: Operands, out: Codes, threads: int) -> None:
-    """One product: as it is `given`, and as it is multiplied."""
-    from fastmma.kernels.fused import sparse_rows, x86
-
-    rule, parameters = pattern_of(operation.instruction), fused_parameters(operation)
-    # sums of an instruction that start from zero and join c are promotions
-    promotion = Promotion(operation.instruction.k) if parameters.restart else None
-    assert product.metadata is not None
-    words = sparse_rows.Words(product.metadata, rule.table(False), rule.chunk)
-    missed = x86.multiply(
-        parameters._replace(restart=0), product.a, product.b, product.c, out, threads, promotion=promotion, chosen=words.selection
-    )
-
-    def again(lines: Lines, panel: Lines, results: Codes) -> None:
-        c = None if given.c is None else given.c[lines][:, panel][None]
-        assert given.metadata is not None
-        part = Operands(given.a[lines][None], given.b[:, panel][None], c, given.metadata[lines][None])
-        run(operation, part, results[None], threads)
-
-    missed.redo(out, again)

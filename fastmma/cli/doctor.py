@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fastmma import __version__
+from fastmma.cli.route import print_kernels, print_route
 from fastmma.cli.table import print_json, print_table
 from fastmma.host.memory import amount
 from fastmma.verification.machine import describe
@@ -51,8 +52,22 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+def doctor(
+    route: Annotated[str | None, typer.Option("--route", metavar="MxNxK", help="Say instead which kernel computes such a product.")] = None,
+    types: Annotated[str | None, typer.Option("--type", help="Of --route: the types of A and B; by default f16.")] = None,
+    instruction: Annotated[str | None, typer.Option("--instruction", help="Of --route, in place of --type.")] = None,
+    target: Annotated[str, typer.Option("--target", help="Of --route: the GPU.")] = "H100",
+    kernels: Annotated[bool, typer.Option("--kernels", help="Print the table of kernels instead.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Of --kernels: as Markdown.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
     """Print what this machine has: CPU path, cache, GPU, libraries, variables; and try one product. Attach it to a report of a fault."""
+    if kernels:
+        print_kernels(markdown, as_json)
+        return
+    if route is not None:
+        print_route(route, types, instruction, target, as_json)
+        return
     found = describe(__version__)
     if as_json:
         print_json(found)

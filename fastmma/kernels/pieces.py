@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -90,16 +90,21 @@ class Missed:
         self.columns: NDArray[np.bool_] = np.zeros(pieces.columns, np.bool_)
         self.parts: NDArray[np.bool_] = np.zeros((pieces.panels, pieces.rows), np.bool_)
 
-    def redo(self, out: NDArray[Any], compute: Compute) -> None:
-        """Call ``compute(rows, columns, results)`` until all that is marked has been computed."""
+    def places(self) -> Iterator[tuple[Lines, Lines]]:
+        """List the rows and columns that together hold all that is marked; of the two one at most is an array."""
         every = slice(None)
         if self.rows.any():
-            _redo(out, _chosen(self.rows), every, compute)
+            yield _chosen(self.rows), every
         if self.columns.any():
-            _redo(out, every, _chosen(self.columns), compute)
+            yield every, _chosen(self.columns)
         parts = self.parts & ~self.rows
         for panel in np.flatnonzero(parts.any(axis=1)).tolist():
-            _redo(out, _chosen(parts[panel]), slice(panel * self.width, (panel + 1) * self.width), compute)
+            yield _chosen(parts[panel]), slice(panel * self.width, (panel + 1) * self.width)
+
+    def redo(self, out: NDArray[Any], compute: Compute) -> None:
+        """Call ``compute(rows, columns, results)`` until all that is marked has been computed."""
+        for rows, columns in self.places():
+            _redo(out, rows, columns, compute)
 
 
 def _chosen(marks: NDArray[np.bool_]) -> Lines:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.backends.arranged import widening
 from fastmma.backends.call import Codes, Operands
 from fastmma.backends.engine import Backend
-from fastmma.backends.fused import widening
 from fastmma.isa.codes import decode, to_codes
 from fastmma.isa.formats import FORMATS
 from fastmma.kernels.params import Promotion

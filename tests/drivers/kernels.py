@@ -9,19 +9,22 @@ from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
+from reference import routes
 from reference.paths import PATHS
 
-from fastmma.backends import fused, parts, stored
+from fastmma.backends import fused, parts, route, runs
+from fastmma.backends.arranged import ordered, widened
 from fastmma.backends.batches import each
 from fastmma.backends.call import Operands, Operation
-from fastmma.backends.parameters import fused_coding, fused_parameters
+from fastmma.backends.parameters import fused_coding, fused_parameters, plain, product_order, scaled_parameters
+from fastmma.backends.problem import problem_of
 from fastmma.backends.resolve import backend_of
 from fastmma.kernels.fma import f64, m8n8k4
 from fastmma.kernels.fused import batch, portable, thin, x86
 from fastmma.kernels.integer import words
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.pieces import settled
-from fastmma.kernels.scaled import groups
+from fastmma.kernels.scaled import dispatch, groups
 from fastmma.kernels.tiles import GROUPS, THIN, first_fit
 
 Array = NDArray[Any]
@@ -72,7 +75,14 @@ class _Left:
 def _panels(operation: Operation, operands: Operands, out: Array, threads: int) -> int:
     p, left = fused_parameters(operation), _Left()
     for one, results in zip(each(operands), out, strict=True):
-        x86.gemm(p, one.a, one.b, one.c, results, threads, left)
+        c = None if one.c is None else one.c.copy()
+        if settled(len(one.b), c, results):
+            continue
+
+        def again(rows: Any, columns: Any, part: Array, one: Operands = one, c: Array | None = c) -> None:
+            left(p, one.a[rows], one.b[:, columns], None if c is None else c[rows][:, columns], part, 1)
+
+        x86.multiply(p, one.a, one.b, c, results, threads).redo(results, again)
     return left.results
 
 
@@ -93,18 +103,24 @@ def _thin(operation: Operation, operands: Operands, out: Array, threads: int) ->
 
 def _blocks(operation: Operation, operands: Operands, out: Array, threads: int) -> int:
     found = batch.blocks(fused_parameters(operation), fused_coding(operation), *out.shape[1:], operands.depth)
-    left = 0
-
-    def slow(a: Array, b: Array, c: Array | None, part: Array) -> None:
-        nonlocal left
-        left += part.size
-        fused._in_turn(operation, Operands(a, b, c), part, threads)
-
     if found is None:
-        slow(operands.a, operands.b, operands.c, out)
-    else:
-        found.multiply(operands.a, operands.b, operands.c, out, threads, slow)
-    return left
+        _past_blocks(operation, operands, out, threads)
+        return out.size
+    operands = operands if operands.c is None else operands._replace(c=operands.c.copy())
+    redone = np.flatnonzero(found.run(operands.a, operands.b, operands.c, out, threads) if out.size else np.zeros(0))
+    if redone.size:
+        again = np.empty((redone.size, *out.shape[1:]), out.dtype)
+        _past_blocks(operation, operands.each(lambda codes: codes[redone]), again, threads)
+        out[redone] = again
+    return redone.size * out[:1].size
+
+
+def _past_blocks(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+    """The rows of the table that come after blocks."""
+    if operation.arithmetic.interleave:
+        operands, operation = ordered(operation, operands), plain(operation)
+    first = route.row_named("pieces in blocks").place + 1
+    route.multiply(problem_of(operation, operands, out), operands, out, threads, first)
 
 
 def _without(compute: Callable[[Operation, Operands, Array, int], None]) -> Compute:
@@ -122,13 +138,19 @@ def _whole(operation: Operation, operands: Operands, out: Array, threads: int) -
 
 
 def _each_in_pieces(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
-    for one, results in zip(each(operands), out, strict=True):
-        fused._gemm(operation, one, results, threads)
+    for index in range(len(out)):
+        _past_blocks(operation, operands.products(index, index + 1), out[index : index + 1], threads)
 
 
 def _tiles(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
     results = np.empty(out.shape, out.dtype)
-    fused._tiles(operation, operands.each(np.ascontiguousarray), results, threads)
+    given = operands.each(np.ascontiguousarray)
+    if given.scale_a is not None and given.scale_b is not None:
+        scales = given.scale_a, given.scale_b
+        dispatch.tiles(scaled_parameters(operation), given.a, given.b, given.c, results, *scales, threads)
+    else:
+        wide = widened(operation, given)
+        portable.tiles(fused_parameters(operation), wide.a, wide.b, wide.c, results, threads, product_order(operation))
     out[...] = results
 
 
@@ -161,7 +183,7 @@ def _in_parts(operation: Operation, operands: Operands, out: Array, threads: int
 
 
 def _thin_products(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
-    with patch.object(thin, "_LEAST", {1: 1, 2: 1, 4: 1}), patch.object(thin, "_SHORTEST", 1), patch.object(fused, "_THIN", 1):
+    with routes.widened("thin", "thin, widened", bounds={"lines": (1, 8), "work": (1, 1 << 62)}):
         _whole(operation, operands, out, threads)
 
 
@@ -171,8 +193,12 @@ def _groups_in_pieces(operation: Operation, operands: Operands, out: Array, thre
 
 
 def _stored(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
-    with patch.object(stored, "_LEAST", 1), patch.object(stored, "_ROWS", 1), patch.object(stored, "_COLUMNS", 1):
+    with routes.widened("sparse panels"):
         _whole(operation, operands, out, threads)
+
+
+def _general(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
+    runs.general(problem_of(operation, operands, out), operands, out, threads)
 
 
 def _with_features(*features: str) -> Callable[[Operation, Operands, Array, int], None]:
@@ -217,7 +243,7 @@ KERNELS = (
     Kernel(
         "general",
         lambda operation, k: _grouped(operation) and k > 0 and k % operation.instruction.k == 0,
-        _without(fused._general_run),
+        _without(_general),
     ),
     *(Kernel(" ".join(each), _is("integer", "bit"), _without(_with_features(*each))) for each in (("avx2",), ("avx512bw",))),
     *(

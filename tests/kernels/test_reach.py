@@ -12,9 +12,11 @@ from drivers.kernels import KERNELS
 from drivers.operations import operands
 
 from fastmma import instruction
-from fastmma.backends.call import Operation
+from fastmma.backends.call import Operands, Operation
 from fastmma.backends.parameters import fused_coding, fused_parameters, scaled_parameters
+from fastmma.backends.problem import problem_of
 from fastmma.backends.resolve import operation_of
+from fastmma.backends.route import choose
 from fastmma.kernels.fused import batch, x86
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.scaled.group_tiles import group_tiles
@@ -69,22 +71,24 @@ def test_what_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert batch.blocks(fused_parameters(F16), fused_coding(F16), 16, 8, 16) is None
 
 
-@pytest.mark.skipif(not ABLE, reason="needs a CPU that micro-kernels are emitted for")
+def kernel(opcode: str, a: Any, b: Any) -> str:
+    """The kernel that multiplies these codes."""
+    operation, operands = operation_of(opcode, "sm_90a"), Operands(a[None], b[None], None)
+    return choose(problem_of(operation, operands, np.empty((1, len(a), b.shape[1]), np.uint32))).row.kernel
+
+
+@pytest.mark.skipif(first_fit(THIN) is None, reason="no register tile for this CPU")
 def test_which_products_are_thin() -> None:
-    p, narrow = fused_parameters(F16), fused_parameters(E4M3)
-    large = np.zeros((1024, 1024), np.uint16)
-    assert x86.is_thin(p, large[:1], large)
-    assert x86.is_thin(p, large[:8], large.T)
-    assert x86.is_thin(p, large, large[:, :3])
-    assert x86.is_thin(p, large[:2], np.zeros((2048, 1024), large.dtype)[::2])
-    assert not x86.is_thin(p, large[:9], large)
-    assert not x86.is_thin(p, large[:2], large[:, ::-1])
-    assert not x86.is_thin(p, large[:2], np.zeros((1024, 2048), large.dtype)[:, ::2])
-    assert not x86.is_thin(p, large[:2, :64], large[:64])
-    bytes_ = np.zeros((2048, 2048), np.uint8)
-    assert x86.is_thin(narrow, bytes_[:2], bytes_)
-    assert not x86.is_thin(narrow, bytes_[:9], bytes_)
-    assert not x86.is_thin(narrow, bytes_[:2, :1024], bytes_[:1024, :1024])
+    opcodes = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3"
+    large, bytes_ = np.zeros((1024, 1024), np.uint16), np.zeros((2048, 2048), np.uint8)
+    spread = np.zeros((2048, 1024), large.dtype)[::2], np.zeros((1024, 2048), large.dtype)[:, ::2]
+    few = (large[:1], large), (large[:8], large.T), (large, large[:, :3]), (large[:2], spread[0])
+    others = (large[:9], large), (large[:2], large[:, ::-1]), (large[:2], spread[1]), (large[:2, :64], large[:64])
+    assert [kernel(opcodes[0], a, b) for a, b in few] == ["fused/thin.py"] * 4
+    assert "fused/thin.py" not in [kernel(opcodes[0], a, b) for a, b in others]
+    assert kernel(opcodes[1], bytes_[:2], bytes_) == "fused/thin.py"
+    assert kernel(opcodes[1], bytes_[:9], bytes_) != "fused/thin.py"
+    assert kernel(opcodes[1], bytes_[:2, :1024], bytes_[:1024, :1024]) != "fused/thin.py"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,6 @@ from fastmma.kernels.params import Coded, Element, Fused
 from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
 
 Codes = NDArray[Any]
-Slow = Callable[[Codes, Codes, Codes | None, Codes], None]
 Then = Callable[[int, int], None]
 Place = tuple[int, ...]  # strides of a batch, in bytes
 
@@ -203,30 +202,17 @@ def loop_of(kernel: BlockKernel, rows: int, columns: int, depth: int, a: Place, 
 
 
 class Blocks(NamedTuple):
-    """A `multiply` that this CPU has a kernel for."""
+    """Products that this CPU has a kernel for."""
 
     p: Fused
     kernel: BlockKernel
 
-    def multiply(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int, slow: Slow) -> None:
+    def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> NDArray[np.uint8]:
         """Write the fused products of `a` (T, M, K) and `b` (T, K, N) plus `c` (T, M, N) to `out`.
 
-        `c` and `out` are f32 bits (f16 bits for half results), all of any strides; no `c` is +0. Products with an operand out of reach
-        (infinities, NaNs, sums that overflow) are done by ``slow(a, b, c, out)`` on copies.
+        `c` and `out` are f32 bits (f16 bits for half results), all of any strides; `c` overlaps nothing, and none is +0. Products with an
+        operand out of reach (infinities, NaNs, sums that overflow) are wrong, which a byte a product says.
         """
-        if out.size == 0:
-            return
-        if c is not None and np.may_share_memory(c, out):
-            c = c.copy()
-        bad = self.run(a, b, c, out, threads)
-        if bad[0] if len(bad) == 1 else bad.any():
-            redo = np.flatnonzero(bad)
-            again = np.empty((redo.size, *out.shape[1:]), out.dtype)
-            slow(a[redo], b[redo], None if c is None else c[redo], again)
-            out[redo] = again
-
-    def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> NDArray[np.uint8]:
-        """What `multiply` does, without what is out of reach: a byte a product says which ones are wrong. `c` overlaps nothing."""
         _, rows, columns = out.shape
         then = None
         if c is not None and self.p.restart:
@@ -253,21 +239,16 @@ class Orders(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RegisterBlocks:
-    """A `multiply` of matrices in registers that this CPU has a kernel for."""
+    """Products of matrices in registers that this CPU has a kernel for."""
 
     kernel: BlockKernel
     shape: tuple[int, int, int]  # rows, columns and k
     permutations: tuple[Permutation, ...]  # of a, b, c and out
 
-    def multiply(self, a: Codes, b: Codes, c: Codes, out: Codes, threads: int, slow: Slow) -> None:
-        """As `Blocks.multiply`, on the registers (T, words) of T warps; the rows of `out` are contiguous."""
+    def run(self, a: Codes, b: Codes, c: Codes, out: Codes, threads: int) -> NDArray[np.uint8]:
+        """Write the registers (T, words) of T warps as `Blocks.run` does; the rows of `out` are contiguous."""
         a, b, c = (array if array.strides[1] == array.itemsize else np.ascontiguousarray(array) for array in (a, b, c))
-        bad = _register_loop(self, a.strides[0], b.strides[0], c.strides[0], out.strides[0]).run(a, b, c, out, threads)
-        if bad.any():
-            redo = np.flatnonzero(bad)
-            again = np.empty((redo.size, *out.shape[1:]), out.dtype)
-            slow(a[redo], b[redo], c[redo], again)
-            out[redo] = again
+        return _register_loop(self, a.strides[0], b.strides[0], c.strides[0], out.strides[0]).run(a, b, c, out, threads)
 
 
 @lru_cache(256)

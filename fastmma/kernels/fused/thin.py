@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.reach import exact_in_lanes, first_bad, loses_subnormals, lowest_emax, lowest_product, mask_c
+from fastmma.kernels.fused.reach import first_bad, loses_subnormals, lowest_emax, lowest_product, mask_c
 from fastmma.kernels.fused.thin_chain import WORD, ThinChain
 from fastmma.kernels.fused.thin_kernel import KERNEL
 from fastmma.kernels.matrices.memory import AlignedMemory
@@ -17,11 +17,6 @@ from fastmma.kernels.params import Fused
 from fastmma.kernels.pieces import Missed, Pieces
 from fastmma.kernels.tiles import THIN, ThinTile, first_fit
 
-_FEW_ROWS = 8
-# codes of B from which on to pack all of it takes longer, by the bytes of one: for a few rows, and for twice as many as are in registers
-_LEAST = {1: 1 << 22, 2: 1 << 20, 4: 1 << 20}
-_LARGE = 1 << 24
-_SHORTEST = 64  # k, and columns of B
 _WIDTH = 64  # columns of a row that are computed again together
 _GROUPS = 4  # of columns, the most that are computed together
 _PIECES_PER_THREAD = 4
@@ -40,30 +35,6 @@ class Rows(NamedTuple):
     exponents: NDArray[np.uint32]
     signs: NDArray[np.uint32]
     bad: NDArray[np.bool_]
-
-
-def suits(p: Fused, a: Codes, b: Codes) -> bool:
-    """Whether `multiply` is the way for this product."""
-    (rows, depth), columns = a.shape, b.shape[1]
-    tile = first_fit(THIN)
-    return (
-        tile is not None
-        and columns >= _SHORTEST
-        and depth >= _SHORTEST
-        and _worth_it(tile, rows, depth * columns, b.itemsize)
-        and b.itemsize in b.strides
-        and min(b.strides) > 0
-        and p.restart == 0
-        and exact_in_lanes(p)
-    )
-
-
-def _worth_it(tile: ThinTile, rows: int, codes: int, itemsize: int) -> bool:
-    """Whether so many codes of B are decoded for so many rows in less time than packed."""
-    few = tile.rows if itemsize == 1 else _FEW_ROWS
-    if rows <= few:
-        return codes >= _LEAST[itemsize]
-    return itemsize > 1 and rows <= 2 * tile.rows and codes >= _LARGE
 
 
 @lru_cache(1024)
@@ -213,7 +184,7 @@ def _compute(chain: ThinChain, a: Rows, part: _Part, first: int, last: int, sums
 
 
 def multiply(p: Fused, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> Missed:
-    """What `fastmma.kernels.fused.x86.gemm` does for a product that `suits`, without what is out of reach; `c` overlaps nothing."""
+    """Write the fused product as `fastmma.kernels.fused.x86.multiply` does, for B with adjacent rows or columns; `c` overlaps nothing."""
     rows, columns = out.shape
     tile = first_fit(THIN)
     assert tile is not None

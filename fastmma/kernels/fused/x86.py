@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused import thin
 from fastmma.kernels.fused.lanes import Chain
 from fastmma.kernels.fused.micro_kernel import SLAB
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, pack_rows
@@ -38,15 +36,11 @@ from fastmma.kernels.fused.worker_memory import addresses, ahead, memory_of_work
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
-from fastmma.kernels.pieces import Lines, Missed, OfWorkers, Piece, cut, settled
-from fastmma.kernels.sums.promotion import by_chunks
+from fastmma.kernels.pieces import Missed, OfWorkers, Piece, cut
 from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
-
-Slow = Callable[..., None]
 
 CHUNK_ROWS = 2048  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
-_TALL = 4  # rows for each column, from where on a product is turned
 PIECES_PER_THREAD = 2
 _FEW_BITS = 5  # of an exponent, whose bytes can always be added
 _SCANNED = 1 << 15  # elements that stay in the first cache
@@ -183,8 +177,11 @@ def multiply(
     spreads: tuple[Spread, Spread] | None = None,
     chosen: Selection | None = None,
 ) -> Missed:
-    """What `gemm` does for at least one k, without what is out of reach; `c` overlaps nothing; of sparse `a`, what is `chosen` is stored.
+    """Write the fused product of codes `a` (M, K) and `b` (K, N) plus `c` into `out`, for `supported` parameters and at least one k.
 
+    `c` and `out` are f32 bits (f16 bits for half results), which do not overlap, and no `c` is +0. What is out of reach here
+    (infinities, NaNs, overflow, bits below the smallest f32) is marked. With a `promotion` (see `promotes`) the sums of its chunks of k
+    start at zero and join the total that starts from `c`. Of sparse `a`, what is `chosen` is stored.
     With `scales` it is for the caller to know which sums might overflow or have bits below the smallest f32, and the exponents' `spreads`.
     """
     rows, (depth, columns) = len(a), b.shape
@@ -268,56 +265,3 @@ def multiply(
 
     pieces.run(threads, OfWorkers(lambda: memory_of_worker(chain, pieces.height, promotion is not None)), compute)
     return missed
-
-
-def _tall(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Whether a product is turned."""
-    return len(a) >= _TALL * int(b.shape[1])
-
-
-def is_thin(p: Fused, a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Whether `gemm` packs one operand only, which has few lines."""
-    return thin.suits(p._replace(a=p.b, b=p.a), b.T, a.T) if _tall(a, b) else thin.suits(p, a, b)
-
-
-def gemm(
-    p: Fused,
-    a: NDArray[Any],
-    b: NDArray[Any],
-    c: NDArray[Any] | None,
-    out: NDArray[Any],
-    threads: int,
-    slow: Slow,
-    promotion: Promotion | None = None,
-) -> None:
-    """Write the fused product of codes `a` (M, K) and `b` (K, N) plus `c` into `out`, for `supported` parameters.
-
-    `c` and `out` are f32 bits (f16 bits for half results), `out` may be `c`, and no `c` is +0. What is out of reach here
-    (infinities, NaNs, overflow, bits below the smallest f32) is done by ``slow(p, a, b, c, out, threads)`` on views.
-    With a `promotion` (see `promotes`) the sums of its chunks of k start at zero and join the total that starts from `c`.
-    """
-    depth = a.shape[1]
-    if settled(depth, c, out):
-        return
-    if c is not None and np.may_share_memory(c, out):
-        c = c.copy()
-    if _tall(a, b) and (promotion is None or promotion.scale_a is None):
-        # factors commute, and rows take longer to pack than columns
-        p, a, b, c, out = p._replace(a=p.b, b=p.a), b.T, a.T, None if c is None else c.T, out.T
-    if promotion is None and thin.suits(p, a, b):
-        missed = thin.multiply(p, a, b, c, out, threads)
-    else:
-        missed = multiply(p, a, b, c, out, threads, promotion)
-
-    def again(lines: Lines, panel: Lines, results: NDArray[Any]) -> None:
-        before = None if c is None else c[lines][:, panel]
-        if promotion is None:
-            slow(p, a[lines], b[:, panel], before, results, threads)
-            return
-
-        def multiply(k: int, end: int, partial: NDArray[Any]) -> None:
-            slow(p, a[lines, k:end], b[k:end, panel], None, partial, threads)
-
-        by_chunks(multiply, depth, before, results, promotion.part(slice(None), lines, panel), threads)
-
-    missed.redo(out, again)

@@ -94,17 +94,20 @@ def _portable_gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, s
         out[:, part] = _unpaneled(state, columns - first)[0]
 
 
-def gemm(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> None:
+def gemm(
+    p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int, small: bool = True
+) -> None:
     """Write ``a @ b`` with block scaling, accumulated onto `c` (None: +0) in steps of ascending k, to `out`.
 
     a (M, K), b (K, N) and their scales (M, blocks) and (blocks, N) are codes, c and out (M, N) f32 bits, of any strides; `out` may be `c`.
+    Groups without c are tried in one go where the product is `small`.
     """
     if settled(a.shape[1], c, out):
         return
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()
     if groups.supported(p):
-        groups.gemm(p, Operands(a, b, c, out, scale_a, scale_b), threads, _portable_gemm)
+        groups.gemm(p, Operands(a, b, c, out, scale_a, scale_b), threads, _portable_gemm, small)
     elif products.supported(p):
         products.gemm(p, Operands(a, b, c, out, scale_a, scale_b), threads, _portable_gemm)
     else:

@@ -174,12 +174,12 @@ class _Product:
         return bool(write(slab.state, good, out))
 
 
-def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
-    """A product of at least one k for `supported` parameters; `out` overlaps nothing.
+def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow, small: bool = True) -> None:
+    """Write a product of at least one k for `supported` parameters; `out` overlaps nothing.
 
     What is out of reach here (exponents near the ends of float32's range, special c) is done by ``slow(p, *operands, threads)``.
     """
-    if multiply(p, _tile(p, False), operands, _limits(p, operands.a.shape[1])):
+    if small and multiply(p, _tile(p, False), operands, _limits(p, operands.a.shape[1])):
         return
     product = _Product(p, operands, threads)
     rows, columns = operands.out.shape

@@ -19,7 +19,6 @@ from fastmma.kernels.scaled.group_micro_kernel import SLAB, TERMS, GroupTile
 from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, pack_rows, run_piece, slab_of
 from fastmma.kernels.scaled.lines import NO_EXPONENT, Operands, across, along, fixed, fixed_right, nans_of, scales_of, write
 
-_WORK, _ROWS = 1 << 26, 1024  # multiply-adds and rows, beyond which the Python of a product of any size takes a hundredth of its time
 _MAGNITUDE, _SPECIAL = 7, 8  # of e2m1's codes
 _ANY_SCALE = Element(8, 0, 127, 0, 1)  # the tables of all formats of scales have one type
 CODES = types.Array(types.uint8, 2, "C", readonly=True)  # what `fixed` returns
@@ -148,9 +147,9 @@ def _work_of(tile: GroupTile, rows: int, depth: int, block: int) -> _Work:
 
 
 def multiply(p: Scaled, tile: GroupTile, operands: Operands, limits: Limits) -> bool:
-    """Write a small product without c to its `out`; False where it is not small or out of reach, and `out` is anything."""
-    (rows, depth), columns = operands.a.shape, operands.out.shape[1]
-    if operands.c is not None or rows > _ROWS or rows * columns * depth > _WORK:
+    """Write a product without c to its `out`; False where there is a c, or it is out of reach, and `out` is anything."""
+    rows, depth = operands.a.shape
+    if operands.c is not None:
         return False
     a, scale_a = fixed(operands.a), fixed(operands.scale_a)
     b, scale_b, turned = fixed_right(operands.b, operands.scale_b)

@@ -1,0 +1,155 @@
+"""Who computes a product: the first row of `ROUTES` that can, and what it misses is redone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmma.backends import routes
+from fastmma.backends.call import Codes, Operands, Operation
+from fastmma.backends.problem import Missed, Place, Problem, part_of, problem_of
+from fastmma.backends.routes import ANY, CALLS, QUANTITIES, Route, cpu
+from fastmma.backends.runs import kernel_of
+
+
+class Chosen(NamedTuple):
+    """A row, and its place in the table."""
+
+    row: Route
+    place: int
+
+
+class Verdict(NamedTuple):
+    """A row, and why it is not taken; empty for the one that is."""
+
+    row: Route
+    reason: str
+
+
+def features_of(row: Route) -> tuple[frozenset[str], ...]:
+    """List the sets of CPU features of which a kernel needs one; none where any CPU will do."""
+    if not row.tiles:
+        return ()
+    from fastmma.kernels import tiles
+
+    return tuple(tile.features for tile in getattr(tiles, row.tiles))
+
+
+def refusal(row: Route, problem: Problem, threads: int = 1, call: str = "products") -> str:
+    """Say why a row does not take a problem; nothing if it does."""
+    method, features = problem.operation.arithmetic.method, features_of(row)
+    if row.call != call:
+        return f"takes {CALLS[row.call]}"
+    if method not in row.methods:
+        return f"computes {' and '.join(row.methods)}, not {method}"
+    if row.scaled not in (None, problem.scaled):
+        return "takes block scaling only" if row.scaled else "takes no block scaling"
+    usable = cpu().usable() if features else frozenset[str]()
+    if features and not any(each <= usable for each in features):
+        return f"needs a CPU with {text_of_features(row)}"
+    beyond = [_beyond(bounds, problem, threads) for bounds in row.ranges]
+    if all(beyond):
+        return "; or ".join(beyond)
+    return "" if row.holds.test(problem) else f"holds only: {row.holds.text}"
+
+
+def _beyond(bounds: object, problem: Problem, threads: int) -> str:
+    """Name the first quantity that is out of its bounds."""
+    assert isinstance(bounds, dict)
+    for name, (least, most) in bounds.items():
+        value = QUANTITIES[name](problem, threads)
+        if value < least:
+            return f"{name} {value} < {least}"
+        if value > most:
+            return f"{name} {value} > {most}"
+    return ""
+
+
+def text_of_features(row: Route) -> str:
+    """Write the CPU features that a kernel needs."""
+    found = features_of(row)
+    return "any" if not found or frozenset() in found else "; or ".join("+".join(sorted(each)) for each in found)
+
+
+def text_of_ranges(row: Route) -> str:
+    """Write the products for which a kernel is taken."""
+
+    def text(name: str, least: int, most: int) -> str:
+        if most >= ANY:
+            return f"{name} >= {least}"
+        return f"{name} = {least}" if least == most else f"{name} <= {most}" if least <= 1 else f"{least} <= {name} <= {most}"
+
+    bounded = [{name: bounds for name, bounds in each.items() if bounds != (0, ANY)} for each in row.ranges]
+    return " or ".join("; ".join(text(name, *bounds) for name, bounds in each.items()) for each in bounded) or "all"
+
+
+@lru_cache(4096)
+def _chosen(problem: Problem, usable: frozenset[str], first: int, exact: bool) -> Chosen:  # noqa: ARG001 - a key
+    for place, row in enumerate(routes.ROUTES):
+        if place >= first and not (exact and row.misses) and not refusal(row, problem):
+            return Chosen(row, place)
+    raise AssertionError(f"no kernel computes {problem}")
+
+
+def choose(problem: Problem, first: int = 0, exact: bool = False) -> Chosen:
+    """Find the row that computes products, from the `first` row on; where `exact`, one that misses nothing."""
+    return _chosen(problem, cpu().usable(), first, exact)
+
+
+def explain(problem: Problem, threads: int = 1, calls: tuple[str, ...] = ("products",)) -> list[Verdict]:
+    """Say of every row why it is not taken by `calls`; the reason of the one that is taken is empty."""
+    taken, found = "", []
+    for row in routes.ROUTES:
+        reason = refusal(row, problem, threads, row.call if row.call in calls else calls[-1])
+        if not reason and taken:
+            reason = f"comes after {taken}"
+        elif not reason:
+            taken = row.name
+        found.append(Verdict(row, reason))
+    return found
+
+
+def row_named(name: str) -> Chosen:
+    """Find a row.
+
+    Examples
+    --------
+    >>> row_named("panels").row.kernel
+    'fused/x86.py'
+    """
+    return next(Chosen(row, place) for place, row in enumerate(routes.ROUTES) if row.name == name)
+
+
+def multiply(problem: Problem, operands: Operands, out: Codes, threads: int, first: int = 0, exact: bool = False) -> None:
+    """Write products: choose a kernel, run it, and redo what it missed.
+
+    `out` may be c, but not overlap it otherwise.
+    """
+    row, place = choose(problem, first, exact)
+    if row.misses and operands.c is not None and np.may_share_memory(operands.c, out):
+        operands = operands._replace(c=operands.c.copy())
+    missed = kernel_of(row)(problem, operands, out, threads)
+    if not missed:
+        return
+
+    def again(_where: Place, part: Operands, results: Codes) -> None:
+        multiply(problem_of(problem.operation, part, results), part, results, threads, place + 1, row.exact_redo)
+
+    redo(missed, operands, out, again)
+
+
+def redo(missed: Missed, operands: Operands, out: Codes, compute: Callable[[Place, Operands, Codes], None]) -> None:
+    """Call ``compute(place, operands, results)`` for everything that a kernel missed."""
+    for place in missed:
+        results = out[place]
+        compute(place, part_of(operands, place), results)
+        if not all(isinstance(lines, slice) for lines in place):  # results are a copy
+            out[place] = results
+
+
+def run(operation: Operation, operands: Operands, out: Codes, threads: int) -> None:
+    """`Backend.run` by the kernel that suits."""
+    multiply(problem_of(operation, operands, out), operands, out, threads)

@@ -1,0 +1,230 @@
+"""The table of kernels: the row that is chosen is the kernel that runs, edges lie where the table has them, and reasons are said."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastmma.backends import route, routes
+from fastmma.backends.call import Operands, Operation
+from fastmma.backends.problem import Extents, Problem, Strides, problem_of
+from fastmma.backends.resolve import operation_of
+from fastmma.backends.routes import ROUTES
+from fastmma.backends.runs import RUNS
+from fastmma.cli import main
+from fastmma.kernels.fused import batch, portable, thin, x86
+from fastmma.kernels.general import products as general
+from fastmma.kernels.integer import b1, int8
+from fastmma.kernels.llvm import cpu
+from fastmma.kernels.scaled import dispatch, group_tiles, groups, small_groups
+from fastmma.kernels.scaled import products as scaled_panels
+from fastmma.kernels.scaled import tiles as scaled_tiles
+from fastmma.products.choice import default_instruction
+
+AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx2", "fma", "f16c"})
+MMA = "mma.sync.aligned."
+# the entry points of each module that rows name, which do not compute here but say that they were reached
+ENTRIES: dict[str, tuple[tuple[Any, str], ...]] = {
+    "fused/thin.py": ((thin, "multiply"),),
+    "fused/x86.py": ((x86, "multiply"),),
+    "fused/batch.py": ((batch.Blocks, "run"),),
+    "fused/portable.py": ((portable, "gemm"), (portable, "tiles")),
+    "general/products.py": ((general, "multiply"),),
+    "scaled/small_groups.py": ((small_groups, "_work_of"),),
+    "scaled/groups.py": ((groups, "_Product"),),
+    "scaled/products.py": ((scaled_panels, "gemm"),),
+    "scaled/portable.py": ((dispatch, "_portable_gemm"), (dispatch, "_portable_tiles")),
+    "scaled/tiles.py": ((scaled_tiles.ScaledTiles, "run"),),
+    "scaled/group_tiles.py": ((group_tiles.GroupTiles, "run"),),
+    "integer/int8.py": ((int8, "gemm"), (int8, "tiles")),
+    "integer/b1.py": ((b1, "gemm"), (b1, "tiles")),
+}
+KINDS = (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32"), ("e4m3", "f32"), ("e4m3", "f16"), ("s8", None), ("b1", None))
+OPERATIONS = (
+    *((default_instruction(kind, kind, sums, "sm_80" if kind == "b1" else "sm_90a").opcode, "sm_90a") for kind, sums in KINDS[:-1]),
+    (default_instruction("b1", "b1", None, "sm_80").opcode, "sm_80"),
+    (MMA + "m16n8k32.row.col.f32.e4m3.e5m2.f32", "sm_90a"),
+    (MMA + "m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_89"),
+    (MMA + "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3", "sm_120a"),
+    (MMA + "m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0", "sm_120a"),
+)
+SIZES = (1, 2, 3, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 128, 256, 512, 1024, 1025, 2048, 4096, 4097)
+
+
+class ReachedError(Exception):
+    """A kernel was called."""
+
+
+def raising(module: str) -> Callable[..., Any]:
+    def call(*_: Any, **__: Any) -> Any:
+        raise ReachedError(module)
+
+    return call
+
+
+def zeros(operation: Operation, shape: tuple[int, int, int, int], c: bool, orders: str) -> tuple[Operands, Any]:
+    """Products whose memory nobody touches."""
+    products, rows, columns, depth = shape
+    ins, formats = operation.instruction, operation.instruction.formats
+
+    def matrices(high: int, wide: int, dtype: Any, order: str) -> Any:
+        if order == "C":
+            return np.zeros((products, high, wide), dtype)
+        return np.zeros((products, wide, high), dtype).swapaxes(1, 2)
+
+    blocks = depth // ins.k * ins.scale_vec_size if ins.scale_vec_size else 0
+    scales = [np.full(of, 56, np.uint8) if blocks else None for of in ((products, rows, blocks), (products, blocks, columns))]
+    a, b = matrices(rows, depth, formats.a.code_dtype, orders[0]), matrices(depth, columns, formats.b.code_dtype, orders[1])
+    out = matrices(rows, columns, np.uint16 if ins.accumulator == "f16" else np.uint32, "C")
+    return Operands(a, b, np.zeros_like(out) if c else None, None, scales[0], scales[1]), out
+
+
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_the_row_that_is_chosen_is_the_kernel_that_runs(forbidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if forbidden:
+        monkeypatch.setenv("FASTMMA_PORTABLE", "1")
+    for module, entries in ENTRIES.items():
+        for owner, name in entries:
+            monkeypatch.setattr(owner, name, raising(module))
+    draw, met = random.Random(26), set()
+    for _ in range(600):
+        operation = operation_of(*draw.choice(OPERATIONS))
+        k = operation.instruction.k
+        while True:
+            products, rows, columns, depth = draw.choice((1, 1, 2)), *(draw.choice(SIZES) for _ in range(3))
+            depth = -(-depth // k) * k if operation.instruction.scale_vec_size else depth
+            if products * max(rows * depth, depth * columns, rows * columns) <= 1 << 22:
+                break
+        given, out = zeros(operation, (products, rows, columns, depth), draw.random() < 0.4, draw.choice(("CC", "CF", "FC", "FF")))
+        row = route.choose(problem_of(operation, given, out)).row
+        with pytest.raises(ReachedError) as found:
+            route.run(operation, given, out, 1)
+        assert str(found.value) == row.kernel, (operation.instruction.opcode, out.shape, depth)
+        met.add(row.name)
+    if cpu.usable() >= AVX512:
+        assert len(met) > 12
+    if forbidden:
+        assert met == {"portable", "scaled portable", "bytes", "bits"}
+
+
+def problem(kind: str, rows: int, columns: int, depth: int, products: int = 1) -> Problem:
+    """Products in C order, as they come first."""
+    operation = operation_of(default_instruction(kind, kind, None, "sm_90a"), "sm_90a")
+    size = operation.instruction.formats.a.code_dtype.itemsize
+    strides = Strides((rows * depth * size, depth * size, size), (depth * columns * size, columns * size, size))
+    return Problem(operation, Extents(products, rows, columns, depth), strides, False, False, False)
+
+
+@pytest.fixture
+def avx512(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choose as on a CPU with AVX-512, which computes nothing here."""
+    monkeypatch.setattr(cpu, "usable", lambda: AVX512)
+
+
+# on both sides of every bound
+EDGES = (
+    (("f16", 128, 128, 128), "blocks"),
+    (("f16", 128, 128, 129), "pieces in blocks"),
+    (("f16", 256, 256, 256), "pieces in blocks"),
+    (("f16", 256, 257, 256), "panels"),
+    (("f16", 2048, 2048, 64), "pieces in blocks"),
+    (("f16", 2048, 2048, 65), "panels"),
+    (("f16", 32, 4096, 4096), "pieces in blocks"),
+    (("f16", 33, 4096, 4096), "panels"),
+    (("f16", 15, 2048, 4096), "panels"),
+    (("f16", 17, 4096, 4097), "panels"),
+    (("f16", 8, 1024, 1024), "thin"),
+    (("f16", 8, 1023, 1024), "pieces in blocks"),
+    (("f16", 9, 1024, 1024), "pieces in blocks"),
+    (("f16", 16, 4096, 4096), "thin"),
+    (("f16", 17, 4096, 4096), "pieces in blocks"),
+    (("f16", 1, 63, 1 << 20), "panels"),
+    (("f16", 1, 64, 1 << 15), "thin"),
+    (("f16", 4096, 16, 4096), "thin"),
+    (("e4m3", 8, 2048, 2048), "thin"),
+    (("e4m3", 8, 2047, 2048), "pieces in blocks"),
+    (("e4m3", 9, 2048, 2048), "pieces in blocks"),
+    (("e4m3", 33, 2048, 2048), "panels"),
+    (("f16", 0, 64, 64), "portable"),
+    (("s8", 64, 64, 64), "bytes"),
+)
+
+
+@pytest.mark.usefixtures("avx512")
+@pytest.mark.parametrize(("given", "name"), EDGES)
+def test_edges(given: tuple[str, int, int, int], name: str) -> None:
+    verdicts = route.explain(problem(*given))
+    assert [verdict.row.name for verdict in verdicts if not verdict.reason] == [name]
+    assert route.choose(problem(*given)).row.name == name
+
+
+@pytest.mark.usefixtures("avx512")
+def test_forms_depend_on_threads() -> None:
+    def taken(threads: int, *given: Any) -> list[str]:
+        found = route.explain(problem(*given), threads, ("forms",))
+        return [verdict.row.name for verdict in found if not verdict.reason]
+
+    assert taken(2, "f16", 64, 64, 128) == taken(1, "f16", 64, 64, 129) == taken(1, "f16", 256, 256, 256) == ["blocks of a form"]
+    assert taken(2, "f16", 64, 64, 129) == taken(1, "f16", 256, 256, 257) == taken(1, "f16", 8, 8, 8, 1025) == []
+    assert taken(2, "s8", 128, 128, 128) == taken(1, "s8", 256, 256, 256) == ["bytes of a form"]
+    assert taken(2, "s8", 128, 128, 129) == taken(1, "s8", 257, 256, 512) == []
+    assert taken(1, "f16", 300, 300, 4) == []  # results
+
+
+def test_names_are_keys() -> None:
+    names = [row.name for row in ROUTES]
+    assert len(set(names)) == len(names)
+    assert {row.name for row in ROUTES if row.call == "products"} == set(RUNS)
+    for row in ROUTES:
+        for bounds in row.ranges:
+            assert set(bounds) <= set(routes.QUANTITIES), row.name
+            assert all(least <= most for least, most in bounds.values()), row.name
+    assert {row.kernel for row in ROUTES if row.call == "products"} - set(ENTRIES) == {"fma/f64.py", "fma/f32.py", "fma/m8n8k4.py"}
+
+
+def test_every_product_has_an_exact_kernel() -> None:
+    for opcode, target in OPERATIONS:
+        operation = operation_of(opcode, target)
+        for first, exact in itertools.product((0, 3), (False, True)):
+            given, out = zeros(operation, (1, 40, 40, 2 * operation.instruction.k), True, "CC")
+            row = route.choose(problem_of(operation, given, out), first, exact).row
+            assert not (exact and row.misses)
+
+
+def test_doctor_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--route", "16x4096x4096", "--type", "f16", "--target", "H100", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in found["kernels"]] == [row.name for row in ROUTES]
+    assert [row["name"] for row in found["kernels"] if row["taken"]] == [found["taken"]]
+    assert all(row["taken"] != bool(row["reason"]) for row in found["kernels"])
+    reasons = {row["name"]: row["reason"] for row in found["kernels"]}
+    assert reasons["bytes"] == "computes integer, not fused"
+    assert reasons["groups"] == "takes block scaling only"
+    assert reasons["registers"] == "takes registers of warps"
+    assert main(["doctor", "--route", "100x200x20000", "--type", "bf16"]) == 0
+    assert "100x200x20000 by wgmma" in capsys.readouterr().out.replace("\n", " ")
+    assert main(["doctor", "--route", "4096x4096x20000", "--type", "bf16"]) == 0
+    assert "of which a part is 2048x2048x8192" in capsys.readouterr().out.replace("\n", " ")
+    assert main(["doctor", "--route", "0x2x3"]) == 2
+    assert "at least 1" in capsys.readouterr().err
+
+
+def test_doctor_knows_instructions(capsys: pytest.CaptureFixture[str]) -> None:
+    sparse = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+    assert main(["doctor", "--route", "256x256x4096", "--instruction", sparse, "--target", "A100", "--json"]) == 0
+    taken = json.loads(capsys.readouterr().out)["taken"]
+    assert taken == "sparse panels" if cpu.usable() >= AVX512 else taken in ("panels", "portable")
+    scaled = OPERATIONS[-2][0]
+    assert main(["doctor", "--route", "64x64x256", "--instruction", scaled, "--target", "sm_120a", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["taken"] in ("small groups", "scaled portable")
+
+
+def test_the_table_of_kernels_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--kernels", "--json"]) == 0
+    assert [row["kernel"] for row in json.loads(capsys.readouterr().out)] == [row.name for row in ROUTES]
