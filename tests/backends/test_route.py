@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.routes import widened
 
+import fastmma
 from fastmma.backends import route, routes
 from fastmma.backends.call import Operands, Operation
 from fastmma.backends.problem import Extents, Problem, Strides, problem_of
@@ -228,3 +230,19 @@ def test_doctor_knows_instructions(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_table_of_kernels_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--kernels", "--json"]) == 0
     assert [row["kernel"] for row in json.loads(capsys.readouterr().out)] == [row.name for row in ROUTES]
+
+
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(320, 70, 130), (300, 3, 70), (3, 300, 70), (90, 100, 2000)])
+@pytest.mark.parametrize("name", ["thin", "panels"])
+def test_what_is_missed_is_redone(name: str, rows: int, columns: int, depth: int) -> None:
+    """Turned or not, with infinities and NaNs, where c lies where results go."""
+    rng = np.random.default_rng(rows)
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((rows, depth), (depth, columns)))
+    c = rng.standard_normal((rows, columns), np.float32)
+    a[rows // 2, 3], b[5, columns // 2], a[1, 1], c[0, 0] = np.nan, np.inf, -np.inf, np.inf
+    picked = np.unique([0, 1, rows // 2, rows - 1]), np.unique([0, columns // 2, columns - 1])
+    expected = fastmma.gemm(a[picked[0]], b[:, picked[1]], c[np.ix_(*picked)], target="H100", backend="reference")
+    with widened(name):
+        found = fastmma.gemm(a, b, c, target="H100", out=c)
+    assert found is c
+    assert found[np.ix_(*picked)].tobytes() == expected.tobytes()
