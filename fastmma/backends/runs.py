@@ -19,7 +19,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.params import Promotion
 
 Kernel = Callable[[Problem, Operands, Codes, int], Missed]
-Selections = Callable[[Operands], Any]  # what of each product of sparse A is stored
+Chosen = Callable[[Operands], Any]  # the words of a product of sparse A, whose memory a selection points into
 
 _PIECES = next(row.piece for row in ROUTES if row.piece)
 _HEIGHT = 256  # rows of a piece
@@ -53,7 +53,7 @@ def halves(problem: Problem, operands: Operands, out: Codes, threads: int) -> Mi
 
 
 def panels_of(
-    problem: Problem, operands: Operands, out: Codes, threads: int, promotion: Promotion | None = None, chosen: Selections | None = None
+    problem: Problem, operands: Operands, out: Codes, threads: int, promotion: Promotion | None = None, chosen: Chosen | None = None
 ) -> Missed:
     """Pack both operands, which are as they are multiplied; of sparse A of each product what is `chosen` is stored."""
     from fastmma.kernels.fused import x86
@@ -67,7 +67,9 @@ def panels_of(
             a, b, c, d = b.T, a.T, None if c is None else c.T, d.T
         joining = None if promotion is None else promotion.of(index)
         words = None if chosen is None else chosen(product)
-        left = x86.multiply(p._replace(a=p.b, b=p.a) if turned else p, a, b, c, d, threads, joining, chosen=words)
+        left = x86.multiply(
+            p._replace(a=p.b, b=p.a) if turned else p, a, b, c, d, threads, joining, chosen=None if words is None else words.selection
+        )
         missed += [Place(slice(index, index + 1), *(lines[::-1] if turned else lines)) for lines in left.places()]
     return missed
 

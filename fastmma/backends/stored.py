@@ -52,9 +52,9 @@ def on_stored_elements(run: Run) -> Run:
         promotion = Promotion(operation.instruction.k) if parameters.restart else None
         wide = widened(operation, _in_order(operation, operands) if parameters.restart else operands)
 
-        def chosen(product: Operands) -> sparse_rows.Selection:
+        def chosen(product: Operands) -> sparse_rows.Words:
             assert product.metadata is not None
-            return sparse_rows.Words(product.metadata, rule.table(False), rule.chunk).selection
+            return sparse_rows.Words(product.metadata, rule.table(False), rule.chunk)
 
         missed = runs.panels_of(problem_of(operation, wide, d), wide, d, threads, promotion, chosen)
         route.redo(missed, operands, d, lambda _, part, results: run(operation, part, results, threads))
