@@ -85,10 +85,11 @@ def run_registers(operation: Operation, registers: Operands, d: Codes, threads: 
     if found is None or registers.c is None:
         return False
 
-    bad = found.run(registers.a, registers.b, registers.c, d, threads)
-    if bad.any():
-        missed = [Place(np.flatnonzero(bad), slice(None), slice(None))]
-        route.redo(missed, registers, d, lambda _, part, results: _on_matrices(operation, part, results))
+    missed = np.flatnonzero(found.run(registers.a, registers.b, registers.c, d, threads))
+    if missed.size:
+        results = np.empty((missed.size, *d.shape[1:]), d.dtype)
+        _on_matrices(operation, registers.each(lambda codes: codes[missed]), results)
+        d[missed] = results
     return True
 
 
