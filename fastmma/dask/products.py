@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import dask.array as da
 import numpy as np
@@ -13,18 +13,37 @@ from numpy.typing import NDArray
 from fastmma.backends.resolve import backend_of
 from fastmma.dask.arrays import dask_array, in_order, rows_and_columns, stands_for, whole
 from fastmma.host.errors import OperandError
+from fastmma.host.signatures import spell_keywords
 from fastmma.isa.formats import FORMATS
 from fastmma.products.gemm import gemm as multiplied
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.keywords import Choices, GemmChoices
 from fastmma.products.order import Cuts, StreamK
 
 # operands besides a and b: the letters of their dimensions, of which each but m and n is in one piece
 _OPERANDS = {"c": "mn", "bias": "n", "metadata": "mx", "scale_a": "my", "scale_b": "zn"}
-_NUMBERS = ("alpha", "beta")
 
 
-def gemm(a: Any, b: Any, c: Any = None, *, chunks: Any = None, threads: int | None = 1, **options: Any) -> Any:
+@spell_keywords(GemmChoices, Choices)
+def gemm(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    *,
+    chunks: Any = None,
+    metadata: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    alpha: Any = 1.0,
+    beta: Any = None,
+    bias: Any = None,
+    plan: GemmPlan | None = None,
+    out: None = None,
+    threads: int | None = 1,
+    backend: str = "numba",
+    **choices: Unpack[GemmChoices],
+) -> Any:
     """`fastmma.gemm` of Dask arrays, with the same bits, computed block by block when the result is asked for.
 
     A block of the result is a task that takes whole rows of a and whole columns of b. K is never cut but where the plan cuts it
@@ -41,9 +60,15 @@ def gemm(a: Any, b: Any, c: Any = None, *, chunks: Any = None, threads: int | No
         Blocks of 2048 and more keep the cost of scheduling small.
     threads : int, optional
         Of a task; None means all cores.
-    **options
-        Everything else that `fastmma.gemm` takes, but `out`; bias, scales and metadata may be Dask arrays. A plan is chosen once, for the
-        whole product.
+    metadata, scale_a, scale_b, bias : Dask or NumPy array, optional
+    alpha, beta, backend
+        As in `fastmma.gemm`.
+    instruction, target, accumulator, promote_every, split_k, join, join_dtype, preset, activation, out_dtype, cast, arithmetic, unknown
+        As in `fastmma.gemm`. A plan is chosen once, for the whole product.
+    plan : GemmPlan, optional
+        What to do, in place of what it is chosen from.
+    out : None
+        Not for Dask arrays.
 
     Returns
     -------
@@ -64,22 +89,20 @@ def gemm(a: Any, b: Any, c: Any = None, *, chunks: Any = None, threads: int | No
     >>> bool((d.compute() == multiplied(a, b, target="H100", out_dtype="f16")).all())
     True
     """
-    if options.get("out") is not None:
+    if out is not None:
         raise OperandError("gemm: out cannot be given for Dask arrays")
-    options.pop("out", None)
     left, right = dask_array(a, "gemm: a"), dask_array(b, "gemm: b")
     if left.ndim != 2 or right.ndim != 2:
         raise OperandError(f"gemm: a and b must have two dimensions, not the shapes {left.shape} and {right.shape}")
     left, right = rows_and_columns(left, right, chunks)
-    given = {"c": c, **{name: options.pop(name, None) for name in _OPERANDS if name != "c"}}
+    given = {"c": c, "bias": bias, "metadata": metadata, "scale_a": scale_a, "scale_b": scale_b}
     others = {name: dask_array(value, f"gemm: {name}") for name, value in given.items() if value is not None}
-    backend, numbers = options.pop("backend", "numba"), {name: options.pop(name) for name in _NUMBERS if name in options}
-    plan = options.pop("plan", None)
+    numbers = {"alpha": alpha, "beta": beta}
     if plan is None:
         known: dict[str, Any] = {name: stands_for(each) for name, each in others.items()}
-        plan = gemm_plan(in_order(left), in_order(right), **known, **numbers, **options)
-    elif options:
-        raise OperandError(f"gemm: with a plan, {', '.join(options)} is left out")
+        plan = gemm_plan(in_order(left), in_order(right), **known, **numbers, **choices)
+    elif choices:
+        raise OperandError(f"gemm: with a plan, {', '.join(choices)} is left out")
     shape, depth = (left.shape[0], right.shape[1]), right.shape[0]
     ins = plan.operation.instruction
     if left.shape[1] * ins.k != depth * ins.stored_k:

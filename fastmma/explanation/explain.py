@@ -23,8 +23,9 @@ from fastmma.isa.formats import format_of
 from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.products.gemm import gemm
-from fastmma.products.gemm_choice import DEFAULT_TARGET, gemm_plan
+from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.keywords import DEFAULT_TARGET
 from fastmma.products.order import StreamK
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul

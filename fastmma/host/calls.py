@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
@@ -34,10 +35,21 @@ def _surplus(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
     return f"{function.__qualname__} takes {len(places)} arguments by position ({', '.join(places)}), not {given}; {hint}"
 
 
+def _unknown(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> str:
+    """Name a keyword that the function does not take, and the nearest that it does; empty where there is none."""
+    parameters = signature(function).parameters
+    surplus = [name for name in kwargs if name not in parameters]
+    if not surplus or any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
+        return ""
+    nearest = get_close_matches(surplus[0], [name for name in parameters if name != "self"], 1)
+    return f"{function.__qualname__} takes no keyword {surplus[0]!r}{f'; the nearest is {nearest[0]!r}' if nearest else ''}"
+
+
 def public_call(function: Callable[P, R]) -> Callable[P, R]:
     """Run a function in the default mode of floats, with variables of the environment that stay as they are when they are first read.
 
-    What does not fit into memory is an `OutOfMemoryError` that names it; too many positional arguments are an `OperandTypeError`.
+    What does not fit into memory is an `OutOfMemoryError` that names it; too many positional arguments and unknown
+    keywords are an `OperandTypeError`.
 
     The traceback of a Ctrl-C ends at the call.
     """
@@ -56,10 +68,10 @@ def public_call(function: Callable[P, R]) -> Callable[P, R]:
             # where it came tells the user nothing, and its frames would keep the operands alive
             raise interrupt.with_traceback(None) from None
         except TypeError:
-            surplus = _surplus(function, args)
-            if not surplus:
+            wrong = _surplus(function, args) or _unknown(function, kwargs)
+            if not wrong:
                 raise
-            raise OperandTypeError(surplus) from None
+            raise OperandTypeError(wrong) from None
         except MemoryError as error:
             reason = str(error)
         except ValueError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
@@ -11,55 +11,41 @@ from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
+from fastmma.host.signatures import spell_keywords
 from fastmma.host.threads import thread_count
-from fastmma.isa.gpus import TargetName
-from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.kernels.params import Promotion
-from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import Results, codes_of
 from fastmma.operands.extra import extra_operands
-from fastmma.products.choice import named
 from fastmma.products.epilogue import finished
-from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, check_alone, ends, followed, parted
+from fastmma.products.gemm_choice import check_alone, ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.keywords import Choices, GemmChoices, read_choices
 from fastmma.products.lanes_gemm import lanes_gemm
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.loop import accumulate
-from fastmma.products.order import Cuts, StreamK
 from fastmma.products.small import again
 
 
 @public_call
 @accepts_cupy
+@spell_keywords(GemmChoices, Choices)
 def gemm(
     a: Any,
     b: Any,
     c: Any = None,
     *,
-    instruction: str | Instruction | None = None,
-    target: TargetName = DEFAULT_TARGET,
-    accumulator: Any = None,
     metadata: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
-    promote_every: int | None = None,
-    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1,
-    join: str = "ascending",
-    join_dtype: Any = "",
-    preset: str | None = None,
     alpha: Any = 1.0,
     beta: Any = None,
     bias: Any = None,
-    activation: str | None = None,
-    out_dtype: Any = None,
-    cast: bool = False,
-    arithmetic: Arithmetic | None = None,
-    unknown: str = "one",
     plan: GemmPlan | LanesPlan | None = None,
     out: NDArray[Any] | None = None,
     threads: int | None = None,
     backend: str = "numba",
+    **choices: Unpack[GemmChoices],
 ) -> NDArray[Any]:
     """Matrix product plus accumulator, with the bits of a GPU's tensor cores.
 
@@ -155,20 +141,18 @@ def gemm(
     [2.5, 3.5, 4.5]
     """
     runner, workers = backend_of(backend), thread_count(threads)
-    wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
-    formats = wide, activation, narrow, join, joined or "", arithmetic
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
+    chosen = read_choices(choices)
     if isinstance(plan, LanesPlan):
-        check_alone(plan, choices, "gemm")
+        check_alone(plan, chosen, "gemm")
         plan.recheck()
         if metadata is not None or scale_a is not None or scale_b is not None:
             raise OperandError("gemm: lanes off the tensor cores take dense operands without scales")
         return lanes_gemm(plan, a, b, {"alpha": alpha, "beta": beta, "c": c, "bias": bias}, out, runner, workers)
     scales, given = (
         scale_a if scale_a is not None else scale_b,
-        ends(c, out, bias, alpha, beta, "gemm", instruction is not None or plan is not None),
+        ends(c, out, bias, alpha, beta, "gemm", chosen.instruction is not None or plan is not None),
     )
-    plan = followed(plan, choices, a, b, scales, metadata is not None, given, "gemm")
+    plan = followed(plan, chosen, a, b, scales, metadata is not None, given, "gemm")
     starting, ending = parted(plan, c, given, "gemm")
     if scales is None and metadata is None and getattr(a, "ndim", 0) == 2:
         found = again(plan, runner, workers, a, b, c, alpha, beta, bias, out)

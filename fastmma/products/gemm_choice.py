@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -12,21 +12,21 @@ from fastmma.backends.resolve import resolved_target
 from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.signatures import spell_keywords
 from fastmma.isa.formats import format_of
-from fastmma.isa.gpus import TargetName, keyword_hint
+from fastmma.isa.gpus import keyword_hint
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.own import is_plain
-from fastmma.products.choice import SLICE_UNITS, UNALIGNED_TILE, accumulator, default_instruction, multiplicand, named, scale, takes_tcgen05
+from fastmma.products.choice import SLICE_UNITS, UNALIGNED_TILE, accumulator, default_instruction, multiplicand, scale, takes_tcgen05
 from fastmma.products.epilogue import f32_code
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.keywords import UNSET, Choices, GemmChoices, read_choices
 from fastmma.products.library import Extents, Practice, extents, practice
-from fastmma.products.order import Cuts, StreamK
 from fastmma.products.presets import SCALED, C, KernelEnds
 from fastmma.products.steps import OUTPUTS, check_activation, operands_of, trimmed
 
-DEFAULT_TARGET = "sm_90a"
 # CUTLASS's linear combination: one fma each for the bias and for c
 _EPILOGUE = ("alpha+bias", "beta*c", "relu", "round")
 _CUTLASS = KernelEnds(_EPILOGUE, ("alpha+bias", "c", "relu", "round"), _EPILOGUE)
@@ -54,25 +54,6 @@ class Ends(NamedTuple):
     beta: str = ""  # C, SCALED (by a factor that is not 1), or empty where there is none
 
 
-class Choices(NamedTuple):
-    """The parameters of a call that its plan follows from."""
-
-    instruction: str | Instruction | None = None
-    target: TargetName = DEFAULT_TARGET
-    promote_every: int | None = None
-    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1
-    preset: str | None = None
-    cast: bool = False
-    accumulator: Any = None
-    activation: str | None = None
-    out_dtype: Any = None
-    join: str = "ascending"
-    join_dtype: str = ""
-    arithmetic: Arithmetic | None = None
-    unknown: str = "one"
-
-
-_UNSET = Choices()
 _PLAIN = frozenset({str, int, bool, type(None), Instruction, Arithmetic})  # types whose equal values mean the same choice
 
 
@@ -273,7 +254,7 @@ def followed(plan: Any, choices: Choices, a: Any, b: Any, scales: Any, sparse: b
 
 def check_alone(plan: Plan, choices: Choices, what: str) -> None:
     """Raise OperandError if a call has choices beside its plan."""
-    chosen = [name for name, value, default in zip(Choices._fields, choices, _UNSET, strict=True) if not _is_default(value, default)]
+    chosen = [name for name, value, default in zip(Choices._fields, choices, UNSET, strict=True) if not _is_default(value, default)]
     if chosen and not (chosen == ["target"] and resolved_target(choices.target) == plan.target):
         raise OperandError(f"{what}: with a plan, {', '.join(chosen)} must be left out; dataclasses.replace changes a plan")
 
@@ -294,31 +275,20 @@ def parted(plan: GemmPlan, c: Any, given: Ends, what: str) -> tuple[Any, Any]:
 
 
 @public_call
+@spell_keywords(GemmChoices, Choices)
 def gemm_plan(
     a: Any,
     b: Any,
     c: Any = None,
     *,
-    instruction: str | Instruction | None = None,
-    target: TargetName = DEFAULT_TARGET,
-    accumulator: Any = None,
     metadata: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
-    promote_every: int | None = None,
-    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1,
-    join: str = "ascending",
-    join_dtype: Any = "",
-    preset: str | None = None,
     alpha: Any = 1.0,
     beta: Any = None,
     bias: Any = None,
-    activation: str | None = None,
-    out_dtype: Any = None,
-    cast: bool = False,
-    arithmetic: Arithmetic | None = None,
-    unknown: str = "one",
     out: Any = None,
+    **choices: Unpack[GemmChoices],
 ) -> GemmPlan:
     """The plan that `fastmma.gemm` and `fastmma.matmul` follow for these arguments.
 
@@ -327,31 +297,10 @@ def gemm_plan(
     a, b, c, bias, out, metadata, scale_a, scale_b : array, optional but for a and b
         The operands. Of arrays only the dtypes count, and whether they are given; on a GPU with tcgen05 also whether K and N are
         multiples of 8, and with a preset the shapes, and along which dimension a and b are contiguous.
-    instruction : str or Instruction, optional
-        By default the one that a vendor library would use for these dtypes on the target.
-    target : str
-        The GPU.
-    accumulator : dtype or format, optional
-        In which format sums are kept; by default that of c, or the widest.
-    promote_every : int, optional
-        k between promotions.
-    split_k : int, sequence of (start, stop), or StreamK
-        Parts of k.
-    join, join_dtype : str
-        In which order and format the parts are joined.
-    preset : str, optional
-        Accumulate as a library does, for example ``"cublas"``.
     alpha, beta : float
         Factors of the sums and of c in the epilogue; of their values only whether they are 1 counts.
-    activation : {"relu"}, optional
-    out_dtype : dtype or format, optional
-        The format of the result.
-    cast : bool
-        Round float16, float32 and float64 inputs to the instruction's formats first.
-    arithmetic : Arithmetic, optional
-        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
-    unknown : {"one", "refuse"}
-        What a preset does with a product that its plan book does not have: take one part of k, which the plan says, or raise.
+    instruction, target, accumulator, promote_every, split_k, join, join_dtype, preset, activation, out_dtype, cast, arithmetic, unknown
+        As in `fastmma.gemm`, in full.
 
     Returns
     -------
@@ -375,10 +324,7 @@ def gemm_plan(
     >>> replace(plan, split_k=2).split_k
     2
     """
-    wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
-    formats = wide, activation, narrow, join, joined or "", arithmetic
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
+    chosen = read_choices(choices)
     scales = scale_a if scale_a is not None else scale_b
-    return followed(
-        None, choices, a, b, scales, metadata is not None, ends(c, out, bias, alpha, beta, "gemm", instruction is not None), "gemm"
-    )
+    given = ends(c, out, bias, alpha, beta, "gemm", chosen.instruction is not None)
+    return followed(None, chosen, a, b, scales, metadata is not None, given, "gemm")

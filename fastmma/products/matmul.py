@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +13,15 @@ from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
+from fastmma.host.signatures import spell_keywords
 from fastmma.host.threads import thread_count
-from fastmma.isa.gpus import TargetName
-from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
-from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import Results, codes_of, flatten, leading_dimensions
-from fastmma.products.choice import named
 from fastmma.products.epilogue import finished
-from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, ends, followed, parted
+from fastmma.products.gemm_choice import ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.keywords import Choices, GemmChoices, read_choices
 from fastmma.products.loop import accumulate
-from fastmma.products.order import Cuts, StreamK
 from fastmma.products.small import again
 
 _HINT = "; b.swapaxes(-1, -2) would fit"
@@ -32,31 +29,20 @@ _HINT = "; b.swapaxes(-1, -2) would fit"
 
 @public_call
 @accepts_cupy
+@spell_keywords(GemmChoices, Choices)
 def matmul(
     a: Any,
     b: Any,
     *,
     c: Any = None,
-    instruction: str | Instruction | None = None,
-    target: TargetName = DEFAULT_TARGET,
-    accumulator: Any = None,
-    promote_every: int | None = None,
-    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1,
-    join: str = "ascending",
-    join_dtype: Any = "",
-    preset: str | None = None,
     alpha: Any = 1.0,
     beta: Any = None,
     bias: Any = None,
-    activation: str | None = None,
-    out_dtype: Any = None,
-    cast: bool = False,
-    arithmetic: Arithmetic | None = None,
-    unknown: str = "one",
     plan: GemmPlan | None = None,
     out: NDArray[Any] | None = None,
     threads: int | None = None,
     backend: str = "numba",
+    **choices: Unpack[GemmChoices],
 ) -> NDArray[Any]:
     """`numpy.matmul` with the bits of a GPU's tensor cores: its shapes and broadcasting, on top of `gemm`.
 
@@ -68,31 +54,11 @@ def matmul(
     c : array of the result's shape, optional
         Accumulator to start from; with `beta` or a preset it is added in the epilogue. A keyword, since the third argument of
         `numpy.matmul` is `out`.
-    instruction : str or Instruction, optional
-        By default the one that a vendor library would use for these dtypes on the target. Sparse and block-scaled ones are `gemm`'s.
-    target : str
-        The GPU, for example ``"sm_80"`` or ``"sm_120a"``.
-    accumulator : dtype or format, optional
-        In which format sums are kept; by default that of a `c` to start from, or the widest.
-    promote_every : int, optional
-        k between promotions: partial sums that start from zero join the result by one IEEE add. A multiple of the instruction's k.
-    split_k : int, sequence of (start, stop), or StreamK
-        Parts of K, each accumulated from zero (the first from `c`), that are joined by IEEE adds.
-    join : {"ascending", "pairwise", "workspace", "in-place"}
-        In which order.
-    join_dtype : dtype or format, optional
-        bfloat16 or float16: the parts, and each of their sums, are rounded to it, unless `join` says which.
-    preset : str, optional
-        Accumulate as a library does: one of `fastmma.products.presets.GEMM_PRESETS`, for example ``"cublas"``.
-    alpha, beta, bias, activation, out_dtype
-        The epilogue, of which `gemm` says more: ``activation(alpha * a @ b + beta * c + bias)``, rounded to float32, bfloat16 or float16.
+    alpha, beta, bias
+        Of the epilogue, of which `fastmma.gemm` says more: ``activation(alpha * a @ b + beta * c + bias)``, rounded to `out_dtype`.
         The bias has the length of the last dimension.
-    cast : bool
-        Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
-    arithmetic : Arithmetic, optional
-        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
-    unknown : {"one", "refuse"}
-        What a preset does with a product that its plan book does not have: take one part of k, which the plan says, or raise.
+    instruction, target, accumulator, promote_every, split_k, join, join_dtype, preset, activation, out_dtype, cast, arithmetic, unknown
+        As in `fastmma.gemm`; sparse and block-scaled instructions are for `gemm` only.
     plan : GemmPlan, optional
         What to do, in place of what it is chosen from; by default what `fastmma.gemm_plan` returns for them.
     out : ndarray, optional
@@ -119,11 +85,9 @@ def matmul(
     (5, 2, 4, 3)
     """
     runner, workers = backend_of(backend), thread_count(threads)
-    wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
-    formats = wide, activation, narrow, join, joined or "", arithmetic
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
-    given = ends(c, out, bias, alpha, beta, "matmul", instruction is not None or plan is not None)
-    plan = followed(plan, choices, a, b, None, False, given, "matmul")
+    chosen = read_choices(choices)
+    given = ends(c, out, bias, alpha, beta, "matmul", chosen.instruction is not None or plan is not None)
+    plan = followed(plan, chosen, a, b, None, False, given, "matmul")
     starting, ending = parted(plan, c, given, "matmul")
     ins = plan.operation.instruction
     if ins.sparse or ins.scale_vec_size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,20 +12,18 @@ from fastmma.backends.fixed import Fixed
 from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
+from fastmma.host.signatures import spell_keywords
 from fastmma.host.threads import thread_count
 from fastmma.isa.codes import from_codes
-from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
-from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import Results, codes_of
-from fastmma.products.choice import named
 from fastmma.products.epilogue import finished
 from fastmma.products.fixed import Addend
-from fastmma.products.gemm_choice import DEFAULT_TARGET, Choices, ends, followed, parted
+from fastmma.products.gemm_choice import ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.keywords import Choices, GemmChoices, read_choices
 from fastmma.products.loop import accumulate
-from fastmma.products.order import Cuts, StreamK
 from fastmma.products.small import SmallProducts
 
 _KEPT = 256  # forms of small products
@@ -136,30 +134,19 @@ class Prepared:
 
 
 @public_call
+@spell_keywords(GemmChoices, Choices)
 def prepare(
     a: Any = None,
     b: Any = None,
     c: Any = None,
     *,
-    instruction: str | Instruction | None = None,
-    target: TargetName = DEFAULT_TARGET,
-    accumulator: Any = None,
-    promote_every: int | None = None,
-    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1,
-    join: str = "ascending",
-    join_dtype: Any = "",
-    preset: str | None = None,
     alpha: Any = 1.0,
     beta: Any = None,
     bias: Any = None,
-    activation: str | None = None,
-    out_dtype: Any = None,
-    cast: bool = False,
-    arithmetic: Arithmetic | None = None,
-    unknown: str = "one",
     plan: GemmPlan | None = None,
     threads: int | None = None,
     backend: str = "numba",
+    **choices: Unpack[GemmChoices],
 ) -> Prepared:
     """A product that is checked and chosen once, and then called: a call costs some microseconds above its kernel.
 
@@ -196,17 +183,15 @@ def prepare(
     np.float32(64.0)
     """
     if isinstance(a, str | Instruction):
-        if instruction is not None:
+        if choices.get("instruction") is not None:
             raise OperandError("prepare: an instruction is given twice")
-        a, instruction = None, a
+        a, choices["instruction"] = None, a
         if isinstance(b, str | tuple):
-            b, target = None, b
-    if plan is None and instruction is None and (a is None or b is None):
+            b, choices["target"] = None, b
+    chosen = read_choices(choices)
+    if plan is None and chosen.instruction is None and (a is None or b is None):
         raise OperandError("prepare needs operands a and b, an instruction, or a plan")
-    wide, narrow, joined = named(accumulator, "accumulator"), named(out_dtype, "out_dtype"), named(join_dtype, "join_dtype")
-    formats = wide, activation, narrow, join, joined or "", arithmetic
-    choices = Choices(instruction, target, promote_every, split_k, preset, cast, *formats, unknown)
-    given = ends(c, None, bias, alpha, beta, "prepare", instruction is not None or plan is not None)
-    found = followed(plan, choices, a, b, None, False, given, "prepare")
+    given = ends(c, None, bias, alpha, beta, "prepare", chosen.instruction is not None or plan is not None)
+    found = followed(plan, chosen, a, b, None, False, given, "prepare")
     parted(found, c, given, "prepare")
     return Prepared(found, backend, threads)

@@ -22,8 +22,9 @@ from fastmma.products.cublas.find_row import find_row
 from fastmma.products.cublas.rows import NARROW, LaneRow, Product, Table, TileRow
 from fastmma.products.cublas.segments import cut_segments
 from fastmma.products.evidence import OrderEvidence
-from fastmma.products.gemm_choice import Choices, Ends, ends, epilogue_steps, gemm_plan
+from fastmma.products.gemm_choice import Ends, ends, epilogue_steps, gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.keywords import Choices
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library import library_gpu
 from fastmma.products.order import Cuts

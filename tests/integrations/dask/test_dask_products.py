@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import ml_dtypes
@@ -168,3 +169,15 @@ def test_what_is_refused() -> None:
         gemm(a, b, "H100")
     with pytest.raises(fastmma.OperandError, match="with a plan, target is left out"):
         gemm(a, b, plan=fastmma.gemm_plan(*operands("f16"), target="A100"), target="A100")
+
+
+def test_the_signature_spells_the_keywords() -> None:
+    given, plain = (inspect.signature(each).parameters for each in (fastmma.dask.gemm, fastmma.gemm))
+    assert given.keys() - plain.keys() == {"chunks"}
+    assert plain.keys() <= given.keys()
+
+
+def test_an_unknown_keyword_is_told_with_the_nearest() -> None:
+    a = np.ones((4, 16), np.float16)
+    with pytest.raises(fastmma.OperandTypeError, match=r"takes no keyword 'targets'; the nearest is 'target'$"):
+        fastmma.dask.gemm(a, a.T, targets="H100")
