@@ -37,7 +37,7 @@ class Operation:
 
     @property
     def own(self) -> bool:
-        """Whether the arithmetic is a caller's own, which claims no GPU."""
+        """True if the arithmetic is a caller's own, which claims no GPU."""
         return self.arithmetic.evidence.level == "own"
 
     def of_silicon(self) -> Operation:
@@ -87,7 +87,7 @@ class Operands(NamedTuple):
         return self.each(lambda codes: codes[start:stop])
 
     def lines(self, rows: slice, columns: slice) -> Operands:
-        """What some rows and columns of the results need."""
+        """Return what some rows and columns of the results need."""
         along_rows, along_columns = (slice(None), rows), (slice(None), slice(None), columns)
         both = (slice(None), rows, columns)
         places = (along_rows, along_columns, both, along_rows, along_rows, along_columns)

@@ -48,7 +48,7 @@ class Backend(ABC):
         return np.empty(shape, dtype)
 
     def holds(self, array: Any) -> bool:  # noqa: ARG002 - of a backend with memory of its own
-        """Whether an operand of an epilogue lies in memory of the backend's own, and is not NumPy's."""
+        """Tell whether an operand of an epilogue lies in memory of the backend's own, and is not NumPy's."""
         return False
 
     def look_up(self, table: Codes, codes: Codes) -> Codes:
@@ -64,11 +64,11 @@ class Backend(ABC):
         return False
 
     def fixed(self, operation: Operation, form: Form, ending: Ending | None, threads: int) -> Fixed | None:  # noqa: ARG002
-        """What computes products of a form when it is given addresses, with an epilogue if there is one; or None."""
+        """Return what computes products of a form when it is given addresses, with an epilogue if there is one; or None."""
         return None
 
     def settings(self) -> object | None:
-        """What else than its arguments the products of `fixed` depend on; None where there are no such products."""
+        """Return what else than its arguments the products of `fixed` depend on; None where there are no such products."""
         return None
 
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:

@@ -51,7 +51,7 @@ def plain(operation: Operation) -> Operation:
 
 @lru_cache(1024)
 def holds(operation: Operation) -> bool:
-    """Whether the kernels for the arithmetics of GPUs compute this one, too; operands in the order of its steps."""
+    """Tell whether the kernels for the arithmetics of GPUs compute this one, too; operands in the order of its steps."""
     ins, row = operation.instruction, operation.arithmetic
     products = ins.stored_k // 2 if row.split else ins.stored_k
     usual = row.align_rounding == "rz" and row.rounding == ("rn" if ins.accumulator == "f16" else "rz")
@@ -87,7 +87,7 @@ def general_parameters(operation: Operation) -> General:
 
 @lru_cache(1024)
 def fused_coding(operation: Operation) -> Coded:
-    """How the kernel for batches reads the codes of a fused arithmetic: they may be narrower than the elements that are multiplied."""
+    """Return how the kernel for batches reads the codes of a fused arithmetic: they may be narrower than what is multiplied."""
     ins, order = operation.instruction, product_order(operation)
     a, b = element_of(ins.formats.a), element_of(ins.formats.b)
     return Coded(a, b, () if order is None else tuple(order.tolist()))

@@ -47,7 +47,7 @@ def _deepest(rows: int) -> int:
 
 
 def is_small(operands: Operands, d: Codes) -> bool:
-    """Whether everything is one part."""
+    """Tell whether everything is one part."""
     (products, rows, columns), depth = d.shape, operands.depth
     most = products * max(rows * depth, depth * columns, rows * columns)
     return most <= _CODES and (depth <= DEPTH or depth <= _deepest(rows))

@@ -57,7 +57,7 @@ class Plan:
         check_strict(self.operation.instruction, self.target, self.operation.arithmetic)
 
     def _operands(self) -> str:
-        """What is multiplied, for the first line."""
+        """Return what is multiplied, for the first line."""
         ins = self.operation.instruction
         return f"{ins.atype} x {ins.btype}"
 

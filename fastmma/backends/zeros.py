@@ -14,14 +14,14 @@ _CODES_AT_ONCE = 1 << 24  # of B, copied for every row that is done again
 
 
 def _specials(codes: Codes, fmt: Format) -> NDArray[np.bool_]:
-    """Where codes are infinities or NaNs."""
+    """Return where codes are infinities or NaNs."""
     if fmt.nan is None:
         return np.zeros(codes.shape, dtype=bool)
     return np.asarray((codes >> fmt.padding) & ((1 << fmt.magnitude_bits) - 1) >= fmt.first_special)
 
 
 def _shared(codes: Codes) -> bool:
-    """Whether all products have the same operand."""
+    """Tell whether all products have the same operand."""
     return len(codes) > 1 and codes.strides[0] == 0
 
 

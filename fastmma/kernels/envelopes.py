@@ -18,7 +18,7 @@ class Envelope(NamedTuple):
     emax_floor: range
 
     def holds(self, terms: int, align_bits: int, keep_bits: int, emax_floor: int) -> bool:
-        """Whether all parameters are inside."""
+        """Tell whether all parameters are inside."""
         return terms in self.terms and align_bits in self.align_bits and keep_bits in self.keep_bits and emax_floor in self.emax_floor
 
 
@@ -31,10 +31,10 @@ _GROUPED = Envelope((1, 2, 4, 6, 8), range(1, 36), range(23, 24), _FLOORS)
 
 
 def holds_fused(p: Fused) -> bool:
-    """Whether `fastmma.kernels.fused.portable` computes it."""
+    """Tell whether `fastmma.kernels.fused.portable` computes it."""
     return (_F16 if p.half else _F32).holds(p.terms, p.align_bits, p.keep_bits, p.emax_floor)
 
 
 def holds_scaled(p: Scaled, keep_bits: int) -> bool:
-    """Whether `fastmma.kernels.scaled.portable` computes it."""
+    """Tell whether `fastmma.kernels.scaled.portable` computes it."""
     return (_GROUPED if p.group > 1 else _SCALED).holds(p.step // p.group, p.align_bits, keep_bits, p.emax_floor)

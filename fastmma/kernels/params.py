@@ -57,7 +57,7 @@ class Element(NamedTuple):
 
     @property
     def through_half(self) -> bool:
-        """Whether f16 holds all values, up to a power of two."""
+        """True if f16 holds all values, up to a power of two."""
         return self.exponent_bits <= 5 and self.mantissa_bits <= 10
 
     @property

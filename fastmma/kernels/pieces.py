@@ -75,7 +75,7 @@ def cut(rows: int, columns: int, tile: tuple[int, int], threads: int, highest: i
 
 
 def settled(depth: int, c: NDArray[Any] | None, out: NDArray[Any]) -> bool:
-    """Whether nothing is to be computed, for want of results, or of k: then results are `c`."""
+    """Tell whether nothing is to be computed, for want of results, or of k: then results are `c`."""
     if depth == 0:
         out[...] = 0 if c is None else c
     return depth == 0 or out.size == 0
@@ -108,7 +108,7 @@ class Missed:
 
 
 def _chosen(marks: NDArray[np.bool_]) -> Lines:
-    """Where there are marks, at least one."""
+    """Return where there are marks, at least one."""
     places = np.flatnonzero(marks)
     first, last = int(places[0]), int(places[-1]) + 1
     return slice(first, last) if last - first == len(places) else places

@@ -84,11 +84,11 @@ class Book:
         return [Request(kinds[kind][0], kinds[kind][1], kinds[kind][2], m, n, k) for kind, m, n, k in zip(*columns, strict=True)]
 
     def recorded(self, gpu: str, request: Request) -> bool:
-        """Whether the GPU was asked for this product."""
+        """Tell whether the GPU was asked for this product."""
         return self._index(gpu, request) != NOT_RECORDED
 
     def find(self, gpu: str, request: Request) -> Entry | None:
-        """How the library adds up this product on a GPU; None where it is not recorded, or the order is one that no plan has.
+        """Return how the library adds up this product on a GPU; None where it is not recorded, or the order is one that no plan has.
 
         Examples
         --------

@@ -78,7 +78,7 @@ def default_instruction(
 def usual_instruction(
     atype: str, btype: str, dtype: str | None, target: str, *, sparse: bool = False, stype: str = "", chunk: int = 0, aligned: bool = True
 ) -> Instruction | None:
-    """What `default_instruction` returns, or None where it raises."""
+    """Return what `default_instruction` returns, or None where it raises."""
     return min(
         _fitting((atype, btype), dtype, target, sparse, stype, chunk, aligned),
         key=lambda ins: (
@@ -109,7 +109,7 @@ def _fitting(
 
 
 def takes_tcgen05(target: str) -> bool:
-    """Whether libraries take tcgen05 on a target."""
+    """Tell whether libraries take tcgen05 on a target."""
     return target in _TCGEN05
 
 
@@ -122,7 +122,7 @@ def _fifth_generation(target: str, sparse: bool, aligned: bool) -> list[Instruct
 
 @lru_cache(1024)
 def other_spelling(ins: Instruction, target: str) -> str:
-    """What the same GPU takes under its other name, if its bits differ; empty where they do not, or the instruction is not the usual one.
+    """Return what the same GPU takes under its other name; empty where its bits are the same, or the instruction is not the usual one.
 
     Examples
     --------

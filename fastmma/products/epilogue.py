@@ -51,7 +51,7 @@ def f32_code(value: Any, what: str) -> int:
 
 
 def _converting(sums_format: str) -> list[Step]:
-    """What makes f32 numbers of sums."""
+    """Return what makes f32 numbers of sums."""
     return [Step("convert from s32")] if sums_format == "s32" else []
 
 
@@ -67,7 +67,7 @@ class Epilogue(NamedTuple):
     def operands(
         self, alpha: Any, beta: Any, c: Any, bias: Any, shape: tuple[int, ...], *global_scales: np.float32 | None
     ) -> dict[str, Codes]:
-        """What the caller gave, checked, for products of a shape; alpha is ``(alpha * global_scale_a) * global_scale_b``.
+        """Return what the caller gave, checked, for products of a shape; alpha is ``(alpha * global_scale_a) * global_scale_b``.
 
         Raises
         ------

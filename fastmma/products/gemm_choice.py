@@ -71,7 +71,7 @@ def signature(a: Any, b: Any, scales: Any, sparse: bool, what: str, asked: bool 
 
 
 def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str, chosen: bool) -> Ends:
-    """What a call begins and ends with; where the instruction is chosen already, what is wrong with c is told with its name, later.
+    """Return what a call begins and ends with; where the instruction is chosen already, what is wrong with c is told with its name, later.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def _dtype(value: Any, what: str) -> np.dtype[Any]:
 
 
 def _in_eights(b: Any) -> bool:
-    """Whether K and N are multiples of 8."""
+    """Tell whether K and N are multiples of 8."""
     for size in getattr(b, "shape", ())[-2:]:  # noqa: SIM110 - a generator takes a part of a small product
         if size % 8:
             return False
@@ -172,7 +172,7 @@ def epilogue_steps(
 
 
 def _own(ins: Instruction, operands: Signature | None, choices: Choices, target: str) -> Practice:
-    """What is done where no library is named."""
+    """Return what is done where no library is named."""
     alone = choices.instruction is None and choices.promote_every is None and operands is not None and not operands.aligned
     tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
     order = choices.promote_every, choices.split_k, SLICE_UNITS.get(ins.op, 0), tile, choices.join, choices.join_dtype

@@ -149,13 +149,13 @@ class GemmPlan(LibraryPlan):
 
     @cached_property
     def in_place(self) -> bool:
-        """Whether the parts of k go through the epilogue one by one, to the result in memory."""
+        """True if the parts of k go through the epilogue one by one, to the result in memory."""
         whole = isinstance(self.split_k, StreamK) or self.split_k == 1
         return self.join == IN_PLACE and bool(self.epilogue) and not whole and (self.join_dtype or "f32") == self.out
 
     @cached_property
     def adds_c(self) -> bool:
-        """Whether the epilogue takes c, so that the accumulator starts at zero."""
+        """True if the epilogue takes c, so that the accumulator starts at zero."""
         return any("c" in operands_of(step) for step in self.epilogue)
 
     def _details(self) -> list[tuple[str, str]]:

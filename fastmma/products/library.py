@@ -74,7 +74,7 @@ def _layouts(matrix: Any) -> str:
 
 
 def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool, out: str, choices: Any) -> Practice:
-    """What a library does.
+    """Return what a library does.
 
     Parameters
     ----------

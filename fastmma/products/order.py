@@ -123,7 +123,7 @@ class StreamK:
 
 
 def split(depth: int, parts: int, unit: int, *, leaves_out: bool = False) -> Cuts:
-    """Where split-k cuts: at most `parts` parts of equal length, rounded up to a multiple of `unit`; one empty part where there is no k.
+    """Cut k into at most `parts` parts of equal length, rounded up to a multiple of `unit`; one empty part where there is no k.
 
     With `leaves_out` a length is rounded up from ``depth // parts``, as cuBLAS computes it, so that the parts can end before `depth`.
 
@@ -209,7 +209,7 @@ class Order(NamedTuple):
 
 
 def order_text(order: Order, ins: Instruction) -> str:
-    """How k is split, for a plan."""
+    """Return how k is split, for a plan."""
     if order.parts == 1:
         return "none"
     joined = f"{JOINS[order.join]}, {order.join_dtype or ins.dtype}"
@@ -223,14 +223,14 @@ def order_text(order: Order, ins: Instruction) -> str:
 
 
 def left_out_text(order: Order) -> str:
-    """What equal parts leave out of k, for a plan; empty where they leave out nothing."""
+    """Return what equal parts leave out of k, for a plan; empty where they leave out nothing."""
     if not order.leaves_out or not isinstance(order.parts, int) or order.parts == 1:
         return ""
     return f"the last k, where {order.parts} parts of K // {order.parts}, rounded up to {order.unit} k, end before K"
 
 
 def checked_parts(ins: Instruction, value: Any, chunk: int | None = None) -> int | Cuts | StreamK:
-    """What `split_k` may be: a number of parts, their starts and stops, or stream-K; `chunk` is what must not be cut.
+    """Return what `split_k` may be: a number of parts, their starts and stops, or stream-K; `chunk` is what must not be cut.
 
     Raises
     ------

@@ -126,7 +126,7 @@ class Prepared:
         beta: float | None = None,
         addend: Addend | None = None,
     ) -> Fixed | None:
-        """What computes small products of these shapes and strides in bytes from addresses alone, without looking at anything.
+        """Return what computes small products of these shapes and strides in bytes from addresses alone, without looking at anything.
 
         None where there is nothing of the kind. Results are C-contiguous.
         """

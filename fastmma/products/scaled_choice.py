@@ -216,7 +216,7 @@ def check_operands(a: Any, b: Any, plan: AccumulationPlan) -> None:
 
 
 def _whole_tensors(question: _Question) -> bool:
-    """Whether one scale serves all of a, and one all of b."""
+    """Tell whether one scale serves all of a, and one all of b."""
     return question.a.extents == question.b.extents == (None, None, None)
 
 

@@ -82,7 +82,7 @@ def bound(plan: AccumulationPlan, a: ScaledOperand, b: ScaledOperand, lead: tupl
 
 
 def promotion_of(plan: AccumulationPlan, a: ScaledOperand, b: ScaledOperand, lead: tuple[int, ...], backend: Backend) -> Promotion | None:
-    """What happens at promotion, with the scales of every chunk."""
+    """Return what happens at promotion, with the scales of every chunk."""
     every = plan.promote_every
     if every is None or plan.promotion == "add":
         return None if every is None else Promotion(every)

@@ -64,12 +64,12 @@ class SmallProducts:
         return from_codes(result, self._out) if out is None else result
 
     def _fits(self, out: Any, shape: tuple[int, ...], operands: tuple[Any, ...]) -> bool:
-        """Whether results can be written to `out` at once."""
+        """Tell whether results can be written to `out` at once."""
         usual = type(out) is np.ndarray and out.dtype == self._out.dtype and out.shape == shape and out.flags.carray
         return usual and not any(given is not None and np.may_share_memory(out, given) for given in operands)
 
     def _is_new(self, key: Any) -> bool:
-        """Whether a form has not come before, as far as that is known."""
+        """Tell whether a form has not come before, as far as that is known."""
         if key in self._seen:
             return False
         if len(self._seen) >= self._most:
@@ -78,7 +78,7 @@ class SmallProducts:
         return True
 
     def _form_of(self, a: NDArray[Any], b: NDArray[Any], c: Any, alpha: Any, beta: Any, bias: Any) -> Fixed | None:
-        """What computes arrays like these, if there is something."""
+        """Return what computes arrays like these, if there is something."""
         formats, adds_c = self._formats, self.plan.adds_c
         if a.dtype != formats.a.dtype or b.dtype != formats.b.dtype or type(alpha) is not float:
             return None
@@ -110,7 +110,7 @@ class SmallProducts:
         *,
         start: bool = False,
     ) -> Fixed | None:
-        """What computes small products of these shapes and strides in bytes from addresses alone, without looking at anything.
+        """Return what computes small products of these shapes and strides in bytes from addresses alone, without looking at anything.
 
         None where there is nothing of the kind. Results are C-contiguous.
         """

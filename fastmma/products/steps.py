@@ -35,7 +35,7 @@ def operands_of(step: str) -> tuple[str, ...]:
 
 
 def texts(steps: tuple[str, ...], out: str) -> Iterator[str]:
-    """What each step does, for a plan."""
+    """Return what each step does, for a plan."""
     rounded = ""
     for step in steps:
         factor, _, addend = step.partition("+")

@@ -184,12 +184,12 @@ def parameters(operation: Operation) -> dict[str, str | int]:
 
 
 def has_tile_kernel(operation: Operation) -> bool:
-    """Whether products of this method have a kernel of their own, and not only that of single results."""
+    """Tell whether products of this method have a kernel of their own, and not only that of single results."""
     return operation.arithmetic.method in ("fused", "grouped") and not operation.own
 
 
 def covers(operation: Operation) -> bool:
-    """Whether there is source for the operation's arithmetic."""
+    """Tell whether there is source for the operation's arithmetic."""
     row = operation.arithmetic
     if not operation.own or row.method not in ("fused", "grouped"):
         return True
@@ -198,7 +198,7 @@ def covers(operation: Operation) -> bool:
 
 
 def _steps(operation: Operation) -> dict[str, str | int]:
-    """How k is cut into steps, counted along the dense k."""
+    """Return how k is cut into steps, counted along the dense k."""
     row = operation.arithmetic
     if operation.instruction.scale_vec_size:
         scaled = scaled_parameters(operation)

@@ -45,7 +45,7 @@ def _cupy() -> Any:
 
 
 def available() -> bool:
-    """Whether there is a GPU that CuPy can use."""
+    """Tell whether there is a GPU that CuPy can use."""
     try:
         _cupy()
     except BackendError:
@@ -71,7 +71,7 @@ def native_target() -> str:
 
 
 def executes(ins: Instruction) -> bool:  # noqa: ARG001 - as a machine has it
-    """Whether kernels may use an instruction of `native_target`: they copy to shared memory as sm_80 and later do."""
+    """Tell whether kernels may use an instruction of `native_target`: they copy to shared memory as sm_80 and later do."""
     return int(_cupy().cuda.Device().compute_capability) >= _ASYNCHRONOUS_COPIES
 
 
@@ -126,7 +126,7 @@ def copy_to_host(array: Any, out: NDArray[Any]) -> None:
 
 
 def is_device_array(array: Any) -> bool:
-    """Whether an array is CuPy's, without importing CuPy."""
+    """Tell whether an array is CuPy's, without importing CuPy."""
     module: str = type(array).__module__
     return module == "cupy" or module.startswith("cupy.")
 
@@ -138,7 +138,7 @@ def place() -> int:
 
 
 def holds(array: Any) -> bool:
-    """Whether an array lies in GPU memory."""
+    """Tell whether an array lies in GPU memory."""
     return is_device_array(array)
 
 

@@ -28,7 +28,7 @@ class Machine(Protocol):
         """A copy in the machine's memory, contiguous; what lies there so already is not copied."""
 
     def holds(self, array: Any) -> bool:
-        """Whether an array lies in the machine's memory."""
+        """Tell whether an array lies in the machine's memory."""
 
     def copy_to_host(self, array: Any, out: Codes) -> None:
         """Its elements to an array in main memory of the same shape and dtype."""
@@ -40,13 +40,13 @@ class Machine(Protocol):
         """Run a kernel of some CUDA C++ text. Integers are passed as 64-bit ones; None as a null pointer."""
 
     def place(self) -> int:
-        """Which memory arrays are sent to, where there are several."""
+        """Return which memory arrays are sent to, where there are several."""
 
     def native_target(self) -> str:
         """The target whose instructions it executes."""
 
     def executes(self, ins: Instruction) -> bool:
-        """Whether kernels may use an instruction of that target."""
+        """Tell whether kernels may use an instruction of that target."""
 
 
 class Emulator(Backend):
@@ -210,7 +210,7 @@ class Emulator(Backend):
 
 
 def _is_large(operation: Operation, operands: Operands, shape: tuple[int, ...]) -> bool:
-    """Whether blocks of results have work: tiles of one instruction each do not."""
+    """Tell whether blocks of results have work: tiles of one instruction each do not."""
     return shape[0] == 1 or operands.depth > operation.instruction.k
 
 

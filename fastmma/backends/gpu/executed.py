@@ -48,7 +48,7 @@ def executed(operation: Operation, target: str) -> Instruction | None:
 
 @lru_cache(64)
 def _candidates(target: str) -> tuple[Instruction, ...]:
-    """What the kernel can execute."""
+    """Return what the kernel can execute."""
     return tuple(
         ins
         for ins in (multiplications(target) if target in _MACHINES else ())
@@ -64,7 +64,7 @@ def _candidates(target: str) -> tuple[Instruction, ...]:
 
 
 def _computes(ins: Instruction, operation: Operation, target: str) -> bool:
-    """Whether an instruction of the target has the bits of an operation."""
+    """Tell whether an instruction of the target has the bits of an operation."""
     wanted, row = operation.instruction, operation.arithmetic
     if operation.own or ins.ctype != wanted.ctype or ins.dtype != wanted.dtype:
         return False

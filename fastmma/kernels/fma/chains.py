@@ -31,7 +31,7 @@ def chain(bits: int, links: int = 0, half: bool = False) -> FmaChain | None:
 
 
 def is_large(rows: int, columns: int, depth: int) -> bool:
-    """Whether a product is large enough for panels, and its k fills the kernel."""
+    """Tell whether a product is large enough for panels, and its k fills the kernel."""
     return rows * columns * depth >= _FEWEST and depth % DEPTH == 0 and min(rows, columns) >= DEPTH
 
 

@@ -79,7 +79,7 @@ def _f32_scratch(depth: int) -> AlignedMemory:
 
 
 def _unchanged(a: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any]) -> bool:
-    """Whether nothing is to be computed: without k, c stays as it is, unless it has another format than the results."""
+    """Tell whether nothing is to be computed: without k, c stays as it is, unless it has another format than the results."""
     return (c is None or c.itemsize == out.itemsize) and settled(a.shape[-1], c, out)
 
 

@@ -165,7 +165,7 @@ class _Worker(threading.local):
     scratch: Scratch | None = None
 
     def scratch_of(self, loop: Loop, count: int) -> Scratch:
-        """What the thread needs to compute so many products; a signal handler may need another one meanwhile."""
+        """Return what the thread needs to compute so many products; a signal handler may need another one meanwhile."""
         scratch, at_once = self.scratch, min(count, loop.at_once)
         if scratch is None or scratch.loop is not loop or scratch.at_once < at_once:
             self.scratch = scratch = Scratch(loop, at_once)
@@ -223,7 +223,7 @@ class Blocks(NamedTuple):
 
 
 def blocks(p: Fused, coded: Coded, rows: int, columns: int, depth: int) -> Blocks | None:
-    """What multiplies batches of matrices of this shape, if this CPU has a kernel for it."""
+    """Return what multiplies batches of matrices of this shape, if this CPU has a kernel for it."""
     kernel = block_kernel(p, coded, depth, rows == ROWS and columns == COLUMNS, first_fit(FUSED))
     return None if kernel is None else Blocks(p, kernel)
 
@@ -260,7 +260,7 @@ def _register_loop(blocks: RegisterBlocks, *strides: int) -> Loop:
 
 
 def register_blocks(p: Fused, coded: Coded, orders: Orders) -> RegisterBlocks | None:
-    """What multiplies the registers of warps, if this CPU has a kernel for it."""
+    """Return what multiplies the registers of warps, if this CPU has a kernel for it."""
     (rows, depth), columns = orders.a.shape, orders.b.shape[1]
     single_block, tiles = rows == ROWS and columns == COLUMNS, first_fit(FUSED)
     kernel = block_kernel(p, coded, depth, single_block, tiles)

@@ -108,7 +108,7 @@ KERNEL = _WORK + 8 * len(Work._fields)  # where its address is
 
 @lru_cache(1024)
 def sizes(kernel: BlockKernel, rows: int, columns: int, depth: int) -> Sizes:
-    """How large a product's buffers are."""
+    """Return how large a product's buffers are."""
     blocks, panels, units = -(-rows // ROWS), -(-columns // COLUMNS), -(-depth // kernel.unit)
     block = kernel.block_size + kernel.left_size + kernel.right_size
     memory = 2 * block + ROWS * COLUMNS * 4 if kernel.tiles else units * (block + (blocks - 1) * kernel.left_size)
@@ -152,7 +152,7 @@ def batch_at(numbers: int, a: int, b: int, c: int, out: int, bad: int) -> Batch:
 
 @inner
 def size_at(numbers: int) -> Sizes:
-    """How large a product's buffers are."""
+    """Return how large a product's buffers are."""
     place = numbers + _SIZE
     return Sizes(
         load_scalar(place, np.int64), load_scalar(place + 8, np.int64), load_scalar(place + 16, np.int64), load_scalar(place + 24, np.int64)
@@ -161,7 +161,7 @@ def size_at(numbers: int) -> Sizes:
 
 @inner
 def work_at(numbers: int) -> Work:
-    """Where a worker's buffers are."""
+    """Return where a worker's buffers are."""
     place = numbers + _WORK
     return Work(
         load_scalar(place, np.int64),

@@ -106,7 +106,7 @@ class Blocks:
                 self.builder.store(emit.call("umin", self.builder.load(self.lowest), found), self.lowest)
 
     def operands_bad(self) -> ir.Value:
-        """Whether a product's operands are out of reach."""
+        """Tell whether a product's operands are out of reach."""
         kernel, emit, builder = self.kernel, self.emit, self.builder
         bad = builder.or_(self.left.bad(), self.right.bad())
         if kernel.lowest_sum:
@@ -117,7 +117,7 @@ class Blocks:
         return bad
 
     def sums_bad(self, worst: ir.Value) -> ir.Value:
-        """Whether sums are."""
+        """Tell whether sums are."""
         limit = self.emit.constant(self.lanes.words, self.kernel.largest_c - self.kernel.smallest_c << self.lanes.field)
         return self.emit.any_lane(self.builder.icmp_unsigned(">=", worst, limit))
 
@@ -156,7 +156,7 @@ class Blocks:
             emit.store(builder.zext(bad, I8), emit.at(operands.bad, products.index))
 
     def matrices(self, product: ir.Value) -> list[ir.Value]:
-        """Where a product's a, b, c and out lie."""
+        """Return where a product's a, b, c and out lie."""
         operands = self.operands
         places = (
             (operands.a, operands.a_stride),

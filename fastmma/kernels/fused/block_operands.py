@@ -68,7 +68,7 @@ class Decoder:
             self.note(self.emit.plus(exponents, -1), self.smallest, "umin")  # a zero's is the largest of all
 
     def bad(self) -> ir.Value:
-        """Whether there was a bad magnitude."""
+        """Tell whether there was a bad magnitude."""
         limit = self.coding.first_bad if self.coding.bad_byte is None else self.coding.bad_byte
         if limit > 255:
             return ir.Constant(ir.IntType(1), 0)

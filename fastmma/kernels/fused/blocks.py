@@ -115,7 +115,7 @@ class BlockKernel:
 
     @property
     def watched(self) -> bool:
-        """Whether starts note the largest exponents of sums; where they do not, only those of c can be too large."""
+        """True if starts note the largest exponents of sums; where they do not, only those of c can be too large."""
         return self.half
 
     @property
@@ -130,7 +130,7 @@ class BlockKernel:
 
     @property
     def raw(self) -> bool:
-        """Whether values of A are their codes' bits in the lowest exponents of f64, which takes no conversion."""
+        """True if values of A are their codes' bits in the lowest exponents of f64, which takes no conversion."""
         element = self.a.element
         return not self.single and self.byte_vector == 64 and element.itemsize == 2 and element.width == 15
 
@@ -141,7 +141,7 @@ class BlockKernel:
         return (1023 - element.bias if self.raw else element.lowered) + self.b.element.lowered
 
     def place(self, number: int) -> int:
-        """Where in a decoded unit the value of an element of A lies, of which 32 change places where they are `raw`."""
+        """Return where in a decoded unit the value of an element of A lies, of which 32 change places where they are `raw`."""
         if not self.raw:
             return number
         lane, inside = divmod(number % 32, 8)
@@ -159,7 +159,7 @@ class BlockKernel:
 
     @property
     def word_of_step(self) -> bool:
-        """Whether each word has the signs of one step: 16 negative ones, then 16 positive ones (B's the other way round).
+        """True if each word has the signs of one step: 16 negative ones, then 16 positive ones (B's the other way round).
 
         Else there are words of negative ones, then words of positive ones.
         """

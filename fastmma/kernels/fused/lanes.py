@@ -115,7 +115,7 @@ class Chain(PanelShape):
 
     @property
     def watched(self) -> bool:
-        """Whether starts note the largest exponents of sums."""
+        """True if starts note the largest exponents of sums."""
         return self.half
 
     @property

@@ -102,7 +102,7 @@ class Tile:
         return self.emit.at(self.operands.scratch, self.builder.mul(self.builder.and_(block, self.emit.index(1)), size))
 
     def step_of_block(self, step: ir.Value) -> ir.Value:
-        """Where in a block of A a step begins."""
+        """Return where in a block of A a step begins."""
         terms, rows = self.chain.terms, self.chain.rows
         if terms >= UNIT:
             return self.emit.scaled(step, terms * rows)
@@ -111,7 +111,7 @@ class Tile:
         return self.sum(self.emit.scaled(unit, UNIT * rows), self.emit.scaled(part, terms))
 
     def element(self, k: int, row: int) -> int:
-        """Where in a step of a block of A an element lies."""
+        """Return where in a step of a block of A an element lies."""
         return (k // UNIT * self.chain.rows + row) * UNIT + k % UNIT
 
     def emax_of(self, emax: Values, block: ir.Value, first_row: ir.Value, step: ir.Value, part: range) -> Work:
@@ -159,7 +159,7 @@ class Tile:
                 emit.store(emit.call("umin", seen, found), lowest, row * chain.panel, chain.panel)
 
     def lowest_emax(self, rows: int) -> Values:
-        """What emax bytes of so many rows start from."""
+        """Return what emax bytes of so many rows start from."""
         return [self.emit.constant(self.bytes, 0 if self.chain.added else self.chain.floor)] * rows
 
     def of_chain(self, emax: Values) -> Values:
@@ -335,7 +335,7 @@ class Tile:
                 emit.prefetch(first, line)
 
     def share_of_rows(self, tile: ir.Value) -> tuple[int, ir.Value]:
-        """How many rows' exponents a tile computes for the next block, and the first of them; shares overlap when rows do not divide."""
+        """Return how many rows' exponents a tile computes for the next block, and the first; shares overlap when rows do not divide."""
         chain, builder = self.chain, self.builder
         share = -(-chain.rows // self.tiles)
         first = self.emit.scaled(tile, share)

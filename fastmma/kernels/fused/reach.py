@@ -20,7 +20,7 @@ def _lowest_exponent(element: Element) -> int:
 
 
 def single_lanes(p: Fused) -> bool:
-    """Whether f32 lanes are exact: sums and products of few bits and moderate exponents."""
+    """Tell whether f32 lanes are exact: sums and products of few bits and moderate exponents."""
     return (
         p.align_bits <= 13
         and (bool(p.half) or (p.keep_bits <= 13 and p.emax_floor <= SINGLE_FLOOR))
@@ -31,7 +31,7 @@ def single_lanes(p: Fused) -> bool:
 
 
 def exact_in_lanes(p: Fused) -> bool:
-    """Whether f32 or f64 lanes are exact for a step of these parameters."""
+    """Tell whether f32 or f64 lanes are exact for a step of these parameters."""
     if p.terms not in TERMS[single_lanes(p)] or max(p.a.mantissa_bits, p.b.mantissa_bits) > 10:
         return False
     if p.half:
@@ -64,12 +64,12 @@ def mask_c(p: Fused) -> int:
 
 
 def loses_subnormals(p: Fused) -> bool:
-    """Whether bits of f32's subnormals are truncated, whose exponents are their own in f64 lanes."""
+    """Tell whether bits of f32's subnormals are truncated, whose exponents are their own in f64 lanes."""
     return min(p.align_bits, p.keep_bits) < 23
 
 
 def excess_of(p: Fused) -> int:
-    """What an exponent byte of a product holds above the exponent."""
+    """Return what an exponent byte of a product holds above the exponent."""
     return 127 if single_lanes(p) else 150
 
 
@@ -83,7 +83,7 @@ def floor_byte(p: Fused) -> int:
 
 
 def byte_excess(excess: int) -> tuple[int, int]:
-    """What exponent bytes of A and B exceed their exponents by; a saturating difference takes 255 off their sum."""
+    """Return what exponent bytes of A and B exceed their exponents by; a saturating difference takes 255 off their sum."""
     total = 255 + excess
     return total // 2, total - total // 2
 

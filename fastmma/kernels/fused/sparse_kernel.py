@@ -47,11 +47,11 @@ class _Rows(Tile):
             yield self.one_of_four(fours, element % 4)
 
     def slot(self, row: ir.Value) -> ir.Value:
-        """Where emax and counts of a row lie until it starts, and those of the next row but one after that."""
+        """Return where emax and counts of a row lie until it starts, and those of the next row but one after that."""
         return self.emit.at(self.operands.scratch, self.emit.scaled(self.builder.and_(row, self.emit.index(1)), 2 * self.chain.panel))
 
     def place(self, row: ir.Value, group: int) -> ir.Value:
-        """Where sums of a row lie."""
+        """Return where sums of a row lie."""
         return self.sum(self.emit.scaled(row, 4 * self.chain.panel), 4 * group * self.chain.lanes)
 
     def exponents(self, row: ir.Value) -> Work:

@@ -85,7 +85,7 @@ class Strip:
         self.groups[index] = self.lanes.start(self.groups[index], exponents, negatives, self.worst)
 
     def _negatives(self, unit: Unit, index: int, number: int) -> ir.Value:
-        """How many products of a step are negative, for a group."""
+        """Return how many products of a step are negative, for a group."""
         kernel, emit, builder = self.kernel, self.emit, self.builder
         row = self.rows[index]
         words = vector(I32, kernel.lanes)

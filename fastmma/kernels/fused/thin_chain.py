@@ -30,7 +30,7 @@ class ThinChain:
 
     @property
     def single(self) -> bool:
-        """Whether lanes are f32."""
+        """True if lanes are f32."""
         return False
 
     @property
@@ -60,7 +60,7 @@ class ThinChain:
 
     @property
     def watched(self) -> bool:
-        """Whether starts note the largest exponents of sums."""
+        """True if starts note the largest exponents of sums."""
         return self.half
 
     @property

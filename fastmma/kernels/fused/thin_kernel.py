@@ -109,7 +109,7 @@ class _Thin:
             emit.store(value, base, place)
 
     def _noted(self, column: ir.Value, places: Sequence[ir.Value]) -> list[tuple[ir.Value, ir.Value]]:
-        """Where the largest magnitudes of columns are kept, and the lowest emax of sums, at half of a sum's offset."""
+        """Return where the largest magnitudes of columns are kept, and the lowest emax of sums, at half of a sum's offset."""
         chain, emit, builder, operands = self.chain, self.emit, self.builder, self.operands
         size = 2 * chain.lanes
         found = [(operands.largest, emit.sum(emit.scaled(column, 2), group * size)) for group in range(chain.groups)]

@@ -70,11 +70,11 @@ class Reader:
         return found
 
     def lines(self, source: ir.Value, stride: ir.Value, count: int) -> list[ir.Value]:
-        """Where so many lines begin."""
+        """Return where so many lines begin."""
         return [self.emit.at(source, self.emit.scaled(stride, number)) for number in range(count)]
 
     def asked(self, source: ir.Value, stride: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """Where a tile's codes of the first k of a step begin, columns adjacent, and the stride from k to k.
+        """Return where a tile's codes of the first k of a step begin, columns adjacent, and the stride from k to k.
 
         The lines of B that come next are asked for.
         """

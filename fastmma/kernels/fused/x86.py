@@ -47,12 +47,12 @@ _SCANNED = 1 << 15  # elements that stay in the first cache
 
 
 def supported(p: Fused) -> bool:
-    """Whether this CPU has a fast path for these parameters."""
+    """Tell whether this CPU has a fast path for these parameters."""
     return p.restart == 0 and exact_in_lanes(p) and first_fit(FUSED) is not None
 
 
 def supports_sparse(p: Fused) -> bool:
-    """Whether `multiply` takes A without its zeros."""
+    """Tell whether `multiply` takes A without its zeros."""
     tiles = first_fit(FUSED)
     whole = not p.half and p.align_bits >= p.keep_bits and p.terms >= 16
     return supported(p) and whole and tiles is not None and tiles.sparse
@@ -143,7 +143,7 @@ def _spread(element: Element, codes: NDArray[Any], threads: int) -> Spread:
 
 
 def _slab_depth(chain: Chain, depth: int, promotion: Promotion | None) -> int:
-    """How many k go into a slab: at most `chain.depth`, and whole slabs between promotions."""
+    """Return how many k go into a slab: at most `chain.depth`, and whole slabs between promotions."""
     unit = max(8, chain.terms)
     padded = -(-depth // unit) * unit
     if promotion is None or promotion.every >= padded:
@@ -152,7 +152,7 @@ def _slab_depth(chain: Chain, depth: int, promotion: Promotion | None) -> int:
 
 
 def promotes(p: Fused, every: int) -> bool:
-    """Whether promotions every so many k are `supported`, too."""
+    """Tell whether promotions every so many k are `supported`, too."""
     return supported(p) and not p.half and every % max(8, p.terms) == 0
 
 

@@ -23,13 +23,13 @@ _LEFT = 26  # bits of the lower limb that do not
 
 @inner
 def _high(value: Any, place: Any) -> Any:
-    """What ``value * 2**place`` adds to the upper limb."""
+    """Return what ``value * 2**place`` adds to the upper limb."""
     return value << max(place - LIMB, 0) if place >= LIMB else (value << min(place, LIMB)) >> LIMB
 
 
 @inner
 def _low(value: Any, place: Any) -> Any:
-    """What it adds to the lower one."""
+    """Return what it adds to the lower one."""
     return 0 if place >= LIMB else (value << min(place, LIMB)) & LOW
 
 

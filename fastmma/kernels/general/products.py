@@ -35,7 +35,7 @@ def _exponent_bits(element: Element) -> int:
 
 
 def _in_words(p: General, a: Element, b: Element) -> bool:
-    """Whether a group's exact sum is a word, of fixed-point elements."""
+    """Tell whether a group's exact sum is a word, of fixed-point elements."""
     widths = _exponent_bits(a), _exponent_bits(b)
     return p.group == 1 or (max(widths) <= _SIGNIFICAND and sum(widths) + p.group.bit_length() <= _WINDOW)
 
@@ -47,7 +47,7 @@ def _growth(p: General, a: Element, b: Element) -> int:
 
 
 def _in_window(p: General, a: Element, b: Element) -> bool:
-    """Whether aligned terms and their sum are integers of 64 bits, with three bits to spare."""
+    """Tell whether aligned terms and their sum are integers of 64 bits, with three bits to spare."""
     return bool(p.align_rounding != _EXACT and p.align_bits + _growth(p, a, b) <= _WINDOW - SPARE)
 
 

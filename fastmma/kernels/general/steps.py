@@ -27,7 +27,7 @@ _window_terms, _limb_terms, _digit_step = window.add_terms, limbs.add_terms, dig
 
 @separate
 def _add_addends(p: General, addends: Any, state: Any) -> None:
-    """What the sums of an instruction started without joins them."""
+    """Return what the sums of an instruction started without joins them."""
     for row in range(len(state)):
         for j in range(state.shape[1]):
             state[row, j] = np.uint32(ieee_sum(p, state[row, j], addends[row, j]))

@@ -20,7 +20,7 @@ def _row() -> WordsTile:
 
 
 def _arithmetic(row: WordsTile, a: str, b: str, period: int) -> Arithmetic:
-    """How bytes of dtypes of these kinds are read; a `period` of 0 wraps."""
+    """Return how bytes of dtypes of these kinds are read; a `period` of 0 wraps."""
     a_signed, b_signed = a == "i", b == "i"
     if row.words == "pairs":
         return Arithmetic(0, 128 * a_signed, 128 * b_signed, 0, period)
@@ -30,7 +30,7 @@ def _arithmetic(row: WordsTile, a: str, b: str, period: int) -> Arithmetic:
 
 
 def _may_saturate(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None) -> bool:
-    """Whether the a-priori bound leaves room for a sum outside int32."""
+    """Tell whether the a-priori bound leaves room for a sum outside int32."""
     largest_a, largest_b = (128 if x.dtype.kind == "i" else 255 for x in (a, b))
     bound = a.shape[-1] * largest_a * largest_b
     if c is not None and c.size and bound < 2**31:

@@ -52,7 +52,7 @@ class Tile:
 
     @property
     def reads_anew(self) -> bool:
-        """Whether every row reads B, as operands of its products: a tile of few rows has no registers left that could hold it."""
+        """True if every row reads B, as operands of its products: a tile of few rows has no registers left that could hold it."""
         return 1 < self.rows < self.vectors and self.elements == 2
 
     @property

@@ -54,7 +54,7 @@ def _operand(array: NDArray[np.uint8], flip: int) -> tuple[NDArray[np.uint8], Op
 
 
 def _accumulator(tile: Tile, c: NDArray[np.int32] | None, out: NDArray[np.int32]) -> tuple[object, Result]:
-    """What holds `c` (zeros for None) and how to read it; a copy if its columns are apart or `out` overlaps it otherwise than as itself."""
+    """Return what holds `c` (zeros for None) and how to read it; a copy if its columns are apart or `out` is another part of it."""
     if c is None:
         zeros = AlignedMemory(4 * tile.columns, zeroed=True)
         return zeros, Result(zeros.address, 0, 0)

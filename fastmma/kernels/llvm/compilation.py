@@ -63,6 +63,6 @@ def _compile_apart(compile_for: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def entry(kernel: Any, *kinds: Any) -> Callable[..., Any]:
-    """What runs a kernel for arguments of these types: Numba would take as long as a small product to find them out."""
+    """Return what runs a kernel for arguments of these types: Numba would take as long as a small product to find them out."""
     run: Callable[..., Any] = apart(kernel.compile, kinds)
     return run

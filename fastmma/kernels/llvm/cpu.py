@@ -43,7 +43,7 @@ def _features() -> frozenset[str]:
 
 
 def _implied() -> frozenset[str]:
-    """What LLVM compiles for by the name of an AArch64 CPU, and does not list: whether it takes sdot for a sum of products of bytes."""
+    """Return what LLVM compiles for by the name of an AArch64 CPU, and does not list: sdot, for a sum of products of bytes."""
     triple, name, listed = machine()
     compiler = llvmlite.binding.Target.from_triple(triple).create_target_machine(cpu=name, features=listed)
     code = compiler.emit_assembly(llvmlite.binding.parse_assembly(_SUM_OF_PRODUCTS))
@@ -51,7 +51,7 @@ def _implied() -> frozenset[str]:
 
 
 def machine() -> tuple[str, str, str]:
-    """What Numba compiles for: LLVM's target triple, the CPU's name and its features."""
+    """Return what Numba compiles for: LLVM's target triple, the CPU's name and its features."""
     return _machine() if is_compiling() else apart(_machine)
 
 
@@ -61,7 +61,7 @@ def _machine() -> tuple[str, str, str]:
 
 
 def portable() -> bool:
-    """Whether ``FASTMMA_PORTABLE=1`` forbids everything that is not available on any CPU."""
+    """Tell whether ``FASTMMA_PORTABLE=1`` forbids everything that is not available on any CPU."""
     return variable("FASTMMA_PORTABLE") == "1"
 
 

@@ -30,7 +30,7 @@ _warned = Lock()  # taken for good by the thread that warns
 
 
 def _folders() -> list[Path]:
-    """Where kernels are looked for: where ``NUMBA_CACHE_DIR`` says, else beside their sources, then in the user's cache."""
+    """Return where kernels are looked for: where ``NUMBA_CACHE_DIR`` says, else beside their sources, then in the user's cache."""
     if config.CACHE_DIR:
         return [Path(config.CACHE_DIR)]
     user = find_user_cache()
@@ -70,7 +70,7 @@ class KernelFiles:
         self._module = kernel.__module__
 
     def found(self, compiled_for: Sequence[Any]) -> bytes | None:
-        """What was kept for these types or records, or None."""
+        """Return what was kept for these types or records, or None."""
         try:
             digest = self._digest(compiled_for)
         except OSError:  # sources that cannot be read
@@ -151,7 +151,7 @@ def _check(key: bytes, content: bytes) -> bytes:
 
 
 def _read(path: Path, key: bytes, owners: tuple[int, ...] = ()) -> bytes | None:
-    """What was kept under a key, where there is such a regular file, nobody else may write to it, and it is whole."""
+    """Return what was kept under a key, where there is such a regular file, nobody else may write to it, and it is whole."""
     try:
         with open(handle(path, os.O_RDONLY), "rb") as file:
             status = os.fstat(file.fileno())
@@ -211,7 +211,7 @@ def _described(folder: Path) -> KernelFolder:
 
 
 def _takes_files(folder: Path) -> bool:
-    """Whether a file can be written there; the folder need not exist."""
+    """Tell whether a file can be written there; the folder need not exist."""
     there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     try:
         with TemporaryFile(dir=there):

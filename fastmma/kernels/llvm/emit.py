@@ -138,7 +138,7 @@ class Emitter:
         return self.intrinsic(f"vector.reduce.{name}.{_mangled(value.type)}", value.type.element, value)
 
     def any_lane(self, mask: ir.Value) -> ir.Value:
-        """Whether any lane of a mask is set."""
+        """Tell whether any lane of a mask is set."""
         bits = self.cast(mask, ir.IntType(mask.type.count))
         return self.builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
 
@@ -259,5 +259,5 @@ class Variables:
                 self._builder.store(value, place)
 
     def get(self) -> list[list[ir.Value]]:
-        """What they hold."""
+        """Return what they hold."""
         return [[self._builder.load(place) for place in places] for places in self._places]

@@ -42,7 +42,7 @@ class MicroKernel:
         self._files = KernelFiles(emit)
 
     def address(self, record: Any) -> int:
-        """Where the function for a record is, compiled if need be."""
+        """Return where the function for a record is, compiled if need be."""
         found = self._addresses.get(record)
         if found is None:
             found = self._addresses[record] = apart(linked, self._files, record, partial(self._emit_all, record), _ENTRY)

@@ -19,7 +19,7 @@ _linked: list[Any] = []  # engines, which own the memory that compiled code lies
 
 
 def linked(files: KernelFiles, record: Any, emit: Callable[[ir.Module], None], function: str) -> int:
-    """Where the function of this name is that `emit` adds to a module for a record."""
+    """Return where the function of this name is that `emit` adds to a module for a record."""
     with LOCK:
         code = files.found((record,))
         if code is None:
@@ -72,7 +72,7 @@ def _optimized(emit: Callable[[ir.Module], None], machine: Any) -> Any:
 
 
 def _address(code: bytes, function: str) -> int:
-    """Where a function of object code is, linked into the process."""
+    """Return where a function of object code is, linked into the process."""
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()

@@ -115,7 +115,7 @@ def store(typingctx: Any, value: Any, address: Any) -> Any:
 
 @intrinsic
 def any_lane(typingctx: Any, mask: Any) -> Any:
-    """Whether any lane of a mask is true."""
+    """Tell whether any lane of a mask is true."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return Emitter(builder).any_lane(args[0])

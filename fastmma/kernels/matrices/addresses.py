@@ -56,13 +56,13 @@ NOWHERE = Matrix(0, 0, 0, 0)  # every part of it stays at address 0
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Where the first element of an array lies."""
+    """Return where the first element of an array lies."""
     address: int = array.__array_interface__["data"][0]
     return address
 
 
 def matrix(array: NDArray[Any]) -> Matrix:
-    """Where an array's matrix lies; of a batch, the first one."""
+    """Return where an array's matrix lies; of a batch, the first one."""
     return Matrix(array.ctypes.data, array.strides[-2], array.strides[-1], array.itemsize)
 
 
@@ -79,7 +79,7 @@ def matrix_part(whole: Matrix, row: int, column: int) -> Matrix:
 
 @inner
 def code_place(whole: Matrix, row: int, column: int) -> int:
-    """Where a code lies."""
+    """Return where a code lies."""
     return whole.address + row * whole.row_stride + column * whole.column_stride
 
 

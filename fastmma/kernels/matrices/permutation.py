@@ -66,7 +66,7 @@ def _granules(origin: NDArray[np.int64], size: int, granule: int) -> NDArray[np.
 
 
 def _plan(origin: NDArray[np.int64], granule: int) -> tuple[int, NDArray[np.uint8]] | None:
-    """How many vectors there are, and how each is made, if this CPU can and no vector comes from too many."""
+    """Return how many vectors there are, and how each is made, if this CPU can and no vector comes from too many."""
     lanes = VECTOR // granule
     if len(origin) % lanes or not cpu.features() >= _FEATURES[granule] or cpu.portable():
         return None

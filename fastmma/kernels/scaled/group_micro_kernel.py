@@ -57,17 +57,17 @@ class GroupTile:
 
     @property
     def whole_dots(self) -> bool:
-        """Whether the products of words are added to sums at once, and not first in int16 pairs."""
+        """True if the products of words are added to sums at once, and not first in int16 pairs."""
         return self.dot != "pmaddubsw"
 
     @property
     def reads_anew(self) -> bool:
-        """Whether every row reads B, as operands of its instructions: x86 has 16 registers of 32 bytes, which sums and constants fill."""
+        """True if every row reads B, as operands of its instructions: x86 has 16 registers of 32 bytes, which sums and constants fill."""
         return self.lanes == 8 and self.dot in ("pmaddubsw", "vpdpbusd")
 
     @property
     def marked(self) -> bool:
-        """Whether the words of exponents have room for a bit of each element: the sums of two of them stay below the exponents."""
+        """True if the words of exponents have room for a bit of each element: the sums of two of them stay below the exponents."""
         return self.group <= MARKED
 
 
@@ -263,7 +263,7 @@ class _Kernel:
         return result
 
     def factors(self) -> tuple[list[ir.Value], list[ir.Value]]:
-        """What sums are multiplied by, and what takes them back."""
+        """Return what sums are multiplied by, and what takes them back."""
         both = self.operands.factor0, self.operands.factor1
         inverses = [self.builder.fdiv(ir.Constant(F64, 1.0), factor) for factor in reversed(both)]
         there, back = ([self.emit.splat(self.doubles, factor) for factor in each] for each in (both, inverses))

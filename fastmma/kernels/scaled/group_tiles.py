@@ -245,7 +245,7 @@ class GroupTiles(NamedTuple):
 
 
 def group_tiles(p: Scaled, rows: int, columns: int, depth: int) -> GroupTiles | None:
-    """What multiplies batches of tiles of this shape, if this CPU has a kernel for it."""
+    """Return what multiplies batches of tiles of this shape, if this CPU has a kernel for it."""
     fit = first_fit(GROUPS)
     if fit is None or not groups.supported(p) or columns != COLUMNS or rows % fit.narrow or depth % p.step:
         return None

@@ -32,7 +32,7 @@ SCALE_A, SCALE_B = -437, -436  # aligned kernels hold sums times 2 to their sum,
 
 
 def supported(p: Scaled) -> bool:
-    """Whether this CPU has a fast path for these parameters."""
+    """Tell whether this CPU has a fast path for these parameters."""
     return (
         first_fit(GROUPS) is not None
         and p.a == p.b == _E2M1
@@ -53,7 +53,7 @@ def _tile(p: Scaled, aligned: bool) -> GroupTile:
 
 @lru_cache(1024)
 def _limits(p: Scaled, depth: int) -> Limits:
-    """Where a product without alignment has all of its bits, for all rows and columns together."""
+    """Return where a product without alignment has all of its bits, for all rows and columns together."""
     last_bit = _last_bit(p)
     slack, highest = p.align_bits - last_bit, HIGHEST - _growth(-(-depth // p.step))
     return Limits(SMALLEST + last_bit, highest, slack - _HEADROOM, slack, _EXACT_SCALE_A)

@@ -68,7 +68,7 @@ def scales_of(element: Element) -> Scales:
 
 @lru_cache(256)
 def nans_of(element: Element) -> NDArray[np.uint8]:
-    """Which of the 256 codes of a scale are NaNs."""
+    """Return which of the 256 codes of a scale are NaNs."""
     return np.isnan(scale_tables(element)[0]).astype(np.uint8)
 
 

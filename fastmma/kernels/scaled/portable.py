@@ -176,7 +176,7 @@ def _multiply_products(p: Scaled, a: Lines, b: Lines, special: bool, work: Work)
 
 @separate
 def _cancelled(a: Any, b: Any, j: int) -> bool:
-    """Whether a row's and a column's elements have products that are not zero, of a group whose sum is."""
+    """Tell whether a row's and a column's elements have products that are not zero, of a group whose sum is."""
     common = 0
     for k in range(len(a)):
         common += a[k] != 0 and b[k, j] != 0
@@ -319,5 +319,5 @@ def padded_depth(p: Scaled, depth: int) -> int:
 
 
 def special(element: Element, lines: Lines) -> bool:
-    """Whether there are infinities or NaNs."""
+    """Tell whether there are infinities or NaNs."""
     return element.specials != Specials.NONE and not bool(np.isfinite(lines.values).all())

@@ -18,12 +18,12 @@ NAN_SCALE = 255
 
 
 def fused(p: Scaled) -> Fused:
-    """What is computed, without its scales."""
+    """Return what is computed, without its scales."""
     return Fused(p.a, p.b, p.step, p.align_bits, p.emax_floor, 23, 0, 0)
 
 
 def supported(p: Scaled) -> bool:
-    """Whether this CPU has a fast path for these parameters."""
+    """Tell whether this CPU has a fast path for these parameters."""
     return (
         p.group == 1
         and p.block % p.step == 0
@@ -39,14 +39,14 @@ def lowest_bit(element: Element) -> int:
 
 
 def _lines(p: Scaled, operands: Operands, threads: int) -> tuple[Extremes, Extremes]:
-    """What is known beforehand of rows of A and columns of B."""
+    """Return what is known beforehand of rows of A and columns of B."""
     rows = extremes(p.a, p.scale, fixed(operands.a), fixed(operands.scale_a), p.block, False, threads)
     b, scale_b, turned = fixed_right(operands.b, operands.scale_b)
     return rows, extremes(p.b, p.scale, b, fixed(scale_b.T) if turned else scale_b, p.block, not turned, threads)
 
 
 def _out_of_reach(p: Scaled, rows: Extremes, columns: Extremes, width: int, depth: int) -> NDArray[np.bool_]:
-    """Which rows of which panels (panel, row) might overflow, have bits below the smallest f32, or exponents that no byte holds."""
+    """Return which rows of which panels (panel, row) might overflow, have bits below the smallest f32, or exponents that no byte holds."""
     panels = np.arange(0, len(columns.lowest), width)
     lowest = rows.lowest + np.minimum.reduceat(columns.lowest, panels)[:, None]
     high_a = rows.highest + p.a.highest_exponent

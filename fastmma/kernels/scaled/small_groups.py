@@ -55,7 +55,7 @@ _kept = _Kept()
 
 @separate
 def _has(table: Any, codes: Any) -> bool:
-    """Whether any of the codes is marked in a table."""
+    """Tell whether any of the codes is marked in a table."""
     for line in range(codes.shape[0]):
         for place in range(codes.shape[1]):
             if table[codes[line, place]] != 0:

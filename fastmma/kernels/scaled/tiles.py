@@ -90,7 +90,7 @@ class ScaledTiles(NamedTuple):
 
 
 def scaled_tiles(p: Scaled, rows: int, columns: int, depth: int) -> ScaledTiles | None:
-    """What multiplies batches of tiles of this shape, if this CPU has a kernel for it."""
+    """Return what multiplies batches of tiles of this shape, if this CPU has a kernel for it."""
     if p.group != 1 or depth > p.block or p.scale.specials != Specials.POWERS_OF_TWO:
         return None
     blocks = batch.blocks(fused(p), Coded(p.a, p.b, ()), rows, columns, depth)

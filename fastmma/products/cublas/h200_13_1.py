@@ -27,12 +27,12 @@ def _cutlass(algo: int, stages: tuple[int, ...], fmt: str, instruction: str, til
     return TileRow(algo, stages, (fmt,), instruction, tile, **form)  # type: ignore[arg-type]
 
 
-# by the sizes of the workspaces that 190 choices needed, and the bits of 45; the costs are in tiles of 32 k
+# by the sizes of the workspaces that 190 choices needed, and the bits of 45; the costs are in tenths of a tile of 32 k
 _SEGMENTS = Segments(
     filled={1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 7: 105, 8: 120, 16: 112},
-    costs={(64, 64): (22, 42), (64, 128): (19.3, 25.5)},
-    other_costs=(5, 45),
-    costs_after_waves=(5, 19),
+    costs={(64, 64): (220, 420), (64, 128): (193, 255)},
+    other_costs=(50, 450),
+    costs_after_waves=(50, 190),
     unlike=frozenset({(2, (64, 128)), (6, (64, 256))}),
 )
 # on 16-byte, 4-byte and 2-byte boundaries; the last ones in f16 do not end by an fma

@@ -44,9 +44,11 @@ class Segments(NamedTuple):
     """
 
     filled: dict[int, int]  # how many multiprocessors clusters fill, by their size
-    costs: dict[tuple[int, int], tuple[float, float]]  # at least and at most, by the sides of a tile, the shorter first
-    other_costs: tuple[float, float]
-    costs_after_waves: tuple[float, float]  # where other tiles are whole
+    costs: dict[
+        tuple[int, int], tuple[int, int]
+    ]  # at least and at most, in tenths of a tile of k, by the sides of a tile, the shorter first
+    other_costs: tuple[int, int]
+    costs_after_waves: tuple[int, int]  # where other tiles are whole
     unlike: frozenset[tuple[int, tuple[int, int]]] = frozenset()  # sizes of clusters and sides of tiles that are cut otherwise
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import ceil, log2
 
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.rows import Product, Segments
@@ -25,7 +24,7 @@ def cut_segments(segments: Segments, choice: Choice, product: Product) -> Cuts |
 
     Examples
     --------
-    >>> every = Segments({2: 132}, {}, (5, 45), (5, 19))
+    >>> every = Segments({2: 132}, {}, (50, 450), (50, 190))
     >>> choice = Choice(43, tile=20, split_k=-1, reduction=2, stages=34, cluster=3)
     >>> cut_segments(every, choice, Product("tf32", "nt", 128, 8192, 4096, "f32"))
     ((0, 2048), (2048, 4096))
@@ -60,6 +59,6 @@ def _padded(extent: int, tile: int, cluster: int) -> int:
     return -(-extent // (tile * cluster)) * cluster
 
 
-def _fastest(depth: int, most: int, cost: float) -> int:
+def _fastest(depth: int, most: int, cost: int) -> int:
     """Find how many parts take the least time."""
-    return min(range(1, most + 1), key=lambda parts: depth / parts + cost * ceil(log2(parts)))
+    return min(range(1, most + 1), key=lambda parts: (10 * depth + cost * parts * (parts - 1).bit_length()) / parts)
