@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.arrays import whole
 from fastmma.host.errors import OperandError
-
-if TYPE_CHECKING:
-    pass
 
 
 class Mode(NamedTuple):

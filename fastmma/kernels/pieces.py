@@ -75,7 +75,7 @@ def cut(rows: int, columns: int, tile: tuple[int, int], threads: int, highest: i
 
 
 def settled(depth: int, c: NDArray[Any] | None, out: NDArray[Any]) -> bool:
-    """Tell whether nothing is to be computed, for want of results, or of k: then results are `c`."""
+    """Handle empty products, and tell whether there was one: for K = 0, copy `c` into the results."""
     if depth == 0:
         out[...] = 0 if c is None else c
     return depth == 0 or out.size == 0

@@ -80,10 +80,13 @@ def gemm(
         Cut K into that many parts of equal length (rounded up to the instruction's k), or as given, accumulate each from zero (the first
         from `c`), then join them by IEEE adds.
     join : {"ascending", "pairwise", "workspace", "in-place"}
-        In which order parts are added: ``((first + second) + third) + ...``, or neighbours first. The last two add them in ascending order
-        too, and round as cuBLAS does: the parts alone, in a workspace (also if only one has any k), or the total alone, each time that a
-        part joins it. In place, each part goes through the epilogue, the first with `c` or the bias, any other with the result before it as
-        its c.
+        In which order parts are added, with r for rounding to `join_dtype` or to the result's format.
+
+        - ascending: ``((first + second) + third) + ...``
+        - pairwise: ``(first + second) + (third + fourth)``, and so on.
+        - workspace: ``(r(first) + r(second)) + ...``. Each part is rounded, also if only one has any k.
+        - in-place: ``r(r(first) + second) + ...``. The total is rounded each time that a part joins it. Each part goes through the
+          epilogue: the first with `c` or the bias, any other with the result before it as its c.
     join_dtype : dtype or format, optional
         bfloat16 or float16: the parts, and each of their sums, are rounded to it, unless `join` says which.
     preset : str, optional
@@ -104,7 +107,8 @@ def gemm(
     arithmetic : Arithmetic, optional
         One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
     unknown : {"one", "refuse"}
-        What a preset does with a product that its plan book does not have: take one part of k, which the plan says, or raise.
+        What a preset does with a product whose parts it does not know. "one": use one part of k, and note it in the plan.
+        "refuse": raise.
     plan : GemmPlan or LanesPlan, optional
         What to do; by default what `fastmma.gemm_plan` returns for the same arguments. With a plan, what it is chosen
         from is left out: all but the operands, alpha, beta and bias. `fastmma.cublas.plan` returns one of either kind.

@@ -1,4 +1,4 @@
-"""Small products whose like came before: everything about them is kept but addresses."""
+"""A cache of small products, by shape and strides: everything is kept but addresses."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def again(
     bias: Any = None,
     out: Any = None,
 ) -> NDArray[Any] | None:
-    """A small product whose like came before, in `out` if there is one; None for any other, and for what is wrong."""
+    """Multiply a small product of a form that is kept, into `out` if there is one; return None for any other, and for what is wrong."""
     settings = runner.settings()
     if settings is None or type(a) is not np.ndarray or type(b) is not np.ndarray:
         return None

@@ -229,7 +229,7 @@ def blocks(p: Fused, coded: Coded, rows: int, columns: int, depth: int) -> Block
 
 
 class Orders(NamedTuple):
-    """Where the elements of matrices are in registers: their element numbers, (rows, columns); of the results the other way round."""
+    """For a, b and c: the register index of each element, (rows, columns). For out: the element of each register."""
 
     a: Codes
     b: Codes

@@ -16,7 +16,7 @@ from fastmma.kernels.llvm.simd import load_scalar
 class Strides(NamedTuple):
     """How the matrices of a batch lie in memory, in bytes; from matrix to matrix possibly 0.
 
-    Of matrices in registers, the last two are the address and the number of vectors of a `Permutation`'s table.
+    For matrices in registers, `row` is the address of a `Permutation`'s table and `column` is its number of vectors.
     """
 
     matrix: int

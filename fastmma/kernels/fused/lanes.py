@@ -73,7 +73,7 @@ class PanelShape:
 
     @property
     def left_bytes(self) -> int:
-        """What a k of a packed row of A takes where its values are; of a record, in which every other k is stored, all that it has."""
+        """Bytes per k of a packed row of A: of its values, or of a record, which stores every other k."""
         return (self.value_bytes + 8) // 2 if self.sparse else self.value_bytes
 
 

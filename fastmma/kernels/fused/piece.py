@@ -72,7 +72,7 @@ class Promoting(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """What is computed: rows first to last, a whole number of blocks, of which the matrix may have fewer, by a panel of columns."""
+    """One macro tile: rows first to last, a whole number of blocks, by a panel of columns; the last row may lie past the matrix."""
 
     first: int
     last: int

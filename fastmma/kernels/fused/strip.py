@@ -66,7 +66,7 @@ class Strip:
         return self.emit.at(base, self.builder.mul(self.emit.sum(self.first, row), stride))
 
     def _note(self, values: Group) -> None:
-        """Count the exponents of c above the smallest one in; of one that is not zero, but too small, the difference is very large."""
+        """Track the largest exponent of c. The difference of one that is too small wraps to a large number; that of zero does not count."""
         emit, builder, lanes = self.emit, self.builder, self.lanes
         magnitude = (1 << 31) - 1
         exponent = emit.masked(lanes.top_words(values), magnitude if self.kernel.single else magnitude >> lanes.field << lanes.field)

@@ -158,7 +158,7 @@ def pack_lines(element: Element, lines: Lines, count: int, depth: int, padded_de
     range is wrong. `padded_depth` is a multiple of 8.
     """
     size = itemsize_of(dtype)
-    # the codes wait at the end of their values' place, which never overtake them
+    # codes lie at the end of the memory of their values: no value is written over a code that is not read yet
     codes = values + LINES * padded_depth * (size - 4)
     arrange_codes(lines, count, depth, padded_depth, codes)
     width = element.exponent_bits + element.mantissa_bits
