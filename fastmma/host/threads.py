@@ -253,7 +253,7 @@ def give_way() -> None:
         raise InterruptedError("the call has been given up")
 
 
-def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+def call_uninterrupted(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function that must not be interrupted halfway on a thread of its own, which signal handlers never run on.
 
     A signal handler may raise here meanwhile: the function goes on by itself, and its result is lost.

@@ -74,7 +74,7 @@ def cut(rows: int, columns: int, tile: tuple[int, int], threads: int, highest: i
     return Pieces(rows, columns, -(-blocks // chunks) * block, panel)
 
 
-def settled(depth: int, c: NDArray[Any] | None, out: NDArray[Any]) -> bool:
+def finish_empty(depth: int, c: NDArray[Any] | None, out: NDArray[Any]) -> bool:
     """Handle empty products, and tell whether there was one: for K = 0, copy `c` into the results."""
     if depth == 0:
         out[...] = 0 if c is None else c

@@ -24,7 +24,7 @@ from fastmma.products.keywords import Choices, GemmChoices, read_choices
 from fastmma.products.lanes_gemm import lanes_gemm
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.loop import accumulate
-from fastmma.products.small import again
+from fastmma.products.small import multiply_cached
 
 
 @public_call
@@ -159,7 +159,7 @@ def gemm(
     plan = followed(plan, chosen, a, b, scales, metadata is not None, given, "gemm")
     starting, ending = parted(plan, c, given, "gemm")
     if scales is None and metadata is None and getattr(a, "ndim", 0) == 2:
-        found = again(plan, runner, workers, a, b, c, alpha, beta, bias, out)
+        found = multiply_cached(plan, runner, workers, a, b, c, alpha, beta, bias, out)
         if found is not None:
             return found
     operands = _bind(plan, a, b, starting, metadata, scale_a, scale_b)

@@ -22,7 +22,7 @@ from fastmma.products.gemm_choice import ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices, GemmChoices, read_choices
 from fastmma.products.loop import accumulate
-from fastmma.products.small import again
+from fastmma.products.small import multiply_cached
 
 _HINT = "; b.swapaxes(-1, -2) would fit"
 
@@ -92,7 +92,7 @@ def matmul(
     ins = plan.operation.instruction
     if ins.sparse or ins.scale_vec_size:
         raise OperandError(f"{ins}: matmul takes neither metadata nor scales; gemm does")
-    if out is None and (found := again(plan, runner, workers, a, b, c, alpha, beta, bias)) is not None:
+    if out is None and (found := multiply_cached(plan, runner, workers, a, b, c, alpha, beta, bias)) is not None:
         return found
     x = codes_of(a, ins.formats.a, "matmul: a", cast=plan.cast)
     y = codes_of(b, ins.formats.b, "matmul: b", cast=plan.cast)

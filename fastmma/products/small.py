@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import Fixed, Form
-from fastmma.host.threads import apart
+from fastmma.host.threads import call_uninterrupted
 from fastmma.isa.codes import from_codes
 from fastmma.isa.formats import FORMATS
 from fastmma.products.fixed import Addend, addend_of, ending_of
@@ -49,7 +49,8 @@ class SmallProducts:
                 return None
             if len(self._kept) >= self._most:
                 self._kept.clear()
-            product = self._kept[key] = apart(self._form_of, a, b, c, alpha, beta, bias)  # a signal handler may come with another form
+            # a signal handler may come with another form
+            product = self._kept[key] = call_uninterrupted(self._form_of, a, b, c, alpha, beta, bias)
         except TypeError:  # a factor without a hash
             return None
         if product is None:
@@ -132,7 +133,7 @@ class SmallProducts:
         return self._runner.fixed(plan.operation, Form(products, rows, columns, depth, a, b, start), ending, self._threads)  # type: ignore[arg-type]
 
 
-def again(
+def multiply_cached(
     plan: GemmPlan,
     runner: Backend,
     threads: int,

@@ -119,7 +119,7 @@ class _Memory:
     tensor: torch.Tensor
 
 
-def seen(tensor: torch.Tensor) -> NDArray[Any]:
+def as_numpy(tensor: torch.Tensor) -> NDArray[Any]:
     """`to_numpy` of a tensor that is known to be strided, on the CPU and of a dtype of the table, in a third of the time."""
     dtype = DTYPES[tensor.dtype]
     shape, size = tuple(tensor.shape), dtype.itemsize

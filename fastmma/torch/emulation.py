@@ -21,7 +21,7 @@ from fastmma.products.gemm import gemm
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
-from fastmma.torch.arrays import DTYPES, seen, to_numpy
+from fastmma.torch.arrays import DTYPES, as_numpy, to_numpy
 from fastmma.torch.bounded import Bounded
 from fastmma.torch.places import LIBRARIES, where
 from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, chained, planned
@@ -132,7 +132,7 @@ class Emulation:
                 given["bias"] = _addend(bias, bias.shape)
             if c is not None:
                 given |= {"beta": beta, "c": _addend(c, shape)}
-            seen(result)[...] = found.product(seen(_lines(a)), seen(_lines(b)), **given)
+            as_numpy(result)[...] = found.product(as_numpy(_lines(a)), as_numpy(_lines(b)), **given)
         self.done(found.line)
         return result
 

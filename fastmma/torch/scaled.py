@@ -20,7 +20,7 @@ from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.scaling import ScaledArray
 from fastmma.torch import on_gpu
-from fastmma.torch.arrays import DTYPES, E2M1_PAIRS, seen, to_numpy
+from fastmma.torch.arrays import DTYPES, E2M1_PAIRS, as_numpy, to_numpy
 from fastmma.torch.checks import check_bias, check_scaled
 from fastmma.torch.emulation import Emulation, operands_text
 from fastmma.torch.fp8_rules import Scaled, alike, rule_of
@@ -136,7 +136,7 @@ def product(
     else:
         row = None if bias is None else to_numpy(bias)
         result = torch.empty((first.shape[0], second.shape[0]), dtype=out)  # its memory is torch's own, and stays resizable
-        scaled_matmul(first, second.T, plan=plan, bias=row, out=seen(result), threads=run.settings.threads)
+        scaled_matmul(first, second.T, plan=plan, bias=row, out=as_numpy(result), threads=run.settings.threads)
     operation = plan.operation
     text = f"{first.scheme} {operands_text(first.elements)} x {second.scheme} {operands_text(second.T.elements)}"
     run.done(Line(name, status, text, f"{operation.instruction.opcode}; {how}", operation.arithmetic.evidence.level))

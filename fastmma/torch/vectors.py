@@ -13,7 +13,7 @@ from fastmma.products.fma_lanes import fused, lane_product
 from fastmma.products.gemm import gemm
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library import library_gpu
-from fastmma.torch.arrays import seen
+from fastmma.torch.arrays import as_numpy
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.plans import UnknownError
 from fastmma.torch.report import EMULATED, Line
@@ -56,7 +56,7 @@ def _chosen(run: Emulation, a: Tensor, x: Tensor, alpha: float) -> LanesPlan | N
     if run.settings.library != "cublas" or a.is_neg() or a.data_ptr() % _ALIGNED or x.data_ptr() % _ALIGNED:
         return None
     try:
-        plan = cublas.plan(seen(x.resolve_neg())[None], seen(a).T, target=run.settings.target, alpha=float(alpha))
+        plan = cublas.plan(as_numpy(x.resolve_neg())[None], as_numpy(a).T, target=run.settings.target, alpha=float(alpha))
     except OperandError:
         return None
     return plan if isinstance(plan, LanesPlan) and plan.evidence is not None and plan.evidence.is_known else None
@@ -103,19 +103,19 @@ def product(
     plan = _chosen(run, a, x, alpha) if plain and how is None and y is None and not by_column else None
     if plan is not None:
         result = empty(a.shape[0])
-        seen(result)[...] = gemm(seen(x.resolve_neg())[None], seen(a).T, plan=plan, alpha=float(alpha))[0]
+        as_numpy(result)[...] = gemm(as_numpy(x.resolve_neg())[None], as_numpy(a).T, plan=plan, alpha=float(alpha))[0]
         run.done(Line(name, EMULATED, tensors_text((a, x)), f"{plan.instruction}; {plan.evidence}", "by definition"))
         return result
     if how is None:
         raise UnknownError("the order in which cuBLAS sums a float32 matrix of this size times a vector is not known")
-    sums = lane_product(seen(a), seen(x.resolve_neg()), how.lanes, how.adjacent)
+    sums = lane_product(as_numpy(a), as_numpy(x.resolve_neg()), how.lanes, how.adjacent)
     if y is not None and beta != 0:
         with np.errstate(all="ignore"):
-            sums = fused(np.full_like(sums, alpha), sums, np.float32(beta) * seen(y.resolve_neg().expand(a.shape[0]).contiguous()))
+            sums = fused(np.full_like(sums, alpha), sums, np.float32(beta) * as_numpy(y.resolve_neg().expand(a.shape[0]).contiguous()))
     elif alpha != 1:
         sums = fused(np.full_like(sums, alpha), sums, np.zeros_like(sums))  # whose zeros are positive
     result = empty(a.shape[0])
-    seen(result)[...] = sums
+    as_numpy(result)[...] = sums
     k = "adjacent k" if how.adjacent else f"each {how.lanes}th k"
     run.done(Line(name, EMULATED, tensors_text((a, x)), f"fma.rn.f32; {how.lanes} lanes of {k}, added in a tree", "measured"))
     return result

@@ -109,7 +109,7 @@ def test_large_products_and_warps() -> None:
     ],
 )
 def test_terms_of_very_different_sizes(changes: dict[str, Any]) -> None:
-    """Sums of two limbs do not hold them all: what is lost is settled, or computed in digits."""
+    """Sums of two limbs do not hold them all: what is lost is finish_empty, or computed in digits."""
     rng = np.random.default_rng(5)
     opcode, target = "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32", "sm_90"
     own = replace(fastmma.arithmetic(opcode, target), **changes)

@@ -23,7 +23,7 @@ from fastmma.kernels.fma import f64, m8n8k4
 from fastmma.kernels.fused import batch, portable, thin, x86
 from fastmma.kernels.integer import words
 from fastmma.kernels.llvm import cpu
-from fastmma.kernels.pieces import settled
+from fastmma.kernels.pieces import finish_empty
 from fastmma.kernels.scaled import dispatch, groups
 from fastmma.kernels.tiles import GROUPS, THIN, first_fit
 
@@ -76,7 +76,7 @@ def _panels(operation: Operation, operands: Operands, out: Array, threads: int) 
     p, left = fused_parameters(operation), _Left()
     for one, results in zip(each(operands), out, strict=True):
         c = None if one.c is None else one.c.copy()
-        if settled(len(one.b), c, results):
+        if finish_empty(len(one.b), c, results):
             continue
 
         def again(rows: Any, columns: Any, part: Array, one: Operands = one, c: Array | None = c) -> None:
@@ -91,7 +91,7 @@ def _thin(operation: Operation, operands: Operands, out: Array, threads: int) ->
     for one, results in zip(each(operands), out, strict=True):
         c = None if one.c is None else one.c.copy()
         b = one.b if one.b.itemsize in one.b.strides and min(one.b.strides) > 0 else one.b.copy()
-        if settled(len(b), c, results):
+        if finish_empty(len(b), c, results):
             continue
 
         def again(rows: Any, columns: Any, part: Array, a: Array = one.a, b: Array = b, c: Array | None = c) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fastmma.kernels import tiles
 from fastmma.kernels.llvm import cpu
-from fastmma.kernels.pieces import Lines, Missed, OfWorkers, Piece, Pieces, cut, settled
+from fastmma.kernels.pieces import Lines, Missed, OfWorkers, Piece, Pieces, cut, finish_empty
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -72,12 +72,12 @@ def test_nothing_is_redone_where_nothing_is_marked() -> None:
 
 def test_what_is_settled() -> None:
     out = np.full((2, 3), 7)
-    assert not settled(1, None, out)
-    assert settled(1, None, out[:0])
+    assert not finish_empty(1, None, out)
+    assert finish_empty(1, None, out[:0])
     assert (out == 7).all()
-    assert settled(0, np.arange(3), out)
+    assert finish_empty(0, np.arange(3), out)
     np.testing.assert_array_equal(out, [[0, 1, 2]] * 2)
-    assert settled(0, None, out)
+    assert finish_empty(0, None, out)
     assert not out.any()
 
 

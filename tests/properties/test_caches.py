@@ -152,7 +152,7 @@ LOCKS = {
     "host/notice.py: Lock": "taken for good by who says it",
     "host/threads.py: RLock": "renewed in the child",
     "kernels/llvm/disk_cache.py: Lock": "taken for good by who warns",
-    "kernels/llvm/numba_internals.py: RLock": "held by kernels/llvm/compilation.py",
+    "kernels/llvm/numba_internals.py: RLock": "held by forks in that module",
 }
 
 

@@ -235,7 +235,7 @@ def test_a_signal_handler_forks_amid_what_runs_apart() -> None:
     """A child has no thread that would end it, and begins anew."""
     script = """
 import os, signal, time, warnings
-from fastmma.host.threads import apart
+from fastmma.host.threads import call_uninterrupted
 warnings.simplefilter("ignore", DeprecationWarning)
 children = []
 signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
@@ -245,7 +245,7 @@ def slow():
     began.append(os.getpid())
     time.sleep(0.3)
     return 7
-result = apart(slow)
+result = call_uninterrupted(slow)
 if children == [0]:
     os._exit(0 if result == 7 and len(began) == 2 else 1)
 print(result, len(began), os.waitpid(children[0], 0)[1])

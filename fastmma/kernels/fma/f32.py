@@ -15,7 +15,7 @@ from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.simd import bitcast, fma, load, load_scalar, select, splat, store, zeros
 from fastmma.kernels.matrices.accumulators import NAN
 from fastmma.kernels.matrices.addresses import LINES, matrix_part
-from fastmma.kernels.pieces import settled
+from fastmma.kernels.pieces import finish_empty
 
 
 @separate
@@ -71,7 +71,7 @@ def multiply(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDAr
 
     `a` (T, M, K), `b` (T, K, N), `c` and `out` (T, M, N); any strides; `out` may be `c`.
     """
-    if settled(a.shape[-1], c, out):
+    if finish_empty(a.shape[-1], c, out):
         return
     count, rows, columns = out.shape
     depth = a.shape[-1] + -a.shape[-1] % DEPTH

@@ -16,7 +16,7 @@ from fastmma.kernels.matrices.accumulators import CANONICAL_HALF_NAN, INFINITY, 
 from fastmma.kernels.matrices.addresses import LANES, LINES, Lines, matrix_part, pack_lines
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Element, Specials
-from fastmma.kernels.pieces import settled
+from fastmma.kernels.pieces import finish_empty
 
 _F16 = Element(exponent_bits=5, mantissa_bits=10, bias=15, shift=0, specials=Specials.IEEE.value)
 
@@ -80,7 +80,7 @@ def _f32_scratch(depth: int) -> AlignedMemory:
 
 def _unchanged(a: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any]) -> bool:
     """Tell whether nothing is to be computed: without k, c stays as it is, unless it has another format than the results."""
-    return (c is None or c.itemsize == out.itemsize) and settled(a.shape[-1], c, out)
+    return (c is None or c.itemsize == out.itemsize) and finish_empty(a.shape[-1], c, out)
 
 
 def gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:

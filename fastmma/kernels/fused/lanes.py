@@ -189,14 +189,14 @@ class Lanes:
             results.append(result if self.chain.half or whole else self.kept(result))
         if whole:
             return results
-        return self.grown(self._rounded_to_half(results) if self.chain.half else results)
+        return self.with_sticky_bit(self._rounded_to_half(results) if self.chain.half else results)
 
     def kept(self, value: ir.Value) -> ir.Value:
         """A value without the bits that a result has not."""
         bits = self.emit.masked(self.emit.cast(value, self.whole), -(1 << (self.fraction - self.chain.keep_bits)))
         return self.emit.cast(bits, self.kind)
 
-    def grown(self, values: list[ir.Value]) -> list[ir.Value]:
+    def with_sticky_bit(self, values: list[ir.Value]) -> list[ir.Value]:
         """Values with their last bit, far below what they hold, set: floored sums count a negative one like a product of B's."""
         one = self.emit.constant(self.whole, 1)
         return [self.emit.cast(self.builder.or_(self.emit.cast(value, self.whole), one), self.kind) for value in values]

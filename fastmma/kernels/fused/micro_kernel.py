@@ -276,7 +276,7 @@ class Tile:
         state = emit.at(operands.state, emit.scaled(self.sum(emit.scaled(block, chain.rows * chain.panel), column), 4))
         halves = subtiles(chain)
         places = [[emit.index(4 * (cell.row * chain.panel + cell.group * chain.lanes)) for cell in cells] for cells in halves]
-        early, late = ([self.lanes.grown(self.lanes.load(state, place)) for place in part] for part in places)
+        early, late = ([self.lanes.with_sticky_bit(self.lanes.load(state, place)) for place in part] for part in places)
         finish(self.restart(early, halves[0], scratch, emit.index(0), column, True))
         finish(self.restart(late, halves[1], scratch, operands.steps, column, True))
         kept_early, kept_late = self.kept(early), self.kept(late)

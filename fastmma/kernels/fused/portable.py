@@ -44,7 +44,7 @@ from fastmma.kernels.matrices.addresses import (
 )
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Fused
-from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, settled
+from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, finish_empty
 
 PAIRS = LINES // 2  # of rows in a block
 INT32_TERMS = 16  # that many products below 2**27 sum up within int32
@@ -343,7 +343,7 @@ def gemm(
     `a` (M, K) and `b` (K, N) are codes, `c` and `out` (M, N) f32 or f16 bits, all of any strides; `out` may be `c`.
     `order` permutes each period of k (``terms * max(restart, 1)`` long): position q of period j takes k = j * period + order[q].
     """
-    if settled(a.shape[1], c, out):
+    if finish_empty(a.shape[1], c, out):
         return
     problem, _table = _problem(p, a, b, c, out, order)
     if _multiply(problem, np.float32, threads):
@@ -360,7 +360,7 @@ def tiles(
     order: NDArray[np.int32] | None = None,
 ) -> None:
     """Write many products, each onto its c: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
-    if settled(a.shape[2], c, out):
+    if finish_empty(a.shape[2], c, out):
         return
     batch, _table = _problem(p, a, b, c, out, order)
     panels = -(-batch.columns // LINES)

@@ -98,7 +98,7 @@ class _Rows(Tile):
         chain, emit = self.chain, self.emit
         columns = range(group * chain.lanes, (group + 1) * chain.lanes)
         emax, negatives = (emit.widened(emit.shuffle(line, line, columns)) for line in lines)
-        return self.lanes.start(self.lanes.grown(self.loaded(row, group)), emax, negatives, self.worst)
+        return self.lanes.start(self.lanes.with_sticky_bit(self.loaded(row, group)), emax, negatives, self.worst)
 
     def found(self, row: ir.Value) -> Values:
         """The lines of emax bytes and counts of a row."""

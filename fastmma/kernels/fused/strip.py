@@ -57,7 +57,7 @@ class Strip:
             rows.append(value if kernel.single else builder.fpext(value, vector(F64, COLUMNS)))
         if not kernel.single and kernel.lanes == COLUMNS:
             rows = [emit.shuffle(rows[0], rows[0], range(part, part + 4)) for part in (0, 4)]
-        grown = self.groups[index] = self.lanes.grown(rows)
+        grown = self.groups[index] = self.lanes.with_sticky_bit(rows)
         if not kernel.watched:
             self._note(rows if kernel.single else grown)  # in f32 lanes a subnormal c has to be told from zero
 

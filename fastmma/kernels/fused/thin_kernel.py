@@ -97,7 +97,7 @@ class _Thin:
         ]
         flat = [place for each in places for place in each]
         sums = Variables(builder, [[self.lanes.kind] * 2] * len(flat))
-        sums.put([self.lanes.grown(self.lanes.load(operands.state, place)) for place in flat])
+        sums.put([self.lanes.with_sticky_bit(self.lanes.load(operands.state, place)) for place in flat])
         noted = self._noted(column, flat)
         notes = Variables(builder, [[self.words] * len(noted)])
         notes.put([[emit.load(self.words, base, place) for base, place in noted]])

@@ -14,7 +14,7 @@ from fastmma.kernels.general.lines import FINITE, Lines, decoded, scaled
 from fastmma.kernels.general.steps import run_piece
 from fastmma.kernels.general.window import SPARE
 from fastmma.kernels.params import ROUNDINGS, Element, General
-from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, settled
+from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, finish_empty
 
 Codes = NDArray[Any]
 Scales = tuple[Element, Codes, Codes]  # their format, and a code for every element of a and of b
@@ -73,7 +73,7 @@ def multiply(
 
     `x` (T, M, K) and `y` (T, K, N) are codes of whole instructions, `c` and `out` (T, M, N) f32 or f16 bits; `out` may be `c`.
     """
-    if settled(x.shape[2], c, out):
+    if finish_empty(x.shape[2], c, out):
         return
     at_once = max(1, _CODES // max(1, x[0].size, y[0].size, out[0].size))
     for first in range(0, len(x), at_once):

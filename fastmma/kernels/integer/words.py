@@ -12,7 +12,7 @@ from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Plan, Result,
 from fastmma.kernels.integer.tile import Tile
 from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
-from fastmma.kernels.pieces import OfWorkers, Piece, cut, settled
+from fastmma.kernels.pieces import OfWorkers, Piece, cut, finish_empty
 
 _SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass
 _LONG_SLICES = {16: 128 << 10}  # by lanes: long vectors have time to come from the L2 cache, and fewer slices pass over the results
@@ -107,7 +107,7 @@ def gemm(
 ) -> None:
     """``out = c + a b`` for matrices with any strides; `c` may be `out`."""
     (m, k), n = a.shape, b.shape[1]
-    if settled(k, c, out):
+    if finish_empty(k, c, out):
         return
     plan = _plan(tile, arithmetic, k)
     threads = threads if m * n * plan.words >= _THREADED_WORDS else 1
@@ -235,7 +235,7 @@ def tiles(
     """``out = c + a b`` for a batch of matrices, one instruction each; `c` and `out` C-contiguous, `c` may be `out`."""
     count, m, k = a.shape
     n = b.shape[2]
-    if settled(k, c, out):
+    if finish_empty(k, c, out):
         return
     plan = _plan(tile, arithmetic, k)
     threads = threads if out.size * plan.words >= _THREADED_WORDS else 1

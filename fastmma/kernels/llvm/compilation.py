@@ -6,13 +6,11 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-import llvmlite.binding
 from numba import config, njit
 
 from fastmma.host.errors import BackendError
-from fastmma.host.forks import hold_across_forks
 from fastmma.host.notice import compiling
-from fastmma.host.threads import apart
+from fastmma.host.threads import call_uninterrupted
 from fastmma.kernels.llvm.collection import uncollected
 from fastmma.kernels.llvm.disk_cache import DiskCache
 from fastmma.kernels.llvm.numba_internals import LOCK, PART_OPTIONS, add_hooks
@@ -25,11 +23,6 @@ _PART = _OPTIONS | {"no_cpython_wrapper": True} | PART_OPTIONS
 # A `separate` one is too large to be repeated wherever it is called.
 separate = njit(**_PART)
 inner = njit(**_PART, forceinline=True)
-
-# a child could never take them if another thread of its parent had them
-hold_across_forks(LOCK)
-if (_llvm := getattr(llvmlite.binding.ffi.lib, "_lock", None)) is not None and hasattr(_llvm, "_lock"):
-    hold_across_forks(_llvm._lock)
 
 
 def _optimized(compile_for: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
@@ -59,10 +52,10 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def _compile_apart(compile_for: Callable[..., Any]) -> Callable[..., Any]:
-    return partial(apart, _optimized, compile_for)
+    return partial(call_uninterrupted, _optimized, compile_for)
 
 
 def entry(kernel: Any, *kinds: Any) -> Callable[..., Any]:
     """Return what runs a kernel for arguments of these types: Numba would take as long as a small product to find them out."""
-    run: Callable[..., Any] = apart(kernel.compile, kinds)
+    run: Callable[..., Any] = call_uninterrupted(kernel.compile, kinds)
     return run

@@ -9,7 +9,7 @@ import llvmlite.binding
 from numba import config
 
 from fastmma.host.environment import variable
-from fastmma.host.threads import apart
+from fastmma.host.threads import call_uninterrupted
 from fastmma.kernels.llvm.numba_internals import LOCK, describe_machine, is_compiling
 
 _MACHINE = platform.machine().lower()
@@ -30,7 +30,7 @@ define i32 @sum(<16 x i8> %a, <16 x i8> %b) {
 def features() -> frozenset[str]:
     """The CPU features that Numba compiles for, by LLVM's names; ``FASTMMA_CPU``, ``NUMBA_CPU_NAME`` and
     ``NUMBA_CPU_FEATURES`` count."""
-    return apart(_features)  # a signal handler amid LLVM's lock would have kernels wait that are compiled for it
+    return call_uninterrupted(_features)  # a signal handler amid LLVM's lock would have kernels wait that are compiled for it
 
 
 def _features() -> frozenset[str]:
@@ -52,7 +52,7 @@ def _implied() -> frozenset[str]:
 
 def machine() -> tuple[str, str, str]:
     """Return what Numba compiles for: LLVM's target triple, the CPU's name and its features."""
-    return _machine() if is_compiling() else apart(_machine)
+    return _machine() if is_compiling() else call_uninterrupted(_machine)
 
 
 def _machine() -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from fastmma.host.threads import apart
+from fastmma.host.threads import call_uninterrupted
 from fastmma.kernels.llvm.architecture import TOWARD_ZERO, architecture_of
 from fastmma.kernels.llvm.disk_cache import KernelFiles
 from fastmma.kernels.llvm.emit import F64, I64, POINTER, Emitter
@@ -45,7 +45,7 @@ class MicroKernel:
         """Return where the function for a record is, compiled if need be."""
         found = self._addresses.get(record)
         if found is None:
-            found = self._addresses[record] = apart(linked, self._files, record, partial(self._emit_all, record), _ENTRY)
+            found = self._addresses[record] = call_uninterrupted(linked, self._files, record, partial(self._emit_all, record), _ENTRY)
         return found
 
     def function(self, record: Any) -> Callable[[int], None]:

@@ -19,6 +19,7 @@ from numba import config
 
 import fastmma.kernels.llvm.chosen_cpu  # noqa: F401  # before Numba looks at this one
 from fastmma.host.errors import BackendError
+from fastmma.host.forks import hold_across_forks
 from fastmma.host.versions import check_version, warn_of_version
 
 try:
@@ -115,6 +116,10 @@ def _has(name: str) -> bool:
 # --- the lock of compilers ---
 
 LOCK: Any = resolve_name("numba.core.compiler_lock:global_compiler_lock") if _has("lock") else RLock()
+# a child could never take them if another thread of its parent had them; this module comes before whatever compiles, or asks LLVM
+hold_across_forks(LOCK)
+if (_llvm := getattr(llvmlite.binding.ffi.lib, "_lock", None)) is not None and hasattr(_llvm, "_lock"):
+    hold_across_forks(_llvm._lock)
 
 
 def is_compiling() -> bool:

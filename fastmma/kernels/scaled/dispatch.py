@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.params import Scaled
-from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, settled
+from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, finish_empty
 from fastmma.kernels.scaled import groups, products
 from fastmma.kernels.scaled import portable as portable
 from fastmma.kernels.scaled.group_tiles import group_tiles
@@ -40,7 +40,7 @@ def tiles(p: Scaled, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: C
 
     a (T, m, k), b (T, k, n) and their scales (T, m, blocks) and (T, blocks, n) are codes; c and out (T, m, n) are f32 bits.
     """
-    if settled(a.shape[2], c, out):
+    if finish_empty(a.shape[2], c, out):
         return
     shape = (*out.shape[1:], a.shape[2])
     fast = scaled_tiles(p, *shape) or group_tiles(p, *shape)
@@ -102,7 +102,7 @@ def gemm(
     a (M, K), b (K, N) and their scales (M, blocks) and (blocks, N) are codes, c and out (M, N) f32 bits, of any strides; `out` may be `c`.
     Groups without c are tried in one go where the product is `small`.
     """
-    if settled(a.shape[1], c, out):
+    if finish_empty(a.shape[1], c, out):
         return
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()

@@ -272,7 +272,7 @@ class _Kernel:
     def load(self, place: ir.Value, factors: list[ir.Value]) -> list[ir.Value]:
         """A vector of sums."""
         values = self.lanes.load(self.operands.state, place, factors)
-        return self.lanes.grown(values) if self.tile.aligned else values
+        return self.lanes.with_sticky_bit(values) if self.tile.aligned else values
 
     def run(self) -> None:
         """All products."""
