@@ -143,7 +143,7 @@ def pretended_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(on_gpu, "backend", lambda: backend)
     monkeypatch.setattr(on_gpu, "on_stream", lambda _where: nullcontext())
     monkeypatch.setattr(on_gpu, "array_of", lambda tensor: tensor.detach().numpy())
-    for module, name in ((recipes, "to_numpy"), (scaled, "to_numpy"), (scaled, "seen"), (scaled, "scaled_matmul")):
+    for module, name in ((recipes, "to_numpy"), (scaled, "to_numpy"), (scaled, "as_numpy"), (scaled, "scaled_matmul")):
         monkeypatch.setattr(module, name, refused)
 
 
