@@ -154,7 +154,7 @@ def chained(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends) ->
 def _by_choice(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends, *, tf32: bool = True) -> Planned | None:
     """The plan of the kernel that the library chose for matrices like these when it was asked; None where it was not, or no plan has it."""
     aligned = not (a.ctypes.data % _ALIGNED or b.ctypes.data % _ALIGNED)
-    if settings.library is None or not aligned or a.ndim != 2 or ends.bias:
+    if settings.library is None or not aligned or a.ndim != 2:
         return None
     try:
         plan = cublas.plan(a, b, target=settings.target, out_dtype=DTYPES[ends.out], tf32=tf32, **_ends(ends))

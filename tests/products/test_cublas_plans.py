@@ -79,12 +79,32 @@ def test_choices_are_checked(given: dict[str, Any]) -> None:
         (Choice(66, stages=35, inner=1), "inner 1"),
         (Choice(41, stages=35, split_k=-1, reduction=2), "split_k -1"),
         (Choice(10, tile=10, reduction=1), "format bf16"),
+        (Choice(66, tile=9999, stages=35), "tile 9999"),
+        (Choice(66, stages=35, cluster=999), "cluster 999"),
+        (Choice(24, tile=15, cluster=2), "cluster 2"),
+        (Choice(66, stages=35, split_k=4000, reduction=2), "split_k 4000"),
+        (Choice(66, stages=35, split_k=0), "split_k 0"),
+        (Choice(43, stages=34, split_k=0), "split_k 0"),
     ],
 )
 def test_unknown_fields_are_named(choice: Choice, named: str) -> None:
     a, b = operands(1, 64, 256)
     with pytest.raises(fastmma.OperandError, match=rf"nothing is known of {named} in the choice {choice} for bf16 nt of M = 1"):
         plan(a, b, choice=choice, out_dtype="bf16")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"a": [[1.0]]}, "a must be an array of two or three dimensions, not list"),
+        ({"version": 13.1}, "version must be a string, for example '13.1', not float"),
+        ({"version": None}, "version must be a string"),
+    ],
+)
+def test_arguments_of_other_types_are_named(given: dict[str, Any], words: str) -> None:
+    a, b = operands(1, 64, 256)
+    with pytest.raises(fastmma.OperandTypeError, match=words):
+        plan(**({"a": a, "b": b} | given))
 
 
 def test_the_workspace_tells_one_part_from_several() -> None:
@@ -114,9 +134,12 @@ def test_without_a_choice_the_recorded_plan_is_followed() -> None:
     assert found == fastmma.gemm_plan(a, b, target="H200", preset="cublas", out_dtype="f16")
     assert found.evidence is not None
     assert found.evidence.level == "recorded"
+    predicted = plan(a[:, :77], b[:77], out_dtype="f16").evidence
+    assert predicted is not None
+    assert predicted.level == "fitted"
     with pytest.raises(fastmma.OperandError, match="not recorded"):
-        plan(a[:, :77], b[:77], out_dtype="f16")
-    guess = plan(a[:, :77], b[:77], out_dtype="f16", unknown="one").evidence
+        plan(a[:, :77], b[:77], out_dtype="f16", activation="relu")
+    guess = plan(a[:, :77], b[:77], out_dtype="f16", activation="relu", unknown="one").evidence
     assert guess is not None
     assert guess.level == "assumed"
     biased = plan(a, b.T, out_dtype="f16", bias=a[0], workspace=1 << 20)
@@ -312,8 +335,30 @@ def test_parts_that_a_choice_does_not_say(m: int, n: int, k: int, parts: Any) ->
 )
 def test_parts_that_are_not_known_are_refused(shape: tuple[int, int, int], change: dict[str, int]) -> None:
     a, b = operands(*shape, np.float32)
-    with pytest.raises(fastmma.OperandError, match="nothing is known of split_k -1"):
+    with pytest.raises(fastmma.OperandError, match=r"nothing is known of (split_k -1|tile 16)"):
         plan(a, b, choice=replace(SEGMENTED, **change))  # type: ignore[arg-type]
+
+
+def test_the_workspace_confirms_the_parts_of_segments() -> None:
+    a, b = operands(128, 8192, 4096, np.float32)
+    tiles = 64 * 128 * 128 * 4  # bytes of one part of all
+    assert plan(a, b, choice=replace(SEGMENTED, workspace=2 * tiles + 1087)).split_k == ((0, 2048), (2048, 4096))
+    assert plan(a, b, choice=replace(SEGMENTED, workspace=0)).split_k == 1
+    with pytest.raises(fastmma.OperandError, match="nothing is known of split_k -1"):
+        plan(a, b, choice=replace(SEGMENTED, workspace=3 * tiles))
+
+
+@pytest.mark.parametrize(
+    ("m", "workspace", "known"), [(5, None, True), (4, None, False), (3, None, False), (3, 12 * 8 * 128 * 128 * 4, False)]
+)
+def test_many_parts_are_joined_in_an_order_that_is_not_known(m: int, workspace: int | None, known: bool) -> None:
+    a, b = operands(128 * m, 512, 120000, np.float32)
+    choice = replace(SEGMENTED, cluster=2, workspace=workspace)
+    if known:
+        assert len(plan(a, b, choice=choice).split_k) <= 8  # type: ignore[arg-type]
+    else:
+        with pytest.raises(fastmma.OperandError, match="nothing is known of split_k -1"):
+            plan(a, b, choice=choice)
 
 
 def test_segments_of_stacks_are_refused() -> None:

@@ -147,7 +147,8 @@ def test_libraries_of_scaled_products_are_assumed_where_k_may_be_cut() -> None:
 
 
 def test_evidence_is_checked() -> None:
-    assert [OrderEvidence(name, "", (1, 2) if name == "fitted" else None).is_known for name in ORDER_LEVELS] == [True, True, False, False]
+    assert [OrderEvidence(name, "", (9, 9) if name == "fitted" else None).is_known for name in ORDER_LEVELS] == [True, True, False, False]
+    assert [OrderEvidence("fitted", "", (right, 1000)).is_known for right in (1000, 999, 998, 0)] == [True, True, False, False]
     for wrong in (("measured", "", None), ("fitted", "a rule", None), ("recorded", "", (1, 2))):
         with pytest.raises(OperandError):
             OrderEvidence(*wrong)

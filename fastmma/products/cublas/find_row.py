@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from fastmma.host.errors import OperandError
 from fastmma.products.cublas.choice import Choice
@@ -75,12 +75,29 @@ def find_row(table: Table, choice: Choice, product: Product) -> Row:
         If there is none; it names the field, and its value.
     """
     left: tuple[Row, ...] = table.rows
+    for name, known in _seen(table, choice, product):
+        if not known:
+            raise _unknown(table, choice, product, name)
     for name, check in _CHECKS:
         fitting = tuple(row for row in left if check(row, choice, product))
         if not fitting:
-            values = {"format": product.fmt, "layout": product.layout, "K": product.k, "results": product.m * product.n}
-            value = values.get(name, getattr(choice, name, None))
-            where = f"cuBLASLt {table.version} on {table.gpu}"
-            raise OperandError(f"{where}: nothing is known of {name} {value} in the choice {choice} for {product}")
+            raise _unknown(table, choice, product, name)
         left = fitting
     return left[0]
+
+
+def _seen(table: Table, choice: Choice, product: Product) -> Iterator[tuple[str, bool]]:
+    """Yield attributes that do not choose a row, and whether a GPU's answers have their values."""
+    seen = table.seen.get(choice.algo)
+    if seen is None or product.fmt == "s8":
+        return
+    yield "tile", choice.tile in seen.tiles
+    yield "cluster", choice.cluster in seen.clusters
+    yield "split_k", choice.split_k in seen.unsaid or 1 <= choice.split_k <= seen.most_parts
+
+
+def _unknown(table: Table, choice: Choice, product: Product, name: str) -> OperandError:
+    values = {"format": product.fmt, "layout": product.layout, "K": product.k, "results": product.m * product.n}
+    value = values.get(name, getattr(choice, name, None))
+    where = f"cuBLASLt {table.version} on {table.gpu}"
+    return OperandError(f"{where}: nothing is known of {name} {value} in the choice {choice} for {product}")

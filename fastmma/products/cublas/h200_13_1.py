@@ -8,7 +8,7 @@ rule was made from.
 
 from __future__ import annotations
 
-from fastmma.products.cublas.rows import LaneRow, Segments, Table, TileRow
+from fastmma.products.cublas.rows import LaneRow, Seen, Segments, Table, TileRow
 from fastmma.products.lanes import Lanes
 
 _HALVES = ("f16", "bf16")
@@ -63,6 +63,7 @@ _TILES = (
     _cutlass(24, (7,), "bf16", "m16n8k16", 32, "fma16"),
     *(_cutlass(12, (0,), fmt, "m16n8k8", 32, "fma16", most_k=1, joins=()) for fmt in _HALVES),
     TileRow(12, (0,), _F32, "fma", ends="fma", most_k=1),
+    *(_cutlass(21, (15, 16, 17, 18), fmt, "m16n8k16", 64, "unknown", joins=_CUTLASS[2:]) for fmt in _HALVES),
     *(_cutlass(21, stages, "tf32", "m16n8k8", tile, "fma") for stages, tile in ((_BY_16, 16), (_BY_32, 32))),
     *(_cutlass(23, stages, "tf32", "m16n8k8", tile, "add") for stages, tile in ((_BY_16, 16), (_BY_32, 32))),
     TileRow(43, (34,), ("tf32",), "wgmma", ends="fma"),
@@ -152,6 +153,8 @@ _RATES = {
     (24, "f16"): (832, 832),
     (23, "bf16"): (190, 190),
     (23, "f16"): (132, 132),
+    (21, "bf16"): (24, 24),
+    (21, "f16"): (20, 20),
     (23, "tf32"): (228, 228),
     (21, "tf32"): (942, 942),
     (43, "tf32"): (127, 127),
@@ -160,6 +163,47 @@ _RATES = {
 # kernels off the tensor cores add in one order whatever the format
 _CHAINS = {11: (27, 27), 12: (1, 1), 13: (549, 549), 14: (74, 74), 16: (3, 3), 20: (464, 464), 55: (1133, 1133)}
 _RATES |= {(algo, fmt): rate for algo, rate in _CHAINS.items() for fmt in (_F32 if algo in (20, 55) else _ALL)}
+
+
+def _ranges(spelled: str) -> frozenset[int]:
+    """Return the numbers of a list such as "7 10 12-38", and 0."""
+    bounds = [part.partition("-") for part in spelled.split()]
+    return frozenset((0,)).union(*(range(int(first), int(last or first) + 1) for first, _, last in bounds))
+
+
+# 35 million answers for products of 1 to 262,144 rows, columns and k, with and without a bias, and stacks
+_NVJET = (
+    "7 10 12-38 40 42 47-50 52 54 59-62 64 66 71 73 75 80-83 85 87 92-95 97 99 104-107 109 111 116 118 124-127 129 131 134-137 139 141 "
+    "143-146 148 151-152 154 157-160 162 164-167 170-171 173 178-179 181 183-186 188-189 191 193-197 200-202 204-205 208-209 211-212 "
+    "214-218 220-221 223-224 226-227 229-230 235-236 239-240 243-244 247-248 251 255 259 263 266 268 270 272 274 276 278 312-336 338 340 "
+    "342 345 347 349 352 354 356 359 361 363 393-417 419 421 423 448-460 463 465 467 470 486-502 537-548 573-581"
+)
+_MOST = 1024  # parts; 961 is the largest split that was answered
+_SEEN = {
+    10: Seen(_ranges("10-11"), most_parts=132, unsaid=(0,)),
+    11: Seen(unsaid=(-1,)),
+    12: Seen(),
+    13: Seen(most_parts=_MOST),
+    14: Seen(most_parts=_MOST),
+    16: Seen(),
+    20: Seen(_ranges("14-18 20 23-24"), most_parts=_MOST),
+    21: Seen(_ranges("11 15 17-21 23-24"), most_parts=_MOST),
+    23: Seen(_ranges("5 11 15 17-21 23-24"), most_parts=_MOST),
+    24: Seen(_ranges("5 11 15 17-18 20 23-24"), most_parts=_MOST),
+    41: Seen(_ranges("15 17-21"), _ranges("2"), unsaid=(-1,)),
+    43: Seen(_ranges("15 17-21 23-24"), _ranges("2-25 27-28 30-33 35 37-39 41 43-51"), unsaid=(-1,)),
+    55: Seen(_ranges("11-21 23-24"), most_parts=_MOST),
+    56: Seen(_ranges("11-12 14-16")),
+    63: Seen(_ranges("11-13 15 17 19-20 34"), most_parts=132),
+    66: Seen(_ranges(_NVJET), _ranges("2-9"), most_parts=132),
+}
 TABLE = Table(
-    "H200", "13.1", "only products that the rule was made from were compared", (*_TILES, *_LANES), _RATES, "cublas_algorithms_h200_13_1.npz"
+    "H200",
+    "13.1",
+    "only products that the rule was made from were compared",
+    (*_TILES, *_LANES),
+    _RATES,
+    _SEEN,
+    answers="cublas_algorithms_h200_13_1.npz",
+    trees="cublas_trees_h200_13_1.npz",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.find_row import find_row
 from fastmma.products.cublas.rows import NARROW, LaneRow, Product, Table, TileRow
 from fastmma.products.cublas.segments import cut_segments
+from fastmma.products.cublas.trees import ALIKE, trees
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import Ends, ends, epilogue_steps, gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
@@ -49,6 +51,7 @@ class _Call(NamedTuple):
     fast: bool
     target: str
     says: str = ":"  # between the library's name and its choice
+    rate: tuple[int, int] | None = None  # of the rule that predicted the choice
 
 
 @public_call
@@ -124,7 +127,8 @@ def plan(
     """
     given = ends(c, None, bias, alpha, beta, "plan", True)
     table = _table(target, version)
-    fmt, layout = _format(a, b), _layout(a, "a") + _layout(b, "b")
+    layout = _layout(a, "a") + _layout(b, "b")
+    fmt = _format(a, b)
     if a.ndim != b.ndim or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise OperandError(f"plan: a must be (M, K) and b (K, N), or stacks of as many, not {a.shape} and {b.shape}")
     out = named(out_dtype, "out_dtype") or ("s32" if fmt == "s8" else "f32")
@@ -148,18 +152,33 @@ def _looked_up(table: Table, call: _Call, a: Any, b: Any, unknown: str, options:
     try:
         return gemm_plan(a, b, unknown="refuse", **options)
     except OperandError:
-        asked = None if a.ndim == 3 or call.given.bias or call.activation else answers(table.answers).find(call.product)
-        if asked is not None:
+        for choice, how in _chosen(table, call, a.shape[0]) if call.product.stacked else _chosen(table, call) if a.ndim == 2 else ():
             with suppress(OperandError):
-                return _followed(table, asked, call._replace(says=" chooses"))
+                return _followed(table, choice, how)
         if unknown == "refuse":
             raise
     return gemm_plan(a, b, unknown=unknown, **options)
 
 
+def _chosen(table: Table, call: _Call, stack: int = 1) -> Iterator[tuple[Choice, _Call]]:
+    """Yield what the library answered for a product, and what trees predict."""
+    given, product = call.given, call.product
+    if call.activation or (given.bias and 1 in (product.n, product.k)):  # PyTorch adds a bias of one column as c
+        return
+    asked = None if stack > 1 or given.bias else answers(table.answers).find(product)
+    if asked is not None:
+        yield asked, call._replace(says=" chooses")
+    if product.k and (found := trees(table.trees).predict(product, stack, biased=given.bias)) is not None:
+        alike = product.is_aligned or found.choice.algo not in ALIKE.get(product.fmt, ())
+        if alike or not (given.c or (given.bias and given.alpha)):
+            yield found.choice, call._replace(says=" is predicted to add as by", rate=found.rate)
+
+
 def _table(target: TargetName, version: str) -> Table:
+    if not isinstance(version, str):
+        raise OperandTypeError(f"plan: version must be a string, for example {VERSION!r}, not {type(version).__name__}")
     gpu = library_gpu(target)
-    table = TABLES.get((gpu, version)) if isinstance(version, str) else None
+    table = TABLES.get((gpu, version))
     if table is None:
         known = ", ".join(f"{version} on {gpu}" for gpu, version in TABLES)
         raise OperandError(f"plan: nothing is known of the kernels of cuBLASLt {version} on {gpu}; there is {known}")
@@ -203,7 +222,7 @@ def _followed(table: Table, choice: Choice, call: _Call) -> GemmPlan | LanesPlan
 def _evidence(table: Table, row: TileRow | LaneRow, choice: Choice, call: _Call) -> OrderEvidence:
     source = f"cuBLASLt {table.version} on {table.gpu}{call.says} {choice}, for {call.product}"
     rate = (row.rate if isinstance(row, TileRow) else None) or table.rates.get((row.algo, call.product.fmt))
-    return OrderEvidence("fitted", source, rate) if rate else OrderEvidence("assumed", f"{source}; {table.source}")
+    return OrderEvidence("fitted", source, call.rate or rate) if rate else OrderEvidence("assumed", f"{source}; {table.source}")
 
 
 def _steps(ins: Any, name: str, call: _Call) -> tuple[tuple[str, ...], str]:

@@ -32,6 +32,11 @@ class Product(NamedTuple):
         """Tell whether k is contiguous in the matrix that a vector is multiplied by."""
         return (self.m == 1 and (self.n == 1 or self.layout[1] == "t")) or (self.n == 1 and self.layout[0] == "n")
 
+    @property
+    def is_aligned(self) -> bool:
+        """Tell whether N, K, and M where the columns of a are contiguous, are multiples of 8."""
+        return not (self.n % 8 or self.k % 8 or (self.layout[0] == "t" and self.m % 8))
+
     def __str__(self) -> str:
         return f"{self.fmt} {self.layout} of M = {self.m}, N = {self.n}, K = {self.k}"
 
@@ -50,6 +55,7 @@ class Segments(NamedTuple):
     other_costs: tuple[int, int]
     costs_after_waves: tuple[int, int]  # where other tiles are whole
     unlike: frozenset[tuple[int, tuple[int, int]]] = frozenset()  # sizes of clusters and sides of tiles that are cut otherwise
+    most_parts: int = 8  # more are joined in an order that is not known; as many are known where the choice says its workspace
 
 
 @dataclass(frozen=True)
@@ -168,6 +174,25 @@ class LaneRow:
     scaled: str = ""
 
 
+class Seen(NamedTuple):
+    """Which values a GPU's answers have for the attributes of an algorithm that do not decide its order.
+
+    Attributes
+    ----------
+    tiles, clusters : frozenset of int
+        0, which says none, is among them.
+    most_parts : int
+        The largest split of k.
+    unsaid : tuple of int
+        The values of a split of k that do not say the parts.
+    """
+
+    tiles: frozenset[int] = frozenset((0,))
+    clusters: frozenset[int] = frozenset((0,))
+    most_parts: int = 1
+    unsaid: tuple[int, ...] = ()
+
+
 class Table(NamedTuple):
     """What is known of the kernels of one version of the library on one GPU."""
 
@@ -176,4 +201,6 @@ class Table(NamedTuple):
     source: str  # why products without a rate are assumed
     rows: tuple[TileRow | LaneRow, ...]
     rates: dict[tuple[int, str], tuple[int, int]]  # by algo and format, of fresh products: how many had every bit, of how many
+    seen: dict[int, Seen]  # by algo
     answers: str  # the file of what the library chose for the layers of usual models
+    trees: str  # the file of trees that predict what it chooses for others

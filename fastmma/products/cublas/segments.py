@@ -17,6 +17,7 @@ CLUSTERS = (
     | {38: (1, 5), 41: (1, 6), 43: (1, 7)}
 )
 _K, _MOST = 32, 64  # k of a tile; parts that are tried
+_ITEM = 4  # bytes of a sum
 
 
 def cut_segments(segments: Segments, choice: Choice, product: Product) -> Cuts | None:
@@ -47,7 +48,10 @@ def cut_segments(segments: Segments, choice: Choice, product: Product) -> Cuts |
     costs = segments.costs_after_waves if tiles > filled else segments.costs.get(sides, segments.other_costs)
     depth = -(-product.k // _K)
     few, many = (_fastest(depth, most, cost) for cost in costs)
-    if few != many or (tiles > filled and few > 1):
+    if few != many or (tiles > filled and few > 1) or few >= segments.most_parts + (choice.workspace is not None):
+        return None
+    # the parts of all tiles wait in the workspace, in float32
+    if choice.workspace is not None and max(choice.workspace // (_ITEM * tile[0] * tile[1] * tiles), 1) != few:
         return None
     each, longer = divmod(depth, few)  # the last parts are longer by a tile of k
     places = [(part * each + max(part - (few - longer), 0)) * _K for part in range(few)]

@@ -1,0 +1,113 @@
+"""Predict what a library chooses for a product that nobody asked about, by decision trees grown from answers."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.products.cublas.choice import Choice
+from fastmma.products.cublas.features import measure, numbers
+from fastmma.products.cublas.rows import Product
+
+_FOLDER = Path(__file__).parents[1] / "books"
+_LEAF = 255  # in place of a number of `measure`
+# algorithms whose products have the same bits where nothing is added, so that trees do not tell them from one another
+ALIKE = {"f16": (23, 24, 66), "bf16": (23, 24, 66), "tf32": (21, 23)}
+_CHOICES = 1 << 14  # a leaf is the number of a choice, and times this how sure it is
+
+
+class Prediction(NamedTuple):
+    """A choice, and how many of fresh products at leaves as sure as its own were predicted, of how many."""
+
+    choice: Choice
+    rate: tuple[int, int]
+
+
+class Tree(NamedTuple):
+    """A decision tree, level by level: the children of the inner node i are the nodes 2 i + 1 and 2 i + 2.
+
+    Attributes
+    ----------
+    split : array (nodes,) of uint8
+        The number of `measure` that a node compares; 255 at a leaf.
+    inner : array (nodes,) of int32
+        How many inner nodes are before a node.
+    threshold : array (inner nodes,) of float32
+        Numbers up to it go to the first child.
+    leaf : array (leaves,) of uint16
+    rates : array (4, 2) of int64
+        Of fresh products at leaves that are so sure: how many were predicted, of how many.
+    """
+
+    split: NDArray[np.uint8]
+    inner: NDArray[np.int32]
+    threshold: NDArray[np.float32]
+    leaf: NDArray[np.uint16]
+    rates: NDArray[np.int64]
+
+    def find(self, values: NDArray[np.float32]) -> int:
+        """Find the leaf of a product's numbers."""
+        node = 0
+        while (number := int(self.split[node])) != _LEAF:
+            inner = int(self.inner[node])
+            node = 2 * inner + (1 if values[number] <= self.threshold[inner] else 2)
+        return int(self.leaf[node - int(self.inner[node])])
+
+
+class Trees:
+    """The trees of a file, each read when it is first asked."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def _archive(self) -> Any:
+        return np.load(self._path, allow_pickle=False)
+
+    @cached_property
+    def _choices(self) -> NDArray[np.int32]:
+        choices: NDArray[np.int32] = self._archive["choices"]
+        return choices
+
+    @lru_cache(32)  # noqa: B019 - there is one object a file
+    def _tree(self, name: str) -> Tree | None:
+        if f"{name}_split" not in self._archive:
+            return None
+        split, planes, leaf, rates = (self._archive[f"{name}_{part}"] for part in ("split", "threshold", "leaf", "rates"))
+        inner = np.cumsum(split != _LEAF, dtype=np.int32) - (split != _LEAF)
+        return Tree(split, inner, np.ascontiguousarray(planes.T).view("<f4")[:, 0], leaf, rates)
+
+    @lru_cache(1024)  # noqa: B019
+    def predict(self, product: Product, stack: int = 1, *, biased: bool = False) -> Prediction | None:
+        """Predict the choice for a product; None where there is no tree.
+
+        Parameters
+        ----------
+        product : Product
+        stack : int
+            How many such products are computed at once.
+        biased : bool
+            Whether a bias is added, for which PyTorch lends a smaller workspace.
+
+        Examples
+        --------
+        >>> found = trees("cublas_trees_h200_13_1.npz").predict(Product("bf16", "nn", 100, 3000, 5000, "bf16"))
+        >>> found.choice.algo, found.choice.parts
+        (66, 3)
+        """
+        tree = self._tree(product.fmt + ("_bias" if biased else "_stack" if stack > 1 else ""))
+        if tree is None or (biased and stack > 1):
+            return None
+        leaf = tree.find(measure(numbers(product, stack))[0])
+        right, of = tree.rates[leaf // _CHOICES].tolist()
+        return Prediction(Choice.of_row(tuple(self._choices[leaf % _CHOICES].tolist())), (right, of)) if of else None
+
+
+@lru_cache(8)
+def trees(file: str) -> Trees:
+    """Return the trees of a file that ships with fastmma."""
+    return Trees(_FOLDER / file)

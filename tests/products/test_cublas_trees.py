@@ -1,0 +1,64 @@
+"""Trees that predict what cuBLASLt chooses: their files, and products of an H200 that no tree was made from."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from reference import fresh_products
+
+from fastmma.products.cublas.choice import Choice
+from fastmma.products.cublas.features import measure, numbers
+from fastmma.products.cublas.plan_of import TABLES
+from fastmma.products.cublas.rows import Product
+from fastmma.products.cublas.trees import trees
+
+TREES = trees("cublas_trees_h200_13_1.npz")
+NAMES = [name.removesuffix("_split") for name in TREES._archive.files if name.endswith("_split")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_trees_are_whole(name: str) -> None:
+    tree = TREES._tree(name)
+    assert tree is not None
+    inner = int((tree.split != 255).sum())
+    assert len(tree.split) == 2 * inner + 1
+    assert len(tree.threshold) == inner == len(tree.leaf) - 1
+    assert tree.split[tree.split != 255].max() < measure(np.array([[0, 1, 1, 1, 1]])).shape[1]
+    assert not np.isnan(tree.threshold).any()
+    assert (tree.rates[:, 0] <= tree.rates[:, 1]).all()
+    assert (np.diff(tree.rates[:, 0] / tree.rates[:, 1]) > 0).all()  # the surer, the better
+    assert {int(leaf) >> 14 for leaf in tree.leaf} == {0, 1, 2, 3}
+
+
+def test_choices_of_trees_are_of_algorithms_that_a_gpu_answered() -> None:
+    seen = TABLES["H200", "13.1"].seen
+    algorithms = {Choice.of_row(tuple(row)).algo for row in TREES._choices.tolist()}
+    assert algorithms - set(seen) <= {35, 42}  # which no plan has
+
+
+def test_a_tree_is_walked_as_its_levels_say() -> None:
+    tree = TREES._tree("e4m3")
+    assert tree is not None
+    for m, n, k in ((1, 16, 16), (17, 4096, 4096), (4096, 14336, 8192)):
+        values, node = measure(numbers(Product("e4m3", "nt", m, n, k, "bf16"), 1))[0], 0
+        while tree.split[node] != 255:
+            before = int((tree.split[:node] != 255).sum())
+            node = 2 * before + 1 + int(values[tree.split[node]] > tree.threshold[before])
+        assert tree.find(values) == tree.leaf[int((tree.split[:node] == 255).sum())]
+
+
+def test_what_nothing_predicts() -> None:
+    assert TREES.predict(Product("s8", "nt", 16, 64, 64, "s32")) is None
+    assert TREES.predict(Product("bf16", "nt", 16, 64, 64, "bf16"), 2, biased=True) is None
+
+
+def test_products_that_ran_later() -> None:
+    """Where an order is said to be known, every bit is right; where it is predicted, most are."""
+    found = Counter(fresh_products.judged(fresh, codes) for fresh, codes in fresh_products.recorded())
+    assert found["recorded", "wrong"] == found["fitted", "wrong"] == 0
+    assert found["recorded", "right"] > 30
+    assert found["fitted", "right"] > 700
+    assert found["predicted", "right"] > 5 * found["predicted", "wrong"]
+    assert found["refused", "refused"] < 0.05 * found.total()
