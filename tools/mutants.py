@@ -107,7 +107,7 @@ MUTANTS = (
     ),
     Mutant("kernels/fused/reach.py", "return -(1 << (23 - min(p.align_bits, 23)))", "return -(1 << (23 - min(p.align_bits - 2, 23)))"),
     Mutant(
-        "kernels/fused/decoding.py",
+        "kernels/decode/emit.py",
         "emit.shifted_left(words, 15 - element.width), 1 << 15",
         "emit.shifted_left(words, 14 - element.width), 1 << 15",
     ),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.kernels.decode.lanes import field_of, first_special_of, magnitude_of, signed, value_of
 from fastmma.kernels.decode.tables import NAN_EXPONENT
 from fastmma.kernels.llvm.compilation import inner
 from fastmma.kernels.llvm.simd import (
@@ -22,7 +23,6 @@ from fastmma.kernels.llvm.simd import (
     lowest_lane,
     maximum,
     minimum,
-    power_of_two,
     select,
     splat,
     store,
@@ -165,34 +165,22 @@ def arrange_codes(lines: Lines, count: int, depth: int, padded_depth: int, codes
 
 
 @inner
-def _first_special(element: Element) -> int:
-    """The lowest magnitude that is an infinity or a NaN."""
-    width = element.exponent_bits + element.mantissa_bits
-    if element.specials == Specials.IEEE:
-        return ((1 << element.exponent_bits) - 1) << element.mantissa_bits
-    return (1 << width) - 1 if element.specials == Specials.NAN else 1 << width
-
-
-@inner
 def _decode(element: Element, codes: int, shifts: Any, first: int, last: int, values: int, exponents: int, dtype: Any) -> Any:
     """Decode codes times 2**shifts; the smallest magnitude that is not zero, and the largest one, of every lane."""
     size = itemsize_of(dtype)
-    width = element.exponent_bits + element.mantissa_bits
-    first_special = _first_special(element)
+    first_special = first_special_of(element)
     smallest = splat(np.uint32(0xFFFFFFFF), LANES)
     largest = splat(np.int32(0), LANES)
     for place in range(first, last, LANES):
         code = load(codes + 4 * place, np.int32, LANES) >> element.shift
-        magnitude = code & ((1 << width) - 1)
-        field = maximum(magnitude >> element.mantissa_bits, 1)
-        significand = magnitude - ((field - 1) << element.mantissa_bits)
-        power = power_of_two(field + (shifts - (element.bias + element.mantissa_bits)), dtype)
-        value = convert(significand, dtype) * power
+        magnitude = magnitude_of(code, element)
+        field = field_of(magnitude, element)
+        value = value_of(magnitude, field, shifts - (element.bias + element.mantissa_bits), element, dtype)
         if element.specials != Specials.NONE:
             # the first special code of a format with infinities is one
             value = select(magnitude >= first_special, np.inf if element.specials == Specials.IEEE else np.nan, value)
             value = select(magnitude > first_special, np.nan, value)
-        store(select((code & (1 << width)) != 0, value * -1.0, value), values + size * place)
+        store(signed(value, code, element), values + size * place)
         exponent = select(magnitude == 0, ZERO_EXPONENT, field + (shifts - element.bias))
         store(convert(exponent, np.int16), exponents + 2 * place)
         # a zero less 1 is the largest of all
@@ -229,7 +217,7 @@ def _decode_scaled(
         high = maximum(largest >> element.mantissa_bits, 1) - element.bias + shifts
         # without elements that are not zero the scale counts: the value of a zero might be NaN
         lowest = min(lowest, int(lowest_lane(minimum(select(smallest == 0, shifts, low), shifts))))
-        high = select(largest == 0, ZERO_EXPONENT, select(largest >= _first_special(element), SPECIAL_EXPONENT, high))
+        high = select(largest == 0, ZERO_EXPONENT, select(largest >= first_special_of(element), SPECIAL_EXPONENT, high))
         highest = max(highest, int(highest_lane(high)))
         bad = shifts == NAN_EXPONENT
         if any_lane(bad):
@@ -268,7 +256,7 @@ def pack_lines(
         return -ZERO_EXPONENT, ZERO_EXPONENT
     lowest = max(int(low) >> element.mantissa_bits, 1) - element.bias
     highest = max(int(high) >> element.mantissa_bits, 1) - element.bias
-    return lowest, SPECIAL_EXPONENT if high >= _first_special(element) else highest
+    return lowest, SPECIAL_EXPONENT if high >= first_special_of(element) else highest
 
 
 @inner
