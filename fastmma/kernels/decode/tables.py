@@ -40,14 +40,15 @@ def table_of(element: Element) -> Table:
     """The table of a format of elements."""
     if element.specials == Specials.POWERS_OF_TWO:
         powers = np.arange(_BYTE, dtype=np.int32)
-        kinds = np.where(powers == _BYTE - 1, NAN, FINITE).astype(np.uint8)
-        return Table(np.ones_like(powers), powers - np.int32(element.bias), kinds)
+        finite = powers < _BYTE - 1
+        exponents = np.where(finite, powers - np.int32(element.bias), np.int32(ZERO))
+        return Table(finite.astype(np.int32), exponents, np.where(finite, FINITE, NAN).astype(np.uint8))
     codes = np.arange(2 << element.width)
     magnitude, negative = codes & ((1 << element.width) - 1), codes >> element.width & 1
     field = magnitude >> element.mantissa_bits
     significand = (magnitude & ((1 << element.mantissa_bits) - 1)) + (np.minimum(field, 1) << element.mantissa_bits)
     exponent = np.where(magnitude == 0, ZERO, np.maximum(field, 1) - element.bias)
-    special = magnitude >= element.first_special
+    special = magnitude >= element.first_special if element.in_magnitudes else codes == 1 << element.width
     infinite = special & (element.specials == Specials.IEEE) & (magnitude == element.first_special)
     kind = np.where(infinite, PLUS + negative, np.where(special, NAN, FINITE))
     significand = np.where(special, 0, np.where(negative, -significand, significand))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.decode.lanes import field_of, first_special_of, magnitude_of, signed, value_of
+from fastmma.kernels.decode.lanes import field_of, first_special_of, is_negative, magnitude_of, signed, value_of
 from fastmma.kernels.decode.tables import NAN_EXPONENT
 from fastmma.kernels.llvm.compilation import inner
 from fastmma.kernels.llvm.simd import (
@@ -176,7 +176,12 @@ def _decode(element: Element, codes: int, shifts: Any, first: int, last: int, va
         magnitude = magnitude_of(code, element)
         field = field_of(magnitude, element)
         value = value_of(magnitude, field, shifts - (element.bias + element.mantissa_bits), element, dtype)
-        if element.specials != Specials.NONE:
+        found = magnitude
+        if element.specials == Specials.NEGATIVE_ZERO:
+            nan = is_negative(code, element) & (magnitude == 0)
+            value = select(nan, np.nan, value)
+            found = select(nan, first_special, found)
+        elif element.specials != Specials.NONE:
             # the first special code of a format with infinities is one
             value = select(magnitude >= first_special, np.inf if element.specials == Specials.IEEE else np.nan, value)
             value = select(magnitude > first_special, np.nan, value)
@@ -185,7 +190,7 @@ def _decode(element: Element, codes: int, shifts: Any, first: int, last: int, va
         store(convert(exponent, np.int16), exponents + 2 * place)
         # a zero less 1 is the largest of all
         smallest = minimum(smallest, bitcast(magnitude - 1, np.uint32))
-        largest = maximum(largest, magnitude)
+        largest = maximum(largest, found)
     return smallest + 1, largest
 
 
