@@ -112,7 +112,7 @@ MUTANTS = (
         "emit.shifted_left(words, 14 - element.width), 1 << 15",
     ),
     Mutant(
-        "kernels/fused/thin.py",
+        "kernels/decode/tables.py",
         "field = np.maximum(magnitude >> element.mantissa_bits, 1)",
         "field = np.maximum(magnitude >> element.mantissa_bits, 0)",
     ),

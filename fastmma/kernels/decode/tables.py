@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,13 @@ class ScaleTable(NamedTuple):
     alive: NDArray[np.bool_]
 
 
+def parts_of(element: Element, codes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Magnitudes of codes without padding, exponent fields from 1 on, and significands without signs; of what is special any."""
+    magnitude = codes & ((1 << element.width) - 1)
+    field = np.maximum(magnitude >> element.mantissa_bits, 1)
+    return magnitude, field, magnitude - (field - 1 << element.mantissa_bits)
+
+
 @lru_cache(256)
 def table_of(element: Element) -> Table:
     """The table of a format of elements."""
@@ -44,10 +51,9 @@ def table_of(element: Element) -> Table:
         exponents = np.where(finite, powers - np.int32(element.bias), np.int32(ZERO))
         return Table(finite.astype(np.int32), exponents, np.where(finite, FINITE, NAN).astype(np.uint8))
     codes = np.arange(2 << element.width)
-    magnitude, negative = codes & ((1 << element.width) - 1), codes >> element.width & 1
-    field = magnitude >> element.mantissa_bits
-    significand = (magnitude & ((1 << element.mantissa_bits) - 1)) + (np.minimum(field, 1) << element.mantissa_bits)
-    exponent = np.where(magnitude == 0, ZERO, np.maximum(field, 1) - element.bias)
+    negative = codes >> element.width & 1
+    magnitude, field, significand = parts_of(element, codes)
+    exponent = np.where(magnitude == 0, ZERO, field - element.bias)
     special = magnitude >= element.first_special if element.in_magnitudes else codes == 1 << element.width
     infinite = special & (element.specials == Specials.IEEE) & (magnitude == element.first_special)
     kind = np.where(infinite, PLUS + negative, np.where(special, NAN, FINITE))

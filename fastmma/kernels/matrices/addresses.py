@@ -178,13 +178,11 @@ def _decode(element: Element, codes: int, shifts: Any, first: int, last: int, va
         value = value_of(magnitude, field, shifts - (element.bias + element.mantissa_bits), element, dtype)
         found = magnitude
         if element.specials == Specials.NEGATIVE_ZERO:
-            nan = is_negative(code, element) & (magnitude == 0)
-            value = select(nan, np.nan, value)
-            found = select(nan, first_special, found)
-        elif element.specials != Specials.NONE:
-            # the first special code of a format with infinities is one
-            value = select(magnitude >= first_special, np.inf if element.specials == Specials.IEEE else np.nan, value)
-            value = select(magnitude > first_special, np.nan, value)
+            found = select(is_negative(code, element) & (magnitude == 0), first_special, magnitude)
+        if element.specials != Specials.NONE:
+            value = select(found >= first_special, np.nan, value)
+        if element.specials == Specials.IEEE:
+            value = select(found == first_special, np.inf, value)
         store(signed(value, code, element), values + size * place)
         exponent = select(magnitude == 0, ZERO_EXPONENT, field + (shifts - element.bias))
         store(convert(exponent, np.int16), exponents + 2 * place)
