@@ -75,6 +75,9 @@ MUTANTS = (
         "select(load(block.work + SIZES + place, np.float32, LANES) == 0.0",
         "select(load(block.work + DOTS + place, np.float32, LANES) == 0.0",
     ),
+    Mutant(
+        "kernels/matrices/addresses.py", "lowest_lane(minimum(low, shifts))", "lowest_lane(low)", ("tests/kernels/test_portable_scales.py",)
+    ),
     Mutant("kernels/matrices/addresses.py", "k // scales.block * scales.stride + line", "k // (scales.block * 2) * scales.stride + line"),
     Mutant("kernels/general/step_end.py", "work.exponents[j] = max(field, 1) - p.bias", "work.exponents[j] = field - p.bias"),
     Mutant(

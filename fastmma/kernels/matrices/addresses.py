@@ -218,8 +218,8 @@ def _decode_scaled(
         smallest, largest = _decode(element, codes, shifts, first, last, values, exponents, dtype)
         low = maximum(bitcast(smallest, np.int32) >> element.mantissa_bits, 1) - element.bias + shifts
         high = maximum(largest >> element.mantissa_bits, 1) - element.bias + shifts
-        # without elements that are not zero the scale counts: the value of a zero might be NaN
-        lowest = min(lowest, int(lowest_lane(minimum(select(smallest == 0, shifts, low), shifts))))
+        # the scale counts too: times a very small one the value of a zero might be NaN
+        lowest = min(lowest, int(lowest_lane(minimum(low, shifts))))
         high = select(largest == 0, ZERO_EXPONENT, select(largest >= first_special_of(element), SPECIAL_EXPONENT, high))
         highest = max(highest, int(highest_lane(high)))
         bad = shifts == NAN_EXPONENT
