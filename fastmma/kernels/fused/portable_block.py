@@ -211,13 +211,26 @@ def _add_groups(p: Fused, group: int, start: int, block: Block) -> None:
 
 
 @inner
+def _add_terms(problem: Problem, scales: LineScales | None, order: int, start: int, block: Block, narrow: bool, dtype: Any) -> None:
+    """Find emax, and put the sums of truncated terms to the totals; Numba compiles no groups where there are no scales."""
+    p = problem.p
+    if scales is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
+        if problem.group > 1:
+            _add_groups(p, problem.group, start, block)
+            return
+    _align(p, order, start, block, dtype)
+    at_once = p.terms if narrow else INT32_TERMS
+    for first in range(0, p.terms, at_once):
+        _add_products(order + 4 * first, min(at_once, p.terms - first), start, block, first == 0, narrow, dtype)
+
+
+@inner
 def multiply_block(problem: Problem, block: Block, row: int, column: int, dtype: Any) -> None:
     """All steps of 8 rows by 8 columns."""
     p = problem.p
     period = p.terms * max(p.restart, 1)
     # 2**(align_bits + 2) is above every product
     narrow = problem.group == 1 and itemsize_of(dtype) == 4 and p.align_bits <= 25 and p.terms << (p.align_bits + 2) <= 1 << 31
-    at_once = p.terms if narrow else INT32_TERMS
     c = matrix_part(problem.c, 0, column)
     columns = problem.columns - column
     for place in range(0, PAIRS * VECTOR, VECTOR):
@@ -229,12 +242,7 @@ def multiply_block(problem: Problem, block: Block, row: int, column: int, dtype:
                 store(zeros(np.int32, LANES), block.work + ACCUMULATOR + place)
         for position in range(0, period, p.terms):
             order = problem.order + 4 * position
-            if problem.group > 1:
-                _add_groups(p, problem.group, start, block)
-            else:
-                _align(p, order, start, block, dtype)
-                for first in range(0, p.terms, at_once):
-                    _add_products(order + 4 * first, min(at_once, p.terms - first), start, block, first == 0, narrow, dtype)
+            _add_terms(problem, problem.scale_a, order, start, block, narrow, dtype)
             for place in range(0, PAIRS * VECTOR, VECTOR):
                 accumulator = load(block.work + ACCUMULATOR + place, np.int32, LANES)
                 emax = load(block.work + EMAX + place, np.int32, LANES)
