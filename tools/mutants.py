@@ -69,8 +69,16 @@ MUTANTS = (
         "kernels/fused/step_end.py", "sticky = (size >> 8) | select((size & 0xFF) == 0", "sticky = (size >> 8) | select((size & 0x7F) == 0"
     ),
     Mutant("kernels/fused/step_end.py", "convert(size & ((size >> 24) ^ 0xFFFFFFFF)", "convert(size & ((size >> 25) ^ 0xFFFFFFFF)"),
-    Mutant("kernels/fused/portable.py", "p.terms << (p.align_bits + 2) <= 1 << 31", "p.terms << (p.align_bits + 2) <= 1 << 33"),
-    Mutant("kernels/scaled/portable.py", "bits[j] &= -1 << 29", "bits[j] &= -1 << 30"),
+    Mutant("kernels/fused/portable_block.py", "p.terms << (p.align_bits + 2) <= 1 << 31", "p.terms << (p.align_bits + 2) <= 1 << 33"),
+    Mutant(
+        "kernels/fused/portable_block.py",
+        "select(load(block.work + SIZES + place, np.float32, LANES) == 0.0",
+        "select(load(block.work + DOTS + place, np.float32, LANES) == 0.0",
+    ),
+    Mutant(
+        "kernels/matrices/addresses.py", "lowest_lane(minimum(low, shifts))", "lowest_lane(low)", ("tests/kernels/test_portable_scales.py",)
+    ),
+    Mutant("kernels/matrices/addresses.py", "k // scales.block * scales.stride + line", "k // (scales.block * 2) * scales.stride + line"),
     Mutant("kernels/general/step_end.py", "work.exponents[j] = max(field, 1) - p.bias", "work.exponents[j] = field - p.bias"),
     Mutant(
         "kernels/matrices/accumulators.py",
@@ -102,12 +110,12 @@ MUTANTS = (
     ),
     Mutant("kernels/fused/reach.py", "return -(1 << (23 - min(p.align_bits, 23)))", "return -(1 << (23 - min(p.align_bits - 2, 23)))"),
     Mutant(
-        "kernels/fused/decoding.py",
+        "kernels/decode/emit.py",
         "emit.shifted_left(words, 15 - element.width), 1 << 15",
         "emit.shifted_left(words, 14 - element.width), 1 << 15",
     ),
     Mutant(
-        "kernels/fused/thin.py",
+        "kernels/decode/tables.py",
         "field = np.maximum(magnitude >> element.mantissa_bits, 1)",
         "field = np.maximum(magnitude >> element.mantissa_bits, 0)",
     ),

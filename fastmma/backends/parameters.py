@@ -13,7 +13,13 @@ from fastmma.isa.formats import FORMATS, Format
 from fastmma.kernels.envelopes import holds_fused, holds_scaled
 from fastmma.kernels.params import ROUNDINGS, Coded, Element, Fused, General, Scaled, Specials
 
-_SPECIALS = {"none": Specials.NONE, "ieee": Specials.IEEE, "nan": Specials.NAN, "nan-only-ff": Specials.POWERS_OF_TWO}
+_SPECIALS = {
+    "none": Specials.NONE,
+    "ieee": Specials.IEEE,
+    "nan": Specials.NAN,
+    "nan-only-ff": Specials.POWERS_OF_TWO,
+    "nan-only-80": Specials.NEGATIVE_ZERO,
+}
 
 
 def element_of(fmt: Format) -> Element:

@@ -344,7 +344,7 @@ ROUTES = (
     ),
     Route("groups", "products", "scaled/groups.py", "GROUPS", _BOTH, True, _GROUPS, _MATRICES, misses=False, cost=15),
     Route("scaled panels", "products", "scaled/products.py", "FUSED", _BOTH, True, _SCALED_PANELS, _MATRICES, misses=False, cost=65),
-    Route("scaled portable", "products", "scaled/portable.py", "", _BOTH, True, _ENVELOPE, misses=False, cost=250),
+    Route("scaled portable", "products", "fused/portable.py", "", _BOTH, True, _ENVELOPE, misses=False, cost=170),
     Route("portable", "products", "fused/portable.py", "", _FUSED, False, _ENVELOPE, misses=False, cost=170),
     Route("general", "products", "general/products.py", "", _BOTH, None, _ALL, misses=False, cost=760),
     Route("f64 chains", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, misses=False, cost=48),

@@ -15,9 +15,7 @@ _CODES_AT_ONCE = 1 << 24  # of B, copied for every row that is done again
 
 def _specials(codes: Codes, fmt: Format) -> NDArray[np.bool_]:
     """Return where codes are infinities or NaNs."""
-    if fmt.nan is None:
-        return np.zeros(codes.shape, dtype=bool)
-    return np.asarray((codes >> fmt.padding) & ((1 << fmt.magnitude_bits) - 1) >= fmt.first_special)
+    return np.asarray(fmt.is_special(codes >> fmt.padding))
 
 
 def _shared(codes: Codes) -> bool:

@@ -24,11 +24,9 @@ def _decode_float(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.float64]
     significand = mantissa + np.where(has_hidden_bit, float(1 << fmt.mantissa_bits), 0.0)
     exponent = np.where(has_hidden_bit, field, 1) - fmt.bias - fmt.mantissa_bits
     value = np.ldexp(significand, exponent)
-    magnitude = codes & np.uint64((1 << fmt.magnitude_bits) - 1)
-    if fmt.nan is not None:
-        value = np.where(magnitude >= np.uint64(fmt.first_special), np.nan, value)
+    value = np.where(fmt.is_special(codes), np.nan, value)
     if fmt.infinity is not None:
-        value = np.where(magnitude == np.uint64(fmt.first_special), np.inf, value)
+        value = np.where(codes & np.uint64((1 << fmt.magnitude_bits) - 1) == np.uint64(fmt.first_special), np.inf, value)
     if fmt.signed:
         negative = (codes >> np.uint64(fmt.magnitude_bits)) & np.uint64(1)
         value = np.where(negative == 1, -value, value)
@@ -174,6 +172,7 @@ def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", s
         codes = np.where(overflow & ~clamp, np.uint64(fmt.nan if fmt.infinity is None else fmt.infinity), codes)
         codes = np.where(nan, np.uint64(fmt.nan), codes)
     if fmt.signed:
+        negative &= fmt.has_negative_zero | (codes != 0)
         codes = codes | (negative.astype(np.uint64) << np.uint64(fmt.magnitude_bits + fmt.padding))
     return np.asarray(codes.astype(fmt.code_dtype))
 

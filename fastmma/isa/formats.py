@@ -16,7 +16,7 @@ import numpy as np
 from fastmma.host.errors import InstructionError
 from fastmma.host.float_mode import default_floats
 
-Specials = Literal["ieee", "nan", "none", "nan-only-ff"]
+Specials = Literal["ieee", "nan", "none", "nan-only-ff", "nan-only-80"]
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Format:
         Ignored low bits of a code (13 for tf32).
     signed : bool
         Whether a float code has a sign bit.
-    specials : {"ieee", "nan", "none", "nan-only-ff"}
+    specials : {"ieee", "nan", "none", "nan-only-ff", "nan-only-80"}
         ``"ieee"``: the highest exponent holds infinities and NaNs; ``"nan"``: only the all-ones magnitude is NaN;
-        ``"nan-only-ff"``: ue8m0, no zero, no subnormals, 0xff is NaN.
+        ``"nan-only-ff"``: ue8m0, no zero, no subnormals, 0xff is NaN; ``"nan-only-80"``: what would be -0 is NaN.
     """
 
     name: str
@@ -81,9 +81,12 @@ class Format:
 
     @cached_property
     def first_special(self) -> int:
-        """The lowest magnitude (a code without sign and padding) that is an infinity or a NaN; one past the last if there is none."""
+        """The lowest magnitude (a code without sign and padding) that is an infinity or a NaN; one past the last if there is none.
+
+        `is_special` tells of a code.
+        """
         end = 1 << self.magnitude_bits
-        return end - {"none": 0, "ieee": 1 << self.mantissa_bits, "nan": 1, "nan-only-ff": 1}[self.specials]
+        return end - {"ieee": 1 << self.mantissa_bits, "nan": 1, "nan-only-ff": 1}.get(self.specials, 0)
 
     @cached_property
     def infinity(self) -> int | None:
@@ -95,6 +98,8 @@ class Format:
         """The code of the positive quiet NaN without payload, if the format has one."""
         if self.specials == "none":
             return None
+        if self.specials == "nan-only-80":
+            return 1 << self.magnitude_bits
         quiet = 1 << (self.mantissa_bits - 1) if self.infinity is not None else 0
         return (self.first_special | quiet) << self.padding
 
@@ -102,6 +107,17 @@ class Format:
     def has_zero(self) -> bool:
         """True if the lowest exponent field holds zero and subnormals."""
         return self.specials != "nan-only-ff"
+
+    @cached_property
+    def has_negative_zero(self) -> bool:
+        """True if zero has a sign."""
+        return self.signed and self.specials != "nan-only-80"
+
+    def is_special(self, codes: Any) -> Any:
+        """Tell whether codes without padding, an integer or an array, are infinities or NaNs."""
+        if self.specials == "nan-only-80":
+            return codes == self.nan
+        return codes & ((1 << self.magnitude_bits) - 1) >= self.first_special
 
     @cached_property
     def emin(self) -> int:
@@ -175,6 +191,9 @@ _ROWS = (
     Format("bf16", "float", 16, "bfloat16", 8, 7, 127, specials="ieee"),
     Format("e4m3", "float", 8, "float8_e4m3fn", 4, 3, 7, specials="nan"),
     Format("e5m2", "float", 8, "float8_e5m2", 5, 2, 15, specials="ieee"),
+    # of other machines: no instruction takes them
+    Format("e4m3fnuz", "float", 8, "float8_e4m3fnuz", 4, 3, 8, specials="nan-only-80"),
+    Format("e5m2fnuz", "float", 8, "float8_e5m2fnuz", 5, 2, 16, specials="nan-only-80"),
     Format("e3m2", "float", 6, "float6_e3m2fn", 3, 2, 3),
     Format("e2m3", "float", 6, "float6_e2m3fn", 2, 3, 1),
     Format("e2m1", "float", 4, "float4_e2m1fn", 2, 1, 1),

@@ -36,5 +36,5 @@ def holds_fused(p: Fused) -> bool:
 
 
 def holds_scaled(p: Scaled, keep_bits: int) -> bool:
-    """Tell whether `fastmma.kernels.scaled.portable` computes it."""
+    """Tell whether `fastmma.kernels.fused.portable` computes it with scales."""
     return (_GROUPED if p.group > 1 else _SCALED).holds(p.step // p.group, p.align_bits, keep_bits, p.emax_floor)

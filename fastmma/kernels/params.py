@@ -29,6 +29,7 @@ class Specials(IntEnum):
     IEEE = 1  # infinities and NaNs fill the highest binade
     NAN = 2  # only the all-ones magnitude is NaN
     POWERS_OF_TWO = 3  # no sign, no mantissa, no zero; the highest code is NaN
+    NEGATIVE_ZERO = 4  # only what would be -0 is NaN
 
 
 class Element(NamedTuple):
@@ -69,9 +70,12 @@ class Element(NamedTuple):
     def first_special(self) -> int:
         """The lowest magnitude that is an infinity or a NaN; one past the last if there is none."""
         end = 1 << self.width
-        if self.specials == Specials.NONE:
-            return end
-        return end - (1 << self.mantissa_bits if self.specials == Specials.IEEE else 1)
+        return end - {Specials.IEEE: 1 << self.mantissa_bits, Specials.NAN: 1, Specials.POWERS_OF_TWO: 1}.get(Specials(self.specials), 0)
+
+    @property
+    def in_magnitudes(self) -> bool:
+        """True if magnitudes tell what is special: kernels that look at these alone take no other formats."""
+        return self.specials != Specials.NEGATIVE_ZERO
 
     @property
     def highest_exponent(self) -> int:

@@ -41,7 +41,7 @@ def number(code: int, fmt: Format) -> Number:
     field = (code >> fmt.mantissa_bits) & ((1 << fmt.exponent_bits) - 1)
     negative = bool(fmt.signed and code >> (fmt.mantissa_bits + fmt.exponent_bits) & 1)
     magnitude = code & ((1 << fmt.magnitude_bits) - 1)
-    if magnitude >= fmt.first_special:
+    if fmt.is_special(code):
         infinite = fmt.infinity is not None and magnitude == fmt.first_special
         return Number(negative=negative, special="inf" if infinite else "nan", code=bits)
     hidden = field > 0 or not fmt.has_zero

@@ -34,15 +34,14 @@ def is_nan(codes: NDArray[np.uint64], fmt: Format | None) -> NDArray[np.bool_]:
     """Return which codes are NaNs."""
     if fmt is None or fmt.nan is None:
         return np.zeros(codes.shape, np.bool_)
-    magnitude = _magnitude(codes, fmt)
-    return np.asarray(magnitude >= np.uint64(fmt.nan)) if fmt.infinity is None else np.asarray(magnitude > np.uint64(fmt.infinity))
+    return np.asarray(fmt.is_special(codes) & (fmt.infinity is None or _magnitude(codes, fmt) > np.uint64(fmt.infinity)))
 
 
 def is_zero(codes: NDArray[np.uint64], fmt: Format | None) -> NDArray[np.bool_]:
     """Return which codes are zeros, of either sign."""
     if fmt is None or fmt.kind != "float":
         return np.asarray(codes == 0)
-    return np.asarray(_magnitude(codes, fmt) == (0 if fmt.has_zero else 1 << fmt.bits))
+    return np.asarray((_magnitude(codes, fmt) == 0) & fmt.has_zero & ~is_nan(codes, fmt))
 
 
 def _magnitude(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.uint64]:

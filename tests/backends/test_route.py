@@ -24,7 +24,7 @@ from fastmma.kernels.fused import batch, portable, thin, x86
 from fastmma.kernels.general import products as general
 from fastmma.kernels.integer import b1, int8
 from fastmma.kernels.llvm import cpu
-from fastmma.kernels.scaled import dispatch, group_tiles, groups, small_groups
+from fastmma.kernels.scaled import group_tiles, groups, small_groups
 from fastmma.kernels.scaled import products as scaled_panels
 from fastmma.kernels.scaled import tiles as scaled_tiles
 from fastmma.products.choice import default_instruction
@@ -41,7 +41,6 @@ ENTRIES: dict[str, tuple[tuple[Any, str], ...]] = {
     "scaled/small_groups.py": ((small_groups, "_work_of"),),
     "scaled/groups.py": ((groups, "_Product"),),
     "scaled/products.py": ((scaled_panels, "gemm"),),
-    "scaled/portable.py": ((dispatch, "_portable_gemm"), (dispatch, "_portable_tiles")),
     "scaled/tiles.py": ((scaled_tiles.ScaledTiles, "run"),),
     "scaled/group_tiles.py": ((group_tiles.GroupTiles, "run"),),
     "integer/int8.py": ((int8, "gemm"), (int8, "tiles")),

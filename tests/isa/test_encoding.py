@@ -34,6 +34,12 @@ def test_exact_values_encode_to_their_codes(name: str) -> None:
         np.testing.assert_array_equal(encode(values[real], name, rounding=rounding), codes[real])
 
 
+def signs(values: NDArray[np.float64], codes: NDArray[Any], name: str) -> NDArray[np.uint64]:
+    """The sign bits of values that become these codes; in some formats zero has none."""
+    negative = np.signbit(values) & ((codes != 0) | (not name.endswith("fnuz")))
+    return np.where(negative, np.uint64(1 << (FORMATS[name].bits - 1)), np.uint64(0))
+
+
 def around(name: str) -> NDArray[np.float64]:
     """Every finite value of a format, the midpoints between neighbours, what lies just beside both, and values beyond the range."""
     values = decode(all_codes(name), name)
@@ -84,8 +90,7 @@ def test_nearest_even_rounds_once(name: str) -> None:
     to_below, to_above = np.abs(values) - grid[below], grid[above] - np.abs(values)
     choose_above = (to_above < to_below) | ((to_above == to_below) & (positive[below] % 2 == 1))
     expected = positive[np.where(choose_above, above, below)]
-    sign = np.where(np.signbit(values), 1 << (FORMATS[name].bits - 1), 0)
-    np.testing.assert_array_equal(encode(values, name), expected | sign)
+    np.testing.assert_array_equal(encode(values, name), expected.astype(np.uint64) | signs(values, expected, name))
 
 
 def test_f16_and_f32_casts_are_numpys() -> None:
@@ -103,7 +108,7 @@ def nearest_below(values: NDArray[np.float64], name: str) -> NDArray[np.uint64]:
     magnitudes = decode(all_codes(name), name)
     positive = np.flatnonzero(np.isfinite(magnitudes) & ~np.signbit(magnitudes))
     found = positive[np.searchsorted(magnitudes[positive], np.abs(values), side="right") - 1]
-    return found.astype(np.uint64) | np.where(np.signbit(values), np.uint64(1 << (FORMATS[name].bits - 1)), np.uint64(0))
+    return found.astype(np.uint64) | signs(values, found, name)
 
 
 @pytest.mark.parametrize("name", NARROW)
@@ -134,6 +139,13 @@ def test_overflow_is_infinite(name: str) -> None:
 
 def test_overflow_of_e4m3_is_nan() -> None:
     np.testing.assert_array_equal(encode([464, 465, 1e9, np.inf, -np.inf, -500], "e4m3"), [0x7E, 0x7F, 0x7F, 0x7F, 0xFF, 0xFF])
+
+
+@pytest.mark.parametrize("name", ["e4m3fnuz", "e5m2fnuz"])
+def test_nan_in_place_of_negative_zero(name: str) -> None:
+    beyond = 2 * LARGEST[name]
+    codes = encode([0.0, -0.0, -1e-9, 1e-9, np.nan, -np.nan, np.inf, -np.inf, beyond, -beyond], name)
+    np.testing.assert_array_equal(codes, [0] * 4 + [0x80] * 6)
 
 
 @pytest.mark.parametrize("name", [name for name in FLOATS if FORMATS[name].specials != "none"])

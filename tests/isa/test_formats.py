@@ -141,9 +141,13 @@ def test_facts_of_a_format_are_those_of_its_codes(name: str) -> None:
     assert fmt.has_zero == (magnitudes[0] == 0)
     assert (fmt.infinity is not None) == np.isinf(magnitudes).any()
     assert fmt.infinity is None or np.isinf(magnitudes[fmt.infinity])
-    assert (fmt.nan is not None) == np.isnan(magnitudes).any()
-    assert fmt.nan is None or fmt.nan == np.array([np.nan], fmt.dtype).view(fmt.code_dtype)[0] & (1 << fmt.magnitude_bits) - 1
+    assert (fmt.nan is not None) == np.isnan(decode(all_codes(name), fmt)).any()
     values = decode(all_codes(name), fmt)
+    if fmt.signed:
+        assert fmt.has_negative_zero == bool(np.signbit(values[1 << fmt.bits - 1]) and values[1 << fmt.bits - 1] == 0)
+        np.testing.assert_array_equal(fmt.is_special(all_codes(name)), ~np.isfinite(values))
+    nan = np.array([np.nan], fmt.dtype).view(fmt.code_dtype)[0]
+    assert fmt.nan is None or fmt.nan == (nan & (1 << fmt.magnitude_bits) - 1 or nan)
     assert fmt.min == values[np.isfinite(values)].min()
 
 

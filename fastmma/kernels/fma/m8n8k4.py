@@ -64,11 +64,11 @@ def _f32_run(
         for column in range(first_column, last_column, LINES):
             b = matrix_part(product.b, 0, column)
             lines = Lines(b.address, b.column_stride, b.row_stride, b.itemsize)
-            pack_lines(element, lines, product.columns - column, product.depth, padded_depth, b_values, exponents, np.float32)
+            pack_lines(element, lines, None, product.columns - column, product.depth, padded_depth, b_values, exponents, np.float32)
             for block in range(0, product.rows, LINES):
                 a = matrix_part(product.a, block, 0)
                 lines = Lines(a.address, a.row_stride, a.column_stride, a.itemsize)
-                pack_lines(element, lines, product.rows - block, product.depth, padded_depth, a_values, exponents, np.float32)
+                pack_lines(element, lines, None, product.rows - block, product.depth, padded_depth, a_values, exponents, np.float32)
                 for row in range(block, min(block + LINES, product.rows), 2):
                     _f32_rows(product, pairs, a_values, b_values, row, column)
 

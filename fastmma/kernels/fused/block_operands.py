@@ -11,8 +11,8 @@ from functools import partial
 
 from llvmlite import ir
 
+from fastmma.kernels.decode.emit import decoder_of, half_codes, singles
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel, Coding
-from fastmma.kernels.fused.decoding import half_codes, singles
 from fastmma.kernels.llvm.emit import F64, I8, I16, I32, I64, Emitter, vector
 from fastmma.kernels.llvm.numba_internals import alloca_once
 
@@ -44,6 +44,7 @@ class Decoder:
     def __init__(self, kernel: BlockKernel, coding: Coding, emit: Emitter) -> None:
         self.kernel, self.coding, self.emit, self.builder = kernel, coding, emit, emit.builder
         self.element = coding.element
+        self.decoder = decoder_of(emit, coding.element)
         self.bytes = vector(I8, kernel.byte_vector)
         self.largest = alloca_once(self.builder, self.bytes)
         self.smallest = alloca_once(self.builder, self.bytes)
@@ -100,23 +101,23 @@ class Decoder:
 
     def magnitude(self, codes: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Magnitudes, and where they are not zero."""
-        magnitude = self.emit.masked(codes, (1 << self.element.width) - 1)
+        magnitude = self.decoder.magnitude(codes)
         if self.coding.bad_byte is None and self.coding.first_bad <= 255:
             self.note(magnitude, self.largest, "umax")
-        return magnitude, self.builder.icmp_unsigned("!=", magnitude, ir.Constant(magnitude.type, None))
+        return magnitude, self.decoder.nonzero(magnitude)
 
     def exponents(self, magnitude: ir.Value, nonzero: ir.Value) -> ir.Value:
         """Exponent bytes, 0 for zeros."""
         emit, builder, bits = self.emit, self.builder, self.element.mantissa_bits
         kind = magnitude.type
-        field = emit.shifted_right(magnitude, bits)
         if self.coding.normal:
+            field = self.decoder.bare_field(magnitude)
             one = emit.constant(kind, 1)
             for power in range(1, bits):
                 below = builder.icmp_unsigned("<", magnitude, emit.constant(kind, 1 << power))
                 field = builder.select(below, builder.sub(field, one), field)
         else:
-            field = emit.call("umax", field, emit.constant(kind, 1))
+            field = self.decoder.field(magnitude)
         field = emit.plus(field, self.coding.byte_offset)
         if (1 << self.element.exponent_bits) - 1 + self.coding.byte_offset > 255:
             field = emit.call("umin", field, emit.constant(kind, 255))
@@ -125,13 +126,8 @@ class Decoder:
 
     def signs(self, codes: ir.Value, nonzero: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Masks of the negative and of the positive elements."""
-        emit, builder = self.emit, self.builder
-        zero = ir.Constant(codes.type, None)
-        if self.element.width + 1 == codes.type.element.width:
-            signed = builder.icmp_signed("<", codes, zero)
-        else:
-            signed = builder.icmp_unsigned("!=", emit.masked(codes, 1 << self.element.width), zero)
-        return builder.and_(signed, nonzero), builder.and_(builder.not_(signed), nonzero)
+        negative = self.decoder.negative(codes)
+        return self.builder.and_(negative, nonzero), self.builder.and_(self.builder.not_(negative), nonzero)
 
     def store_mask(self, mask: ir.Value, target: ir.Value, offset: int) -> None:
         """A mask as bits."""

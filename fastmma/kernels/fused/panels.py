@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastmma.kernels.decode.lanes import field_of, is_negative, magnitude_of, signed, value_of
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import (
     bitcast,
@@ -22,12 +23,12 @@ from fastmma.kernels.llvm.simd import (
     maximum,
     minimum,
     odd_lanes,
-    power_of_two,
     select,
     splat,
     store,
 )
 from fastmma.kernels.matrices.addresses import LINES, Lines, Matrix, arrange_codes, code_place, load_code, load_codes
+from fastmma.kernels.params import Element
 
 NO_MAGNITUDE = 0x7FFFFFFF  # the smallest magnitude among no elements
 VECTOR_BYTES = 4 * LINES  # of 8 codes, magnitudes or exponents
@@ -36,10 +37,7 @@ VECTOR_BYTES = 4 * LINES  # of 8 codes, magnitudes or exponents
 class Decoding(NamedTuple):
     """How codes of one operand become panels."""
 
-    shift: int
-    mantissa_bits: int
-    magnitude_mask: int  # after the shift
-    sign_mask: int  # after the shift
+    element: Element
     value_offset: int  # added to the exponent field: the exponent of the significand's last bit, scaled
     byte_offset: int  # added to the exponent field: the exponent byte, which saturates at both ends
     highest_byte: int
@@ -83,14 +81,14 @@ def forget_extremes(extremes: int, count: int) -> None:
 @inner
 def checked(codes: Any, how: Decoding, extremes: int) -> Any:
     """Codes and magnitudes with zeros for bad ones, after the true ones have been counted in; zeros are not among the smallest."""
-    codes = codes >> how.shift
-    magnitude = codes & how.magnitude_mask
+    codes = codes >> how.element.shift
+    magnitude = magnitude_of(codes, how.element)
     smallest = minimum(load(extremes, np.int32, LINES), select(magnitude == 0, NO_MAGNITUDE, magnitude))
     largest = maximum(load(extremes + VECTOR_BYTES, np.int32, LINES), magnitude)
     store(smallest, extremes)
     store(largest, extremes + VECTOR_BYTES)
     codes = select(magnitude < how.first_bad, codes, 0)
-    return codes, codes & how.magnitude_mask
+    return codes, magnitude_of(codes, how.element)
 
 
 @inner
@@ -102,18 +100,21 @@ def _exponents_of(codes: Any, scales: BlockScales) -> Any:
 @inner
 def values(codes: Any, how: Decoding, shift: Any, dtype: Any) -> Any:
     """The packed values of codes, times 2**shift."""
-    magnitude = codes & how.magnitude_mask
-    before = maximum(magnitude >> how.mantissa_bits, 1) - 1
-    significand = magnitude - (before << how.mantissa_bits)
-    value = convert(significand, dtype) * power_of_two(before + how.value_offset + shift, dtype) * how.growth
-    value = select((codes & how.sign_mask) != 0, -1.0 * value, value)
-    return select(magnitude == 0, how.tiny, value)
+    magnitude = magnitude_of(codes, how.element)
+    value = value_of(magnitude, field_of(magnitude, how.element), shift + how.value_offset, how.element, dtype) * how.growth
+    return select(magnitude == 0, how.tiny, signed(value, codes, how.element))
+
+
+@inner
+def negatives(codes: Any, magnitude: Any, how: Decoding) -> Any:
+    """A mask of codes below zero."""
+    return is_negative(codes, how.element) & (magnitude != 0)
 
 
 @inner
 def exponent_bytes(magnitude: Any, how: Decoding, shift: Any) -> Any:
     """Exponents plus `shift` as unsigned bytes in 32-bit lanes, 0 for zeros."""
-    byte = maximum(magnitude >> how.mantissa_bits, 1) + how.byte_offset + shift
+    byte = field_of(magnitude, how.element) + how.byte_offset + shift
     return select(magnitude == 0, 0, minimum(maximum(byte, 0), how.highest_byte))
 
 
@@ -158,7 +159,7 @@ def pack_rows(
             if row == block + packed.block:
                 block = row
             place = (slab + block) * packed.depth + in_slab
-            negative = lane_bits(select(magnitude == 0, 0, codes & how.sign_mask) != 0)
+            negative = lane_bits(negatives(codes, magnitude, how))
             if terms == 4:
                 signs = packed.signs + place + 4 * (row - block)
                 store(np.uint32((negative & 15) * 0x01010101), signs)
@@ -187,8 +188,7 @@ def _pack_eight(
     bits_in_byte, log = (8, 3) if terms >= 8 else (4, 2)  # a division would take longer than all else
     signs = packed.signs + (k >> log) * shape.panel + column
     bit = k & (bits_in_byte - 1)
-    sign = select(magnitude == 0, 0, codes & how.sign_mask)
-    negative = select(sign == 0, sign, 1 << bit)
+    negative = select(negatives(codes, magnitude, how), splat(np.int32(1), LINES) << bit, 0)
     if bit != 0:
         negative = negative | convert(load(signs, np.uint8, LINES), np.int32)
     store(convert(negative, np.uint8), signs)

@@ -279,7 +279,7 @@ def run_piece(
         redo_columns[column] = load_scalar(work.extremes + place + VECTOR_BYTES, np.int32) >= how.first_bad
         if not redo_columns[column]:
             smallest_b = min(smallest_b, load_scalar(work.extremes + place, np.int32))
-    field_b = max(smallest_b >> how.mantissa_bits, 1)
+    field_b = max(smallest_b >> how.element.mantissa_bits, 1)
     for row in range(redo.size):
         if shape.half:
             largest = splat(np.int32(0), LINES)

@@ -1,8 +1,7 @@
-"""The fused dot-product-add, exactly, on any CPU: align, truncate, sum, round once.
+"""The dot-product-add, fused or grouped, with or without block scaling, exactly, on any CPU: align, truncate, sum, round once.
 
-Products are exact in the panels' dtype; scaled by 2**(align_bits - emax), their integer parts are the truncated terms. float32 panels
-serve finite elements of moderate exponents, their terms being summed as int32. All other blocks are done afterwards from float64
-panels, where infinities and NaNs follow from IEEE arithmetic.
+float32 panels serve finite elements of moderate exponents, their terms being summed as int32. All other blocks are done afterwards from
+float64 panels, where infinities and NaNs follow from IEEE arithmetic.
 """
 
 from __future__ import annotations
@@ -13,80 +12,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.step_end import accumulator_exponent, ieee_sum, narrow_step_end, wide_step_end
+from fastmma.kernels.decode.tables import scale_table_of
+from fastmma.kernels.fused.portable_block import LOWEST, LOWEST_FLOOR, WORK, Block, Problem, multiply_block
 from fastmma.kernels.llvm.compilation import compiled, inner
-from fastmma.kernels.llvm.simd import (
-    convert,
-    integer_part,
-    itemsize_of,
-    load,
-    load_pair,
-    load_scalar,
-    load_twice,
-    maximum,
-    power_of_two,
-    splat,
-    store,
-    zeros,
-)
-from fastmma.kernels.matrices.accumulators import load_rows, store_rows
+from fastmma.kernels.llvm.simd import itemsize_of, load_scalar, store
 from fastmma.kernels.matrices.addresses import (
-    LANES,
     LINES,
     NOWHERE,
     Lines,
-    Matrix,
+    LineScales,
     batch_matrix,
     matrix,
-    matrix_part,
     pack_lines,
+    pack_scales,
     rows_from,
 )
 from fastmma.kernels.matrices.memory import AlignedMemory
-from fastmma.kernels.params import Fused
+from fastmma.kernels.params import Element, Fused
 from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, finish_empty
 
-PAIRS = LINES // 2  # of rows in a block
-INT32_TERMS = 16  # that many products below 2**27 sum up within int32
-LOWEST, HIGHEST = -100, 120  # exponents of elements and of products that float32 panels can hold
-LOWEST_FLOOR = -512  # far below every exponent, and 2**(align_bits - emax) is still finite
-
-# a block's work memory, in bytes: PAIRS vectors of each kind
-VECTOR = 4 * LANES
-ACCUMULATOR = 0
-ADDEND = ACCUMULATOR + PAIRS * VECTOR
-EMAX = ADDEND + PAIRS * VECTOR
-SCALE = EMAX + PAIRS * VECTOR
-TOTAL = SCALE + 2 * PAIRS * VECTOR
-WORK = TOTAL + 2 * PAIRS * VECTOR
-
+HIGHEST = 120  # exponent of elements and of products that float32 panels can hold
 TILES_AT_ONCE = 512
 STEPS = 1 << 24  # of a piece, which takes some hundredths of a second
 
 
-class Block(NamedTuple):
-    """Addresses of the packed 8 rows of A and 8 columns of B, and of the work memory."""
+class Scaling(NamedTuple):
+    """Block scaling: codes of scales of A's rows and B's columns, for every `block` k, and how many products make a term.
 
-    a_values: int
-    a_exponents: int
-    b_values: int
-    b_exponents: int
-    work: int
+    A term of one product has the exponent of its factors and of their scales, which are powers of two; one of a group that of scales.
+    """
 
-
-class Problem(NamedTuple):
-    """A multiplication: how, of what, and how large; of a batch, its first one."""
-
-    p: Fused
-    order: int
-    a: Matrix
-    b: Matrix
-    c: Matrix
-    out: Matrix
-    rows: int
-    columns: int
-    depth: int
-    padded_depth: int  # the k extent of panels
+    element: Element
+    block: int
+    group: int
+    a: NDArray[np.uint8]
+    b: NDArray[np.uint8]
 
 
 class Packed(NamedTuple):
@@ -99,109 +59,19 @@ class Packed(NamedTuple):
 
 
 @inner
-def _align(p: Fused, order: int, start: int, block: Block, dtype: Any) -> None:
-    """The emax of every result of a step, and what it scales products by."""
-    high0 = splat(np.int16(p.emax_floor), LANES)
-    high1 = high0
-    high2 = high0
-    high3 = high0
-    for term in range(p.terms):
-        k = start + load_scalar(order + 4 * term, np.int32)
-        a = block.a_exponents + 2 * LINES * k
-        b = load_twice(block.b_exponents + 2 * LINES * k, np.int16, LANES)
-        high0 = maximum(high0, b + load_pair(a, np.int16, LANES))
-        high1 = maximum(high1, b + load_pair(a + 4, np.int16, LANES))
-        high2 = maximum(high2, b + load_pair(a + 8, np.int16, LANES))
-        high3 = maximum(high3, b + load_pair(a + 12, np.int16, LANES))
-    store(convert(high0, np.int32), block.work + EMAX)
-    store(convert(high1, np.int32), block.work + EMAX + VECTOR)
-    store(convert(high2, np.int32), block.work + EMAX + 2 * VECTOR)
-    store(convert(high3, np.int32), block.work + EMAX + 3 * VECTOR)
-    size = itemsize_of(dtype)
-    for place in range(0, PAIRS * VECTOR, VECTOR):
-        accumulator = load(block.work + ACCUMULATOR + place, np.int32, LANES)
-        emax = maximum(load(block.work + EMAX + place, np.int32, LANES), accumulator_exponent(p, accumulator))
-        store(emax, block.work + EMAX + place)
-        # below the lowest exponent of float32 panels all products are zero: any finite scale will do
-        scale = power_of_two(p.align_bits - maximum(emax, LOWEST if size == 4 else LOWEST_FLOOR), dtype)
-        store(scale, block.work + SCALE + place * size // 4)
+def _lines_from(scales: LineScales | None, offset: int) -> LineScales | None:
+    """Scales from some bytes on."""
+    if scales is None:
+        return None
+    return LineScales(scales.address + offset, scales.line_stride, scales.stride, scales.block, scales.exponents, scales.values)
 
 
 @inner
-def _add_products(order: int, terms: int, start: int, block: Block, first: bool, narrow: bool, dtype: Any) -> None:
-    """Add sums of truncated products to the totals, or put the `first` ones there; `narrow` totals are int32, others float64."""
-    size = itemsize_of(dtype)
-    scale0 = load(block.work + SCALE, dtype, LANES)
-    scale1 = load(block.work + SCALE + LANES * size, dtype, LANES)
-    scale2 = load(block.work + SCALE + 2 * LANES * size, dtype, LANES)
-    scale3 = load(block.work + SCALE + 3 * LANES * size, dtype, LANES)
-    sum0 = integer_part(zeros(dtype, LANES))
-    sum1 = sum0
-    sum2 = sum0
-    sum3 = sum0
-    for term in range(terms):
-        k = start + load_scalar(order + 4 * term, np.int32)
-        a = block.a_values + LINES * size * k
-        b = load_twice(block.b_values + LINES * size * k, dtype, LANES)
-        sum0 += integer_part(load_pair(a, dtype, LANES) * b * scale0)
-        sum1 += integer_part(load_pair(a + 2 * size, dtype, LANES) * b * scale1)
-        sum2 += integer_part(load_pair(a + 4 * size, dtype, LANES) * b * scale2)
-        sum3 += integer_part(load_pair(a + 6 * size, dtype, LANES) * b * scale3)
-    total = block.work + TOTAL
-    if narrow:
-        store(convert(sum0, np.int32), total)
-        store(convert(sum1, np.int32), total + VECTOR)
-        store(convert(sum2, np.int32), total + 2 * VECTOR)
-        store(convert(sum3, np.int32), total + 3 * VECTOR)
-        return
-    if first:
-        for place in range(0, 2 * PAIRS * VECTOR, VECTOR):
-            store(zeros(np.int32, LANES), total + place)
-    store(load(total, np.float64, LANES) + convert(sum0, np.float64), total)
-    store(load(total + 2 * VECTOR, np.float64, LANES) + convert(sum1, np.float64), total + 2 * VECTOR)
-    store(load(total + 4 * VECTOR, np.float64, LANES) + convert(sum2, np.float64), total + 4 * VECTOR)
-    store(load(total + 6 * VECTOR, np.float64, LANES) + convert(sum3, np.float64), total + 6 * VECTOR)
-
-
-@inner
-def _multiply_block(problem: Problem, block: Block, row: int, column: int, dtype: Any) -> None:
-    """All steps of 8 rows by 8 columns."""
-    p = problem.p
-    period = p.terms * max(p.restart, 1)
-    # 2**(align_bits + 2) is above every product
-    narrow = itemsize_of(dtype) == 4 and p.align_bits <= 25 and p.terms << (p.align_bits + 2) <= 1 << 31
-    at_once = p.terms if narrow else INT32_TERMS
-    c = matrix_part(problem.c, 0, column)
-    columns = problem.columns - column
-    for place in range(0, PAIRS * VECTOR, VECTOR):
-        store(load_rows(c, row + 2 * place // VECTOR, problem.rows, columns), block.work + ACCUMULATOR + place)
-    for start in range(0, problem.depth, period):
-        if p.restart != 0:
-            for place in range(0, PAIRS * VECTOR, VECTOR):
-                store(load(block.work + ACCUMULATOR + place, np.int32, LANES), block.work + ADDEND + place)
-                store(zeros(np.int32, LANES), block.work + ACCUMULATOR + place)
-        for position in range(0, period, p.terms):
-            order = problem.order + 4 * position
-            _align(p, order, start, block, dtype)
-            for first in range(0, p.terms, at_once):
-                _add_products(order + 4 * first, min(at_once, p.terms - first), start, block, first == 0, narrow, dtype)
-            for place in range(0, PAIRS * VECTOR, VECTOR):
-                accumulator = load(block.work + ACCUMULATOR + place, np.int32, LANES)
-                emax = load(block.work + EMAX + place, np.int32, LANES)
-                if narrow:
-                    result = narrow_step_end(p, load(block.work + TOTAL + place, np.int32, LANES), accumulator, emax)
-                else:
-                    result = wide_step_end(p, load(block.work + TOTAL + 2 * place, np.float64, LANES), accumulator, emax)
-                store(result, block.work + ACCUMULATOR + place)
-        if p.restart != 0:
-            for place in range(0, PAIRS * VECTOR, VECTOR):
-                accumulator = load(block.work + ACCUMULATOR + place, np.int32, LANES)
-                addend = load(block.work + ADDEND + place, np.int32, LANES)
-                store(ieee_sum(p, accumulator, addend), block.work + ACCUMULATOR + place)
-    out = matrix_part(problem.out, 0, column)
-    for place in range(0, PAIRS * VECTOR, VECTOR):
-        result = load(block.work + ACCUMULATOR + place, np.int32, LANES)
-        store_rows(result, out, row + 2 * place // VECTOR, problem.rows, columns)
+def _size(scales: LineScales | None, lines: int, depth: int) -> int:
+    """Count the scales of lines of so many k."""
+    if scales is None:
+        return 0
+    return lines * (-(-depth // scales.block))
 
 
 @inner
@@ -209,16 +79,44 @@ def _tile(batch: Problem, index: int) -> Problem:
     """Problem `index` of a contiguous batch."""
     return Problem(
         batch.p,
+        batch.group,
         batch.order,
         batch_matrix(batch.a, index, batch.rows * batch.depth),
         batch_matrix(batch.b, index, batch.depth * batch.columns),
         batch_matrix(batch.c, index, batch.rows * batch.columns),
         batch_matrix(batch.out, index, batch.rows * batch.columns),
+        _lines_from(batch.scale_a, index * _size(batch.scale_a, batch.rows, batch.depth)),
+        _lines_from(batch.scale_b, index * _size(batch.scale_b, batch.columns, batch.depth)),
         batch.rows,
         batch.columns,
         batch.depth,
         batch.padded_depth,
     )
+
+
+@inner
+def _pack(
+    problem: Problem,
+    element: Element,
+    whole: Lines,
+    scales: LineScales | None,
+    first: int,
+    lines: int,
+    values: int,
+    exponents: int,
+    dtype: Any,
+) -> Any:
+    """Pack 8 lines from the `first` on, zeros past the last one; their lowest and their highest exponent."""
+    part = Lines(whole.address + first * whole.line_stride, whole.line_stride, whole.stride, whole.itemsize)
+    count, depth, padded_depth = lines - first, problem.depth, problem.padded_depth
+    if scales is None:
+        return pack_lines(element, part, None, count, depth, padded_depth, values, exponents, dtype)
+    own = _lines_from(scales, first * scales.line_stride)
+    if problem.group == 1:
+        return pack_lines(element, part, own, count, depth, padded_depth, values, exponents, dtype)
+    found = pack_lines(element, part, None, count, depth, padded_depth, values, exponents, dtype)
+    pack_scales(own, count, depth, padded_depth, problem.group, exponents)
+    return found
 
 
 @compiled
@@ -236,31 +134,16 @@ def _run(
     left = 0
     for index in range(first, last):
         problem = _tile(batch, index)
+        rows = Lines(problem.a.address, problem.a.row_stride, problem.a.column_stride, problem.a.itemsize)
+        columns = Lines(problem.b.address, problem.b.column_stride, problem.b.row_stride, problem.b.itemsize)
         for block in range(first_block, last_block):
-            a = matrix_part(problem.a, LINES * block, 0)
-            low, high = pack_lines(
-                problem.p.a,
-                Lines(a.address, a.row_stride, a.column_stride, a.itemsize),
-                problem.rows - LINES * block,
-                problem.depth,
-                problem.padded_depth,
-                packed.values + size * panel_size * block,
-                packed.exponents + 2 * panel_size * block,
-                dtype,
-            )
+            values, exponents = packed.values + size * panel_size * block, packed.exponents + 2 * panel_size * block
+            low, high = _pack(problem, problem.p.a, rows, problem.scale_a, LINES * block, problem.rows, values, exponents, dtype)
             store(np.int32(low), packed.ranges + 8 * block)
             store(np.int32(high), packed.ranges + 8 * block + 4)
         for panel in range(first_panel, last_panel):
-            b = matrix_part(problem.b, 0, LINES * panel)
-            b_low, b_high = pack_lines(
-                problem.p.b,
-                Lines(b.address, b.column_stride, b.row_stride, b.itemsize),
-                problem.columns - LINES * panel,
-                problem.depth,
-                problem.padded_depth,
-                b_values,
-                b_exponents,
-                dtype,
+            b_low, b_high = _pack(
+                problem, problem.p.b, columns, problem.scale_b, LINES * panel, problem.columns, b_values, b_exponents, dtype
             )
             for block in range(-(-problem.rows // LINES)):
                 a_low = load_scalar(packed.ranges + 8 * block, np.int32)
@@ -271,12 +154,29 @@ def _run(
                     continue
                 a_values = packed.values + size * panel_size * block
                 place = Block(a_values, packed.exponents + 2 * panel_size * block, b_values, b_exponents, packed.scratch)
-                _multiply_block(problem, place, LINES * block, LINES * panel, dtype)
+                multiply_block(problem, place, LINES * block, LINES * panel, dtype)
     return left
 
 
+def _scales(scaling: Scaling | None) -> tuple[LineScales | None, LineScales | None]:
+    """Where the scales of rows and of columns lie; of a batch, those of the first product."""
+    if scaling is None:
+        return None, None
+    a, b, table = matrix(scaling.a), matrix(scaling.b), scale_table_of(scaling.element)
+    block, tables = scaling.block, (table.exponents.ctypes.data, table.values.ctypes.data)
+    return LineScales(a.address, a.row_stride, a.column_stride, block, *tables), LineScales(
+        b.address, b.column_stride, b.row_stride, block, *tables
+    )
+
+
 def _problem(
-    p: Fused, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], order: NDArray[np.int32] | None
+    p: Fused,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any] | None,
+    out: NDArray[Any],
+    order: NDArray[np.int32] | None,
+    scaling: Scaling | None,
 ) -> tuple[Problem, NDArray[np.int32]]:
     """The problem, and the array that its order is the address of."""
     period = p.terms * max(p.restart, 1)
@@ -285,8 +185,9 @@ def _problem(
     rows, columns = out.shape[-2:]
     depth = a.shape[-1]
     unit = max(period, LINES)
-    places = (matrix(a), matrix(b), NOWHERE if c is None else matrix(c), matrix(out))
-    return Problem(p, table.ctypes.data, *places, rows, columns, depth, -(-depth // unit) * unit), table
+    places = (matrix(a), matrix(b), NOWHERE if c is None else matrix(c), matrix(out), *_scales(scaling))
+    group = 1 if scaling is None else scaling.group
+    return Problem(p, group, table.ctypes.data, *places, rows, columns, depth, -(-depth // unit) * unit), table
 
 
 def _scratch(problem: Problem, dtype: type[np.float32 | np.float64]) -> AlignedMemory:
@@ -337,6 +238,7 @@ def gemm(
     out: NDArray[Any],
     threads: int,
     order: NDArray[np.int32] | None = None,
+    scaling: Scaling | None = None,
 ) -> None:
     """Write the accumulation of ``a @ b`` onto `c` (None: +0) to `out`.
 
@@ -345,7 +247,7 @@ def gemm(
     """
     if finish_empty(a.shape[1], c, out):
         return
-    problem, _table = _problem(p, a, b, c, out, order)
+    problem, _table = _problem(p, a, b, c, out, order, scaling)
     if _multiply(problem, np.float32, threads):
         _multiply(problem, np.float64, threads)
 
@@ -358,11 +260,12 @@ def tiles(
     out: NDArray[Any],
     threads: int,
     order: NDArray[np.int32] | None = None,
+    scaling: Scaling | None = None,
 ) -> None:
     """Write many products, each onto its c: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
     if finish_empty(a.shape[2], c, out):
         return
-    batch, _table = _problem(p, a, b, c, out, order)
+    batch, _table = _problem(p, a, b, c, out, order, scaling)
     panels = -(-batch.columns // LINES)
 
     def memory(dtype: Any) -> OfWorkers[tuple[_PackedRows, AlignedMemory]]:

@@ -34,6 +34,8 @@ def exact_in_lanes(p: Fused) -> bool:
     """Tell whether f32 or f64 lanes are exact for a step of these parameters."""
     if p.terms not in TERMS[single_lanes(p)] or max(p.a.mantissa_bits, p.b.mantissa_bits) > 10:
         return False
+    if not (p.a.in_magnitudes and p.b.in_magnitudes):
+        return False
     if p.half:
         return 1 <= p.align_bits <= 25 and p.keep_bits == 10 and -60 <= p.emax_floor <= HALF_LOWEST
     return 1 <= p.align_bits <= 25 and p.emax_floor <= HIGHEST_FLOOR

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fused.panels import VECTOR_BYTES, Decoding, Panels, checked, exponent_bytes, forget_extremes, values
+from fastmma.kernels.fused.panels import VECTOR_BYTES, Decoding, Panels, checked, exponent_bytes, forget_extremes, negatives, values
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import highest_lane, itemsize_of, lane_bits, load, load_scalar, lowest_lane, select, splat, store
+from fastmma.kernels.llvm.simd import highest_lane, itemsize_of, lane_bits, load, load_scalar, lowest_lane, splat, store
 from fastmma.kernels.matrices.addresses import LINES, Lines, Matrix, address_of, arrange_codes, code_place, load_code, matrix
 
 
@@ -89,7 +89,7 @@ def pack_stored_rows(
         for row in range(first, last):
             codes = load(arranged + (row - first) * VECTOR_BYTES, np.int32, LINES)
             codes, magnitude = checked(codes, how, noted + (row - first) * 2 * VECTOR_BYTES)
-            negative = lane_bits(select(magnitude == 0, 0, codes & how.sign_mask) != 0)
+            negative = lane_bits(negatives(codes, magnitude, how))
             shift = splat(np.int32(0), LINES)
             place = step + row * record
             store(values(codes, how, shift, dtype), place + in_step * size)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
+from fastmma.kernels.decode.tables import parts_of
 from fastmma.kernels.fused.reach import first_bad, loses_subnormals, lowest_emax, lowest_product, mask_c
 from fastmma.kernels.fused.thin_chain import WORD, ThinChain
 from fastmma.kernels.fused.thin_kernel import KERNEL
@@ -70,14 +71,13 @@ def _packed(p: Fused, chain: ThinChain, codes: Codes) -> Rows:
     filled = np.zeros((steps * chain.terms, blocks * chain.rows), np.int32)
     filled[:depth, :rows] = codes.T
     filled >>= element.shift
-    magnitude = filled & ((1 << element.width) - 1)
-    bad = magnitude.max(axis=0) >= first_bad(element, 0, depth)
-    filled[:, bad] = magnitude[:, bad] = 0
+    bad = (filled & ((1 << element.width) - 1)).max(axis=0) >= first_bad(element, 0, depth)
+    filled[:, bad] = 0
+    magnitude, field, significand = parts_of(element, filled)
     nonzero = magnitude != 0
-    field = np.maximum(magnitude >> element.mantissa_bits, 1)
     # B's values are lower than they should be by a power of two, so A's are higher
     power = field - (element.bias + element.mantissa_bits) + p.b.lowered + 1023
-    values = (magnitude - (field - 1 << element.mantissa_bits)) * (power.astype(np.int64) << 52).view(np.float64)
+    values = significand * (power.astype(np.int64) << 52).view(np.float64)
     values *= 1 + 2.0**-30
     negative = (filled >> element.width & 1 != 0) & nonzero
     np.negative(values, out=values, where=negative)

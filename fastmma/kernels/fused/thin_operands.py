@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from fastmma.kernels.fused.decoding import half_codes, singles
+from fastmma.kernels.decode.emit import decoder_of, half_codes, singles
 from fastmma.kernels.fused.thin_chain import ThinChain
 from fastmma.kernels.llvm.emit import F64, I16, Emitter, vector
 
@@ -39,20 +39,19 @@ class Reader:
             codes = builder.zext(codes, self.words)
         if element.shift:
             codes = emit.shifted_right(codes, element.shift)
-        magnitude = emit.masked(codes, (1 << element.width) - 1)
-        real = builder.icmp_unsigned("!=", magnitude, ir.Constant(magnitude.type, None))
+        decoder = decoder_of(emit, element)
+        magnitude = decoder.magnitude(codes)
+        real = decoder.nonzero(magnitude)
+        field = decoder.bare_field(magnitude, I16)
         if element.itemsize == 4:
-            field = self._narrow(emit.shifted_right(magnitude, element.mantissa_bits))
             largest = field if chain.dropped else self._narrow(magnitude)
             sign = self._narrow(emit.shifted_right(codes, element.width))
             sign = emit.shifted_left(sign, bit)
         else:
-            field, largest = emit.shifted_right(magnitude, element.mantissa_bits), magnitude
-            place = bit - element.width
-            sign = emit.masked(codes, 1 << element.width)
+            largest, place = magnitude, bit - element.width
+            sign = decoder.sign(codes)
             sign = emit.shifted_left(sign, place) if place >= 0 else emit.shifted_right(sign, -place)
-        field = emit.call("smax", field, emit.constant(self.words, 1))
-        return builder.select(real, field, emit.constant(self.words, ZERO)), largest, sign, real
+        return builder.select(real, decoder.raised(field), emit.constant(self.words, ZERO)), largest, sign, real
 
     def _narrow(self, value: ir.Value) -> ir.Value:
         return self.builder.trunc(value, self.words)

@@ -82,13 +82,9 @@ def chain_of(p: Fused, tiles: FusedTile, added: bool = True, sparse: bool = Fals
 def _decoding(element: Element, chain: Chain, right: bool, depth: int, how: ExponentBytes) -> Decoding:
     scale = chain.scale // 2 if right else chain.scale - chain.scale // 2
     excess = byte_excess(chain.excess)[right]
-    width = element.exponent_bits + element.mantissa_bits
     return Decoding(
-        shift=element.shift,
-        mantissa_bits=element.mantissa_bits,
-        magnitude_mask=(1 << width) - 1,
-        sign_mask=1 << width,
-        value_offset=1 - element.bias - element.mantissa_bits + scale,
+        element=element,
+        value_offset=scale - element.bias - element.mantissa_bits,
         byte_offset=how.offsets[right] - element.bias,
         highest_byte=how.highest[right],
         flip=255 if right and not how.added else 0,

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
+from fastmma.kernels.decode.tables import FINITE
 from fastmma.kernels.general.digits import LOWEST, Reach
 from fastmma.kernels.general.limbs import DEPTH
-from fastmma.kernels.general.lines import FINITE, Lines, decoded, scaled
+from fastmma.kernels.general.lines import Lines, decoded, scaled
 from fastmma.kernels.general.steps import run_piece
 from fastmma.kernels.general.window import SPARE
 from fastmma.kernels.params import ROUNDINGS, Element, General

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.general.lines import FINITE, MINUS, NAN, PLUS, ZERO, Lines
+from fastmma.kernels.decode.tables import FINITE, MINUS, NAN, PLUS, ZERO
+from fastmma.kernels.general.lines import Lines
 from fastmma.kernels.llvm.compilation import inner, separate
 from fastmma.kernels.params import ROUNDINGS, General
 

@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.kernels.decode.lanes import field_of, first_special_of, is_negative, magnitude_of, signed, value_of
+from fastmma.kernels.decode.tables import NAN_EXPONENT
 from fastmma.kernels.llvm.compilation import inner
 from fastmma.kernels.llvm.simd import (
+    any_lane,
     bitcast,
     convert,
     highest_lane,
@@ -20,7 +23,6 @@ from fastmma.kernels.llvm.simd import (
     lowest_lane,
     maximum,
     minimum,
-    power_of_two,
     select,
     splat,
     store,
@@ -32,6 +34,7 @@ LINES = 8  # of a panel
 LANES = 2 * LINES
 ZERO_EXPONENT = -8192  # of a zero element: below every floor, and two of them still fit 16 bits
 SPECIAL_EXPONENT = 8191  # what an infinity or a NaN counts as in a range of exponents
+GROUP_BYTES = LINES * (4 + 8)  # of the packed scales of a group
 
 
 class Matrix(NamedTuple):
@@ -50,6 +53,17 @@ class Lines(NamedTuple):
     line_stride: int
     stride: int
     itemsize: int
+
+
+class LineScales(NamedTuple):
+    """Codes of scales, of a byte each, one for every `block` adjacent k of each line, and tables of what they mean."""
+
+    address: int
+    line_stride: int
+    stride: int
+    block: int
+    exponents: int
+    values: int
 
 
 NOWHERE = Matrix(0, 0, 0, 0)  # every part of it stays at address 0
@@ -151,43 +165,112 @@ def arrange_codes(lines: Lines, count: int, depth: int, padded_depth: int, codes
 
 
 @inner
-def pack_lines(element: Element, lines: Lines, count: int, depth: int, padded_depth: int, values: int, exponents: int, dtype: Any) -> Any:
-    """Decode 8 lines, zeros past `count` and `depth`, to ``values[k, line]`` of `dtype` and ``exponents[k, line]`` of int16.
-
-    Returns the lowest and the highest exponent of the elements that are not zero. A finite value whose exponent is out of the dtype's
-    range is wrong. `padded_depth` is a multiple of 8.
-    """
+def _decode(element: Element, codes: int, shifts: Any, first: int, last: int, values: int, exponents: int, dtype: Any) -> Any:
+    """Decode codes times 2**shifts; the smallest magnitude that is not zero, and the largest one, of every lane."""
     size = itemsize_of(dtype)
-    # codes lie at the end of the memory of their values: no value is written over a code that is not read yet
-    codes = values + LINES * padded_depth * (size - 4)
-    arrange_codes(lines, count, depth, padded_depth, codes)
-    width = element.exponent_bits + element.mantissa_bits
-    first_special = 1 << width
-    if element.specials == Specials.IEEE:
-        first_special = ((1 << element.exponent_bits) - 1) << element.mantissa_bits
-    elif element.specials == Specials.NAN:
-        first_special = (1 << width) - 1
+    first_special = first_special_of(element)
     smallest = splat(np.uint32(0xFFFFFFFF), LANES)
     largest = splat(np.int32(0), LANES)
-    for first in range(0, LINES * padded_depth, LANES):
-        code = load(codes + 4 * first, np.int32, LANES) >> element.shift
-        magnitude = code & ((1 << width) - 1)
-        field = maximum(magnitude >> element.mantissa_bits, 1)
-        significand = magnitude - ((field - 1) << element.mantissa_bits)
-        value = convert(significand, dtype) * power_of_two(field - (element.bias + element.mantissa_bits), dtype)
+    for place in range(first, last, LANES):
+        code = load(codes + 4 * place, np.int32, LANES) >> element.shift
+        magnitude = magnitude_of(code, element)
+        field = field_of(magnitude, element)
+        value = value_of(magnitude, field, shifts - (element.bias + element.mantissa_bits), element, dtype)
+        found = magnitude
+        if element.specials == Specials.NEGATIVE_ZERO:
+            found = select(is_negative(code, element) & (magnitude == 0), first_special, magnitude)
         if element.specials != Specials.NONE:
-            # the first special code of a format with infinities is one
-            value = select(magnitude >= first_special, np.inf if element.specials == Specials.IEEE else np.nan, value)
-            value = select(magnitude > first_special, np.nan, value)
-        store(select((code & (1 << width)) != 0, value * -1.0, value), values + size * first)
-        exponent = select(magnitude == 0, ZERO_EXPONENT, field - element.bias)
-        store(convert(exponent, np.int16), exponents + 2 * first)
+            value = select(found >= first_special, np.nan, value)
+        if element.specials == Specials.IEEE:
+            value = select(found == first_special, np.inf, value)
+        store(signed(value, code, element), values + size * place)
+        exponent = select(magnitude == 0, ZERO_EXPONENT, field + (shifts - element.bias))
+        store(convert(exponent, np.int16), exponents + 2 * place)
         # a zero less 1 is the largest of all
         smallest = minimum(smallest, bitcast(magnitude - 1, np.uint32))
-        largest = maximum(largest, magnitude)
-    low, high = lowest_lane(smallest), highest_lane(largest)
+        largest = maximum(largest, found)
+    return smallest + 1, largest
+
+
+@inner
+def _shifts(scales: LineScales, count: int, k: int, depth: int) -> Any:
+    """The exponents of the scales of 8 lines at one k, for two k; 0 past `count` and `depth`."""
+    shifts = splat(np.int32(0), LANES)
+    if k < depth:
+        place = scales.address + k // scales.block * scales.stride
+        for line in range(min(count, LINES)):
+            code = load_code(place + line * scales.line_stride, 1)
+            exponent = load_scalar(scales.exponents + 4 * code, np.int32)
+            shifts = insert(insert(shifts, line, exponent), line + LINES, exponent)
+    return shifts
+
+
+@inner
+def _decode_scaled(
+    element: Element, codes: int, scales: LineScales, count: int, depth: int, padded_depth: int, values: int, exponents: int, dtype: Any
+) -> Any:
+    """Decode 8 lines times their scales; the lowest and the highest exponent."""
+    size = itemsize_of(dtype)
+    lowest, highest = -ZERO_EXPONENT, ZERO_EXPONENT
+    for start in range(0, padded_depth, scales.block):
+        shifts = _shifts(scales, count, start, depth)
+        first, last = LINES * start, LINES * min(start + scales.block, padded_depth)
+        smallest, largest = _decode(element, codes, shifts, first, last, values, exponents, dtype)
+        low = maximum(bitcast(smallest, np.int32) >> element.mantissa_bits, 1) - element.bias + shifts
+        high = maximum(largest >> element.mantissa_bits, 1) - element.bias + shifts
+        # the scale counts too: times a very small one the value of a zero might be NaN
+        lowest = min(lowest, int(lowest_lane(minimum(low, shifts))))
+        high = select(largest == 0, ZERO_EXPONENT, select(largest >= first_special_of(element), SPECIAL_EXPONENT, high))
+        highest = max(highest, int(highest_lane(high)))
+        bad = shifts == NAN_EXPONENT
+        if any_lane(bad):
+            highest = SPECIAL_EXPONENT
+            for place in range(size * first, size * last, size * LANES):
+                store(select(bad, np.nan, load(values + place, dtype, LANES)), values + place)
+    return lowest, highest
+
+
+@inner
+def pack_lines(
+    element: Element,
+    lines: Lines,
+    scales: LineScales | None,
+    count: int,
+    depth: int,
+    padded_depth: int,
+    values: int,
+    exponents: int,
+    dtype: Any,
+) -> Any:
+    """Decode 8 lines, zeros past `count` and `depth`, to ``values[k, line]`` of `dtype` and ``exponents[k, line]`` of int16.
+
+    Elements are multiplied by their scales, if there are some, which are powers of two. Returns the lowest and the highest exponent of the
+    elements that are not zero. A finite value whose exponent is out of the dtype's range is wrong. `padded_depth` is a multiple of 8.
+    """
+    # codes lie at the end of the memory of their values: no value is written over a code that is not read yet
+    codes = values + LINES * padded_depth * (itemsize_of(dtype) - 4)
+    arrange_codes(lines, count, depth, padded_depth, codes)
+    if scales is not None:
+        return _decode_scaled(element, codes, scales, count, depth, padded_depth, values, exponents, dtype)
+    none = splat(np.int32(0), LANES)
+    smallest, largest = _decode(element, codes, none, 0, LINES * padded_depth, values, exponents, dtype)
+    low, high = lowest_lane(smallest - 1) + 1, highest_lane(largest)
     if high == 0:
         return -ZERO_EXPONENT, ZERO_EXPONENT
-    lowest = max(int(low + 1) >> element.mantissa_bits, 1) - element.bias
+    lowest = max(int(low) >> element.mantissa_bits, 1) - element.bias
     highest = max(int(high) >> element.mantissa_bits, 1) - element.bias
-    return lowest, SPECIAL_EXPONENT if high >= first_special else highest
+    return lowest, SPECIAL_EXPONENT if high >= first_special_of(element) else highest
+
+
+@inner
+def pack_scales(scales: LineScales, count: int, depth: int, padded_depth: int, group: int, packed: int) -> None:
+    """Pack the scales of 8 lines, `GROUP_BYTES` for every `group` k: exponents as int32, then values as float64."""
+    for k in range(0, padded_depth, group):
+        place = packed + k // group * GROUP_BYTES
+        for line in range(LINES):
+            value, exponent = 0.0, np.int32(0)
+            if line < count and k < depth:
+                code = load_code(scales.address + k // scales.block * scales.stride + line * scales.line_stride, 1)
+                value, exponent = load_scalar(scales.values + 8 * code, np.float64), load_scalar(scales.exponents + 4 * code, np.int32)
+            store(exponent, place + 4 * line)
+            store(value, place + 4 * LINES + 8 * line)

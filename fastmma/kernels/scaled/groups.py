@@ -14,8 +14,7 @@ from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.pieces import Missed, OfWorkers, Piece, cut
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupTile
 from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, nonzero_rows, pack_rows, run_piece, slab_of
-from fastmma.kernels.scaled.lines import Codes, Operands, Slow, extremes, fixed, fixed_right, redo, scales_of, write
-from fastmma.kernels.scaled.portable import NAN
+from fastmma.kernels.scaled.lines import NAN, Codes, Operands, Slow, extremes, fixed, fixed_right, redo, scales_of, write
 from fastmma.kernels.scaled.small_groups import Limits, multiply
 from fastmma.kernels.tiles import GROUPS, first_fit
 

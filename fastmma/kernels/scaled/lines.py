@@ -10,17 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
+from fastmma.kernels.decode.tables import scale_table_of
 from fastmma.kernels.llvm.compilation import compiled, separate
 from fastmma.kernels.llvm.simd import any_lane, highest_lane, load, load_scalar, maximum, splat, store
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.pieces import Lines, Missed
-from fastmma.kernels.scaled.portable import NAN, ZERO_EXPONENT, scale_tables
 
 Codes = NDArray[Any]
 Slow = Callable[..., None]
 
 NO_EXPONENT = 1 << 20  # the lowest exponent of no scales
 _LINES = 256  # looked at together
+NAN = 0x7FFFFFFF
 _INFINITY = 0x7F800000
 _LANES = 16  # of codes or of results
 
@@ -61,15 +62,14 @@ class Extremes(NamedTuple):
 @lru_cache(256)
 def scales_of(element: Element) -> Scales:
     """The tables of a format of scales."""
-    values, exponents = scale_tables(element)
-    alive = (exponents != ZERO_EXPONENT) & np.isfinite(values)
+    values, exponents, alive = scale_table_of(element)
     return Scales(np.where(alive, values, 1.0), np.where(alive, exponents, 0).astype(np.int32), alive.astype(np.uint8))
 
 
 @lru_cache(256)
 def nans_of(element: Element) -> NDArray[np.uint8]:
     """Return which of the 256 codes of a scale are NaNs."""
-    return np.isnan(scale_tables(element)[0]).astype(np.uint8)
+    return np.isnan(scale_table_of(element).values).astype(np.uint8)
 
 
 def fixed(codes: Codes) -> Codes:
