@@ -14,6 +14,7 @@ from fastmma.backends.routes import portable_only
 from fastmma.backends.stored import on_stored_elements
 from fastmma.backends.zeros import on_dense_kernel
 from fastmma.kernels.params import Promotion, Step
+from fastmma.numerics.methods import METHODS
 
 if TYPE_CHECKING:
     from fastmma.kernels.sums.epilogue import Ending
@@ -27,13 +28,13 @@ class Compiled(Backend):
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
-        method, ins = _METHODS.get(operation.arithmetic.method, route.run), operation.instruction
+        run, ins = _AROUND.get(METHODS[operation.arithmetic.method].sums, route.run), operation.instruction
         operands = _filled(operation, operands)
         if is_small(operands, d):
-            method(operation, operands, d, threads)
+            run(operation, operands, d, threads)
             return
         for part in parts(operands, d, ins.k):
-            method(operation, part.of(ins, operands, d), d[part.results], threads)
+            run(operation, part.of(ins, operands, d), d[part.results], threads)
 
     def run_registers(self, operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:
         """`Backend.run_registers`."""
@@ -50,7 +51,7 @@ class Compiled(Backend):
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """`Backend.promoted`."""
         dense = operands.metadata is None and operands.scale_a is None
-        if operation.arithmetic.method == "fused" and dense and operands.depth:
+        if METHODS[operation.arithmetic.method].in_steps and dense and operands.depth:
             operands = _filled(operation, operands)
             if fused.promoted(operation, operands, d, promotion, threads):
                 return
@@ -73,6 +74,8 @@ def _filled(operation: Operation, operands: Operands) -> Operands:
     return whole_k(operation.instruction, operands) if operation.own else operands
 
 
-_FUSED = on_stored_elements(on_dense_kernel(with_native_c(fused.run)))
-# what is done around products, by methods; of others nothing is
-_METHODS: dict[str, Run] = {"fused": _FUSED, "grouped": _FUSED, "integer": on_dense_kernel(route.run)}
+# what is done around products; of chains nothing is
+_AROUND: dict[str, Run] = {
+    "steps": on_stored_elements(on_dense_kernel(with_native_c(fused.run))),
+    "integers": on_dense_kernel(route.run),
+}

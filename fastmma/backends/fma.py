@@ -6,6 +6,7 @@ import numpy as np
 
 from fastmma.backends.batches import in_turn
 from fastmma.backends.call import Codes, Operands, Operation, whole_k
+from fastmma.numerics.methods import METHODS
 
 
 def f64(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
@@ -27,7 +28,7 @@ def f32(operation: Operation, operands: Operands, d: Codes, threads: int) -> Non
     """`Backend.run` of "f32-fma" and "f32-fma-pairs"."""
     from fastmma.kernels.fma import m8n8k4
 
-    ins, pairs = operation.instruction, operation.arithmetic.method == "f32-fma-pairs"
+    ins, pairs = operation.instruction, METHODS[operation.arithmetic.method].in_pairs
     in_turn(
         ins.k,
         whole_k(ins, operands),  # chains see the padding of the last instruction

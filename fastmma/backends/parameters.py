@@ -12,6 +12,7 @@ from fastmma.backends.call import Operation
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.kernels.envelopes import holds_fused, holds_scaled
 from fastmma.kernels.params import ROUNDINGS, Coded, Element, Fused, General, Scaled, Specials
+from fastmma.numerics.methods import METHODS
 
 _SPECIALS = {"none": Specials.NONE, "ieee": Specials.IEEE, "nan": Specials.NAN, "nan-only-ff": Specials.POWERS_OF_TWO}
 
@@ -59,7 +60,7 @@ def holds(operation: Operation) -> bool:
         return False
     if not ins.scale_vec_size:
         return row.group == 1 and holds_fused(fused_parameters(operation))
-    return row.group == (16 if row.method == "grouped" else 1) and holds_scaled(scaled_parameters(operation), row.keep_bits)
+    return row.group == (16 if METHODS[row.method].by_scales else 1) and holds_scaled(scaled_parameters(operation), row.keep_bits)
 
 
 @lru_cache(1024)
@@ -73,7 +74,7 @@ def general_parameters(operation: Operation) -> General:
         group=row.group * (dense if row.group > 1 else 1),
         unit=ins.k // 2 if row.split else ins.k,
         lowered=2 if row.split else 0,
-        by_scales=int(row.method == "grouped"),
+        by_scales=int(METHODS[row.method].by_scales),
         align_bits=row.align_bits,
         align_rounding=ROUNDINGS.index(row.align_rounding),
         emax_floor=row.emax_floor,

@@ -7,8 +7,8 @@ from typing import Literal
 
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.evidence import Evidence
+from fastmma.numerics.methods import METHODS, MethodName
 
-Method = Literal["fused", "grouped", "f32-fma", "f32-fma-pairs", "f32-fma-from-c", "f64-fma", "integer", "bit"]
 AlignRounding = Literal["rz", "rn", "ro", "exact"]
 Rounding = Literal["rz", "rn", "ro"]
 
@@ -29,12 +29,11 @@ class Arithmetic:
     architectures, ops, atypes, dtypes : tuple of str
         The questions that the row answers.
     method : str
-        ``"fused"``: fused dot-product-add steps, a product's exponent being that of its factors and of their scales; ``"grouped"``:
-        fused steps whose terms are exact sums of `group` products times the significands of their scales, with the exponent of the
-        scales alone; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
+        A name of `fastmma.numerics.methods.METHODS`. ``"fused"``: fused dot-product-add steps, a product's exponent being that of its
+        factors and of their scales; ``"grouped"``: fused steps whose terms are exact sums of `group` products times the significands of
+        their scales, with the exponent of the scales alone; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
         ``"f32-fma-pairs"``: two such chains of two products, ``(c + first) + second``; ``"f32-fma-from-c"``, ``"f64-fma"``: a
-        chain of IEEE fma from c;
-        ``"integer"`` and ``"bit"``: exact.
+        chain of IEEE fma from c; ``"integer"`` and ``"bit"``: exact.
     terms : int
         Products a step (only stored ones count where A is sparse); `ALL_OF_K` means all that the instruction has.
     align_bits : int
@@ -70,7 +69,7 @@ class Arithmetic:
     ops: tuple[str, ...]
     atypes: tuple[str, ...]
     dtypes: tuple[str, ...]
-    method: Method
+    method: MethodName
     evidence: Evidence
     terms: int = 0
     align_bits: int = 0
@@ -113,12 +112,13 @@ class Arithmetic:
     @property
     def family(self) -> str:
         """One line for tables: the method and its parameters."""
-        if self.method not in ("fused", "grouped"):
+        method = METHODS.get(self.method)
+        if method is None or not method.in_steps:
             return self.method
         aligned = "exact alignment" if self.align_rounding == "exact" else f"F = {self.align_bits}{_named(self.align_rounding, 'rz')}"
         floor = "" if self.emax_floor == NO_FLOOR or self.align_rounding == "exact" else f", emax >= {self.emax_floor}"
         parts = [f"L = {self.terms or 'k'}", f"{aligned}{floor}", f"keep {self.keep_bits}{_named(self.rounding, self._usual_rounding)}"]
-        parts += [f"groups of {self.group}"] if self.group > 1 and self.method == "fused" else []
+        parts += [f"groups of {self.group}"] if self.group > 1 and not method.by_scales else []
         parts += [f"steps in turns of {self.interleave} k"] if self.interleave else []
         parts += [f"lowered in halves of {self.split}"] if self.split else []
         return f"{self.method}: {', '.join(parts)}"
