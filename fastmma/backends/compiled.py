@@ -1,4 +1,4 @@
-"""The backend "numba": each method of the numerics table by compiled kernels, which are imported when they are first needed."""
+"""The backend "numba": methods of the numerics table by compiled kernels, which are imported when they are first needed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fastmma.backends import fused, route
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
+from fastmma.backends.exact import Exact
 from fastmma.backends.fixed import Fixed, Form, fixed_product
 from fastmma.backends.native_c import with_native_c
 from fastmma.backends.parts import is_small, parts
@@ -29,6 +30,9 @@ class Compiled(Backend):
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
         run, ins = _AROUND.get(METHODS[operation.arithmetic.method].sums, route.run), operation.instruction
+        if route.is_left_to_reference(operation):
+            Exact().run(operation, operands, d, threads)
+            return
         operands = _filled(operation, operands)
         if is_small(operands, d):
             run(operation, operands, d, threads)

@@ -12,6 +12,7 @@ from fastmma.backends.call import Operation
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.kernels.envelopes import holds_fused, holds_scaled
 from fastmma.kernels.params import ROUNDINGS, Coded, Element, Fused, General, Scaled, Specials
+from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.methods import METHODS
 
 _SPECIALS = {"none": Specials.NONE, "ieee": Specials.IEEE, "nan": Specials.NAN, "nan-only-ff": Specials.POWERS_OF_TWO}
@@ -50,13 +51,18 @@ def plain(operation: Operation) -> Operation:
     return replace(operation, arithmetic=replace(operation.arithmetic, interleave=0))
 
 
+def in_kernels(row: Arithmetic) -> bool:
+    """Tell whether kernels know all that an arithmetic says: in them c is a term, and nothing is flushed or rounded down."""
+    return {row.align_rounding, row.rounding} <= set(ROUNDINGS) and row.c_joins == "terms" and not (row.flush_inputs or row.flush_results)
+
+
 @lru_cache(1024)
 def holds(operation: Operation) -> bool:
     """Tell whether the kernels for the arithmetics of GPUs compute this one, too; operands in the order of its steps."""
     ins, row = operation.instruction, operation.arithmetic
     products = ins.stored_k // 2 if row.split else ins.stored_k
     usual = row.align_rounding == "rz" and row.rounding == ("rn" if ins.accumulator == "f16" else "rz")
-    if not usual or products % (row.terms * row.group):
+    if not usual or not in_kernels(row) or products % (row.terms * row.group):
         return False
     if not ins.scale_vec_size:
         return row.group == 1 and holds_fused(fused_parameters(operation))

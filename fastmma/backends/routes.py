@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastmma.backends.call import Operation
-from fastmma.backends.parameters import fused_coding, fused_parameters, holds, scaled_parameters
+from fastmma.backends.parameters import fused_coding, fused_parameters, holds, in_kernels, scaled_parameters
 from fastmma.backends.problem import Problem
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ CALLS = {
     "forms": "products whose shapes and strides came before",
     "registers": "registers of warps",
     "stored": "sparse A as it is stored",
+    "instructions": "instructions one by one",
 }
 
 
@@ -41,7 +42,7 @@ class Route(NamedTuple):
 
     name: str
     call: str  # one of `CALLS`
-    kernel: str  # the module, below fastmma/kernels
+    kernel: str  # the module, below fastmma/kernels, or else below fastmma
     tiles: str  # the table of kernels/tiles.py whose rows name CPU features; empty where any CPU will do
     methods: tuple[str, ...]
     scaled: bool | None  # whether it takes scales; None: with or without
@@ -232,6 +233,10 @@ _GROUP_TILES = Holds("groups of e2m1, tiles of 8 columns", _tiles_of_groups)
 _GROUPS = Holds("groups of e2m1 with 35 alignment bits", _groups)
 _SCALED_PANELS = Holds("ue8m0, sums exact in float lanes", _scaled_panels)
 _ENVELOPE = Holds("arithmetics in kernels/envelopes.py", lambda problem: holds(problem.operation))
+_GENERAL = Holds(
+    "steps of which c is a term, nothing rounded down, nothing flushed", lambda problem: in_kernels(problem.operation.arithmetic)
+)
+_REFERENCE = Holds("what no kernel knows", lambda problem: not in_kernels(problem.operation.arithmetic))
 _ALL = Holds("all", lambda _: True)
 
 _FUSED, _BOTH = ("fused",), ("fused", "grouped")
@@ -303,6 +308,7 @@ ROUTES = (
         ({"rows": (16, ANY), "columns": (64, ANY), "stored work": (1 << 22, ANY)},),
         cost=130,
     ),
+    Route("reference", "instructions", "numerics/reference.py", "", _BOTH, None, _REFERENCE, misses=False, cost=2_000_000),
     Route("thin", "products", "fused/thin.py", "THIN", _FUSED, False, _IN_PLACE, _THIN, exact_redo=True, cost=110),
     Route(
         "blocks", "products", "fused/batch.py", "FUSED", _FUSED, False, _BLOCKS, ({"products": (1, ANY), "work": (1, 1 << 21)},), cost=66
@@ -346,7 +352,7 @@ ROUTES = (
     Route("scaled panels", "products", "scaled/products.py", "FUSED", _BOTH, True, _SCALED_PANELS, _MATRICES, misses=False, cost=65),
     Route("scaled portable", "products", "scaled/portable.py", "", _BOTH, True, _ENVELOPE, misses=False, cost=250),
     Route("portable", "products", "fused/portable.py", "", _FUSED, False, _ENVELOPE, misses=False, cost=170),
-    Route("general", "products", "general/products.py", "", _BOTH, None, _ALL, misses=False, cost=760),
+    Route("general", "products", "general/products.py", "", _BOTH, None, _GENERAL, misses=False, cost=760),
     Route("f64 chains", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, misses=False, cost=48),
     Route("f32 chains", "products", "fma/m8n8k4.py", "", ("f32-fma", "f32-fma-pairs"), False, _ALL, misses=False, cost=30),
     Route("f32 chains from c", "products", "fma/f32.py", "", ("f32-fma-from-c",), False, _ALL, misses=False, cost=22),

@@ -14,7 +14,7 @@ Sums = Literal["steps", "chain", "integers"]
 # the fields of an `Arithmetic` that say how steps are taken
 STEP_FIELDS = (
     *("terms", "align_bits", "emax_floor", "keep_bits", "split", "group", "widened"),
-    *("native_c", "align_rounding", "rounding", "interleave"),
+    *("native_c", "align_rounding", "rounding", "interleave", "c_joins", "join_bits", "flush_inputs", "flush_results"),
 )
 
 

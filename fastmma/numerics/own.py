@@ -10,7 +10,7 @@ from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
-from fastmma.numerics.arithmetic import NO_FLOOR, AlignRounding, Arithmetic, Rounding
+from fastmma.numerics.arithmetic import NO_FLOOR, AlignRounding, Arithmetic, CJoins, Rounding
 from fastmma.numerics.evidence import Evidence
 from fastmma.numerics.methods import METHODS
 
@@ -88,6 +88,9 @@ def _steps(ins: Instruction, given: Arithmetic, check: _Check) -> Arithmetic:
     """One whose terms are aligned and summed in steps."""
     check.name("align_rounding", get_args(AlignRounding))
     check.name("rounding", get_args(Rounding))
+    check.name("c_joins", get_args(CJoins))
+    for field in ("flush_inputs", "flush_results"):
+        check.name(field, (False, True))
     check.name("widened", ("", _WIDER))
     if given.widened and (ins.stype or not all(FORMATS[_WIDER].holds(fmt) for fmt in ins.formats[:2])):
         raise check.refuse("widened", f"empty, as {ins.atype} and {ins.btype} are not converted to {_WIDER}")
@@ -117,6 +120,7 @@ def _steps(ins: Instruction, given: Arithmetic, check: _Check) -> Arithmetic:
         )
     return replace(
         given,
+        join_bits=check.integer("join_bits", 0, *((MOST_ALIGN_BITS,) if given.c_joins == "sum" else (0, "0 where c is a term"))),
         terms=terms,
         group=group,
         split=split,

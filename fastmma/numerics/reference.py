@@ -17,7 +17,20 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.numerics.arithmetic import CANONICAL_NAN, Arithmetic
 from fastmma.numerics.methods import METHODS, Chain
-from fastmma.numerics.reference_steps import Number, Step, fma, fused_step, ieee_add, number, product, round_to, seen, special_sum, watched
+from fastmma.numerics.reference_steps import (
+    Number,
+    Step,
+    flushed,
+    fma,
+    fused_step,
+    ieee_add,
+    number,
+    product,
+    round_to,
+    seen,
+    special_sum,
+    watched,
+)
 
 Codes = NDArray[Any]
 
@@ -137,7 +150,9 @@ def _widened(code: int, source: Format, wide: Format) -> Number:
     return number(_converted(number(code, source), wide), wide)
 
 
-def _decoded(codes: Codes, fmt: Format, arithmetic: Arithmetic) -> list[list[Any]]:
+def _decoded(codes: Codes, fmt: Format, arithmetic: Arithmetic, flush: bool = False) -> list[list[Any]]:
+    if flush:
+        codes = np.array([flushed(int(code), fmt) for code in codes.flat], codes.dtype).reshape(codes.shape)
     if arithmetic.widened:
         return [[_widened(int(code), fmt, FORMATS[arithmetic.widened]) for code in line] for line in codes]
     read = number if fmt.kind == "float" else _integer
@@ -182,7 +197,7 @@ def tile(
     (m, n) array of codes of d
     """
     afmt, bfmt, dfmt = ins.formats.a, ins.formats.b, ins.formats.d
-    rows, columns = _decoded(a, afmt, arithmetic), _decoded(b.T, bfmt, arithmetic)
+    rows, columns = (_decoded(codes, fmt, arithmetic, arithmetic.flush_inputs) for codes, fmt in ((a, afmt), (b.T, bfmt)))
     stored = columns_of_stored(ins, metadata)
     scales_a, scales_b = (
         None if scales is None else _decoded(scales, FORMATS[ins.stype], arithmetic)
@@ -217,6 +232,7 @@ def _element(
     if method.exact:
         return integer_sum(_integer_products(row, column, ks, ins.bit_op), c, ins.satfinite)
     cfmt, dfmt, sums = ins.formats.c, ins.formats.d, ins.formats.sums
+    c = flushed(c, cfmt) if arithmetic.flush_inputs else c
     start = c if cfmt is sums else _convert(c, cfmt, sums)
     terms = _in_turns([product(x, y) for x, y in zip(row, column, strict=True)], ks, arithmetic)
     if arithmetic.group > 1:

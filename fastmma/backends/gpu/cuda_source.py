@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastmma.backends.call import Operation
-from fastmma.backends.parameters import fused_parameters, holds, scaled_parameters
+from fastmma.backends.parameters import fused_parameters, holds, in_kernels, scaled_parameters
 from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
@@ -183,6 +183,8 @@ def has_tile_kernel(operation: Operation) -> bool:
 def covers(operation: Operation) -> bool:
     """Tell whether there is source for the operation's arithmetic."""
     row = operation.arithmetic
+    if not in_kernels(row):
+        return False
     if not operation.own or not METHODS[row.method].in_steps:
         return True
     halves = not row.split or 2 * row.terms == operation.instruction.stored_k
