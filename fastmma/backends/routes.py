@@ -237,11 +237,13 @@ _GENERAL = Holds(
     "steps of which c is a term, nothing rounded down, nothing flushed", lambda problem: in_kernels(problem.operation.arithmetic)
 )
 _REFERENCE = Holds("what no kernel knows", lambda problem: not in_kernels(problem.operation.arithmetic))
+_NEAREST = Holds("rounding to nearest", lambda problem: problem.operation.instruction.rounding == "rn")
 _ALL = Holds("all", lambda _: True)
 
 _FUSED, _BOTH = ("fused",), ("fused", "grouped")
 # one product, or more than one instruction of k: batches of single instructions are another matter
 _MATRICES = ({"products": (1, 1), "work": (1, ANY)}, {"instructions": (2, ANY), "work": (1, ANY)})
+_LARGE = tuple({**each, "work": (1 << 16, ANY), "rows": (4, ANY), "columns": (4, ANY)} for each in _MATRICES)
 _SOME = {"products": (1, ANY), "work": (1, ANY)}
 _SINGLE = ({"products": (2, ANY), "instructions": (0, 1)},)
 _FEW = {"threads": (1, 1), "results of all": (1, 1 << 16), "products": (0, 1 << 10)}
@@ -353,9 +355,12 @@ ROUTES = (
     Route("scaled portable", "products", "scaled/portable.py", "", _BOTH, True, _ENVELOPE, misses=False, cost=250),
     Route("portable", "products", "fused/portable.py", "", _FUSED, False, _ENVELOPE, misses=False, cost=170),
     Route("general", "products", "general/products.py", "", _BOTH, None, _GENERAL, misses=False, cost=760),
-    Route("f64 chains", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, misses=False, cost=48),
-    Route("f32 chains", "products", "fma/m8n8k4.py", "", ("f32-fma", "f32-fma-pairs"), False, _ALL, misses=False, cost=30),
-    Route("f32 chains from c", "products", "fma/f32.py", "", ("f32-fma-from-c",), False, _ALL, misses=False, cost=22),
+    Route("f64 panels", "products", "fma/chains.py", "CHAINS", ("f64-fma",), False, _NEAREST, _LARGE, misses=False, cost=43),
+    Route("f64 chains", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, misses=False, cost=156),
+    Route("f32 panels", "products", "fma/chains.py", "CHAINS", ("f32-fma", "f32-fma-pairs"), False, _ALL, _LARGE, misses=False, cost=19),
+    Route("f32 chains", "products", "fma/m8n8k4.py", "", ("f32-fma", "f32-fma-pairs"), False, _ALL, misses=False, cost=57),
+    Route("f32 panels from c", "products", "fma/chains.py", "CHAINS", ("f32-fma-from-c",), False, _ALL, _LARGE, misses=False, cost=13),
+    Route("f32 chains from c", "products", "fma/f32.py", "", ("f32-fma-from-c",), False, _ALL, misses=False, cost=204),
     Route("bytes", "products", "integer/int8.py", "", ("integer",), False, _ALL, misses=False, cost=5),
     Route("bits", "products", "integer/b1.py", "", ("bit",), False, _ALL, misses=False, cost=1),
 )
