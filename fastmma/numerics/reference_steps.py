@@ -78,8 +78,10 @@ def _signed_shifted(value: int, shift: int, mode: str) -> int:
 def flushed(code: int, fmt: Format) -> int:
     """The code of a float, that of a zero of its sign in place of a subnormal."""
     value = number(code, fmt)
-    subnormal = not value.special and 0 < abs(value.significand) < 1 << fmt.mantissa_bits
-    return code & (1 << (fmt.magnitude_bits + fmt.padding)) if subnormal else code
+    if value.special or not 0 < abs(value.significand) < 1 << fmt.mantissa_bits:
+        return code
+    zero = code & 1 << (fmt.magnitude_bits + fmt.padding)
+    return 0 if number(zero, fmt).special else zero  # a format may have something else in the place of -0
 
 
 def round_to(value: int, last: int, fmt: Format, mode: str, keep: int | None = None) -> int:
