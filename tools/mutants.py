@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = ("tests/kernels/test_products_of_kernels.py",)
+OWN = ("tests/numerics/test_own.py",)
 TABLES = ("tests/isa/test_formats.py", "tests/numerics/test_reference.py", "tests/numerics/test_rows.py")
 
 
@@ -62,6 +63,9 @@ MUTANTS = (
     ),
     Mutant("numerics/reference_steps.py", "if term.significand or term.cancelled]", "]", TABLES),
     Mutant("numerics/reference_steps.py", "exponent = (field if hidden else 1) - fmt.bias", "exponent = field - fmt.bias", TABLES),
+    Mutant("numerics/reference_steps.py", "emax = max(emax, c.exponent)", "emax = min(emax, c.exponent)", OWN),
+    Mutant("numerics/reference_steps.py", "0 < abs(value.significand) < 1", "0 < abs(value.significand) <= 1", OWN),
+    Mutant("backends/parameters.py", 'row.c_joins == "terms"', 'row.c_joins != ""', ("tests/backends/test_own_arithmetic.py",)),
     Mutant("numerics/reference_sums.py", "return fma(y, z, x, f32)", "return fma(x, z, y, f32)", ("tests/kernels/test_epilogue.py",)),
     # portable kernels
     Mutant("kernels/fused/step_end.py", "113 if p.half != 0 else 1", "112 if p.half != 0 else 1"),

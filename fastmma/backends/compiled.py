@@ -1,4 +1,4 @@
-"""The backend "numba": each method of the numerics table by compiled kernels, which are imported when they are first needed."""
+"""The backend "numba": methods of the numerics table by compiled kernels, which are imported when they are first needed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fastmma.backends import fused, route
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
+from fastmma.backends.exact import Exact
 from fastmma.backends.fixed import Fixed, Form, fixed_product
 from fastmma.backends.native_c import with_native_c
 from fastmma.backends.parts import is_small, parts
@@ -14,6 +15,7 @@ from fastmma.backends.routes import portable_only
 from fastmma.backends.stored import on_stored_elements
 from fastmma.backends.zeros import on_dense_kernel
 from fastmma.kernels.params import Promotion, Step
+from fastmma.numerics.methods import METHODS
 
 if TYPE_CHECKING:
     from fastmma.kernels.sums.epilogue import Ending
@@ -27,13 +29,16 @@ class Compiled(Backend):
 
     def run(self, operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
         """`Backend.run`."""
-        method, ins = _METHODS.get(operation.arithmetic.method, route.run), operation.instruction
+        run, ins = _AROUND.get(METHODS[operation.arithmetic.method].sums, route.run), operation.instruction
+        if route.is_left_to_reference(operation):
+            Exact().run(operation, operands, d, threads)
+            return
         operands = _filled(operation, operands)
         if is_small(operands, d):
-            method(operation, operands, d, threads)
+            run(operation, operands, d, threads)
             return
         for part in parts(operands, d, ins.k):
-            method(operation, part.of(ins, operands, d), d[part.results], threads)
+            run(operation, part.of(ins, operands, d), d[part.results], threads)
 
     def run_registers(self, operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:
         """`Backend.run_registers`."""
@@ -50,7 +55,7 @@ class Compiled(Backend):
     def promoted(self, operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> None:
         """`Backend.promoted`."""
         dense = operands.metadata is None and operands.scale_a is None
-        if operation.arithmetic.method == "fused" and dense and operands.depth:
+        if METHODS[operation.arithmetic.method].in_steps and dense and operands.depth:
             operands = _filled(operation, operands)
             if fused.promoted(operation, operands, d, promotion, threads):
                 return
@@ -73,6 +78,8 @@ def _filled(operation: Operation, operands: Operands) -> Operands:
     return whole_k(operation.instruction, operands) if operation.own else operands
 
 
-_FUSED = on_stored_elements(on_dense_kernel(with_native_c(fused.run)))
-# what is done around products, by methods; of others nothing is
-_METHODS: dict[str, Run] = {"fused": _FUSED, "grouped": _FUSED, "integer": on_dense_kernel(route.run)}
+# what is done around products; of chains nothing is
+_AROUND: dict[str, Run] = {
+    "steps": on_stored_elements(on_dense_kernel(with_native_c(fused.run))),
+    "integers": on_dense_kernel(route.run),
+}

@@ -12,6 +12,8 @@ from fastmma.backends.call import Operation
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.kernels.envelopes import holds_fused, holds_scaled
 from fastmma.kernels.params import ROUNDINGS, Coded, Element, Fused, General, Scaled, Specials
+from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.numerics.methods import METHODS
 
 _SPECIALS = {
     "none": Specials.NONE,
@@ -55,17 +57,22 @@ def plain(operation: Operation) -> Operation:
     return replace(operation, arithmetic=replace(operation.arithmetic, interleave=0))
 
 
+def in_kernels(row: Arithmetic) -> bool:
+    """Tell whether kernels know all that an arithmetic says: in them c is a term, and nothing is flushed or rounded down."""
+    return {row.align_rounding, row.rounding} <= set(ROUNDINGS) and row.c_joins == "terms" and not (row.flush_inputs or row.flush_results)
+
+
 @lru_cache(1024)
 def holds(operation: Operation) -> bool:
     """Tell whether the kernels for the arithmetics of GPUs compute this one, too; operands in the order of its steps."""
     ins, row = operation.instruction, operation.arithmetic
     products = ins.stored_k // 2 if row.split else ins.stored_k
     usual = row.align_rounding == "rz" and row.rounding == ("rn" if ins.accumulator == "f16" else "rz")
-    if not usual or products % (row.terms * row.group):
+    if not usual or not in_kernels(row) or products % (row.terms * row.group):
         return False
     if not ins.scale_vec_size:
         return row.group == 1 and holds_fused(fused_parameters(operation))
-    return row.group == (16 if row.method == "grouped" else 1) and holds_scaled(scaled_parameters(operation), row.keep_bits)
+    return row.group == (16 if METHODS[row.method].by_scales else 1) and holds_scaled(scaled_parameters(operation), row.keep_bits)
 
 
 @lru_cache(1024)
@@ -79,7 +86,7 @@ def general_parameters(operation: Operation) -> General:
         group=row.group * (dense if row.group > 1 else 1),
         unit=ins.k // 2 if row.split else ins.k,
         lowered=2 if row.split else 0,
-        by_scales=int(row.method == "grouped"),
+        by_scales=int(METHODS[row.method].by_scales),
         align_bits=row.align_bits,
         align_rounding=ROUNDINGS.index(row.align_rounding),
         emax_floor=row.emax_floor,

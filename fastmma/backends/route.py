@@ -10,7 +10,7 @@ import numpy as np
 
 from fastmma.backends import routes
 from fastmma.backends.call import Codes, Operands, Operation
-from fastmma.backends.problem import Missed, Place, Problem, part_of, problem_of
+from fastmma.backends.problem import Extents, Missed, Place, Problem, Strides, part_of, problem_of
 from fastmma.backends.routes import ANY, CALLS, QUANTITIES, Route, cpu
 from fastmma.backends.runs import kernel_of
 
@@ -121,6 +121,14 @@ def row_named(name: str) -> Chosen:
     'fused/x86.py'
     """
     return next(Chosen(row, place) for place, row in enumerate(routes.ROUTES) if row.name == name)
+
+
+@lru_cache(1024)
+def is_left_to_reference(operation: Operation) -> bool:
+    """Tell whether no kernel knows an arithmetic, whatever the operands, so that the reference takes its instructions one by one."""
+    ins = operation.instruction
+    one = Problem(operation, Extents(1, ins.m, ins.n, ins.k), Strides((), ()), True, bool(ins.scale_vec_size), bool(ins.sparse))
+    return not refusal(row_named("reference").row, one, call="instructions")
 
 
 def multiply(problem: Problem, operands: Operands, out: Codes, threads: int, first: int = 0, exact: bool = False) -> None:

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastmma.backends.call import Operation
-from fastmma.backends.parameters import fused_coding, fused_parameters, holds, scaled_parameters
+from fastmma.backends.parameters import fused_coding, fused_parameters, holds, in_kernels, scaled_parameters
 from fastmma.backends.problem import Problem
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ CALLS = {
     "forms": "products whose shapes and strides came before",
     "registers": "registers of warps",
     "stored": "sparse A as it is stored",
+    "instructions": "instructions one by one",
 }
 
 
@@ -41,7 +42,7 @@ class Route(NamedTuple):
 
     name: str
     call: str  # one of `CALLS`
-    kernel: str  # the module, below fastmma/kernels
+    kernel: str  # the module, below fastmma/kernels, or else below fastmma
     tiles: str  # the table of kernels/tiles.py whose rows name CPU features; empty where any CPU will do
     methods: tuple[str, ...]
     scaled: bool | None  # whether it takes scales; None: with or without
@@ -232,11 +233,17 @@ _GROUP_TILES = Holds("groups of e2m1, tiles of 8 columns", _tiles_of_groups)
 _GROUPS = Holds("groups of e2m1 with 35 alignment bits", _groups)
 _SCALED_PANELS = Holds("ue8m0, sums exact in float lanes", _scaled_panels)
 _ENVELOPE = Holds("arithmetics in kernels/envelopes.py", lambda problem: holds(problem.operation))
+_GENERAL = Holds(
+    "steps of which c is a term, nothing rounded down, nothing flushed", lambda problem: in_kernels(problem.operation.arithmetic)
+)
+_REFERENCE = Holds("what no kernel knows", lambda problem: not in_kernels(problem.operation.arithmetic))
+_NEAREST = Holds("rounding to nearest", lambda problem: problem.operation.instruction.rounding == "rn")
 _ALL = Holds("all", lambda _: True)
 
 _FUSED, _BOTH = ("fused",), ("fused", "grouped")
 # one product, or more than one instruction of k: batches of single instructions are another matter
 _MATRICES = ({"products": (1, 1), "work": (1, ANY)}, {"instructions": (2, ANY), "work": (1, ANY)})
+_LARGE = tuple({**each, "work": (1 << 16, ANY), "rows": (4, ANY), "columns": (4, ANY)} for each in _MATRICES)
 _SOME = {"products": (1, ANY), "work": (1, ANY)}
 _SINGLE = ({"products": (2, ANY), "instructions": (0, 1)},)
 _FEW = {"threads": (1, 1), "results of all": (1, 1 << 16), "products": (0, 1 << 10)}
@@ -303,6 +310,7 @@ ROUTES = (
         ({"rows": (16, ANY), "columns": (64, ANY), "stored work": (1 << 22, ANY)},),
         cost=130,
     ),
+    Route("reference", "instructions", "numerics/reference.py", "", _BOTH, None, _REFERENCE, misses=False, cost=2_000_000),
     Route("thin", "products", "fused/thin.py", "THIN", _FUSED, False, _IN_PLACE, _THIN, exact_redo=True, cost=110),
     Route(
         "blocks", "products", "fused/batch.py", "FUSED", _FUSED, False, _BLOCKS, ({"products": (1, ANY), "work": (1, 1 << 21)},), cost=66
@@ -346,10 +354,13 @@ ROUTES = (
     Route("scaled panels", "products", "scaled/products.py", "FUSED", _BOTH, True, _SCALED_PANELS, _MATRICES, misses=False, cost=65),
     Route("scaled portable", "products", "fused/portable.py", "", _BOTH, True, _ENVELOPE, misses=False, cost=170),
     Route("portable", "products", "fused/portable.py", "", _FUSED, False, _ENVELOPE, misses=False, cost=170),
-    Route("general", "products", "general/products.py", "", _BOTH, None, _ALL, misses=False, cost=760),
-    Route("f64 chains", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, misses=False, cost=48),
-    Route("f32 chains", "products", "fma/m8n8k4.py", "", ("f32-fma", "f32-fma-pairs"), False, _ALL, misses=False, cost=30),
-    Route("f32 chains from c", "products", "fma/f32.py", "", ("f32-fma-from-c",), False, _ALL, misses=False, cost=22),
+    Route("general", "products", "general/products.py", "", _BOTH, None, _GENERAL, misses=False, cost=760),
+    Route("f64 panels", "products", "fma/chains.py", "CHAINS", ("f64-fma",), False, _NEAREST, _LARGE, misses=False, cost=43),
+    Route("f64 chains", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, misses=False, cost=156),
+    Route("f32 panels", "products", "fma/chains.py", "CHAINS", ("f32-fma", "f32-fma-pairs"), False, _ALL, _LARGE, misses=False, cost=19),
+    Route("f32 chains", "products", "fma/m8n8k4.py", "", ("f32-fma", "f32-fma-pairs"), False, _ALL, misses=False, cost=57),
+    Route("f32 panels from c", "products", "fma/chains.py", "CHAINS", ("f32-fma-from-c",), False, _ALL, _LARGE, misses=False, cost=13),
+    Route("f32 chains from c", "products", "fma/f32.py", "", ("f32-fma-from-c",), False, _ALL, misses=False, cost=204),
     Route("bytes", "products", "integer/int8.py", "", ("integer",), False, _ALL, misses=False, cost=5),
     Route("bits", "products", "integer/b1.py", "", ("bit",), False, _ALL, misses=False, cost=1),
 )

@@ -16,6 +16,7 @@ from fastmma.isa.tcgen05.instruction import largest
 from fastmma.numerics.arithmetic import NO_FLOOR
 from fastmma.numerics.evidence import LEVELS
 from fastmma.numerics.lookup import arithmetic
+from fastmma.numerics.methods import METHODS
 
 HEADINGS = ("instructions", *LEVELS)
 ARITHMETIC_HEADINGS = (
@@ -35,7 +36,6 @@ ARITHMETIC_HEADINGS = (
     "group",
     "evidence",
 )
-_EXACT = ("integer", "bit")
 
 
 def _family(ins: Instruction) -> str:
@@ -54,7 +54,7 @@ def _level(ins: Instruction, target: str) -> tuple[str, str]:
         row = arithmetic(ins, target, strict=False)
     except TargetError:
         return "unknown", "float"
-    return row.evidence.level, "exact" if row.method in _EXACT else "float"
+    return row.evidence.level, "exact" if METHODS[row.method].exact else "float"
 
 
 def evidence_rows() -> list[list[str]]:
@@ -80,10 +80,11 @@ def _parameters(ins: Instruction, target: str) -> tuple[str, ...]:
         row = arithmetic(ins, target, strict=False)
     except TargetError:
         return ("unknown", *[""] * 8)
-    if row.method not in ("fused", "grouped"):
+    method = METHODS[row.method]
+    if not method.in_steps:
         return (row.method, *[""] * 7, row.evidence.level)
     floor = "" if row.emax_floor == NO_FLOOR else str(row.emax_floor)
-    group = str(row.group) if row.method == "grouped" else ""
+    group = str(row.group) if method.by_scales else ""
     split = str(row.split or "")
     return (row.method, str(row.terms), str(row.align_bits), floor, str(row.keep_bits), split, row.widened, group, row.evidence.level)
 

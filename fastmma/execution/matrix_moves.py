@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.execution.shared_memory import LANES, expanded, gpu_target, move_on_gpu
+from fastmma.execution.shared_memory import expanded, gpu_target, move_on_gpu
 from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
@@ -29,8 +29,8 @@ def _addresses(addresses: Any, move: Movement, size: int) -> NDArray[np.int64]:
     array = as_array(addresses, f"{move}: addresses")
     if array.dtype.kind not in "ui":
         raise OperandTypeError(f"{move}: addresses must be integers, not {array.dtype}")
-    if array.ndim < 1 or array.shape[-1] != LANES:
-        raise OperandError(f"{move}: addresses must have shape (..., {LANES}), not {array.shape}")
+    if array.ndim < 1 or array.shape[-1] != move.lanes:
+        raise OperandError(f"{move}: addresses must have shape (..., {move.lanes}), not {array.shape}")
     used = array[..., : move.num * move.lines]
     for problem, wrong in (
         (f"is not a multiple of {_LINE_BYTES}", used % _LINE_BYTES != 0),
@@ -42,10 +42,10 @@ def _addresses(addresses: Any, move: Movement, size: int) -> NDArray[np.int64]:
     return used.astype(np.int64).reshape(*array.shape[:-1], move.num, move.lines)
 
 
-def _all_lanes(places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Addresses (..., matrices, lines) as those of 32 lanes, zero where the instruction reads none."""
+def _all_lanes(places: NDArray[np.int64], move: Movement) -> NDArray[np.int64]:
+    """Addresses (..., matrices, lines) as those of all lanes, zero where the instruction reads none."""
     flat = places.reshape(*places.shape[:-2], math.prod(places.shape[-2:]))
-    return np.concatenate([flat, np.zeros((*flat.shape[:-1], LANES - flat.shape[-1]), np.int64)], axis=-1)
+    return np.concatenate([flat, np.zeros((*flat.shape[:-1], move.lanes - flat.shape[-1]), np.int64)], axis=-1)
 
 
 def _lines_to_elements(lines: NDArray[np.uint8], move: Movement) -> NDArray[Any]:
@@ -97,8 +97,8 @@ def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any, *, backend: st
     places = _addresses(addresses, move, array.shape[-1])
     lead = leading_dimensions(move, memory=array.shape[:-1], addresses=places.shape[:-2])
     if (target := gpu_target(backend)) is not None:
-        empty = np.zeros((LANES, move.registers), np.uint32)
-        return move_on_gpu(move, target, lead, array, _all_lanes(places), empty)[1]
+        empty = np.zeros((move.lanes, move.registers), np.uint32)
+        return move_on_gpu(move, target, lead, array, _all_lanes(places, move), empty)[1]
     count = math.prod(lead)
     flat = np.broadcast_to(array, (*lead, array.shape[-1])).reshape(count, array.shape[-1])
     wanted = np.broadcast_to(places, (*lead, *places.shape[-2:])).reshape(count, move.num, move.lines)
@@ -108,7 +108,7 @@ def ldmatrix(opcode: str | Movement, memory: Any, addresses: Any, *, backend: st
         elements = elements.swapaxes(-1, -2)
     held = elements[..., move.layout.rows, move.layout.cols]  # (warps, matrices, lanes, elements)
     registers = np.ascontiguousarray(held).view(np.uint32).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(registers).reshape(*lead, LANES, move.registers)
+    return np.ascontiguousarray(registers).reshape(*lead, move.lanes, move.registers)
 
 
 @public_call
@@ -153,14 +153,14 @@ def stmatrix(opcode: str | Movement, memory: Any, addresses: Any, registers: Any
     move = movement(opcode, "stmatrix")
     array = memory_bytes(memory, str(move))
     places = _addresses(addresses, move, array.shape[-1])
-    given = register_words(registers, (LANES, move.registers), f"{move}: registers")
+    given = register_words(registers, (move.lanes, move.registers), f"{move}: registers")
     lead = leading_dimensions(move, memory=array.shape[:-1], addresses=places.shape[:-2], registers=given.shape[:-2])
     if (target := gpu_target(backend)) is not None:
-        return move_on_gpu(move, target, lead, array, _all_lanes(places), given)[0]
+        return move_on_gpu(move, target, lead, array, _all_lanes(places, move), given)[0]
     count = math.prod(lead)
     result = np.array(np.broadcast_to(array, (*lead, array.shape[-1]))).reshape(count, array.shape[-1])
     per_matrix = move.registers // move.num
-    held = np.broadcast_to(given, (*lead, *given.shape[-2:])).reshape(count, LANES, move.num, per_matrix)
+    held = np.broadcast_to(given, (*lead, *given.shape[-2:])).reshape(count, move.lanes, move.num, per_matrix)
     elements = np.ascontiguousarray(held.transpose(0, 2, 1, 3)).view(f"u{move.bits // 8}")
     matrices = np.empty((count, move.num, *move.layout.shape), dtype=elements.dtype)
     matrices[..., move.layout.rows, move.layout.cols] = elements
@@ -206,9 +206,9 @@ def movmatrix(opcode: str | Movement, registers: Any, *, backend: str = "numba")
     True
     """
     move = movement(opcode, "movmatrix")
-    given = np.ascontiguousarray(register_words(registers, (LANES,), f"{move}: registers"))
+    given = np.ascontiguousarray(register_words(registers, (move.lanes,), f"{move}: registers"))
     if (target := gpu_target(backend)) is not None:
-        nothing, nowhere = np.zeros(_LINE_BYTES, np.uint8), np.zeros(LANES, np.int64)
+        nothing, nowhere = np.zeros(_LINE_BYTES, np.uint8), np.zeros(move.lanes, np.int64)
         return move_on_gpu(move, target, given.shape[:-1], nothing, nowhere, given[..., None])[1][..., 0]
     layout = move.layout
     matrices = np.empty((*given.shape[:-1], *layout.shape), dtype=np.uint16)

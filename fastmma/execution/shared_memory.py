@@ -15,7 +15,6 @@ from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Movement
 from fastmma.shared.packing import UNIT, unpacked
 
-LANES = 32
 _EXPANDED_SHIFT = {6: 0, 4: 2}
 
 

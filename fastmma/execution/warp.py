@@ -22,14 +22,13 @@ from fastmma.host.kept_memory import empty
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction, Operand
+from fastmma.isa.targets import target_of
 from fastmma.numerics.lookup import fragment_evidence
 from fastmma.operands.check import broadcast, flatten
 from fastmma.operands.extra import register_operands
 from fastmma.operands.registers import as_matrices, check_registers, pack_range, register_dtype, stored_dtype, unpack_range
 
 __all__ = ["ldmatrix", "mma", "movmatrix", "stmatrix", "wmma_load", "wmma_store"]
-
-_LANES = 32
 
 
 @public_call
@@ -157,7 +156,8 @@ def _on_gpu(
 ) -> NDArray[Any]:
     """Registers, as they are, through the real opcode."""
     a, b, c = (flatten(given[name], lead) for name in "abc")
-    more = {name: np.ascontiguousarray(np.broadcast_to(array, (*lead, _LANES))).reshape(-1, _LANES) for name, array in extra.items()}
+    lanes = target_of(operation.target).lanes
+    more = {name: np.ascontiguousarray(np.broadcast_to(array, (*lead, lanes))).reshape(-1, lanes) for name, array in extra.items()}
     d: NDArray[Any] = raw.multiply(operation.of_silicon().instruction, operation.target, a, b, c, more, selectors)
     return d.reshape(*lead, *d.shape[-2:])
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of, resolved_target
-from fastmma.execution.shared_memory import LANES, move_on_gpu
+from fastmma.execution.shared_memory import move_on_gpu
 from fastmma.host.arrays import integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
@@ -95,8 +95,8 @@ def wmma_load(opcode: str | Movement, memory: Any, *, stride: int | None = None,
     places = _positions(move, elements)
     dtype = f"u{move.layout.register_bits // 8}"
     if runner.raw is not None:
-        empty = np.zeros((LANES, move.registers), dtype)
-        return move_on_gpu(move, target, array.shape[:-1], array, np.zeros(LANES, np.int64), empty, elements)[1]
+        empty = np.zeros((move.lanes, move.registers), dtype)
+        return move_on_gpu(move, target, array.shape[:-1], array, np.zeros(move.lanes, np.int64), empty, elements)[1]
     if move.bits >= 8:
         whole = array[..., : array.shape[-1] // (move.bits // 8) * (move.bits // 8)]
         held = np.ascontiguousarray(whole).view(f"u{move.bits // 8}")[..., places]
@@ -157,12 +157,12 @@ def wmma_store(
     fragment_evidence(move, target)
     array = memory_bytes(memory, str(move))
     dtype = np.dtype(f"u{move.layout.register_bits // 8}")
-    given = register_words(registers, (LANES, move.registers), f"{move}: registers", dtype)
+    given = register_words(registers, (move.lanes, move.registers), f"{move}: registers", dtype)
     pitch = _stride(move, stride, array.shape[-1])
     places = _positions(move, pitch)
     lead = leading_dimensions(move, memory=array.shape[:-1], registers=given.shape[:-2])
     if runner.raw is not None:
-        return move_on_gpu(move, target, lead, array, np.zeros(LANES, np.int64), given, pitch)[0]
+        return move_on_gpu(move, target, lead, array, np.zeros(move.lanes, np.int64), given, pitch)[0]
     result = np.array(np.broadcast_to(array, (*lead, array.shape[-1])), order="C")
     width = move.bits // 8
     elements = np.ascontiguousarray(np.broadcast_to(given, (*lead, *given.shape[-2:]))).view(f"u{width}")

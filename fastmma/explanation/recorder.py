@@ -14,11 +14,12 @@ from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Step as Operator
 from fastmma.numerics import reference, reference_steps
+from fastmma.numerics.methods import METHODS
 from fastmma.numerics.reference_steps import Number, watching
 
 # names of the operands of IEEE operations inside an instruction: those of a lowered form come after its sums of products
 _INSIDE = {"fma": ("a", "b", "accumulator"), "add": ("sum", "c"), "convert": ("value",)}
-_PAIRS = {**_INSIDE, "add": ("accumulator", "pair")}
+_CHAINED = {**_INSIDE, "add": ("accumulator", "chain")}
 # and when partial sums join a total, operation by operation
 _PROMOTED: dict[str, tuple[tuple[str, ...], ...]] = {
     "add": (("total", "partial"),),
@@ -62,7 +63,7 @@ class Recorder(Exact):
             d = super().execute(operation, operands, c)
         ins = operation.instruction
         factors = _Factors(ins, operands)
-        names = _PAIRS if operation.arithmetic.method == "f32-fma-pairs" else _INSIDE
+        names = _INSIDE if METHODS[operation.arithmetic.method].chain is None else _CHAINED
         for step in seen:
             if step.operation in ("fused", "sum"):
                 terms = [factors.term(each, self._k, self._stop) for each in step.terms[:-1]]

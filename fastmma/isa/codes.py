@@ -147,6 +147,17 @@ def encode(values: ArrayLike, fmt: str | Format, *, rounding: Rounding = "rn", s
     array = as_array(values, f"values for {fmt}")
     if array.dtype.kind not in "fiub" and array.dtype.name not in {row.dtype_name for row in FORMATS.values()}:
         raise OperandTypeError(f"values for {fmt} must be real numbers, not {array.dtype}")
+    return encode_array(array, fmt, rounding, saturate)
+
+
+def encode_array(array: NDArray[Any], fmt: Format, rounding: Rounding, saturate: bool) -> NDArray[Any]:
+    """Round real numbers as `encode` does.
+
+    Raises
+    ------
+    OperandError
+        If a value has no code.
+    """
     if fmt.kind != "float":
         return _encode_integer(array, fmt, rounding, saturate)
     value = _as_f64(array, rounding if fmt.name == "f64" else "odd")
@@ -240,10 +251,14 @@ def to_codes(elements: ArrayLike, fmt: str | Format) -> NDArray[Any]:
     """
     fmt = format_of(fmt)
     array = as_array(elements, f"elements of {fmt}")
-    if array.dtype.newbyteorder("=") == fmt.dtype:
-        array = array.astype(fmt.dtype, copy=False)
-    if array.dtype != fmt.dtype:
+    if array.dtype.newbyteorder("=") != fmt.dtype:
         raise OperandTypeError(f"elements of {fmt} must have dtype {fmt.dtype}, not {array.dtype}")
+    return view_codes(array, fmt)
+
+
+def view_codes(array: NDArray[Any], fmt: Format) -> NDArray[Any]:
+    """View an array of a format's dtype, in any byte order, as codes, without a copy where NumPy can."""
+    array = array.astype(fmt.dtype, copy=False)
     if fmt.kind in ("signed", "unsigned") and fmt.bits == 4:
         return np.asarray(array.view(np.uint8) & np.uint8(15))
     return array.view(fmt.code_dtype)

@@ -1,4 +1,4 @@
-"""Names of GPUs with tensor cores, and the targets that libraries compile for them."""
+"""What targets are called: names of GPUs, compute capabilities and other spellings."""
 
 from __future__ import annotations
 
@@ -9,34 +9,10 @@ from operator import index
 from typing import Any
 
 from fastmma.host.errors import TargetError
-from fastmma.isa.targets import TARGETS
+from fastmma.isa.targets import ARCHITECTURES, TARGETS
 
 TargetName = str | tuple[int, int]
 
-# https://developer.nvidia.com/cuda-gpus, by compute capability
-_GPUS = {
-    "sm_70": ("V100", "Titan V", "GV100", "Quadro GV100"),
-    "sm_75": (*("T4", "Titan RTX", "RTX 2060", "RTX 2070", "RTX 2080"), *(f"Quadro RTX {number}" for number in (4000, 5000, 6000, 8000))),
-    "sm_80": ("A100", "A800", "A30"),
-    "sm_86": (
-        *("A2", "A10", "A10G", "A16", "A40", "RTX 3050", "RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090"),
-        *("RTX A2000", "RTX A3000", "RTX A4000", "RTX A4500", "RTX A5000", "RTX A5500", "RTX A6000"),
-    ),
-    "sm_87": ("Orin", "Jetson Orin", "Jetson AGX Orin", "Jetson Orin NX", "Jetson Orin Nano"),
-    "sm_89": (
-        *("L4", "L20", "L40", "L40S", "RTX 4050", "RTX 4060", "RTX 4070", "RTX 4080", "RTX 4090"),
-        *("RTX 2000 Ada", "RTX 4000 Ada", "RTX 4500 Ada", "RTX 5000 Ada", "RTX 5880 Ada", "RTX 6000 Ada"),
-    ),
-    "sm_90a": ("H100", "H200", "H800", "H20", "GH200"),
-    "sm_100a": ("B100", "B200", "GB200"),
-    "sm_103a": ("B300", "GB300"),
-    "sm_110a": ("Thor", "Jetson Thor", "Jetson AGX Thor"),
-    "sm_120a": (
-        *("RTX 5050", "RTX 5060", "RTX 5070", "RTX 5080", "RTX 5090"),
-        *(f"RTX PRO {number} Blackwell" for number in (2000, 4000, 4500, 5000, 6000)),
-    ),
-    "sm_121a": ("GB10", "DGX Spark"),
-}
 # what drivers write before and after a name, and what tells no architecture
 _BRAND = re.compile(r"^(nvidia|geforce|tesla)$")
 _REST = re.compile(r"^(pcie|sxm\d?|nvl\d*|hbm\d?e?|\d+gb|laptop|gpu|max|q|super|ti|d|generation|server|workstation|edition|developer|kit)$")
@@ -47,7 +23,8 @@ def _words(name: str) -> tuple[str, ...]:
     return tuple(word for word in re.split(r"[ _-]", name.lower()) if not _BRAND.match(word))
 
 
-_BY_WORDS = {_words(name): target for target, names in _GPUS.items() for name in names}
+_BY_WORDS = {_words(name): row.usual for row in ARCHITECTURES for name in row.gpus}
+_BY_CAPABILITY = {row.capability: row.usual for row in ARCHITECTURES}
 
 
 def target_named(name: TargetName) -> str:
@@ -103,7 +80,8 @@ def keyword_hint(value: Any) -> str:
 def _meant(name: str) -> str | None:
     spelled = re.fullmatch(r"(?:sm|compute)_?(\d{2,3}[af]?)", name, re.ASCII)
     if spelled:
-        return _known(f"sm_{spelled[1]}")
+        found = f"sm_{spelled[1]}"
+        return found if found in TARGETS else None
     if re.fullmatch(r"\d{1,2}\.\d", name, re.ASCII):
         return _capable(tuple(map(int, name.split("."))))
     words = _words(name)
@@ -119,17 +97,13 @@ def _capable(capability: Any) -> str | None:
         major, minor = map(index, capability)
     except (TypeError, ValueError):
         return None
-    return _known(f"sm_{major}{minor}a") or _known(f"sm_{major}{minor}")
-
-
-def _known(target: str) -> str | None:
-    return target if target in TARGETS else None
+    return _BY_CAPABILITY.get((major, minor))
 
 
 def _suggestion(name: Any) -> str:
     """The GPU that might have been meant."""
     if not isinstance(name, str) or len(name) > 100:
         return ""
-    names = {" ".join(_words(each)): each for each in (*TARGETS, *(gpu for gpus in _GPUS.values() for gpu in gpus))}
+    names = {" ".join(_words(each)): each for each in (*TARGETS, *(gpu for row in ARCHITECTURES for gpu in row.gpus))}
     close = get_close_matches(" ".join(_words(name)), names, 1)
     return f"; did you mean {names[close[0]]}?" if close else "; and GPUs by name, such as H100"

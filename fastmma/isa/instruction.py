@@ -10,6 +10,7 @@ from typing import Any
 from fastmma.host.errors import TargetError
 from fastmma.isa.formats import FORMATS, Format, Formats
 from fastmma.isa.layout import Layout
+from fastmma.isa.targets import WARP, target_of
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Instruction:
     ptx: tuple[int, int] = field(repr=False)
     heading: str = field(repr=False)
     fragments: Callable[[Any], dict[str, Layout]] = field(repr=False, compare=False)
-    lanes: int = 32
+    lanes: int = WARP
     sparse: str = ""
     scale_vec_size: int = 0
     stype: str = ""
@@ -223,6 +224,11 @@ class Movement:
     def layout(self) -> Layout:
         """Where the elements of one matrix lie in registers."""
         return self.fragment(self)
+
+    @cached_property
+    def lanes(self) -> int:
+        """Lanes of a warp on the targets that have it."""
+        return target_of(self.targets[0]).lanes
 
     @property
     def lines(self) -> int:

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from fastmma.host.errors import NotEmulatedError
+from fastmma.isa.targets import architecture
 
 _FP8 = ("float8_e4m3fn", "float8_e5m2")
 _PROMOTION = 128  # k, of cuBLAS on Hopper without fast accumulation
@@ -111,4 +112,4 @@ def operand_dtype(algorithm: Algorithm, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def promotion(algorithm: Algorithm, target: str) -> int | None:
     """k between promotions."""
-    return _PROMOTION if algorithm.promoted and target.startswith("sm_90") else None
+    return _PROMOTION if algorithm.promoted and architecture(target) == "sm_90" else None

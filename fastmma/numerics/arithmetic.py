@@ -7,10 +7,11 @@ from typing import Literal
 
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.evidence import Evidence
+from fastmma.numerics.methods import METHODS, MethodName
 
-Method = Literal["fused", "grouped", "f32-fma", "f32-fma-pairs", "f32-fma-from-c", "f64-fma", "integer", "bit"]
-AlignRounding = Literal["rz", "rn", "ro", "exact"]
-Rounding = Literal["rz", "rn", "ro"]
+AlignRounding = Literal["rz", "rn", "ro", "rm", "exact"]
+Rounding = Literal["rz", "rn", "ro", "rm"]
+CJoins = Literal["terms", "sum"]
 
 ALL_OF_K = 0  # terms: one step for the whole instruction
 NO_FLOOR = -1000  # below every exponent
@@ -29,12 +30,11 @@ class Arithmetic:
     architectures, ops, atypes, dtypes : tuple of str
         The questions that the row answers.
     method : str
-        ``"fused"``: fused dot-product-add steps, a product's exponent being that of its factors and of their scales; ``"grouped"``:
-        fused steps whose terms are exact sums of `group` products times the significands of their scales, with the exponent of the
-        scales alone; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
+        A name of `fastmma.numerics.methods.METHODS`. ``"fused"``: fused dot-product-add steps, a product's exponent being that of its
+        factors and of their scales; ``"grouped"``: fused steps whose terms are exact sums of `group` products times the significands of
+        their scales, with the exponent of the scales alone; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
         ``"f32-fma-pairs"``: two such chains of two products, ``(c + first) + second``; ``"f32-fma-from-c"``, ``"f64-fma"``: a
-        chain of IEEE fma from c;
-        ``"integer"`` and ``"bit"``: exact.
+        chain of IEEE fma from c; ``"integer"`` and ``"bit"``: exact.
     terms : int
         Products a step (only stored ones count where A is sparse); `ALL_OF_K` means all that the instruction has.
     align_bits : int
@@ -42,13 +42,14 @@ class Arithmetic:
         zero.
     align_rounding : str
         How they are: ``"rz"`` toward zero, as every known GPU has it; ``"rn"`` to nearest, ties to even; ``"ro"`` to odd (truncated, and
-        the last bit set if anything was lost); ``"exact"`` not at all, whatever `align_bits` and `emax_floor`.
+        the last bit set if anything was lost); ``"rm"`` down; ``"exact"`` not at all, whatever `align_bits` and `emax_floor`.
     emax_floor : int
         emax is never lower.
     keep_bits : int
         Fraction bits of a step's result, subnormals having as much fewer as in its format.
     rounding : str
-        How the exact sum of a step is rounded to them: ``"rz"``, ``"rn"`` or ``"ro"``. What exceeds the format becomes an infinity.
+        How the exact sum of a step is rounded to them: ``"rz"``, ``"rn"``, ``"ro"`` or ``"rm"``. What exceeds the format becomes an
+        infinity.
     split : int
         0: c is a term of the first step. Else the form is lowered: products whose k has ``(k // split) % 2 == 0`` make the first step,
         the others the second; the sum starts at zero, and c is added at the end by one IEEE add.
@@ -64,13 +65,21 @@ class Arithmetic:
     native_c : bool
         Whether an f16 c meets f32 sums as it is: a subnormal has the exponent of the smallest normal f16, not that of its value. All
         products are then one step.
+    c_joins : str
+        ``"terms"``: c, or the result of the step before, is a term, as every known NVIDIA GPU has it. ``"sum"``: it joins the sum of the
+        terms. Then emax is the larger exponent of both, the sum is rounded down to a multiple of ``2 ** (emax - join_bits - 1)``, c to
+        one of ``2 ** (emax - align_bits)``, and what they add up to is rounded down to `join_bits` fraction bits, before `rounding`.
+    join_bits : int
+        Of the sum, where c joins it.
+    flush_inputs, flush_results : bool
+        Whether subnormal elements of a, b and c, and subnormal results of steps, count as zeros of their sign.
     """
 
     architectures: tuple[str, ...]
     ops: tuple[str, ...]
     atypes: tuple[str, ...]
     dtypes: tuple[str, ...]
-    method: Method
+    method: MethodName
     evidence: Evidence
     terms: int = 0
     align_bits: int = 0
@@ -88,6 +97,10 @@ class Arithmetic:
     align_rounding: AlignRounding = "rz"
     rounding: Rounding = "rz"
     interleave: int = 0
+    c_joins: CJoins = "terms"
+    join_bits: int = 0
+    flush_inputs: bool = False
+    flush_results: bool = False
 
     def answers(self, ins: Instruction, base: str) -> bool:
         """Tell whether this row is about an instruction on a base architecture."""
@@ -108,19 +121,23 @@ class Arithmetic:
     def numbers(self) -> tuple[object, ...]:
         """What decides the bits; terms are those of one instruction."""
         steps = self.method, self.terms, self.group, self.split, self.interleave, self.widened, self.native_c
-        return *steps, self.align_bits, self.align_rounding, self.emax_floor, self.keep_bits, self.rounding
+        joins = self.c_joins, self.join_bits, self.flush_inputs, self.flush_results
+        return *steps, *joins, self.align_bits, self.align_rounding, self.emax_floor, self.keep_bits, self.rounding
 
     @property
     def family(self) -> str:
         """One line for tables: the method and its parameters."""
-        if self.method not in ("fused", "grouped"):
+        method = METHODS.get(self.method)
+        if method is None or not method.in_steps:
             return self.method
         aligned = "exact alignment" if self.align_rounding == "exact" else f"F = {self.align_bits}{_named(self.align_rounding, 'rz')}"
         floor = "" if self.emax_floor == NO_FLOOR or self.align_rounding == "exact" else f", emax >= {self.emax_floor}"
         parts = [f"L = {self.terms or 'k'}", f"{aligned}{floor}", f"keep {self.keep_bits}{_named(self.rounding, self._usual_rounding)}"]
-        parts += [f"groups of {self.group}"] if self.group > 1 and self.method == "fused" else []
+        parts += [f"groups of {self.group}"] if self.group > 1 and not method.by_scales else []
         parts += [f"steps in turns of {self.interleave} k"] if self.interleave else []
         parts += [f"lowered in halves of {self.split}"] if self.split else []
+        parts += [f"c joins the sum at {self.join_bits}"] if self.c_joins == "sum" else []
+        parts += [f"subnormal {what} are 0" for what in ("inputs", "results") if getattr(self, f"flush_{what}")]
         return f"{self.method}: {', '.join(parts)}"
 
     @property

@@ -15,6 +15,7 @@ from fastmma.isa.table import multiply
 from fastmma.isa.targets import architecture
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.evidence import Evidence
+from fastmma.numerics.methods import METHODS
 from fastmma.numerics.own import own
 from fastmma.numerics.rows import ROWS, WMMA_FRAGMENTS
 
@@ -26,7 +27,7 @@ def _row(ins: Instruction, base: str) -> Arithmetic | None:
     if len(rows) > 1:
         raise ValueError(f"two numerics rows answer {ins} on {base}")
     row = rows[0] if rows else None
-    if row is None or row.method != "fused" or row.terms:
+    if row is None or row.terms or not METHODS[row.method].in_steps:
         return row
     return replace(row, terms=ins.stored_k // 2 if row.split else ins.stored_k)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, get_args
 
@@ -11,29 +10,14 @@ from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
-from fastmma.numerics.arithmetic import NO_FLOOR, AlignRounding, Arithmetic, Rounding
+from fastmma.numerics.arithmetic import NO_FLOOR, AlignRounding, Arithmetic, CJoins, Rounding
 from fastmma.numerics.evidence import Evidence
+from fastmma.numerics.methods import METHODS
 
 MOST_ALIGN_BITS = 1023  # more than any two exponents of terms differ by
 HIGHEST_FLOOR = 127  # the largest exponent of an f32 result
 _WIDER = "f16"
-_STEPS = ("fused", "grouped")
 
-
-def _is_float(ins: Instruction) -> bool:
-    return ins.formats.a.kind == "float" and ins.accumulator in ("f16", "f32")
-
-
-_KINDS: dict[str, Callable[[Instruction], bool]] = {
-    "fused": lambda ins: _is_float(ins) and ins.op != "fma" and ins.kind not in ("mxf4", "mxf4nvf4"),
-    "grouped": lambda ins: ins.kind in ("mxf4", "mxf4nvf4"),
-    "f32-fma": lambda ins: ins.shape == "m8n8k4" and ins.atype == "f16",
-    "f32-fma-pairs": lambda ins: ins.shape == "m8n8k4" and ins.atype == "f16",
-    "f32-fma-from-c": lambda ins: ins.op == "fma",
-    "f64-fma": lambda ins: ins.atype == "f64",
-    "integer": lambda ins: ins.formats.a.kind in ("signed", "unsigned"),
-    "bit": lambda ins: ins.formats.a.kind == "bit",
-}
 _KEYS = ("architectures", "ops", "atypes", "dtypes", "evidence", "sparse", "shapes", "kinds", "forms", "depths")
 FIELDS = tuple(field.name for field in fields(Arithmetic) if field.name not in (*_KEYS, "method"))
 _DEFAULTS = {field.name: field.default for field in fields(Arithmetic)} | {"emax_floor": 0}
@@ -85,20 +69,18 @@ def own(ins: Instruction, given: Any, target: str, its: Arithmetic | None) -> Ar
             f"{ins}: arithmetic must be an Arithmetic, not {type(given).__name__}; fastmma.arithmetic returns one, and "
             "dataclasses.replace changes it"
         )
-    fits = [method for method, fits in _KINDS.items() if fits(ins)]
+    fits = [method.name for method in METHODS.values() if method.takes(ins)]
     check = _Check(ins, given)
     for field in ("method", *FIELDS):
         if not isinstance(getattr(given, field), str | int | float) and whole(getattr(given, field)) is None:
             raise check.refuse(field, "a number or a name")
     if given.method not in fits:
         raise check.refuse("method", " or ".join(map(repr, fits)))
-    if given.method not in _STEPS:
-        for field in FIELDS:
-            if getattr(given, field) != _DEFAULTS[field]:
-                raise check.refuse(field, f"{_DEFAULTS[field]!r} where the method is {given.method!r}, which has none")
-        found = given
-    else:
-        found = _steps(ins, given, check)
+    method = METHODS[given.method]
+    for field in FIELDS:
+        if field not in method.fields and getattr(given, field) != _DEFAULTS[field]:
+            raise check.refuse(field, f"{_DEFAULTS[field]!r} where the method is {given.method!r}, which has none")
+    found = _steps(ins, given, check) if method.in_steps else given
     return replace(found, evidence=Evidence("own", f"claims no GPU; {_differences(found, target, its)}"))
 
 
@@ -106,6 +88,9 @@ def _steps(ins: Instruction, given: Arithmetic, check: _Check) -> Arithmetic:
     """One whose terms are aligned and summed in steps."""
     check.name("align_rounding", get_args(AlignRounding))
     check.name("rounding", get_args(Rounding))
+    check.name("c_joins", get_args(CJoins))
+    for field in ("flush_inputs", "flush_results"):
+        check.name(field, (False, True))
     check.name("widened", ("", _WIDER))
     if given.widened and (ins.stype or not all(FORMATS[_WIDER].holds(fmt) for fmt in ins.formats[:2])):
         raise check.refuse("widened", f"empty, as {ins.atype} and {ins.btype} are not converted to {_WIDER}")
@@ -135,6 +120,7 @@ def _steps(ins: Instruction, given: Arithmetic, check: _Check) -> Arithmetic:
         )
     return replace(
         given,
+        join_bits=check.integer("join_bits", 0, *((MOST_ALIGN_BITS,) if given.c_joins == "sum" else (0, "0 where c is a term"))),
         terms=terms,
         group=group,
         split=split,

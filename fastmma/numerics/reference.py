@@ -16,7 +16,21 @@ from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.numerics.arithmetic import CANONICAL_NAN, Arithmetic
-from fastmma.numerics.reference_steps import Number, Step, fma, fused_step, ieee_add, number, product, round_to, seen, special_sum, watched
+from fastmma.numerics.methods import METHODS, Chain
+from fastmma.numerics.reference_steps import (
+    Number,
+    Step,
+    flushed,
+    fma,
+    fused_step,
+    ieee_add,
+    number,
+    product,
+    round_to,
+    seen,
+    special_sum,
+    watched,
+)
 
 Codes = NDArray[Any]
 
@@ -77,10 +91,10 @@ def _scaled(terms: Sequence[Number], scales_a: Sequence[Number], scales_b: Seque
     return [product(product(term, scales_a[i // share]), scales_b[i // share]) for i, term in enumerate(terms)]
 
 
-def _f32_chain(a: Sequence[Number], b: Sequence[Number], total: int) -> int:
-    f32 = FORMATS["f32"]
+def _links(a: Sequence[Number], b: Sequence[Number], total: int, fmt: Format, mode: str) -> int:
+    """One chain of fma, from a code on."""
     for x, y in zip(a, b, strict=True):
-        total = fma(x, y, number(total, f32), f32)
+        total = fma(x, y, number(total, fmt), fmt, mode)
     return total
 
 
@@ -97,24 +111,17 @@ def _converted(value: Number, result: Format) -> int:
     return rounded | 1 << (result.bits - 1) if rounded == 0 and value.negative else rounded
 
 
-def _f32_dot(a: Sequence[Number], b: Sequence[Number], c: int, pairs: bool, cfmt: Format, dfmt: Format) -> int:
-    """The lowered m8n8k4: f32 fma over k, and c added by f32 adds; in pairs, (c + first pair) + second pair."""
-    f32 = FORMATS["f32"]
-    total = _convert(c, cfmt, f32)
-    if pairs:
-        negative_zero = 1 << 31  # the first product of a pair is a plain multiplication
-        for half in (slice(0, 2), slice(2, 4)):
-            total = ieee_add(number(total, f32), number(_f32_chain(a[half], b[half], negative_zero), f32), f32)
+def _chained(chain: Chain, a: Sequence[Number], b: Sequence[Number], c: int, ins: Instruction) -> int:
+    """Chains of fma over k: one from c, or several that are added to it one after the other."""
+    cfmt, dfmt, fmt = ins.formats.c, ins.formats.d, FORMATS[chain.format]
+    total = c if cfmt is fmt else _convert(c, cfmt, fmt)
+    if chain.products:
+        for first in range(0, len(a), chain.products):
+            part = slice(first, first + chain.products)
+            total = ieee_add(number(total, fmt), number(_links(a[part], b[part], chain.start, fmt, "rn"), fmt), fmt)
     else:
-        total = ieee_add(number(_f32_chain(a, b, 0), f32), number(total, f32), f32)
-    return total if dfmt is f32 else _convert(total, f32, dfmt)
-
-
-def _f64_dot(a: Sequence[Number], b: Sequence[Number], c: int, mode: str) -> int:
-    f64 = FORMATS["f64"]
-    for x, y in zip(a, b, strict=True):
-        c = fma(x, y, number(c, f64), f64, mode)
-    return c
+        total = _links(a, b, total, fmt, ins.rounding or "rn")
+    return total if dfmt is fmt else _convert(total, fmt, dfmt)
 
 
 def integer_sum(products: Sequence[Number], c: int, saturate: bool) -> int:
@@ -143,7 +150,9 @@ def _widened(code: int, source: Format, wide: Format) -> Number:
     return number(_converted(number(code, source), wide), wide)
 
 
-def _decoded(codes: Codes, fmt: Format, arithmetic: Arithmetic) -> list[list[Any]]:
+def _decoded(codes: Codes, fmt: Format, arithmetic: Arithmetic, flush: bool = False) -> list[list[Any]]:
+    if flush:
+        codes = np.array([flushed(int(code), fmt) for code in codes.flat], codes.dtype).reshape(codes.shape)
     if arithmetic.widened:
         return [[_widened(int(code), fmt, FORMATS[arithmetic.widened]) for code in line] for line in codes]
     read = number if fmt.kind == "float" else _integer
@@ -188,7 +197,7 @@ def tile(
     (m, n) array of codes of d
     """
     afmt, bfmt, dfmt = ins.formats.a, ins.formats.b, ins.formats.d
-    rows, columns = _decoded(a, afmt, arithmetic), _decoded(b.T, bfmt, arithmetic)
+    rows, columns = (_decoded(codes, fmt, arithmetic, arithmetic.flush_inputs) for codes, fmt in ((a, afmt), (b.T, bfmt)))
     stored = columns_of_stored(ins, metadata)
     scales_a, scales_b = (
         None if scales is None else _decoded(scales, FORMATS[ins.stype], arithmetic)
@@ -215,31 +224,27 @@ def _element(
     shift: int,
 ) -> int:
     """The code of one element of d: decoded elements of a row of A and of B's column that meet it, and the k where they do."""
-    cfmt, dfmt, sums = ins.formats.c, ins.formats.d, ins.formats.sums
     if watched() and row and isinstance(row[0], Number):
         row = [x._replace(ks=(k,)) for x, k in zip(row, ks, strict=True)]
-    match arithmetic.method:
-        case "fused" | "grouped":
-            start = c if cfmt is sums else _convert(c, cfmt, sums)
-            terms = _in_turns([product(x, y) for x, y in zip(row, column, strict=True)], ks, arithmetic)
-            if arithmetic.group > 1:
-                terms = _grouped(terms, arithmetic.group)
-            if arithmetic.method == "grouped":
-                terms = [term._replace(exponent=0) for term in terms]  # theirs is that of the scales alone
-            if scales is not None:
-                terms = _scaled(terms, *scales)
-            if arithmetic.split:
-                total = _lowered(terms, ks, start, arithmetic, sums)
-            else:
-                first = number(c, cfmt) if arithmetic.native_c else number(start, sums)
-                first = first._replace(last=first.last - shift, exponent=first.exponent - shift) if shift else first
-                total = _steps(terms, first, arithmetic, sums)
-            return total if dfmt is sums else _convert(total, sums, dfmt)
-        case "f32-fma" | "f32-fma-pairs":
-            return _f32_dot(row, column, c, arithmetic.method == "f32-fma-pairs", cfmt, dfmt)
-        case "f32-fma-from-c":
-            return _f32_chain(row, column, c)
-        case "f64-fma":
-            return _f64_dot(row, column, c, ins.rounding)
-        case "integer" | "bit":
-            return integer_sum(_integer_products(row, column, ks, ins.bit_op), c, ins.satfinite)
+    method = METHODS[arithmetic.method]
+    if method.chain is not None:
+        return _chained(method.chain, row, column, c, ins)
+    if method.exact:
+        return integer_sum(_integer_products(row, column, ks, ins.bit_op), c, ins.satfinite)
+    cfmt, dfmt, sums = ins.formats.c, ins.formats.d, ins.formats.sums
+    c = flushed(c, cfmt) if arithmetic.flush_inputs else c
+    start = c if cfmt is sums else _convert(c, cfmt, sums)
+    terms = _in_turns([product(x, y) for x, y in zip(row, column, strict=True)], ks, arithmetic)
+    if arithmetic.group > 1:
+        terms = _grouped(terms, arithmetic.group)
+    if method.by_scales:
+        terms = [term._replace(exponent=0) for term in terms]  # theirs is that of the scales alone
+    if scales is not None:
+        terms = _scaled(terms, *scales)
+    if arithmetic.split:
+        total = _lowered(terms, ks, start, arithmetic, sums)
+    else:
+        first = number(c, cfmt) if arithmetic.native_c else number(start, sums)
+        first = first._replace(last=first.last - shift, exponent=first.exponent - shift) if shift else first
+        total = _steps(terms, first, arithmetic, sums)
+    return total if dfmt is sums else _convert(total, sums, dfmt)

@@ -51,7 +51,7 @@ def number(code: int, fmt: Format) -> Number:
 
 
 def shifted(magnitude: int, shift: int, mode: str) -> int:
-    """``magnitude * 2**-shift`` as an integer, rounded as `mode` says: toward zero, to nearest even, to odd, or away from zero."""
+    """Round ``magnitude * 2**-shift`` to an integer as `mode` says: toward zero, to nearest even, to odd, or away from zero."""
     if shift <= 0:
         return magnitude << -shift
     whole = magnitude >> shift
@@ -65,6 +65,23 @@ def shifted(magnitude: int, shift: int, mode: str) -> int:
         case "away":
             return whole + int(rest > 0)
     return whole
+
+
+def _signed_shifted(value: int, shift: int, mode: str) -> int:
+    """Round ``value * 2**-shift`` to an integer as `mode` says, ``"rm"`` down."""
+    if mode == "rm":
+        return value >> shift if shift > 0 else value << -shift
+    magnitude = shifted(abs(value), shift, mode)
+    return -magnitude if value < 0 else magnitude
+
+
+def flushed(code: int, fmt: Format) -> int:
+    """The code of a float, that of a zero of its sign in place of a subnormal."""
+    value = number(code, fmt)
+    if value.special or not 0 < abs(value.significand) < 1 << fmt.mantissa_bits:
+        return code
+    zero = code & 1 << (fmt.magnitude_bits + fmt.padding)
+    return 0 if number(zero, fmt).special else zero  # a format may have something else in the place of -0
 
 
 def round_to(value: int, last: int, fmt: Format, mode: str, keep: int | None = None) -> int:
@@ -178,17 +195,42 @@ def _fused_step(terms: tuple[Number, ...], arithmetic: Arithmetic, fmt: Format) 
     specials = [term for term in terms if term.special]
     if specials:
         return Step("fused", terms, special_sum(specials, CANONICAL_NAN[fmt.name], fmt), fmt, mode)
+    if arithmetic.c_joins == "sum":
+        *products, c = terms
+        emax, last, aligned = _aligned(products, arithmetic)
+        last, aligned, total, end = _joined(aligned, emax, last, c, arithmetic, fmt)
+    else:
+        emax, last, aligned = _aligned(terms, arithmetic)
+        total, end = sum(aligned), last
+    code = round_to(total, end, fmt, mode, keep=arithmetic.keep_bits)
+    code = flushed(code, fmt) if arithmetic.flush_results else code
+    return Step("fused", terms, code, fmt, mode, tuple(aligned), last, emax)
+
+
+def _aligned(terms: Sequence[Number], arithmetic: Arithmetic) -> tuple[int, int, list[int]]:
+    """Return emax, the power of two of the unit, and terms in units."""
     emax = max([term.exponent for term in terms if term.significand or term.cancelled], default=arithmetic.emax_floor)
     emax = max(emax, arithmetic.emax_floor)
     last = emax - arithmetic.align_bits
     if arithmetic.align_rounding == "exact":
         last = min((term.last for term in terms if term.significand), default=0)
-    aligned = []
-    for term in terms:
-        magnitude = shifted(abs(term.significand), last - term.last, arithmetic.align_rounding)
-        aligned.append(-magnitude if term.significand < 0 else magnitude)
-    code = round_to(sum(aligned), last, fmt, mode, keep=arithmetic.keep_bits)
-    return Step("fused", terms, code, fmt, mode, tuple(aligned), last, emax)
+    return emax, last, [_signed_shifted(term.significand, last - term.last, arithmetic.align_rounding) for term in terms]
+
+
+def _joined(products: list[int], emax: int, last: int, c: Number, arithmetic: Arithmetic, fmt: Format) -> tuple[int, list[int], int, int]:
+    """Let c join the sum of products in units of ``2**last``.
+
+    Return the power of two of a unit of all terms, the terms in it, and what they add up to, with the power of two of its last bit.
+    """
+    emax = max(emax, c.exponent)
+    sum_last, c_last = emax - arithmetic.join_bits - 1, emax - arithmetic.align_bits
+    kept = _signed_shifted(sum(products), sum_last - last, "rm"), _signed_shifted(c.significand, c_last - c.last, "rm")
+    end = min(sum_last, c_last)
+    total = (kept[0] << (sum_last - end)) + (kept[1] << (c_last - end))
+    cut = max(max(abs(total).bit_length() - 1 + end, fmt.emin) - arithmetic.join_bits, end)
+    unit = min(last, c_last)
+    terms = [*(each << (last - unit) for each in products), kept[1] << (c_last - unit)]
+    return unit, terms, total >> (cut - end), cut
 
 
 def ieee_add(x: Number, y: Number, fmt: Format, mode: str = "rn") -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for, thread_count
-from fastmma.isa.codes import encode
+from fastmma.isa.codes import encode, encode_array
 from fastmma.isa.formats import Format
 
 _FEWEST = 1 << 14  # elements for which kernels are loaded
@@ -27,7 +27,7 @@ def rounded(array: NDArray[Any], fmt: Format) -> NDArray[Any]:
     wide = array.astype(np.float32) if array.dtype.itemsize == 2 else array.astype(array.dtype.newbyteorder("="), copy=False)
     small = array.size < _FEWEST or np.finfo(wide.dtype).nmant <= fmt.mantissa_bits
     if small or (saturate and np.isnan(array).any()):
-        return encode(array, fmt, saturate=saturate)
+        return encode_array(array, fmt, "rn", saturate)
     from fastmma.kernels import quantize
 
     unpadded = fmt.magnitude_bits + 1

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.arrays import RawCodes, as_array
 from fastmma.host.errors import OperandError, OperandTypeError
-from fastmma.isa.codes import from_codes, to_codes
+from fastmma.isa.codes import from_codes, view_codes
 from fastmma.isa.formats import Format
 from fastmma.isa.gpus import keyword_hint
 from fastmma.isa.instruction import Instruction
@@ -46,7 +46,7 @@ def codes_of(value: Any, fmt: Format, what: str, *, cast: bool = False) -> NDArr
             raise OperandError(f"{what} must hold codes of {fmt}, below {1 << fmt.bits}, not {array.max()}")
         return array
     if array.dtype.newbyteorder("=") == fmt.dtype and not (cast and fmt.padding):
-        return to_codes(array, fmt)
+        return view_codes(array, fmt)
     if cast and fmt.kind == "float" and array.dtype.name in _CASTABLE:
         return rounded(array, fmt)
     hint = f"; cast=True rounds it to {fmt}" if fmt.kind == "float" and array.dtype.name in _CASTABLE else keyword_hint(value)

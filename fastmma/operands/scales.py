@@ -13,9 +13,13 @@ from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.scales import scale_lanes, scale_selectors
 from fastmma.isa.table import multiply
+from fastmma.isa.targets import target_of
 from fastmma.operands.check import check_shape, register_words
 
-_LANES = 32
+
+def _warp(ins: Instruction) -> int:
+    """Count the lanes whose registers hold scales."""
+    return target_of(ins.targets[0]).lanes
 
 
 def _selected(ins: str | Instruction, operand: str, byte_id: Any, thread_id: Any) -> tuple[Instruction, NDArray[np.intp], NDArray[np.intp]]:
@@ -62,7 +66,7 @@ def unpack_scales(ins: str | Instruction, registers: Any, operand: str, byte_id:
     """
     found, lanes, places = _selected(ins, operand, byte_id, thread_id)
     what = f"{found}: scale_{operand}"
-    array = register_words(registers, (_LANES,), what)
+    array = register_words(registers, (_warp(found),), what)
     scales = (array[..., lanes, None] >> (8 * places).astype(np.uint32)) & np.uint32(0xFF if found.stype == "ue8m0" else 0x7F)
     return scales.astype(np.uint8)
 
@@ -103,6 +107,6 @@ def pack_scales(ins: str | Instruction, scales: Any, operand: str, byte_id: int 
         raise OperandTypeError(f"{what} must be codes of dtype uint8, not {array.dtype}")
     shape = (len(lanes), found.scale_vec_size)
     check_shape(array, shape, what)
-    registers = np.zeros((*array.shape[:-2], _LANES), dtype=np.uint32)
+    registers = np.zeros((*array.shape[:-2], _warp(found)), dtype=np.uint32)
     registers[..., lanes] = np.bitwise_or.reduce(array.astype(np.uint32) << (8 * places).astype(np.uint32), axis=-1)
     return registers

@@ -12,7 +12,7 @@ from fastmma.isa.formats import FORMATS, Format, format_of
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
-from fastmma.isa.targets import TARGETS, architecture, specific
+from fastmma.isa.targets import TARGETS, specific, target_of
 from fastmma.isa.tcgen05.instruction import largest
 from fastmma.numerics.lookup import arithmetic
 
@@ -129,15 +129,15 @@ def other_spelling(ins: Instruction, target: str) -> str:
     >>> other_spelling(default_instruction("e4m3", "e4m3", None, "sm_90a"), "sm_90a")
     'sm_90 takes mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32, with other bits'
     """
-    base = architecture(target)
+    silicon = target_of(target).architecture
     formats = ins.atype, ins.btype, ins.dtype
     form: Any = {"sparse": bool(ins.sparse), "stype": ins.stype}
     try:
         usual = default_instruction(*formats, target, **form) == ins
     except InstructionError:
         usual = False
-    for other in (base, f"{base}a"):
-        if not usual or other not in TARGETS:
+    for other in dict.fromkeys((silicon.name, silicon.usual)):
+        if not usual:
             continue
         try:
             its = default_instruction(*formats, other, **form)

@@ -30,6 +30,7 @@ Multiply = Callable[[slice, slice, Codes], None]  # writes sums of some products
 
 _ADDENDS = ("float32", "bfloat16", "float16")
 _ONE = 0x3F800000
+_LARGE = 1e38  # from about here on a number rounds to infinity, of which NumPy warns
 
 
 def f32_code(value: Any, what: str) -> int:
@@ -39,8 +40,11 @@ def f32_code(value: Any, what: str) -> int:
     ------
     OperandTypeError
     """
-    if type(value) is float and value == 1:  # to encode a number takes as long as a small product
-        return _ONE
+    if type(value) is float:  # to encode a number takes as long as a small product
+        if value == 1:
+            return _ONE
+        if abs(value) < _LARGE:
+            return int(np.float32(value).view(np.uint32))
     try:
         code = encode(value, FORMATS["f32"])
     except FastmmaError:

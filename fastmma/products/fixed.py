@@ -1,14 +1,17 @@
-"""The epilogue of products of which all but the memory is known: its steps, with a place for the addend's address."""
+"""Small products of which all but the memory is known: what computes them from addresses, with the steps of their epilogue."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fastmma.backends.engine import Backend
+from fastmma.backends.fixed import Fixed, Form
 from fastmma.isa.formats import FORMATS
 from fastmma.kernels.params import ADDENDS
+from fastmma.products.bound import Bound, Strided
 from fastmma.products.epilogue import Epilogue, f32_code
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.steps import ROUND, SCALED_C, operands_of
@@ -27,6 +30,59 @@ class Addend(NamedTuple):
     format: str
     row_stride: int
     column_stride: int
+
+
+def fixed_product(plan: GemmPlan, runner: Backend, threads: int, bound: Bound) -> Fixed | None:
+    """Find what computes a small product from addresses alone, without looking at anything; None where there is nothing of the kind.
+
+    Results are C-contiguous.
+    """
+    (a_dtype, a_shape, a_strides), (b_dtype, b_shape, b_strides) = bound.a, bound.b
+    formats = plan.operation.instruction.formats
+    if a_dtype != formats.a.dtype or b_dtype != formats.b.dtype or (plan.cast and (formats.a.padding or formats.b.padding)):
+        return None
+    matched = len(a_shape) == len(b_shape) and len(a_shape) in (2, 3) and a_shape[-1] == b_shape[-2] and a_shape[:-2] == b_shape[:-2]
+    if not matched or not plan.is_direct:
+        return None
+    products, (rows, depth), columns = math.prod(a_shape[:-2]), a_shape[-2:], b_shape[-1]
+    shape = (*a_shape[:-1], columns)
+    if not products * rows * columns * depth:
+        return None
+    ending = None
+    if plan.epilogue:
+        ending = _ending_of_bound(plan, runner, shape, bound)
+        if ending is None:
+            return None
+    elif not _starts_only(bound, formats.c.dtype, shape):
+        return None
+    a, b = ((0, *strides)[-3:] for strides in (a_strides, b_strides))
+    start = not plan.epilogue and bound.c is not None
+    return runner.fixed(plan.operation, Form(products, rows, columns, depth, a, b, start), ending, threads)  # type: ignore[arg-type]
+
+
+def _starts_only(bound: Bound, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    """Tell whether sums start from c, if there is one, and nothing else is done to them."""
+    if bound.bias is not None or bound.beta is not None or bound.alpha != 1:
+        return False
+    if bound.c is None:
+        return True
+    c = Strided(*bound.c)
+    return c.dtype == dtype and c.shape == shape and c.is_c_contiguous
+
+
+def _ending_of_bound(plan: GemmPlan, runner: Backend, shape: tuple[int, ...], bound: Bound) -> Ending | None:
+    """The epilogue of a product; None where there is none that takes its operands as they are."""
+    c, bias = bound.c, bound.bias
+    if bound.alpha == 0 or bound.beta == 0 or (bound.beta is not None and c is None) or (c is not None and bias is not None):
+        return None
+    if (c is not None and (not plan.adds_c or c[1] != shape)) or (bias is not None and bias[1] != shape[-1:]):
+        return None
+    addend = None
+    if c is not None or bias is not None:
+        addend = addend_of("bias", *bias) if c is None else addend_of("c", *c)  # type: ignore[misc]
+        if addend is None:
+            return None
+    return ending_of(plan, runner, shape, bound.alpha, bound.beta, addend)
 
 
 def addend_of(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...]) -> Addend | None:

@@ -14,17 +14,14 @@ from fastmma.host.errors import OperandError
 from fastmma.host.signatures import spell_keywords
 from fastmma.host.threads import thread_count
 from fastmma.isa.sparsity import pattern_of
-from fastmma.kernels.params import Promotion
-from fastmma.operands.check import Results, codes_of
+from fastmma.operands.check import codes_of
 from fastmma.operands.extra import extra_operands
-from fastmma.products.epilogue import finished
 from fastmma.products.gemm_choice import check_alone, ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices, GemmChoices, read_choices
 from fastmma.products.lanes_gemm import lanes_gemm
 from fastmma.products.lanes_plan import LanesPlan
-from fastmma.products.loop import accumulate
-from fastmma.products.small import multiply_cached
+from fastmma.products.prepared import prepared_of
 
 
 @public_call
@@ -158,18 +155,14 @@ def gemm(
     )
     plan = followed(plan, chosen, a, b, scales, metadata is not None, given, "gemm")
     starting, ending = parted(plan, c, given, "gemm")
+    product = prepared_of(plan, runner, workers)
     if scales is None and metadata is None and getattr(a, "ndim", 0) == 2:
-        found = multiply_cached(plan, runner, workers, a, b, c, alpha, beta, bias, out)
+        found = product.multiply_small(a, b, c, alpha, beta, bias, out)
         if found is not None:
             return found
     operands = _bind(plan, a, b, starting, metadata, scale_a, scale_b)
-    ins, shape = plan.operation.instruction, (operands.a.shape[1], operands.b.shape[2])
-    if plan.epilogue:
-        return finished("gemm", plan, operands, shape, out, {"alpha": alpha, "beta": beta, "c": ending, "bias": bias}, runner, workers)
-    results = Results(out, shape, ins, operands)
-    promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
-    accumulate(runner, plan.operation, operands, results.codes[None], promotion, plan.order, workers)
-    return results.elements()
+    shape = operands.a.shape[1], operands.b.shape[2]
+    return product.multiply("gemm", operands, shape, {"alpha": alpha, "beta": beta, "c": ending, "bias": bias}, out)
 
 
 def _bind(plan: GemmPlan, a: Any, b: Any, c: Any, metadata: Any, scale_a: Any, scale_b: Any) -> Operands:

@@ -19,6 +19,7 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.own import is_plain
+from fastmma.products.bound import Strided
 from fastmma.products.choice import SLICE_UNITS, UNALIGNED_TILE, accumulator, default_instruction, multiplicand, scale, takes_tcgen05
 from fastmma.products.epilogue import f32_code
 from fastmma.products.gemm_plan import GemmPlan
@@ -94,7 +95,7 @@ _GIVEN = np.dtype(object)  # of something that no choice depends on
 
 
 def _dtype(value: Any, what: str) -> np.dtype[Any]:
-    if type(value) is np.ndarray and value.dtype.kind not in "OT":
+    if type(value) is Strided or (type(value) is np.ndarray and value.dtype.kind not in "OT"):
         found: np.dtype[Any] = value.dtype
         return found
     array = as_array(value, what)

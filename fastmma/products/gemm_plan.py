@@ -148,6 +148,11 @@ class GemmPlan(LibraryPlan):
         return Order(self.split_k, self.unit, self.join, self.join_dtype, self.first_tile, self.leaves_out, self.dealt)
 
     @cached_property
+    def is_direct(self) -> bool:
+        """True if sums are one run of instructions over all k."""
+        return self.order.parts == 1 and self.promote_every is None and not self.first_tile
+
+    @cached_property
     def in_place(self) -> bool:
         """True if the parts of k go through the epilogue one by one, to the result in memory."""
         whole = isinstance(self.split_k, StreamK) or self.split_k == 1

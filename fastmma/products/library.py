@@ -16,6 +16,7 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.products.book import BOOKS, VARIABLE, Entry, Request, book
 from fastmma.products.book_file import JOINS, OPCODE
+from fastmma.products.bound import Strided
 from fastmma.products.choice import default_instruction
 from fastmma.products.choice_map import GPU, LIBRARY, choice_map
 from fastmma.products.evidence import OrderEvidence, OrderLevel
@@ -60,17 +61,18 @@ def extents(a: Any, b: Any) -> Extents | None:
     if getattr(a, "ndim", 0) not in (2, 3) or getattr(b, "ndim", 0) != a.ndim or not hasattr(b, "strides"):
         return None
     stack = a.ndim == 3
-    if stack and not len(a) == len(b) > 1:
+    if stack and not a.shape[0] == b.shape[0] > 1:
         return None
-    spelled = [x + y for x in _layouts(a[0] if stack else a) for y in _layouts(b[0] if stack else b)]
+    spelled = [x + y for x in _layouts(a) for y in _layouts(b)]
     return Extents(a.shape[-2], b.shape[-1], a.shape[-1], tuple(spelled), stack)
 
 
-def _layouts(matrix: Any) -> str:
-    flags = matrix.flags
-    if flags.c_contiguous and flags.f_contiguous:
+def _layouts(array: Any) -> str:
+    """Name the layouts that a matrix, or those of a stack, may be said to have."""
+    matrix = Strided(array.dtype, array.shape[-2:], array.strides[-2:])
+    if matrix.is_c_contiguous and matrix.is_f_contiguous:
         return "nt" if matrix.strides[1] == matrix.itemsize else "tn"
-    return "n" if flags.c_contiguous else "t" if flags.f_contiguous else ""
+    return "n" if matrix.is_c_contiguous else "t" if matrix.is_f_contiguous else ""
 
 
 def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool, out: str, choices: Any) -> Practice:

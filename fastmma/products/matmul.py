@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, Unpack
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.call import Codes, Operands
@@ -15,14 +14,11 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.host.signatures import spell_keywords
 from fastmma.host.threads import thread_count
-from fastmma.kernels.params import Promotion
-from fastmma.operands.check import Results, codes_of, flatten, leading_dimensions
-from fastmma.products.epilogue import finished
+from fastmma.operands.check import codes_of, flatten, leading_dimensions
 from fastmma.products.gemm_choice import ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices, GemmChoices, read_choices
-from fastmma.products.loop import accumulate
-from fastmma.products.small import multiply_cached
+from fastmma.products.prepared import prepared_of
 
 _HINT = "; b.swapaxes(-1, -2) would fit"
 
@@ -80,6 +76,7 @@ def matmul(
 
     Examples
     --------
+    >>> import numpy as np
     >>> a, b = np.ones((5, 1, 4, 32), np.float16), np.ones((2, 32, 3), np.float16)
     >>> matmul(a, b, target="sm_80").shape
     (5, 2, 4, 3)
@@ -92,7 +89,8 @@ def matmul(
     ins = plan.operation.instruction
     if ins.sparse or ins.scale_vec_size:
         raise OperandError(f"{ins}: matmul takes neither metadata nor scales; gemm does")
-    if out is None and (found := multiply_cached(plan, runner, workers, a, b, c, alpha, beta, bias)) is not None:
+    product = prepared_of(plan, runner, workers)
+    if out is None and (found := product.multiply_small(a, b, c, alpha, beta, bias)) is not None:
         return found
     x = codes_of(a, ins.formats.a, "matmul: a", cast=plan.cast)
     y = codes_of(b, ins.formats.b, "matmul: b", cast=plan.cast)
@@ -108,15 +106,7 @@ def matmul(
     shape = (*lead, *((rows,) if x.ndim > 1 else ()), *((columns,) if y.ndim > 1 else ()))
     whole = (math.prod(lead), rows, columns)
     operands = Operands(flatten(left, lead), flatten(right, lead), _started(plan, starting, shape, whole))
-    if plan.epilogue:
-        return finished("matmul", plan, operands, shape, out, {"alpha": alpha, "beta": beta, "c": ending, "bias": bias}, runner, workers)
-    results = Results(out, shape, ins, operands)
-    products = results.codes.reshape(whole) if results.codes.flags.c_contiguous else np.empty(whole, results.codes.dtype)
-    promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
-    accumulate(runner, plan.operation, operands, products, promotion, plan.order, workers)
-    if not results.codes.flags.c_contiguous:
-        results.codes[...] = products.reshape(shape)
-    return results.elements()
+    return product.multiply("matmul", operands, shape, {"alpha": alpha, "beta": beta, "c": ending, "bias": bias}, out)
 
 
 def _started(plan: GemmPlan, c: Any, shape: tuple[int, ...], whole: tuple[int, int, int]) -> Codes | None:

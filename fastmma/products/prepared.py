@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from functools import lru_cache
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.call import Operands
+from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import Fixed
 from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.host.signatures import spell_keywords
-from fastmma.host.threads import thread_count
-from fastmma.isa.codes import from_codes
+from fastmma.host.threads import call_uninterrupted, thread_count
+from fastmma.isa.formats import FORMATS
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
 from fastmma.operands.check import Results, codes_of
+from fastmma.products.bound import Bound, bind
 from fastmma.products.epilogue import finished
-from fastmma.products.fixed import Addend
+from fastmma.products.fixed import fixed_product
 from fastmma.products.gemm_choice import ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices, GemmChoices, read_choices
 from fastmma.products.loop import accumulate
-from fastmma.products.small import SmallProducts
 
-_KEPT = 256  # forms of small products
+_FORMS = 256  # of small products, which `prepare` keeps
+_CALLED_FORMS, _CALLED_PLANS = 16, 16  # that calls without a prepared product keep
+
+
+class _Kept(NamedTuple):
+    """What computes products of a form, and the shape of their results."""
+
+    fixed: Fixed
+    shape: tuple[int, ...]
 
 
 class Prepared:
@@ -47,17 +57,17 @@ class Prepared:
     np.float32(96.0)
     """
 
-    def __init__(self, plan: GemmPlan, backend: str, threads: int | None) -> None:
-        self.plan = plan
-        self._runner, self._threads = backend_of(backend), thread_count(threads)
+    def __init__(self, plan: GemmPlan, runner: Backend, threads: int, forms: int = _FORMS, *, at_once: bool = True) -> None:
+        """Keep at most `forms` forms, each when it comes first, or else when it comes again."""
+        self.plan, self._runner, self._threads = plan, runner, threads
         ins = self._instruction = plan.operation.instruction
-        if ins.sparse or ins.scale_vec_size:
-            raise OperandError(f"{ins}: prepare takes neither metadata nor scales; gemm does")
         self._formats = ins.formats
         self._names = tuple(f"{ins.opcode}: {name}" for name in "abc")
-        self._direct = plan.order.parts == 1 and plan.promote_every is None and not plan.first_tile
         self._promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
-        self._small = SmallProducts(plan, self._runner, self._threads, _KEPT, at_once=True)
+        self._result = FORMATS[plan.out].dtype if plan.epilogue else ins.formats.d.dtype
+        self._most, self._at_once, self._keeps = forms, at_once, runner.settings() is not None  # else someone may watch every step
+        self._kept: dict[Bound, _Kept | None] = {}
+        self._seen: set[Bound] = set()
 
     @public_call
     def __call__(
@@ -76,10 +86,9 @@ class Prepared:
         ------
         OperandError, OperandTypeError
         """
-        if out is None and type(a) is np.ndarray and type(b) is np.ndarray:
-            found = self._small.multiply(a, b, c, alpha, beta, bias)
-            if found is not None:
-                return found
+        found = self.multiply_small(a, b, c, alpha, beta, bias, out)
+        if found is not None:
+            return found
         plan, formats = self.plan, self._formats
         x = codes_of(a, formats.a, self._names[0], cast=plan.cast)
         y = codes_of(b, formats.b, self._names[1], cast=plan.cast)
@@ -94,43 +103,98 @@ class Prepared:
                 raise OperandError(f"{self._instruction}: c must have shape {shape}, not {starting.shape}")
         if x.ndim == 2:
             x, y, starting = x[None], y[None], None if starting is None else starting[None]
-        operands = Operands(x, y, starting)
-        if plan.epilogue:
-            given = {"alpha": alpha, "beta": beta, "c": c if plan.adds_c else None, "bias": bias}
-            return finished("prepared", plan, operands, shape, out, given, self._runner, self._threads)
-        if bias is not None or beta is not None or alpha != 1:
+        if not plan.epilogue and (bias is not None or beta is not None or alpha != 1):
             raise OperandError(f"{self._instruction}: the plan has no epilogue, which alpha, beta or bias need")
-        if out is None:
-            sums = np.empty((x.shape[0], shape[-2], shape[-1]), formats.d.code_dtype)
-            self._accumulated(operands, sums)
-            return from_codes(sums.reshape(shape), formats.d)
+        given = {"alpha": alpha, "beta": beta, "c": c if plan.adds_c else None, "bias": bias}
+        return self.multiply("prepared", Operands(x, y, starting), shape, given, out)
+
+    def multiply(self, what: str, operands: Operands, shape: tuple[int, ...], given: dict[str, Any], out: Any) -> NDArray[Any]:
+        """Multiply operands that are bound, into `out` if there is one; `given` is what the epilogue takes, if the plan has one.
+
+        Raises
+        ------
+        OperandError, OperandTypeError
+            If `out`, or what the epilogue takes, is wrong.
+        """
+        plan, runner, threads = self.plan, self._runner, self._threads
+        if plan.epilogue:
+            return finished(what, plan, operands, shape, out, given, runner, threads)
         results = Results(out, shape, self._instruction, operands)
-        codes = results.codes if len(shape) == 3 else results.codes[None]
-        self._accumulated(operands, codes)
+        codes, whole = results.codes, (operands.a.shape[0], operands.a.shape[1], operands.b.shape[2])
+        sums = codes.reshape(whole) if codes.flags.c_contiguous or len(shape) == 2 or shape == whole else np.empty(whole, codes.dtype)
+        if plan.is_direct:
+            runner.run(plan.operation, operands, sums, threads)
+        else:
+            accumulate(runner, plan.operation, operands, sums, self._promotion, plan.order, threads)
+        if not np.may_share_memory(sums, codes):
+            codes[...] = sums.reshape(shape)
         return results.elements()
 
-    def _accumulated(self, operands: Operands, sums: NDArray[Any]) -> None:
-        """Write the sums."""
-        if self._direct:
-            self._runner.run(self.plan.operation, operands, sums, self._threads)
+    def multiply_small(
+        self, a: Any, b: Any, c: Any = None, alpha: Any = 1.0, beta: Any = None, bias: Any = None, out: Any = None
+    ) -> NDArray[Any] | None:
+        """Multiply arrays of a form that is kept, into `out` if there is one; return None for any other, and for what is wrong."""
+        if not self._keeps or type(a) is not np.ndarray or type(b) is not np.ndarray:
+            return None
+        bound = bind(a, b, c, bias, alpha, beta)
+        if bound is None:
+            return None
+        try:
+            kept = self._kept[bound]
+        except KeyError:
+            kept = self._keep(bound)
+        if kept is None:
+            return None
+        addend = c if bias is None else bias
+        if out is None:
+            result = np.empty(kept.shape, self._result)
+        elif self._fits(out, kept.shape, (a, b, addend)):
+            result = out
         else:
-            accumulate(self._runner, self.plan.operation, operands, sums, self._promotion, self.plan.order, self._threads)
+            return None
+        start, last = (None, addend) if self.plan.epilogue else (addend, None)
+        return result if kept.fixed(a, b, _address(result), start, 0 if last is None else _address(last)) else None
 
-    def fixed(
-        self,
-        a_shape: tuple[int, ...],
-        a_strides: tuple[int, ...],
-        b_shape: tuple[int, ...],
-        b_strides: tuple[int, ...],
-        alpha: float = 1.0,
-        beta: float | None = None,
-        addend: Addend | None = None,
-    ) -> Fixed | None:
-        """Return what computes small products of these shapes and strides in bytes from addresses alone, without looking at anything.
+    def fixed(self, bound: Bound) -> Fixed | None:
+        """Find what computes a small product from addresses alone, without looking at anything; None where there is nothing of the kind.
 
-        None where there is nothing of the kind. Results are C-contiguous.
+        Results are C-contiguous.
         """
-        return self._small.fixed(a_shape, a_strides, b_shape, b_strides, alpha, beta, addend)
+        return fixed_product(self.plan, self._runner, self._threads, bound)
+
+    def _fits(self, out: Any, shape: tuple[int, ...], operands: tuple[Any, ...]) -> bool:
+        """Tell whether results can be written to `out` at once."""
+        usual = type(out) is np.ndarray and out.dtype == self._result and out.shape == shape and out.flags.carray
+        return usual and not any(given is not None and np.may_share_memory(out, given) for given in operands)
+
+    def _keep(self, bound: Bound) -> _Kept | None:
+        """Return what computes products of a form that is not kept yet; None if there is nothing, or it is too early."""
+        if not self._at_once and bound not in self._seen:
+            if len(self._seen) >= self._most:
+                self._seen.clear()
+            self._seen.add(bound)
+            return None
+        if len(self._kept) >= self._most:
+            self._kept.clear()
+        fixed = call_uninterrupted(self.fixed, bound)  # a signal handler may come with another form
+        kept = self._kept[bound] = None if fixed is None else _Kept(fixed, (*bound.a[1][:-1], bound.b[1][-1]))
+        return kept
+
+
+def _address(array: NDArray[Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def prepared_of(plan: GemmPlan, runner: Backend, threads: int) -> Prepared:
+    """Return what calls by a plan share; it is new where nothing is kept."""
+    settings = runner.settings()
+    return Prepared(plan, runner, threads) if settings is None else _prepared(plan, runner, threads, settings)
+
+
+@lru_cache(_CALLED_PLANS)
+def _prepared(plan: GemmPlan, runner: Backend, threads: int, settings: object) -> Prepared:  # noqa: ARG001 - a key
+    return Prepared(plan, runner, threads, _CALLED_FORMS, at_once=False)
 
 
 @public_call
@@ -194,4 +258,7 @@ def prepare(
     given = ends(c, None, bias, alpha, beta, "prepare", chosen.instruction is not None or plan is not None)
     found = followed(plan, chosen, a, b, None, False, given, "prepare")
     parted(found, c, given, "prepare")
-    return Prepared(found, backend, threads)
+    runner, workers, ins = backend_of(backend), thread_count(threads), found.operation.instruction
+    if ins.sparse or ins.scale_vec_size:
+        raise OperandError(f"{ins}: prepare takes neither metadata nor scales; gemm does")
+    return Prepared(found, runner, workers)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from fastmma.host.arrays import as_array, one_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.isa.targets import WARP
 
 BANKS = 32
 _WORD = 4  # bytes of a bank
-_LANES = 32
 _PHASE_BYTES = BANKS * _WORD  # that all banks serve together
 
 
@@ -96,9 +96,9 @@ def bank_conflicts(addresses: Any, width: int, *, active: Any = None) -> BankCon
     array = as_array(addresses, "bank_conflicts: addresses")
     if array.dtype.kind not in "ui":
         raise OperandTypeError(f"bank_conflicts: addresses must be integers, not {array.dtype}")
-    together = min(_LANES, _PHASE_BYTES // width)
-    if array.ndim != 1 or not 0 < array.shape[0] <= _LANES or array.shape[0] % together:
-        lanes = " or ".join(str(count) for count in range(together, _LANES + 1, together))
+    together = min(WARP, _PHASE_BYTES // width)
+    if array.ndim != 1 or not 0 < array.shape[0] <= WARP or array.shape[0] % together:
+        lanes = " or ".join(str(count) for count in range(together, WARP + 1, together))
         raise OperandError(f"bank_conflicts: addresses of {width} bytes must have shape ({lanes},), not {array.shape}")
     taking = np.ones(array.shape, bool) if active is None else as_array(active, "bank_conflicts: active")
     if taking.dtype != bool or taking.shape != array.shape:

@@ -167,11 +167,13 @@ def tensor_core(request: pytest.FixtureRequest) -> Iterator[TensorCore]:
 
 def _skip_unless_here(target: str) -> None:
     """Skip a test unless the GPU in the machine is the one that it is for."""
+    from fastmma.isa.targets import architecture
+
     torch = pytest.importorskip("torch", reason="--tensor-core-native finds the GPU through torch, which is not installed")
     if not torch.cuda.is_available():
         pytest.skip("--tensor-core-native: there is no GPU in the machine")
     here = _target(".".join(map(str, torch.cuda.get_device_capability())), "the GPU in the machine")
-    if here.rstrip("af") != target.rstrip("af"):
+    if architecture(here) != architecture(target):
         pytest.skip(f"--tensor-core-native: the GPU in the machine is {here}, not {target}")
 
 

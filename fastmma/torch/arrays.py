@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastmma.host.errors import OperandTypeError
+from fastmma.products.bound import Strided
 from fastmma.scaling import pack_e2m1, unpack_e2m1
 
 E2M1_PAIRS = torch.float4_e2m1fn_x2
@@ -109,6 +110,12 @@ def to_torch(array: NDArray[Any]) -> torch.Tensor:
     if found in _NUMPYS:
         return torch.from_dlpack(native)
     return torch.from_dlpack(native.view(np.uint8 if dtype.itemsize == 1 else np.int16)).view(found)
+
+
+def strided(tensor: torch.Tensor) -> Strided:
+    """Describe how a tensor of a dtype of the table lies, wherever it is."""
+    dtype = DTYPES[tensor.dtype]
+    return Strided(dtype, tuple(tensor.shape), tuple(step * dtype.itemsize for step in tensor.stride()))
 
 
 class _Memory:

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from fastmma.host.caller import find_caller
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import is_default
-from fastmma.products.fixed import addend_of
+from fastmma.products.bound import Bound, Strided
 from fastmma.products.gemm import gemm
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
-from fastmma.torch.arrays import DTYPES, as_numpy, to_numpy
+from fastmma.torch.arrays import as_numpy, strided, to_numpy
 from fastmma.torch.bounded import Bounded
 from fastmma.torch.places import LIBRARIES, where
-from fastmma.torch.plans import FORMATS, Ends, InvalidError, Planned, UnknownError, chained, planned
+from fastmma.torch.plans import ALIGNED, FORMATS, Ends, InvalidError, Planned, UnknownError, chained, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
 from fastmma.torch.settings import Modes, Settings
 
@@ -37,11 +37,12 @@ class AssumedWarning(UserWarning):
 
 
 class _Product(NamedTuple):
-    """A kind of call: what computes arrays, its line in the report, the dtype of results, and what computes small products at once."""
+    """A kind of call: what computes arrays, its line in the report, results' dtype and shape, and what computes small products at once."""
 
     product: Callable[..., Any]
     line: Line
     out: torch.dtype
+    shape: tuple[int, ...]
     fixed: Fixed | None = None
 
 
@@ -104,11 +105,13 @@ class Emulation:
             raise UnknownError("sparse tensors are torch's")
         if a.is_nested or b.is_nested:
             raise UnknownError("products of tensors of several shapes are torch's")
-        places = a.shape, a.stride(), b.shape, b.stride(), a.data_ptr() % 16, b.data_ptr() % 16, a.is_neg(), b.is_neg()
-        dtypes = dtype, b.dtype, a.device.type, b.device.type, out_dtype
-        ends = None if addend is None else (addend.dtype, addend.shape, addend.stride(), addend.is_neg(), c is None)
+        added = None if addend is None else (addend.dtype, addend.shape, addend.stride())
+        of_c, of_bias = (added, None) if bias is None else (None, added)
+        bound = Bound((dtype, a.shape, a.stride()), (b.dtype, b.shape, b.stride()), of_c, of_bias, alpha, beta)
+        negated = a.is_neg(), b.is_neg(), addend is not None and addend.is_neg()
+        places = a.data_ptr() % ALIGNED, b.data_ptr() % ALIGNED, a.device.type, b.device.type
         modes = self.settings.modes(dtype)
-        key = (operator, *places, *dtypes, ends, alpha, beta, modes, grouped)
+        key = operator, bound, negated, places, out_dtype, modes, grouped
         found = self._plans.get(key)
         if found is None:
             try:
@@ -119,19 +122,18 @@ class Emulation:
             self._plans.keep(key, found)
         if isinstance(found, str):
             raise UnknownError(found)
-        shape = (*a.shape[:-1], b.shape[-1])
         if a.is_cuda:
-            result = found.product(_lines(a), _lines(b), found.out, alpha=alpha, **_added(shape, c, bias, beta))
+            result = found.product(_lines(a), _lines(b), found.out, alpha=alpha, **_added(found.shape, c, bias, beta))
             self.done(found.line)
             return result
-        result = torch.empty(shape, dtype=found.out)  # its memory is torch's own, and stays resizable
+        result = torch.empty(found.shape, dtype=found.out)  # its memory is torch's own, and stays resizable
         fixed, last = found.fixed, 0 if addend is None else addend.data_ptr()
         if fixed is None or not is_default() or not fixed(a.data_ptr(), b.data_ptr(), result.data_ptr(), None, last):
             given: dict[str, Any] = {"alpha": alpha}
             if bias is not None:
                 given["bias"] = _addend(bias, bias.shape)
             if c is not None:
-                given |= {"beta": beta, "c": _addend(c, shape)}
+                given |= {"beta": beta, "c": _addend(c, found.shape)}
             as_numpy(result)[...] = found.product(as_numpy(_lines(a)), as_numpy(_lines(b)), **given)
         self.done(found.line)
         return result
@@ -144,19 +146,21 @@ class Emulation:
         check(a, b, addend, ends.out)
         if dtype not in FORMATS:
             raise UnknownError(f"no product of {dtype} in a library is known")
-        x, y = (on_gpu.described(_lines(each)) if each.is_cuda else to_numpy(_lines(each)) for each in (a, b))
+        lines = [_lines(each) for each in (a, b)]
+        x, y = map(strided, lines)
+        ends = ends._replace(aligned=not any(each.data_ptr() % ALIGNED for each in lines))
         thin = self.settings.library is not None and 1 in (a.shape[-2], b.shape[-1])  # which cuBLAS multiplies by other kernels
         off_tensor_cores = dtype is torch.float32 and (thin or not modes.tf32)
         how = chained(self.settings, x, y, ends) if off_tensor_cores else planned(self.settings, x, y, dtype, ends, modes)
-        out = torch.int32 if dtype is torch.int8 else ends.out
+        out, shape = torch.int32 if dtype is torch.int8 else ends.out, (*x.shape[:-1], y.shape[-1])
         if isinstance(how.plan, LanesPlan):
             if a.is_cuda:
                 raise UnknownError("products whose k are shared by lanes are computed on CPUs alone")
-            return _Product(partial(gemm, plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y), out)
+            return _Product(partial(gemm, plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y), out, shape)
         if a.is_cuda:
-            return _Product(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, None)
+            return _Product(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, shape)
         product = prepare(plan=how.plan, threads=self.settings.threads)
-        return _Product(product, line_of(operator, how, x, y), out, _fixed(product, a, b, addend, ends))
+        return _Product(product, line_of(operator, how, x, y), out, shape, _fixed(product, a, b, addend, ends))
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""
@@ -206,20 +210,11 @@ def _assumed(line: Line, why: str) -> Line:
 def _fixed(product: Prepared, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends) -> Fixed | None:
     """Return what computes a small product from the addresses of tensors like these, which are read as they lie."""
     tensors = [a, b] if addend is None else [a, b, addend]
-    if any(each.is_neg() for each in tensors) or _lines(a) is not a or _lines(b) is not b or ends.alpha == 0:
+    if any(each.is_neg() for each in tensors) or _lines(a) is not a or _lines(b) is not b:
         return None
-    found = None
-    if addend is not None:
-        name, shape = ("c", (*a.shape[:-1], b.shape[-1])) if ends.c else ("bias", addend.shape)
-        found = addend_of(name, DTYPES[addend.dtype], addend.expand(shape).shape, _strides(addend.expand(shape)))
-        if found is None:
-            return None
-    return product.fixed(a.shape, _strides(a), b.shape, _strides(b), float(ends.alpha), ends.beta if ends.c else None, found)
-
-
-def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Strides in bytes."""
-    return tuple(step * tensor.itemsize for step in tensor.stride())
+    c = strided(addend.expand((*a.shape[:-1], b.shape[-1]))) if addend is not None and ends.c else None
+    bias = strided(addend) if addend is not None and c is None else None
+    return product.fixed(Bound(strided(a), strided(b), c, bias, float(ends.alpha), ends.beta if ends.c else None))
 
 
 def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dtype: torch.dtype) -> None:
@@ -245,7 +240,7 @@ def _lines(matrix: torch.Tensor) -> torch.Tensor:
     return matrix if whole else matrix.contiguous()
 
 
-def line_of(operator: str, how: Planned, *arrays: NDArray[Any]) -> Line:
+def line_of(operator: str, how: Planned, *arrays: NDArray[Any] | Strided) -> Line:
     """The line of a report for a product of arrays."""
     operation = how.plan.operation
     return Line(
@@ -253,7 +248,7 @@ def line_of(operator: str, how: Planned, *arrays: NDArray[Any]) -> Line:
     )
 
 
-def operands_text(*arrays: NDArray[Any]) -> str:
+def operands_text(*arrays: NDArray[Any] | Strided) -> str:
     """Dtypes and shapes."""
     return " x ".join(f"{array.dtype} {array.shape}" for array in arrays)
 

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fastmma.backends.gpu import device
 from fastmma.backends.gpu.resident import Resident
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.resident import resident_product
-from fastmma.torch.arrays import CODES, DTYPES
+from fastmma.torch.arrays import CODES
 
 
 def available() -> bool:
@@ -27,16 +26,6 @@ def resides(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor lies on a GPU."""
     found: bool = tensor.is_cuda
     return found
-
-
-def described(tensor: torch.Tensor) -> NDArray[Any]:
-    """An array of the dtype, the shape, the strides and the alignment of a tensor, whose elements are nobody's."""
-    dtype, offset = DTYPES[tensor.dtype], tensor.data_ptr() % 16
-    memory = np.empty(64, np.uint8)
-    start = -memory.ctypes.data % 16 + offset
-    first = memory[start : start + dtype.itemsize].view(np.dtype(f"u{dtype.itemsize}"))  # as_strided does not know ml_dtypes
-    strides = tuple(step * dtype.itemsize for step in tensor.stride())
-    return np.lib.stride_tricks.as_strided(first, tuple(tensor.shape), strides, writeable=False).view(dtype)
 
 
 @cache

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fastmma.host.errors import InstructionError, OperandError, TargetError
 from fastmma.isa.scalar import FMA
 from fastmma.products import cublas
+from fastmma.products.bound import Strided
 from fastmma.products.choice import default_instruction
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
@@ -45,6 +45,7 @@ class Ends(NamedTuple):
     alpha: float = 1.0
     beta: float = 1.0
     grouped: bool = False  # by torch's kernel for groups of matrices
+    aligned: bool = True  # whether a and b begin at multiples of 16 bytes, as every recorded operand does
 
 
 class Planned(NamedTuple):
@@ -55,13 +56,13 @@ class Planned(NamedTuple):
     how: str
 
 
-def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.dtype, ends: Ends, modes: Modes) -> Planned:
-    """The plan of a product of arrays, matrices or stacks of them.
+def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends: Ends, modes: Modes) -> Planned:
+    """The plan of a product of matrices, or of stacks of them.
 
     Parameters
     ----------
     settings : Settings
-    a, b : array (..., M, K) and (..., K, N)
+    a, b : Strided (..., M, K) and (..., K, N)
     dtype : torch.dtype
         Of both operands.
     ends : Ends
@@ -80,8 +81,8 @@ def planned(settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.d
     if modes.half_sums:
         given |= {"accumulator": "f16"}
     given |= _ends(ends)
-    if len(a) == 1 and a.ndim == 3:  # a stack of one is multiplied as its matrices are
-        a, b = a[0], b[0]
+    if a.ndim == 3 and a.shape[0] == 1:  # a stack of one is multiplied as its matrices are
+        a, b = a.matrix, b.matrix
     said = (settings.plans or {}).get((a.shape[-2], b.shape[-1], a.shape[-1]))
     try:
         if not a.shape[-1]:
@@ -124,7 +125,7 @@ def _joined_wide(settings: Settings, found: Planned) -> Planned:
     return Planned(wide, ASSUMED, f"no plan without reduced-precision reductions is recorded; with them, {found.how}")
 
 
-def chained(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends) -> Planned:
+def chained(settings: Settings, a: Strided, b: Strided, ends: Ends) -> Planned:
     """The plan of a product of float32 off the tensor cores, where the slices of k are known: there is one k, or the caller says them.
 
     Raises
@@ -151,10 +152,9 @@ def chained(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends) ->
     return _checked(settings, Planned(plan, status, how))
 
 
-def _by_choice(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends, *, tf32: bool = True) -> Planned | None:
+def _by_choice(settings: Settings, a: Strided, b: Strided, ends: Ends, *, tf32: bool = True) -> Planned | None:
     """The plan of the kernel that the library chose for matrices like these when it was asked; None where it was not, or no plan has it."""
-    aligned = not (a.ctypes.data % _ALIGNED or b.ctypes.data % _ALIGNED)
-    if settings.library is None or not aligned or a.ndim != 2:
+    if settings.library is None or not ends.aligned or a.ndim != 2:
         return None
     try:
         plan = cublas.plan(a, b, target=settings.target, out_dtype=DTYPES[ends.out], tf32=tf32, **_ends(ends))
@@ -163,7 +163,7 @@ def _by_choice(settings: Settings, a: NDArray[Any], b: NDArray[Any], ends: Ends,
     return Planned(plan, status_of(plan.evidence), str(plan.evidence))
 
 
-_ALIGNED = 16  # bytes, of every recorded operand
+ALIGNED = 16  # bytes, of every recorded operand
 # fresh products by GPU that had every bit: of torch's kernel for groups of bfloat16 matrices, which is CUTLASS's
 _GROUPED = {"H200": (440, 440), "H100": (4, 4)}
 _GROUPED_RULE = "torch's kernel for groups of bfloat16 matrices has one accumulator, k ascending"
@@ -189,9 +189,7 @@ def _unknown(settings: Settings, dtype: torch.dtype) -> str:
     return f"no plan of {settings.library} for {FORMATS[dtype]} on {settings.architecture} is known"
 
 
-def _of_library(
-    settings: Settings, a: NDArray[Any], b: NDArray[Any], dtype: torch.dtype, ends: Ends, given: dict[str, Any]
-) -> Planned | None:
+def _of_library(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends: Ends, given: dict[str, Any]) -> Planned | None:
     """The library's plan; None where it is not known that it has one."""
     if dtype is torch.int8:  # sums are exact in any order
         return Planned(gemm_plan(a, b, **given), EMULATED, "exact sums")
@@ -203,8 +201,8 @@ def _of_library(
         plan = gemm_plan(a, b, **given, preset=settings.library)
     except OperandError:
         return None
-    if a.ctypes.data % _ALIGNED or b.ctypes.data % _ALIGNED:
-        return Planned(plan, ASSUMED, f"operands at addresses that are no multiples of {_ALIGNED}; else {plan.evidence}")
+    if not ends.aligned:
+        return Planned(plan, ASSUMED, f"operands at addresses that are no multiples of {ALIGNED}; else {plan.evidence}")
     return Planned(plan, status_of(plan.evidence), str(plan.evidence))
 
 

@@ -11,6 +11,8 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
+from fastmma.isa.targets import target_of
+
 # what libraries read of a GPU beside its capability: its name and the number of its multiprocessors
 _GPUS = {
     "sm_80": ("NVIDIA A100-SXM4-80GB", 108),
@@ -56,16 +58,16 @@ def _answers(target: str) -> dict[str, Callable[..., Any]]:
     def seed(value: int) -> None:  # torch.manual_seed calls it
         torch.default_generator.manual_seed(int(value))
 
-    number = "".join(each for each in target.removeprefix("sm_") if each.isdigit())
-    major, minor = int(number[:-1]), int(number[-1])
-    name, multiprocessors = _GPUS.get(target, (f"NVIDIA {target}", 132))
+    row = target_of(target)
+    major, minor = row.capability
+    name, multiprocessors = _GPUS.get(target, (f"{row.vendor} {target}", 132))
     properties = SimpleNamespace(
         major=major,
         minor=minor,
         name=name,
         multi_processor_count=multiprocessors,
         total_memory=_MEMORY,
-        warp_size=32,
+        warp_size=row.lanes,
         shared_memory_per_block_optin=_SHARED_MEMORY,
     )
     return {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fastmma.host.errors import OperandError, OperandTypeError
@@ -66,13 +67,21 @@ def placed_operand(elements: Tensor, scales: Sequence[Tensor], recipe: int, swiz
         overall = scales[1].detach().to(torch.float32).reshape(()) if len(scales) > 1 else elements.new_ones((), dtype=torch.float32)
         if bool((placed >> 7).any() | (overall < 0)):
             raise OperandError(f"scales of {blocks.row.name} must not be negative")
-    if elements.dtype is E2M1_PAIRS:
-        array = np.broadcast_to(np.zeros((), blocks.row.element_format.dtype), shape)
-    else:
-        array = on_gpu.described(elements)
+    paired = elements.dtype is E2M1_PAIRS
+    array = np.broadcast_to(np.zeros((), blocks.row.element_format.dtype), shape) if paired else _described(elements)
     described = np.broadcast_to(np.zeros((), blocks.row.scale_format.dtype), blocks.places)
     stands = ScaledArray(array, described, blocks.block, 1, None if overall is None else np.float32(1), blocks.row.name)
     return PlacedOperand(stands, codes, placed, overall)
+
+
+def _described(tensor: Tensor) -> NDArray[Any]:
+    """An array of the dtype, the shape, the strides and the alignment of a tensor, whose elements are nobody's."""
+    dtype, offset = DTYPES[tensor.dtype], tensor.data_ptr() % 16
+    memory = np.empty(64, np.uint8)
+    start = -memory.ctypes.data % 16 + offset
+    first = memory[start : start + dtype.itemsize].view(np.dtype(f"u{dtype.itemsize}"))  # as_strided does not know ml_dtypes
+    strides = tuple(step * dtype.itemsize for step in tensor.stride())
+    return np.lib.stride_tricks.as_strided(first, tuple(tensor.shape), strides, writeable=False).view(dtype)
 
 
 def _codes(elements: Tensor) -> Tensor:

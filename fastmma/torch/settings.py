@@ -11,6 +11,7 @@ import torch
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
 from fastmma.isa.gpus import TargetName, target_named
+from fastmma.isa.targets import target_of
 from fastmma.products.gemm_plan import GemmPlan
 
 Plans = Mapping[tuple[int, int, int], int | GemmPlan]
@@ -77,8 +78,7 @@ class Settings:
     @property
     def capability(self) -> tuple[int, int]:
         """The compute capability of the GPU."""
-        number = "".join(each for each in self.architecture.removeprefix("sm_") if each.isdigit())
-        return int(number[:-1]), int(number[-1])
+        return target_of(self.architecture).capability
 
     def modes(self, dtype: torch.dtype) -> Modes:
         """Read torch's settings for products of a dtype."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from triton import knobs
 
+from fastmma.isa.targets import target_of
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.triton.compiled import CompiledKernel, CompiledSum, compiled_kernel
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
@@ -138,7 +139,8 @@ class Emulation:
     @property
     def capability(self) -> int:
         """The GPU's compute capability: 90 for sm_90a."""
-        return int(self.target.removeprefix("sm_").rstrip("af"))
+        major, minor = target_of(self.target).capability
+        return 10 * major + minor
 
     @property
     def fuses(self) -> bool:

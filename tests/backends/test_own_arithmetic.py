@@ -15,9 +15,13 @@ from drivers.kernels import KERNELS
 from drivers.operations import operations
 
 import fastmma
+from fastmma.backends import route
 from fastmma.backends.call import Operation
+from fastmma.backends.gpu.cuda_source import covers
 from fastmma.backends.parameters import holds, plain
+from fastmma.backends.problem import Extents, Problem, Strides
 from fastmma.backends.resolve import operation_of
+from fastmma.backends.routes import ROUTES
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.arithmetic import Arithmetic
 
@@ -96,6 +100,43 @@ def test_large_products_and_warps() -> None:
         plan = fastmma.mma_plan(opcode, target=target, arithmetic=own)
         d = fastmma.warp.mma(None, *registers, plan=plan)
         assert np.array_equal(d, fastmma.warp.mma(None, *registers, plan=plan, backend="reference"))
+
+
+BEYOND = (
+    {"align_rounding": "rm"},
+    {"rounding": "rm"},
+    {"c_joins": "sum", "join_bits": 31, "align_bits": 24, "rounding": "rn"},
+    {"flush_inputs": True},
+    {"flush_results": True},
+)
+
+
+@pytest.mark.parametrize("changes", BEYOND)
+def test_what_no_kernel_knows_is_left_to_the_reference(changes: dict[str, Any]) -> None:
+    """Dense, sparse and scaled, promoted, in parts, in registers; no row of kernels takes it, and no CUDA source is made."""
+    rng = np.random.default_rng(8)
+    for usual in operations("fused", "grouped"):
+        try:
+            operation = operation_of(usual.instruction, usual.target, replace(usual.arithmetic, **changes))
+        except fastmma.OperandError:
+            assert usual.arithmetic.native_c
+            continue
+        ins = operation.instruction
+        for extents in (Extents(1, ins.m, ins.n, ins.k), Extents(3, 1, 512, 4 * ins.k), Extents(1, 1024, 1024, 4096)):
+            strides = Strides((0, ins.formats.a.code_dtype.itemsize, 1), (0, 1, ins.formats.b.code_dtype.itemsize))
+            problem = Problem(operation, extents, strides, False, bool(ins.stype), bool(ins.sparse))
+            rows = [row for row in ROUTES if row.call != "registers" or ins.op in ("mma", "wmma")]
+            assert {row.name for row in rows if not route.refusal(row, problem, 1, row.call)} == {"reference"}
+        assert not covers(operation)
+        check_kernels(rng, operation, (1, 3, 2, ins.k), Counter(), kernels=WHOLE)
+    own = replace(fastmma.arithmetic(F16, "sm_90"), **changes)
+    a, b = (np.ldexp(rng.standard_normal(shape), -9).astype(np.float16) for shape in ((3, 80), (80, 2)))
+    for options in ({"promote_every": 32}, {"split_k": 2}, {"out_dtype": "bf16", "bias": np.ones(2, np.float32)}):
+        found, expected = (
+            fastmma.gemm(a, b, instruction=F16, target="sm_90", arithmetic=own, backend=name, **options) for name in ("numba", "reference")
+        )
+        assert found.tobytes() == expected.tobytes()
+    assert str(fastmma.explain(a, b, 0, 0, instruction=F16, target="sm_90", arithmetic=own))
 
 
 @pytest.mark.parametrize(

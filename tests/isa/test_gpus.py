@@ -13,6 +13,7 @@ import fastmma
 from fastmma import TARGETS, TargetError
 from fastmma.isa import gpus
 from fastmma.isa.gpus import target_named
+from fastmma.isa.targets import ARCHITECTURES, architecture, target_of
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 # what `torch.cuda.get_device_name` and `nvidia-smi -L` print
@@ -73,11 +74,11 @@ def test_what_a_name_means(name: Any, target: str) -> None:
 
 
 def test_every_gpu_is_found_as_it_is_written() -> None:
-    for target, names in gpus._GPUS.items():
-        assert target in TARGETS
-        for name in names:
-            assert {target_named(each) for each in (name, name.upper(), name.lower(), f"NVIDIA {name}")} == {target}
-    every = [name for names in gpus._GPUS.values() for name in names]
+    for row in ARCHITECTURES:
+        assert row.usual in TARGETS
+        for name in row.gpus:
+            assert {target_named(each) for each in (name, name.upper(), name.lower(), f"NVIDIA {name}")} == {row.usual}
+    every = [name for row in ARCHITECTURES for name in row.gpus]
     assert len(gpus._BY_WORDS) == len(every)
 
 
@@ -179,3 +180,20 @@ def test_a_datacenter_gpu_takes_the_instruction_of_its_libraries() -> None:
     a = np.ones((16, 32), ml_dtypes.float8_e4m3fn)
     assert fastmma.gemm_plan(a, a.T, target="H100") == fastmma.gemm_plan(a, a.T, target="sm_90a")
     assert fastmma.gemm_plan(a, a.T, target="B200").target == "sm_100a"
+
+
+def test_targets_are_records() -> None:
+    for row in ARCHITECTURES:
+        major, minor = row.capability
+        assert row.name == f"sm_{major}{minor}"
+        assert target_named(row.capability) == row.usual
+        for name in row.targets:
+            target = target_of(name)
+            assert (target.name, target.capability, target.vendor, target.lanes) == (name, row.capability, "NVIDIA", 32)
+            assert target.architecture is row
+            assert architecture(name) == row.name
+    assert [target_of(name).variant for name in ("sm_90", "sm_90a", "sm_100f")] == ["", "a", "f"]
+    assert [target_of(name).ptx for name in ("sm_90", "sm_90a", "sm_100f", "sm_110f")] == [(7, 8), (8, 0), (8, 8), (9, 0)]
+    assert {ins.lanes for ins in fastmma.instructions(op="mma")} == {32}
+    moves = "ldmatrix.sync.aligned.m8n8.x1.b16", "movmatrix.sync.aligned.m8n8.trans.b16"
+    assert {fastmma.instruction(text).lanes for text in moves} == {32}

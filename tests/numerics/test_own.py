@@ -31,12 +31,28 @@ def hopper(**changes: Any) -> Arithmetic:
 def rounded(value: Fraction, unit: Fraction, mode: str) -> Fraction:
     """A value as a multiple of a unit: the definition, on fractions."""
     whole, rest = divmod(abs(value), unit)
-    up = {"rz": False, "rn": rest * 2 > unit or (rest * 2 == unit and whole % 2 == 1), "ro": rest > 0 and whole % 2 == 0}[mode]
+    up = {
+        "exact": False,
+        "rz": False,
+        "rn": rest * 2 > unit or (rest * 2 == unit and whole % 2 == 1),
+        "ro": rest > 0 and whole % 2 == 0,
+        "rm": value < 0 and rest > 0,
+    }[mode]
     return (whole + up) * unit * (1 if value >= 0 else -1)
 
 
-@pytest.mark.parametrize("align", ["rz", "rn", "ro", "exact"])
-@pytest.mark.parametrize("mode", ["rz", "rn", "ro"])
+def binade(value: Fraction) -> int:
+    """The power of two of the first bit of a value that is not zero."""
+    last = 0
+    while abs(value) >= Fraction(2) ** (last + 1):
+        last += 1
+    while abs(value) < Fraction(2) ** last:
+        last -= 1
+    return last
+
+
+@pytest.mark.parametrize("align", ["rz", "rn", "ro", "rm", "exact"])
+@pytest.mark.parametrize("mode", ["rz", "rn", "ro", "rm"])
 def test_one_step_is_what_the_definition_says(align: str, mode: str) -> None:
     rng = np.random.default_rng(3)
     own = hopper(align_rounding=align, rounding=mode, align_bits=7, keep_bits=9, emax_floor=-3)
@@ -54,12 +70,61 @@ def test_one_step_is_what_the_definition_says(align: str, mode: str) -> None:
         exponents = [*field[i, :, j].tolist(), int(np.frexp(c[i, j])[1]) - 1]
         emax = max([-3, *(exponent for exponent, term in zip(exponents, terms, strict=True) if term)])
         total = sum(term if align == "exact" else rounded(term, Fraction(2) ** (emax - 7), align) for term in terms)
-        last = 0
-        while abs(total) >= Fraction(2) ** (last + 10):
-            last += 1
-        while total and abs(total) < Fraction(2) ** (last + 9):
-            last -= 1
+        last = binade(total) - 9 if total else 0
         assert Fraction(float(d[i, j])) == rounded(total, Fraction(2) ** last, mode), (i, j)
+
+
+@pytest.mark.parametrize(("join_bits", "align_bits", "mode"), [(31, 24, "rn"), (12, 7, "rn"), (5, 7, "rz"), (8, 6, "rm")])
+def test_c_that_joins_the_sum_is_what_the_definition_says(join_bits: int, align_bits: int, mode: str) -> None:
+    """Two steps, with zeros and subnormals."""
+    rng = np.random.default_rng(join_bits)
+    own = hopper(terms=8, c_joins="sum", join_bits=join_bits, align_bits=align_bits, keep_bits=4, rounding=mode, emax_floor=-1000)
+    a, b = (np.ldexp(rng.integers(-9, 10, shape), rng.integers(-20, 4, shape)).astype(np.float16) for shape in ((16, 16), (16, 8)))
+    a[:3, :8], a[2], b[:, 1] = 0, 0, np.ldexp(1.0, -24)
+    c = np.ldexp(rng.standard_normal((16, 8)), rng.integers(-40, 9, (16, 8))).astype(np.float32)
+    c[5], c[6, :4] = 0, np.ldexp(3.0, -149)
+    d = fastmma.mma(F16, a, b, c, target="sm_90a", arithmetic=own, backend="reference")
+
+    def exponent(value: float, emin: int) -> int:
+        return max(int(np.frexp(value)[1]) - 1, emin) if value else emin
+
+    for i, j in np.ndindex(16, 8):
+        total = Fraction(float(c[i, j]))
+        for ks in (range(8), range(8, 16)):
+            pairs = [(float(a[i, k]), float(b[k, j])) for k in ks if a[i, k] and b[k, j]]
+            emax = max((exponent(x, -14) + exponent(y, -14) for x, y in pairs), default=-1000)
+            products = sum((rounded(Fraction(x) * Fraction(y), Fraction(2) ** (emax - align_bits), "rz") for x, y in pairs), Fraction(0))
+            emax = max(emax, exponent(float(total), -126))
+            joined = rounded(products, Fraction(2) ** (emax - join_bits - 1), "rm") + rounded(
+                total, Fraction(2) ** (emax - align_bits), "rm"
+            )
+            first = max(binade(joined), -126) if joined else 0
+            joined = rounded(joined, Fraction(2) ** (first - join_bits), "rm")
+            total = rounded(joined, Fraction(2) ** ((max(binade(joined), -126) if joined else 0) - 4), mode)
+        assert Fraction(float(d[i, j])) == total, (i, j)
+
+
+def test_subnormals_that_count_as_zeros() -> None:
+    tiny, small = np.float16(2.0**-24 * 3), np.float16(2.0**-14)
+    a, b, c = np.full((16, 16), tiny), np.full((16, 8), np.float16(1024)), np.full((16, 8), np.float32(2.0**-130))
+    a[1] = -tiny
+    a[2, 0] = small
+    a[3], c[3] = 0, 1
+
+    def product(**changes: Any) -> Any:
+        return fastmma.mma(F16, a, b, c, target="sm_90a", arithmetic=hopper(**changes))
+
+    kept = product()
+    assert kept[0, 0] == 3 * 2.0**-24 * 1024 * 16
+    flushed = product(flush_inputs=True)
+    assert flushed[:, 0].tolist() == [0.0, 0.0, 2.0**-4, 1.0, *[0.0] * 12]
+    c[...], b[...] = -(2.0**-130), 0
+    assert product()[0, 0] == np.float32(-(2.0**-130))
+    found = product(flush_results=True)
+    assert found[0, 0] == 0
+    assert np.signbit(found).all()
+    c[...] = np.inf
+    assert np.isposinf(product(flush_results=True, flush_inputs=True)).all()
 
 
 def test_rounding_to_fewer_bits_than_a_format_has() -> None:
@@ -76,8 +141,13 @@ def test_rounding_to_fewer_bits_than_a_format_has() -> None:
 BAD = [
     (F16, "sm_90a", {"align_bits": -1}, "align_bits must be an integer from 0 to 1023, not -1"),
     (F16, "sm_90a", {"align_bits": 2.5}, "align_bits must be an integer"),
-    (F16, "sm_90a", {"align_rounding": "up"}, "align_rounding must be one of 'rz', 'rn', 'ro', 'exact', not 'up'"),
-    (F16, "sm_90a", {"rounding": "exact"}, "rounding must be one of 'rz', 'rn', 'ro', not 'exact'"),
+    (F16, "sm_90a", {"align_rounding": "up"}, "align_rounding must be one of 'rz', 'rn', 'ro', 'rm', 'exact', not 'up'"),
+    (F16, "sm_90a", {"rounding": "exact"}, "rounding must be one of 'rz', 'rn', 'ro', 'rm', not 'exact'"),
+    (F16, "sm_90a", {"c_joins": "after"}, "c_joins must be one of 'terms', 'sum', not 'after'"),
+    (F16, "sm_90a", {"join_bits": 31}, "join_bits must be an integer from 0 to 0, 0 where c is a term, not 31"),
+    (F16, "sm_90a", {"c_joins": "sum", "join_bits": 1024}, "join_bits must be an integer from 0 to 1023, not 1024"),
+    (F16, "sm_90a", {"flush_inputs": "all"}, "flush_inputs must be one of False, True, not 'all'"),
+    (F64, "sm_90", {"flush_results": True}, "flush_results must be False where the method is 'f64-fma', which has none, not True"),
     (F16, "sm_90a", {"keep_bits": 24}, "keep_bits must be an integer from 0 to 23, the fraction bits of f32, not 24"),
     (F16, "sm_90a", {"emax_floor": 128}, "emax_floor must be an integer from -1000 to 127, not 128"),
     (F16, "sm_90a", {"terms": 17}, "terms must be an integer from 0 to 16"),

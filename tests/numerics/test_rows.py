@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +12,11 @@ from reference.silicon import ARITHMETIC
 
 import fastmma
 from fastmma import TARGETS, TargetError, arithmetic, fidelity, instruction, mma
+from fastmma.backends.gpu.cuda_source import FOLDER
+from fastmma.backends.routes import ROUTES
 from fastmma.numerics.evidence import LEVELS
+from fastmma.numerics.methods import METHODS, MethodName
+from fastmma.numerics.own import FIELDS
 from fastmma.numerics.rows import ROWS
 
 DENSE = [ins for ins in (*fastmma.instructions(op="mma"), *fastmma.instructions(op="wgmma")) if not ins.sparse and not ins.scale_vec_size]
@@ -46,6 +50,16 @@ def test_every_row_has_a_source() -> None:
             assert str(source).startswith(f"{source.title}, {source.reference}, {source.year}")
         measured = [source for source in row.evidence.sources if source.words]
         assert row.evidence.level == "reported" or all(source.gpu for source in measured)
+
+
+def test_every_method_has_rows_kernels_and_source() -> None:
+    assert {row.method for row in ROWS} == set(METHODS)
+    assert {method for route in ROUTES for method in route.methods} == set(METHODS)
+    assert all((FOLDER / method.cuda_source).is_file() for method in METHODS.values())
+    assert get_args(MethodName) == tuple(METHODS)
+    assert {name for name, method in METHODS.items() if method.exact} == {"integer", "bit"}
+    assert [name for name, method in METHODS.items() if method.in_steps] == ["fused", "grouped"]
+    assert all(set(method.fields) == (set(FIELDS) if method.in_steps else set()) for method in METHODS.values())
 
 
 @pytest.mark.parametrize(

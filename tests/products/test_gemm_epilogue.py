@@ -14,6 +14,7 @@ from reference.products import bits, elements
 
 import fastmma
 from fastmma import OperandError, OperandTypeError, gemm, gemm_plan, matmul
+from fastmma.products.epilogue import f32_code
 from fastmma.scaling import quantize
 
 FORMATS: dict[str, Any] = {"f32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
@@ -235,3 +236,13 @@ def test_scaled_products_are_finished_some_rows_at_a_time() -> None:
     found = fastmma.scaled_matmul(a, b, c=c, beta=1.7, **options)
     expected = fastmma.scaled_matmul(a[rows], b, c=c[rows], beta=1.7, **options, backend="reference")
     assert np.array_equal(bits(found[rows]), bits(expected))
+
+
+def test_factors_are_rounded_to_f32_as_encode_has_it() -> None:
+    rng = np.random.default_rng(6)
+    drawn_codes = rng.integers(0, 1 << 64, 4000, np.uint64).view(np.float64)
+    near = np.ldexp(rng.standard_normal(4000), rng.integers(-160, 130, 4000))
+    halves = np.ldexp(rng.integers(1 << 24, 1 << 25, 1000) * 2.0 + 1, -30)  # ties, and subnormals of f32
+    edges = [0.0, -0.0, 1.0, 2.0**127, -(2.0**127), 3.4028235677973366e38, 2.0**-150, 2.0**-149, 1e-320, np.inf, -np.inf, np.nan]
+    for value in [*edges, *drawn_codes.tolist(), *near.tolist(), *halves.tolist(), *(halves * 2.0**-140).tolist()]:
+        assert f32_code(value, "alpha") == int(fastmma.encode(value, "f32")), value

@@ -10,7 +10,7 @@ import pytest
 
 import fastmma
 from fastmma import OperandError
-from fastmma.products import small
+from fastmma.products.prepared import Prepared
 
 RNG = np.random.default_rng(11)
 BITS = RNG.integers(0, 1 << 16, (6, 20, 24), np.uint16)
@@ -40,8 +40,8 @@ def test_a_product_that_comes_again_has_the_bits_of_the_first(options: dict[str,
 def test_forms_are_kept_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTMMA_PORTABLE", "0")
     made: list[Any] = []
-    form_of = small.SmallProducts._form_of
-    monkeypatch.setattr(small.SmallProducts, "_form_of", lambda self, a, *rest: made.append(a.shape) or form_of(self, a, *rest))
+    fixed = Prepared.fixed
+    monkeypatch.setattr(Prepared, "fixed", lambda self, bound: made.append(bound.a[1]) or fixed(self, bound))
     for _ in range(3):
         for rows in range(1, 6):
             fastmma.gemm(USUAL[0][:rows], USUAL[1].T, target="sm_89")

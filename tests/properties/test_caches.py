@@ -21,7 +21,7 @@ from fastmma.kernels.fused import batch, batch_numbers
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
 from fastmma.products.choice import default_instruction
-from fastmma.products.small import SmallProducts
+from fastmma.products.prepared import Prepared
 
 PACKAGE = Path(fastmma.__file__).parent
 CONTAINERS = {"dict", "list", "set", "deque", "defaultdict", "OrderedDict", "WeakKeyDictionary", "WeakValueDictionary", "WeakSet"}
@@ -47,8 +47,8 @@ REVIEWED = {
     "kernels/llvm/micro_kernel.py: self._functions": "records that code is compiled for",
     "kernels/llvm/object_code.py: _linked": "records that code is compiled for",
     "kernels/matrices/memory.py: self.addresses": "the parts of one buffer",
-    "products/small.py: self._kept": "emptied when it holds as many forms as it may",
-    "products/small.py: self._seen": "emptied when it holds as many forms as it may",
+    "products/prepared.py: self._kept": "emptied when it holds as many forms as it may",
+    "products/prepared.py: self._seen": "emptied when it holds as many forms as it may",
     "jax/active.py: _entered": "emulations that are entered",
     "jax/active.py: _undo": "of the innermost emulation",
     "jax/internals.py: self.primitives": "JAX's primitives",
@@ -208,9 +208,9 @@ def test_caches_by_shape_stay_within_their_bounds() -> None:
 def kept_by_objects() -> dict[str, int]:
     """How much there is in the containers that calls of `gemm` fill."""
     gc.collect()
-    objects = [each for each in gc.get_objects() if type(each) in (MicroKernel, SmallProducts)]
+    objects = [each for each in gc.get_objects() if type(each) in (MicroKernel, Prepared)]
     kernels = sum(len(each._addresses) + len(each._functions) for each in objects if type(each) is MicroKernel)
-    forms = max((len(each._kept) for each in objects if type(each) is SmallProducts), default=0)
+    forms = max((len(each._kept) for each in objects if type(each) is Prepared), default=0)
     return {"kernels": kernels, "forms": forms}
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from fastmma.backends.call import Operation
-from fastmma.backends.parameters import fused_parameters, holds, scaled_parameters
+from fastmma.backends.parameters import fused_parameters, holds, in_kernels, scaled_parameters
 from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
+from fastmma.numerics.methods import METHODS
 
 FOLDER = Path(__file__).parent / "cuda"
 THREADS = 256  # a block
@@ -26,16 +27,6 @@ _MAIN_FILES = {
     "element": ("element.cu",),
     "tile": ("lines.cuh", "panels.cuh", "tile.cu"),
     "instruction": ("lines.cuh", "instruction.cu"),
-}
-_METHOD_FILES = {
-    "fused": "fused.cuh",
-    "grouped": "fused.cuh",
-    "f32-fma": "f32_chain.cuh",
-    "f32-fma-pairs": "f32_chain.cuh",
-    "f32-fma-from-c": "f32_from_c.cuh",
-    "f64-fma": "f64_chain.cuh",
-    "integer": "integer.cuh",
-    "bit": "integer.cuh",
 }
 _FMA = {"": "fma_nearest", "rn": "fma_nearest", "rz": "fma_toward_zero", "rm": "fma_down", "rp": "fma_up"}
 
@@ -146,6 +137,7 @@ def _code(fmt: Format) -> str:
 def parameters(operation: Operation) -> dict[str, str | int]:
     """The macros that the source takes: derived from the instruction and its numerics row."""
     ins, row = operation.instruction, operation.arithmetic
+    method = METHODS[row.method]
     afmt, bfmt, cfmt, dfmt, _, scale = ins.formats
     wide = operation.multiplied
     pattern = pattern_of(ins) if ins.sparse else None
@@ -173,25 +165,27 @@ def parameters(operation: Operation) -> dict[str, str | int]:
         "CHUNK_STORED": pattern.stored if pattern else 1,
         "PERIOD": ins.k,
         "SPLIT": row.split,
-        "PAIRS": int(row.method == "f32-fma-pairs"),
+        "PAIRS": int(method.in_pairs),
         "SATFINITE": int(ins.satfinite),
         "BIT_XOR": int(ins.bit_op == "xor"),
         "FMA": _FMA[ins.rounding],
     }
-    if operation.arithmetic.method in ("fused", "grouped"):
+    if method.in_steps:
         found |= _steps(operation)
     return found
 
 
 def has_tile_kernel(operation: Operation) -> bool:
     """Tell whether products of this method have a kernel of their own, and not only that of single results."""
-    return operation.arithmetic.method in ("fused", "grouped") and not operation.own
+    return METHODS[operation.arithmetic.method].in_steps and not operation.own
 
 
 def covers(operation: Operation) -> bool:
     """Tell whether there is source for the operation's arithmetic."""
     row = operation.arithmetic
-    if not operation.own or row.method not in ("fused", "grouped"):
+    if not in_kernels(row):
+        return False
+    if not operation.own or not METHODS[row.method].in_steps:
         return True
     halves = not row.split or 2 * row.terms == operation.instruction.stored_k
     return halves and not row.interleave and holds(operation)
@@ -265,5 +259,5 @@ def source(operation: Operation, main: str, executed: Instruction | None = None)
     macros = "".join(f"#define {name} {value}\n" for name, value in values.items())
     files = [_text("portable.cuh"), _text("specials.cuh"), _text("operands.cuh"), _text("floats.cuh")]
     if main == "element" or values.get("CHAIN"):
-        files.append(_text(_METHOD_FILES[operation.arithmetic.method]))
+        files.append(_text(METHODS[operation.arithmetic.method].cuda_source))
     return "\n".join([macros, *files, *map(_text, _MAIN_FILES[main])])

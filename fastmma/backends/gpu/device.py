@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastmma.backends.gpu.ptx import ENTRY
 from fastmma.host.errors import BackendError, TargetError
 from fastmma.isa.instruction import Instruction
-from fastmma.isa.targets import TARGETS, architecture
+from fastmma.isa.targets import ARCHITECTURES, TARGETS, architecture
 
 # a block has that much shared memory without asking for more
 _STATIC_SHARED_BYTES = 48 * 1024
@@ -63,11 +63,10 @@ def native_target() -> str:
         If there is no GPU, or its architecture is not in the table.
     """
     capability = _cupy().cuda.Device().compute_capability
-    base = f"sm_{capability}"
-    variants = [target for target in (f"{base}a", base) if target in TARGETS]
-    if not variants:
-        raise BackendError(f"the GPU is of architecture {base}, which is not in the table")
-    return variants[0]
+    found = next((row.usual for row in ARCHITECTURES if row.capability == divmod(int(capability), 10)), None)
+    if found is None:
+        raise BackendError(f"the GPU is of architecture sm_{capability}, which is not in the table")
+    return found
 
 
 def executes(ins: Instruction) -> bool:  # noqa: ARG001 - as a machine has it

@@ -10,6 +10,7 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
 from fastmma.isa.targets import from_base
 from fastmma.numerics.lookup import arithmetic
+from fastmma.numerics.methods import METHODS
 
 # formats of integers and bits, and those that hold their elements
 _HELD_AS = {"s4": "s8", "u4": "u8", "b1": "s8"}
@@ -18,8 +19,6 @@ _STEP_BITS = (128, 256)  # of a line, which the kernel packs for one instruction
 _SHAPES = (("mma", 16, 8), ("wgmma", 64, 128))
 # GPUs that copy to shared memory without waiting, as the kernel does
 _MACHINES = frozenset(from_base("sm_80"))
-# whose sums are the same in any order, and have the same bits whatever zeros are added
-_EXACT = ("integer", "bit")
 
 
 @lru_cache(1024)
@@ -68,7 +67,7 @@ def _computes(ins: Instruction, operation: Operation, target: str) -> bool:
     wanted, row = operation.instruction, operation.arithmetic
     if operation.own or ins.ctype != wanted.ctype or ins.dtype != wanted.dtype:
         return False
-    exact = row.method in _EXACT
+    exact = METHODS[row.method].exact  # sums have the same bits whatever zeros are added
     types = ((_HELD_AS.get(name, name) if exact else name) for name in (wanted.atype, wanted.btype))
     if (ins.atype, ins.btype) != tuple(types) or ins.satfinite != wanted.satfinite:
         return False

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
-from fastmma.execution.shared_memory import LANES as THREADS
 from fastmma.execution.tcgen05.cells import addresses, check_inside, check_lane, tensor_memory
 from fastmma.host.arrays import whole
 from fastmma.host.calls import public_call
@@ -33,8 +32,8 @@ def _places(move: Movement, split: int) -> tuple[NDArray[np.intp], NDArray[np.in
     if move.shape == SPLIT_SHAPE:
         step = move.cols // 2
         cols = cols % step + cols // step * split
-    columns = (np.arange(move.num)[:, None] * step + cols[:, None, :]).reshape(THREADS, move.registers, halves)
-    lanes = np.broadcast_to(layout.rows[:, None, :], (THREADS, move.num, layout.elements)).reshape(columns.shape)
+    columns = (np.arange(move.num)[:, None] * step + cols[:, None, :]).reshape(move.lanes, move.registers, halves)
+    lanes = np.broadcast_to(layout.rows[:, None, :], (move.lanes, move.num, layout.elements)).reshape(columns.shape)
     return lanes, columns
 
 
@@ -55,13 +54,13 @@ class _Access:
         warps = shape[-1:] if self.many else ()
         leads = {"tmem": self.before.shape[:-2], "taddr": shape[:-1]}
         if registers is not None:
-            given = register_words(registers, (*warps, THREADS, move.registers), f"{what}: registers")
+            given = register_words(registers, (*warps, move.lanes, move.registers), f"{what}: registers")
             leads["registers"] = given.shape[: given.ndim - len(warps) - 2]
         self.lead = leading_dimensions(move, **leads)
         self.warps = shape[-1]
         if registers is not None:
-            self.given = np.broadcast_to(given, (*self.lead, *warps, THREADS, move.registers)).reshape(
-                self.count, self.warps, THREADS, move.registers
+            self.given = np.broadcast_to(given, (*self.lead, *warps, move.lanes, move.registers)).reshape(
+                self.count, self.warps, move.lanes, move.registers
             )
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastmma.isa.fragments import warp_fragments
 from fastmma.isa.layout import Layout
+from fastmma.isa.targets import WARP
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 # parts of an opcode that came later than the rest of their family; "" keeps the table from ever being without a match
@@ -49,7 +50,7 @@ class Family:
     defaults: tuple[str, ...] = ()
     kind: str = ""
     scale_vec_size: int = 0
-    lanes: int = 32
+    lanes: int = WARP
     optional: tuple[str, ...] = ()
     fragments: Callable[[Any], dict[str, Layout]] = warp_fragments
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.errors import InstructionError
 from fastmma.isa.illegal import refusal
-from fastmma.isa.targets import specific
+from fastmma.isa.targets import specific, target_of
 
 COPY, SHIFT = "tcgen05.cp", "tcgen05.shift"
 _PTX = (8, 6)
@@ -91,7 +91,7 @@ class Shift:
     columns: int = 8
     shape: str = ""
     op: str = SHIFT
-    targets: tuple[str, ...] = field(repr=False, default=tuple(target for target in _TARGETS if target.endswith("a")))
+    targets: tuple[str, ...] = field(repr=False, default=tuple(target for target in _TARGETS if target_of(target).variant == "a"))
     ptx: tuple[int, int] = field(repr=False, default=_PTX)
     heading: str = field(repr=False, default="Tensorcore 5th Generation Instructions: tcgen05.shift")
 

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fma.chain_kernel import DEPTH, FmaChain, chain_of, run
+from fastmma.kernels.fma.chain_kernel import FmaChain, chain_of, run
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.pieces import OfWorkers, Piece, cut
 from fastmma.kernels.tiles import CHAINS, first_fit
 
-_FEWEST = 1 << 16  # fma of a product for which panels are packed
 _CHUNK_ROWS = 512
 _SLAB = 128  # k of a panel of B, which stays in the first-level cache
 _PANELS = 16  # of B, while the second-level cache holds a slab of A
@@ -24,21 +23,18 @@ _PIECES_PER_THREAD = 2
 Write = Callable[[slice, slice, NDArray[Any]], None]
 
 
-def chain(bits: int, links: int = 0, half: bool = False) -> FmaChain | None:
-    """A chain on this CPU, if it has vectors for it."""
+def chain(bits: int, links: int = 0, half: bool = False) -> FmaChain:
+    """A chain on this CPU, which has vectors for it."""
     tile = first_fit(CHAINS)
-    return None if tile is None else chain_of(tile, bits, links, half)
-
-
-def is_large(rows: int, columns: int, depth: int) -> bool:
-    """Tell whether a product is large enough for panels, and its k fills the kernel."""
-    return rows * columns * depth >= _FEWEST and depth % DEPTH == 0 and min(rows, columns) >= DEPTH
+    assert tile is not None
+    return chain_of(tile, bits, links, half)
 
 
 def multiply(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, threads: int, write: Write) -> None:
     """Call ``write(rows, columns, sums)`` for all parts of the sums of products of `a` (M, K) and `b` (K, N), which start from `c` or +0.
 
-    Elements are of `how.dtype`; strides are any. `write` may change the sums, and is called by several threads, once for each part.
+    K is a multiple of `DEPTH`. Elements are of `how.dtype`; strides are any. `write` may change the sums, and is called by several threads,
+    once for each part.
     """
     (rows, depth), columns = a.shape, b.shape[1]
     blocks = -(-rows // how.rows)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fma.chain_kernel import DEPTH, FmaChain
-from fastmma.kernels.fma.chains import chain, is_large
-from fastmma.kernels.fma.chains import multiply as multiply_by_tiles
+from fastmma.kernels.fma.chain_kernel import DEPTH
+from fastmma.kernels.fma.chains import chain
+from fastmma.kernels.fma.chains import multiply as multiply_panels
 from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.simd import bitcast, fma, load, load_scalar, select, splat, store, zeros
@@ -73,13 +73,8 @@ def multiply(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDAr
     """
     if finish_empty(a.shape[-1], c, out):
         return
-    count, rows, columns = out.shape
-    depth = a.shape[-1] + -a.shape[-1] % DEPTH
-    how = chain(32) if is_large(rows, columns, depth) else None
-    if how is not None:
-        for index in range(count):
-            _by_tiles(how, a[index], b[index], None if c is None else c[index], out[index], threads)
-    elif count == 1:
+    count, _rows, columns = out.shape
+    if count == 1:
         product = product_of(a[0], b[0], None if c is None else c[0], out[0])
         each_block(product, STEPS, threads, lambda lines, start, stop: _run(lines, 0, 1, start, stop))
     else:
@@ -91,8 +86,11 @@ def multiply(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDAr
             out[...] = results
 
 
-def _by_tiles(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
-    """A large product. Products of +0 and -0 fill the last k up: they are -0, which leaves every sum as it is."""
+def by_panels(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
+    """Write one product as `multiply` does, from packed panels.
+
+    Products of +0 and -0 fill the last k up: they are -0, which leaves every sum as it is.
+    """
     missing = -a.shape[1] % DEPTH
     if missing:
         a = np.concatenate([a, np.zeros((len(a), missing), np.float32)], 1)
@@ -104,4 +102,4 @@ def _by_tiles(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] |
         sums.view(np.uint32)[np.isnan(sums)] = NAN
         out[at_rows, at_columns] = sums
 
-    multiply_by_tiles(how, a, b, c, threads, write)
+    multiply_panels(chain(32), a, b, c, threads, write)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fma.chain_kernel import FmaChain
-from fastmma.kernels.fma.chains import chain, is_large, multiply
+from fastmma.kernels.fma.chains import chain, multiply
 from fastmma.kernels.fma.directed import directed_fma
 from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
@@ -120,17 +119,13 @@ def gemm(
     """
     mode = _ROUNDINGS[rounding]
     steps = _DIRECTED_STEPS if mode else STEPS
-    how = None if mode or not is_large(len(a), b.shape[1], a.shape[1]) else chain(64)
-    if how is not None:
-        _by_tiles(how, a, b, c, out, threads)
-        return
     each_block(product_of(a, b, c, out), steps, threads, lambda rows, start, stop: _f64_run(mode, rows, 0, 1, start, stop))
 
 
-def _by_tiles(
-    how: FmaChain, a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64] | None, out: NDArray[np.float64], threads: int
+def by_panels(
+    a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64] | None, out: NDArray[np.float64], threads: int
 ) -> None:
-    """A large product to nearest."""
+    """Write what `gemm` does to nearest, from packed panels; K is a multiple of `DEPTH`."""
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()
 
@@ -143,7 +138,7 @@ def _by_tiles(
             each = product_of(a[at[0]], b[:, columns], None if c is None else c[at], out[at])
             _f64_run(0, each, 0, 1, 0, each.columns)
 
-    multiply(how, a, b, c, threads, write)
+    multiply(chain(64), a, b, c, threads, write)
 
 
 def tiles(

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fma.chain_kernel import FmaChain
-from fastmma.kernels.fma.chains import chain, is_large, multiply
+from fastmma.kernels.fma.chains import chain, multiply
 from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import bitcast, fma, load_pair, load_twice, select, splat
@@ -91,10 +90,6 @@ def gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[
     """
     if _unchanged(a, c, out):
         return
-    how = chain(32, 2 if pairs else 4, half=out.itemsize == 2) if is_large(len(a), b.shape[1], a.shape[1]) else None
-    if how is not None:
-        _by_tiles(how, a, b, c, out, threads)
-        return
     product = product_of(a, b, c, out)
 
     def run(rows: Product, start: int, stop: int) -> None:
@@ -110,8 +105,8 @@ def _floats(codes: NDArray[Any]) -> NDArray[np.float32]:
         return codes.view(np.float16).astype(np.float32) if codes.itemsize == 2 else codes.view(np.float32)
 
 
-def _by_tiles(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
-    """A large product."""
+def by_panels(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], pairs: bool, threads: int) -> None:
+    """Write what `gemm` does, from packed panels; K is a multiple of `DEPTH`."""
     if c is not None and np.may_share_memory(c, out):
         c = c.copy()
 
@@ -121,6 +116,7 @@ def _by_tiles(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] |
         codes[np.isnan(sums)] = CANONICAL_HALF_NAN if out.itemsize == 2 else NAN
         out[rows, columns] = codes
 
+    how = chain(32, 2 if pairs else 4, half=out.itemsize == 2)
     multiply(how, _floats(a), _floats(b), None if c is None else _floats(c), threads, write)
 
 
