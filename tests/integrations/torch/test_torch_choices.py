@@ -69,8 +69,11 @@ def test_other_gpus_and_calls_are_not_looked_up() -> None:
             torch.nn.functional.linear(x, weight)
         assert (gpu.report.emulated, gpu.report.passed) == (0, 1)
     with door.emulate("H200", fp32="ieee") as gpu:
-        torch.nn.functional.linear(x, weight, torch.ones(768))
+        torch.addmm(torch.ones(1), x, weight[:1].t())  # a bias of one column
     assert gpu.report.emulated == 0
+    with door.emulate("H200", fp32="ieee") as gpu:
+        torch.nn.functional.linear(x, weight, torch.ones(768))
+    assert gpu.report.emulated == 1
     memory = np.zeros(16 * 3072 + 1, np.float32)[1:].reshape(16, 3072)
     with door.emulate("H200", fp32="ieee") as gpu:
         torch.from_numpy(memory) @ weight.t()  # at an address that is no multiple of 16 bytes
