@@ -1,4 +1,4 @@
-"""What ``fastmma doctor`` prints of kernels: the table of all of them, and which one computes a product."""
+"""``fastmma doctor`` of kernels: the table of all of them, and the one that computes a product."""
 
 from __future__ import annotations
 
