@@ -68,7 +68,7 @@ def drawn(rng: np.random.Generator, count: int) -> Iterator[tuple[Operation, boo
         yield operation, holds(plain(operation))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_products_by_any_arithmetic_are_those_of_the_reference(seed: int) -> None:
     """For each arithmetic that the kernels for GPUs hold one is compiled: a third of them multiply three times."""
     rng, count = np.random.default_rng(seed), {True: 0, False: 0}

@@ -42,9 +42,8 @@ def random_registers(ins: Instruction, *lead: int, seed: int = 1) -> list[NDArra
 
 
 @cases("ins", DENSE)
-def test_registers_and_matrices_agree(ins: Instruction, monkeypatch: pytest.MonkeyPatch) -> None:
-    """warp.mma is scatter after the matrix-level mma after gather, on random bits; fast kernels would be compiled for each instruction."""
-    monkeypatch.setenv("FASTMMA_PORTABLE", "1")
+def test_registers_and_matrices_agree(ins: Instruction) -> None:
+    """warp.mma is scatter after the matrix-level mma after gather, on random bits."""
     target = newest(ins)
     registers = random_registers(ins, 3)
     codes = [fastmma.gather(array, ins.operands[name], kind=ins.kind) for name, array in zip("abc", registers, strict=True)]

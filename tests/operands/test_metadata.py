@@ -148,10 +148,16 @@ def selected(ins: fastmma.Instruction, metadata: NDArray[np.uint8]) -> NDArray[n
 FLOATS = [ins for ins in METADATA if FORMATS[ins.btype].specials in ("ieee", "nan") and ins.btype[0] in "fbte" and not ins.scale_vec_size]
 
 
+# for which fast kernels are compiled: one for each format of A, and for warps and warpgroups
+FAST = list({(ins.op, ins.atype): ins for ins in FLOATS}.values())
+
+
 @cases(("index", "ins"), list(enumerate(FLOATS)))
 @pytest.mark.parametrize("backend", ["numba", "portable", "reference"])
 def test_b_does_not_matter_where_a_is_zero(backend: str, index: int, ins: fastmma.Instruction, monkeypatch: pytest.MonkeyPatch) -> None:
     """NaNs and infinities in B, in the positions that one row of A does not select: that row's results are as without them."""
+    if backend == "numba" and ins not in FAST:
+        return
     target = ins.targets[index % len(ins.targets)]
     monkeypatch.setenv("FASTMMA_PORTABLE", str(int(backend == "portable")))
     given = tile(ins, index)
