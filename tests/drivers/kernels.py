@@ -256,7 +256,7 @@ KERNELS = (
     ),
     Kernel(
         "thin products",  # of some operations: the kernels are those of "thin"
-        lambda operation, _k: _in_lanes(operation) and (bool(operation.arithmetic.widened) or _number(operation) % 5 == 0),
+        lambda operation, _k: _in_lanes(operation) and _number(operation) % 5 == 0,
         _without(_thin_products),
     ),
     Kernel("groups in pieces", lambda operation, _k: _is("grouped")(operation, 0) and _grouped(operation), _without(_groups_in_pieces)),

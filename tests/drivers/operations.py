@@ -58,7 +58,8 @@ def operations(*methods: str) -> tuple[Operation, ...]:
             except FastmmaError:  # nothing is known
                 continue
             found.setdefault(_seen_by_kernels(operation), {}).setdefault(ins.btype, operation)
-    return tuple(list(each.values())[number % len(each)] for number, each in enumerate(found.values()))
+    drawn = [list(each.values())[number % len(each)] for number, each in enumerate(found.values())]
+    return (*drawn, operation_of("fma.rn.f32", "sm_80"))  # which is no tensor core's, and not among the instructions
 
 
 def name_of(operation: Operation) -> str:
