@@ -9,10 +9,7 @@ from reference.paths import taking
 
 
 @pytest.fixture(autouse=True)
-def portable(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Take portable kernels in tests that do not ask for each path."""
-    if request.node.get_closest_marker("each_path"):
-        yield
-        return
+def portable() -> Iterator[None]:
+    """Take portable kernels."""
     with taking("portable"):
         yield
