@@ -185,9 +185,15 @@ def test_edges(given: tuple[str, int, int, int], name: str) -> None:
 SIDES = (1, 8, 9, 32, 33, 64, 129, 256, 1024, 2049)
 LARGEST = 1 << 25  # multiply-adds, which portable kernels do in a moment
 DENSE = [each for each in operations() if not each.instruction.sparse and each.instruction.ctype == each.instruction.dtype]
-# one for each method, scales, formats that are multiplied, and widening in as many k
+# one for each method and rounding, scales, formats that are multiplied, and widening in as many k
 KINDS_OF_ROWS = {
-    (each.arithmetic.method, each.instruction.stype, each.multiplied, bool(each.arithmetic.widened) * each.instruction.k): each
+    (
+        each.arithmetic.method,
+        each.instruction.rounding,
+        each.instruction.stype,
+        each.multiplied,
+        bool(each.arithmetic.widened) * each.instruction.k,
+    ): each
     for each in DENSE
 }
 
