@@ -100,7 +100,7 @@ def _import_apart(name: str) -> object:
 
 
 class _PublicModule(type(_sys)):  # type: ignore[misc]
-    """What `import fastmma.warp` finds: the module is imported when something in it is first used."""
+    """A module that `import fastmma.warp` finds: it is imported when something in it is first used."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):  # `inspect` asks all modules for their files

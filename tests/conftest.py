@@ -7,10 +7,13 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from reference.paths import PATHS, taking
+
+ROOMS_OF_ANY_KERNELS = ("execution", "explanation")  # movement, layouts and explanations
 
 
 def _cache_directory() -> Path:
@@ -47,6 +50,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def kernels_of(request: pytest.FixtureRequest) -> Iterator[None]:
     """Has a test run on the kernels of a path."""
     with taking(request.param):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def portable_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests of rooms in which all kernels are alike take those that are compiled soon, and serve all arithmetics."""
+    with taking("portable") if request.path.parent.name in ROOMS_OF_ANY_KERNELS else nullcontext():
         yield
 
 

@@ -1,1 +1,1 @@
-"""Who computes a call: compiled kernels, exact integers, a real GPU, the emulator on a GPU."""
+"""Backends compute calls: compiled kernels, exact integers, a real GPU, the emulator on a GPU."""

@@ -22,7 +22,7 @@ Codes = NDArray[Any]
 
 @dataclass(frozen=True)
 class Operation:
-    """What is computed: an instruction, looped over k with D fed back as C, as a target computes it."""
+    """An instruction, looped over k with D fed back as C, as a target computes it."""
 
     instruction: Instruction
     target: str

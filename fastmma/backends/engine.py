@@ -1,4 +1,4 @@
-"""What a backend is: an object with one method for each thing that calls need of it."""
+"""The interface of backends: an object with one method for each thing that calls need of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Backend(ABC):
-    """Who computes calls. Backends differ in speed and in where they run, never in bits.
+    """A backend computes calls. Backends differ in speed and in the place where they run, never in bits.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a call computes, as a value that holds no arrays: it prints, can be changed, and be passed back."""
+"""A plan: the computation of a call as a value without arrays, which prints, can be changed, and can be passed back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who computes a product: the first row of `ROUTES` that can, and what it misses is redone."""
+"""The choice of a kernel: the first row of `ROUTES` that can computes a product, and what it misses is redone."""
 
 from __future__ import annotations
 

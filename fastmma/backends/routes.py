@@ -27,7 +27,7 @@ CALLS = {
 
 
 class Holds(NamedTuple):
-    """Which arithmetics and operands a kernel computes."""
+    """The arithmetics and operands that a kernel computes: a text, and a test of a problem."""
 
     text: str
     test: Callable[[Problem], bool]

@@ -1,4 +1,4 @@
-"""What a result is compared with: the exact product in float64, and IEEE f32 accumulation."""
+"""Comparisons of a result with the exact product in float64, and with IEEE f32 accumulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is chosen of a product's plan, as ``NAME=VALUE`` on a command line."""
+"""Choices of a product's plan, as ``NAME=VALUE`` on a command line."""
 
 from __future__ import annotations
 

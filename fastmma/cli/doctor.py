@@ -52,21 +52,33 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
+def _check_options(kernels: bool, markdown: bool, route: bool, of_route: list[str]) -> None:
+    """Refuse options that nothing would read."""
+    if kernels and route:
+        raise typer.BadParameter("--kernels prints the table of kernels, --route the kernel of one product: give one of them")
+    if markdown and not kernels:
+        raise typer.BadParameter("--markdown is for the table of kernels: give it with --kernels")
+    if of_route and not route:
+        raise typer.BadParameter(f"{' and '.join(of_route)} {'tell' if len(of_route) > 1 else 'tells'} of a product: give --route MxNxK")
+
+
 def doctor(
     route: Annotated[str | None, typer.Option("--route", metavar="MxNxK", help="Say instead which kernel computes such a product.")] = None,
     types: Annotated[str | None, typer.Option("--type", help="Of --route: the types of A and B; by default f16.")] = None,
     instruction: Annotated[str | None, typer.Option("--instruction", help="Of --route, in place of --type.")] = None,
-    target: Annotated[str, typer.Option("--target", help="Of --route: the GPU.")] = "H100",
+    target: Annotated[str | None, typer.Option("--target", help="Of --route: the GPU; by default H100.")] = None,
     kernels: Annotated[bool, typer.Option("--kernels", help="Print the table of kernels instead.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Of --kernels: as Markdown.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Print what this machine has: CPU path, cache, GPU, libraries, variables; and try one product. Attach it to a report of a fault."""
+    of_route = [("--type", types), ("--instruction", instruction), ("--target", target)]
+    _check_options(kernels, markdown, route is not None, [name for name, given in of_route if given is not None])
     if kernels:
         print_kernels(markdown, as_json)
         return
     if route is not None:
-        print_route(route, types, instruction, target, as_json)
+        print_route(route, types, instruction, target or "H100", as_json)
         return
     found = describe(__version__)
     if as_json:

@@ -1,4 +1,4 @@
-"""Where a command's result goes: standard output or a file, in the format asked for or that the file's name tells."""
+"""The output of a command: standard output or a file, in the format asked for or that the file's name tells."""
 
 from __future__ import annotations
 

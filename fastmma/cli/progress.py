@@ -1,4 +1,4 @@
-"""How far a command is: a bar with the time left on a terminal, and a line every few seconds where there is none."""
+"""The progress of a command: a bar with the time left on a terminal, and a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 
 class Clock:
-    """How long a command has run, and how long it will.
+    """The time that a command has run, and the time that it will take.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What ``fastmma doctor`` prints of kernels: the table of all of them, and which one computes a product."""
+"""``fastmma doctor`` of kernels: the table of all of them, and the one that computes a product."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ _SCALES = {None: " with or without scales", True: " with scales", False: ""}
 
 
 def _cells(row: Route) -> tuple[str, ...]:
-    method = (
-        " or ".join(f"`{name}`" for name in row.methods) + {None: " with or without scales", True: " with scales", False: ""}[row.scaled]
-    )
+    method = " or ".join(f"`{name}`" for name in row.methods) + _SCALES[row.scaled]
     redone = "-" if not row.misses else "exact kernels" if row.exact_redo else "the next rows"
     kernel = f"`{row.kernel}`"
     return row.name, kernel, method, CALLS[row.call], text_of_features(row), row.holds.text, text_of_ranges(row), redone, str(row.cost)

@@ -1,4 +1,4 @@
-"""What one instruction computes on a GPU: a plan that is looked up once, prints, and can be passed back."""
+"""The plan of one instruction on a GPU: it is looked up once, prints, and can be passed back."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Why an element of a product has its bits, and where two products differ."""
+"""Explanations of the bits of an element of a product, and of the difference of two products."""

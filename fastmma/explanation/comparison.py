@@ -1,4 +1,4 @@
-"""Where two results differ, and by how much: whole matrices, as codes."""
+"""Comparisons of two results, whole matrices as codes: the elements that differ, and by how much."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Tile(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """How two results of one shape and format differ.
+    """The differences of two results of one shape and format.
 
     Attributes
     ----------

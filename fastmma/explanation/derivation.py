@@ -1,4 +1,4 @@
-"""How one element of a product comes to its bits, as data."""
+"""The derivation of the bits of one element of a product, as data."""
 
 from __future__ import annotations
 

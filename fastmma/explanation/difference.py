@@ -1,4 +1,4 @@
-"""Where two explanations of an element part: the first sum that differs, and the terms that make it differ."""
+"""The difference of two explanations of an element: the first sum that differs, and the terms that make it differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why an element has its bits: its derivation, which prints, and turns into Markdown, JSON and a picture."""
+"""The explanation of an element: its derivation, which prints, and turns into Markdown, JSON and a picture."""
 
 from __future__ import annotations
 

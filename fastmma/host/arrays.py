@@ -1,4 +1,4 @@
-"""What users pass as an array or an integer, made one."""
+"""Conversions of what users pass as an array or an integer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every public call does around its work: floats in the default mode, the environment read once, errors told by name."""
+"""The frame of every public call: floats in the default mode, the environment read once, errors told by name."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from threading import local
 
 
 class _Call(local):
-    """What the public call has read that runs on this thread, or that this thread works for; None where none runs."""
+    """The variables read by the public call that runs on this thread, or that this thread works for; None if none runs."""
 
     found: dict[str, str | None] | None = None
 

@@ -28,7 +28,7 @@ _QUARTER_OF_UNIT, _MOST_OF_UNIT = math.ldexp(1.0, -54), math.ldexp(3.0, -54)
 
 
 class _Control(NamedTuple):
-    """How a platform reads and writes the whole mode of a thread, into and out of memory that `new` makes."""
+    """The functions by which a platform reads and writes the whole mode of a thread, into and out of memory that `new` makes."""
 
     new: Callable[[], Any]
     read: Callable[[Any], object]

@@ -1,4 +1,4 @@
-"""What a fork waits for and holds: a child has none of its parent's other threads, but all that they had begun, and their locks.
+"""Forks wait for threads and hold locks: a child has no other thread of its parent, but their locks, and all that they had begun.
 
 So imports are finished before a fork, and compilation too; the locks of compilers are held across it, and given back in both processes.
 """

@@ -1,4 +1,4 @@
-"""How much memory one array may take."""
+"""Limits of the memory that one array may take."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _check_type(dtype: np.dtype[Any], what: str) -> None:
 
 
 class Head(NamedTuple):
-    """What an array is, before its elements are read."""
+    """The head of a file: shape, dtype and order of an array, before its elements are read."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Who may write to files and folders that this user trusts."""
+"""Permissions: who may write to files and folders that this user trusts."""
 
 from __future__ import annotations
 

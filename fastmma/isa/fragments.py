@@ -14,7 +14,7 @@ from fastmma.isa.layout import Layout, Mode
 
 
 class Multiplication(Protocol):
-    """What a rule asks of an instruction."""
+    """The facts of an instruction that a rule asks for."""
 
     @property
     def m(self) -> int:

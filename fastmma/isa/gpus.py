@@ -1,4 +1,4 @@
-"""What targets are called: names of GPUs, compute capabilities and other spellings."""
+"""Names of targets: GPUs, compute capabilities and other spellings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with an opcode that the table does not have: the reason, and the nearest legal ones."""
+"""Errors of opcodes that the table does not have: the reason, and the nearest legal ones."""
 
 from __future__ import annotations
 

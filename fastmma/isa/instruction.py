@@ -1,4 +1,4 @@
-"""What an instruction is: frozen records, filled by the table."""
+"""Instructions as frozen records, filled by the table."""
 
 from __future__ import annotations
 

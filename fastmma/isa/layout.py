@@ -1,4 +1,4 @@
-"""Which lane holds which element of a matrix: layouts as strides, the index arrays that follow, and register packing."""
+"""Layouts of a matrix over lanes: strides, the index arrays that follow, and register packing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Mode(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where an element lives: its lane, its index among the lane's elements, its register, and its lowest bit in it."""
+    """The place of an element: its lane, its index among the lane's elements, its register, and its lowest bit in it."""
 
     lane: int
     element: int
@@ -47,7 +47,7 @@ def _walk(lane: tuple[Mode, ...], element: tuple[Mode, ...], axis: int) -> NDArr
 
 @dataclass(frozen=True)
 class Layout:
-    """How a matrix is spread over the lanes of a warp (or warpgroup).
+    """The distribution of a matrix over the lanes of a warp (or warpgroup).
 
     Parameters
     ----------

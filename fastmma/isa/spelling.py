@@ -1,4 +1,4 @@
-"""How opcodes may be spelled: ptxas takes modifiers in any order, some of them twice, and some that it ignores."""
+"""Spellings of opcodes: ptxas takes modifiers in any order, some of them twice, and some that it ignores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastmma.isa.formats import FORMATS
 
 
 class Spelling(NamedTuple):
-    """What identifies an opcode: ptxas takes its modifiers in any order, but types, layouts and operations in theirs."""
+    """The identity of an opcode: ptxas takes its modifiers in any order, but types, layouts and operations in theirs."""
 
     op: str
     modifiers: frozenset[str]

@@ -50,7 +50,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Target:
-    """What code is compiled for: an architecture, and the suffix of one of its variants, or none."""
+    """A target of compiled code: an architecture, and the suffix of one of its variants, or none."""
 
     architecture: Architecture
     variant: str = ""

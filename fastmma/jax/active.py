@@ -22,7 +22,7 @@ _undo: list[Callable[[], None]] = []
 
 @dataclass(eq=False)
 class Emulation:
-    """What is compiled in another way, and the report of it.
+    """The settings of an emulation, and the report of it.
 
     Attributes
     ----------

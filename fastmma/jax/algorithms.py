@@ -1,4 +1,4 @@
-"""What JAX's precisions and dot algorithms mean on tensor cores, as rows."""
+"""JAX's precisions and dot algorithms on tensor cores, as rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROMOTION = 128  # k, of cuBLAS on Hopper without fast accumulation
 
 @dataclass(frozen=True)
 class Algorithm:
-    """How operands are multiplied.
+    """The way in which operands are multiplied.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What of JAX is not public, in one place, and checked when it is imported: lowering tables, equations, places and meshes."""
+"""JAX's private names in one place, checked when it is imported: lowering tables, equations, places and meshes."""
 
 from __future__ import annotations
 

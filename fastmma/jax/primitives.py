@@ -1,4 +1,4 @@
-"""What is known of JAX's primitives besides products: which of them have the same bits anywhere, and why others have not."""
+"""JAX's primitives besides products: those that have the same bits anywhere, and the reasons why others have not."""
 
 from __future__ import annotations
 

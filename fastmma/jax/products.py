@@ -26,7 +26,7 @@ _RESULTS = ("float32", "bfloat16", "float16")
 
 @dataclass(frozen=True)
 class Arrangement:
-    """How the dimensions of two operands become those of matrices.
+    """The arrangement by which the dimensions of two operands become those of matrices.
 
     Attributes
     ----------

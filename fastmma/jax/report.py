@@ -1,4 +1,4 @@
-"""What operations of a JAX program became."""
+"""The report of the operations of a JAX program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Line", "Report", "find_current", "set_current"]
 
 
 class Report(AnyReport):
-    """What operations became: products of fastmma count each time they run, all others each time they are compiled.
+    """A report of operations: products of fastmma count each time they run, all others each time they are compiled.
 
     JAX runs calls later than it returns from them; ``jax.block_until_ready`` waits for what is to be counted.
 

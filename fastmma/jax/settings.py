@@ -1,4 +1,4 @@
-"""What a caller chooses: the GPU, and what becomes of products that it is not known to compute."""
+"""The choices of a caller: the GPU, and what becomes of products that it is not known to compute."""
 
 from __future__ import annotations
 

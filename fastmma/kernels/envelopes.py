@@ -1,4 +1,4 @@
-"""Which fused dot-product-adds the portable kernels compute exactly; what is outside is for the general kernel."""
+"""Limits of the fused dot-product-adds that the portable kernels compute exactly; the general kernel computes all others."""
 
 from __future__ import annotations
 

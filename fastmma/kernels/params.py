@@ -1,4 +1,4 @@
-"""What a kernel needs to know, as NamedTuples: they are derived from the tables, and one compiled kernel serves every value."""
+"""Parameters of kernels as NamedTuples: they are derived from the tables, and one compiled kernel serves every value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADDENDS = ("f32", "bf16", "f16")  # formats in which a kernel reads the operands
 
 
 class Specials(IntEnum):
-    """Which codes of an element are special."""
+    """The codes of an element that are special."""
 
     NONE = 0  # all codes are finite
     IEEE = 1  # infinities and NaNs fill the highest binade
@@ -33,7 +33,7 @@ class Specials(IntEnum):
 
 
 class Element(NamedTuple):
-    """How the bits of a multiplicand are read; a row of `fastmma.isa.formats` in kernel form.
+    """The bits of a multiplicand: a row of `fastmma.isa.formats` in kernel form.
 
     The code of an element sits in an unsigned integer of 8, 16 or 32 bits, its lowest significant bit at `shift`
     (13 for tf32, whose low 13 bits are ignored; else 0): sign, exponent field, mantissa field, from the top down.
@@ -101,7 +101,7 @@ class Fused(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """How the codes of A and B are read where they are narrower than the elements that are multiplied, and the order of a unit's k."""
+    """Codes of A and B that are narrower than the elements that are multiplied, and the order of a unit's k."""
 
     a: Element
     b: Element

@@ -38,7 +38,7 @@ class Piece(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """How a product is cut: chunks of rows by panels of columns."""
+    """The cuts of a product: chunks of rows by panels of columns."""
 
     rows: int
     columns: int

@@ -29,7 +29,7 @@ class Narrow(NamedTuple):
 
 
 class Rounding(NamedTuple):
-    """How what lies between two codes is rounded."""
+    """The rounding of what lies between two codes."""
 
     nearest: int  # 1: to nearest, ties to even; 0: toward zero
     stochastic: int  # 1: up with the probability of the discarded fraction, by the generator SplitMix64

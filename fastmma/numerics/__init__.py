@@ -1,1 +1,1 @@
-"""What each GPU computes: rows of the numerics table, and the exact reference that reads them."""
+"""The arithmetic of each GPU: rows of the numerics table, and the exact reference that reads them."""

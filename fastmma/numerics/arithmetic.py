@@ -1,4 +1,4 @@
-"""How an instruction computes, as a record, and how well that is known."""
+"""The arithmetic of an instruction as a record, and how well it is known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CANONICAL_NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How one instruction computes.
+    """The arithmetic of one instruction.
 
     Sums are kept in the instruction's `accumulator`: c is converted to it first, and the result to d's format last, to nearest even.
     `fastmma.arithmetic` returns that of a GPU; `dataclasses.replace` makes another of it, which ``arithmetic=`` takes in its place.

@@ -1,4 +1,4 @@
-"""How well an arithmetic is known, and by whom: the sources that rows of the numerics table name."""
+"""Evidence of an arithmetic: how well it is known, and the sources that rows of the numerics table name."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Evidence:
-    """How well a row is known; `LEVELS` says what each level means.
+    """The evidence of a row; `LEVELS` says what each level means.
 
     An arithmetic of a caller's own claims no GPU, and so there is nothing to know of it.
 

@@ -38,7 +38,7 @@ class Chain(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """How an arithmetic sums.
+    """The way in which an arithmetic sums.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the silicon computes: one row per (architecture, family of instructions), each with its evidence.
+"""The arithmetic of silicon: one row per (architecture, family of instructions), each with its evidence.
 
 A row is looked up by the architecture (the target without its suffix), the kind of instruction, the multiplicands' formats and the type of
 the result. `fastmma.arithmetic` turns it into the exact recipe for one instruction.
@@ -31,7 +31,7 @@ _ONE, _OTHERS = ("cta_group::1",), ("cta_group::2", "ws")
 
 
 class FusedStep(NamedTuple):
-    """How a generation of tensor cores adds the products of a step."""
+    """The addition of the products of a step by a generation of tensor cores."""
 
     align_bits: int
     floors: tuple[int, int]  # of emax, with f32 and with f16 output

@@ -1,1 +1,1 @@
-"""Where operands lie: registers, metadata, scales; the checks of what users pass."""
+"""Places of operands: registers, metadata, scales; the checks of what users pass."""

@@ -109,7 +109,7 @@ def _folded(array: NDArray[Any]) -> bool:
 
 
 class Results:
-    """Where the codes of results go, and the elements that a call returns for them.
+    """The codes of results, and the elements that a call returns for them.
 
     Codes are written straight to `out`, unless it overlaps an operand: c may be the very same memory, all else waits in a copy.
 

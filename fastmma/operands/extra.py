@@ -1,4 +1,4 @@
-"""What an instruction takes besides A, B and C: metadata of sparse A, and scales of blocks; of matrices and out of registers."""
+"""Operands besides A, B and C: metadata of sparse A, and scales of blocks; of matrices and out of registers."""
 
 from __future__ import annotations
 

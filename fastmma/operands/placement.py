@@ -1,4 +1,4 @@
-"""Where every register operand of an instruction is held: matrices, sparsity metadata and block scales."""
+"""The registers of every operand of an instruction: matrices, sparsity metadata and block scales."""
 
 from __future__ import annotations
 

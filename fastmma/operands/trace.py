@@ -1,4 +1,4 @@
-"""What feeds one output: the registers, lanes and bits of every operand that an element of d depends on."""
+"""Traces of one output: the registers, lanes and bits of every operand that an element of d depends on."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """How a library's kernel adds up a product.
+    """The order in which a library's kernel adds up a product.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ _TYPES = {"kind": np.uint8} | dict.fromkeys("mnk", np.uint32)
 
 
 class Contents(NamedTuple):
-    """What a plan book holds: texts, the rows of its tables, and for each product its place in them."""
+    """The contents of a plan book: texts, the rows of its tables, and for each product its place in them."""
 
     library: str
     through: str

@@ -1,4 +1,4 @@
-"""How it is known that a library adds up a product as a plan does."""
+"""Evidence that a library adds up a product as a plan does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDER_LEVELS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class OrderEvidence:
-    """How it is known that a library's kernel has the order of k, the joins and the epilogue of a plan.
+    """Evidence that a library's kernel has the order of k, the joins and the epilogue of a plan.
 
     A plan that is changed by `dataclasses.replace` loses its evidence: nobody recorded the changed one.
 

@@ -35,7 +35,7 @@ _ONE = 0x3F800000
 
 
 class Signature(NamedTuple):
-    """What the choice of an instruction depends on: the dtypes of operands, None where nothing is given."""
+    """The dtypes of operands that the choice of an instruction depends on; None where nothing is given."""
 
     a: np.dtype[Any]
     b: np.dtype[Any]
@@ -46,7 +46,7 @@ class Signature(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What a call begins and ends with: the dtypes of c and out, and what its epilogue is given."""
+    """Both ends of a call: the dtypes of c and out, and what its epilogue is given."""
 
     c: np.dtype[Any] | None = None
     out: np.dtype[Any] | None = None

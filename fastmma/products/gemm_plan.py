@@ -1,4 +1,4 @@
-"""How a plain product is accumulated: a plan that prints, and can be changed."""
+"""The accumulation of a plain product: a plan that prints, and can be changed."""
 
 from __future__ import annotations
 

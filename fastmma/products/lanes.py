@@ -16,7 +16,7 @@ _WARP, _WARPS, _GROUPS = 32, 4, 8  # how the last kernel of several blocks adds 
 
 @dataclass(frozen=True)
 class Lanes:
-    """How the lanes of a GPU share the k of one element of a product, and how their sums are joined.
+    """The lanes of a GPU that share the k of one element of a product, and the joins of their sums.
 
     Every chain is one of ``fma.rn.f32``, starts from +0, and takes its k in ascending order.
 

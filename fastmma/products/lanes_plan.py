@@ -1,4 +1,4 @@
-"""How lanes off the tensor cores accumulate a product: a plan that prints, and can be changed."""
+"""The accumulation of a product by lanes off the tensor cores: a plan that prints, and can be changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a library does with a product: the row of its preset, and its plan book where the shape is recorded."""
+"""A library's way with a product: the row of its preset, and its plan book where the shape is recorded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Extents(NamedTuple):
 
 
 class Practice(NamedTuple):
-    """What a library does with a product, as far as it is known."""
+    """A library's way with a product, as far as it is known."""
 
     instruction: Instruction
     promote_every: int | None

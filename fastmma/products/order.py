@@ -156,7 +156,7 @@ def deal(depth: int, parts: int, tile: int) -> tuple[Cuts, NDArray[np.int64]]:
 
 
 class Order(NamedTuple):
-    """How k is cut, and how the parts are joined; checked by `checked_parts` and `checked_join`.
+    """The cuts of k, and the join of the parts; checked by `checked_parts` and `checked_join`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How a scaled product is accumulated: an explicit plan that prints, and the choices of known libraries."""
+"""The accumulation of a scaled product: an explicit plan that prints, and the choices of known libraries."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def check_epilogue(steps: tuple[str, ...], scales: str) -> None:
 
 @dataclass(frozen=True)
 class Preset:
-    """What a library chooses, for some schemes of a and of b, on some targets or any; empty or None: as `fastmma.scaled_plan` does."""
+    """A library's choices for some schemes of a and of b, on some targets or any; empty or None: as `fastmma.scaled_plan` does."""
 
     a: tuple[str, ...]
     b: tuple[str, ...]

@@ -33,7 +33,7 @@ _CALLED_FORMS, _CALLED_PLANS = 16, 16  # that calls without a prepared product k
 
 
 class _Kept(NamedTuple):
-    """What computes products of a form, and the shape of their results."""
+    """A kernel that computes products of a form, and the shape of their results."""
 
     fixed: Fixed
     shape: tuple[int, ...]

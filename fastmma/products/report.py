@@ -146,7 +146,7 @@ class ClosedReport:
 
 
 class Report(ClosedReport):
-    """What calls became of, counted.
+    """A count of what calls became.
 
     Attributes
     ----------

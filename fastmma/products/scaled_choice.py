@@ -31,7 +31,7 @@ from fastmma.scaling.schemes import scheme_of
 
 
 class _Question(NamedTuple):
-    """What has to be multiplied: the schemes of a and b."""
+    """A product for which a plan is chosen: the schemes of a and b."""
 
     a: Scheme
     b: Scheme

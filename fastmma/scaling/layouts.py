@@ -1,4 +1,4 @@
-"""How scales and 4-bit elements lie in memory where libraries and tensor cores take them."""
+"""Layouts of scales and 4-bit elements in memory, as libraries and tensor cores take them."""
 
 from __future__ import annotations
 

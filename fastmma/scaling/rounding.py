@@ -19,7 +19,7 @@ from fastmma.scaling.names import lookup
 
 @dataclass(frozen=True)
 class ElementRounding:
-    """How elements are rounded: a name, what it is called elsewhere, and the kernel's two switches."""
+    """The rounding of elements: a name, what it is called elsewhere, and the kernel's two switches."""
 
     name: str
     aliases: tuple[str, ...]

@@ -25,7 +25,7 @@ _F32_MAX, _F32_MIN = np.array([0x7F7FFFFF, 1], np.uint32).view(np.float32)  # by
 
 
 class Scaling(NamedTuple):
-    """What a rule makes of the largest magnitudes of blocks."""
+    """The scales that a rule makes of the largest magnitudes of blocks."""
 
     scales: NDArray[Any]  # in the dtype of the scale format
     factors: NDArray[Any]  # in the precision of the magnitudes
@@ -35,7 +35,7 @@ class Scaling(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """How a scale follows from the largest magnitude `amax` of a block.
+    """The rule by which a scale follows from the largest magnitude `amax` of a block.
 
     Attributes
     ----------

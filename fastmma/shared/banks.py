@@ -20,7 +20,7 @@ _PHASE_BYTES = BANKS * _WORD  # that all banks serve together
 
 @dataclass(frozen=True)
 class BankConflicts:
-    """What an access of one warp costs.
+    """The cost of an access of one warp.
 
     Attributes
     ----------

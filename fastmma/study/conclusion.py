@@ -1,4 +1,4 @@
-"""What a study of layers found, in plain words: which format loses least, and which layers lose most under each."""
+"""The findings of a study of layers in plain words: which format loses least, and which layers lose most under each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operands of a study are drawn from: one row a distribution, reproducible from a seed."""
+"""Distributions of the operands of a study: one row each, reproducible from a seed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AT_ONCE = 1 << 22  # numbers that are drawn together
 
 @dataclass(frozen=True)
 class Distribution:
-    """How one operand (rows, K) is drawn.
+    """A distribution from which one operand (rows, K) is drawn.
 
     Attributes
     ----------

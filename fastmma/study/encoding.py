@@ -29,7 +29,7 @@ _ONE = np.float32(1)
 
 @dataclass(frozen=True)
 class OperandFormat:
-    """What an operand is rounded or quantised to.
+    """The format that an operand is rounded or quantised to.
 
     Attributes
     ----------

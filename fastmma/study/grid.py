@@ -1,4 +1,4 @@
-"""What a study covers: cases, each of which is one product under one configuration, and grids of them."""
+"""Cases of a study, each of which is one product under one configuration, and grids of them."""
 
 from __future__ import annotations
 

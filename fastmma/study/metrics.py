@@ -1,4 +1,4 @@
-"""How far a product is from exact ones: gathered block by block, so that a block is all that is held in float64."""
+"""Distances of a product from exact ones: gathered block by block, so that a block is all that is held in float64."""
 
 from __future__ import annotations
 

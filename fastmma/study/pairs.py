@@ -1,4 +1,4 @@
-"""Which weights meet which activations in a study: files, folders and matrices as a caller names them."""
+"""Pairs of weights and activations in a study: files, folders and matrices as a caller names them."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def own(ins: Instruction, target: str, changes: str) -> Arithmetic | None:
 
 
 class Known(NamedTuple):
-    """What is known of how a case is computed, as records have it.
+    """The computation of a case as records have it.
 
     Attributes
     ----------

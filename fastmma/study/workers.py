@@ -15,7 +15,7 @@ _UNDER_WAY = 256  # calls
 
 
 class Executor(Protocol):
-    """What runs calls elsewhere: `concurrent.futures.Executor`, or what looks like one."""
+    """An executor that runs calls elsewhere: `concurrent.futures.Executor`, or what looks like one."""
 
     def submit(self, function: Any, /, *args: Any) -> Future[Any]:
         """Begin a call."""

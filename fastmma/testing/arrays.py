@@ -1,4 +1,4 @@
-"""What tests compare, as NumPy arrays: arrays of NumPy and JAX, tensors of torch and arrays of CuPy, on any device."""
+"""The arrays that tests compare, as NumPy arrays: arrays of NumPy and JAX, tensors of torch and arrays of CuPy, on any device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failed comparison says: how much differs, where, and which plans have the bits that came."""
+"""The message of a failed comparison: how much differs, where, and which plans have the bits that came."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALIKE = 3  # plans that are named for a result
 
 @dataclass(frozen=True)
 class Product:
-    """Where a result comes from: operands, the rest of the call, and the plan that was expected."""
+    """The origin of a result: operands, the rest of the call, and the plan that was expected."""
 
     a: Any
     b: Any

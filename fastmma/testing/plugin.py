@@ -24,7 +24,7 @@ _WORKER_OUTPUT = "fastmma_golden_bits"
 
 @dataclass
 class TensorCore:
-    """What the fixture ``tensor_core`` is.
+    """The value of the fixture ``tensor_core``.
 
     Attributes
     ----------

@@ -119,7 +119,7 @@ def strided(tensor: torch.Tensor) -> Strided:
 
 
 class _Memory:
-    """What NumPy reads to see the memory of a tensor, which it keeps."""
+    """A view that NumPy reads to see the memory of a tensor, which it keeps."""
 
     __slots__ = ("__array_interface__", "tensor")
     __array_interface__: dict[str, Any]

@@ -23,7 +23,7 @@ _UNCHANGED = {"pattern_matcher": False, "joint_graph_constant_folding": False, "
 
 
 class Backend:
-    """What ``torch.compile(backend=...)`` takes.
+    """A backend for ``torch.compile(backend=...)``.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Why a call of an operator that is mostly neutral is not: operands for which a GPU takes other steps, or leaves a choice."""
+"""Conditions under which an operator is not neutral: operands for which a GPU takes other steps, or leaves a choice."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class _Product(NamedTuple):
 
 
 class Emulation:
-    """What all handlers of operators need.
+    """The state that all handlers of operators need.
 
     Attributes
     ----------

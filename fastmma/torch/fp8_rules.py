@@ -15,7 +15,7 @@ _UNCUT = 5120  # K
 
 
 class Scaled(NamedTuple):
-    """What of a scaled product its order follows from."""
+    """The facts of a scaled product that its order follows from."""
 
     schemes: tuple[str, str]
     m: int

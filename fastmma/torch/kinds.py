@@ -32,7 +32,7 @@ _NOT_LISTED = "it is in no list of what is known"
 
 
 class Kind:
-    """What becomes of the calls of an operator.
+    """The kind of an operator: what becomes of its calls.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ _REST = Line("all else", UNSEEN, "", "an installation sees the products that tor
 
 
 class InstallationReport(Report):
-    """What products became of, on all threads; a line says that all other operations are unseen."""
+    """A report of products on all threads; a line says that all other operations are unseen."""
 
     def lines(self, *statuses: str) -> list[tuple[Line, int]]:
         """List kinds of calls and how often they were made, and what is unseen; all, or those of some statuses."""

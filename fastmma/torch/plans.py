@@ -1,4 +1,4 @@
-"""Which plan a product of torch follows: what cuBLAS does where that is known, and what is assumed elsewhere."""
+"""Plans of torch's products: what cuBLAS does where that is known, and what is assumed elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORMATS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "tf32", 
 
 
 class UnknownError(Exception):
-    """Why a call has no bits that are known; what becomes of it is up to the settings."""
+    """The reason why a call has no bits that are known; what becomes of it is up to the settings."""
 
 
 class InvalidError(Exception):
@@ -37,7 +37,7 @@ class InvalidError(Exception):
 
 
 class Ends(NamedTuple):
-    """What a product begins and ends with."""
+    """Both ends of a product."""
 
     out: torch.dtype
     c: bool = False

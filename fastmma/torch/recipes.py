@@ -37,7 +37,7 @@ RECIPES = {
 
 
 class Blocks(NamedTuple):
-    """Which elements of an operand (outer, K) share a scale.
+    """The blocks of an operand (outer, K) whose elements share a scale.
 
     Attributes
     ----------

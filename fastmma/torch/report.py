@@ -20,7 +20,7 @@ Tally = dict[Told, int]  # of one thread, which adds to it without a lock
 
 
 class Report(shared.Report):
-    """What operations became of, counted.
+    """A count of what operations became.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a caller chooses: the GPU, and what happens with what is not known of it."""
+"""The choices of a caller: the GPU, and what happens with what is not known of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ALLOWED: dict[str, tuple[str | None, ...]] = {
 
 
 class Modes(NamedTuple):
-    """What torch's settings let a library do with the products of a dtype."""
+    """The freedom that torch's settings give a library with the products of a dtype."""
 
     tf32: bool = False
     half_sums: bool = False  # float16 products summed in float16

@@ -1,4 +1,4 @@
-"""Which of an autotuner's configurations a kernel takes: nothing is measured here, so that the caller or the list's order decides."""
+"""The choice of an autotuner's configuration: nothing is measured here, so that the caller or the list's order decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Triton's own compiler makes of a kernel: it runs without a GPU, and its intermediate code says what becomes of dots and sums."""
+"""Kernels by Triton's own compiler: it runs without a GPU, and its intermediate code says what becomes of dots and sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which additions of a compiled kernel became fused multiply-adds, and with which of their operands: read off its PTX.
+"""The additions of a compiled kernel that became fused multiply-adds, and with which operands: read off its PTX.
 
 LLVM contracts products and sums of one stretch of code, and its choice depends on all of it. What it leaves, ptxas contracts where a
 product, or the last multiplication of a division, is only added: so its machine code has it for every kernel that was looked at.
@@ -25,7 +25,7 @@ _CAN_BE = {PRODUCT: _OF_FACTORS, QUOTIENT: (QUOTIENT,), SUM: (SUM,)}
 
 @dataclass(frozen=True)
 class Origin:
-    """What computed a value, as far as additions ask: a product, a sum or something else, and from which loads.
+    """The origin of a value, as far as additions ask: a product, a sum or something else, and from which loads.
 
     The compiler joins operations of several places into one, whose place is then that of the first: so loads say which value it is.
 

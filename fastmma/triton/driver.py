@@ -24,7 +24,7 @@ _DEVICES = {
 
 
 class Driver(DriverBase):
-    """What Triton takes for the driver of the GPU that is emulated.
+    """A stand-in that Triton takes for the driver of the GPU that is emulated.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ class Launch:
 
 @dataclass
 class Emulation:
-    """What is emulated, and how.
+    """The settings and the state of an emulation.
 
     Attributes
     ----------

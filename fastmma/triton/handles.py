@@ -1,4 +1,4 @@
-"""What is remembered of a value beside its data: the product it is, the dot it will be, and how narrow it was loaded.
+"""Notes on a value beside its data: the product it is, the dot it will be, and how narrow it was loaded.
 
 The interpreter's handles have a dictionary of attributes, which is empty again in the result of every operation.
 """

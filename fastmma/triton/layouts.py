@@ -1,4 +1,4 @@
-"""Where Triton's layouts keep the elements of a tensor: in registers, lanes and warps, bit by bit of a coordinate."""
+"""Triton's layouts of the elements of a tensor: in registers, lanes and warps, bit by bit of a coordinate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Triton has for CUDA alone: libdevice, of which NumPy computes what it has, and `triton.language.extra.cuda`."""
+"""Triton's functions for CUDA alone: libdevice, of which NumPy computes what it has, and `triton.language.extra.cuda`."""
 
 from __future__ import annotations
 

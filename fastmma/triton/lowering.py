@@ -1,4 +1,4 @@
-"""How Triton's compiler turns a dot into instructions: what it chooses, and the rules by which it does."""
+"""The instructions into which Triton's compiler turns a dot: what it chooses, and the rules by which it does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FP8 = ("e4m3", "e5m2")
 
 @dataclass(frozen=True)
 class Dot:
-    """What the compiler sees of a dot: shape, formats, and what was asked for.
+    """A dot as the compiler sees it: shape, formats, and what was asked for.
 
     Attributes
     ----------

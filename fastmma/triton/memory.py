@@ -57,7 +57,7 @@ def _load(_run: Emulation, original: Operation, pointers: Any, *rest: Any) -> An
 
 
 class Found(TensorHandle):
-    """What an atomic operation found in memory: which program came before is counted where a kernel reads it."""
+    """The values that an atomic operation found in memory: which program came before is counted where a kernel reads it."""
 
     def __init__(self, data: NDArray[Any], dtype: Any, report: Report, operation: str) -> None:
         self.dtype = dtype

@@ -1,4 +1,4 @@
-"""Where fastmma stands in Triton's interpreter: while a kernel of ours runs, and nowhere else."""
+"""Patches of Triton's interpreter: in force while a kernel of ours runs, and nowhere else."""
 
 from __future__ import annotations
 

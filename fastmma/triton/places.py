@@ -13,7 +13,7 @@ _FOLDERS = folders_of("triton", "numpy", "ml_dtypes")
 
 
 class _Libraries(dict[str, bool]):
-    """Whether a file is a library's, by its name: no more than so many are kept, since this is asked at every operation."""
+    """A cache of which files are a library's, by name: no more than so many are kept, since every operation asks."""
 
     def __missing__(self, name: str) -> bool:
         if len(self) >= 1 << 12:

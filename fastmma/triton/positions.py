@@ -1,4 +1,4 @@
-"""Where in a kernel an operation stands, and whether a value reached it without passing around a loop.
+"""The position of an operation in a kernel, and whether a value reached it without passing around a loop.
 
 The compiler joins a product with the addition that uses it (a fused multiply-add, a dot that starts from its addend) where both lie in
 the same stretch of code. A value that a loop carries to its next iteration, or out of it, is not joined. The interpreter runs kernels as

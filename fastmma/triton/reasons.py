@@ -1,4 +1,4 @@
-"""Why Triton did not do something: its errors hide the reason behind lines of the kernel and behind each other."""
+"""Reasons in Triton's errors, which hide them behind lines of the kernel and behind each other."""
 
 from __future__ import annotations
 

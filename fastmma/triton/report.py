@@ -1,4 +1,4 @@
-"""What an emulated kernel did: the status of every operation, with its line, and notes on what was decided."""
+"""The report of an emulated kernel: the status of every operation, with its line, and notes on what was decided."""
 
 from __future__ import annotations
 

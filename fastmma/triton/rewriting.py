@@ -61,7 +61,7 @@ class Operands:
 
 
 class Meanings:
-    """What statements mean in compiled kernels."""
+    """The meanings of statements in compiled kernels."""
 
     Operands = Operands
     _BUILTINS: tuple[tuple[Any, str], ...] = ((builtins.min, "builtin_min"), (builtins.max, "builtin_max"))

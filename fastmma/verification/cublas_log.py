@@ -1,4 +1,4 @@
-"""What cuBLASLt says of its choices: lines of its log, and the orders of k that they mean."""
+"""cuBLASLt's log of its choices: its lines, and the orders of k that they mean."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STAGES = re.compile(r"MATMUL_STAGES_(\d+)x")
 
 
 class Choice(NamedTuple):
-    """What cuBLASLt took for a product; M and N are the caller's, whose rows are cuBLAS's columns."""
+    """cuBLASLt's choice for a product; M and N are the caller's, whose rows are cuBLAS's columns."""
 
     m: int
     n: int

@@ -1,4 +1,4 @@
-"""Which plans give these bits: the orders of k, the instructions and the epilogues that a matrix product can come from."""
+"""Plans that give these bits: the orders of k, the instructions and the epilogues that a matrix product can come from."""
 
 from __future__ import annotations
 

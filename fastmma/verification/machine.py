@@ -1,4 +1,4 @@
-"""What this machine has that fastmma depends on, for reports of faults."""
+"""Facts of this machine that fastmma depends on, for reports of faults."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from fastmma.verification.trials import Trial, draw, elements, labels_of, varian
 
 @dataclass
 class Outcome:
-    """What was compared for one opcode with one set of arguments.
+    """The outcome of a comparison for one opcode with one set of arguments.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ _NOTHING, _LARGE, _SMALL, _DUST = range(4)
 
 @dataclass(frozen=True)
 class Scene:
-    """How the terms of a sum stand to each other.
+    """The relation of the terms of a sum to each other.
 
     Each k is one of: nothing (zero), large, small or dust. The products of a kind have one exponent in each element of d.
 

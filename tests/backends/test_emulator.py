@@ -50,7 +50,7 @@ SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32
 GROUPS = 16  # of instructions whose kernels are compiled together
 TOGETHER = 3  # products that are the diagonal of one: that many lines fit a block of the tile kernel
 # macros that say how elements are read; all others say how they are multiplied
-_READING = ("A_CODE", "B_CODE", "A_PADDING", "B_PADDING", "A_FRACTION", "B_FRACTION")
+_READING = tuple(f"{name}_{what}" for name in "AB" for what in ("CODE", "PADDING", "FRACTION", "NEGATIVE"))
 
 without_gpu = pytest.mark.skipif(device.available(), reason="there is an NVIDIA GPU with CuPy")
 with_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")

@@ -68,11 +68,11 @@ def drawn(rng: np.random.Generator, count: int) -> Iterator[tuple[Operation, boo
         yield operation, holds(plain(operation))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_products_by_any_arithmetic_are_those_of_the_reference(seed: int) -> None:
     """For each arithmetic that the kernels for GPUs hold one is compiled: a third of them multiply three times."""
     rng, count = np.random.default_rng(seed), {True: 0, False: 0}
-    for operation, held in drawn(rng, 150):
+    for operation, held in drawn(rng, 120):
         count[held] += 1
         if not (held and count[held] % TIMES):
             for _ in range(TIMES if held else 1):

@@ -6,10 +6,13 @@ import itertools
 import json
 import random
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from drivers.operations import as_operands, operands, operations
+from reference.paths import taking
 from reference.routes import widened
 
 import fastmma
@@ -177,6 +180,59 @@ def test_edges(given: tuple[str, int, int, int], name: str) -> None:
     verdicts = route.explain(problem(*given))
     assert [verdict.row.name for verdict in verdicts if not verdict.reason] == [name]
     assert route.choose(problem(*given)).row.name == name
+
+
+SIDES = (1, 8, 9, 32, 33, 64, 129, 256, 1024, 2049)
+LARGEST = 1 << 25  # multiply-adds, which portable kernels do in a moment
+DENSE = [each for each in operations() if not each.instruction.sparse and each.instruction.ctype == each.instruction.dtype]
+# one for each method and rounding, scales, formats that are multiplied, and widening in as many k
+KINDS_OF_ROWS = {
+    (
+        each.arithmetic.method,
+        each.instruction.rounding,
+        each.instruction.stype,
+        each.multiplied,
+        bool(each.arithmetic.widened) * each.instruction.k,
+    ): each
+    for each in DENSE
+}
+
+
+@cache
+def ends_of_rows() -> dict[str, list[tuple[Operation, Extents, bool]]]:
+    """The smallest and the largest products that take each row."""
+    found: dict[str, list[tuple[Operation, Extents, bool]]] = {}
+    for operation, c in itertools.product(KINDS_OF_ROWS.values(), (False, True)):
+        ins = operation.instruction
+        a, b = (each.code_dtype.itemsize for each in (ins.formats.a, ins.formats.b))
+        for count, rows, columns, k in (
+            *itertools.product((1,), SIDES, SIDES, SIDES),
+            *itertools.product((3,), (1, 16, 256), (8, 256), (1, ins.k, 33)),
+        ):
+            extents = Extents(count, rows, columns, -(-k // ins.k) * ins.k if ins.stype else k)
+            if extents.work <= LARGEST:
+                strides = Strides((rows * k * a, k * a, a), (k * columns * b, columns * b, b))
+                row = route.choose(Problem(operation, extents, strides, c, bool(ins.stype), False)).row.name
+                both = sorted([*found.get(row, ()), (operation, extents, c)], key=lambda each: each[1].work)
+                found[row] = [both[0], both[-1]]
+    return found
+
+
+@pytest.mark.parametrize("row", [row for row in ROUTES if row.call == "products"], ids=lambda row: row.name)
+def test_both_ends_of_a_row_have_the_bits_of_portable_kernels(row: routes.Route) -> None:
+    if (features := route.features_of(row)) and not any(each <= cpu.usable() for each in features):
+        pytest.skip(f"needs a CPU with {route.text_of_features(row)}")
+    if row.name in ("general", "thin, widened"):  # no GPU's arithmetic takes them: tests of arithmetics of one's own do
+        assert row.name not in ends_of_rows()
+        return
+    for operation, extents, c in ends_of_rows()[row.name]:
+        given = as_operands(operands(np.random.default_rng(0), operation.instruction, *extents[1:], extents.products))
+        given = given if c else given._replace(c=None)
+        found, expected = (np.empty(extents[:3], operation.instruction.formats.d.code_dtype) for _ in range(2))
+        route.run(operation, given, found, 2)
+        with taking("portable"):
+            route.run(operation, given, expected, 1)
+        np.testing.assert_array_equal(found, expected, err_msg=f"{operation.instruction} {extents}")
 
 
 @pytest.mark.usefixtures("avx512")

@@ -36,3 +36,21 @@ def test_json_with_problems(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert found["check"]["right"] is False
     assert found["environment"]["FASTMMA_NUM_THREADS"] == "many"
     assert [folder for folder in found["cache"] if folder["writable"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--kernels", "--route", "2x2x2"), "--kernels prints the table of kernels"),
+        (("--kernels", "--type", "f16"), "--type tells of a product: give --route"),
+        (("--instruction", "m16n8k16", "--target", "A100"), "--instruction and --target tell of a product"),
+        (("--target", "H100"), "--target tells of a product: give --route"),
+        (("--route", "2x2x2", "--markdown"), "--markdown is for the table of kernels"),
+        (("--markdown",), "give it with --kernels"),
+    ],
+)
+def test_options_that_nothing_would_read(options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", *options]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert said in " ".join(printed.err.replace("\u2502", " ").split())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,18 +87,34 @@ def _panels(operation: Operation, operands: Operands, out: Array, threads: int) 
     return left.results
 
 
+def _number(operation: Operation) -> int:
+    """Any number, always the same one."""
+    return crc32(f"{operation.target} {operation.instruction}".encode())
+
+
 def _thin(operation: Operation, operands: Operands, out: Array, threads: int) -> int:
+    """Try one kernel an operation: each is compiled for so many rows of A, and for the direction in which B is read."""
     p, left = fused_parameters(operation), _Left()
+    height, along = 1 << _number(operation) % 4, bool(_number(operation) & 4)
     for one, results in zip(each(operands), out, strict=True):
+        a, b = one.a, one.b
         c = None if one.c is None else one.c.copy()
-        b = one.b if one.b.itemsize in one.b.strides and min(one.b.strides) > 0 else one.b.copy()
         if finish_empty(len(b), c, results):
             continue
+        if min(b.strides) <= 0 or b.itemsize not in b.strides or (b.strides[0] == b.itemsize) != along:
+            b = np.array(b, order="F" if along else "C")
+        for start in range(0, len(a), height if height < 8 else len(a)):
+            lines = slice(start, start + height if height < 8 else None)
+            x, z, part = a[lines], None if c is None else c[lines], results[lines]
+            if len(x) <= height // 2:  # too few rows for this kernel
+                x, part = np.resize(x, (height, len(b))), np.empty((height, b.shape[1]), out.dtype)
+                z = None if z is None else np.resize(z, part.shape)
 
-        def again(rows: Any, columns: Any, part: Array, a: Array = one.a, b: Array = b, c: Array | None = c) -> None:
-            left(p, a[rows], b[:, columns], None if c is None else c[rows][:, columns], part, 1)
+            def again(rows: Any, columns: Any, part: Array, x: Array = x, b: Array = b, z: Array | None = z) -> None:
+                left(p, x[rows], b[:, columns], None if z is None else z[rows][:, columns], part, 1)
 
-        thin.multiply(p, one.a, b, c, results, threads).redo(results, again)
+            thin.multiply(p, x, b, z, part, threads).redo(part, again)
+            results[lines] = part[: len(results[lines])]
     return left.results
 
 
@@ -237,7 +254,11 @@ KERNELS = (
         lambda operation, _k: _in_lanes(operation) and not operation.arithmetic.widened and first_fit(THIN) is not None,
         _thin,
     ),
-    Kernel("thin products", lambda operation, _k: _in_lanes(operation), _without(_thin_products)),
+    Kernel(
+        "thin products",  # of some operations: the kernels are those of "thin"
+        lambda operation, _k: _in_lanes(operation) and _number(operation) % 5 == 0,
+        _without(_thin_products),
+    ),
     Kernel("groups in pieces", lambda operation, _k: _is("grouped")(operation, 0) and _grouped(operation), _without(_groups_in_pieces)),
     Kernel("stored", lambda operation, _k: bool(operation.instruction.sparse), _without(_stored)),
     Kernel(
@@ -256,3 +277,4 @@ KERNELS = (
         if row.features <= cpu.features()
     ),
 )
+IN_LANES = tuple(kernel for kernel in KERNELS if kernel.compute in (_panels, _thin, _blocks))

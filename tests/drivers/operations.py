@@ -46,6 +46,8 @@ def _seen_by_kernels(operation: Operation) -> tuple[Any, ...]:
 @cache
 def operations(*methods: str) -> tuple[Operation, ...]:
     """Operations of these methods, or of all; the formats that A has meet those that B has in turn."""
+    if methods:  # those of the whole list, whose kernels other tests have compiled
+        return tuple(operation for operation in operations() if operation.arithmetic.method in methods)
     found: dict[Any, dict[str, Operation]] = {}
     for ins in fastmma.instructions():
         if not isinstance(ins, Instruction):
@@ -55,9 +57,9 @@ def operations(*methods: str) -> tuple[Operation, ...]:
                 operation = operation_of(ins, target)
             except FastmmaError:  # nothing is known
                 continue
-            if not methods or operation.arithmetic.method in methods:
-                found.setdefault(_seen_by_kernels(operation), {}).setdefault(ins.btype, operation)
-    return tuple(list(each.values())[number % len(each)] for number, each in enumerate(found.values()))
+            found.setdefault(_seen_by_kernels(operation), {}).setdefault(ins.btype, operation)
+    drawn = [list(each.values())[number % len(each)] for number, each in enumerate(found.values())]
+    return (*drawn, operation_of("fma.rn.f32", "sm_80"))  # which is no tensor core's, and not among the instructions
 
 
 def name_of(operation: Operation) -> str:

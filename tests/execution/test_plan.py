@@ -34,7 +34,6 @@ def test_a_plan_is_the_operation() -> None:
     assert plan.operation.arithmetic.family in shown
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_tiles_follow_their_plan(target: str) -> None:
     plan = replace(fastmma.mma_plan(HALF, target="sm_89"), target=target)
@@ -48,7 +47,6 @@ def test_targets_differ() -> None:
     assert fastmma.mma(HALF, A, B, C, target="sm_80").tobytes() != fastmma.mma(HALF, A, B, C, target="sm_90a").tobytes()
 
 
-@pytest.mark.each_path
 def test_registers_follow_their_plan() -> None:
     operands = fastmma.instruction(HALF).operands
     a, b, c = (
@@ -60,7 +58,6 @@ def test_registers_follow_their_plan() -> None:
         np.testing.assert_array_equal(warp.mma(None, a, b, c, plan=plan), warp.mma(HALF, a, b, c, target=target))
 
 
-@pytest.mark.each_path
 def test_warpgroups_follow_their_plan() -> None:
     memory = np.ones(128, np.float16).view(np.uint8)
     a, d = np.full((128, 4), 0x3C003C00, np.uint32), np.zeros((128, 4), np.uint32)

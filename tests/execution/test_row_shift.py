@@ -11,8 +11,6 @@ from reference.tensor_memory_machine import PAIR, Machine, extras, instruction
 import fastmma
 from fastmma import TargetError, tcgen05
 
-pytestmark = pytest.mark.each_path
-
 FORMS: tuple[tuple[str, str, int, int, dict[str, Any]], ...] = (
     ("f16", "f16", 128, 16, {}),
     ("f16", "f16", 256, 16, PAIR),

@@ -12,8 +12,6 @@ from reference.tensor_memory_machine import PAIR, Machine, extras, instruction, 
 
 from fastmma import FORMATS, TargetError
 
-pytestmark = pytest.mark.each_path
-
 FILE = Path(__file__).parents[1] / "numerics" / "tcgen05_goldens.json"
 PROBES = [probe for probe in json.loads(FILE.read_text())["probes"] if probe["name"].startswith("scale-input-d")]
 

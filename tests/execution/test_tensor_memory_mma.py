@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from reference import tensor_memory as facts
 from reference.cases import cases
-from reference.paths import on_each_path
 from reference.tensor_memory_machine import INSTRUCTIONS, PAIR, SHAPES, SIMPLE, A, Machine, bits_of, codes, extras, instruction, simple
 
 import fastmma
@@ -25,7 +24,7 @@ def test_memory_holds_the_same_matrices(index: int, ins: fastmma.Instruction) ->
     b, d, more = machine.put_shared("b", swizzle_b), machine.put_d(), extras(machine)
     a = machine.put_shared("a", swizzle_a)
     expected = machine.expected(machine.product())
-    np.testing.assert_array_equal(on_each_path(lambda: machine.run(d, a, b, **more)), expected)
+    np.testing.assert_array_equal(machine.run(d, a, b, **more), expected)
     np.testing.assert_array_equal(machine.run(d, a.encode(), b.encode(), target="sm_100a", threads=2, **more), expected)
     d, in_tmem = machine.put_d(), machine.put_a()
     np.testing.assert_array_equal(machine.run(d, in_tmem, b, **more), machine.expected(machine.product()))
@@ -34,7 +33,6 @@ def test_memory_holds_the_same_matrices(index: int, ins: fastmma.Instruction) ->
 HALVES = [ins for ins in INSTRUCTIONS if (ins.m == 64 and not ins.ws) or (ins.m == 128 and ins.cta_group == 2 and ins.sparse)]
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize("ins", HALVES, ids=str)
 def test_the_other_half_of_the_lanes(ins: fastmma.Instruction) -> None:
     machine = Machine(ins, 5)
@@ -54,7 +52,6 @@ MN_MAJOR = [
 ]
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize(("kind", "d", "a", "b", "m", "n", "more", "swizzle"), MN_MAJOR)
 def test_mn_major_operands(kind: str, d: str, a: str, b: str, m: int, n: int, more: dict[str, Any], swizzle: int) -> None:
     plain = instruction(kind, d, a, b, m, n, **more)
@@ -73,7 +70,6 @@ def test_mn_major_operands(kind: str, d: str, a: str, b: str, m: int, n: int, mo
         np.testing.assert_array_equal(machine.run(address, places["a"], places["b"], ins=ins, **extra), machine.expected(result))
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize("ins", [ins for ins in INSTRUCTIONS if ins.ws and ins.m < 128 and not ins.sparse], ids=str)
 def test_copies_of_a_serve_their_parts_of_n(ins: fastmma.Instruction) -> None:
     machine = Machine(ins, 8)
@@ -94,7 +90,6 @@ def test_copies_of_a_serve_their_parts_of_n(ins: fastmma.Instruction) -> None:
     np.testing.assert_array_equal(machine.run(d, a, b), machine.expected(expected))
 
 
-@pytest.mark.each_path
 def test_leading_dimensions() -> None:
     machine, where = simple()
     tmem = np.stack([machine.tmem[0]] * 3)
@@ -108,7 +103,6 @@ def test_leading_dimensions() -> None:
             np.testing.assert_array_equal(tcgen05.mma(SIMPLE, *where, tmem=tmem[j], memory=memory[i, 0]), result[i, j])
 
 
-@pytest.mark.each_path
 def test_the_reference_backend_and_a_plan() -> None:
     machine, where = simple()
     expected = machine.run(*where)

@@ -10,8 +10,6 @@ from reference.tensor_memory_machine import SFA, SFB, SIMPLE, instruction, simpl
 
 from fastmma import OperandError, tcgen05
 
-pytestmark = pytest.mark.each_path
-
 
 def test_input_d() -> None:
     machine, where = simple()

@@ -31,7 +31,6 @@ def operands(ins: Instruction, *lead: int, distribution: str = "finite", seed: i
     return [elements(random_codes(generator, fmt, (*lead, *shape), distribution), fmt) for fmt, shape in shapes]
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize("opcode", SOME)
 def test_leading_dimensions_broadcast(opcode: str) -> None:
     ins = instruction(opcode)

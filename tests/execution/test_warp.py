@@ -41,7 +41,6 @@ def random_registers(ins: Instruction, *lead: int, seed: int = 1) -> list[NDArra
     return found
 
 
-@pytest.mark.each_path
 @cases("ins", DENSE)
 def test_registers_and_matrices_agree(ins: Instruction) -> None:
     """warp.mma is scatter after the matrix-level mma after gather, on random bits."""
@@ -56,7 +55,6 @@ def test_registers_and_matrices_agree(ins: Instruction) -> None:
     np.testing.assert_array_equal(fastmma.gather(result, ins.operands["d"]), expected)
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize("opcode", SOME)
 def test_leading_dimensions_broadcast(opcode: str) -> None:
     ins = instruction(opcode)
@@ -70,7 +68,6 @@ def test_leading_dimensions_broadcast(opcode: str) -> None:
     assert mma(ins, a[:, None], b[:0], c[0], target="sm_90a").shape[:2] == (4, 0)
 
 
-@pytest.mark.each_path
 def test_padding_bits_do_not_matter() -> None:
     """Narrow elements sit in bytes, e2m1 in the middle of its byte."""
     ins = instruction(MMA + "m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32")
@@ -80,7 +77,6 @@ def test_padding_bits_do_not_matter() -> None:
     np.testing.assert_array_equal(mma(ins, a, b, c, target="sm_120a"), expected)
 
 
-@pytest.mark.each_path
 def test_four_computations_a_warp() -> None:
     ins = instruction(MMA + "m8n8k4.row.row.f32.f16.f16.f32")
     generator = np.random.default_rng(3)

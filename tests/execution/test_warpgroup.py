@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 from reference import sparsity
 from reference.descriptor import UNITS, byte_offset
-from reference.paths import on_each_path
 
 import fastmma
 from fastmma import FORMATS, FastmmaError, InstructionError, OperandError, OperandTypeError, TargetError, sparse, warpgroup
@@ -114,12 +113,11 @@ def test_memory_and_registers_hold_the_same_matrices(index: int, like: fastmma.I
         a = shared.put(given["a"], a_bits, swizzle_a, bool(trans_a))
         both = {"memory": shared.memory, "imm_trans_b": trans_b, **metadata}
         from_memory = partial(warpgroup.mma, ins, c, a, b, imm_trans_a=trans_a, **both)
-        np.testing.assert_array_equal(on_each_path(from_memory), expected)
+        np.testing.assert_array_equal(from_memory(), expected)
         from_registers = partial(warpgroup.mma, ins.opcode, c, registers, b.encode(), target="sm_90a", threads=2, **both)
-        np.testing.assert_array_equal(on_each_path(from_registers), expected)
+        np.testing.assert_array_equal(from_registers(), expected)
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize("like", [ins for ins in ARITHMETICS if FORMATS[ins.atype].kind == "float" and not ins.sparse], ids=str)
 def test_negated_operands(like: fastmma.Instruction) -> None:
     given = prepared(like, 3)
@@ -143,7 +141,6 @@ def simple(tiles: int = 1) -> dict[str, Any]:
     }
 
 
-@pytest.mark.each_path
 def test_scale_d() -> None:
     given = simple()
     assert (warpgroup.mma(OPCODE, **given).view(np.float32) == 17).all()
@@ -153,7 +150,6 @@ def test_scale_d() -> None:
     assert np.isnan(warpgroup.mma(OPCODE, **given).view(np.float32)).all()
 
 
-@pytest.mark.each_path
 def test_leading_dimensions_broadcast() -> None:
     rng = np.random.default_rng(5)
     given = simple()

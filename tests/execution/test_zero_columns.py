@@ -14,8 +14,6 @@ from reference.tensor_memory_machine import INSTRUCTIONS, Machine, codes, extras
 import fastmma
 from fastmma import OperandError, TargetError, tcgen05
 
-pytestmark = pytest.mark.each_path
-
 
 def spelt_out(mask: ZeroColumnMask, n: int, parts: int) -> list[bool]:
     """Span by span, one column after another."""

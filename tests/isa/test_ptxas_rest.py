@@ -1,6 +1,6 @@
 """ptxas referees the table of sparse, block-scaled, wmma and sparse wgmma instructions, and of those that move matrices.
 
-As in test_ptxas: many more candidates than are legal; each that some target takes is tried on every target, of the others a fixed share.
+As in test_ptxas: many more candidates than are legal.
 """
 
 from __future__ import annotations
@@ -8,14 +8,13 @@ from __future__ import annotations
 import itertools
 import random
 import re
-import zlib
 from functools import cache
 from pathlib import Path
 
 import pytest
 from reference.fragments import CONTAINER_BITS
 from reference.ptxas import accepted, needs_ptxas, registers, version
-from test_ptxas import ACCUMULATORS, KNOWN
+from test_ptxas import ACCUMULATORS, KNOWN, share
 from test_table import variants
 
 import fastmma
@@ -33,15 +32,10 @@ PAIRS = (
 )
 SPACES = ("", ".shared", ".shared::cta", ".global", ".local", ".shared::cluster", ".const", ".param")
 SPARSE = ("sp", "sp::ordered_metadata")
-SHARE = 10  # one candidate in so many that no target takes is tried on a target
 # ptxas lets 4-bit types pass with shapes that PTX does not give them, on the targets that have 4-bit multipliers
 LENIENT = re.compile(
     r"wmma\.mma\.sync\.aligned\.\w+\.\w+\.(m16n16k16|m8n32k16|m32n8k16|m16n16k8|m8n8k4)\.s32\.[su]4\.[su]4\.s32(\.satfinite)?"
 )
-
-
-def share(text: str, target: str) -> bool:
-    return zlib.crc32(f"{text} {target}".encode()) % SHARE == 0
 
 
 @cache

@@ -28,9 +28,7 @@ import fastmma
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     a = (np.arange(40 * 96) % 17 - 8).astype(np.float16).reshape(40, 96)
-    for dtype in (np.float16, np.int8):
-        x, y = a.astype(dtype), a.T.astype(dtype)
-        print((fastmma.gemm(x, y, target="H100") == x.astype(int) @ y.astype(int)).all())
+    print((fastmma.gemm(a, a.T, target="H100") == a.astype(int) @ a.T.astype(int)).all())
     ins = fastmma.instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
     print(fastmma.scatter(fastmma.gather(np.zeros((32, 4), np.uint32), ins.operands["a"]), ins.operands["a"]).sum())
 for each in said:
@@ -52,7 +50,7 @@ def test_a_numba_without_something_has_the_bits(need: str, tmp_path: Path) -> No
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     *right, warning = done.stdout.splitlines()
-    assert right == ["True", "True", "0"]
+    assert right == ["True", "0"]
     by_numba = [path for path in tmp_path.rglob("*.kernel") if not path.name.startswith("_emit-")]
     assert bool(by_numba) == (need != "hooks")  # micro-kernels are compiled by LLVM alone
     what = f"has no {members[-1].replace(':', '.')}: {loss}: compare"

@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,17 +23,21 @@ MODULES = [
 ]
 
 
-def imports_of(module: str) -> Iterator[str]:
+@cache
+def imports_of(module: str) -> tuple[str, ...]:
     """The modules of the kernels that another one imports, by Python's own parser."""
+    found: list[str] = []
     for node in ast.walk(ast.parse(Path(str(importlib.import_module(module).__file__)).read_text())):
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
+            found += [each.name for each in node.names]
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0
             assert node.module is not None
-            yield from (node.module, *(f"{node.module}.{each.name}" for each in node.names))
+            found += [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+    return tuple(found)
 
 
+@cache
 def closure_of(module: str) -> set[str]:
     """A module and all that it imports."""
     found = {module}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import fastmma
 from fastmma.backends import route, routes
@@ -214,7 +213,6 @@ def kept_by_objects() -> dict[str, int]:
     return {"kernels": kernels, "forms": forms}
 
 
-@pytest.mark.each_path
 def test_products_of_many_shapes_keep_no_more() -> None:
     draw = random.Random(1)
     numbers = np.random.default_rng(1)

@@ -47,7 +47,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Execution:
-    """How the kernel that executes an instruction of the GPU holds its operands and sums in registers."""
+    """The registers in which the kernel that executes an instruction of the GPU holds its operands and sums."""
 
     instruction: Instruction
 

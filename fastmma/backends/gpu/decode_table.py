@@ -1,4 +1,4 @@
-"""What every code of a format is to the emulator's CUDA kernels: a table of four 32-bit words a code."""
+"""Every code of a format as the emulator's CUDA kernels read it: a table of four 32-bit words a code."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _MOST_TABLES = 256  # operations whose tables are kept there
 
 
 class Machine(Protocol):
-    """What executes kernels: the GPU (`fastmma.backends.gpu.device`), or a stand-in for it."""
+    """An executor of kernels: the GPU (`fastmma.backends.gpu.device`), or a stand-in for it."""
 
     def to_device(self, array: Codes) -> Any:
         """A copy in the machine's memory, contiguous; what lies there so already is not copied."""

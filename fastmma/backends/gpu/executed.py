@@ -1,4 +1,4 @@
-"""Which instruction of a GPU computes what an operation of another one does: a question to the tables."""
+"""The instruction of a GPU that computes what an operation of another one does, by the tables."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def _places(move: Movement, split: int) -> tuple[NDArray[np.intp], NDArray[np.in
 
 
 class _Access:
-    """Which cells the warps of a call reach: arrays of indices (products, warps, threads, registers, halves)."""
+    """The cells that the warps of a call reach: arrays of indices (products, warps, threads, registers, halves)."""
 
     def __init__(self, move: Movement, tmem: Any, taddr: Any, split: int | None, registers: Any = None) -> None:
         what = str(move)

@@ -1,4 +1,4 @@
-"""What modifies a tcgen05.mma besides its matrices: lanes and columns that are masked, D scaled down, signs changed."""
+"""Modifiers of a tcgen05.mma besides its matrices: lanes and columns that are masked, D scaled down, signs changed."""
 
 from __future__ import annotations
 

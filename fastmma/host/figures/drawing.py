@@ -40,7 +40,7 @@ class Label(NamedTuple):
 
 @dataclass
 class Drawing:
-    """What a renderer needs: sizes in pixels, and marks in the order of painting."""
+    """A drawing for a renderer: sizes in pixels, and marks in the order of painting."""
 
     width: float = 0.0
     height: float = 0.0

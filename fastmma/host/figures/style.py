@@ -62,7 +62,7 @@ _Draw = TypeVar("_Draw", bound=Callable[..., Any])
 
 
 class Look(NamedTuple):
-    """How one series is drawn: of 32, each differs from every other in colour or line, and from its neighbours in its marker."""
+    """The look of one series: of 32, each differs from every other in colour or line, and from its neighbours in its marker."""
 
     color: str
     linestyle: Any

@@ -15,7 +15,7 @@ _STEPS = (1, 2, 5)
 
 
 class Scale(NamedTuple):
-    """Where values lie on an axis.
+    """A scale: places of values on an axis.
 
     Attributes
     ----------

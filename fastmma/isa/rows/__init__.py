@@ -1,1 +1,1 @@
-"""What PTX says of every instruction: one file a family, one row a shape and types."""
+"""PTX's facts of every instruction: one file a family, one row a shape and types."""

@@ -16,7 +16,7 @@ _UNUSED = 0x7 << 36 | 0x3 << 62
 
 @dataclass(frozen=True)
 class ZeroColumnMask:
-    """What the 64 bits of a zero-column mask say.
+    """The fields of the 64 bits of a zero-column mask.
 
     The columns of D are one part with M of 128, two with M of 64, and four with M of 32. In each part spans of used and of zeroed columns
     alternate.

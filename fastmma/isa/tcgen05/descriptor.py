@@ -50,7 +50,7 @@ def _codes(kind: Kind, field: str, bits: int) -> dict[Any, int]:
 
 @dataclass(frozen=True)
 class InstructionDescriptor:
-    """What the descriptor word of a tcgen05.mma says.
+    """The fields of the descriptor word of a tcgen05.mma.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ _SCALE_INPUT_D = specific("sm_100", "sm_103", "sm_107")
 
 @dataclass(frozen=True)
 class Syntax:
-    """What the text of an opcode says.
+    """The parts of the text of an opcode.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Where the matrices of tcgen05.mma lie in Tensor Memory: 128 lanes of 512 columns of 32 bits in each CTA (PTX: Data path layouts).
+"""Layouts of the matrices of tcgen05.mma in Tensor Memory: 128 lanes of 512 columns of 32 bits in each CTA (PTX: Data path layouts).
 
 A lane number here counts through the CTAs of a pair: those of the second CTA are 128 to 255.
 """
@@ -20,7 +20,7 @@ LANES, COLUMNS = 128, 512
 
 
 class Multiplication(fragments.Multiplication, Protocol):
-    """What the layouts depend on, besides what those of registers do."""
+    """The facts that the layouts depend on, besides those of layouts of registers."""
 
     @property
     def sparse(self) -> str:

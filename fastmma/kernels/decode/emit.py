@@ -1,4 +1,4 @@
-"""What the codes in the lanes of a vector mean, emitted: of a format that is known now, or when the code runs."""
+"""Emitted decoding of the codes in the lanes of a vector: of a format that is known now, or when the code runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every code of a format means, as tables."""
+"""The meaning of every code of a format, as tables."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Vectors = list[ir.Value]
 
 @dataclass(frozen=True)
 class FmaChain:
-    """What a chain does with `DEPTH` k, and its register tile.
+    """A chain: its work on `DEPTH` k, and its register tile.
 
     Attributes
     ----------

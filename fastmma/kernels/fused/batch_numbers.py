@@ -14,7 +14,7 @@ from fastmma.kernels.llvm.simd import load_scalar
 
 
 class Strides(NamedTuple):
-    """How the matrices of a batch lie in memory, in bytes; from matrix to matrix possibly 0.
+    """The strides of the matrices of a batch in bytes; from matrix to matrix possibly 0.
 
     For matrices in registers, `row` is the address of a `Permutation`'s table and `column` is its number of vectors.
     """
@@ -25,7 +25,7 @@ class Strides(NamedTuple):
 
 
 class Matrices(NamedTuple):
-    """Where the matrices of a batch lie in memory, with their `Strides`."""
+    """The addresses of the matrices of a batch, with their `Strides`."""
 
     address: int
     stride: int
@@ -34,7 +34,7 @@ class Matrices(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What batches have in common that lie at other addresses: strides, sizes, and how codes come as the kernel reads them.
+    """The common part of batches at other addresses: strides, sizes, and the way in which codes come as the kernel reads them.
 
     Those of matrices may have to be arranged, those of registers move in granules of so many bytes.
     """

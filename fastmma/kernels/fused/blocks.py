@@ -1,4 +1,4 @@
-"""What a kernel of blocks is compiled for: tiles and small products, in blocks of 16 rows by 8 columns."""
+"""The configuration of a kernel of blocks: tiles and small products, in blocks of 16 rows by 8 columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS, COLUMNS = 16, 8
 
 @dataclass(frozen=True)
 class Coding:
-    """How the codes of one operand are read.
+    """The reading of the codes of one operand.
 
     Attributes
     ----------

@@ -49,7 +49,7 @@ class FixedProduct:
 
 
 class _Memory:
-    """What one call needs: scratch, sums, a byte a product that says whether it is out of reach, and the numbers of the epilogue."""
+    """The memory of one call: scratch, sums, a byte a product that says whether it is out of reach, and the numbers of the epilogue."""
 
     def __init__(self, loop: Loop, count: int, ending: Ending | None) -> None:
         columns = loop.form.columns

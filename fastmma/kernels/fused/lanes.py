@@ -16,7 +16,7 @@ HALF_LOWEST = -14  # the exponent of f16's subnormals
 
 
 class Sums(Protocol):
-    """What lanes need to know of the sums that they hold."""
+    """The facts that lanes need of the sums that they hold."""
 
     @property
     def align_bits(self) -> int: ...
@@ -41,7 +41,7 @@ class Sums(Protocol):
 @constant
 @dataclass(frozen=True)
 class PanelShape:
-    """How panels are packed and their sums lie: what the loops around a micro-kernel are compiled for."""
+    """The packing of panels and the layout of their sums, for which the loops around a micro-kernel are compiled."""
 
     half: bool  # keep f16 values between steps
     single: bool  # f32 lanes, else f64
@@ -80,7 +80,7 @@ class PanelShape:
 @constant
 @dataclass(frozen=True)
 class Chain(PanelShape):
-    """What a micro-kernel is compiled for."""
+    """The configuration of a micro-kernel."""
 
     terms: int  # of a step
     align_bits: int

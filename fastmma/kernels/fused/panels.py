@@ -35,7 +35,7 @@ VECTOR_BYTES = 4 * LINES  # of 8 codes, magnitudes or exponents
 
 
 class Decoding(NamedTuple):
-    """How codes of one operand become panels."""
+    """The decoding of codes of one operand into panels."""
 
     element: Element
     value_offset: int  # added to the exponent field: the exponent of the significand's last bit, scaled
@@ -57,7 +57,7 @@ class BlockScales(NamedTuple):
 
 
 class Panels(NamedTuple):
-    """Where packed values, exponents and signs lie, slab of k by slab; in a slab of A, block of rows by block.
+    """Addresses of packed values, exponents and signs, slab of k by slab; in a slab of A, block of rows by block.
 
     In a block, 8 adjacent k of one row are followed by the same k of the next row; signs of 8 or, if there are fewer terms, 4 k likewise.
     """

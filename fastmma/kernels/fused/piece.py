@@ -34,7 +34,7 @@ _PAIRS = LINES // 2  # of columns in an f64 vector
 
 
 class Limits(NamedTuple):
-    """What the micro-kernel is exact for, beyond finite operands; everything else is redone."""
+    """The limits within which the micro-kernel is exact, beyond finite operands; everything else is redone."""
 
     lowest_sum: int  # smallest exponent fields of a row and a column add up to at least this, or emax must not get small
     lowest_byte: int  # the smallest emax byte at which no bit below 2**-149 can matter

@@ -1,4 +1,4 @@
-"""What the lanes of vectors are exact for."""
+"""The reach of vectors: the exponents for which their lanes are exact."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Spread(NamedTuple):
 
 
 class ExponentBytes(NamedTuple):
-    """How exponents become bytes: what is added to those of A and B, how high bytes are, and how two of them become a byte of emax."""
+    """Exponents as bytes: what is added to those of A and B, how high bytes are, and how two of them become a byte of emax."""
 
     added: bool  # bytes are added; else B's are complements, and a saturating difference is taken
     offsets: tuple[int, int]

@@ -19,7 +19,7 @@ from fastmma.kernels.matrices.addresses import LINES, Lines, Matrix, address_of,
 
 
 class Selection(NamedTuple):
-    """Which k of sparse A are stored: 4-bit `words` (rows, k / chunk), and what each of the 16 says of a chunk."""
+    """The stored k of sparse A: 4-bit `words` (rows, k / chunk), and what each of the 16 says of a chunk."""
 
     words: Matrix
     places: int  # address of the places in the chunk of each word's elements, 16 bits each

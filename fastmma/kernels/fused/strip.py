@@ -15,7 +15,7 @@ Group = list[ir.Value]  # the sums of a group: vector by vector
 
 
 class Unit(NamedTuple):
-    """Where a decoded unit lies in memory; of A's values, of its words of signs and of emax the first row's."""
+    """The addresses of a decoded unit; of A's values, of its words of signs and of emax those of the first row."""
 
     values: ir.Value
     words: ir.Value

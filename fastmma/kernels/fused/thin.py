@@ -142,7 +142,7 @@ def _parts(chain: ThinChain, b: Codes) -> list[_Part]:
 
 
 class _Sums:
-    """What the kernel reads and writes, by columns of B."""
+    """The sums that the kernel reads and writes, by columns of B."""
 
     def __init__(self, chain: ThinChain, rows: int, columns: int) -> None:
         self.state: NDArray[np.uint32] = _zeros((rows, columns), np.uint32)

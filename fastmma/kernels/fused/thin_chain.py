@@ -1,4 +1,4 @@
-"""What a kernel for few rows of A is compiled for."""
+"""The configuration of a kernel for few rows of A."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORD = 16  # signs of a step's products in a word
 
 @dataclass(frozen=True)
 class ThinChain:
-    """What the kernel is compiled for.
+    """The configuration of the kernel.
 
     Sums are held as they are. Exponents of products are words: those of float64's fields.
     """

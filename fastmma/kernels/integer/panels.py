@@ -37,7 +37,7 @@ class Result(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How k is cut, in words: slices of whole segments; a segment's sums start afresh."""
+    """The cuts of k, in words: slices of whole segments; a segment's sums start afresh."""
 
     operation: int
     saturate: int

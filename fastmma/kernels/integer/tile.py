@@ -1,4 +1,4 @@
-"""What a register tile of word-wise dot products is, as a value and as the Numba type that tells the emission."""
+"""A register tile of word-wise dot products, as a value and as the Numba type that tells the emission."""
 
 # Numba calls these with arguments that some of them do not need
 
@@ -21,7 +21,7 @@ _OPERATIONS = {
 @constant
 @dataclass(frozen=True)
 class Tile:
-    """What is compiled: a kind of words and the shape of the register tile."""
+    """A register tile: a kind of words and a shape, for which code is compiled."""
 
     # "bytes" (needs VNNI), "bytes_alike" (needs sdot and udot), "pairs", "bits" or "bits_by_bytes" (counts ones in bytes first, where
     # lanes have no popcount)

@@ -26,7 +26,7 @@ _WHOLE = LINE  # bytes past a panel that may be read: the words of a tile's rows
 
 
 class Arithmetic(NamedTuple):
-    """What is computed from the words of a tile, as numbers."""
+    """The arithmetic of the words of a tile, as numbers."""
 
     operation: int = 0  # of the tile's words
     flip_a: int = 0  # 128 exchanges signed and unsigned bytes; it marks signed bytes that are widened to int16
@@ -65,7 +65,7 @@ def _accumulator(tile: Tile, c: NDArray[np.int32] | None, out: NDArray[np.int32]
 
 
 class _Where(NamedTuple):
-    """Where the matrices of a product, or of a batch of them, lie, and what holds the copies among them."""
+    """The addresses of the matrices of a product, or of a batch of them, and what holds the copies among them."""
 
     a: Operand
     b: Operand

@@ -1,4 +1,4 @@
-"""How kernels are written and compiled: vectors, emission of LLVM code, the cache, the CPU."""
+"""Tools that write and compile kernels: vectors, emission of LLVM code, the cache, the CPU."""
 
 from fastmma.host.modules import submodule_getter
 

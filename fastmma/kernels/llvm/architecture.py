@@ -1,4 +1,4 @@
-"""What LLVM has no common word for: a row for each architecture that micro-kernels are emitted for."""
+"""Instructions that LLVM has no common word for: a row for each architecture that micro-kernels are emitted for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEAREST, TOWARD_ZERO = (
 
 
 class Architecture(NamedTuple):
-    """How code of an architecture says what LLVM's common instructions do not."""
+    """The code by which an architecture says what LLVM's common instructions do not."""
 
     register: str  # inline assembly's constraint for a vector register
     register_bytes: int  # of the longest value that such a register takes

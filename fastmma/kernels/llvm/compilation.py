@@ -1,4 +1,4 @@
-"""How kernels are compiled."""
+"""The compilation of kernels."""
 
 from __future__ import annotations
 

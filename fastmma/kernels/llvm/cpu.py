@@ -1,4 +1,4 @@
-"""What the kernels are compiled for."""
+"""The CPU that the kernels are compiled for."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class KernelFiles:
 
 
 class DiskCache(KernelCache):
-    """What Numba's dispatcher asks for a compiled kernel before it compiles one, and gives it to afterwards."""
+    """The cache that Numba's dispatcher asks for a compiled kernel before it compiles one, and gives it to afterwards."""
 
     def __init__(self, kernel: Callable[..., Any]) -> None:
         self._files = KernelFiles(kernel)

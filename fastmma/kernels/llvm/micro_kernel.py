@@ -27,7 +27,7 @@ Emit = Callable[[Any, ir.IRBuilder, list[ir.Value]], None]
 
 
 class MicroKernel:
-    """How a function is emitted: `emit` gets the record, the builder and the arguments, which are byte pointers, int64, then float64.
+    """The emission of a function: `emit` gets the record, the builder and the arguments, which are byte pointers, int64, then float64.
 
     It rounds floats as `mode` says.
     """

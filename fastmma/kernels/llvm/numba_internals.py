@@ -1,4 +1,4 @@
-"""What of Numba is not public, in one place, and checked when it is imported.
+"""Numba's private names in one place, checked when it is imported.
 
 Without some of it no kernel can be compiled. The rest saves time: where another Numba has it no more, kernels are compiled by plain
 `numba.njit`, and a warning says what that costs. `fastmma.host.versions` lists the versions that were tested.

@@ -38,7 +38,7 @@ GROUP_BYTES = LINES * (4 + 8)  # of the packed scales of a group
 
 
 class Matrix(NamedTuple):
-    """Where a caller's matrix lies in memory; strides in bytes. Address 0: there is none."""
+    """The address and strides of a caller's matrix, in bytes. Address 0: there is none."""
 
     address: int
     row_stride: int
@@ -47,7 +47,7 @@ class Matrix(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Where lines lie in memory; strides in bytes, from one line to the next and along a line."""
+    """The address and strides of lines, in bytes from one line to the next and along a line."""
 
     address: int
     line_stride: int

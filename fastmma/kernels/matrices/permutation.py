@@ -24,7 +24,7 @@ _DTYPES: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
 class Permutation(NamedTuple):
-    """Where every granule of a result comes from.
+    """The origins of every granule of a result.
 
     With AVX-512, `table` says for every vector of the result from which four vectors of the source its lanes come. Where there is no such
     vector, or they come from more, `vectors` is 0, and `table` holds the int32 offset in the source of every granule.

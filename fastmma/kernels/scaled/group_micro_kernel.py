@@ -35,7 +35,7 @@ OFFSET = float((1 << 52) + (1 << 31))
 @constant
 @dataclass(frozen=True)
 class GroupTile:
-    """What a micro-kernel is compiled for."""
+    """The configuration of a micro-kernel."""
 
     aligned: bool
     group: int  # elements a term
@@ -72,7 +72,7 @@ class GroupTile:
 
 
 class _Sums(NamedTuple):
-    """What `fastmma.kernels.fused.lanes` needs to know of the sums; only aligned kernels hold them times 2**scale."""
+    """The facts that `fastmma.kernels.fused.lanes` needs of the sums; only aligned kernels hold them times 2**scale."""
 
     align_bits: int
     lanes: int

@@ -41,7 +41,7 @@ class Packed(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What the 256 codes of a scale mean: what A's and B's sums are multiplied by, and whether it is NaN."""
+    """The 256 codes of a scale: what A's and B's sums are multiplied by, and whether it is NaN."""
 
     scales: Scales
     values_a: NDArray[np.float64]
@@ -50,7 +50,7 @@ class Tables(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What the micro-kernel is exact for: exponents of two scales added, and the magnitude of c."""
+    """The limits within which the micro-kernel is exact: exponents of two scales added, and the magnitude of c."""
 
     lowest: int
     highest: int

@@ -1,4 +1,4 @@
-"""What the fast block-scaled paths know of rows of A and columns of B beforehand, and how they have the rest computed."""
+"""Facts of rows of A and columns of B that fast block-scaled kernels know beforehand, and the call that computes the rest."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Operands(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """What the 256 codes of a scale mean; a zero and a NaN count as a 1 that is not alive."""
+    """The 256 codes of a scale; a zero and a NaN count as a 1 that is not alive."""
 
     values: NDArray[np.float64]
     exponents: NDArray[np.int32]

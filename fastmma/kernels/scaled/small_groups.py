@@ -25,7 +25,7 @@ CODES = types.Array(types.uint8, 2, "C", readonly=True)  # what `fixed` returns
 
 
 class Limits(NamedTuple):
-    """How far exponents of scales may go, as `fastmma.kernels.scaled.groups` explains."""
+    """The limits of exponents of scales, as `fastmma.kernels.scaled.groups` explains."""
 
     lowest: int  # the least sum of two, at which a result has all bits
     highest: int  # the largest, at which sums do not overflow

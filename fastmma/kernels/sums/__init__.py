@@ -1,4 +1,4 @@
-"""What becomes of sums: promotions and epilogues."""
+"""Promotions and epilogues of sums."""
 
 from fastmma.host.modules import submodule_getter
 

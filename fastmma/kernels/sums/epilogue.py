@@ -25,7 +25,7 @@ _SEGMENT = 1 << 10  # of a row, which stays in a core's nearest cache from one s
 
 
 class Operand(NamedTuple):
-    """Where an operand of a step lies in memory, and the format of its elements, by position in `ADDENDS`; strides in bytes."""
+    """An operand of a step: its address, the format of its elements by position in `ADDENDS`, and strides in bytes."""
 
     address: int
     row_stride: int
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """What becomes of the sums of a product.
+    """The steps after the sums of a product.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ _FIRST, _LAST, _ABOUT = 16, 8, 4
 
 
 class Held(Protocol):
-    """What grids ask of an operand in registers: a `Placement`."""
+    """The interface that grids ask of an operand in registers: a `Placement`."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""What registers, and parts of them, are called: PTX's %a0, with .h1, .b3 and the like for a part."""
+"""Names of registers and parts of them: PTX's %a0, with .h1, .b3 and the like for a part."""
 
 from __future__ import annotations
 

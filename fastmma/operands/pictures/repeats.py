@@ -1,4 +1,4 @@
-"""What repeats in a layout: the smallest block of a matrix whose copies, moved by whole lanes and registers, make up the rest."""
+"""Repeats in a layout: the smallest block of a matrix whose copies, moved by whole lanes and registers, make up the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pictures a study has, and their files."""
+"""The pictures of a study, and their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured together: one product of fastmma, and its peers beside it."""
+"""Measurements that are made together: one product of fastmma, and its peers beside it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Job(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """How fast one library computed one product.
+    """The speed at which one library computed one product.
 
     Attributes
     ----------
