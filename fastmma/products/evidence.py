@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fastmma.host.errors import OperandError
 
-_SURE = 0.999
+_SURE = 999  # of 1,000 fresh products
 OrderLevel = Literal["recorded", "fitted", "assumed", "unknown"]
 ORDER_LEVELS: dict[str, str] = {
     "recorded": "this product, on this GPU, with this version of the library",
@@ -59,7 +59,7 @@ class OrderEvidence:
     @property
     def is_known(self) -> bool:
         """Tell whether products of this order are known to have the library's bits: recorded, or by a rule that predicts 999 of 1,000."""
-        return self.level == "recorded" or (self.rate is not None and self.rate[0] >= _SURE * self.rate[1])
+        return self.level == "recorded" or (self.rate is not None and 1000 * self.rate[0] >= _SURE * self.rate[1])
 
     def __str__(self) -> str:
         rate = f"; {self.rate[0]:,} of {self.rate[1]:,} fresh products" if self.rate else ""

@@ -95,9 +95,9 @@ class Trees:
 
         Examples
         --------
-        >>> found = trees("cublas_trees_h200_13_1.npz").predict(Product("bf16", "nn", 100, 3000, 5000, "bf16"))
+        >>> found = trees("cublas_trees_h200_13_1.npz").predict(Product("bf16", "nn", 300, 5003, 4096, "bf16"))
         >>> found.choice.algo, found.choice.parts
-        (66, 3)
+        (24, 2)
         """
         tree = self._tree(product.fmt + ("_bias" if biased else "_stack" if stack > 1 else ""))
         if tree is None or (biased and stack > 1):
