@@ -71,10 +71,20 @@ def test_other_gpus_and_calls_are_not_looked_up() -> None:
     with door.emulate("H200", fp32="ieee") as gpu:
         torch.addmm(torch.ones(1), x, weight[:1].t())  # a bias of one column
     assert gpu.report.emulated == 0
-    with door.emulate("H200", fp32="ieee") as gpu:
-        torch.nn.functional.linear(x, weight, torch.ones(768))
-    assert gpu.report.emulated == 1
     memory = np.zeros(16 * 3072 + 1, np.float32)[1:].reshape(16, 3072)
     with door.emulate("H200", fp32="ieee") as gpu:
         torch.from_numpy(memory) @ weight.t()  # at an address that is no multiple of 16 bytes
     assert gpu.report.emulated == (memory.ctypes.data % 16 == 0)
+
+
+@pytest.mark.filterwarnings("ignore::fastmma.torch.AssumedWarning")
+@pytest.mark.parametrize("columns", [768, 256, 64, 8])
+def test_predicted_choices_are_emulated_where_nearly_all_are_right(columns: int) -> None:
+    x, weight = drawn(16, columns, 3072)
+    bias = torch.ones(columns)
+    plan = fastmma.cublas.plan(x.numpy(), weight.numpy().T, bias=bias.numpy())
+    assert plan.evidence is not None
+    with door.emulate("H200", fp32="ieee") as gpu:
+        found = torch.nn.functional.linear(x, weight, bias)
+    assert (gpu.report.emulated, gpu.report.assumed) == (plan.evidence.is_known, not plan.evidence.is_known)
+    assert (found.numpy() == fastmma.gemm(x.numpy(), weight.numpy().T, bias=bias.numpy(), plan=plan)).all()
