@@ -93,6 +93,12 @@ def test_unknown_fields_are_named(choice: Choice, named: str) -> None:
         plan(a, b, choice=choice, out_dtype="bf16")
 
 
+def test_empty_operands_are_named() -> None:
+    a, b = operands(1, 64, 256)
+    with pytest.raises(fastmma.OperandError, match="b has no elements"):
+        plan(a, b[:, :0])
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -134,14 +140,14 @@ def test_without_a_choice_the_recorded_plan_is_followed() -> None:
     assert found == fastmma.gemm_plan(a, b, target="H200", preset="cublas", out_dtype="f16")
     assert found.evidence is not None
     assert found.evidence.level == "recorded"
-    predicted = plan(a[:, :77], b[:77], out_dtype="f16").evidence
-    assert predicted is not None
-    assert predicted.level == "fitted"
-    with pytest.raises(fastmma.OperandError, match="not recorded"):
-        plan(a[:, :77], b[:77], out_dtype="f16", activation="relu")
-    guess = plan(a[:, :77], b[:77], out_dtype="f16", activation="relu", unknown="one").evidence
+    with pytest.raises(fastmma.OperandError, match="not recorded"):  # a GPU was asked about no matrices with gaps
+        plan(a[:, :77], b[:77], out_dtype="f16")
+    guess = plan(a[:, :77], b[:77], out_dtype="f16", unknown="one").evidence
     assert guess is not None
     assert guess.level == "assumed"
+    predicted = plan(a[:, :77].copy(), b[:77].copy(), out_dtype="f16").evidence
+    assert predicted is not None
+    assert predicted.level == "fitted"
     biased = plan(a, b.T, out_dtype="f16", bias=a[0], workspace=1 << 20)
     assert biased.evidence is not None
     assert biased.evidence.level == "recorded"

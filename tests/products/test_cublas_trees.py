@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+from fastmma.cublas import plan
 from reference import fresh_products
 
+import fastmma
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.features import measure, numbers
 from fastmma.products.cublas.plan_of import TABLES
 from fastmma.products.cublas.rows import Product
 from fastmma.products.cublas.trees import trees
 
+BOOK = Path(fastmma.__file__).parent / "products" / "books" / "cublas.npz"
 TREES = trees("cublas_trees_h200_13_1.npz")
 NAMES = [name.removesuffix("_split") for name in TREES._archive.files if name.endswith("_split")]
 
@@ -47,6 +51,44 @@ def test_a_tree_is_walked_as_its_levels_say() -> None:
             before = int((tree.split[:node] != 255).sum())
             node = 2 * before + 1 + int(values[tree.split[node]] > tree.threshold[before])
         assert tree.find(values) == tree.leaf[int((tree.split[:node] == 255).sum())]
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        Product("e4m3", "nn", 32, 512, 6000, "bf16"),
+        Product("e4m3", "nt", 32, 77, 6001, "bf16"),
+        Product("e4m3", "nt", 32, 512, 6000, "f32"),
+        Product("f16", "nn", 32, 77, 6000, "f32"),
+        Product("bf16", "tn", 8, 8, 262145, "bf16"),
+        Product("bf16", "tn", 65537, 8, 8, "bf16"),
+        Product("bf16", "nn", 0, 8, 8, "bf16"),
+        Product("bf16", "nn", 8, 8, 0, "bf16"),
+    ],
+)
+def test_nothing_is_predicted_of_products_that_no_gpu_was_asked_about(product: Product) -> None:
+    assert TREES.predict(product) is None
+
+
+def test_stacks_that_no_gpu_was_asked_about_have_no_prediction() -> None:
+    product = Product("bf16", "nn", 30, 77, 4100, "bf16", stacked=True)
+    assert TREES.predict(product, 512) is not None
+    assert TREES.predict(product, 513) is None
+    assert TREES.predict(product._replace(m=4097), 2) is None
+
+
+def test_matrices_with_gaps_and_other_books_are_not_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide, b = np.zeros((33, 4096), np.float32), np.zeros((3001, 77), np.float32)
+    dense = wide[:, :3001].copy()
+    assert plan(dense, b).evidence.level == "fitted"  # type: ignore[union-attr]
+    stack, stacked = np.zeros((4, 33, 301), np.float32), np.zeros((4, 301, 77), np.float32)
+    assert plan(stack, stacked).evidence.level == "fitted"  # type: ignore[union-attr]
+    for first, second in ((wide[:, :3001], b), (np.broadcast_to(stack[:1], stack.shape), stacked)):
+        with pytest.raises(fastmma.OperandError):
+            plan(first, second)
+    monkeypatch.setenv("FASTMMA_PLAN_BOOK", str(BOOK))
+    with pytest.raises(fastmma.OperandError):
+        plan(dense, b)
 
 
 def test_what_nothing_predicts() -> None:

@@ -31,7 +31,7 @@ class Decoder(NamedTuple):
         return self.emit.builder.and_(codes, _lanes(self.emit, codes.type, self.mask))
 
     def nonzero(self, magnitude: ir.Value) -> ir.Value:
-        """Where magnitudes are not zero."""
+        """Mark the magnitudes that are not zero."""
         return self.emit.builder.icmp_unsigned("!=", magnitude, ir.Constant(magnitude.type, None))
 
     def bare_field(self, magnitude: ir.Value, lane: ir.Type | None = None) -> ir.Value:
@@ -59,7 +59,7 @@ class Decoder(NamedTuple):
         return self.emit.builder.and_(codes, _lanes(self.emit, codes.type, self.sign_bit))
 
     def negative(self, codes: ir.Value) -> ir.Value:
-        """Where sign bits are set."""
+        """Mark the codes whose sign bits are set."""
         zero, builder = ir.Constant(codes.type, None), self.emit.builder
         if isinstance(self.width, int) and self.width + 1 == codes.type.element.width:
             return builder.icmp_signed("<", codes, zero)

@@ -159,7 +159,7 @@ def _run(
 
 
 def _scales(scaling: Scaling | None) -> tuple[LineScales | None, LineScales | None]:
-    """Where the scales of rows and of columns lie; of a batch, those of the first product."""
+    """Addresses of the scales of rows and of columns; of a batch, those of the first product."""
     if scaling is None:
         return None, None
     a, b, table = matrix(scaling.a), matrix(scaling.b), scale_table_of(scaling.element)

@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 from fastmma.backends.resolve import resolved_target
 from fastmma.host.arrays import flag, integer
 from fastmma.host.calls import public_call
+from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.formats import format_of
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.scalar import OPCODE as FMA
 from fastmma.isa.table import multiply
+from fastmma.products.book import VARIABLE
+from fastmma.products.bound import Strided
 from fastmma.products.choice import default_instruction, multiplicand, named
 from fastmma.products.cublas import h200_13_1
 from fastmma.products.cublas.answers import answers
@@ -152,7 +155,8 @@ def _looked_up(table: Table, call: _Call, a: Any, b: Any, unknown: str, options:
     try:
         return gemm_plan(a, b, unknown="refuse", **options)
     except OperandError:
-        for choice, how in _chosen(table, call, a.shape[0]) if call.product.stacked else _chosen(table, call) if a.ndim == 2 else ():
+        known = (a.ndim == 2 or call.product.stacked) and _is_dense(a) and _is_dense(b) and not variable(VARIABLE)
+        for choice, how in _chosen(table, call, a.shape[0] if call.product.stacked else 1) if known else ():
             with suppress(OperandError):
                 return _followed(table, choice, how)
         if unknown == "refuse":
@@ -160,7 +164,15 @@ def _looked_up(table: Table, call: _Call, a: Any, b: Any, unknown: str, options:
     return gemm_plan(a, b, unknown=unknown, **options)
 
 
-def _chosen(table: Table, call: _Call, stack: int = 1) -> Iterator[tuple[Choice, _Call]]:
+def _is_dense(array: Any) -> bool:
+    """Tell whether matrices have no gaps, nor those of a stack between them: a GPU was asked about no others."""
+    rows, columns = array.shape[-2:]
+    matrix = Strided(array.dtype, (rows, columns), array.strides[-2:])
+    dense = matrix.is_c_contiguous or matrix.is_f_contiguous
+    return dense and (array.ndim == 2 or array.strides[0] == rows * columns * array.itemsize)
+
+
+def _chosen(table: Table, call: _Call, stack: int) -> Iterator[tuple[Choice, _Call]]:
     """Yield what the library answered for a product, and what trees predict."""
     given, product = call.given, call.product
     if call.activation or (given.bias and 1 in (product.n, product.k)):  # PyTorch adds a bias of one column as c
@@ -168,7 +180,7 @@ def _chosen(table: Table, call: _Call, stack: int = 1) -> Iterator[tuple[Choice,
     asked = None if stack > 1 or given.bias else answers(table.answers).find(product)
     if asked is not None:
         yield asked, call._replace(says=" chooses")
-    if product.k and (found := trees(table.trees).predict(product, stack, biased=given.bias)) is not None:
+    if (found := trees(table.trees).predict(product, stack, biased=given.bias)) is not None:
         alike = product.is_aligned or found.choice.algo not in ALIKE.get(product.fmt, ())
         if alike or not (given.c or (given.bias and given.alpha)):
             yield found.choice, call._replace(says=" is predicted to add as by", rate=found.rate)
@@ -189,6 +201,8 @@ def _layout(operand: Any, what: str) -> str:
     """Name the layout of a matrix, or of those of a stack: n where its rows are contiguous, t where its columns are."""
     if getattr(operand, "ndim", 0) not in (2, 3) or not hasattr(operand, "strides"):
         raise OperandTypeError(f"plan: {what} must be an array of two or three dimensions, not {type(operand).__name__}")
+    if 0 in operand.shape:
+        raise OperandError(f"plan: {what} has no elements, and cuBLASLt chooses no kernel for it")
     rows, columns = operand.shape[-2:]
     down, along = operand.strides[-2:]
     if along == operand.itemsize or down == operand.itemsize:

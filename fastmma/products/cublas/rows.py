@@ -175,7 +175,7 @@ class LaneRow:
 
 
 class Seen(NamedTuple):
-    """Which values a GPU's answers have for the attributes of an algorithm that do not decide its order.
+    """The values that a GPU's answers have for the attributes of an algorithm that do not decide its order.
 
     Attributes
     ----------

@@ -20,6 +20,43 @@ ALIKE = {"f16": (23, 24, 66), "bf16": (23, 24, 66), "tf32": (21, 23)}
 _CHOICES = 1 << 14  # a leaf is the number of a choice, and times this how sure it is
 
 
+class Asked(NamedTuple):
+    """The products that a GPU was asked about, from which a tree was grown.
+
+    Attributes
+    ----------
+    outs : tuple of str
+        Formats of the result.
+    layouts : tuple of str
+    multiple : int
+        Of which N and K are multiples.
+    most : (int, int, int)
+        The largest M, N and K.
+    most_stack : int
+    """
+
+    outs: tuple[str, ...]
+    layouts: tuple[str, ...] = ("nn", "nt", "tn", "tt")
+    multiple: int = 1
+    most: tuple[int, int, int] = (65536, 262144, 262144)
+    most_stack: int = 1
+
+    def holds(self, product: Product, stack: int) -> bool:
+        """Tell whether a product is one of them."""
+        sizes = product.m, product.n, product.k
+        inside = all(1 <= size <= most for size, most in zip(sizes, self.most, strict=True)) and stack <= self.most_stack
+        whole = not (product.n % self.multiple or product.k % self.multiple)
+        return inside and whole and product.out in self.outs and product.layout in self.layouts
+
+
+_PLAIN = {"bf16": "bf16", "f16": "f16", "tf32": "f32", "f32": "f32"}  # formats of results by those of operands
+ASKED = {name: Asked((out,)) for name, out in _PLAIN.items()}
+ASKED |= {f"{name}_bias": asked for name, asked in ASKED.items()}
+ASKED |= {f"{name}_stack": Asked((out,), most=(4096, 4096, 16384), most_stack=512) for name, out in _PLAIN.items()}
+ASKED |= dict.fromkeys(("e4m3", "e4m3_bias"), Asked(("bf16",), ("nt",), 16))
+ASKED["bf16"] = Asked(("bf16", "f32"))
+
+
 class Prediction(NamedTuple):
     """A choice, and how many of fresh products at leaves as sure as its own were predicted, of how many."""
 
@@ -83,7 +120,7 @@ class Trees:
 
     @lru_cache(1024)  # noqa: B019
     def predict(self, product: Product, stack: int = 1, *, biased: bool = False) -> Prediction | None:
-        """Predict the choice for a product; None where there is no tree.
+        """Predict the choice for a product; None where no GPU was asked about such products.
 
         Parameters
         ----------
@@ -99,8 +136,10 @@ class Trees:
         >>> found.choice.algo, found.choice.parts
         (24, 2)
         """
-        tree = self._tree(product.fmt + ("_bias" if biased else "_stack" if stack > 1 else ""))
-        if tree is None or (biased and stack > 1):
+        name = product.fmt + ("_bias" if biased else "_stack" if stack > 1 else "")
+        asked = ASKED.get(name)
+        tree = self._tree(name) if asked is not None and asked.holds(product, stack) else None
+        if tree is None:
             return None
         leaf = tree.find(measure(numbers(product, stack))[0])
         right, of = tree.rates[leaf // _CHOICES].tolist()
