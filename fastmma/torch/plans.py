@@ -18,7 +18,7 @@ from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.lanes_plan import LanesPlan
-from fastmma.products.library import library_gpu
+from fastmma.products.library_gpu import library_gpu
 from fastmma.products.order import WORKSPACE
 from fastmma.torch.arrays import DTYPES
 from fastmma.torch.report import ASSUMED, EMULATED

@@ -14,7 +14,7 @@ from torch import Tensor
 from fastmma.host.errors import FastmmaError, InstructionError, OperandError, TargetError
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
-from fastmma.products.library import library_gpu
+from fastmma.products.library_gpu import library_gpu
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan

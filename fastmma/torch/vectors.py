@@ -12,7 +12,7 @@ from fastmma.products import cublas
 from fastmma.products.fma_lanes import fused, lane_product
 from fastmma.products.gemm import gemm
 from fastmma.products.lanes_plan import LanesPlan
-from fastmma.products.library import library_gpu
+from fastmma.products.library_gpu import library_gpu
 from fastmma.torch.arrays import as_numpy
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.plans import UnknownError
