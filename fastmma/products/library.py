@@ -180,7 +180,8 @@ def _followed(plain: Practice, known: Known, asked: Question, named: bool, targe
         raise UnknownOrderError(f"the kernel of {asked} adds in an order that no plan has: {error}") from None
     if isinstance(row, LaneRow):
         raise UnknownOrderError(f"the kernel of {asked} shares k among lanes, off the tensor cores; fastmma.cublas.plan has its order")
-    order = tile_order(row, known.choice, product, target, fast=plain.promote_every is None)
+    biased = asked.biased and not known.adds_bias_as_c
+    order = tile_order(row, known.choice, product, target, fast=plain.promote_every is None, biased=biased)
     taken = multiply(order.opcode)
     if named and operation_of(taken.opcode, target).arithmetic.family != operation_of(ins.opcode, target).arithmetic.family:
         raise OperandError(f"the library takes {taken} for this product, not {ins}; leave out the instruction")

@@ -276,7 +276,8 @@ def _lanes(row: LaneRow, known: Known, call: Call) -> LanesPlan:
 
 
 def _tiles(row: TileRow, known: Known, call: Call) -> GemmPlan:
-    order = tile_order(row, known.choice, call.product, call.target, fast=call.fast)
+    biased = call.given.bias and not known.adds_bias_as_c
+    order = tile_order(row, known.choice, call.product, call.target, fast=call.fast, biased=biased)
     steps, out = _steps(multiply(order.opcode), order.ends, known, call)
     fields = {name: value for name, value in order._asdict().items() if name not in ("opcode", "ends")}
     return GemmPlan(call.target, order.opcode, epilogue=steps, out=out, evidence=_evidence(row, known, call), **fields)

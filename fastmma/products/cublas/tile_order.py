@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from fastmma.isa.scalar import OPCODE as FMA
@@ -32,7 +33,7 @@ class TileOrder(NamedTuple):
     dealt: int
 
 
-def tile_order(row: TileRow, choice: Choice, product: Product, target: str, *, fast: bool = False) -> TileOrder:
+def tile_order(row: TileRow, choice: Choice, product: Product, target: str, *, fast: bool = False, biased: bool = False) -> TileOrder:
     """Return the order of a choice by its row.
 
     Parameters
@@ -43,6 +44,8 @@ def tile_order(row: TileRow, choice: Choice, product: Product, target: str, *, f
     target : str
     fast : bool
         Whether 8-bit floats are not promoted.
+    biased : bool
+        Whether the kernel adds a bias.
 
     Examples
     --------
@@ -54,6 +57,8 @@ def tile_order(row: TileRow, choice: Choice, product: Product, target: str, *, f
     """
     parts = _parts(row, choice, product)
     join = _join(row, choice, parts)
+    if join == "in-place" and biased and row.biased_ends:
+        row, join = replace(row, split_ends=row.biased_ends), "ascending"
     name = row.ends if join == "" else row.in_place_ends if join == "in-place" else row.split_ends
     narrow = product.out if product.out in NARROW else ""
     if join == "in-place" and product.fmt in NARROW and not narrow:
