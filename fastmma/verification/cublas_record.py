@@ -130,9 +130,9 @@ def _confirm(members: list[Request], choices: dict[Request, Choice], table: Tabl
         sample = draw_sample(request)
         try:
             planned = compute_sample(request, sample, choices[request], table, asked.capability)
-        except FastmmaError:
+            choice, d = asked.run(request, *operands(request, sample))
+        except FastmmaError:  # there is no plan, or the GPU has no memory
             return 0
-        choice, d = asked.run(request, *operands(request, sample))
         if choice != choices[request] or not have_same_bits(d[np.ix_(kept(request.m), kept(request.n))], planned):
             return 0
     return len(places)

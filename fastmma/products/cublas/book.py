@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError
+from fastmma.isa.gpus import TargetName
 from fastmma.products.cublas.book_file import ADDENDS, ATTRIBUTES, PLACES, SAMPLES, WORKSPACE, Kind, read_contents
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.rows import Product
@@ -125,6 +126,19 @@ def read_book(path: str | Path, says: str) -> Book:
         return _read(Path(path))
     except OperandError as error:
         raise OperandError(f"{says}: {path} is no plan book: {error}") from None
+
+
+def check_book(path: str | Path, target: TargetName) -> None:
+    """Read a file of plans that an option names.
+
+    Raises
+    ------
+    OperandError
+        If it is no plan book, or is another GPU's.
+    """
+    found = read_book(path, "plans")
+    if found.gpu != library_gpu(target):
+        raise OperandError(f"plans: {path} has plans of {found.gpu}, not of {target}")
 
 
 def own_book() -> Book | None:
