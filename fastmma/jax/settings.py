@@ -73,4 +73,4 @@ def settings_of(target: TargetName, f32: str | None, plans: Plans | None, other:
         return Settings(target_named(target), f32, book=str(plans), other=other)
     if plans is not None and not (isinstance(plans, Mapping) and all(isinstance(key, tuple) and len(key) == 3 for key in plans)):
         raise OperandError(f"plans must map (M, N, K) to parts of k or plans, or name a file, not {plans!r}")
-    return Settings(target_named(target), f32, tuple((plans or {}).items()), other)
+    return Settings(target_named(target), f32, tuple((plans or {}).items()), other=other)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName
-from fastmma.products.cublas.book_file import ADDENDS, ATTRIBUTES, PLACES, SAMPLES, WORKSPACE, Kind, read_contents
+from fastmma.products.cublas.book_file import ADDENDS, ATTRIBUTES, LARGEST_SIZE, PLACES, SAMPLES, WORKSPACE, Kind, read_contents
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.rows import Product
 from fastmma.products.library_gpu import library_gpu
@@ -83,6 +83,8 @@ class Book:
         >>> print(shipped_book("H200").find("f16", Product("f16", "nt", 64, 51865, 1280, "f16")).choice)
         algo 24
         """
+        if max(product[2:5]) > LARGEST_SIZE:
+            return None
         for addend in ADDENDS[1:] if biased else ADDENDS[:1]:
             for out in (product.out, ""):
                 number = self.kinds.get(Kind(kind, product.layout, out, addend, stack))
@@ -98,8 +100,8 @@ class Book:
         """Find the row of a product, column by column."""
         start, stop = 0, len(self)
         for column, value in zip(self._columns, wanted, strict=True):
-            rows = column[start:stop]
-            start, stop = (start + int(rows.searchsorted(value, side)) for side in ("left", "right"))
+            rows, wanted_here = column[start:stop], column.dtype.type(value)  # of another type, NumPy would convert all rows
+            start, stop = (start + int(rows.searchsorted(wanted_here, side)) for side in ("left", "right"))
         return start if start < stop else None
 
 

@@ -24,6 +24,7 @@ ATTRIBUTES = 9
 WORKSPACE, SAMPLES = ATTRIBUTES, ATTRIBUTES + 1  # columns of the choices
 LAYOUTS = ("nn", "nt", "tn", "tt")
 ADDENDS = ("", "bias", "bias as c")  # the last where PyTorch adds a bias as c, for want of a kernel with a bias
+LARGEST_SIZE = (1 << 32) - 1
 _LARGEST = 1 << 27  # bytes of an array
 _LONGEST = 300  # characters of a text
 _MOST_KINDS = 1 << 16
