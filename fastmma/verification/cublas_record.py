@@ -28,7 +28,7 @@ _NO_ALGORITHM = Choice(0)
 _LINE = 128  # bytes of k that kernels may cut parts at
 
 
-class Asked(Protocol):
+class Asker(Protocol):
     """What answers and computes; `fastmma.verification.cublaslt.CublasLt` is the real one."""
 
     gpu: str
@@ -75,7 +75,7 @@ def order_kind(request: Request, choice: Choice) -> tuple[Any, ...]:
     return request.type, request.layout, request.biased, request.stack > 1, request.product.is_by_vector, which
 
 
-def record_cublas(path: Path, requests: Sequence[Request], asked: Asked, *, progress: Progress | None = None) -> Outcome:
+def record_cublas(path: Path, requests: Sequence[Request], asked: Asker, *, progress: Progress | None = None) -> Outcome:
     """Ask cuBLASLt for its choices, confirm what they mean, and write a plan book.
 
     Parameters
@@ -83,7 +83,7 @@ def record_cublas(path: Path, requests: Sequence[Request], asked: Asked, *, prog
     path : Path
         The ``.npz`` file to be written: the variable ``FASTMMA_PLAN_BOOK`` names it, or ``plans=``.
     requests : sequence of Request
-    asked : Asked
+    asked : Asker
         The library and the GPU.
     progress : callable, optional
         Called with the number of products and kinds done, and their total.
@@ -120,7 +120,7 @@ def record_cublas(path: Path, requests: Sequence[Request], asked: Asked, *, prog
     return Outcome(len(rows), known, len(groups), sum(count > 0 for count in counts.values()), sum(counts.values()))
 
 
-def _confirm(members: list[Request], choices: dict[Request, Choice], table: Table, asked: Asked) -> int:
+def _confirm(members: list[Request], choices: dict[Request, Choice], table: Table, asked: Asker) -> int:
     """Count the samples of a kind that have the bits of the plan; none where one of them differs, or there is no plan."""
     small = sorted((_elements(each), each) for each in members if _elements(each) <= _LARGEST)
     if not small or choices[small[0][1]] is _NO_ALGORITHM:
@@ -142,7 +142,7 @@ def _elements(request: Request) -> int:
     return request.stack * (request.m * request.k + request.k * request.n + request.m * request.n)
 
 
-def _write(path: Path, rows: dict[Request, tuple[Any, ...]], asked: Asked) -> None:
+def _write(path: Path, rows: dict[Request, tuple[Any, ...]], asked: Asker) -> None:
     kinds = {kind: index for index, kind in enumerate(dict.fromkeys(request.kind for request in rows))}
     plain = {request: tuple(-1 if value is None else value for value in row) for request, row in rows.items()}
     choices = {row: index for index, row in enumerate(dict.fromkeys(plain.values()))}

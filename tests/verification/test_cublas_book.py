@@ -133,6 +133,10 @@ def test_the_variable_names_a_book(book: Path, monkeypatch: pytest.MonkeyPatch) 
     for request, words in ((REQUESTS[6], "no plan has"), (Request("bf16", "nt", 4, 64, 2048), "not recorded on H200")):
         with pytest.raises(fastmma.OperandError, match=words):
             fastmma.gemm_plan(*pair(request), target="H200", preset="cublas", out_dtype="bf16", unknown="refuse")
+    with pytest.raises(fastmma.OperandError, match=r"the file has plans of cuBLASLt 12\.8\.5 on H200, not of 12\.6 on H200"):
+        plan(a, b, out_dtype="bf16", version="12.6")
+    with pytest.raises(fastmma.OperandError, match="is not recorded"):
+        plan(a, b, out_dtype="bf16", target="H100")
     lanes = fastmma.gemm_plan(*pair(REQUESTS[9]), target="H200", preset="cublas", instruction="fma.rn.f32")
     assert "shares k among lanes" in str(lanes.evidence)
     assert isinstance(plan(*pair(REQUESTS[9])), LanesPlan)
@@ -141,7 +145,7 @@ def test_the_variable_names_a_book(book: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(("where", "version"), [("H100", "13.1"), ("H200", "12.6"), ("B200", "13.1")])
 def test_a_book_of_another_gpu_or_version_is_refused(where: str, version: str, book: Path) -> None:
-    with pytest.raises(fastmma.OperandError, match=rf"has plans of cuBLASLt 12\.8\.5 on H200, not of {version} on {where}"):
+    with pytest.raises(fastmma.OperandError, match=rf"the file has plans of cuBLASLt 12\.8\.5 on H200, not of {version} on {where}"):
         plan(*pair(REQUESTS[0]), target=where, version=version, plans=book)
 
 
@@ -182,6 +186,15 @@ def test_what_the_library_refuses_is_named() -> None:
     library.cublasLtMatmulDescCreate = lambda *_: 15  # type: ignore[attr-defined]
     with pytest.raises(fastmma.BackendError, match="cublasLtMatmulDescCreate answers 15"):
         asker(library).ask(REQUESTS[0])
+
+
+def test_matrices_with_gaps_are_not_those_that_were_recorded(book: Path) -> None:
+    (a, b), request = pair(REQUESTS[0]), REQUESTS[0]
+    wide = np.zeros((request.m, request.k + 8), BF16)[:, : request.k]
+    assert plan(a, b, plans=book, target="H200", out_dtype="bf16").evidence.level == "recorded"  # type: ignore[union-attr]
+    for unknown in ("refuse", "one"):
+        with pytest.raises(fastmma.OperandError, match="not recorded in"):
+            plan(wide, b, plans=book, target="H200", out_dtype="bf16", unknown=unknown)
 
 
 def test_samples_cancel() -> None:

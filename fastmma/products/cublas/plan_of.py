@@ -99,6 +99,7 @@ def plan(
         A file that ``fastmma record --cublas`` wrote, in which the choice is looked up, and nowhere else. The version is the file's.
     unknown : {"refuse", "one"}
         What becomes of a product whose choice is looked up and not known: an error, or a plan of one part of k, whose `evidence` says so.
+        What `plans` do not have is an error.
 
     Returns
     -------
@@ -165,36 +166,38 @@ def _book(plans: str | Path | None, choice: Choice | None, target: TargetName, v
         raise OperandTypeError(f"plan: plans must be the name of a file, not {type(plans).__name__}")
     gpu = library_gpu(target)
     own = own_book() if plans is None else read_book(plans, "plans")
-    if own is not None and own.gpu == gpu and version in (VERSION, short_version(own.version), own.version):
-        return own
-    if plans is not None:
-        raise OperandError(f"plan: {plans} has plans of cuBLASLt {own and own.version} on {own and own.gpu}, not of {version} on {gpu}")
+    if own is not None and choice is None:
+        if own.gpu == gpu and version in (VERSION, short_version(own.version), own.version):
+            return own
+        if plans is not None or own.gpu == gpu:
+            raise OperandError(f"plan: the file has plans of cuBLASLt {own.version} on {own.gpu}, not of {version} on {gpu}")
+        return None
     shipped = shipped_book(gpu)
-    if choice is not None or (own is None and (shipped is None or short_version(shipped.version) != version)):
+    if choice is not None or shipped is None or short_version(shipped.version) != version:
         _table(target, version)
-    return None if own is not None else shipped
+    return shipped
 
 
 def _looked_up(
     asked: Question, call: Call, a: Any, b: Any, plans: str | Path | None, unknown: str, options: dict[str, Any]
 ) -> GemmPlan | LanesPlan:
     """Follow what is recorded of a product, a rule, or what the library chose without running it."""
-    refused = OperandError(f"plans: {asked} is not recorded in {plans}")
+    refused, sources = OperandError(f"plans: {asked} is not recorded in {plans}"), PREDICTING_SOURCES
     if plans is None:
         try:
             return gemm_plan(a, b, unknown="refuse", **options)
         except OperandError as error:
             refused = error
-    # PyTorch adds a bias of one column as c, and no GPU was asked about matrices with gaps
-    usual = not (call.activation or (asked.biased and 1 in (asked.product.n, asked.product.k)))
+    if call.activation or (asked.biased and 1 in (asked.product.n, asked.product.k)):  # PyTorch adds a bias of one column as c
+        sources = (find_recorded,)
     dense = (a.ndim == 2 or asked.product.stacked) and _is_dense(a) and _is_dense(b)
-    for known in look_up(asked, PREDICTING_SOURCES if usual and dense else (find_recorded,)):
+    for known in look_up(asked, sources) if dense else ():
         if known.evidence is not None and known.evidence.level == "unknown":
             refused = OperandError(known.evidence.source) if asked.is_own else refused
             continue
         with suppress(OperandError):
             return follow(known, call)
-    if unknown == "refuse":
+    if unknown == "refuse" or plans is not None:
         raise refused
     return gemm_plan(a, b, unknown=unknown, **options)
 
