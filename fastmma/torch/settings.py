@@ -17,13 +17,14 @@ from fastmma.products.cublas.book import check_book
 from fastmma.products.gemm_plan import GemmPlan
 
 Plans = Mapping[tuple[int, int, int], int | GemmPlan] | str | Path
-_ALLOWED: dict[str, tuple[str | None, ...]] = {
+_ALLOWED: dict[str, tuple[str | bool | None, ...]] = {
     "library": ("cublas", None),
     "unknown": ("one", "warn", "error"),
     "other": ("pass", "warn", "error"),
     "attention": ("math", "pass", "error"),
     "fp32": ("tf32", "ieee", None),
     "check": ("cuda", None),
+    "functions": (True, "torch"),
 }
 
 
@@ -36,6 +37,7 @@ class Modes(NamedTuple):
     split_k: bool = True
 
 
+_RECORDED = ((9, 0),)  # compute capabilities whose functions are recorded
 _USUAL = Modes()
 # whether parts of k may be joined in 16 bits, and whether there may be any: what torch.backends.cuda.matmul reads, at a tenth of its cost
 _REDUCTIONS = {
@@ -61,6 +63,7 @@ class Settings:
     attention: str = "math"
     fp32: str | None = None
     check: str | None = "cuda"
+    functions: bool | str = True
     strict: bool | None = None
     threads: int | None = None
 
@@ -87,6 +90,11 @@ class Settings:
     def said(self, m: int, n: int, k: int) -> int | GemmPlan | None:
         """Return what the caller says of a shape."""
         return self.plans.get((m, n, k)) if isinstance(self.plans, Mapping) else None
+
+    @property
+    def computes_functions(self) -> bool:
+        """Tell whether functions have the bits of the GPU, as far as they are recorded."""
+        return self.functions is True and self.capability in _RECORDED
 
     @property
     def capability(self) -> tuple[int, int]:
