@@ -1,0 +1,61 @@
+"""Arithmetic of arrays as a CUDA thread does it: fused multiply-adds, widening, and rounding with a GPU's NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.simd import fma
+
+Floats = NDArray[np.float32]
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+F32 = np.dtype(np.float32)
+HALVES = (np.dtype(np.float16), BF16)
+_NAN = {F32: np.uint32(0x7FFFFFFF), np.dtype(np.float16): np.uint16(0x7FFF), BF16: np.uint16(0x7FFF)}
+
+
+@compiled
+def _fused(a: Any, b: Any, c: Any, out: Any) -> None:
+    for index in range(out.size):
+        out[index] = fma(a[index], b[index], c[index])
+
+
+def fused(a: Any, b: Any, c: Any) -> Floats:
+    """Return ``a * b + c`` of f32 arrays, rounded once.
+
+    Examples
+    --------
+    >>> fused(np.float32([3]), np.float32([2**-24]), np.float32([1])).tolist()
+    [1.000000238418579]
+    """
+    arrays = np.broadcast_arrays(*(np.asarray(each, np.float32) for each in (a, b, c)))
+    out = np.empty(arrays[0].shape, np.float32)
+    _fused(*(np.ascontiguousarray(each).reshape(-1) for each in arrays), out.reshape(-1))
+    return out
+
+
+def widened(x: NDArray[Any]) -> Floats:
+    """Return the f32 numbers of an array of f32, f16 or bf16."""
+    return np.ascontiguousarray(x).astype(np.float32, copy=False)
+
+
+def rounded(x: Floats, dtype: DTypeLike) -> NDArray[Any]:
+    """Round f32 to nearest into f32, f16 or bf16; NaN has the bits that a GPU gives it.
+
+    Examples
+    --------
+    >>> rounded(np.float32([np.nan, 1e6]), np.float16).view(np.uint16).tolist()
+    [32767, 31744]
+    """
+    wanted = np.dtype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = np.array(x, dtype=wanted) if wanted == F32 else x.astype(wanted)
+    nan = np.isnan(x)
+    if nan.any():
+        result.view(_NAN[wanted].dtype)[nan] = _NAN[wanted]
+    return result
