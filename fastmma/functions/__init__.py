@@ -1,1 +1,1 @@
-"""What torch's CUDA kernels compute between matrix products, with a GPU's bits: arrays in, arrays out, no torch needed."""
+"""Functions with the bits of a GPU: its special function unit, libdevice, and the kernels that frameworks run between products."""

@@ -8,21 +8,12 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import fma
+from fastmma.kernels.functions.sums import multiply_add
 
 Floats = NDArray[np.float32]
 
-BF16 = np.dtype(ml_dtypes.bfloat16)
 F32 = np.dtype(np.float32)
-HALVES = (np.dtype(np.float16), BF16)
-_NAN = {F32: np.uint32(0x7FFFFFFF), np.dtype(np.float16): np.uint16(0x7FFF), BF16: np.uint16(0x7FFF)}
-
-
-@compiled
-def _fused(a: Any, b: Any, c: Any, out: Any) -> None:
-    for index in range(out.size):
-        out[index] = fma(a[index], b[index], c[index])
+_CODES = {F32: np.uint32, np.dtype(np.float16): np.uint16, np.dtype(ml_dtypes.bfloat16): np.uint16}
 
 
 def fused(a: Any, b: Any, c: Any) -> Floats:
@@ -35,16 +26,16 @@ def fused(a: Any, b: Any, c: Any) -> Floats:
     """
     arrays = np.broadcast_arrays(*(np.asarray(each, np.float32) for each in (a, b, c)))
     out = np.empty(arrays[0].shape, np.float32)
-    _fused(*(np.ascontiguousarray(each).reshape(-1) for each in arrays), out.reshape(-1))
+    multiply_add(*(each.reshape(-1) for each in arrays), out.reshape(-1))
     return out
 
 
 def widened(x: NDArray[Any]) -> Floats:
     """Return the f32 numbers of an array of f32, f16 or bf16."""
-    return np.ascontiguousarray(x).astype(np.float32, copy=False)
+    return np.asarray(x).astype(np.float32, copy=False)
 
 
-def rounded(x: Floats, dtype: DTypeLike) -> NDArray[Any]:
+def rounded(x: Any, dtype: DTypeLike) -> NDArray[Any]:
     """Round f32 to nearest into f32, f16 or bf16; NaN has the bits that a GPU gives it.
 
     Examples
@@ -54,8 +45,9 @@ def rounded(x: Floats, dtype: DTypeLike) -> NDArray[Any]:
     """
     wanted = np.dtype(dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        result = np.array(x, dtype=wanted) if wanted == F32 else x.astype(wanted)
-    nan = np.isnan(x)
+        result = np.array(x, np.float32).astype(wanted, copy=False)
+    nan = np.isnan(result)
     if nan.any():
-        result.view(_NAN[wanted].dtype)[nan] = _NAN[wanted]
+        codes = result.view(_CODES[wanted])
+        codes[nan] = np.iinfo(codes.dtype).max >> 1
     return result

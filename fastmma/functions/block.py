@@ -7,64 +7,64 @@ from typing import Any
 import numpy as np
 
 from fastmma.functions.arithmetic import Floats
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.functions import sums as loops
 
 WARP = 32
 
 
-@compiled
-def _strided(values: Any, sums: Any, start: int, stop: int) -> None:
-    threads = sums.shape[1]
-    for row in range(len(values)):
-        for first in range(start, stop, threads):
-            for thread in range(min(threads, stop - first)):
-                sums[row, thread] += values[row, first + thread]
-
-
-@compiled
-def _vectors(values: Any, sums: Any, start: int, stop: int, size: int) -> None:
-    threads = sums.shape[1]
-    for row in range(len(values)):
-        for first in range(start, stop, threads * size):
-            for thread in range(min(threads, (stop - first) // size)):
-                total = sums[row, thread]
-                for element in range(size):
-                    total += values[row, first + thread * size + element]
-                sums[row, thread] = total
+def zeros(rows: int, threads: int) -> Floats:
+    """Return the sums that threads begin with."""
+    return np.zeros((rows, threads), np.float32)
 
 
 def add_strided(values: Floats, threads: int) -> Floats:
-    """Add by threads, of which each takes every `threads`-th element of a row: (rows, n) to (rows, threads)."""
-    sums = np.zeros((len(values), threads), np.float32)
-    _strided(values, sums, 0, values.shape[1])
+    """Add by threads, of which each takes every `threads`-th element of a row: (rows, n) to (rows, threads).
+
+    Examples
+    --------
+    >>> add_strided(np.float32([[1, 2, 3, 4, 5]]), 2).tolist()
+    [[9.0, 6.0]]
+    """
+    sums = zeros(len(values), threads)
+    loops.add_strided(values, sums, 0, values.shape[1])
     return sums
 
 
 def add_vectors(values: Floats, threads: int, size: int) -> Floats:
-    """Add by threads, of which each takes every `threads`-th vector of `size` elements, in order; the rows have whole vectors."""
-    sums = np.zeros((len(values), threads), np.float32)
-    _vectors(values, sums, 0, values.shape[1], size)
+    """Add by threads, of which each takes every `threads`-th vector of `size` elements, in order; rows have whole vectors."""
+    sums = zeros(len(values), threads)
+    loops.add_vectors(values, sums, 0, values.shape[1], size)
     return sums
 
 
-def add_shifted(values: Floats, threads: int, size: int, shift: int) -> Floats:
-    """Add rows that begin `shift` elements after an aligned address, as ``ilpReduce`` does.
-
-    The threads from `shift` on take one element each, then all take vectors of `size` while all have one, then single elements.
-    """
-    sums = np.zeros((len(values), threads), np.float32)
+def _add_shifted(values: Floats, threads: int, size: int, shift: int) -> Floats:
+    sums = zeros(len(values), threads)
     begin, count = 0, values.shape[1]
     if shift:
         begin = min(threads - shift, count)
-        _strided(values, sums[:, shift:], 0, begin)
+        loops.add_strided(values, sums[:, shift:], 0, begin)
         count -= begin
     whole = count - count % (size * threads)
-    _vectors(values, sums, begin, begin + whole, size)
-    _strided(values, sums, begin + whole, begin + count)
+    loops.add_vectors(values, sums, begin, begin + whole, size)
+    loops.add_strided(values, sums, begin + whole, begin + count)
     return sums
 
 
-def halved(values: Floats) -> Floats:
+def add_unaligned(values: Floats, threads: int, size: int) -> Floats:
+    """Add rows that lie one after another, wherever in a vector of `size` elements each begins, as ``ilpReduce`` does.
+
+    Of a row that begins within a vector the threads from that place on take one element each. Then all take vectors, while all have one,
+    and at last single elements.
+    """
+    shifts = np.arange(len(values)) * values.shape[1] % size
+    sums = np.empty((len(values), threads), np.float32)
+    for shift in np.unique(shifts):
+        rows = shifts == shift
+        sums[rows] = _add_shifted(np.ascontiguousarray(values[rows]), threads, size, int(shift))
+    return sums
+
+
+def halved(sums: Any) -> Any:
     """Add the upper half of the last axis to the lower one until one is left, as shuffles down a warp do.
 
     Examples
@@ -72,25 +72,25 @@ def halved(values: Floats) -> Floats:
     >>> halved(np.float32([[1, 2, 3, 4]])).tolist()
     [10.0]
     """
-    while values.shape[-1] > 1:
-        half = values.shape[-1] // 2
-        values = values[..., :half] + values[..., half:]
-    return values[..., 0]
+    while sums.shape[-1] > 1:
+        half = sums.shape[-1] // 2
+        sums = sums[..., :half] + sums[..., half:]
+    return sums[..., 0]
 
 
 def add_block(sums: Floats) -> Floats:
-    """Add the threads of a block (last axis) by warps and then the warps, as ``BlockReduce`` does."""
+    """Add the threads of a block (last axis) by warps and then the warps, as ``BlockReduce`` does; a single warp is halved."""
     warps = halved(sums.reshape(*sums.shape[:-1], -1, WARP))
-    return halved(np.pad(warps, [(0, 0)] * (warps.ndim - 1) + [(0, WARP - warps.shape[-1])]))
+    missing = WARP - warps.shape[-1] if warps.shape[-1] > 1 else 0
+    return np.asarray(halved(np.pad(warps, [(0, 0)] * (warps.ndim - 1) + [(0, missing)])))
 
 
 def add_in_sequence(sums: Floats) -> Floats:
     """Add the threads of a block: those of a warp one after another from zero, then the warps likewise."""
-    grouped = sums.reshape(len(sums), -1, WARP)
-    by_warp = np.zeros(grouped.shape[:2], np.float32)
-    for lane in range(WARP):
-        by_warp = by_warp + grouped[..., lane]
-    total = np.zeros(len(sums), np.float32)
-    for warp in range(by_warp.shape[1]):
-        total = total + by_warp[:, warp]
-    return total
+    while sums.shape[1] > 1:
+        total = zeros(len(sums), -(-sums.shape[1] // WARP))
+        for lane in range(WARP):
+            lanes = sums[:, lane::WARP]
+            total[:, : lanes.shape[1]] += lanes
+        sums = total
+    return sums[:, 0]

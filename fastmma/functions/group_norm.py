@@ -1,67 +1,138 @@
-"""proto"""
+"""Group norm as torch's CUDA kernels compute it (``group_norm_kernel.cu``, PyTorch 2.11), with its gradients.
+
+Of a group, mean and r = rsqrt(variance + eps) are rounded to the format of x. With a = r * w and b = bias - a * mean, y = fma(a, x, b).
+Of a channel, ds = sum(dy * x) and db = sum(dy); of a group, s1 = sum(ds * w), s2 = sum(db * w), c2 = fma(s2, mean, -s1) * r^3 / n and
+c3 = fma(-c2, mean, -(s2 * r) / n). Then dx = fma(a, dy, c2 * x) + c3, dw = sum(fma(-db, mean, ds) * r) and dbias = sum(db).
+A sum has one warp, of 512 terms or more 512 threads, which take every 32nd or 512th term; gradients of weights are added in turn.
+"""
+
 from __future__ import annotations
+
 from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
+
 from fastmma.functions import libdevice
-from fastmma.functions.arithmetic import fused, rounded, widened
-from fastmma.functions.block import add_block, add_strided, halved
-from fastmma.functions.welford import by_quotient, halve, join_block, join_by_quotient
-from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import fma
-_T = 512
-M3 = 0
-MX = 0
-def _threads(n): return 32 if n < _T else _T
-def _add(s): return halved(s) if s.shape[-1] == 32 else add_block(s)
-@compiled
-def _products(a: Any, b: Any, sums: Any) -> None:
-    threads = sums.shape[1]
-    for row in range(len(a)):
-        for first in range(0, a.shape[1], threads):
-            for thread in range(min(threads, a.shape[1] - first)):
-                sums[row, thread] = fma(a[row, first + thread], b[row, first + thread], sums[row, thread])
-def group_norm(x, weight, bias, n, c, hw, groups, eps):
-    dt = x.dtype
-    v = widened(x).reshape(n * groups, -1)
-    d = c // groups
-    t = _threads(v.shape[1])
-    m = by_quotient(v, t)
-    m = halve(m, join_by_quotient) if t == 32 else join_block(m, join_by_quotient)
-    e = rounded(np.float32([eps]), dt).astype(np.float32)
-    rstd = libdevice.call("rsqrtf", m.squares / m.count + e)
-    mean, rstd = rounded(m.mean, dt), rounded(rstd, dt)
-    mw, rw = widened(mean)[:, None], widened(rstd)[:, None]
-    w = widened(weight).reshape(1, groups, d); b = widened(bias).reshape(1, groups, d)
-    a = rw.reshape(n, groups, 1) * w
-    bb = -a * mw.reshape(n, groups, 1) + b
-    y = fused(a.reshape(n*c, 1), v.reshape(n * c, hw), bb.reshape(n*c, 1))
-    return rounded(y, dt).reshape(x.shape), mean, rstd
-def group_norm_backward(g, x, mean, rstd, weight, n, c, hw, groups):
-    dt = x.dtype; d = c // groups
-    gv, xv = widened(g).reshape(n*c, hw), widened(x).reshape(n*c, hw)
-    t = _threads(hw)
-    s = np.zeros((n*c, t), np.float32); _products(gv, xv, s)
-    ds, db = _add(s), _add(add_strided(gv, t))
-    mw, rw = widened(mean).reshape(n*groups), widened(rstd).reshape(n*groups)
-    w = widened(weight)
-    c1 = rw.reshape(n, groups, 1) * w.reshape(1, groups, d)
-    t = _threads(d)
-    wr = np.ascontiguousarray(np.broadcast_to(w.reshape(1, groups, d), (n, groups, d))).reshape(n*groups, d)
-    s1 = np.zeros((n*groups, t), np.float32); s2 = s1.copy()
-    _products(ds.reshape(-1, d), wr, s1); _products(db.reshape(-1, d), wr, s2)
-    s1, s2 = _add(s1), _add(s2)
-    s = np.float32(1) / np.float32(d * hw)
-    xx = fused(s2, mw, -s1) * rw * rw * rw * s
-    tt = s2 * rw
-    c3 = fused(-xx, mw, -(tt * s)) if M3 == 0 else fused(-tt, s, -(xx * mw))
-    c2 = xx
-    e = lambda v: np.repeat(v, d)[:, None]
-    c1 = c1.reshape(n*c, 1)
-    dx = (fused(c1, gv, e(c2) * xv) if MX == 0 else fused(e(c2), xv, c1 * gv)) + e(c3) if MX < 2 else fused(c1, gv, fused(e(c2), xv, e(c3)))
-    q = fused(-db.reshape(n, c), np.repeat(mw.reshape(n, groups), d, 1), ds.reshape(n, c))
-    rows = 1 if n <= 128 else 32
-    dg, dbt = np.zeros((rows, c), np.float32), np.zeros((rows, c), np.float32)
-    for i in range(n):
-        dg[i % rows] = fused(q[i], np.repeat(rw.reshape(n, groups)[i], d), dg[i % rows])
-        dbt[i % rows] += db.reshape(n, c)[i]
-    return rounded(dx, dt).reshape(x.shape), rounded(halved(dg.T.copy()), dt), rounded(halved(dbt.T.copy()), dt)
+from fastmma.functions.arithmetic import Floats, fused, rounded, widened
+from fastmma.functions.block import WARP, add_block, add_strided, zeros
+from fastmma.functions.moments import by_elements, join_block, join_by_quotient
+from fastmma.host.errors import NotEmulatedError
+from fastmma.kernels.functions.sums import add_products
+
+_THREADS = 512
+_MOST = 128  # examples whose gradients one thread adds
+
+
+def _threads(count: int) -> int:
+    return WARP if count < _THREADS else _THREADS
+
+
+def _sum(rows: Floats, factors: Floats | None = None) -> Floats:
+    """Sum rows, or their products with factors."""
+    threads = _threads(rows.shape[1])
+    if factors is None:
+        return add_block(add_strided(rows, threads))
+    sums = zeros(len(rows), threads)
+    add_products(rows, factors, sums, 0, rows.shape[1])
+    return add_block(sums)
+
+
+def _check(x: NDArray[Any], inner: int, examples: int, vectors: tuple[Any, ...]) -> None:
+    if any(vector is None or vector.dtype != x.dtype for vector in vectors):
+        raise NotEmulatedError("a group norm without weight and bias of its own dtype was not recorded")
+    if inner == 1 or examples > _MOST:
+        raise NotEmulatedError(f"a group norm of single elements, or of more than {_MOST} examples, was not recorded")
+
+
+def group_norm(
+    x: NDArray[Any], weight: NDArray[Any] | None, bias: NDArray[Any] | None, groups: int, eps: float
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Compute ``aten::native_group_norm``.
+
+    Parameters
+    ----------
+    x : float32, float16 or bfloat16 array (examples, channels, ...)
+        As if contiguous.
+    weight, bias : array (channels,) of the same dtype
+    groups : int
+    eps : float
+
+    Returns
+    -------
+    The result, the mean and the reciprocal standard deviation, the last two (examples, groups).
+
+    Raises
+    ------
+    NotEmulatedError
+        Without weight and bias, of channels of one element, or of more than 128 examples.
+
+    Examples
+    --------
+    >>> one = np.ones(2, np.float32)
+    >>> group_norm(np.float32([[[1, 3], [5, 7]]]), one, one, 1, 1e-5)[1].tolist()
+    [[4.0]]
+    """
+    examples, channels = x.shape[:2]
+    _check(x, x.size // (examples * channels), examples, (weight, bias))
+    values = np.ascontiguousarray(widened(x)).reshape(examples * groups, -1)
+    found = join_block(by_elements(values, _threads(values.shape[1])), join_by_quotient)
+    with np.errstate(all="ignore"):
+        variance = found.squares / found.count + widened(rounded(eps, x.dtype))
+        mean, rstd = (rounded(each, x.dtype) for each in (found.mean, libdevice.call("rsqrtf", variance)))
+        of_group = (examples, groups, 1)
+        a = widened(rstd).reshape(of_group) * widened(weight).reshape(1, groups, -1)
+        b = -a * widened(mean).reshape(of_group) + widened(bias).reshape(1, groups, -1)
+        rows = values.reshape(examples * channels, -1)
+        result = rounded(fused(a.reshape(-1, 1), rows, b.reshape(-1, 1)), x.dtype)
+    return result.reshape(x.shape), mean.reshape(examples, groups), rstd.reshape(examples, groups)
+
+
+def group_norm_backward(
+    grad: NDArray[Any], x: NDArray[Any], mean: NDArray[Any], rstd: NDArray[Any], weight: NDArray[Any] | None
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Compute ``aten::native_group_norm_backward``: the gradients of `x`, of the weight and of the bias.
+
+    Parameters
+    ----------
+    grad, x : array
+        The incoming gradient, and the input of `group_norm`.
+    mean, rstd : array (examples, groups)
+        As it returned them.
+    weight : array
+        As it was there.
+
+    Raises
+    ------
+    NotEmulatedError
+        As of `group_norm`.
+
+    Examples
+    --------
+    >>> x, one = np.float32([[[1, 3], [5, 7]]]), np.ones(2, np.float32)
+    >>> _, mean, rstd = group_norm(x, one, one, 1, 1e-5)
+    >>> group_norm_backward(np.ones_like(x), x, mean, rstd, one)[2].tolist()
+    [2.0, 2.0]
+    """
+    (examples, channels), groups = x.shape[:2], mean.shape[-1]
+    inner, of_group = x.size // (examples * channels), channels // groups
+    _check(x, inner, examples, (weight,))
+    dy, values = (np.ascontiguousarray(widened(each)).reshape(examples * channels, -1) for each in (grad, x))
+    m, r, w = (widened(each).reshape(-1) for each in (mean, rstd, weight))
+    with np.errstate(all="ignore"):
+        ds, db = _sum(dy, values), _sum(dy)
+        factors = np.tile(w.reshape(groups, of_group), (examples, 1))
+        s1, s2 = (_sum(each.reshape(-1, of_group), factors) for each in (ds, db))
+        share = np.float32(1) / np.float32(of_group * inner)
+        c2 = fused(s2, m, -s1) * r * r * r * share
+        c3 = fused(-c2, m, -(s2 * r * share))
+        a = (r[:, None] * factors).reshape(-1, 1)
+        c2, c3, m, r = (np.repeat(each, of_group) for each in (c2, c3, m, r))
+        result = fused(a, dy, c2[:, None] * values) + c3[:, None]
+        centred, r, db = (each.reshape(examples, channels) for each in (fused(-db, m, ds), r, db))
+        of_weight, of_bias = np.zeros(channels, np.float32), np.zeros(channels, np.float32)
+        for example in range(examples):
+            of_weight = fused(centred[example], r[example], of_weight)
+            of_bias = of_bias + db[example]
+        dtype = x.dtype
+        return rounded(result, dtype).reshape(x.shape), rounded(of_weight, dtype), rounded(of_bias, dtype)

@@ -1,108 +1,207 @@
-"""Proto norms."""
+"""Layer norm and RMS norm as torch's CUDA kernels compute them (``layer_norm_kernel.cu``, PyTorch 2.11), with their gradients.
+
+With d = x - mean (x, of RMS norm), r = rsqrt(variance + eps), w and b weight and bias:
+
+- y = fma(w, r * d, b), where columns are a multiple of 4: 128 threads take vectors of 4. Otherwise y = fma(d * r, w, b), and 512 threads
+  take single elements; the variance of RMS norm, the mean square, is then fma(mean, mean, variance).
+- dx = (fma(n * w, dy, -(d * r) * s2) - s1) * (1 / n * r), where 128 threads add s1 = sum(dy * w) and s2 = sum(dy * w * d * r), of 4
+  columns at a time.
+- dw = sum(dy * d * r) and db = sum(dy): a thread of a column takes 8 rows at a time; a column has 1, 8, 16 or 32 threads, from 0, 64, 128
+  and 256 rows on, which are halved.
+"""
+
 from __future__ import annotations
-from typing import Any
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
+
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, fused, rounded, widened
-from fastmma.functions.block import add_block, halved
-from fastmma.functions.welford import Moments, by_quotient, by_reciprocal, halve, join_block, join_by_quotient, join_by_reciprocal
-from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import fma
+from fastmma.functions.block import add_block, halved, zeros
+from fastmma.functions.moments import by_elements, by_vectors, join_block, join_by_quotient, join_by_reciprocal
+from fastmma.host.errors import NotEmulatedError, OperandError
+from fastmma.kernels.functions.norm_gradients import add_along_columns, add_along_rows
+from fastmma.kernels.functions.sums import add_square_vectors
 
-_THREADS = 128
-_MOMENT_THREADS = 512
-_VECTOR = 4
+_THREADS, _VECTOR = 128, 4
+_THREADS_OF_ELEMENTS = 512
+_ROWS = 8  # that a thread of a column takes at a time
+_HEIGHTS = ((256, 32), (128, 16), (64, 8), (0, 1))  # rows from which on a column has so many threads
+_MOST_ROWS = 65536  # more may be shared by blocks, in an order that was not recorded
+_EPSILON = float(np.finfo(np.float32).eps)
 
-@compiled
-def _square_vectors(values: Any, sums: Any, size: int) -> None:
-    threads = sums.shape[1]
-    for row in range(len(values)):
-        for first in range(0, values.shape[1], threads * size):
-            for thread in range(min(threads, (values.shape[1] - first) // size)):
-                total = sums[row, thread]
-                for element in range(size):
-                    value = values[row, first + thread * size + element]
-                    total = fma(value, value, total)
-                sums[row, thread] = total
 
-def _statistics(values, eps, centred):
-    rows, n = values.shape
-    eps = np.float32(eps)
-    if n % _VECTOR == 0:
-        if centred:
-            found = join_block(by_reciprocal(values, _THREADS, _VECTOR), join_by_reciprocal)
-            mean, variance = found.mean, found.squares / np.float32(n)
-        else:
-            sums = np.zeros((rows, _THREADS), np.float32)
-            _square_vectors(values, sums, _VECTOR)
-            mean, variance = np.zeros(rows, np.float32), halved(halved(sums.reshape(rows, -1, 32))) / np.float32(n)
-        return mean, libdevice.call("rsqrtf", variance + eps)
-    found = join_block(by_quotient(values, _MOMENT_THREADS), join_by_quotient)
-    variance = found.squares / found.count
-    if not centred:
-        variance = fused(found.mean, found.mean, variance)
-    return found.mean, libdevice.call("rsqrtf", variance + eps)
+class _Statistics(NamedTuple):
+    mean: Floats
+    rstd: Floats
 
-def norm(x, weight, bias, eps, centred=True):
-    values = widened(x)
-    n = values.shape[1]
+
+def _rows(x: NDArray[Any], normalized_shape: Sequence[int]) -> Floats:
+    if not normalized_shape or tuple(x.shape[-len(normalized_shape) :]) != tuple(normalized_shape):
+        raise OperandError(f"an array of the shape {x.shape} does not end in {tuple(normalized_shape)}")
+    return np.ascontiguousarray(widened(x)).reshape(-1, math.prod(normalized_shape))
+
+
+def _flat(vector: NDArray[Any] | None, like: NDArray[Any]) -> Floats | None:
+    if vector is not None and vector.dtype != like.dtype:
+        raise NotEmulatedError(f"a norm of {like.dtype} with weights of {vector.dtype} was not recorded")
+    return None if vector is None else np.ascontiguousarray(widened(vector)).reshape(-1)
+
+
+def _statistics(values: Floats, eps: float, centred: bool) -> _Statistics:
+    count = values.shape[1]
+    if count % _VECTOR:
+        found = join_block(by_elements(values, _THREADS_OF_ELEMENTS), join_by_quotient)
+        mean, variance = found.mean, found.squares / found.count
+        variance = variance if centred else fused(mean, mean, variance)
+    elif centred:
+        found = join_block(by_vectors(values, _THREADS, _VECTOR), join_by_reciprocal)
+        mean, variance = found.mean, found.squares / np.float32(count)
+    else:
+        sums = zeros(len(values), _THREADS)
+        add_square_vectors(values, sums, 0, count, _VECTOR)
+        mean, variance = zeros(len(values), 1)[:, 0], add_block(sums) / np.float32(count)
+    return _Statistics(mean, libdevice.call("rsqrtf", variance + np.float32(eps)))
+
+
+def _norm(x: NDArray[Any], shape: Sequence[int], weight: Any, bias: Any, eps: float, centred: bool) -> tuple[NDArray[Any], _Statistics]:
+    values, w, b = _rows(x, shape), _flat(weight, x), _flat(bias, x)
+    if w is None and b is not None:
+        raise NotEmulatedError("a norm with a bias and no weight was not recorded")
     with np.errstate(all="ignore"):
-        mean, rstd = _statistics(values, eps, centred)
-        d = (values - mean[:, None] if centred else values)
-        y = rstd[:, None] * d
-        if weight is not None and bias is not None: y = fused(widened(weight), y, widened(bias))
-        elif weight is not None: y = widened(weight) * y
-    return rounded(y, x.dtype), mean, rstd
+        found = _statistics(values, eps, centred)
+        result = (values - found.mean[:, None] if centred else values) * found.rstd[:, None]
+        if w is not None:
+            result = w * result if b is None else fused(w, result, b)
+        return rounded(result, x.dtype).reshape(x.shape), found
 
-@compiled
-def _gradient_sums(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, sums: Any, products: Any, size: int) -> None:
-    threads = sums.shape[1]
-    n = x.shape[1]
-    for row in range(len(x)):
-        for first in range(0, n, threads * size):
-            for thread in range(min(threads, (n - first + size - 1) // size)):
-                s, p = sums[row, thread], products[row, thread]
-                start = first + thread * size
-                for column in range(start, min(start + size, n)):
-                    gw = g[row, column] * weight[column]
-                    s += gw
-                    p = fma(gw * (x[row, column] - mean[row]), rstd[row], p)
-                sums[row, thread], products[row, thread] = s, p
 
-MODE = 1
-def norm_backward(g, x, mean, rstd, weight, centred=True):
-    gv, xv = widened(g), widened(x)
-    M, n = xv.shape
-    w = np.ones(n, np.float32) if weight is None else widened(weight)
-    mean = mean if centred else np.zeros(M, np.float32)
-    sums, products = np.zeros((M, _THREADS), np.float32), np.zeros((M, _THREADS), np.float32)
-    _gradient_sums(gv, xv, w, mean, rstd, sums, products, _VECTOR)
-    s1, s2 = add_block(sums)[:, None], add_block(products)[:, None]
-    fh = np.float32(n)
-    term = (np.float32(1) / fh) * rstd[:, None]
-    d = (xv - mean[:, None]) if centred else xv
-    t = d * rstd[:, None]
-    a = fh * w
-    f = fused(-t, s2, a * gv) if MODE == 0 else fused(a, gv, -(t * s2))
-    if centred: f = f - s1
-    dx = rounded(f * term, x.dtype)
-    if weight is None: return dx, None, None
-    dg, db = _weight_gradients(gv, xv, mean, rstd)
-    return dx, rounded(dg, weight.dtype), rounded(db, weight.dtype)
+def _height(rows: int) -> int:
+    return next(height for least, height in _HEIGHTS if rows >= least)
 
-@compiled
-def _column_sums(g: Any, x: Any, mean: Any, rstd: Any, dg: Any, db: Any, height: int) -> None:
-    m, n = x.shape
-    for row in range(m):
-        y = row // 8 % height
-        for column in range(n):
-            dg[y, column] = fma(g[row, column] * (x[row, column] - mean[row]), rstd[row], dg[y, column])
-            db[y, column] += g[row, column]
 
-def _weight_gradients(g, x, mean, rstd):
-    m, n = x.shape
-    height = 1 if m < 64 else 8 if m < 128 else 16 if m < 256 else 32
-    dg, db = np.zeros((height, n), np.float32), np.zeros((height, n), np.float32)
-    _column_sums(g, x, mean, rstd, dg, db, height)
-    return halved(np.ascontiguousarray(dg.T)), halved(np.ascontiguousarray(db.T))
+def _backward(
+    grad: NDArray[Any], x: NDArray[Any], shape: Sequence[int], found: _Statistics, weight: Any, centred: bool
+) -> tuple[NDArray[Any], ...]:
+    dy, values, w = _rows(grad, shape), _rows(x, shape), _flat(weight, x)
+    rows, columns = values.shape
+    if w is not None and rows > _MOST_ROWS:
+        raise NotEmulatedError(f"gradients of weights of a norm of more than {_MOST_ROWS} rows were not recorded")
+    mean, rstd = (np.ascontiguousarray(each).reshape(-1) for each in found)
+    factors = np.ones(columns, np.float32) if w is None else w
+    sums, products = zeros(rows, _THREADS), zeros(rows, _THREADS)
+    add_along_rows(dy, values, factors, mean, rstd, sums, products, _VECTOR)
+    count = np.float32(columns)
+    with np.errstate(all="ignore"):
+        scaled = (values - mean[:, None]) * rstd[:, None] if centred else values * rstd[:, None]
+        result = fused(count * factors, dy, -(scaled * add_block(products)[:, None]))
+        if centred:
+            result = result - add_block(sums)[:, None]
+        result = rounded(result * (np.float32(1) / count * rstd[:, None]), x.dtype).reshape(x.shape)
+    if w is None:
+        return (result,)
+    of_weight, of_bias = zeros(_height(rows), columns), zeros(_height(rows), columns)
+    add_along_columns(dy, values, mean, rstd, of_weight, of_bias, _ROWS)
+    return result, *(rounded(halved(each.T), x.dtype).reshape(shape) for each in (of_weight, of_bias))
+
+
+def layer_norm(
+    x: NDArray[Any], normalized_shape: Sequence[int], weight: NDArray[Any] | None, bias: NDArray[Any] | None, eps: float
+) -> tuple[NDArray[Any], Floats, Floats]:
+    """Compute ``aten::native_layer_norm``.
+
+    Parameters
+    ----------
+    x : float32, float16 or bfloat16 array
+        As if contiguous, from an aligned address.
+    normalized_shape : sequence of int
+        The last dimensions of `x`.
+    weight, bias : array of the same dtype, or None
+    eps : float
+
+    Returns
+    -------
+    The result, the mean and the reciprocal standard deviation, the last two float32 with dimensions of size 1.
+
+    Raises
+    ------
+    NotEmulatedError
+        If weights have another dtype, or there is a bias alone.
+
+    Examples
+    --------
+    >>> layer_norm(np.float32([[1, 2, 3, 6]]), [4], None, None, 1e-5)[1].tolist()
+    [[3.0]]
+    """
+    result, found = _norm(x, normalized_shape, weight, bias, eps, True)
+    outer = (*x.shape[: x.ndim - len(normalized_shape)], *(1 for _ in normalized_shape))
+    return result, found.mean.reshape(outer), found.rstd.reshape(outer)
+
+
+def layer_norm_backward(
+    grad: NDArray[Any], x: NDArray[Any], normalized_shape: Sequence[int], mean: Floats, rstd: Floats, weight: NDArray[Any] | None
+) -> tuple[NDArray[Any], ...]:
+    """Compute ``aten::native_layer_norm_backward``.
+
+    Parameters
+    ----------
+    grad, x : array
+        The incoming gradient, and the input of `layer_norm`.
+    normalized_shape, mean, rstd, weight
+        As they were there, or as it returned them.
+
+    Returns
+    -------
+    The gradients of `x`, and, if there is a weight, of weight and bias.
+
+    Raises
+    ------
+    NotEmulatedError
+        If weights have another dtype, or gradients of weights have more than 65536 rows.
+
+    Examples
+    --------
+    >>> x = np.float32([[1, 2, 3, 6]])
+    >>> _, mean, rstd = layer_norm(x, [4], None, None, 1e-5)
+    >>> layer_norm_backward(np.ones_like(x), x, [4], mean, rstd, None)[0].tolist()
+    [[0.0, 0.0, 0.0, 0.0]]
+    """
+    return _backward(grad, x, normalized_shape, _Statistics(mean, rstd), weight, True)
+
+
+def rms_norm(
+    x: NDArray[Any], normalized_shape: Sequence[int], weight: NDArray[Any] | None, eps: float | None
+) -> tuple[NDArray[Any], Floats]:
+    """Compute ``aten::_fused_rms_norm``: the result and the reciprocal root mean square.
+
+    Parameters are those of `layer_norm`; without `eps` it is that of float32.
+
+    Examples
+    --------
+    >>> rms_norm(np.float32([[3, 3, 3, 3]]), [4], None, 0)[0].tolist()
+    [[1.0, 1.0, 1.0, 1.0]]
+    """
+    result, found = _norm(x, normalized_shape, weight, None, _EPSILON if eps is None else eps, False)
+    outer = (*x.shape[: x.ndim - len(normalized_shape)], *(1 for _ in normalized_shape))
+    return result, found.rstd.reshape(outer)
+
+
+def rms_norm_backward(
+    grad: NDArray[Any], x: NDArray[Any], normalized_shape: Sequence[int], rstd: Floats, weight: NDArray[Any] | None
+) -> tuple[NDArray[Any], ...]:
+    """Compute ``aten::_fused_rms_norm_backward``: the gradients of `x`, and, if there is one, of the weight.
+
+    Parameters are those of `layer_norm_backward`.
+
+    Examples
+    --------
+    >>> x = np.float32([[3, 3, 3, 3]])
+    >>> rms_norm_backward(x, x, [4], rms_norm(x, [4], None, 0)[1], None)[0].tolist()
+    [[0.0, 0.0, 0.0, 0.0]]
+    """
+    mean = zeros(x.size // max(math.prod(normalized_shape), 1), 1)
+    return _backward(grad, x, normalized_shape, _Statistics(mean, rstd), weight, False)[:2]

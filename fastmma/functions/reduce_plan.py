@@ -1,19 +1,19 @@
-"""How torch's reduction kernel (``Reduce.cuh`` of 2.11) shares a reduction among threads and blocks, as a function of the shape."""
+"""How torch's reduction kernel shares a reduction among threads and blocks (``setReduceConfig`` in ``Reduce.cuh``, PyTorch 2.11)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-_WARP = 32
-_MAX_THREADS = 512
-_LEAST_VALUES, _MOST_VALUES = 16, 256  # of a thread, before blocks share an output
+from fastmma.functions.block import WARP
+
+_THREADS = 512  # of a block
+_LEAST, _MOST = 16, 256  # values of a thread, before blocks share an output
 
 
 class Device(NamedTuple):
-    """Give what the kernel asks of a GPU."""
+    """Hold what the kernel asks about a GPU."""
 
     multiprocessors: int
     threads: int  # of a multiprocessor
@@ -22,57 +22,74 @@ class Device(NamedTuple):
 H200 = Device(132, 2048)
 
 
-@dataclass(frozen=True)
-class View:
-    """Hold a reduction as torch iterates over it: sizes and strides in elements, reduced dimensions first, neighbours merged."""
+class View(NamedTuple):
+    """Hold a reduction as ``TensorIterator`` does: dimensions of size 1 left out, neighbours merged, the reduced ones first.
+
+    Attributes
+    ----------
+    sizes, strides : tuple of int
+        Of the dimensions, innermost first; strides are in elements.
+    reduced : int
+        How many of them are reduced.
+    outputs, inputs : int
+        How many results there are, and of how many elements each.
+    """
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
-    reduced: int  # how many of the dimensions are
+    reduced: int
+    outputs: int
+    inputs: int
+
+
+class Plan(NamedTuple):
+    """Hold which threads add what.
+
+    Attributes
+    ----------
+    width, height : int
+        Of a block; its threads along x share a result if `along_x`, its rows if `along_y`.
+    along_x, along_y : bool
+    blocks : int
+        How many share a result.
+    vector : int
+        Elements of a load that runs along the inputs; 1 if loads are of single elements, or run along the outputs.
+    """
+
+    width: int
+    height: int
+    along_x: bool
+    along_y: bool
+    blocks: int
+    vector: int
 
     @property
-    def outputs(self) -> int:
-        """Count the results."""
-        return math.prod(self.sizes[self.reduced :])
-
-    @property
-    def inputs(self) -> int:
-        """Count the elements of a result."""
-        return math.prod(self.sizes[: self.reduced])
+    def threads(self) -> int:
+        """Count the threads of a block that share a result."""
+        return (self.width if self.along_x else 1) * (self.height if self.along_y else 1)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Hold which threads add what: a thread takes every `step`-th vector or element of a result's inputs."""
-
-    width: int  # blockDim.x
-    height: int  # blockDim.y
-    along_x: bool  # threads of a row of the block share a result
-    along_y: bool  # rows of the block share a result
-    blocks: int  # that share a result
-    vector: int  # elements of a load, in as many sums; 1 if loads are of single elements
-    sums: int  # that a thread keeps where loads are of single elements
-
-
-def view(shape: Sequence[int], axes: Sequence[int]) -> View:
-    """Merge the dimensions of a contiguous array as ``TensorIterator`` does.
+def merge_dimensions(shape: Sequence[int], axes: Collection[int]) -> View:
+    """Merge the dimensions of a contiguous array, reduced along axes.
 
     Examples
     --------
-    >>> view((16, 33, 65), (0, 1))
-    View(sizes=(528, 65), strides=(65, 1), reduced=1)
+    >>> merge_dimensions((16, 33, 65), (0, 1))
+    View(sizes=(528, 65), strides=(65, 1), reduced=1, outputs=65, inputs=528)
     """
-    strides = [math.prod(shape[index + 1 :]) for index in range(len(shape))]
-    groups: list[list[tuple[int, int]]] = [[], []]
-    for index in reversed(range(len(shape))):
-        if shape[index] != 1:
-            merged = groups[index not in axes]
-            if merged and merged[-1][0] * merged[-1][1] == strides[index]:
-                merged[-1] = merged[-1][0] * shape[index], merged[-1][1]
+    groups: tuple[list[tuple[int, int]], ...] = ([], [])  # of those that are reduced, and of others
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        merged = groups[axis not in axes]
+        if shape[axis] != 1:
+            if merged and math.prod(merged[-1]) == stride:
+                merged[-1] = merged[-1][0] * shape[axis], merged[-1][1]
             else:
-                merged.append((shape[index], strides[index]))
+                merged.append((shape[axis], stride))
+        stride *= shape[axis]
     both = groups[0] + groups[1]
-    return View(tuple(size for size, _ in both), tuple(stride for _, stride in both), len(groups[0]))
+    inputs, outputs = (math.prod(size for size, _ in group) for group in groups)
+    return View(tuple(size for size, _ in both), tuple(each for _, each in both), len(groups[0]), outputs, inputs)
 
 
 def _power(count: int, most: int) -> int:
@@ -80,54 +97,42 @@ def _power(count: int, most: int) -> int:
     return most if count >= most else 1 << (max(count, 1).bit_length() - 1)
 
 
-def _output_vector(found: View) -> int:
-    sizes = [found.sizes[found.reduced], *(stride for index, stride in enumerate(found.strides) if index != found.reduced)]
-    return math.gcd(4, *sizes)
-
-
-def plan(found: View, sums: int, vector: int, device: Device = H200) -> Plan:
-    """Choose block and grid as ``setReduceConfig`` does.
+def plan_reduction(view: View, vector: int, device: Device = H200) -> Plan:
+    """Choose block and grid of a reduction.
 
     Parameters
     ----------
-    found : View
-        Of which reduction.
-    sums : int
-        How many sums a thread keeps (``vt0``).
+    view : View
     vector : int
-        How many elements a load takes that runs along the inputs (``input_vec_size``).
+        Elements of a load that runs along the inputs (``input_vec_size``).
     device : Device
-        For which GPU.
+
+    Examples
+    --------
+    >>> plan_reduction(merge_dimensions((4, 4096), (1,)), 4)
+    Plan(width=128, height=4, along_x=True, along_y=False, blocks=1, vector=4)
     """
-    outputs, inputs = found.outputs, found.inputs
-    inner = True
-    fastest = 1
-    if found.sizes:
-        inner = found.reduced == len(found.sizes) or (found.reduced > 0 and found.strides[0] < found.strides[found.reduced])
-        fastest = found.strides[0 if inner else found.reduced]
-    first, second = (inputs, outputs) if inner else (outputs, inputs)
+    inner, fastest = True, 1
+    if view.sizes:
+        inner = view.reduced == len(view.sizes) or (view.reduced > 0 and view.strides[0] < view.strides[view.reduced])
+        fastest = view.strides[0 if inner else view.reduced]
+    first, second = (view.inputs, view.outputs) if inner else (view.outputs, view.inputs)
     along, across = 1, 1
-    if fastest == 1 and inner and first >= 128 and found.reduced == 1:
+    if fastest == 1 and inner and first >= 128 and view.reduced == 1:
         along = vector
-        first //= vector
     elif fastest == 1 and not inner:
-        across = _output_vector(found)
-        first //= across
-    most = _MAX_THREADS // across
-    columns, rows = _power(first, most), _power(second, most)
-    width = min(columns, _WARP)
-    height = min(rows, most // width)
+        others = (stride for index, stride in enumerate(view.strides) if index != view.reduced)
+        across = math.gcd(4, view.sizes[view.reduced], *others)
+    most = _THREADS // across
+    columns, rows = _power(first // (along * across), most), _power(second, most)
+    height = min(rows, most // min(columns, WARP))
     width = min(columns, most // height)
-    step, step_output = (width, 1) if inner else (1, width)
-    split = -(-inputs // step) >= min(height * 16, _MOST_VALUES)
-    if split:
-        step *= height
-    else:
-        step_output *= height
-    grid = -(-(outputs // across) // step_output)
+    step = width if inner else 1
+    split = -(-view.inputs // step) >= min(height * _LEAST, _MOST)
+    values = -(-view.inputs // (step * height))
+    grid = -(-(view.outputs // across) // ((1 if inner else width) * (1 if split else height)))
     wanted = device.multiprocessors * (device.threads // (width * height))
-    values = -(-inputs // step)
     blocks = 1
-    if split and values >= _MOST_VALUES and grid <= wanted:
-        blocks = max(min(-(-wanted // grid), -(-values // _LEAST_VALUES)), -(-values // _MOST_VALUES))
-    return Plan(width, height, inner, split, blocks, along, sums)
+    if split and values >= _MOST and grid <= wanted:
+        blocks = max(min(-(-wanted // grid), -(-values // _LEAST)), -(-values // _MOST))
+    return Plan(width, height, inner, split, blocks, along)

@@ -18,23 +18,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, fused, rounded, widened
-from fastmma.functions.block import WARP, add_block, add_in_sequence, add_shifted, add_strided, add_vectors, halved
+from fastmma.functions.block import WARP, add_block, add_in_sequence, add_strided, add_unaligned, add_vectors, halved
 
 _THREADS = 1024
 _SHARED = 49152  # bytes of a block's shared memory
 _REGISTERS = 9  # elements of a thread that it keeps
 _LOAD = 16  # bytes
 _SPATIAL = 64  # threads along the axis share a row where no more lie across it, and no fewer along it
-
-
-def _by_shift(values: Floats, threads: int, size: int) -> Floats:
-    """Sum rows by threads, each row from where it begins in a vector."""
-    shifts = np.arange(len(values)) * values.shape[1] % size
-    sums = np.empty((len(values), threads), np.float32)
-    for shift in np.unique(shifts):
-        rows = shifts == shift
-        sums[rows] = add_shifted(np.ascontiguousarray(values[rows]), threads, size, int(shift))
-    return sums
 
 
 def _warp_sum(values: Floats) -> Floats:
@@ -57,7 +47,7 @@ def _forward_sum(values: Floats, size: int, narrowed: bool) -> Floats:
         return add_block(add_strided(values, threads))
     if _fits_shared(count, size, threads):
         return add_block(add_vectors(values, threads, _LOAD // size))
-    return add_block(_by_shift(values, threads, _LOAD // size))
+    return add_block(add_unaligned(values, threads, _LOAD // size))
 
 
 def _backward_sum(values: Floats, size: int, result: int) -> Floats:
@@ -69,7 +59,7 @@ def _backward_sum(values: Floats, size: int, result: int) -> Floats:
     threads = max(WARP, 1 << (min(count // vector, _THREADS) // 2 - 1).bit_length())
     if _fits_shared(count, size, threads):
         return add_block(add_vectors(values, threads, vector))
-    return add_in_sequence(_by_shift(values, threads, vector))
+    return add_in_sequence(add_unaligned(values, threads, vector))
 
 
 def _spatial_sum(values: Floats, inner: int) -> Floats:
