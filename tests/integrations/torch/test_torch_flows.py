@@ -21,7 +21,7 @@ from torch.nn import functional  # noqa: E402
 import fastmma  # noqa: E402
 import fastmma.torch as ft  # noqa: E402
 from fastmma.torch import composites  # noqa: E402
-from fastmma.torch.bounded import Bounded  # noqa: E402
+from fastmma.host.bounded import Bounded  # noqa: E402
 from fastmma.torch.kinds import KINDS, kind_of  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*(Sparse|flex_attention|nested):UserWarning")  # torch's
