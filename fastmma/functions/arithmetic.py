@@ -16,38 +16,38 @@ F32 = np.dtype(np.float32)
 _CODES = {F32: np.uint32, np.dtype(np.float16): np.uint16, np.dtype(ml_dtypes.bfloat16): np.uint16}
 
 
-def fused(a: Any, b: Any, c: Any) -> Floats:
+def fuse(a: Any, b: Any, c: Any) -> Floats:
     """Return ``a * b + c`` of f32 arrays, rounded once.
 
     Examples
     --------
-    >>> fused(np.float32([3]), np.float32([2**-24]), np.float32([1])).tolist()
+    >>> fuse(np.float32([3]), np.float32([2**-24]), np.float32([1])).tolist()
     [1.000000238418579]
     """
-    arrays = np.broadcast_arrays(*(np.asarray(each, np.float32) for each in (a, b, c)))
-    out = np.empty(arrays[0].shape, np.float32)
-    multiply_add(*(each.reshape(-1) for each in arrays), out.reshape(-1))
+    arrays = [np.asarray(each, np.float32) for each in (a, b, c)]
+    out = np.empty(np.broadcast_shapes(*(each.shape for each in arrays)), np.float32)
+    whole = (each if each.shape == out.shape else np.broadcast_to(each, out.shape).copy() for each in arrays)
+    multiply_add(*(np.ascontiguousarray(each).reshape(-1) for each in whole), out.reshape(-1))
     return out
 
 
-def widened(x: NDArray[Any]) -> Floats:
+def widen(x: NDArray[Any]) -> Floats:
     """Return the f32 numbers of an array of f32, f16 or bf16."""
     return np.asarray(x).astype(np.float32, copy=False)
 
 
-def rounded(x: Any, dtype: DTypeLike) -> NDArray[Any]:
+def round_to(x: Any, dtype: DTypeLike) -> NDArray[Any]:
     """Round f32 to nearest into f32, f16 or bf16; NaN has the bits that a GPU gives it.
 
     Examples
     --------
-    >>> rounded(np.float32([np.nan, 1e6]), np.float16).view(np.uint16).tolist()
+    >>> round_to(np.float32([np.nan, 1e6]), np.float16).view(np.uint16).tolist()
     [32767, 31744]
     """
-    wanted = np.dtype(dtype)
+    wanted, values = np.dtype(dtype), np.asarray(x, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        result = np.array(x, np.float32).astype(wanted, copy=False)
-    nan = np.isnan(result)
-    if nan.any():
-        codes = result.view(_CODES[wanted])
-        codes[nan] = np.iinfo(codes.dtype).max >> 1
+        result = values.astype(wanted)
+        if values.size and np.isnan(values.min()):
+            codes = result.view(_CODES[wanted])
+            codes[np.isnan(values)] = np.iinfo(codes.dtype).max >> 1
     return result

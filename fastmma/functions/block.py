@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastmma.functions.arithmetic import Floats
 from fastmma.kernels.functions import sums as loops
@@ -12,7 +13,7 @@ from fastmma.kernels.functions import sums as loops
 WARP = 32
 
 
-def zeros(rows: int, threads: int) -> Floats:
+def start_sums(rows: int, threads: int) -> Floats:
     """Return the sums that threads begin with."""
     return np.zeros((rows, threads), np.float32)
 
@@ -25,20 +26,20 @@ def add_strided(values: Floats, threads: int) -> Floats:
     >>> add_strided(np.float32([[1, 2, 3, 4, 5]]), 2).tolist()
     [[9.0, 6.0]]
     """
-    sums = zeros(len(values), threads)
+    sums = start_sums(len(values), threads)
     loops.add_strided(values, sums, 0, values.shape[1])
     return sums
 
 
 def add_vectors(values: Floats, threads: int, size: int) -> Floats:
     """Add by threads, of which each takes every `threads`-th vector of `size` elements, in order; rows have whole vectors."""
-    sums = zeros(len(values), threads)
+    sums = start_sums(len(values), threads)
     loops.add_vectors(values, sums, 0, values.shape[1], size)
     return sums
 
 
 def _add_shifted(values: Floats, threads: int, size: int, shift: int) -> Floats:
-    sums = zeros(len(values), threads)
+    sums = start_sums(len(values), threads)
     begin, count = 0, values.shape[1]
     if shift:
         begin = min(threads - shift, count)
@@ -64,31 +65,31 @@ def add_unaligned(values: Floats, threads: int, size: int) -> Floats:
     return sums
 
 
-def halved(sums: Any) -> Any:
+def halve(sums: NDArray[Any]) -> Floats:
     """Add the upper half of the last axis to the lower one until one is left, as shuffles down a warp do.
 
     Examples
     --------
-    >>> halved(np.float32([[1, 2, 3, 4]])).tolist()
+    >>> halve(np.float32([[1, 2, 3, 4]])).tolist()
     [10.0]
     """
     while sums.shape[-1] > 1:
         half = sums.shape[-1] // 2
         sums = sums[..., :half] + sums[..., half:]
-    return sums[..., 0]
+    return np.asarray(sums[..., 0], np.float32)
 
 
 def add_block(sums: Floats) -> Floats:
     """Add the threads of a block (last axis) by warps and then the warps, as ``BlockReduce`` does; a single warp is halved."""
-    warps = halved(sums.reshape(*sums.shape[:-1], -1, WARP))
+    warps = halve(sums.reshape(*sums.shape[:-1], -1, WARP))
     missing = WARP - warps.shape[-1] if warps.shape[-1] > 1 else 0
-    return np.asarray(halved(np.pad(warps, [(0, 0)] * (warps.ndim - 1) + [(0, missing)])))
+    return halve(np.pad(warps, [(0, 0)] * (warps.ndim - 1) + [(0, missing)]))
 
 
 def add_in_sequence(sums: Floats) -> Floats:
     """Add the threads of a block: those of a warp one after another from zero, then the warps likewise."""
     while sums.shape[1] > 1:
-        total = zeros(len(sums), -(-sums.shape[1] // WARP))
+        total = start_sums(len(sums), -(-sums.shape[1] // WARP))
         for lane in range(WARP):
             lanes = sums[:, lane::WARP]
             total[:, : lanes.shape[1]] += lanes

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.functions.arithmetic import Floats, rounded, widened
-from fastmma.functions.block import zeros
+from fastmma.functions.arithmetic import Floats, round_to, widen
+from fastmma.functions.block import start_sums
 from fastmma.host.errors import NotEmulatedError
 
 _FEW = 3072
@@ -31,7 +31,7 @@ def _add_groups(rows: Floats, groups: NDArray[Any]) -> tuple[Floats, NDArray[Any
     """Add rows of the same group in turn, groups being sorted; return a sum for each group, and the groups."""
     ranks = _ranks(groups)
     found = groups[ranks == 0]
-    sums = zeros(len(found), rows.shape[1])
+    sums = start_sums(len(found), rows.shape[1])
     where = np.cumsum(ranks == 0) - 1
     for rank in range(ranks.max() + 1):
         some = ranks == rank
@@ -44,7 +44,7 @@ def _add_chunks(rows: Floats, indices: NDArray[Any], weight: NDArray[Any]) -> No
         chunk = indices[first : first + _CHUNK]
         order = np.argsort(chunk, kind="stable")
         sums, found = _add_groups(rows[first : first + _CHUNK][order], chunk[order])
-        weight[found] = rounded(widened(weight[found]) + widened(rounded(sums, weight.dtype)), weight.dtype)
+        weight[found] = round_to(widen(weight[found]) + widen(round_to(sums, weight.dtype)), weight.dtype)
 
 
 def _add_sorted(rows: Floats, indices: NDArray[Any], weight: NDArray[Any]) -> None:
@@ -52,7 +52,7 @@ def _add_sorted(rows: Floats, indices: NDArray[Any], weight: NDArray[Any]) -> No
     groups = indices[order]
     parts, found = _add_groups(rows[order], groups * (len(rows) // _PART + 1) + _ranks(groups) // _PART)
     sums, rows_of_weight = _add_groups(parts, found // (len(rows) // _PART + 1))
-    weight[rows_of_weight] = rounded(sums, weight.dtype)
+    weight[rows_of_weight] = round_to(sums, weight.dtype)
 
 
 def embedding_backward(grad: NDArray[Any], indices: NDArray[Any], rows: int, padding_idx: int = -1) -> NDArray[Any]:
@@ -83,5 +83,5 @@ def embedding_backward(grad: NDArray[Any], indices: NDArray[Any], rows: int, pad
     weight = np.zeros((rows, grad.shape[-1]), grad.dtype)
     if grad.size:
         flat = np.ascontiguousarray(indices).reshape(-1).astype(np.int64)
-        (_add_chunks if flat.size <= _FEW else _add_sorted)(widened(grad).reshape(len(flat), -1), flat, weight)
+        (_add_chunks if flat.size <= _FEW else _add_sorted)(widen(grad).reshape(len(flat), -1), flat, weight)
     return weight

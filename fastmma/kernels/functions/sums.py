@@ -18,9 +18,11 @@ def add_strided(values: Any, sums: Any, start: int, stop: int) -> None:
     """Add each value to the sum of the next thread, the first one after the last."""
     threads = sums.shape[1]
     for row in range(len(values)):
+        kept = sums[row]
         for first in range(start, stop, threads):
-            for thread in range(min(threads, stop - first)):
-                sums[row, thread] += values[row, first + thread]
+            part = values[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                kept[thread] += part[thread]
 
 
 @compiled
@@ -28,10 +30,11 @@ def add_squares(values: Any, sums: Any, start: int, stop: int) -> None:
     """Add squares as `add_strided` adds values, each by one fused multiply-add."""
     threads = sums.shape[1]
     for row in range(len(values)):
+        kept = sums[row]
         for first in range(start, stop, threads):
-            for thread in range(min(threads, stop - first)):
-                value = values[row, first + thread]
-                sums[row, thread] = fma(value, value, sums[row, thread])
+            part = values[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                kept[thread] = fma(part[thread], part[thread], kept[thread])
 
 
 @compiled
@@ -39,9 +42,11 @@ def add_magnitudes(values: Any, sums: Any, start: int, stop: int) -> None:
     """Add magnitudes as `add_strided` adds values."""
     threads = sums.shape[1]
     for row in range(len(values)):
+        kept = sums[row]
         for first in range(start, stop, threads):
-            for thread in range(min(threads, stop - first)):
-                sums[row, thread] += abs(values[row, first + thread])
+            part = values[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                kept[thread] += abs(part[thread])
 
 
 @compiled
@@ -49,9 +54,12 @@ def add_products(values: Any, factors: Any, sums: Any, start: int, stop: int) ->
     """Add products of two arrays as `add_strided` adds values, each by one fused multiply-add."""
     threads = sums.shape[1]
     for row in range(len(values)):
+        kept = sums[row]
         for first in range(start, stop, threads):
-            for thread in range(min(threads, stop - first)):
-                sums[row, thread] = fma(values[row, first + thread], factors[row, first + thread], sums[row, thread])
+            part = values[row, first : min(first + threads, stop)]
+            other = factors[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                kept[thread] = fma(part[thread], other[thread], kept[thread])
 
 
 @compiled
@@ -59,11 +67,12 @@ def keep_largest(values: Any, sums: Any, start: int, stop: int) -> None:
     """Keep the larger one, or NaN, of what a thread has and its next value."""
     threads = sums.shape[1]
     for row in range(len(values)):
+        kept = sums[row]
         for first in range(start, stop, threads):
-            for thread in range(min(threads, stop - first)):
-                kept = sums[row, thread]
-                if not (np.isnan(kept) or kept > values[row, first + thread]):
-                    sums[row, thread] = values[row, first + thread]
+            part = values[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                if not (np.isnan(kept[thread]) or kept[thread] > part[thread]):
+                    kept[thread] = part[thread]
 
 
 @compiled
