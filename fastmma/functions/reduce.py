@@ -84,10 +84,27 @@ def _halve(state: State, axis: int, operation: _Reduction) -> State:
     return _part(state, (..., 0))
 
 
+def _fold_elements(state: State, threads: int, operation: _Reduction) -> State:
+    return _fold(tuple(each.reshape(len(each), -1, threads).swapaxes(1, 2) for each in state), operation)
+
+
 def _take_elements(rows: Floats, threads: int, operation: _Reduction) -> State:
     state = operation.start(len(rows), operation.sums * threads)
     operation.take(rows, *state, 0, rows.shape[1])
-    return _fold(tuple(each.reshape(len(rows), -1, threads).swapaxes(1, 2) for each in state), operation)
+    return _fold_elements(state, threads, operation)
+
+
+def _has_columns(view: View) -> bool:
+    """Tell whether columns of matrices are reduced, which lie one after another."""
+    return view.reduced == 1 and view.strides[1:2] == (1,) and view.strides[0] == view.sizes[1]
+
+
+def _add_columns(matrices: Floats, threads: int) -> State:
+    """Add the columns of matrices (matrix, row, column) as `_take_elements` adds rows."""
+    count, _, columns = matrices.shape
+    state = np.zeros((count, _SUM.sums * threads, columns), np.float32)
+    sums.add_rows(matrices, state)
+    return _fold_elements((state.swapaxes(1, 2).reshape(count * columns, -1),), threads, _SUM)
 
 
 def _take_vectors(rows: Floats, threads: int, shift: int, vector: int, operation: _Reduction) -> State:
@@ -137,10 +154,13 @@ def _reduce(x: NDArray[Any], axes: Sequence[int] | int | None, operation: _Reduc
     reduced = sorted({axis % x.ndim for axis in given}) if x.ndim else []
     kept = [axis for axis in range(x.ndim) if axis not in reduced]
     view = merge_dimensions(x.shape, reduced)
-    rows = np.ascontiguousarray(widen(x).transpose(*kept, *reduced)).reshape(view.outputs, view.inputs)
     plan = plan_reduction(view, operation.vector if x.itemsize == F32.itemsize else operation.vector_of_halves)
-    state = _take(rows, plan, operation)
-    block = (len(rows), plan.blocks, plan.height if plan.along_y else 1, plan.width if plan.along_x else 1)
+    if operation is _SUM and _has_columns(view):
+        state = _add_columns(np.ascontiguousarray(widen(x)).reshape(-1, view.inputs, view.sizes[1]), plan.threads * plan.blocks)
+    else:
+        rows = np.ascontiguousarray(widen(x).transpose(*kept, *reduced)).reshape(view.outputs, view.inputs)
+        state = _take(rows, plan, operation)
+    block = (view.outputs, plan.blocks, plan.height if plan.along_y else 1, plan.width if plan.along_x else 1)
     state = _halve(_halve(tuple(each.reshape(block) for each in state), 3, operation), 2, operation)
     joined = _join_blocks(state, plan, operation) if plan.blocks > 1 else _part(state, (slice(None), 0))
     return joined, view, tuple(1 if axis in reduced else size for axis, size in enumerate(x.shape))

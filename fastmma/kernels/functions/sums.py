@@ -26,6 +26,17 @@ def add_strided(values: Any, sums: Any, start: int, stop: int) -> None:
 
 
 @compiled
+def add_rows(values: Any, sums: Any) -> None:
+    """Add rows of matrices, each to the next row of sums, the first one after the last."""
+    for matrix in range(len(values)):
+        kept = sums[matrix]
+        for row in range(values.shape[1]):
+            total, part = kept[row % len(kept)], values[matrix, row]
+            for column in range(len(part)):
+                total[column] += part[column]
+
+
+@compiled
 def add_squares(values: Any, sums: Any, start: int, stop: int) -> None:
     """Add squares as `add_strided` adds values, each by one fused multiply-add."""
     threads = sums.shape[1]
