@@ -57,9 +57,8 @@ class Compiled(Backend):
         dense = operands.metadata is None and operands.scale_a is None
         if METHODS[operation.arithmetic.method].in_steps and dense and operands.depth:
             operands = _filled(operation, operands)
-            if fused.promoted(operation, operands, d, promotion, threads):
-                return
-        super().promoted(operation, operands, d, promotion, threads)
+        if not fused.promoted(operation, operands, d, promotion, threads):
+            super().promoted(operation, operands, d, promotion, threads)
 
     def finish(self, sums: Codes, steps: list[Step], out: str, threads: int, results: Codes) -> None:
         """`Backend.finish`, in one pass."""

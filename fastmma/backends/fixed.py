@@ -37,12 +37,13 @@ def fixed_product(operation: Operation, form: Form, ending: Ending | None, threa
     """Find what computes products of this form, or None where no kernel does it in one go."""
     extents = Extents(form.products, form.rows, form.columns, form.depth)
     ins = operation.instruction
-    problem = Problem(operation, extents, Strides(form.a, form.b), form.start, bool(ins.scale_vec_size), bool(ins.sparse))
+    scaled, stored, finished = bool(ins.scale_vec_size), bool(ins.sparse), ending is not None
+    problem = Problem(operation, extents, Strides(form.a, form.b), form.start, scaled, stored, finished=finished)
     fit = (name for name in _KERNELS if not route.refusal(route.row_named(name).row, problem, threads, "forms"))
     return next((_KERNELS[name](problem, form, ending) for name in fit), None)
 
 
-def _blocks(problem: Problem, form: Form, ending: Ending | None) -> Fixed | None:
+def _blocks(problem: Problem, form: Form, ending: Ending | None) -> Fixed:
     from fastmma.kernels.fused import batch, fixed
 
     found = blocks_of(problem.operation, form.rows, form.columns, form.depth, cpu().usable())
@@ -52,15 +53,13 @@ def _blocks(problem: Problem, form: Form, ending: Ending | None) -> Fixed | None
     return fixed.FixedProduct(loop, form.products, ending)
 
 
-def _bytes(problem: Problem, form: Form, ending: Ending | None) -> Fixed | None:
-    """Make a product of bytes whose sums wrap; it has no epilogue."""
+def _bytes(problem: Problem, form: Form, _ending: Ending | None) -> Fixed:
+    """Make a product of bytes whose sums wrap."""
     from fastmma.kernels.integer import int8
 
-    if ending is not None:
-        return None
     formats = problem.operation.instruction.formats
     kinds = "u" if formats.a.kind == "unsigned" else "i", "u" if formats.b.kind == "unsigned" else "i"
     return int8.fixed(kinds, form[1:4], form.a[1:], form.b[1:], form.start)
 
 
-_KERNELS: dict[str, Callable[[Problem, Form, Ending | None], Fixed | None]] = {"blocks of a form": _blocks, "bytes of a form": _bytes}
+_KERNELS: dict[str, Callable[[Problem, Form, Ending | None], Fixed]] = {"blocks of a form": _blocks, "bytes of a form": _bytes}

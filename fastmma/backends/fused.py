@@ -10,10 +10,10 @@ import numpy as np
 from fastmma.backends import route, runs
 from fastmma.backends.arranged import ordered, widened
 from fastmma.backends.call import Codes, Operands, Operation
-from fastmma.backends.parameters import fused_coding, fused_parameters, holds, plain
-from fastmma.backends.parts import DEPTH, parts
+from fastmma.backends.parameters import fused_parameters, plain
+from fastmma.backends.parts import parts
 from fastmma.backends.problem import Extents, Place, Problem, Strides, problem_of
-from fastmma.backends.routes import portable_only
+from fastmma.backends.routes import cpu, register_blocks_of
 from fastmma.kernels.params import Promotion
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 
@@ -52,12 +52,13 @@ def run(operation: Operation, operands: Operands, d: Codes, threads: int) -> Non
 
 def promoted(operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> bool:
     """Compute `Backend.promoted` by kernels that promote; False if there is none for the operation."""
-    from fastmma.kernels.fused import portable, x86
+    from fastmma.kernels.fused import portable
     from fastmma.kernels.sums import promotion as compiled
 
-    parameters, in_steps = fused_parameters(operation), not operation.arithmetic.interleave and holds(operation)
-    if not in_steps or promotion.every > DEPTH or not x86.promotes(parameters, promotion.every):
+    problem = problem_of(operation, operands, d)._replace(promoted=promotion.every)
+    if route.refusal(route.row_named("panels of sums").row, problem, call="promotions"):
         return False
+    parameters = fused_parameters(operation)
     for part in parts(operands, d, promotion.every):
         chunks = slice(part.start // promotion.every, -(-part.stop // promotion.every))
         joining = promotion.of(part.products).part(chunks, part.rows, part.columns)
@@ -81,7 +82,7 @@ def promoted(operation: Operation, operands: Operands, d: Codes, promotion: Prom
 
 def run_registers(operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:
     """Compute `Backend.run_registers`."""
-    found = _register_blocks(operation, portable_only())
+    found = _register_blocks(operation, cpu().usable())
     if found is None or registers.c is None:
         return False
 
@@ -94,18 +95,14 @@ def run_registers(operation: Operation, registers: Operands, d: Codes, threads: 
 
 
 @lru_cache(1024)
-def _register_blocks(operation: Operation, portable: bool) -> RegisterBlocks | None:  # noqa: ARG001 - a key
-    """Find the kernel for registers of dense matrices whose codes and sums are as they are multiplied and kept."""
-    from fastmma.kernels.fused import batch
-
+def _register_blocks(operation: Operation, usable: frozenset[str]) -> RegisterBlocks | None:
+    """Find the kernel for registers, where the row of the table is taken."""
     ins = operation.instruction
     scaled, stored = bool(ins.scale_vec_size), bool(ins.sparse)
     problem = Problem(operation, Extents(1, ins.m, ins.n, ins.k), Strides((0, 0, 0), (0, 0, 0)), True, scaled, stored)
     if route.refusal(route.row_named("registers").row, problem, call="registers"):
         return None
-    a, b, c, d = (ins.operands[name].layout for name in "abcd")
-    orders = batch.Orders(a.inverse[0], b.inverse[0], c.inverse[0], d.offsets)
-    return batch.register_blocks(fused_parameters(operation), fused_coding(operation), orders)
+    return register_blocks_of(operation, usable)
 
 
 def _on_matrices(operation: Operation, registers: Operands, d: Codes) -> None:

@@ -43,6 +43,8 @@ class Problem(NamedTuple):
     starts: bool  # whether there is a c
     scaled: bool  # whether there are scales
     stored: bool  # whether A is sparse, and stored without its zeros
+    promoted: int = 0  # k of a sum from zero that joins a total; 0 where there is none
+    finished: bool = False  # whether steps of an epilogue follow
 
 
 class Place(NamedTuple):

@@ -8,11 +8,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastmma.backends.call import Operation
-from fastmma.backends.parameters import fused_coding, fused_parameters, holds, in_kernels, scaled_parameters
+from fastmma.backends.parameters import (
+    element_of,
+    fused_coding,
+    fused_parameters,
+    general_parameters,
+    holds,
+    in_kernels,
+    scaled_parameters,
+)
+from fastmma.backends.parts import DEPTH
 from fastmma.backends.problem import Problem
 
 if TYPE_CHECKING:
-    from fastmma.kernels.fused.batch import Blocks
+    from fastmma.kernels.fused.batch import Blocks, RegisterBlocks
 
 ANY = 1 << 62  # no bound
 TURNED = 4  # rows for each column, from which on a product is computed as that of the transposed matrices
@@ -22,6 +31,7 @@ CALLS = {
     "forms": "products whose shapes and strides came before",
     "registers": "registers of warps",
     "stored": "sparse A as it is stored",
+    "promotions": "sums from zero that join a total",
     "instructions": "instructions one by one",
 }
 
@@ -102,6 +112,8 @@ QUANTITIES: dict[str, Callable[[Problem, int], int]] = {
     "codes in place": lambda problem, _: _across(problem) * problem.extents.depth,
     "bytes of a code in place": lambda problem, _: _in_place_bytes(problem),
     "c": lambda problem, _: int(problem.starts),
+    "epilogues": lambda problem, _: int(problem.finished),
+    "k of a sum": lambda problem, _: problem.promoted,
     "threads": lambda _, threads: threads,
 }
 
@@ -112,6 +124,16 @@ def blocks_of(operation: Operation, rows: int, columns: int, depth: int, usable:
     from fastmma.kernels.fused import batch
 
     return batch.blocks(fused_parameters(operation), fused_coding(operation), rows, columns, depth)
+
+
+@lru_cache(1024)
+def register_blocks_of(operation: Operation, usable: frozenset[str]) -> RegisterBlocks | None:  # noqa: ARG001 - a key
+    """Find what multiplies matrices in the registers of warps."""
+    from fastmma.kernels.fused import batch
+
+    a, b, c, d = (operation.instruction.operands[name].layout for name in "abcd")
+    orders = batch.Orders(a.inverse[0], b.inverse[0], c.inverse[0], d.offsets)
+    return batch.register_blocks(fused_parameters(operation), fused_coding(operation), orders)
 
 
 @cache
@@ -186,13 +208,22 @@ def _sparse(problem: Problem) -> bool:
     return x86.supports_sparse(multiplied) and (not parameters.restart or x86.promotes(multiplied, ins.k))
 
 
+def _promoted(problem: Problem) -> bool:
+    from fastmma.kernels.fused import x86
+
+    operation = problem.operation
+    dense = not problem.stored and not operation.arithmetic.interleave
+    return dense and holds(operation) and x86.promotes(fused_parameters(operation), problem.promoted)
+
+
 def _in_registers(problem: Problem) -> bool:
     operation, ins = problem.operation, problem.operation.instruction
     layouts = [ins.operands[name].layout for name in "abcd"]
     formats = ins.formats.a, ins.formats.b, ins.formats.c, ins.formats.d
     alike = all(layout.tiles == 1 and layout.bits == fmt.bits for layout, fmt in zip(layouts, formats, strict=True))
     kept = {ins.ctype, ins.dtype} == {ins.accumulator}
-    return not (portable_only() or ins.sparse or ins.stype or operation.arithmetic.interleave) and alike and kept and holds(operation)
+    dense = not (portable_only() or ins.sparse or ins.stype or operation.arithmetic.interleave)
+    return dense and alike and kept and holds(operation) and register_blocks_of(operation, cpu().usable()) is not None
 
 
 def _tiles_of_groups(problem: Problem) -> bool:
@@ -219,6 +250,14 @@ def _scaled_panels(problem: Problem) -> bool:
     return holds(problem.operation) and products.supported(scaled_parameters(problem.operation))
 
 
+def _in_window(problem: Problem) -> bool:
+    from fastmma.kernels.general import products
+
+    operation = problem.operation
+    a, b = (element_of(fmt) for fmt in operation.multiplied)
+    return in_kernels(operation.arithmetic) and products.fits_window(general_parameters(operation), a, b)
+
+
 _BLOCKS = Holds("1 <= K <= 4096, steps that fill units of 8 to 64 k, sums exact in float lanes", _in_blocks)
 _FORM = Holds("f32 sums of a GPU's arithmetic, in blocks", _of_form)
 _BYTES = Holds("8-bit integers with adjacent rows or columns, sums that wrap", _bytes_of_form)
@@ -232,6 +271,8 @@ _SCALED_TILES = Holds("ue8m0, tiles that fit blocks", _tiles_of_scales)
 _GROUP_TILES = Holds("groups of e2m1, tiles of 8 columns", _tiles_of_groups)
 _GROUPS = Holds("groups of e2m1 with 35 alignment bits", _groups)
 _SCALED_PANELS = Holds("ue8m0, sums exact in float lanes", _scaled_panels)
+_PROMOTED = Holds("dense, whole steps a sum, which is f32 and exact in float lanes", _promoted)
+_WINDOW = Holds("steps of which c is a term, nothing rounded down, nothing flushed, aligned sums of 64 bits", _in_window)
 _ENVELOPE = Holds("arithmetics in kernels/envelopes.py", lambda problem: holds(problem.operation))
 _GENERAL = Holds(
     "steps of which c is a term, nothing rounded down, nothing flushed", lambda problem: in_kernels(problem.operation.arithmetic)
@@ -241,12 +282,16 @@ _NEAREST = Holds("rounding to nearest", lambda problem: problem.operation.instru
 _ALL = Holds("all", lambda _: True)
 
 _FUSED, _BOTH = ("fused",), ("fused", "grouped")
+_FROM_ZERO, _FROM_C = ("f32-fma", "f32-fma-pairs"), ("f32-fma-from-c",)
 # one product, or more than one instruction of k: batches of single instructions are another matter
 _MATRICES = ({"products": (1, 1), "work": (1, ANY)}, {"instructions": (2, ANY), "work": (1, ANY)})
 _LARGE = tuple({**each, "work": (1 << 16, ANY), "rows": (4, ANY), "columns": (4, ANY)} for each in _MATRICES)
 _SOME = {"products": (1, ANY), "work": (1, ANY)}
 _SINGLE = ({"products": (2, ANY), "instructions": (0, 1)},)
+_MANY = ({"products": (2, ANY)},)
+_SOME_SINGLE = ({**_SINGLE[0], "work": (1, ANY)},)
 _FEW = {"threads": (1, 1), "results of all": (1, 1 << 16), "products": (0, 1 << 10)}
+_ONE_SUM = {"products": (1, 1), "epilogues": (0, 0)}
 _THIN = (
     {"bytes of a code in place": (2, 4), "lines": (1, 8), "codes in place": (1 << 20, ANY), "results across": (64, ANY), "k": (64, ANY)},
     {
@@ -292,8 +337,8 @@ ROUTES = (
         False,
         _BYTES,
         (
-            {**_FEW, "products": (1, 1), "codes of a panel": (1, 1 << 17)},
-            {"work": (0, 1 << 21), "products": (1, 1), "results of all": (0, 1 << 16), "codes of a panel": (0, 1 << 17)},
+            {**_FEW, **_ONE_SUM, "codes of a panel": (1, 1 << 17)},
+            {**_ONE_SUM, "work": (0, 1 << 21), "results of all": (0, 1 << 16), "codes of a panel": (0, 1 << 17)},
         ),
         misses=False,
         cost=5,
@@ -309,6 +354,17 @@ ROUTES = (
         _SPARSE,
         ({"rows": (16, ANY), "columns": (64, ANY), "stored work": (1 << 22, ANY)},),
         cost=130,
+    ),
+    Route(
+        "panels of sums",
+        "promotions",
+        "fused/x86.py",
+        "FUSED",
+        _FUSED,
+        False,
+        _PROMOTED,
+        ({"k": (1, ANY), "k of a sum": (1, DEPTH)},),
+        cost=66,
     ),
     Route("reference", "instructions", "numerics/reference.py", "", _BOTH, None, _REFERENCE, misses=False, cost=2_000_000),
     Route("thin", "products", "fused/thin.py", "THIN", _FUSED, False, _IN_PLACE, _THIN, exact_redo=True, cost=110),
@@ -335,8 +391,10 @@ ROUTES = (
     Route("thin, widened", "products", "fused/thin.py", "THIN", _FUSED, False, _WIDENED, _THIN, exact_redo=True, cost=110),
     Route("panels", "products", "fused/x86.py", "FUSED", _FUSED, False, _LANES, _MATRICES, exact_redo=True, cost=52),
     Route("panels of halves", "products", "fused/x86.py", "FUSED", _FUSED, False, _HALVES, _MATRICES, exact_redo=True, cost=74),
-    Route("scaled tiles", "products", "scaled/tiles.py", "FUSED", _BOTH, True, _SCALED_TILES, _SINGLE, misses=False, cost=130),
-    Route("tiles of groups", "products", "scaled/group_tiles.py", "GROUPS", _BOTH, True, _GROUP_TILES, _SINGLE, misses=False, cost=140),
+    Route("scaled tiles", "products", "scaled/tiles.py", "FUSED", _BOTH, True, _SCALED_TILES, _SOME_SINGLE, exact_redo=True, cost=130),
+    Route(
+        "tiles of groups", "products", "scaled/group_tiles.py", "GROUPS", _BOTH, True, _GROUP_TILES, _SOME_SINGLE, exact_redo=True, cost=140
+    ),
     Route(
         "small groups",
         "products",
@@ -347,20 +405,27 @@ ROUTES = (
         _GROUPS,
         # beyond it the Python of a product of any size takes a hundredth of its time
         tuple({**each, "c": (0, 0), "rows": (0, 1024), "work": (1, 1 << 26)} for each in _MATRICES),
-        misses=False,
         cost=14,
     ),
-    Route("groups", "products", "scaled/groups.py", "GROUPS", _BOTH, True, _GROUPS, _MATRICES, misses=False, cost=15),
-    Route("scaled panels", "products", "scaled/products.py", "FUSED", _BOTH, True, _SCALED_PANELS, _MATRICES, misses=False, cost=65),
+    Route("groups", "products", "scaled/groups.py", "GROUPS", _BOTH, True, _GROUPS, _MATRICES, exact_redo=True, cost=15),
+    Route("scaled panels", "products", "scaled/products.py", "FUSED", _BOTH, True, _SCALED_PANELS, _MATRICES, exact_redo=True, cost=65),
+    Route("scaled portable tiles", "products", "fused/portable.py", "", _BOTH, True, _ENVELOPE, _SINGLE, misses=False, cost=350),
     Route("scaled portable", "products", "fused/portable.py", "", _BOTH, True, _ENVELOPE, misses=False, cost=170),
+    Route("portable tiles", "products", "fused/portable.py", "", _FUSED, False, _ENVELOPE, _SINGLE, misses=False, cost=330),
     Route("portable", "products", "fused/portable.py", "", _FUSED, False, _ENVELOPE, misses=False, cost=170),
-    Route("general", "products", "general/products.py", "", _BOTH, None, _GENERAL, misses=False, cost=760),
+    Route("general in a window", "products", "general/window.py", "", _BOTH, None, _WINDOW, misses=False, cost=760),
+    Route("general", "products", "general/digits.py", "", _BOTH, None, _GENERAL, misses=False, cost=1100),
     Route("f64 panels", "products", "fma/chains.py", "CHAINS", ("f64-fma",), False, _NEAREST, _LARGE, misses=False, cost=43),
+    Route("f64 tiles", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, _SINGLE, misses=False, cost=300),
     Route("f64 chains", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, misses=False, cost=156),
-    Route("f32 panels", "products", "fma/chains.py", "CHAINS", ("f32-fma", "f32-fma-pairs"), False, _ALL, _LARGE, misses=False, cost=19),
-    Route("f32 chains", "products", "fma/m8n8k4.py", "", ("f32-fma", "f32-fma-pairs"), False, _ALL, misses=False, cost=57),
-    Route("f32 panels from c", "products", "fma/chains.py", "CHAINS", ("f32-fma-from-c",), False, _ALL, _LARGE, misses=False, cost=13),
-    Route("f32 chains from c", "products", "fma/f32.py", "", ("f32-fma-from-c",), False, _ALL, misses=False, cost=204),
+    Route("f32 panels", "products", "fma/chains.py", "CHAINS", _FROM_ZERO, False, _ALL, _LARGE, misses=False, cost=19),
+    Route("f32 tiles", "products", "fma/m8n8k4.py", "", _FROM_ZERO, False, _ALL, _SINGLE, misses=False, cost=1300),
+    Route("f32 chains", "products", "fma/m8n8k4.py", "", _FROM_ZERO, False, _ALL, misses=False, cost=170),
+    Route("f32 panels from c", "products", "fma/chains.py", "CHAINS", _FROM_C, False, _ALL, _LARGE, misses=False, cost=13),
+    Route("f32 tiles from c", "products", "fma/f32.py", "", _FROM_C, False, _ALL, _MANY, misses=False, cost=75),
+    Route("f32 chains from c", "products", "fma/f32.py", "", _FROM_C, False, _ALL, misses=False, cost=204),
+    Route("tiles of bytes", "products", "integer/int8.py", "", ("integer",), False, _ALL, _SINGLE, misses=False, cost=68),
     Route("bytes", "products", "integer/int8.py", "", ("integer",), False, _ALL, misses=False, cost=5),
+    Route("tiles of bits", "products", "integer/b1.py", "", ("bit",), False, _ALL, _SINGLE, misses=False, cost=11),
     Route("bits", "products", "integer/b1.py", "", ("bit",), False, _ALL, misses=False, cost=1),
 )

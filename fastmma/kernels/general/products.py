@@ -47,7 +47,7 @@ def _growth(p: General, a: Element, b: Element) -> int:
     return of_term + (p.terms + 1).bit_length() + p.group.bit_length()
 
 
-def _in_window(p: General, a: Element, b: Element) -> bool:
+def fits_window(p: General, a: Element, b: Element) -> bool:
     """Tell whether aligned terms and their sum are integers of 64 bits, with three bits to spare."""
     return bool(p.align_rounding != _EXACT and p.align_bits + _growth(p, a, b) <= _WINDOW - SPARE)
 
@@ -68,9 +68,18 @@ def _based(element: Element, lines: Lines, fixed: bool) -> tuple[Lines, int, int
 
 
 def multiply(
-    p: General, a: Element, b: Element, x: Codes, y: Codes, c: Codes | None, out: Codes, threads: int, scales: Scales | None = None
+    p: General,
+    a: Element,
+    b: Element,
+    x: Codes,
+    y: Codes,
+    c: Codes | None,
+    out: Codes,
+    threads: int,
+    window: bool,
+    scales: Scales | None = None,
 ) -> None:
-    """Write the accumulation of ``x @ y`` onto `c` (None: +0) to `out`, for every product of a batch.
+    """Write the accumulation of ``x @ y`` onto `c` (None: +0) to `out`, for every product of a batch; in a `window` where it fits.
 
     `x` (T, M, K) and `y` (T, K, N) are codes of whole instructions, `c` and `out` (T, M, N) f32 or f16 bits; `out` may be `c`.
     """
@@ -80,13 +89,21 @@ def multiply(
     for first in range(0, len(x), at_once):
         part = slice(first, first + at_once)
         some = None if scales is None else (scales[0], scales[1][part], scales[2][part])
-        _batch(p, a, b, x[part], y[part], None if c is None else c[part], out[part], threads, some)
+        _batch(p, a, b, x[part], y[part], None if c is None else c[part], out[part], threads, window, some)
 
 
 def _batch(
-    p: General, a: Element, b: Element, x: Codes, y: Codes, c: Codes | None, out: Codes, threads: int, scales: Scales | None
+    p: General,
+    a: Element,
+    b: Element,
+    x: Codes,
+    y: Codes,
+    c: Codes | None,
+    out: Codes,
+    threads: int,
+    window: bool,
+    scales: Scales | None,
 ) -> None:
-    window = _in_window(p, a, b)
     fixed = bool(p.by_scales) or (window and p.group > 1 and _in_words(p, a, b))
     state = np.zeros(out.shape, np.uint32) if c is None else np.ascontiguousarray(c.astype(np.uint32))
     whole = p.unit * max(p.lowered, 1)

@@ -16,7 +16,7 @@ from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.pieces import OfWorkers
 from fastmma.kernels.scaled import groups
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, MARKED, SLAB, TERMS, GroupTile
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, MARKED, SLAB, GroupTile
 from fastmma.kernels.scaled.group_panels import BIAS_A, RUN, signed
 from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, Scales, fixed, nans_of, scales_of
 from fastmma.kernels.tiles import GROUPS, first_fit
@@ -211,9 +211,7 @@ class GroupTiles(NamedTuple):
             nans_of(p.scale),
         )
         steps = depth // p.step
-        last_bit = 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits
-        growth = groups.DOT_BITS + (TERMS * steps).bit_length()
-        limits = Limits(groups.SMALLEST + last_bit, groups.HIGHEST - growth, (127 + groups.HIGHEST) << 23)
+        limits = Limits(groups.SMALLEST + groups.last_bit_of(p), groups.HIGHEST - groups.growth_of(steps), (127 + groups.HIGHEST) << 23)
         factors = ldexp(1, groups.SCALE_A), ldexp(1, groups.SCALE_B)
         bad = np.empty(count, np.uint8)
         memory = OfWorkers(lambda: self._packed(min(count, AT_ONCE), rows, depth))

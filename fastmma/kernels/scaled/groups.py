@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import ldexp
 
 import numpy as np
@@ -14,8 +14,7 @@ from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.pieces import Missed, OfWorkers, Piece, cut
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupTile
 from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, nonzero_rows, pack_rows, run_piece, slab_of
-from fastmma.kernels.scaled.lines import NAN, Codes, Operands, Slow, extremes, fixed, fixed_right, redo, scales_of, write
-from fastmma.kernels.scaled.small_groups import Limits, multiply
+from fastmma.kernels.scaled.lines import NAN, Codes, Operands, extremes, fixed, fixed_right, scales_of, settle, write
 from fastmma.kernels.tiles import GROUPS, first_fit
 
 _E2M1 = Element(2, 1, 1, 0, 0)
@@ -25,8 +24,8 @@ _PIECES_PER_THREAD = 4
 DOT_BITS = 12  # a term's significand is below 2**12
 HIGHEST = 126  # sums that stay below 2**126 never overflow
 SMALLEST = -149  # exponent of the last bit of float32
-_HEADROOM = 10  # exponents by which sums typically exceed their terms'
-_EXACT_SCALE_A = 500  # leaves the products of B's scales with 2**52 in range
+HEADROOM = 10  # exponents by which sums typically exceed their terms'
+EXACT_SCALE_A = 500  # leaves the products of B's scales with 2**52 in range
 SCALE_A, SCALE_B = -437, -436  # aligned kernels hold sums times 2 to their sum, so that float64 has the exponent field of EXCESS
 
 
@@ -44,27 +43,20 @@ def supported(p: Scaled) -> bool:
     )
 
 
-def _tile(p: Scaled, aligned: bool) -> GroupTile:
+def tile_of(p: Scaled, aligned: bool) -> GroupTile:
+    """Find the register tile of this CPU, with alignment or without."""
     row = first_fit(GROUPS)
     assert row is not None
     return GroupTile(aligned, p.group, p.align_bits, row.dot, row.lanes, *(row.aligned if aligned else row.exact))
 
 
-@lru_cache(1024)
-def _limits(p: Scaled, depth: int) -> Limits:
-    """Return where a product without alignment has all of its bits, for all rows and columns together."""
-    last_bit = _last_bit(p)
-    slack, highest = p.align_bits - last_bit, HIGHEST - _growth(-(-depth // p.step))
-    return Limits(SMALLEST + last_bit, highest, slack - _HEADROOM, slack, _EXACT_SCALE_A)
-
-
-def _last_bit(p: Scaled) -> int:
-    """Of a term, below its exponent."""
+def last_bit_of(p: Scaled) -> int:
+    """Count the bits of a term below its exponent."""
     return 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits
 
 
-def _growth(steps: int) -> int:
-    """Exponents by which sums exceed those of scales at most."""
+def growth_of(steps: int) -> int:
+    """Count the exponents by which sums exceed those of scales at most."""
     return DOT_BITS + (TERMS * steps).bit_length()
 
 
@@ -73,7 +65,7 @@ class _Product:
 
     def __init__(self, p: Scaled, operands: Operands, threads: int) -> None:
         self.p, self.c, self.out = p, operands.c, operands.out
-        self.exact, self.aligned = _tile(p, False), _tile(p, True)
+        self.exact, self.aligned = tile_of(p, False), tile_of(p, True)
         self.scales = scales_of(p.scale)
         a, scale_a = fixed(operands.a), fixed(operands.scale_a)
         self.b, self.scale_b, self.turned = fixed_right(operands.b, operands.scale_b)
@@ -85,7 +77,7 @@ class _Product:
         self.steps = -(-a.shape[1] // p.step)
         self.padded_rows = -(-len(a) // self.exact.rows) * self.exact.rows
         self.lowest_a = int(self.rows.lowest.min()) if (self.rows.highest >= self.rows.lowest).any() else 0
-        self.last_bit = _last_bit(p)
+        self.last_bit = last_bit_of(p)
         in_slab = min(self.steps, SLAB_STEPS)
         slabs = -(-self.steps // in_slab)
         self.elements = aligned_empty((slabs, self.padded_rows, in_slab * p.step), np.uint8)
@@ -101,7 +93,7 @@ class _Product:
     @cached_property
     def exact_rows(self) -> Rows:
         """A for exact kernels, which know no exponents."""
-        values = self.scales.values * ldexp(1, _EXACT_SCALE_A - self.lowest_a)
+        values = self.scales.values * ldexp(1, EXACT_SCALE_A - self.lowest_a)
         unused = np.zeros((*self.codes.shape[:2], 1), np.int32)
         return Rows(self.elements, values.take(self.codes), unused, unused)
 
@@ -119,7 +111,7 @@ class _Product:
         """Compute a piece; which of its rows have to be done another way."""
         first, last, column, last_column = piece
         lines, panel = slice(first, last), slice(column, last_column)
-        growth = _growth(self.steps)
+        growth = growth_of(self.steps)
         lowest, highest = self.rows.lowest[lines], self.rows.highest[lines]
         of_columns = int(self.columns.lowest[panel].min()), int(self.columns.highest[panel].max())
         redo: NDArray[np.bool_] = (lowest < SMALLEST + self.last_bit - of_columns[0]) | (highest > HIGHEST - growth - of_columns[1])
@@ -158,7 +150,7 @@ class _Product:
     ) -> bool:
         """Compute a piece without alignment, and write it, if nothing is truncated in its good rows."""
         slack = self.p.align_bits - self.last_bit  # exponents up to this much above the lowest do not truncate its terms
-        if high - low > slack - _HEADROOM:
+        if high - low > slack - HEADROOM:
             return False
         top = min(low + slack + 1, 128)
         if start is not None:
@@ -169,17 +161,15 @@ class _Product:
         self._begin(start, slab)
         power = 1024 - top
         factors = ldexp(1, power // 2), ldexp(1, power - power // 2)
-        self._run(self.exact, first, column, ldexp(1, power + self.lowest_a - _EXACT_SCALE_A - 2), factors, slab)
+        self._run(self.exact, first, column, ldexp(1, power + self.lowest_a - EXACT_SCALE_A - 2), factors, slab)
         return bool(write(slab.state, good, out))
 
 
-def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow, small: bool = True) -> None:
+def multiply(p: Scaled, operands: Operands, threads: int) -> Missed:
     """Write a product of at least one k for `supported` parameters; `out` overlaps nothing.
 
-    What is out of reach here (exponents near the ends of float32's range, special c) is done by ``slow(p, *operands, threads)``.
+    What is out of reach here (exponents near the ends of float32's range, special c) is marked.
     """
-    if small and multiply(p, _tile(p, False), operands, _limits(p, operands.a.shape[1])):
-        return
     product = _Product(p, operands, threads)
     rows, columns = operands.out.shape
     pieces = cut(rows, columns, (product.exact.rows, product.exact.columns), threads, _CHUNK_ROWS, _PIECES_PER_THREAD)
@@ -189,4 +179,5 @@ def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow, small: bool = 
         missed.parts[piece.column // pieces.width, piece.row : piece.last_row] = product.piece(piece, slab)
 
     pieces.run(threads, OfWorkers(lambda: slab_of(product.exact, product.steps, pieces.height)), compute)
-    redo(p, operands, product.rows, product.columns, missed, threads, slow)
+    settle(operands.out, product.rows, product.columns, missed)
+    return missed

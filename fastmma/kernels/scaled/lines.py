@@ -1,8 +1,7 @@
-"""Facts of rows of A and columns of B that fast block-scaled kernels know beforehand, and the call that computes the rest."""
+"""Facts of rows of A and columns of B that fast block-scaled kernels know beforehand, and the lines that are left to others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,11 +12,10 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.decode.tables import scale_table_of
 from fastmma.kernels.llvm.compilation import compiled, separate
 from fastmma.kernels.llvm.simd import any_lane, highest_lane, load, load_scalar, maximum, splat, store
-from fastmma.kernels.params import Element, Scaled
-from fastmma.kernels.pieces import Lines, Missed
+from fastmma.kernels.params import Element
+from fastmma.kernels.pieces import Missed
 
 Codes = NDArray[Any]
-Slow = Callable[..., None]
 
 NO_EXPONENT = 1 << 20  # the lowest exponent of no scales
 _LINES = 256  # looked at together
@@ -35,11 +33,6 @@ class Operands(NamedTuple):
     out: Codes
     scale_a: Codes
     scale_b: Codes
-
-    def part(self, rows: Any, columns: Any, out: Codes) -> Operands:
-        """Some rows and columns."""
-        c = None if self.c is None else self.c[rows][:, columns]
-        return Operands(self.a[rows], self.b[:, columns], c, out, self.scale_a[rows], self.scale_b[:, columns])
 
 
 class Scales(NamedTuple):
@@ -175,17 +168,9 @@ def write(state: Any, good: Any, out: Any) -> bool:
     return finite
 
 
-def redo(p: Scaled, operands: Operands, rows: Extremes, columns: Extremes, missed: Missed, threads: int, slow: Slow) -> None:
-    """Compute by ``slow(p, *operands, threads)`` what the fast path cannot: special lines, and what it missed.
-
-    A NaN scale makes all that it belongs to NaN.
-    """
+def settle(out: Codes, rows: Extremes, columns: Extremes, missed: Missed) -> None:
+    """Mark special lines as missed; make all NaN that a NaN scale belongs to."""
     missed.rows[:], missed.columns[:] = rows.special & ~rows.nan, columns.special & ~columns.nan
     missed.parts[:, rows.nan] = False
-
-    def again(lines: Lines, panel: Lines, results: Codes) -> None:
-        slow(p, *operands.part(lines, panel, results), threads)
-
-    missed.redo(operands.out, again)
-    operands.out[rows.nan] = NAN
-    operands.out[:, columns.nan] = NAN
+    out[rows.nan] = NAN
+    out[:, columns.nan] = NAN

@@ -10,7 +10,8 @@ from fastmma.kernels.fused.panels import BlockScales
 from fastmma.kernels.fused.reach import Spread, byte_excess, excess_of, spread_of
 from fastmma.kernels.matrices.addresses import matrix
 from fastmma.kernels.params import Element, Fused, Scaled, Specials
-from fastmma.kernels.scaled.lines import Codes, Extremes, Operands, Slow, extremes, fixed, fixed_right, redo
+from fastmma.kernels.pieces import Missed
+from fastmma.kernels.scaled.lines import Codes, Extremes, Operands, extremes, fixed, fixed_right, settle
 
 _HIGHEST = 126  # sums that stay below 2**126 never overflow
 SMALLEST = -149  # exponent of the last bit of float32
@@ -71,14 +72,15 @@ def _spread(element: Element, lines: Extremes) -> Spread:
     return Spread(lowest + own.lowest, highest + own.highest)
 
 
-def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
-    """A product of at least one k for `supported` parameters; `out` overlaps nothing.
+def multiply(p: Scaled, operands: Operands, threads: int) -> Missed:
+    """Write a product of at least one k for `supported` parameters; `out` overlaps nothing.
 
-    What is out of reach here (infinities and NaNs, exponents near the ends of float32's range) is done by ``slow(p, *operands, threads)``.
+    What is out of reach here (infinities and NaNs, exponents near the ends of float32's range) is marked.
     """
     a, b, c, out, scale_a, scale_b = operands
     rows, columns = _lines(p, operands, threads)
     scales, spreads = (_scales(p, scale_a), _scales(p, scale_b)), (_spread(p.a, rows), _spread(p.b, columns))
     missed = x86.multiply(fused(p), a, b, c, out, threads, scales=scales, spreads=spreads)
     missed.parts |= _out_of_reach(p, rows, columns, missed.width, a.shape[1])
-    redo(p, operands, rows, columns, missed, threads, slow)
+    settle(out, rows, columns, missed)
+    return missed

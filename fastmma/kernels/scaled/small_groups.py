@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastmma.kernels.llvm.compilation import compiled, entry, separate
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
+from fastmma.kernels.scaled import groups
 from fastmma.kernels.scaled.group_micro_kernel import SLAB, TERMS, GroupTile
 from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, pack_rows, run_piece, slab_of
 from fastmma.kernels.scaled.lines import NO_EXPONENT, Operands, across, along, fixed, fixed_right, nans_of, scales_of, write
@@ -146,11 +147,18 @@ def _work_of(tile: GroupTile, rows: int, depth: int, block: int) -> _Work:
     return _Work(Rows(elements, aligned_empty((slabs, padded, groups), np.float64), unused, unused), slab_of(tile, steps, padded), places)
 
 
-def multiply(p: Scaled, tile: GroupTile, operands: Operands, limits: Limits) -> bool:
-    """Write a product without c to its `out`; False where there is a c, or it is out of reach, and `out` is anything."""
+@lru_cache(1024)
+def _limits(p: Scaled, depth: int) -> Limits:
+    """Return where a product without alignment has all of its bits, for all rows and columns together."""
+    last_bit = groups.last_bit_of(p)
+    slack, highest = p.align_bits - last_bit, groups.HIGHEST - groups.growth_of(-(-depth // p.step))
+    return Limits(groups.SMALLEST + last_bit, highest, slack - groups.HEADROOM, slack, groups.EXACT_SCALE_A)
+
+
+def multiply(p: Scaled, operands: Operands) -> bool:
+    """Write a product without c to its `out`, for `groups.supported` parameters; False where it is out of reach, and `out` is anything."""
     rows, depth = operands.a.shape
-    if operands.c is not None:
-        return False
+    tile, limits = groups.tile_of(p, False), _limits(p, depth)
     a, scale_a = fixed(operands.a), fixed(operands.scale_a)
     b, scale_b, turned = fixed_right(operands.b, operands.scale_b)
     size = tile, rows, depth, p.block, turned
