@@ -62,7 +62,7 @@ def test_products_with_one(name: str) -> None:
         portable.gemm(p, a[row : row + 1], b, None, out[row : row + 1], 1)
         np.testing.assert_array_equal(out[row].view(np.float32), expected[row])
     windows = General(1, 1, 1, 0, 0, 25, 0, -1000, 23, 0, 0, 23, 127)
-    general.multiply(windows, element, element, a[None], b[None], None, out[None], 1)
+    general.multiply(windows, element, element, a[None], b[None], None, out[None], 1, general.fits_window(windows, element, element))
     np.testing.assert_array_equal(out.view(np.float32), expected)
 
 
