@@ -49,7 +49,7 @@ def _blocks(problem: Problem, form: Form, ending: Ending | None) -> Fixed:
     found = blocks_of(problem.operation, form.rows, form.columns, form.depth, cpu().usable())
     assert found is not None
     sums = (4 * form.rows * form.columns, 4 * form.columns, 4)
-    loop = batch.loop_of(found.kernel, form.rows, form.columns, form.depth, form.a, form.b, sums if form.start else None, sums)
+    loop = batch.loop_of(found.config, form.rows, form.columns, form.depth, form.a, form.b, sums if form.start else None, sums)
     return fixed.FixedProduct(loop, form.products, ending)
 
 

@@ -116,6 +116,6 @@ def _on_matrices(operation: Operation, registers: Operands, d: Codes) -> None:
     layout = operands["d"].layout
     sums = np.empty((len(d), *layout.shape), f"u{layout.bits // 8}")
     products = Operands(**matrices)
-    route.multiply(problem_of(operation, products, sums), products, sums, 1, route.row_named("pieces in blocks").place + 1)
+    route.multiply(problem_of(operation, products, sums), products, sums, 1, route.row_named("macro tiles in blocks").place + 1)
     placed = np.ascontiguousarray(sums.reshape(len(d), -1)[:, layout.offsets.ravel()])
     d[...] = placed.view(d.dtype)

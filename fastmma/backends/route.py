@@ -118,7 +118,7 @@ def row_named(name: str) -> Chosen:
     Examples
     --------
     >>> row_named("panels").row.kernel
-    'fused/x86.py'
+    'fused/packed.py'
     """
     return next(Chosen(row, place) for place, row in enumerate(routes.ROUTES) if row.name == name)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fastmma.backends.call import Operation
 from fastmma.backends.parameters import (
     element_of,
-    fused_coding,
+    element_specs,
     fused_parameters,
     general_parameters,
     holds,
@@ -123,7 +123,7 @@ def blocks_of(operation: Operation, rows: int, columns: int, depth: int, usable:
     """Find what multiplies batches of matrices of this shape."""
     from fastmma.kernels.fused import batch
 
-    return batch.blocks(fused_parameters(operation), fused_coding(operation), rows, columns, depth)
+    return batch.blocks(fused_parameters(operation), element_specs(operation), rows, columns, depth)
 
 
 @lru_cache(1024)
@@ -133,7 +133,7 @@ def register_blocks_of(operation: Operation, usable: frozenset[str]) -> Register
 
     a, b, c, d = (operation.instruction.operands[name].layout for name in "abcd")
     orders = batch.Orders(a.inverse[0], b.inverse[0], c.inverse[0], d.offsets)
-    return batch.register_blocks(fused_parameters(operation), fused_coding(operation), orders)
+    return batch.register_blocks(fused_parameters(operation), element_specs(operation), orders)
 
 
 @cache
@@ -170,9 +170,9 @@ def _bytes_of_form(problem: Problem) -> bool:
 
 
 def _in_lanes(problem: Problem) -> bool:
-    from fastmma.kernels.fused import x86
+    from fastmma.kernels.fused import packed
 
-    return holds(problem.operation) and x86.supported(fused_parameters(problem.operation))
+    return holds(problem.operation) and packed.supported(fused_parameters(problem.operation))
 
 
 def _in_place(problem: Problem) -> bool:
@@ -188,16 +188,16 @@ def _widened(problem: Problem) -> bool:
 
 
 def _in_halves(problem: Problem) -> bool:
-    from fastmma.kernels.fused import x86
+    from fastmma.kernels.fused import packed
 
     if not holds(problem.operation):
         return False
     parameters = fused_parameters(problem.operation)
-    return parameters.restart > 0 and x86.promotes(parameters._replace(restart=0), problem.operation.instruction.k)
+    return parameters.restart > 0 and packed.promotes(parameters._replace(restart=0), problem.operation.instruction.k)
 
 
 def _sparse(problem: Problem) -> bool:
-    from fastmma.kernels.fused import x86
+    from fastmma.kernels.fused import packed
 
     operation, ins = problem.operation, problem.operation.instruction
     plain = not operation.arithmetic.interleave and ins.ctype == ins.dtype == ins.accumulator
@@ -205,15 +205,15 @@ def _sparse(problem: Problem) -> bool:
         return False
     parameters = fused_parameters(operation)
     multiplied = parameters._replace(restart=0)
-    return x86.supports_sparse(multiplied) and (not parameters.restart or x86.promotes(multiplied, ins.k))
+    return packed.supports_sparse(multiplied) and (not parameters.restart or packed.promotes(multiplied, ins.k))
 
 
 def _promoted(problem: Problem) -> bool:
-    from fastmma.kernels.fused import x86
+    from fastmma.kernels.fused import packed
 
     operation = problem.operation
     dense = not problem.stored and not operation.arithmetic.interleave
-    return dense and holds(operation) and x86.promotes(fused_parameters(operation), problem.promoted)
+    return dense and holds(operation) and packed.promotes(fused_parameters(operation), problem.promoted)
 
 
 def _in_registers(problem: Problem) -> bool:
@@ -358,7 +358,7 @@ ROUTES = (
     Route(
         "panels of sums",
         "promotions",
-        "fused/x86.py",
+        "fused/packed.py",
         "FUSED",
         _FUSED,
         False,
@@ -372,7 +372,7 @@ ROUTES = (
         "blocks", "products", "fused/batch.py", "FUSED", _FUSED, False, _BLOCKS, ({"products": (1, ANY), "work": (1, 1 << 21)},), cost=66
     ),
     Route(
-        "pieces in blocks",
+        "macro tiles in blocks",
         "products",
         "fused/batch.py",
         "FUSED",
@@ -389,8 +389,8 @@ ROUTES = (
         cost=63,
     ),
     Route("thin, widened", "products", "fused/thin.py", "THIN", _FUSED, False, _WIDENED, _THIN, exact_redo=True, cost=110),
-    Route("panels", "products", "fused/x86.py", "FUSED", _FUSED, False, _LANES, _MATRICES, exact_redo=True, cost=52),
-    Route("panels of halves", "products", "fused/x86.py", "FUSED", _FUSED, False, _HALVES, _MATRICES, exact_redo=True, cost=74),
+    Route("panels", "products", "fused/packed.py", "FUSED", _FUSED, False, _LANES, _MATRICES, exact_redo=True, cost=52),
+    Route("panels of halves", "products", "fused/packed.py", "FUSED", _FUSED, False, _HALVES, _MATRICES, exact_redo=True, cost=74),
     Route("scaled tiles", "products", "scaled/tiles.py", "FUSED", _BOTH, True, _SCALED_TILES, _SOME_SINGLE, exact_redo=True, cost=130),
     Route(
         "tiles of groups", "products", "scaled/group_tiles.py", "GROUPS", _BOTH, True, _GROUP_TILES, _SOME_SINGLE, exact_redo=True, cost=140

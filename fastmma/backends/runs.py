@@ -20,7 +20,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.params import Fused, Promotion, Scaled
 
 if TYPE_CHECKING:
-    from fastmma.kernels.pieces import Missed as Marks
+    from fastmma.kernels.macro_tiles import Missed as Marks
     from fastmma.kernels.scaled.lines import Operands as ScaledOperands
 
 Kernel = Callable[[Problem, Operands, Codes, int], Missed]
@@ -61,7 +61,7 @@ def panels_of(
     problem: Problem, operands: Operands, out: Codes, threads: int, promotion: Promotion | None = None, chosen: Chosen | None = None
 ) -> Missed:
     """Pack both operands, which are as they are multiplied; of sparse A of each product what is `chosen` is stored."""
-    from fastmma.kernels.fused import x86
+    from fastmma.kernels.fused import packed
 
     missed: list[Place] = []
     p = fused_parameters(problem.operation)._replace(restart=0)
@@ -72,7 +72,7 @@ def panels_of(
             a, b, c, d = b.T, a.T, None if c is None else c.T, d.T
         joining = None if promotion is None else promotion.of(index)
         words = None if chosen is None else chosen(product)
-        left = x86.multiply(
+        left = packed.multiply(
             p._replace(a=p.b, b=p.a) if turned else p, a, b, c, d, threads, joining, chosen=None if words is None else words.selection
         )
         missed += [Place(slice(index, index + 1), *(lines[::-1] if turned else lines)) for lines in left.places()]
@@ -245,7 +245,7 @@ def _whole(run: Run) -> Kernel:
 RUNS: dict[str, Kernel] = {
     "thin": thin,
     "blocks": blocks,
-    "pieces in blocks": pieces,
+    "macro tiles in blocks": pieces,
     "thin, widened": thin,
     "panels": panels,
     "panels of halves": halves,

@@ -100,7 +100,7 @@ class Fused(NamedTuple):
     restart: int  # 0: the accumulator runs through all steps; s: it restarts at zero every s steps, then one IEEE add of c
 
 
-class Coded(NamedTuple):
+class ElementSpecs(NamedTuple):
     """Codes of A and B that are narrower than the elements that are multiplied, and the order of a unit's k."""
 
     a: Element

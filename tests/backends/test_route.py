@@ -25,7 +25,7 @@ from fastmma.backends.routes import ROUTES
 from fastmma.backends.runs import RUNS
 from fastmma.cli import main
 from fastmma.kernels.fma import f32, f64, m8n8k4
-from fastmma.kernels.fused import batch, portable, thin, x86
+from fastmma.kernels.fused import batch, packed, portable, thin
 from fastmma.kernels.general import products as general
 from fastmma.kernels.integer import b1, int8
 from fastmma.kernels.llvm import cpu
@@ -39,8 +39,8 @@ MMA = "mma.sync.aligned."
 # what computes the products of rows, which does not compute here but says that it was reached
 ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (thin, "multiply", ("thin", "thin, widened")),
-    (x86, "multiply", ("panels", "panels of halves")),
-    (batch.Blocks, "run", ("blocks", "pieces in blocks")),
+    (packed, "multiply", ("panels", "panels of halves")),
+    (batch.Blocks, "run", ("blocks", "macro tiles in blocks")),
     (portable, "gemm", ("portable", "scaled portable")),
     (portable, "tiles", ("portable tiles", "scaled portable tiles")),
     (small_groups, "_work_of", ("small groups",)),
@@ -155,31 +155,31 @@ def avx512(monkeypatch: pytest.MonkeyPatch) -> None:
 # on both sides of every bound
 EDGES = (
     (("f16", 128, 128, 128), "blocks"),
-    (("f16", 128, 128, 129), "pieces in blocks"),
-    (("f16", 256, 256, 256), "pieces in blocks"),
+    (("f16", 128, 128, 129), "macro tiles in blocks"),
+    (("f16", 256, 256, 256), "macro tiles in blocks"),
     (("f16", 256, 257, 256), "panels"),
-    (("f16", 2048, 2048, 64), "pieces in blocks"),
+    (("f16", 2048, 2048, 64), "macro tiles in blocks"),
     (("f64", 64, 64, 16), "f64 panels"),
     (("f64", 64, 64, 15), "f64 chains"),
     (("f64", 4, 4096, 64), "f64 panels"),
     (("f64", 3, 4096, 64), "f64 chains"),
     (("f64", 4096, 3, 64), "f64 chains"),
     (("f16", 2048, 2048, 65), "panels"),
-    (("f16", 32, 4096, 4096), "pieces in blocks"),
+    (("f16", 32, 4096, 4096), "macro tiles in blocks"),
     (("f16", 33, 4096, 4096), "panels"),
     (("f16", 15, 2048, 4096), "panels"),
     (("f16", 17, 4096, 4097), "panels"),
     (("f16", 8, 1024, 1024), "thin"),
-    (("f16", 8, 1023, 1024), "pieces in blocks"),
-    (("f16", 9, 1024, 1024), "pieces in blocks"),
+    (("f16", 8, 1023, 1024), "macro tiles in blocks"),
+    (("f16", 9, 1024, 1024), "macro tiles in blocks"),
     (("f16", 16, 4096, 4096), "thin"),
-    (("f16", 17, 4096, 4096), "pieces in blocks"),
+    (("f16", 17, 4096, 4096), "macro tiles in blocks"),
     (("f16", 1, 63, 1 << 20), "panels"),
     (("f16", 1, 64, 1 << 15), "thin"),
     (("f16", 4096, 16, 4096), "thin"),
     (("e4m3", 8, 2048, 2048), "thin"),
-    (("e4m3", 8, 2047, 2048), "pieces in blocks"),
-    (("e4m3", 9, 2048, 2048), "pieces in blocks"),
+    (("e4m3", 8, 2047, 2048), "macro tiles in blocks"),
+    (("e4m3", 9, 2048, 2048), "macro tiles in blocks"),
     (("e4m3", 33, 2048, 2048), "panels"),
     (("f16", 0, 64, 64), "portable"),
     (("s8", 64, 64, 64), "bytes"),

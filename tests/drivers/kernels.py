@@ -17,14 +17,14 @@ from fastmma.backends import parts, route, runs
 from fastmma.backends.arranged import ordered
 from fastmma.backends.batches import each
 from fastmma.backends.call import Operands, Operation
-from fastmma.backends.parameters import fused_coding, fused_parameters, plain
+from fastmma.backends.parameters import element_specs, fused_parameters, plain
 from fastmma.backends.problem import problem_of
 from fastmma.backends.resolve import backend_of
 from fastmma.kernels.fma import f64, m8n8k4
-from fastmma.kernels.fused import batch, portable, thin, x86
+from fastmma.kernels.fused import batch, packed, portable, thin
 from fastmma.kernels.integer import words
 from fastmma.kernels.llvm import cpu
-from fastmma.kernels.pieces import finish_empty
+from fastmma.kernels.macro_tiles import finish_empty
 from fastmma.kernels.scaled import groups, small_groups
 from fastmma.kernels.tiles import GROUPS, THIN, first_fit
 
@@ -49,7 +49,7 @@ def _truncates(operation: Operation) -> bool:
 
 
 def _in_lanes(operation: Operation) -> bool:
-    return _truncates(operation) and x86.supported(fused_parameters(operation))
+    return _truncates(operation) and packed.supported(fused_parameters(operation))
 
 
 def _grouped(operation: Operation) -> bool:
@@ -83,7 +83,7 @@ def _panels(operation: Operation, operands: Operands, out: Array, threads: int) 
         def again(rows: Any, columns: Any, part: Array, one: Operands = one, c: Array | None = c) -> None:
             left(p, one.a[rows], one.b[:, columns], None if c is None else c[rows][:, columns], part, 1)
 
-        x86.multiply(p, one.a, one.b, c, results, threads).redo(results, again)
+        packed.multiply(p, one.a, one.b, c, results, threads).redo(results, again)
     return left.results
 
 
@@ -119,7 +119,7 @@ def _thin(operation: Operation, operands: Operands, out: Array, threads: int) ->
 
 
 def _blocks(operation: Operation, operands: Operands, out: Array, threads: int) -> int:
-    found = batch.blocks(fused_parameters(operation), fused_coding(operation), *out.shape[1:], operands.depth)
+    found = batch.blocks(fused_parameters(operation), element_specs(operation), *out.shape[1:], operands.depth)
     if found is None:
         _past_blocks(operation, operands, out, threads)
         return out.size
@@ -136,7 +136,7 @@ def _past_blocks(operation: Operation, operands: Operands, out: Array, threads: 
     """The rows of the table that come after blocks."""
     if operation.arithmetic.interleave:
         operands, operation = ordered(operation, operands), plain(operation)
-    first = route.row_named("pieces in blocks").place + 1
+    first = route.row_named("macro tiles in blocks").place + 1
     route.multiply(problem_of(operation, operands, out), operands, out, threads, first)
 
 

@@ -1,4 +1,4 @@
-"""Products cut into pieces, what is redone, and the tile that a CPU takes."""
+"""Products cut into macro tiles, what is redone, and the tile that a CPU takes."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ import pytest
 
 from fastmma.kernels import tiles
 from fastmma.kernels.llvm import cpu
-from fastmma.kernels.pieces import Lines, Missed, OfWorkers, Piece, Pieces, cut, finish_empty
+from fastmma.kernels.macro_tiles import Lines, MacroTile, MacroTiles, Missed, OfWorkers, cut, finish_empty
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("shape", [(1, 1), (7, 70), (64, 64), (130, 33), (2050, 200)], ids=str)
 def test_pieces_cover_a_product_once(shape: tuple[int, int], threads: int) -> None:
-    pieces = cut(*shape, (4, 32), threads, 1024, 4)
-    assert pieces.height % 4 == 0
-    assert pieces.height <= 1024 + 4
+    macro_tiles = cut(*shape, (4, 32), threads, 1024, 4)
+    assert macro_tiles.height % 4 == 0
+    assert macro_tiles.height <= 1024 + 4
     times = np.zeros(shape, np.int32)
     lock = threading.Lock()
 
-    def compute(piece: Piece, memory: list[Piece]) -> None:
-        memory.append(piece)
+    def compute(macro_tile: MacroTile, memory: list[MacroTile]) -> None:
+        memory.append(macro_tile)
         with lock:
-            times[piece.row : piece.last_row, piece.column : piece.last_column] += 1
+            times[macro_tile.row : macro_tile.last_row, macro_tile.column : macro_tile.last_column] += 1
 
-    memory: OfWorkers[list[Piece]] = OfWorkers(list)
-    pieces.run(threads, memory, compute)
+    memory: OfWorkers[list[MacroTile]] = OfWorkers(list)
+    macro_tiles.run(threads, memory, compute)
     np.testing.assert_array_equal(times, 1)
     assert len(memory) <= threads
-    done = [piece for each in memory.values() for piece in each]
-    assert len(done) == pieces.panels * -(-shape[0] // pieces.height)
+    done = [macro_tile for each in memory.values() for macro_tile in each]
+    assert len(done) == macro_tiles.panels * -(-shape[0] // macro_tiles.height)
 
 
 def test_more_threads_get_more_pieces() -> None:
     assert cut(4096, 64, (4, 64), 1, 4096, 4).height == 4096
     assert cut(4096, 64, (4, 64), 4, 4096, 4).height == 256
     assert cut(4096, 64 * 16, (4, 64), 4, 4096, 4).height == 4096
-    assert cut(40, 64, (4, 64), 8, 4096, 4).height == 20  # a piece has some blocks for its panel of B
+    assert cut(40, 64, (4, 64), 8, 4096, 4).height == 20  # a macro tile has some blocks for its panel of B
 
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_all_that_is_marked_is_redone(apart: bool) -> None:
-    pieces = Pieces(20, 50, 8, 16)
-    missed = Missed(pieces)
+    macro_tiles = MacroTiles(20, 50, 8, 16)
+    missed = Missed(macro_tiles)
     wanted = np.zeros((20, 50), bool)
     rows, columns = ([3, 4, 9], [0, 20, 49]) if apart else ([3, 4, 5], [20, 21])
     missed.rows[rows], missed.columns[columns] = True, True
@@ -67,7 +67,7 @@ def test_nothing_is_redone_where_nothing_is_marked() -> None:
     def compute(*_: object) -> None:
         raise AssertionError
 
-    Missed(Pieces(3, 4, 8, 16)).redo(np.zeros((3, 4)), compute)
+    Missed(MacroTiles(3, 4, 8, 16)).redo(np.zeros((3, 4)), compute)
 
 
 def test_what_is_settled() -> None:

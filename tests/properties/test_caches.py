@@ -198,7 +198,7 @@ def test_caches_by_shape_stay_within_their_bounds() -> None:
             batch_numbers.sizes(kernel.kernel, rows, columns, depth)
             strides = (rows * depth, depth, 1), (depth * columns, columns, 1), (4 * rows * columns, 4 * columns, 4)
             batch.loop_of(kernel.kernel, rows, columns, depth, *strides[:2], None, strides[2])
-    for each in (routes.blocks_of, route._chosen, batch.block_kernel, batch_numbers.sizes, batch.loop_of):
+    for each in (routes.blocks_of, route._chosen, batch.block_config, batch_numbers.sizes, batch.loop_of):
         kept = each.cache_info()
         assert kept.maxsize is not None
         assert kept.currsize <= kept.maxsize <= 4096, each

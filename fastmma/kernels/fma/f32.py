@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.fma.chain_kernel import DEPTH
-from fastmma.kernels.fma.chains import chain, multiply
+from fastmma.kernels.fma.chains import config_of, multiply
 from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.simd import bitcast, fma, load, load_scalar, select, splat, store, zeros
+from fastmma.kernels.macro_tiles import finish_empty
 from fastmma.kernels.matrices.accumulators import NAN
 from fastmma.kernels.matrices.addresses import LINES, matrix_part
-from fastmma.kernels.pieces import finish_empty
 
 
 @separate
@@ -97,4 +97,4 @@ def by_panels(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDA
         sums.view(np.uint32)[np.isnan(sums)] = NAN
         out[at_rows, at_columns] = sums
 
-    multiply(chain(32), a, b, c, threads, write)
+    multiply(config_of(32), a, b, c, threads, write)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fma.chains import chain, multiply
+from fastmma.kernels.fma.chains import config_of, multiply
 from fastmma.kernels.fma.directed import directed_fma
 from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
@@ -138,7 +138,7 @@ def by_panels(
             each = product_of(a[at[0]], b[:, columns], None if c is None else c[at], out[at])
             _f64_run(0, each, 0, 1, 0, each.columns)
 
-    multiply(chain(64), a, b, c, threads, write)
+    multiply(config_of(64), a, b, c, threads, write)
 
 
 def tiles(

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fma.chains import chain, multiply
+from fastmma.kernels.fma.chains import config_of, multiply
 from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import bitcast, fma, load_pair, load_twice, select, splat
+from fastmma.kernels.macro_tiles import finish_empty
 from fastmma.kernels.matrices.accumulators import CANONICAL_HALF_NAN, INFINITY, MAGNITUDE, NAN, SIGN, half_rounded, load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LANES, LINES, Lines, matrix_part, pack_lines
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Element, Specials
-from fastmma.kernels.pieces import finish_empty
 
 _F16 = Element(exponent_bits=5, mantissa_bits=10, bias=15, shift=0, specials=Specials.IEEE.value)
 
@@ -116,7 +116,7 @@ def by_panels(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDA
         codes[np.isnan(sums)] = CANONICAL_HALF_NAN if out.itemsize == 2 else NAN
         out[rows, columns] = codes
 
-    how = chain(32, 2 if pairs else 4, half=out.itemsize == 2)
+    how = config_of(32, 2 if pairs else 4, half=out.itemsize == 2)
     multiply(how, _floats(a), _floats(b), None if c is None else _floats(c), threads, write)
 
 

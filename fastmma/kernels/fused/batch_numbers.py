@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockConfig
 from fastmma.kernels.llvm.compilation import inner
 from fastmma.kernels.llvm.simd import load_scalar
 
@@ -107,15 +107,15 @@ KERNEL = _WORK + 8 * len(Work._fields)  # where its address is
 
 
 @lru_cache(1024)
-def sizes(kernel: BlockKernel, rows: int, columns: int, depth: int) -> Sizes:
+def sizes(config: BlockConfig, rows: int, columns: int, depth: int) -> Sizes:
     """Return how large a product's buffers are."""
-    blocks, panels, units = -(-rows // ROWS), -(-columns // COLUMNS), -(-depth // kernel.unit)
-    block = kernel.block_size + kernel.left_size + kernel.right_size
-    memory = 2 * block + ROWS * COLUMNS * 4 if kernel.tiles else units * (block + (blocks - 1) * kernel.left_size)
+    blocks, panels, units = -(-rows // ROWS), -(-columns // COLUMNS), -(-depth // config.unit)
+    block = config.block_size + config.left_size + config.right_size
+    memory = 2 * block + ROWS * COLUMNS * 4 if config.tiles else units * (block + (blocks - 1) * config.left_size)
     return Sizes(
-        blocks * units * ROWS * kernel.unit * kernel.a.itemsize,
-        panels * units * COLUMNS * kernel.unit * kernel.b.itemsize,
-        blocks * panels * ROWS * COLUMNS * kernel.sum_bytes,
+        blocks * units * ROWS * config.unit * config.a.itemsize,
+        panels * units * COLUMNS * config.unit * config.b.itemsize,
+        blocks * panels * ROWS * COLUMNS * config.sum_bytes,
         memory,
     )
 

@@ -12,7 +12,7 @@ ROWS, COLUMNS = 16, 8
 
 
 @dataclass(frozen=True)
-class Coding:
+class BlockElementSpec:
     """The reading of the codes of one operand.
 
     Attributes
@@ -55,14 +55,14 @@ class Arrangement:
 
 @constant
 @dataclass(frozen=True)
-class BlockKernel:
+class BlockConfig:
     """The numbers that a kernel of blocks is compiled for; `steps` names the k of a unit step by step.
 
     Sums are held as they are (no scale); exponent bytes are `excess` above exponents, and exponent fields of sums `lift` above those.
     """
 
-    a: Coding
-    b: Coding
+    a: BlockElementSpec
+    b: BlockElementSpec
     steps: tuple[tuple[int, ...], ...]
     align_bits: int
     keep_bits: int

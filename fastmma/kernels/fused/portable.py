@@ -16,6 +16,7 @@ from fastmma.kernels.decode.tables import scale_table_of
 from fastmma.kernels.fused.portable_block import LOWEST, LOWEST_FLOOR, WORK, Block, Problem, multiply_block
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import itemsize_of, load_scalar, store
+from fastmma.kernels.macro_tiles import MacroTile, MacroTiles, OfWorkers, finish_empty
 from fastmma.kernels.matrices.addresses import (
     LINES,
     NOWHERE,
@@ -29,11 +30,10 @@ from fastmma.kernels.matrices.addresses import (
 )
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Element, Fused
-from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, finish_empty
 
 HIGHEST = 120  # exponent of elements and of products that float32 panels can hold
 TILES_AT_ONCE = 512
-STEPS = 1 << 24  # of a piece, which takes some hundredths of a second
+STEPS = 1 << 24  # of a macro tile, which takes some hundredths of a second
 
 
 class Scaling(NamedTuple):
@@ -218,15 +218,15 @@ def _multiply(problem: Problem, dtype: type[np.float32 | np.float64], threads: i
     def pack(start: int, stop: int, _worker: int) -> None:
         _run(problem, rows.packed(0), dtype, 0, 1, start, stop, 0, 0)
 
-    def multiply(piece: Piece, scratch: AlignedMemory) -> None:
-        block, panel = piece.row // LINES, piece.column // LINES
-        c, out = rows_from(problem.c, piece.row), rows_from(problem.out, piece.row)
-        part = problem._replace(c=c, out=out, rows=piece.last_row - piece.row)
+    def multiply(macro_tile: MacroTile, scratch: AlignedMemory) -> None:
+        block, panel = macro_tile.row // LINES, macro_tile.column // LINES
+        c, out = rows_from(problem.c, macro_tile.row), rows_from(problem.out, macro_tile.row)
+        part = problem._replace(c=c, out=out, rows=macro_tile.last_row - macro_tile.row)
         left.append(_run(part, rows.packed(scratch.address, block), dtype, 0, 1, 0, 0, panel, panel + 1))
 
     parallel_for(pack, rows.blocks, threads, min(-(-rows.blocks // (4 * threads)), max(1, STEPS // (LINES * problem.depth))))
     high = max(1, STEPS // (LINES * LINES * problem.depth))
-    Pieces(problem.rows, problem.columns, LINES * high, LINES).run(threads, OfWorkers(lambda: _scratch(problem, dtype)), multiply)
+    MacroTiles(problem.rows, problem.columns, LINES * high, LINES).run(threads, OfWorkers(lambda: _scratch(problem, dtype)), multiply)
     return sum(left)
 
 

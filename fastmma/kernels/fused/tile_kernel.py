@@ -21,17 +21,17 @@ class Tiles(Blocks):
 
     def run(self) -> None:
         """All products, each of one block and one unit: while one is multiplied, the next one is decoded."""
-        kernel, emit, builder, operands = self.kernel, self.emit, self.builder, self.operands
-        size = kernel.block_size + kernel.left_size + kernel.right_size
+        config, emit, builder, operands = self.config, self.emit, self.builder, self.operands
+        size = config.block_size + config.left_size + config.right_size
         zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
-        early, late = (Strip(kernel, self.lanes, ir.Constant(I64, first), self.worst) for first in (0, kernel.strip))
+        early, late = (Strip(config, self.lanes, ir.Constant(I64, first), self.worst) for first in (0, config.strip))
         kept_early, kept_late = early.variables(), late.variables()
-        c_row, out_row = ir.Constant(I64, COLUMNS * kernel.sum_bytes), ir.Constant(I64, COLUMNS * kernel.sum_bytes)
+        c_row, out_row = ir.Constant(I64, COLUMNS * config.sum_bytes), ir.Constant(I64, COLUMNS * config.sum_bytes)
 
         def decoded(product: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
             memory = emit.at(operands.memory, emit.scaled(builder.and_(product, one), size))
-            left = emit.at(memory, kernel.block_size)
-            return memory, left, emit.at(left, kernel.left_size)
+            left = emit.at(memory, config.block_size)
+            return memory, left, emit.at(left, config.left_size)
 
         def decode(product: ir.Value, place: ir.Value) -> list[Piece]:
             a, b, _, _ = self.matrices(product)
@@ -84,7 +84,7 @@ class Tiles(Blocks):
 
         def multiply(strip: Strip, place: ir.Value, number: int) -> list[Piece]:
             unit = unit_of(strip, place)
-            return [partial(strip.multiply, unit, k) for k in kernel.steps[number]]
+            return [partial(strip.multiply, unit, k) for k in config.steps[number]]
 
         # the loop begins one product early, with zeros in place of a decoded one, whose results nobody reads
         self.clear(emit.at(operands.memory, size), size)
@@ -105,10 +105,10 @@ class Tiles(Blocks):
             out = builder.select(is_real, self.matrices(current)[3], spare)
             next_place = builder.add(product, one)
             decoding = self.prefetches(current) + decode(following, next_place) + begin(early, following, next_place)
-            slots = 2 * sum(map(len, kernel.steps))
+            slots = 2 * sum(map(len, config.steps))
             done = slot = 0
-            for number, step in enumerate(kernel.steps):
-                first, final = number == 0, number == len(kernel.steps) - 1
+            for number, step in enumerate(config.steps):
+                first, final = number == 0, number == len(config.steps) - 1
                 restarts = conclude(late, builder.load(previous)) + begin(late, current, product) if first else again(late, product, number)
                 endings = conclude(early, out) if final else again(early, product, number + 1)
                 for strip, work in ((early, restarts), (late, endings)):
@@ -139,19 +139,19 @@ class Tiles(Blocks):
 
     def prefetches(self, product: ir.Value) -> list[Piece]:
         """Ask for what will be read after these products, and for the memory of results soon to come."""
-        kernel, operands, builder = self.kernel, self.operands, self.builder
+        config, operands, builder = self.config, self.operands, self.builder
         soon = builder.mul(builder.add(product, ir.Constant(I64, WRITTEN_AHEAD)), operands.out_stride)
         sizes = (
-            (operands.next_a, operands.a_stride, ROWS * kernel.unit * kernel.a.itemsize),
-            (operands.next_b, operands.b_stride, COLUMNS * kernel.unit * kernel.b.itemsize),
-            (operands.next_c, operands.c_stride, ROWS * COLUMNS * kernel.sum_bytes),
+            (operands.next_a, operands.a_stride, ROWS * config.unit * config.a.itemsize),
+            (operands.next_b, operands.b_stride, COLUMNS * config.unit * config.b.itemsize),
+            (operands.next_c, operands.c_stride, ROWS * COLUMNS * config.sum_bytes),
         )
         pieces: list[Piece] = []
         for base, stride, size in sizes:
             place = self.emit.at(base, builder.mul(product, stride))
             pieces += [partial(self.emit.prefetch, place, line) for line in range(0, size, 64)]
         place = self.emit.at(operands.out, soon)
-        pieces += [partial(self.emit.prefetch, place, line, written=True) for line in range(0, ROWS * COLUMNS * kernel.sum_bytes, 64)]
+        pieces += [partial(self.emit.prefetch, place, line, written=True) for line in range(0, ROWS * COLUMNS * config.sum_bytes, 64)]
         return pieces
 
     def clear(self, place: ir.Value, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Products by the general kernels: operands decoded, cut into pieces for threads, and the kernel that holds their sums."""
+"""Products by the general kernels: operands decoded, cut into macro tiles for threads, and the kernel that holds their sums."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fastmma.kernels.decode.tables import FINITE
 from fastmma.kernels.general.digits import LOWEST, Reach
 from fastmma.kernels.general.limbs import DEPTH
 from fastmma.kernels.general.lines import Lines, decoded, scaled
-from fastmma.kernels.general.steps import run_piece
+from fastmma.kernels.general.steps import run_macro_tile
 from fastmma.kernels.general.window import SPARE
+from fastmma.kernels.macro_tiles import MacroTile, MacroTiles, OfWorkers, finish_empty
 from fastmma.kernels.params import ROUNDINGS, Element, General
-from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, finish_empty
 
 Codes = NDArray[Any]
 Scales = tuple[Element, Codes, Codes]  # their format, and a code for every element of a and of b
@@ -24,7 +24,7 @@ _WINDOW = 62  # bits of a sum
 _SIGNIFICAND = 31  # bits of an element
 _PRODUCT_BITS = 24  # of any product of two elements
 _EXACT = ROUNDINGS.index("exact")
-_ROWS, _COLUMNS = 64, 512  # of a piece
+_ROWS, _COLUMNS = 64, 512  # of a macro tile
 _DEEPEST = 1 << 10  # k decoded at a time
 _CODES = 1 << 22  # of an operand, decoded at a time
 _TILE_PRODUCTS = 1 << 18  # of elements, of a thread at a time
@@ -128,14 +128,14 @@ def _batch(
             reach = Reach((lowest - LOWEST) >> 5, ((highest - LOWEST) >> 5) + 1)
         special = bool((left.kinds != FINITE).any() or (right.kinds != FINITE).any())
 
-        def work(piece: Piece, _memory: None) -> None:
-            run_piece(how, left, right, offset, reach, special, window, (0, tiles), piece[:2], piece[2:], state)  # noqa: B023
+        def work(macro_tile: MacroTile, _memory: None) -> None:
+            run_macro_tile(how, left, right, offset, reach, special, window, (0, tiles), macro_tile[:2], macro_tile[2:], state)  # noqa: B023
 
         def work_tiles(first: int, last: int, _worker: int) -> None:
-            run_piece(how, left, right, offset, reach, special, window, (first, last), (0, rows), (0, columns), state)  # noqa: B023
+            run_macro_tile(how, left, right, offset, reach, special, window, (first, last), (0, rows), (0, columns), state)  # noqa: B023
 
         if tiles == 1:
-            Pieces(rows, columns, _ROWS, _COLUMNS).run(threads, OfWorkers(lambda: None), work)
+            MacroTiles(rows, columns, _ROWS, _COLUMNS).run(threads, OfWorkers(lambda: None), work)
         else:
             parallel_for(work_tiles, tiles, threads, max(1, _TILE_PRODUCTS // (rows * columns * x.shape[2])))
     out[...] = state

@@ -1,4 +1,4 @@
-"""The loop over the steps of a piece of products, for sums of either kind."""
+"""The loop over the steps of a macro tile of products, for sums of either kind."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _multiply(
 
 @separate
 def _move(state: Any, tile: int, row: int, column: int, codes: Any, read: bool) -> None:
-    """A piece of the state to or from memory of its own; an assignment of arrays would take seconds to compile."""
+    """A macro tile of the state to or from memory of its own; an assignment of arrays would take seconds to compile."""
     for line in range(len(codes)):
         for j in range(codes.shape[1]):
             if read:
@@ -112,7 +112,7 @@ def _move(state: Any, tile: int, row: int, column: int, codes: Any, read: bool) 
 
 
 @compiled
-def run_piece(
+def run_macro_tile(
     p: General,
     a: Lines,
     b: Lines,

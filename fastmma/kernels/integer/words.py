@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Plan, Result, multiplier, multiply_batch, packer
 from fastmma.kernels.integer.tile import Tile
+from fastmma.kernels.macro_tiles import MacroTile, OfWorkers, cut, finish_empty
 from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
-from fastmma.kernels.pieces import OfWorkers, Piece, cut, finish_empty
 
 _SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass
 _LONG_SLICES = {16: 128 << 10}  # by lanes: long vectors have time to come from the L2 cache, and fewer slices pass over the results
@@ -115,7 +115,7 @@ def gemm(
     if threads == 1 and m * n * plan.words <= _UNDIVIDED:
         _at_once(tile, arithmetic, plan, a, b, c, target)
     else:
-        _in_pieces(tile, arithmetic, plan, a, b, c, target, threads)
+        _in_macro_tiles(tile, arithmetic, plan, a, b, c, target, threads)
     if target is not out:
         out[...] = target
 
@@ -186,7 +186,7 @@ def _address(given: Any) -> int:
     return given if type(given) is int else address_of(given)
 
 
-def _in_pieces(
+def _in_macro_tiles(
     tile: Tile,
     arithmetic: Arithmetic,
     plan: Plan,
@@ -196,7 +196,7 @@ def _in_pieces(
     out: NDArray[np.int32],
     threads: int,
 ) -> None:
-    """``out = c + a b``, rows of `out` being contiguous, in pieces for threads."""
+    """``out = c + a b``, rows of `out` being contiguous, in macro tiles for threads."""
     m, n = out.shape
     where = _Where.of(tile, arithmetic, a, b, c, out)
     row_panels = -(-m // tile.rows)
@@ -215,12 +215,12 @@ def _in_pieces(
     shared = -(-row_panels // (_TASKS_PER_THREAD * threads)) if threads > 1 else row_panels
     parallel_for(pack, row_panels, threads, min(shared, max(1, _PACKED_WORDS // (tile.rows * plan.words))))
 
-    def multiply(piece: Piece, memory: AlignedMemory) -> None:
-        row_range, column_range = piece[:2], piece[2:]
+    def multiply(macro_tile: MacroTile, memory: AlignedMemory) -> None:
+        row_range, column_range = macro_tile[:2], macro_tile[2:]
         multiply_block(plan, panels.address, starts.address, where.b, where.c, where.out, row_range, column_range, memory.address)
 
-    pieces = cut(m, n, (tile.rows, tile.columns), threads, _CHUNK_ROWS, _TASKS_PER_THREAD)
-    pieces.run(threads, scratch, multiply)
+    macro_tiles = cut(m, n, (tile.rows, tile.columns), threads, _CHUNK_ROWS, _TASKS_PER_THREAD)
+    macro_tiles.run(threads, scratch, multiply)
 
 
 def tiles(

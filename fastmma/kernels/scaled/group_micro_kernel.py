@@ -34,7 +34,7 @@ OFFSET = float((1 << 52) + (1 << 31))
 
 @constant
 @dataclass(frozen=True)
-class GroupTile:
+class GroupConfig:
     """The configuration of a micro-kernel."""
 
     aligned: bool
@@ -119,7 +119,7 @@ _POINTERS, _INTEGERS, _FLOATS = 10, 7, 2
 class _Kernel:
     """Emits the loops over blocks of rows and steps."""
 
-    def __init__(self, tile: GroupTile, builder: ir.IRBuilder, operands: _Operands) -> None:
+    def __init__(self, tile: GroupConfig, builder: ir.IRBuilder, operands: _Operands) -> None:
         self.tile, self.builder, self.operands = tile, builder, operands
         self.emit = Emitter(builder)
         self.sum = self.emit.sum
@@ -329,7 +329,7 @@ class _Kernel:
                     self.lanes.store(values, operands.state, place, back)
 
 
-def _emit(tile: GroupTile, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+def _emit(tile: GroupConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
     for argument in arguments[:_POINTERS]:
         argument.add_attribute("noalias")
     _Kernel(tile, builder, _Operands(*arguments)).run()

@@ -12,11 +12,11 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import bitcast, convert, insert, interleave, lane_bits, load, select, splat, store
+from fastmma.kernels.macro_tiles import OfWorkers
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Scaled
-from fastmma.kernels.pieces import OfWorkers
 from fastmma.kernels.scaled import groups
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, MARKED, SLAB, GroupTile
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, MARKED, SLAB, GroupConfig
 from fastmma.kernels.scaled.group_panels import BIAS_A, RUN, signed
 from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, Scales, fixed, nans_of, scales_of
 from fastmma.kernels.tiles import GROUPS, first_fit
@@ -197,7 +197,7 @@ class GroupTiles(NamedTuple):
     """A `run` that this CPU has a kernel for."""
 
     p: Scaled
-    tile: GroupTile
+    tile: GroupConfig
 
     def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> NDArray[np.uint8]:
         """Write tiles to `out`; a byte a tile says which ones are wrong, being out of reach."""
@@ -247,4 +247,4 @@ def group_tiles(p: Scaled, rows: int, columns: int, depth: int) -> GroupTiles | 
     fit = first_fit(GROUPS)
     if fit is None or not groups.supported(p) or columns != COLUMNS or rows % fit.narrow or depth % p.step:
         return None
-    return GroupTiles(p, GroupTile(True, p.group, p.align_bits, fit.dot, COLUMNS, fit.narrow, 1))
+    return GroupTiles(p, GroupConfig(True, p.group, p.align_bits, fit.dot, COLUMNS, fit.narrow, 1))

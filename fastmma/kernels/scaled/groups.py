@@ -1,4 +1,4 @@
-"""The fast path for terms that are exact sums of groups of e2m1 products: what it covers, and a product cut into pieces for threads."""
+"""The fast path for terms that are exact sums of groups of e2m1 products: what it covers, and a product cut into macro tiles for threads."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
+from fastmma.kernels.macro_tiles import MacroTile, Missed, OfWorkers, cut
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
-from fastmma.kernels.pieces import Missed, OfWorkers, Piece, cut
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupTile
-from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, nonzero_rows, pack_rows, run_piece, slab_of
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupConfig
+from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, nonzero_rows, pack_rows, run_macro_tile, slab_of
 from fastmma.kernels.scaled.lines import NAN, Codes, Operands, extremes, fixed, fixed_right, scales_of, settle, write
 from fastmma.kernels.tiles import GROUPS, first_fit
 
 _E2M1 = Element(2, 1, 1, 0, 0)
 _CHUNK_ROWS = 2048
 _PACK_ROWS = 64
-_PIECES_PER_THREAD = 4
+_MACRO_TILES_PER_THREAD = 4
 DOT_BITS = 12  # a term's significand is below 2**12
 HIGHEST = 126  # sums that stay below 2**126 never overflow
 SMALLEST = -149  # exponent of the last bit of float32
@@ -43,11 +43,11 @@ def supported(p: Scaled) -> bool:
     )
 
 
-def tile_of(p: Scaled, aligned: bool) -> GroupTile:
+def tile_of(p: Scaled, aligned: bool) -> GroupConfig:
     """Find the register tile of this CPU, with alignment or without."""
     row = first_fit(GROUPS)
     assert row is not None
-    return GroupTile(aligned, p.group, p.align_bits, row.dot, row.lanes, *(row.aligned if aligned else row.exact))
+    return GroupConfig(aligned, p.group, p.align_bits, row.dot, row.lanes, *(row.aligned if aligned else row.exact))
 
 
 def last_bit_of(p: Scaled) -> int:
@@ -61,7 +61,7 @@ def growth_of(steps: int) -> int:
 
 
 class _Product:
-    """One product: its packed rows, and how a piece of it is computed."""
+    """One product: its packed rows, and how a macro tile of it is computed."""
 
     def __init__(self, p: Scaled, operands: Operands, threads: int) -> None:
         self.p, self.c, self.out = p, operands.c, operands.out
@@ -107,9 +107,9 @@ class _Product:
         words = exponents.take(self.codes)
         return Rows(self.elements, values.take(self.codes), words | nonzero if self.aligned.marked else words, nonzero)
 
-    def piece(self, piece: Piece, slab: Slab) -> NDArray[np.bool_]:
-        """Compute a piece; which of its rows have to be done another way."""
-        first, last, column, last_column = piece
+    def macro_tile(self, macro_tile: MacroTile, slab: Slab) -> NDArray[np.bool_]:
+        """Compute a macro tile; which of its rows have to be done another way."""
+        first, last, column, last_column = macro_tile
         lines, panel = slice(first, last), slice(column, last_column)
         growth = growth_of(self.steps)
         lowest, highest = self.rows.lowest[lines], self.rows.highest[lines]
@@ -139,16 +139,16 @@ class _Product:
         if start is not None:
             slab.state[: len(start), : start.shape[1]] = start.view(np.float32)
 
-    def _run(self, tile: GroupTile, first: int, column: int, factor: float, state_factors: tuple[float, float], slab: Slab) -> None:
+    def _run(self, tile: GroupConfig, first: int, column: int, factor: float, state_factors: tuple[float, float], slab: Slab) -> None:
         last = min(first + len(slab.state), self.padded_rows)
         where = (self.p.block, column, factor, state_factors, slab)
         rows = self.aligned_rows if tile.aligned else self.exact_rows
-        run_piece(tile, SLAB.address(tile), rows, first, last, self.b, self.turned, self.scale_b, self.scales, *where)
+        run_macro_tile(tile, SLAB.address(tile), rows, first, last, self.b, self.turned, self.scale_b, self.scales, *where)
 
     def _exactly(
         self, first: int, column: int, low: int, high: int, start: Codes | None, good: NDArray[np.bool_], out: Codes, slab: Slab
     ) -> bool:
-        """Compute a piece without alignment, and write it, if nothing is truncated in its good rows."""
+        """Compute a macro tile without alignment, and write it, if nothing is truncated in its good rows."""
         slack = self.p.align_bits - self.last_bit  # exponents up to this much above the lowest do not truncate its terms
         if high - low > slack - HEADROOM:
             return False
@@ -172,12 +172,12 @@ def multiply(p: Scaled, operands: Operands, threads: int) -> Missed:
     """
     product = _Product(p, operands, threads)
     rows, columns = operands.out.shape
-    pieces = cut(rows, columns, (product.exact.rows, product.exact.columns), threads, _CHUNK_ROWS, _PIECES_PER_THREAD)
-    missed = Missed(pieces)
+    macro_tiles = cut(rows, columns, (product.exact.rows, product.exact.columns), threads, _CHUNK_ROWS, _MACRO_TILES_PER_THREAD)
+    missed = Missed(macro_tiles)
 
-    def compute(piece: Piece, slab: Slab) -> None:
-        missed.parts[piece.column // pieces.width, piece.row : piece.last_row] = product.piece(piece, slab)
+    def compute(macro_tile: MacroTile, slab: Slab) -> None:
+        missed.parts[macro_tile.column // macro_tiles.width, macro_tile.row : macro_tile.last_row] = product.macro_tile(macro_tile, slab)
 
-    pieces.run(threads, OfWorkers(lambda: slab_of(product.exact, product.steps, pieces.height)), compute)
+    macro_tiles.run(threads, OfWorkers(lambda: slab_of(product.exact, product.steps, macro_tiles.height)), compute)
     settle(operands.out, product.rows, product.columns, missed)
     return missed

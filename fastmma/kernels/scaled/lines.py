@@ -12,8 +12,8 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.decode.tables import scale_table_of
 from fastmma.kernels.llvm.compilation import compiled, separate
 from fastmma.kernels.llvm.simd import any_lane, highest_lane, load, load_scalar, maximum, splat, store
+from fastmma.kernels.macro_tiles import Missed
 from fastmma.kernels.params import Element
-from fastmma.kernels.pieces import Missed
 
 Codes = NDArray[Any]
 
@@ -147,7 +147,7 @@ def extremes(element: Element, scale: Element, codes: Codes, scale_codes: Codes,
 
 @compiled
 def write(state: Any, good: Any, out: Any) -> bool:
-    """Copy the first rows and columns of a piece's sums to where they belong; whether those of `good` rows are finite."""
+    """Copy the first rows and columns of a macro tile's sums to where they belong; whether those of `good` rows are finite."""
     rows, columns = out.shape
     finite = True
     for row in range(rows):

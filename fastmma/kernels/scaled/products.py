@@ -1,16 +1,16 @@
-"""The fast path of block scaling for terms that are single products: FMA chains, as `fastmma.kernels.fused.x86` runs them."""
+"""The fast path of block scaling for terms that are single products: FMA chains, as `fastmma.kernels.fused.packed` runs them."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fused import x86
+from fastmma.kernels.fused import packed
 from fastmma.kernels.fused.panels import BlockScales
 from fastmma.kernels.fused.reach import Spread, byte_excess, excess_of, spread_of
+from fastmma.kernels.macro_tiles import Missed
 from fastmma.kernels.matrices.addresses import matrix
 from fastmma.kernels.params import Element, Fused, Scaled, Specials
-from fastmma.kernels.pieces import Missed
 from fastmma.kernels.scaled.lines import Codes, Extremes, Operands, extremes, fixed, fixed_right, settle
 
 _HIGHEST = 126  # sums that stay below 2**126 never overflow
@@ -30,7 +30,7 @@ def supported(p: Scaled) -> bool:
         and p.block % p.step == 0
         and p.scale.specials == Specials.POWERS_OF_TWO
         and p.align_bits == 25
-        and x86.supported(fused(p))
+        and packed.supported(fused(p))
     )
 
 
@@ -80,7 +80,7 @@ def multiply(p: Scaled, operands: Operands, threads: int) -> Missed:
     a, b, c, out, scale_a, scale_b = operands
     rows, columns = _lines(p, operands, threads)
     scales, spreads = (_scales(p, scale_a), _scales(p, scale_b)), (_spread(p.a, rows), _spread(p.b, columns))
-    missed = x86.multiply(fused(p), a, b, c, out, threads, scales=scales, spreads=spreads)
+    missed = packed.multiply(fused(p), a, b, c, out, threads, scales=scales, spreads=spreads)
     missed.parts |= _out_of_reach(p, rows, columns, missed.width, a.shape[1])
     settle(out, rows, columns, missed)
     return missed

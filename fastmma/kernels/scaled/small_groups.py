@@ -16,8 +16,8 @@ from fastmma.kernels.llvm.compilation import compiled, entry, separate
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled import groups
-from fastmma.kernels.scaled.group_micro_kernel import SLAB, TERMS, GroupTile
-from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, pack_rows, run_piece, slab_of
+from fastmma.kernels.scaled.group_micro_kernel import SLAB, TERMS, GroupConfig
+from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, pack_rows, run_macro_tile, slab_of
 from fastmma.kernels.scaled.lines import NO_EXPONENT, Operands, across, along, fixed, fixed_right, nans_of, scales_of, write
 
 _MAGNITUDE, _SPECIAL = 7, 8  # of e2m1's codes
@@ -120,14 +120,14 @@ def _multiply(
     for column in range(0, columns, tile.columns):
         slab.state[:] = 0
         last = rows.elements.shape[1]
-        run_piece(tile, kernel, rows, 0, last, b, turned, scale_b, scales, block, column, factor, factors, slab)
+        run_macro_tile(tile, kernel, rows, 0, last, b, turned, scale_b, scales, block, column, factor, factors, slab)
         if not write(slab.state, good, out[:, column : column + tile.columns]):
             return False
     return True
 
 
 @lru_cache(64)
-def _runner(tile: GroupTile, turned: bool, work: Any) -> Callable[..., bool]:
+def _runner(tile: GroupConfig, turned: bool, work: Any) -> Callable[..., bool]:
     """`_multiply` for a tile, by whether B comes turned; `work` is the type of its memory."""
     tables = types.Tuple((typeof(scales_of(_ANY_SCALE)), typeof(nans_of(_ANY_SCALE))))
     limits = types.NamedTuple([types.int64] * len(Limits._fields), Limits)
@@ -137,7 +137,7 @@ def _runner(tile: GroupTile, turned: bool, work: Any) -> Callable[..., bool]:
     return partial(entry(_multiply, *kinds), tile, SLAB.address(tile))
 
 
-def _work_of(tile: GroupTile, rows: int, depth: int, block: int) -> _Work:
+def _work_of(tile: GroupConfig, rows: int, depth: int, block: int) -> _Work:
     steps, padded = -(-depth // tile.step), -(-rows // tile.rows) * tile.rows
     in_slab = min(steps, SLAB_STEPS)
     slabs, groups = -(-steps // in_slab), in_slab * TERMS

@@ -1,4 +1,4 @@
-"""One piece of a product, compiled: a chunk of rows by a panel of columns, slab of k by slab of k."""
+"""One macro tile of a product, compiled: a chunk of rows by a panel of columns, slab of k by slab of k."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, forget_extremes, pack_columns
+from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, PanelElementSpec, Panels, forget_extremes, pack_columns
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import (
@@ -100,16 +100,16 @@ def _to_half(bits: Any) -> Any:
 
 
 @inner
-def _read_state(shape: Any, piece: Extent, c: Matrix, limits: Limits, state: int, redo: Any) -> None:
+def _read_state(shape: Any, macro_tile: Extent, c: Matrix, limits: Limits, state: int, redo: Any) -> None:
     """The initial sums as float32, +0 without c; rows with a c that the micro-kernel cannot take are marked."""
     zero = splat(np.int32(0), LINES)
-    for row in range(piece.last - piece.first):
+    for row in range(macro_tile.last - macro_tile.first):
         worst = zero
         for lane in range(0, shape.panel, LINES):
             bits = zero
-            count = piece.columns - piece.column - lane
+            count = macro_tile.columns - macro_tile.column - lane
             if c.address != 0 and row < redo.size and count > 0:
-                place = c.address + (piece.first + row) * c.row_stride + (piece.column + lane) * c.column_stride
+                place = c.address + (macro_tile.first + row) * c.row_stride + (macro_tile.column + lane) * c.column_stride
                 bits = load_codes(place, c.column_stride, c.itemsize, min(count, LINES))
                 if shape.half:
                     bits = _from_half(bits)
@@ -144,13 +144,13 @@ def _in_columns(shape: Any, place: int) -> None:
 
 
 @inner
-def _write_row(shape: Any, piece: Extent, row: int, out: Matrix, state: int) -> None:
+def _write_row(shape: Any, macro_tile: Extent, row: int, out: Matrix, state: int) -> None:
     """One row of results from the state to the caller's array."""
     _in_columns(shape, state + row * shape.panel * 4)
-    for lane in range(0, min(shape.panel, piece.columns - piece.column), LINES):
-        count = min(piece.columns - piece.column - lane, LINES)
+    for lane in range(0, min(shape.panel, macro_tile.columns - macro_tile.column), LINES):
+        count = min(macro_tile.columns - macro_tile.column - lane, LINES)
         bits = load(state + (row * shape.panel + lane) * 4, np.int32, LINES)
-        place = out.address + (piece.first + row) * out.row_stride + (piece.column + lane) * out.column_stride
+        place = out.address + (macro_tile.first + row) * out.row_stride + (macro_tile.column + lane) * out.column_stride
         if shape.half:
             bits = _to_half(bits)
         if count == LINES and out.column_stride == out.itemsize:
@@ -167,24 +167,24 @@ def _write_row(shape: Any, piece: Extent, row: int, out: Matrix, state: int) -> 
 
 
 @inner
-def _read_total(shape: Any, piece: Extent, c: Matrix, total: int, rows: int) -> None:
+def _read_total(shape: Any, macro_tile: Extent, c: Matrix, total: int, rows: int) -> None:
     """The initial totals of f32, which may be any, +0 without c."""
-    for row in range(piece.last - piece.first):
+    for row in range(macro_tile.last - macro_tile.first):
         for lane in range(0, shape.panel, LINES):
             bits = splat(np.int32(0), LINES)
-            count = min(piece.columns - piece.column - lane, LINES)
+            count = min(macro_tile.columns - macro_tile.column - lane, LINES)
             if c.address != 0 and row < rows and count > 0:
-                place = c.address + (piece.first + row) * c.row_stride + (piece.column + lane) * c.column_stride
+                place = c.address + (macro_tile.first + row) * c.row_stride + (macro_tile.column + lane) * c.column_stride
                 bits = load_codes(place, c.column_stride, c.itemsize, count)
             store(bits, total + (row * shape.panel + lane) * 4)
         _in_vectors(shape, total + row * shape.panel * 4)
 
 
 @inner
-def _promote(shape: Any, piece: Extent, how: Promoting, chunk: int, state: int, total: int, rows: int) -> None:
+def _promote(shape: Any, macro_tile: Extent, how: Promoting, chunk: int, state: int, total: int, rows: int) -> None:
     """The sums join the totals, and become zero; scales of B are there for whole panels, those of A for `rows` rows."""
-    b = how.scale_b + chunk * how.chunk_b + 4 * piece.column
-    a = how.scale_a + chunk * how.chunk_a + 4 * piece.first
+    b = how.scale_b + chunk * how.chunk_b + 4 * macro_tile.column
+    a = how.scale_a + chunk * how.chunk_a + 4 * macro_tile.first
     for row in range(rows):
         scale_a = np.float32(1)
         if how.rule != 0:
@@ -201,15 +201,15 @@ def _promote(shape: Any, piece: Extent, how: Promoting, chunk: int, state: int, 
 
 
 @compiled
-def run_piece(
+def run_macro_tile(
     shape: Any,
     kernel: int,
     terms: int,
-    piece: Extent,
+    macro_tile: Extent,
     promoting: Promoting | None,
     packed: Panels,
     smallest_a: Any,
-    how: Decoding,
+    how: PanelElementSpec,
     b: Matrix,
     c: Matrix,
     out: Matrix,
@@ -220,33 +220,46 @@ def run_piece(
     redo_columns: Any,
     scales: BlockScales | None,
 ) -> None:
-    """Compute a piece; mark rows (of the chunk) and columns (of the panel) that have to be done another way.
+    """Compute a macro tile; mark rows (of the chunk) and columns (of the panel) that have to be done another way.
 
     `kernel` is the address of the micro-kernel, and `terms` the k of its steps. A slab of k must not reach beyond the next promotion;
     with promotions, c is where the totals start. Without, None leaves their code out of what is compiled.
     """
     slab = Panels(work.values, work.exponents, work.signs, shape.depth, 0, 0)
-    blocks = (piece.last - piece.first) // shape.rows
+    blocks = (macro_tile.last - macro_tile.first) // shape.rows
     result = work.state
     if promoting is None:
-        _read_state(shape, piece, c, limits, work.state, redo)
+        _read_state(shape, macro_tile, c, limits, work.state, redo)
     else:
         result = work.total
-        _read_state(shape, piece, NOWHERE, limits, work.state, redo)
-        _read_total(shape, piece, c, work.total, redo.size)
+        _read_state(shape, macro_tile, NOWHERE, limits, work.state, redo)
+        _read_total(shape, macro_tile, c, work.total, redo.size)
     forget_extremes(work.extremes, shape.panel // LINES)
-    for place in range(0, (piece.last - piece.first) * shape.panel, LINES):
+    for place in range(0, (macro_tile.last - macro_tile.first) * shape.panel, LINES):
         store(splat(np.uint8(255), LINES), work.lowest + place)
     for place in range(0, blocks * shape.lanes, LINES):
         store(splat(np.int32(0), LINES), work.worst + 4 * place)
-    whole = -(-piece.depth // terms) * terms
+    whole = -(-macro_tile.depth // terms) * terms
     bits_in_byte = min(terms, 8)
     for start in range(0, whole, packed.depth):
         stop = min(start + packed.depth, whole)
         pack_columns(
-            shape, terms, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.arranged, work.extremes, scales
+            shape,
+            terms,
+            how,
+            b,
+            macro_tile.column,
+            macro_tile.columns,
+            start,
+            stop,
+            macro_tile.depth,
+            slab,
+            dtype,
+            work.arranged,
+            work.extremes,
+            scales,
         )
-        place = start * packed.rows + piece.first * packed.depth
+        place = start * packed.rows + macro_tile.first * packed.depth
         block = shape.rows * packed.depth
         run_at(
             kernel,
@@ -272,7 +285,7 @@ def run_piece(
         )
         if promoting is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
             if stop % promoting.every == 0 or stop == whole:
-                _promote(shape, piece, promoting, start // promoting.every, work.state, work.total, redo.size)
+                _promote(shape, macro_tile, promoting, start // promoting.every, work.state, work.total, redo.size)
     smallest_b = NO_MAGNITUDE
     for column in range(redo_columns.size):
         place = column // LINES * 2 * VECTOR_BYTES + column % LINES * 4
@@ -291,4 +304,4 @@ def run_piece(
             for column in range(redo_columns.size):
                 if load_scalar(work.lowest + row * shape.panel + column, np.uint8) < limits.lowest_byte:
                     redo[row] = 1
-        _write_row(shape, piece, row, out, result)
+        _write_row(shape, macro_tile, row, out, result)
