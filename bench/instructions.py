@@ -16,8 +16,8 @@ from fastmma.kernels.fused.batch import BLOCKS, block_config
 from fastmma.kernels.fused.micro_kernel import SLAB as FUSED_SLAB
 from fastmma.kernels.fused.packed import config_of as fused_config_of
 from fastmma.kernels.fused.sparse_kernel import SPARSE
+from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.micro_kernel import Multiply
-from fastmma.kernels.integer.tile import Tile
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
 from fastmma.kernels.scaled.group_micro_kernel import SLAB as GROUPS_SLAB
 from fastmma.kernels.scaled.group_micro_kernel import GroupConfig
@@ -190,7 +190,7 @@ class Chains(Kernel):
         return CHAIN
 
 
-def _emit_words(tile: Tile, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+def _emit_words(tile: WordsConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
     """The loop over words, which the kernels of integers have inside."""
     a, b, starts, out, count = arguments
     words = Multiply(builder, tile)
@@ -209,7 +209,7 @@ class Words(Kernel):
 
     def record(self, cpu: Cpu) -> Any:
         row = cpu.tile(self.table)
-        return Tile(row.words, *row.wide)
+        return WordsConfig(row.words, *row.wide)
 
     def products(self, cpu: Cpu) -> int:
         # LLVM may take several words in a pass

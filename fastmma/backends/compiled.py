@@ -18,7 +18,7 @@ from fastmma.kernels.params import Promotion, Step
 from fastmma.numerics.methods import METHODS
 
 if TYPE_CHECKING:
-    from fastmma.kernels.sums.epilogue import Ending
+    from fastmma.kernels.sums.epilogue import EpilogueForm
 
 
 class Compiled(Backend):
@@ -44,9 +44,9 @@ class Compiled(Backend):
         """`Backend.run_registers`."""
         return fused.run_registers(operation, registers, d, threads)
 
-    def fixed(self, operation: Operation, form: Form, ending: Ending | None, threads: int) -> Fixed | None:
+    def fixed(self, operation: Operation, form: Form, epilogue: EpilogueForm | None, threads: int) -> Fixed | None:
         """`Backend.fixed`."""
-        return fixed_product(operation, form, ending, threads)
+        return fixed_product(operation, form, epilogue, threads)
 
     def settings(self) -> bool:
         """`Backend.settings`: whether only portable kernels are allowed."""

@@ -12,7 +12,7 @@ from fastmma.backends.arranged import ordered, widened
 from fastmma.backends.call import Codes, Operands, Operation
 from fastmma.backends.parameters import fused_parameters, plain
 from fastmma.backends.parts import parts
-from fastmma.backends.problem import Extents, Place, Problem, Strides, problem_of
+from fastmma.backends.problem import Extents, Fallback, Problem, Strides, problem_of
 from fastmma.backends.routes import cpu, register_blocks_of
 from fastmma.kernels.params import Promotion
 from fastmma.numerics.arithmetic import CANONICAL_NAN
@@ -66,7 +66,7 @@ def promoted(operation: Operation, operands: Operands, d: Codes, promotion: Prom
         if whole.c is not None and np.may_share_memory(whole.c, out):
             whole = whole._replace(c=whole.c.copy())
 
-        def again(place: Place, lost: Operands, results: Codes, joining: Promotion = joining) -> None:
+        def again(place: Fallback, lost: Operands, results: Codes, joining: Promotion = joining) -> None:
             assert isinstance(place.products, slice)
 
             def multiply(k: int, end: int, partial: Codes) -> None:
@@ -75,8 +75,8 @@ def promoted(operation: Operation, operands: Operands, d: Codes, promotion: Prom
             own = joining.of(place.products.start).part(slice(None), place.rows, place.columns)
             compiled.by_chunks(multiply, lost.depth, None if lost.c is None else lost.c[0], results[0], own, threads)
 
-        missed = runs.panels_of(problem_of(operation, whole, out), whole, out, threads, joining)
-        route.redo(missed, whole, out, again)
+        fallbacks = runs.panels_of(problem_of(operation, whole, out), whole, out, threads, joining)
+        route.fall_back(fallbacks, whole, out, again)
     return True
 
 
@@ -86,11 +86,11 @@ def run_registers(operation: Operation, registers: Operands, d: Codes, threads: 
     if found is None or registers.c is None:
         return False
 
-    missed = np.flatnonzero(found.run(registers.a, registers.b, registers.c, d, threads))
-    if missed.size:
-        results = np.empty((missed.size, *d.shape[1:]), d.dtype)
-        _on_matrices(operation, registers.each(lambda codes: codes[missed]), results)
-        d[missed] = results
+    fallbacks = np.flatnonzero(found.run(registers.a, registers.b, registers.c, d, threads))
+    if fallbacks.size:
+        results = np.empty((fallbacks.size, *d.shape[1:]), d.dtype)
+        _on_matrices(operation, registers.each(lambda codes: codes[fallbacks]), results)
+        d[fallbacks] = results
     return True
 
 

@@ -47,7 +47,7 @@ def fused_parameters(operation: Operation) -> Fused:
         emax_floor=row.emax_floor,
         keep_bits=row.keep_bits,
         half=int(ins.accumulator == "f16"),
-        restart=ins.k // _dense_terms(operation) if row.split else 0,
+        split=ins.k // _dense_terms(operation) if row.split else 0,
     )
 
 
@@ -85,7 +85,7 @@ def general_parameters(operation: Operation) -> General:
         terms=row.terms * (dense if row.group == 1 else 1),
         group=row.group * (dense if row.group > 1 else 1),
         unit=ins.k // 2 if row.split else ins.k,
-        lowered=2 if row.split else 0,
+        split=2 if row.split else 0,
         by_scales=int(METHODS[row.method].by_scales),
         align_bits=row.align_bits,
         align_rounding=ROUNDINGS.index(row.align_rounding),

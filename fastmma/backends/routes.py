@@ -35,6 +35,9 @@ CALLS = {
     "instructions": "instructions one by one",
 }
 
+# what computes the results that a kernel leaves out
+FALLBACKS = {"": "-", "next": "the next rows", "exact": "rows without a fallback"}
+
 
 class Holds(NamedTuple):
     """The arithmetics and operands that a kernel computes: a text, and a test of a problem."""
@@ -47,7 +50,7 @@ class Route(NamedTuple):
     """A kernel, and when it is taken.
 
     `ranges` are alternatives: each bounds some of `QUANTITIES`, from least to most, and a problem has to be within all bounds of one.
-    What a kernel misses is redone by the next rows, or, where `exact_redo`, by a row that misses nothing.
+    What a kernel misses is redone by the next rows, or, where `EXACT_REDO`, by a row that misses nothing.
     """
 
     name: str
@@ -59,9 +62,8 @@ class Route(NamedTuple):
     holds: Holds
     ranges: tuple[Mapping[str, tuple[int, int]], ...] = ({"products": (0, ANY)},)
     cost: int = 0  # picoseconds a multiply-add at a size that it is taken for, on one core with AVX-512; to be compared, not relied on
-    misses: bool = True
-    exact_redo: bool = False
-    piece: int = 0  # multiply-adds that are computed apart, where a product is cut
+    fallback: str = "next"  # one of `FALLBACKS`
+    macro_tile: int = 0  # multiply-adds that are computed apart, where a product is cut
 
 
 def is_turned(problem: Problem) -> bool:
@@ -159,7 +161,7 @@ def _of_form(problem: Problem) -> bool:
     operation, ins = problem.operation, problem.operation.instruction
     plain = not operation.own and not operation.arithmetic.interleave and not ins.sparse and not ins.scale_vec_size
     wide = ins.ctype == ins.dtype == ins.accumulator == "f32"
-    return plain and wide and not (problem.starts and fused_parameters(operation).restart) and _in_blocks(problem)
+    return plain and wide and not (problem.starts and fused_parameters(operation).split) and _in_blocks(problem)
 
 
 def _bytes_of_form(problem: Problem) -> bool:
@@ -193,7 +195,7 @@ def _in_halves(problem: Problem) -> bool:
     if not holds(problem.operation):
         return False
     parameters = fused_parameters(problem.operation)
-    return parameters.restart > 0 and packed.promotes(parameters._replace(restart=0), problem.operation.instruction.k)
+    return parameters.split > 0 and packed.promotes(parameters._replace(split=0), problem.operation.instruction.k)
 
 
 def _sparse(problem: Problem) -> bool:
@@ -204,8 +206,8 @@ def _sparse(problem: Problem) -> bool:
     if not plain or not holds(operation):
         return False
     parameters = fused_parameters(operation)
-    multiplied = parameters._replace(restart=0)
-    return packed.supports_sparse(multiplied) and (not parameters.restart or packed.promotes(multiplied, ins.k))
+    multiplied = parameters._replace(split=0)
+    return packed.supports_sparse(multiplied) and (not parameters.split or packed.promotes(multiplied, ins.k))
 
 
 def _promoted(problem: Problem) -> bool:
@@ -340,7 +342,7 @@ ROUTES = (
             {**_FEW, **_ONE_SUM, "codes of a panel": (1, 1 << 17)},
             {**_ONE_SUM, "work": (0, 1 << 21), "results of all": (0, 1 << 16), "codes of a panel": (0, 1 << 17)},
         ),
-        misses=False,
+        fallback="",
         cost=5,
     ),
     Route("registers", "registers", "fused/batch.py", "FUSED", _FUSED, False, _REGISTERS, cost=66),
@@ -366,8 +368,8 @@ ROUTES = (
         ({"k": (1, ANY), "k of a sum": (1, DEPTH)},),
         cost=66,
     ),
-    Route("reference", "instructions", "numerics/reference.py", "", _BOTH, None, _REFERENCE, misses=False, cost=2_000_000),
-    Route("thin", "products", "fused/thin.py", "THIN", _FUSED, False, _IN_PLACE, _THIN, exact_redo=True, cost=110),
+    Route("reference", "instructions", "numerics/reference.py", "", _BOTH, None, _REFERENCE, fallback="", cost=2_000_000),
+    Route("thin", "products", "fused/thin.py", "THIN", _FUSED, False, _IN_PLACE, _THIN, fallback="exact", cost=110),
     Route(
         "blocks", "products", "fused/batch.py", "FUSED", _FUSED, False, _BLOCKS, ({"products": (1, ANY), "work": (1, 1 << 21)},), cost=66
     ),
@@ -385,15 +387,24 @@ ROUTES = (
             {**_SOME, "rows": (16, 32)},
             {**_SOME, "rows": (1, 32), "bytes of a code of B": (1, 1)},
         ),
-        piece=1 << 22,
+        macro_tile=1 << 22,
         cost=63,
     ),
-    Route("thin, widened", "products", "fused/thin.py", "THIN", _FUSED, False, _WIDENED, _THIN, exact_redo=True, cost=110),
-    Route("panels", "products", "fused/packed.py", "FUSED", _FUSED, False, _LANES, _MATRICES, exact_redo=True, cost=52),
-    Route("panels of halves", "products", "fused/packed.py", "FUSED", _FUSED, False, _HALVES, _MATRICES, exact_redo=True, cost=74),
-    Route("scaled tiles", "products", "scaled/tiles.py", "FUSED", _BOTH, True, _SCALED_TILES, _SOME_SINGLE, exact_redo=True, cost=130),
+    Route("thin, widened", "products", "fused/thin.py", "THIN", _FUSED, False, _WIDENED, _THIN, fallback="exact", cost=110),
+    Route("panels", "products", "fused/packed.py", "FUSED", _FUSED, False, _LANES, _MATRICES, fallback="exact", cost=52),
+    Route("panels of halves", "products", "fused/packed.py", "FUSED", _FUSED, False, _HALVES, _MATRICES, fallback="exact", cost=74),
+    Route("scaled tiles", "products", "scaled/tiles.py", "FUSED", _BOTH, True, _SCALED_TILES, _SOME_SINGLE, fallback="exact", cost=130),
     Route(
-        "tiles of groups", "products", "scaled/group_tiles.py", "GROUPS", _BOTH, True, _GROUP_TILES, _SOME_SINGLE, exact_redo=True, cost=140
+        "tiles of groups",
+        "products",
+        "scaled/group_tiles.py",
+        "GROUPS",
+        _BOTH,
+        True,
+        _GROUP_TILES,
+        _SOME_SINGLE,
+        fallback="exact",
+        cost=140,
     ),
     Route(
         "small groups",
@@ -407,25 +418,25 @@ ROUTES = (
         tuple({**each, "c": (0, 0), "rows": (0, 1024), "work": (1, 1 << 26)} for each in _MATRICES),
         cost=14,
     ),
-    Route("groups", "products", "scaled/groups.py", "GROUPS", _BOTH, True, _GROUPS, _MATRICES, exact_redo=True, cost=15),
-    Route("scaled panels", "products", "scaled/products.py", "FUSED", _BOTH, True, _SCALED_PANELS, _MATRICES, exact_redo=True, cost=65),
-    Route("scaled portable tiles", "products", "fused/portable.py", "", _BOTH, True, _ENVELOPE, _SINGLE, misses=False, cost=350),
-    Route("scaled portable", "products", "fused/portable.py", "", _BOTH, True, _ENVELOPE, misses=False, cost=170),
-    Route("portable tiles", "products", "fused/portable.py", "", _FUSED, False, _ENVELOPE, _SINGLE, misses=False, cost=330),
-    Route("portable", "products", "fused/portable.py", "", _FUSED, False, _ENVELOPE, misses=False, cost=170),
-    Route("general in a window", "products", "general/window.py", "", _BOTH, None, _WINDOW, misses=False, cost=760),
-    Route("general", "products", "general/digits.py", "", _BOTH, None, _GENERAL, misses=False, cost=1100),
-    Route("f64 panels", "products", "fma/chains.py", "CHAINS", ("f64-fma",), False, _NEAREST, _LARGE, misses=False, cost=43),
-    Route("f64 tiles", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, _SINGLE, misses=False, cost=300),
-    Route("f64 chains", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, misses=False, cost=156),
-    Route("f32 panels", "products", "fma/chains.py", "CHAINS", _FROM_ZERO, False, _ALL, _LARGE, misses=False, cost=19),
-    Route("f32 tiles", "products", "fma/m8n8k4.py", "", _FROM_ZERO, False, _ALL, _SINGLE, misses=False, cost=1300),
-    Route("f32 chains", "products", "fma/m8n8k4.py", "", _FROM_ZERO, False, _ALL, misses=False, cost=170),
-    Route("f32 panels from c", "products", "fma/chains.py", "CHAINS", _FROM_C, False, _ALL, _LARGE, misses=False, cost=13),
-    Route("f32 tiles from c", "products", "fma/f32.py", "", _FROM_C, False, _ALL, _MANY, misses=False, cost=75),
-    Route("f32 chains from c", "products", "fma/f32.py", "", _FROM_C, False, _ALL, misses=False, cost=204),
-    Route("tiles of bytes", "products", "integer/int8.py", "", ("integer",), False, _ALL, _SINGLE, misses=False, cost=68),
-    Route("bytes", "products", "integer/int8.py", "", ("integer",), False, _ALL, misses=False, cost=5),
-    Route("tiles of bits", "products", "integer/b1.py", "", ("bit",), False, _ALL, _SINGLE, misses=False, cost=11),
-    Route("bits", "products", "integer/b1.py", "", ("bit",), False, _ALL, misses=False, cost=1),
+    Route("groups", "products", "scaled/groups.py", "GROUPS", _BOTH, True, _GROUPS, _MATRICES, fallback="exact", cost=15),
+    Route("scaled panels", "products", "scaled/products.py", "FUSED", _BOTH, True, _SCALED_PANELS, _MATRICES, fallback="exact", cost=65),
+    Route("scaled portable tiles", "products", "fused/portable.py", "", _BOTH, True, _ENVELOPE, _SINGLE, fallback="", cost=350),
+    Route("scaled portable", "products", "fused/portable.py", "", _BOTH, True, _ENVELOPE, fallback="", cost=170),
+    Route("portable tiles", "products", "fused/portable.py", "", _FUSED, False, _ENVELOPE, _SINGLE, fallback="", cost=330),
+    Route("portable", "products", "fused/portable.py", "", _FUSED, False, _ENVELOPE, fallback="", cost=170),
+    Route("general in a window", "products", "general/window.py", "", _BOTH, None, _WINDOW, fallback="", cost=760),
+    Route("general", "products", "general/digits.py", "", _BOTH, None, _GENERAL, fallback="", cost=1100),
+    Route("f64 panels", "products", "fma/chains.py", "CHAINS", ("f64-fma",), False, _NEAREST, _LARGE, fallback="", cost=43),
+    Route("f64 tiles", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, _SINGLE, fallback="", cost=300),
+    Route("f64 chains", "products", "fma/f64.py", "", ("f64-fma",), False, _ALL, fallback="", cost=156),
+    Route("f32 panels", "products", "fma/chains.py", "CHAINS", _FROM_ZERO, False, _ALL, _LARGE, fallback="", cost=19),
+    Route("f32 tiles", "products", "fma/m8n8k4.py", "", _FROM_ZERO, False, _ALL, _SINGLE, fallback="", cost=1300),
+    Route("f32 chains", "products", "fma/m8n8k4.py", "", _FROM_ZERO, False, _ALL, fallback="", cost=170),
+    Route("f32 panels from c", "products", "fma/chains.py", "CHAINS", _FROM_C, False, _ALL, _LARGE, fallback="", cost=13),
+    Route("f32 tiles from c", "products", "fma/f32.py", "", _FROM_C, False, _ALL, _MANY, fallback="", cost=75),
+    Route("f32 chains from c", "products", "fma/f32.py", "", _FROM_C, False, _ALL, fallback="", cost=204),
+    Route("tiles of bytes", "products", "integer/int8.py", "", ("integer",), False, _ALL, _SINGLE, fallback="", cost=68),
+    Route("bytes", "products", "integer/int8.py", "", ("integer",), False, _ALL, fallback="", cost=5),
+    Route("tiles of bits", "products", "integer/b1.py", "", ("bit",), False, _ALL, _SINGLE, fallback="", cost=11),
+    Route("bits", "products", "integer/b1.py", "", ("bit",), False, _ALL, fallback="", cost=1),
 )

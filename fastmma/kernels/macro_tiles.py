@@ -1,4 +1,4 @@
-"""The way of every product: cut into macro tiles for threads, run macro tile by macro tile, and redone where it was out of the fast path's reach."""
+"""The way of every product: cut into macro tiles for threads, computed one by one, and marked where another kernel has to."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 
 Memory = TypeVar("Memory")
-Lines = slice | NDArray[np.intp]
-Compute = Callable[[Lines, Lines, NDArray[Any]], None]
+Index = slice | NDArray[np.intp]
 
 FEWEST_BLOCKS = 8  # of rows in a macro tile, for which it packs its panel of B
 
@@ -81,8 +80,8 @@ def finish_empty(depth: int, c: NDArray[Any] | None, out: NDArray[Any]) -> bool:
     return depth == 0 or out.size == 0
 
 
-class Missed:
-    """Marks what a fast path has not computed: rows, columns, and rows of panels."""
+class FallbackMask:
+    """Marks of what a fast path leaves to another kernel: rows, columns, and rows of panels."""
 
     def __init__(self, macro_tiles: MacroTiles) -> None:
         self.width = macro_tiles.width
@@ -90,7 +89,7 @@ class Missed:
         self.columns: NDArray[np.bool_] = np.zeros(macro_tiles.columns, np.bool_)
         self.parts: NDArray[np.bool_] = np.zeros((macro_tiles.panels, macro_tiles.rows), np.bool_)
 
-    def places(self) -> Iterator[tuple[Lines, Lines]]:
+    def places(self) -> Iterator[tuple[Index, Index]]:
         """List the rows and columns that together hold all that is marked; of the two one at most is an array."""
         every = slice(None)
         if self.rows.any():
@@ -101,21 +100,9 @@ class Missed:
         for panel in np.flatnonzero(parts.any(axis=1)).tolist():
             yield _chosen(parts[panel]), slice(panel * self.width, (panel + 1) * self.width)
 
-    def redo(self, out: NDArray[Any], compute: Compute) -> None:
-        """Call ``compute(rows, columns, results)`` until all that is marked has been computed."""
-        for rows, columns in self.places():
-            _redo(out, rows, columns, compute)
 
-
-def _chosen(marks: NDArray[np.bool_]) -> Lines:
+def _chosen(marks: NDArray[np.bool_]) -> Index:
     """Return where there are marks, at least one."""
     places = np.flatnonzero(marks)
     first, last = int(places[0]), int(places[-1]) + 1
     return slice(first, last) if last - first == len(places) else places
-
-
-def _redo(out: NDArray[Any], rows: Lines, columns: Lines, compute: Compute) -> None:
-    results = out[rows, columns]  # a copy where rows or columns lie apart
-    compute(rows, columns, results)
-    if not (isinstance(rows, slice) and isinstance(columns, slice)):
-        out[rows, columns] = results

@@ -48,14 +48,14 @@ class ChainTile(NamedTuple):
     features: frozenset[str]
     vector_bytes: int
     plain: tuple[int, int]
-    lowered: tuple[int, int]  # where chains of their own join the sums
+    joined: tuple[int, int]  # where chains of their own join the sums
 
 
 class WordsTile(NamedTuple):
     """Tiles (lanes, rows, vectors) of dot products of words."""
 
     features: frozenset[str]
-    words: str  # one of the kinds of `fastmma.kernels.integer.tile.Tile`
+    words: str  # one of the kinds of `fastmma.kernels.integer.config.WordsConfig`
     wide: tuple[int, int, int]  # for large matrices
     narrow: tuple[int, int, int]  # for single instructions
 

@@ -24,7 +24,7 @@ from fastmma.products.choice import SLICE_UNITS, UNALIGNED_TILE, accumulator, de
 from fastmma.products.epilogue import f32_code
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import UNSET, Choices, GemmChoices, read_choices
-from fastmma.products.library import Extents, Practice, extents, practice
+from fastmma.products.library import Extents, LibraryOrder, extents, library_order
 from fastmma.products.presets import SCALED, C, KernelEnds
 from fastmma.products.steps import OUTPUTS, check_activation, operands_of, trimmed
 
@@ -172,12 +172,12 @@ def epilogue_steps(
     return steps, out or ("f16" if ins.dtype == "f16" else "f32")
 
 
-def _own(ins: Instruction, operands: Signature | None, choices: Choices, target: str) -> Practice:
+def _own(ins: Instruction, operands: Signature | None, choices: Choices, target: str) -> LibraryOrder:
     """Return what is done where no library is named."""
     alone = choices.instruction is None and choices.promote_every is None and operands is not None and not operands.aligned
     tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
     order = choices.promote_every, choices.split_k, SLICE_UNITS.get(ins.op, 0), tile, choices.join, choices.join_dtype
-    return Practice(ins, *order, choices.cast, _CUTLASS, None)
+    return LibraryOrder(ins, *order, choices.cast, _CUTLASS, None)
 
 
 def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str) -> GemmPlan:
@@ -190,7 +190,7 @@ def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str
         raise OperandError(f"preset {choices.preset!r} is what a GPU computes; leave out the preset or arithmetic")
     else:
         shape = None if operands is None else operands.extents
-        done = practice(ins, target, shape, given.bias, _result(ins, given, choices, what), choices)
+        done = library_order(ins, target, shape, given.bias, _result(ins, given, choices, what), choices)
     steps, out = epilogue_steps(done.instruction, given, choices, done.ends.epilogues, what)
     return GemmPlan(
         target,

@@ -40,7 +40,7 @@ class Extents(NamedTuple):
     stack: bool = False
 
 
-class Practice(NamedTuple):
+class LibraryOrder(NamedTuple):
     """A library's way with a product, as far as it is known."""
 
     instruction: Instruction
@@ -75,7 +75,7 @@ def _layouts(array: Any) -> str:
     return "n" if matrix.is_c_contiguous else "t" if matrix.is_f_contiguous else ""
 
 
-def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool, out: str, choices: Any) -> Practice:
+def library_order(ins: Instruction, target: str, shape: Extents | None, biased: bool, out: str, choices: Any) -> LibraryOrder:
     """Return what a library does.
 
     Parameters
@@ -105,7 +105,9 @@ def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool,
     cast, parts = flag(choices.cast, "cast") or row.cast, choices.split_k
     given = not isinstance(parts, int) or parts != 1
     ends = ENDS[row.split_ends if given else row.ends]
-    plain = Practice(ins, row.promote_every, parts, row.split_unit, 0, choices.join, choices.join_dtype, cast, ends, None, row.leaves_out)
+    plain = LibraryOrder(
+        ins, row.promote_every, parts, row.split_unit, 0, choices.join, choices.join_dtype, cast, ends, None, row.leaves_out
+    )
     if given:
         said = f"{name}: the caller says the parts of k; {row.source}{_left_out(plain, shape)}"
         return plain._replace(evidence=OrderEvidence("assumed", said))
@@ -126,7 +128,7 @@ def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool,
     return plain._replace(evidence=OrderEvidence(level, f"{name}: one part of k, since {why}"))
 
 
-def _left_out(done: Practice, shape: Extents | None) -> str:
+def _left_out(done: LibraryOrder, shape: Extents | None) -> str:
     """Tell how many k the library leaves out of a product, if it leaves out any."""
     if shape is None or not isinstance(done.split_k, int) or done.split_k == 1 or not done.leaves_out:
         return ""
@@ -209,7 +211,7 @@ def opcode_of(entry: Entry, fmt: str) -> str:
     return OPCODE.format(shape=entry.instruction, fmt=fmt)
 
 
-def _followed(plain: Practice, entry: Entry, shape: Extents, named: bool, target: str, out: str) -> Practice:
+def _followed(plain: LibraryOrder, entry: Entry, shape: Extents, named: bool, target: str, out: str) -> LibraryOrder:
     """The practice that an entry says."""
     ins = plain.instruction
     taken = ins if entry.instruction == "wgmma" else multiply(opcode_of(entry, ins.atype))

@@ -43,8 +43,8 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (batch.Blocks, "run", ("blocks", "macro tiles in blocks")),
     (portable, "gemm", ("portable", "scaled portable")),
     (portable, "tiles", ("portable tiles", "scaled portable tiles")),
-    (small_groups, "_work_of", ("small groups",)),
-    (groups, "_Product", ("groups",)),
+    (small_groups, "_memory_of", ("small groups",)),
+    (groups, "_PackedProduct", ("groups",)),
     (scaled_panels, "multiply", ("scaled panels",)),
     (scaled_tiles.ScaledTiles, "run", ("scaled tiles",)),
     (group_tiles.GroupTiles, "run", ("tiles of groups",)),
@@ -61,7 +61,7 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (int8, "tiles", ("tiles of bytes",)),
     (b1, "gemm", ("bits",)),
     (b1, "tiles", ("tiles of bits",)),
-    (general, "run_piece", ("general", "general in a window")),  # by its seventh argument
+    (general, "run_macro_tile", ("general", "general in a window")),  # by its seventh argument
 )
 KINDS = (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32"), ("e4m3", "f32"), ("e4m3", "f16"), ("s8", None), ("b1", None))
 OPERATIONS = (
@@ -281,7 +281,7 @@ def test_every_product_has_an_exact_kernel() -> None:
         for first, exact in itertools.product((0, 3), (False, True)):
             given, out = zeros(operation, (1, 40, 40, 2 * operation.instruction.k), True, "CC")
             row = route.choose(problem_of(operation, given, out), first, exact).row
-            assert not (exact and row.misses)
+            assert not (exact and row.fallback)
 
 
 def test_doctor_says_why(capsys: pytest.CaptureFixture[str]) -> None:

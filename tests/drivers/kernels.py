@@ -11,6 +11,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 from reference import routes
+from reference.fallbacks import fall_back
 from reference.paths import PATHS
 
 from fastmma.backends import parts, route, runs
@@ -83,7 +84,7 @@ def _panels(operation: Operation, operands: Operands, out: Array, threads: int) 
         def again(rows: Any, columns: Any, part: Array, one: Operands = one, c: Array | None = c) -> None:
             left(p, one.a[rows], one.b[:, columns], None if c is None else c[rows][:, columns], part, 1)
 
-        packed.multiply(p, one.a, one.b, c, results, threads).redo(results, again)
+        fall_back(packed.multiply(p, one.a, one.b, c, results, threads), results, again)
     return left.results
 
 
@@ -113,7 +114,7 @@ def _thin(operation: Operation, operands: Operands, out: Array, threads: int) ->
             def again(rows: Any, columns: Any, part: Array, x: Array = x, b: Array = b, z: Array | None = z) -> None:
                 left(p, x[rows], b[:, columns], None if z is None else z[rows][:, columns], part, 1)
 
-            thin.multiply(p, x, b, z, part, threads).redo(part, again)
+            fall_back(thin.multiply(p, x, b, z, part, threads), part, again)
             results[lines] = part[: len(results[lines])]
     return left.results
 

@@ -63,7 +63,7 @@ def test_what_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
             changed = p._replace(**change)
             assert packed.supported(changed) == (held and ABLE)
             assert "emax_floor" in change or (batch.blocks(changed, specs, 16, 8, operation.instruction.k) is not None) == (held and ABLE)
-        assert not packed.supported(p._replace(restart=1))
+        assert not packed.supported(p._replace(split=1))
     assert batch.blocks(fused_parameters(F16), element_specs(F16), 16, 8, 1 << 20) is None
     assert batch.blocks(fused_parameters(LOWERED), element_specs(LOWERED), 16, 8, 33) is None  # c joins after every 32 k
     monkeypatch.setenv("FASTMMA_PORTABLE", "1")

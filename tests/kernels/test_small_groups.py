@@ -9,7 +9,7 @@ from fastmma.backends.parameters import scaled_parameters
 from fastmma.backends.resolve import operation_of
 from fastmma.isa.table import instruction
 from fastmma.kernels.scaled import groups
-from fastmma.kernels.scaled.lines import Operands
+from fastmma.kernels.scaled.lines import ScaledOperands
 from fastmma.kernels.scaled.small_groups import multiply
 
 OPCODE = "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
@@ -31,7 +31,7 @@ def _operands(rows, columns, depth, turned, seed=0):
     a[1], scale_b[:, 2] = 0, 0
     if turned:
         b, scale_b = np.asfortranarray(b), np.asfortranarray(scale_b)
-    return Operands(a, b, None, np.full((rows, columns), 0x55555555, np.uint32), scale_a, scale_b)
+    return ScaledOperands(a, b, None, np.full((rows, columns), 0x55555555, np.uint32), scale_a, scale_b)
 
 
 def test_out_of_reach(parameters):

@@ -28,7 +28,7 @@ def test_what_is_stored_is_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
             called.clear()
             computed(operation, stored, **operands(np.random.default_rng(0), ins, 17, 65, ins.k))
             plain = ins.ctype == ins.dtype == ins.accumulator
-            assert any(each is not None for each in called) == (plain and packed.supports_sparse(p._replace(restart=0))), ins
+            assert any(each is not None for each in called) == (plain and packed.supports_sparse(p._replace(split=0))), ins
 
 
 def test_a_word_says_where_elements_lie_and_which_are_negative() -> None:

@@ -61,11 +61,11 @@ class FmaConfig:
 
 def config_on(tile: ChainTile, bits: int, links: int = 0, half: bool = False) -> FmaConfig:
     """A chain on the register tile of a CPU."""
-    rows, vectors = tile.lowered if links else tile.plain
+    rows, vectors = tile.joined if links else tile.plain
     return FmaConfig(bits, links, half, tile.vector_bytes, rows, vectors)
 
 
-class _Tile(Emitter):
+class _TileEmitter(Emitter):
     """Emission of a tile of sums."""
 
     def __init__(self, chain: FmaConfig, builder: ir.IRBuilder) -> None:
@@ -110,7 +110,7 @@ class _Tile(Emitter):
 def _emit(chain: FmaConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
     """Blocks of rows of A, [k][row] each, times panels of B, [k][column] each: added to sums, [panel][block][row][column]."""
     a, b, sums, blocks, fours, stride, panels, panel_b, panel_sums = arguments
-    tile = _Tile(chain, builder)
+    tile = _TileEmitter(chain, builder)
     row_bytes = chain.columns * tile.size
     totals = Variables(builder, [[tile.kind] * chain.vectors] * chain.rows)
     with for_range(builder, panels) as panel, for_range(builder, blocks) as block:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastmma.kernels.fma.chain_kernel import DEPTH
 from fastmma.kernels.fma.chains import config_of, multiply
-from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
+from fastmma.kernels.fma.product import STEPS, ChainArguments, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.simd import bitcast, fma, load, load_scalar, select, splat, store, zeros
 from fastmma.kernels.macro_tiles import finish_empty
@@ -18,7 +18,7 @@ from fastmma.kernels.matrices.addresses import LINES, matrix_part
 
 
 @separate
-def _element(product: Product, row: int, column: int) -> None:
+def _element(product: ChainArguments, row: int, column: int) -> None:
     """One result."""
     total = np.float32(0)
     if product.c.address != 0:
@@ -34,7 +34,7 @@ def _element(product: Product, row: int, column: int) -> None:
 
 
 @inner
-def _row(product: Product, row: int, column: int) -> None:
+def _row(product: ChainArguments, row: int, column: int) -> None:
     """8 results of a row; elements are adjacent in the rows of b, c and out."""
     total = zeros(np.float32, LINES)
     if product.c.address != 0:
@@ -49,7 +49,7 @@ def _row(product: Product, row: int, column: int) -> None:
 
 
 @compiled
-def _run(batch: Product, first: int, last: int, first_column: int, last_column: int) -> None:
+def _run(batch: ChainArguments, first: int, last: int, first_column: int, last_column: int) -> None:
     """Some columns of products `first` to `last`."""
     for index in range(first, last):
         product = tile(batch, index)

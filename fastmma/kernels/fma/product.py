@@ -16,7 +16,7 @@ STEPS = 1 << 25  # of a macro tile, which takes some hundredths of a second
 _TILES_AT_ONCE = 256
 
 
-class Product(NamedTuple):
+class ChainArguments(NamedTuple):
     """A multiplication: where its matrices lie and how large they are."""
 
     a: Matrix
@@ -29,9 +29,9 @@ class Product(NamedTuple):
 
 
 @inner
-def tile(batch: Product, index: int) -> Product:
+def tile(batch: ChainArguments, index: int) -> ChainArguments:
     """Product `index` of a contiguous batch."""
-    return Product(
+    return ChainArguments(
         batch_matrix(batch.a, index, batch.rows * batch.depth),
         batch_matrix(batch.b, index, batch.depth * batch.columns),
         batch_matrix(batch.c, index, batch.rows * batch.columns),
@@ -42,10 +42,10 @@ def tile(batch: Product, index: int) -> Product:
     )
 
 
-def product_of(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any]) -> Product:
+def product_of(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any]) -> ChainArguments:
     """A product of matrices, or the first of a batch."""
     rows, columns = out.shape[-2:]
-    return Product(matrix(a), matrix(b), NOWHERE if c is None else matrix(c), matrix(out), rows, columns, a.shape[-1])
+    return ChainArguments(matrix(a), matrix(b), NOWHERE if c is None else matrix(c), matrix(out), rows, columns, a.shape[-1])
 
 
 def each_tile(count: int, threads: int, run: Callable[[int, int], None]) -> None:
@@ -53,8 +53,8 @@ def each_tile(count: int, threads: int, run: Callable[[int, int], None]) -> None
     parallel_for(lambda start, stop, _worker: run(start, stop), count, threads, grain=_TILES_AT_ONCE)
 
 
-def each_block(product: Product, steps: int, threads: int, run: Callable[[Product, int, int], None]) -> None:
-    """Call ``run(rows, first_column, last_column)`` over some rows of a product and `LINES` of its columns, about so many steps a macro tile."""
+def each_block(product: ChainArguments, steps: int, threads: int, run: Callable[[ChainArguments, int, int], None]) -> None:
+    """Call ``run(rows, first_column, last_column)`` over some rows of a product and `LINES` of its columns, about `steps` a macro tile."""
     high = max(steps // (LINES * max(product.depth, 1)) // LINES, 1) * LINES
 
     def compute(macro_tile: MacroTile, _memory: None) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.batch_numbers import Form, Matrices, Strides, Work, numbers_of, sizes
+from fastmma.kernels.fused.batch_numbers import BlockMemory, Form, Matrices, Strides, numbers_of, sizes
 from fastmma.kernels.fused.block_batch import BLOCKS, add_sums, batch_runner, registers_runner
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockConfig, BlockElementSpec
 from fastmma.kernels.fused.reach import (
@@ -39,7 +39,7 @@ from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
 
 Codes = NDArray[Any]
 Then = Callable[[int, int], None]
-Place = tuple[int, ...]  # strides of a batch, in bytes
+ByteStrides = tuple[int, ...]  # strides of a batch, in bytes
 
 DEEPEST = 4096  # the k for which sums are known not to overflow
 ARRANGED = 1 << 17  # bytes of arranged operands at a time, which stay in the cache
@@ -61,10 +61,10 @@ def _spread(element: Element, multiplied: Element) -> Spread:
 
 def _steps(p: Fused, specs: ElementSpecs, depth: int) -> tuple[tuple[int, ...], ...] | None:
     """The k of a unit, step by step."""
-    period = p.terms * max(p.restart, 1)
+    period = p.terms * max(p.split, 1)
     least = UNITS[max(_spec_of(element, element, 0).itemsize for element in (specs.a, specs.b))]
-    unit = period if p.restart else max(period, min(least, -(-depth // 8) * 8))
-    if unit not in (8, 16, 32, 64) or unit % period or (p.restart and depth > unit):
+    unit = period if p.split else max(period, min(least, -(-depth // 8) * 8))
+    if unit not in (8, 16, 32, 64) or unit % period or (p.split and depth > unit):
         return None
     order = specs.order or tuple(range(unit))
     return tuple(order[start : start + p.terms] for start in range(0, unit, p.terms))
@@ -155,7 +155,7 @@ class Scratch:
         self.loop, self.at_once = loop, at_once
         self._memory = AlignedMemory(*(at_once * each for each in loop.arranged), loop.size.memory)
         a, b, c, out, own = self._memory.addresses
-        self._numbers = numbers_of(loop.form, loop.size, Work(a, b, c, out, own, at_once), loop.kernel)
+        self._numbers = numbers_of(loop.form, loop.size, BlockMemory(a, b, c, out, own, at_once), loop.kernel)
         self.numbers = address_of(self._numbers)
 
 
@@ -176,7 +176,9 @@ _worker = _Worker()
 
 
 @lru_cache(1024)
-def loop_of(config: BlockConfig, rows: int, columns: int, depth: int, a: Place, b: Place, c: Place | None, out: Place) -> Loop:
+def loop_of(
+    config: BlockConfig, rows: int, columns: int, depth: int, a: ByteStrides, b: ByteStrides, c: ByteStrides | None, out: ByteStrides
+) -> Loop:
     """The loop over products whose matrices have these strides."""
     width = config.sum_bytes
     ragged = rows % ROWS != 0 or columns % COLUMNS != 0
@@ -215,7 +217,7 @@ class Blocks(NamedTuple):
         """
         _, rows, columns = out.shape
         then = None
-        if c is not None and self.p.restart:
+        if c is not None and self.p.split:
             sums = Matrices(address_of(c), *c.strides), Matrices(address_of(out), *out.strides)
             then, c = partial(add_sums, self.p, *sums, self.config.sum_bytes, rows, columns), None
         loop = loop_of(self.config, rows, columns, a.shape[2], a.strides, b.strides, None if c is None else c.strides, out.strides)
@@ -264,7 +266,7 @@ def register_blocks(p: Fused, specs: ElementSpecs, orders: Orders) -> RegisterBl
     (rows, depth), columns = orders.a.shape, orders.b.shape[1]
     single_block, tiles = rows == ROWS and columns == COLUMNS, first_fit(FUSED)
     config = block_config(p, specs, depth, single_block, tiles)
-    if config is None or p.restart or rows % ROWS or columns % COLUMNS or depth % config.unit:
+    if config is None or p.split or rows % ROWS or columns % COLUMNS or depth % config.unit:
         return None
     # as the kernel reads them: blocks of rows, then units of k; panels of columns
     a = orders.a.reshape(rows // ROWS, ROWS, depth // config.unit, config.unit).swapaxes(1, 2)

@@ -79,7 +79,7 @@ class Batch(NamedTuple):
     granule_out: int
 
 
-class Work(NamedTuple):
+class BlockMemory(NamedTuple):
     """Addresses of a worker's buffers: arranged operands and results of `at_once` products, and the kernel's memory."""
 
     a: int
@@ -103,7 +103,7 @@ _MATRIX = 8 * len(Strides._fields)  # bytes of a matrix's numbers
 _REST = 4 * _MATRIX  # where the other numbers of a `Form` begin
 _SIZE = _REST + 8 * (len(Form._fields) - 4)
 _WORK = _SIZE + 8 * len(Sizes._fields)
-KERNEL = _WORK + 8 * len(Work._fields)  # where its address is
+KERNEL = _WORK + 8 * len(BlockMemory._fields)  # where its address is
 
 
 @lru_cache(1024)
@@ -160,10 +160,10 @@ def size_at(numbers: int) -> Sizes:
 
 
 @inner
-def work_at(numbers: int) -> Work:
+def work_at(numbers: int) -> BlockMemory:
     """Return where a worker's buffers are."""
     place = numbers + _WORK
-    return Work(
+    return BlockMemory(
         load_scalar(place, np.int64),
         load_scalar(place + 8, np.int64),
         load_scalar(place + 16, np.int64),
@@ -173,6 +173,6 @@ def work_at(numbers: int) -> Work:
     )
 
 
-def numbers_of(form: Form, size: Sizes, work: Work, kernel: int) -> NDArray[np.int64]:
+def numbers_of(form: Form, size: Sizes, work: BlockMemory, kernel: int) -> NDArray[np.int64]:
     """The numbers that the loops read: to look into tuples in tuples would take Numba longer than a small product."""
     return np.array((*form.a, *form.b, *form.c, *form.out, *form[4:], *size, *work, kernel), np.int64)

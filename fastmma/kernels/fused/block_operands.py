@@ -19,7 +19,7 @@ from fastmma.kernels.llvm.numba_internals import alloca_once
 LINE = 16  # results whose exponent bytes share 128 bits: two rows
 VALUES_AT_ONCE = 32  # codes
 
-Piece = Callable[[], None]
+Emission = Callable[[], None]
 
 
 def gathered(emit: Emitter, sources: Sequence[ir.Value], picks: Sequence[tuple[int, int]]) -> ir.Value:
@@ -81,7 +81,7 @@ class Decoder:
         return self.builder.zext(self.emit.reduced("umin", self.builder.load(self.smallest)), I32)
 
     def values(self, place: ir.Value, offset: int) -> list[ir.Value]:
-        """The next `VALUES_AT_ONCE` adjacent codes as f32 or f64 values, times 2**-lowered, 8 or 16 at a time."""
+        """The next `VALUES_AT_ONCE` adjacent codes as f32 or f64 values, times 2**-decoded_scale, 8 or 16 at a time."""
         emit, element = self.emit, self.element
         size, wide = element.itemsize, 16 if self.config.single and self.config.byte_vector == 64 else 8
         if size == 1 and element.through_half:
@@ -137,7 +137,7 @@ class Decoder:
 class LeftDecoder(Decoder):
     """Decodes blocks of A."""
 
-    def pieces(self, place: ir.Value, target: ir.Value) -> list[Piece]:
+    def emissions(self, place: ir.Value, target: ir.Value) -> list[Emission]:
         """A unit of a block."""
         config, unit = self.config, self.config.unit
         found: list[ir.Value] = []
@@ -149,7 +149,7 @@ class LeftDecoder(Decoder):
             *(partial(self._arranged, target, number, found) for number in range(ROWS * unit // size)),
         ]
 
-    def words(self, target: ir.Value) -> list[list[Piece]]:
+    def words(self, target: ir.Value) -> list[list[Emission]]:
         """Words of signs from a unit's masks, which take a while to reach memory."""
         return [[partial(self._words, target)]]
 
@@ -234,7 +234,7 @@ class LeftDecoder(Decoder):
 class RightDecoder(Decoder):
     """Decodes panels of B."""
 
-    def pieces(self, place: ir.Value, target: ir.Value) -> list[Piece]:
+    def emissions(self, place: ir.Value, target: ir.Value) -> list[Emission]:
         """A unit of a panel."""
         config, unit = self.config, self.config.unit
         per_vector = config.byte_vector // self.spec.itemsize
@@ -243,17 +243,17 @@ class RightDecoder(Decoder):
             *(partial(self._exponents, place, target, first) for first in range(0, COLUMNS * unit, per_vector)),
         ]
 
-    def words(self, target: ir.Value) -> list[list[Piece]]:
+    def words(self, target: ir.Value) -> list[list[Emission]]:
         """Words of signs from a unit's masks, which take a while to reach memory, twice."""
         return [[partial(self._bits, target, part) for part in range(self.config.words)], [partial(self._words, target)]]
 
     def _values(self, place: ir.Value, target: ir.Value, first: int) -> None:
         config = self.config
-        growth = (1 + 2.0**-config.extra_bits) * 2.0**config.lowered
+        growth = (1 + 2.0**-config.extra_bits) * 2.0**config.decoded_scale
         offset = first * config.value_bytes
         for value in self.values(place, first):
-            grown = self.builder.fmul(value, self.emit.constant(value.type, growth))
-            self.emit.store(grown, target, offset)
+            scaled = self.builder.fmul(value, self.emit.constant(value.type, growth))
+            self.emit.store(scaled, target, offset)
             offset += value.type.count * config.value_bytes
 
     def _exponents(self, place: ir.Value, target: ir.Value, first: int) -> None:

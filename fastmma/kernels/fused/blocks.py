@@ -135,10 +135,10 @@ class BlockConfig:
         return not self.single and self.byte_vector == 64 and element.itemsize == 2 and element.width == 15
 
     @property
-    def lowered(self) -> int:
+    def decoded_scale(self) -> int:
         """log2 of a true product over that of the values that are decoded."""
         element = self.a.element
-        return (1023 - element.bias if self.raw else element.lowered) + self.b.element.lowered
+        return (1023 - element.bias if self.raw else element.decoded_scale) + self.b.element.decoded_scale
 
     def place(self, number: int) -> int:
         """Return where in a decoded unit the value of an element of A lies, of which 32 change places where they are `raw`."""

@@ -152,13 +152,13 @@ class Lanes:
         picks = [[pick for lane in lanes if lane & 2 == part for pick in (lane, len(lanes) + lane)] for part in (0, 2)]
         return [self.emit.cast(self.emit.shuffle(low, high, pick), self.kind) for pick in picks]
 
-    def start(self, values: list[ir.Value], emax: ir.Value, negatives: ir.Value, worst: ir.Value) -> list[ir.Value]:
+    def start(self, values: list[ir.Value], emax: ir.Value, negatives: ir.Value, max_sum_exponent: ir.Value) -> list[ir.Value]:
         """Accumulators of a step that hold `values` already; emax and negatives are words."""
         emit, builder, field = self.emit, self.builder, self.field
         words = self.top_words(values)
         exponent = emit.masked(words, ((1 << 31) - 1) >> field << field)
         if self.config.watched:
-            builder.store(emit.call("umax", builder.load(worst), exponent), worst)
+            builder.store(emit.call("umax", builder.load(max_sum_exponent), exponent), max_sum_exponent)
         if self.config.half:
             lowest = emit.constant(self.words, (HALF_LOWEST + self.config.excess + self.config.lift) << field)
             zero = emit.constant(self.words, 0)

@@ -33,7 +33,7 @@ from fastmma.kernels.fused.reach import (
 from fastmma.kernels.fused.sparse_kernel import SPARSE
 from fastmma.kernels.fused.sparse_rows import Selection, pack_stored_rows
 from fastmma.kernels.fused.worker_memory import addresses, ahead, memory_of_worker
-from fastmma.kernels.macro_tiles import MacroTile, Missed, OfWorkers, cut
+from fastmma.kernels.macro_tiles import FallbackMask, MacroTile, OfWorkers, cut
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
@@ -48,7 +48,7 @@ _SCANNED = 1 << 15  # elements that stay in the first cache
 
 def supported(p: Fused) -> bool:
     """Tell whether this CPU has a fast path for these parameters."""
-    return p.restart == 0 and exact_in_lanes(p) and first_fit(FUSED) is not None
+    return p.split == 0 and exact_in_lanes(p) and first_fit(FUSED) is not None
 
 
 def supports_sparse(p: Fused) -> bool:
@@ -172,7 +172,7 @@ def multiply(
     scales: tuple[BlockScales, BlockScales] | None = None,
     spreads: tuple[Spread, Spread] | None = None,
     chosen: Selection | None = None,
-) -> Missed:
+) -> FallbackMask:
     """Write the fused product of codes `a` (M, K) and `b` (K, N) plus `c` into `out`, for `supported` parameters and at least one k.
 
     `c` and `out` are f32 bits (f16 bits for half results), which do not overlap, and no `c` is +0. What is out of reach here
@@ -226,16 +226,16 @@ def multiply(
         pack_rows(how_a, place_a, start, stop, rows, depth, config.terms, packed, dtype, scratch.addresses[0], extremes, scales_a)
 
     parallel_for(pack, held_rows, threads, PACK_ROWS)
-    missed = Missed(macro_tiles)
-    missed.rows[:] = extremes[:, 1] >= how_a.first_bad
+    fallback = FallbackMask(macro_tiles)
+    fallback.rows[:] = extremes[:, 1] >= how_a.first_bad
     smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
-    smallest_a[missed.rows] = NO_MAGNITUDE >> 8
+    smallest_a[fallback.rows] = NO_MAGNITUDE >> 8
 
     limits = _limits(p, config, bytes_)
     if scales is not None:
         limits = limits._replace(lowest_sum=0)
     promoting, _scales = (None, None) if promotion is None else _promoting(promotion, macro_tiles.panels * config.panel)
-    parts, missed_columns = missed.parts.view(np.uint8), missed.columns.view(np.uint8)
+    parts, fallback_columns = fallback.parts.view(np.uint8), fallback.columns.view(np.uint8)
 
     def compute(macro_tile: MacroTile, work: AlignedMemory) -> None:
         lines = slice(macro_tile.row, macro_tile.last_row)
@@ -255,9 +255,9 @@ def multiply(
             addresses(config, work),
             dtype,
             parts[macro_tile.column // config.panel, lines],
-            missed_columns[macro_tile.column : macro_tile.last_column],
+            fallback_columns[macro_tile.column : macro_tile.last_column],
             scales_b,
         )
 
     macro_tiles.run(threads, OfWorkers(lambda: memory_of_worker(config, macro_tiles.height, promotion is not None)), compute)
-    return missed
+    return fallback

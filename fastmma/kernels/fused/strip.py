@@ -26,9 +26,9 @@ class Unit(NamedTuple):
 class Strip:
     """The sums of some rows, between memory, starts, products and ends; `first` is the first one's number in the block."""
 
-    def __init__(self, config: BlockConfig, lanes: Lanes, first: ir.Value, worst: ir.Value) -> None:
+    def __init__(self, config: BlockConfig, lanes: Lanes, first: ir.Value, max_sum_exponent: ir.Value) -> None:
         self.config, self.lanes, self.emit, self.builder = config, lanes, lanes.emit, lanes.emit.builder
-        self.first, self.worst = first, worst
+        self.first, self.max_sum_exponent = first, max_sum_exponent
         self.rows_of_group = config.lanes // COLUMNS
         self.rows = range(0, config.strip, self.rows_of_group)
         self.groups: list[Group] = [[] for _ in self.rows]
@@ -57,9 +57,9 @@ class Strip:
             rows.append(value if config.single else builder.fpext(value, vector(F64, COLUMNS)))
         if not config.single and config.lanes == COLUMNS:
             rows = [emit.shuffle(rows[0], rows[0], range(part, part + 4)) for part in (0, 4)]
-        grown = self.groups[index] = self.lanes.with_sticky_bit(rows)
+        sticky = self.groups[index] = self.lanes.with_sticky_bit(rows)
         if not config.watched:
-            self._note(rows if config.single else grown)  # in f32 lanes a subnormal c has to be told from zero
+            self._note(rows if config.single else sticky)  # in f32 lanes a subnormal c has to be told from zero
 
     def _line(self, base: ir.Value, stride: ir.Value, row: int) -> ir.Value:
         """A row of c or of the results."""
@@ -74,7 +74,7 @@ class Strip:
             zero = ir.Constant(lanes.words, None)
             above = emit.plus(exponent, -(self.config.smallest_c << lanes.field))
             exponent = builder.select(builder.icmp_unsigned("!=", exponent, zero), above, zero)
-        builder.store(emit.call("umax", builder.load(self.worst), exponent), self.worst)
+        builder.store(emit.call("umax", builder.load(self.max_sum_exponent), exponent), self.max_sum_exponent)
 
     def start(self, index: int, unit: Unit, number: int) -> None:
         """Start a group's step of a unit."""
@@ -82,7 +82,7 @@ class Strip:
         row = self.rows[index]
         exponents = emit.widened(emit.load(vector(I8, config.lanes), unit.emax, (number * ROWS + row) * COLUMNS))
         negatives = self._negatives(unit, index, number)
-        self.groups[index] = self.lanes.start(self.groups[index], exponents, negatives, self.worst)
+        self.groups[index] = self.lanes.start(self.groups[index], exponents, negatives, self.max_sum_exponent)
 
     def _negatives(self, unit: Unit, index: int, number: int) -> ir.Value:
         """Return how many products of a step are negative, for a group."""
@@ -139,7 +139,7 @@ class Strip:
         values = self.groups[index]
         if config.half:
             exponent = emit.masked(lanes.top_words(values), ((1 << 31) - 1) >> lanes.field << lanes.field)
-            builder.store(emit.call("umax", builder.load(self.worst), exponent), self.worst)
+            builder.store(emit.call("umax", builder.load(self.max_sum_exponent), exponent), self.max_sum_exponent)
         if config.single:
             singles = [emit.cast(emit.masked(emit.cast(values[0], lanes.words), -2), lanes.kind)]
         else:

@@ -13,7 +13,7 @@ from fastmma.kernels.decode.tables import parts_of
 from fastmma.kernels.fused.reach import first_bad, loses_subnormals, lowest_emax, lowest_product, mask_c
 from fastmma.kernels.fused.thin_config import WORD, ThinConfig
 from fastmma.kernels.fused.thin_kernel import KERNEL
-from fastmma.kernels.macro_tiles import MacroTiles, Missed
+from fastmma.kernels.macro_tiles import FallbackMask, MacroTiles
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Fused
 from fastmma.kernels.tiles import THIN, ThinTile, first_fit
@@ -76,7 +76,7 @@ def _packed(p: Fused, config: ThinConfig, codes: Codes) -> Rows:
     magnitude, field, significand = parts_of(element, filled)
     nonzero = magnitude != 0
     # B's values are lower than they should be by a power of two, so A's are higher
-    power = field - (element.bias + element.mantissa_bits) + p.b.lowered + 1023
+    power = field - (element.bias + element.mantissa_bits) + p.b.decoded_scale + 1023
     values = significand * (power.astype(np.int64) << 52).view(np.float64)
     values *= 1 + 2.0**-30
     negative = (filled >> element.width & 1 != 0) & nonzero
@@ -146,10 +146,10 @@ class _Sums:
 
     def __init__(self, config: ThinConfig, rows: int, columns: int) -> None:
         self.state: NDArray[np.uint32] = _zeros((rows, columns), np.uint32)
-        self.lowest: NDArray[np.uint16] = _zeros((rows, columns), np.uint16)  # emax
+        self.min_emax: NDArray[np.uint16] = _zeros((rows, columns), np.uint16)  # emax
         self.largest: NDArray[np.uint16] = _zeros((1, columns), np.uint16)
         self.overflown: NDArray[np.bool_] = np.zeros(columns, np.bool_)
-        self.lowest[...] = 0xFFFF
+        self.min_emax[...] = 0xFFFF
 
 
 def _zeros(shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
@@ -158,14 +158,14 @@ def _zeros(shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
 
 def _compute(config: ThinConfig, a: Rows, part: _Part, first: int, last: int, sums: _Sums) -> None:
     """Columns first to last of a part."""
-    worst = AlignedMemory(config.vector_bytes, config.terms * config.tile * config.element.itemsize, zeroed=True)
+    max_sum_exponent = AlignedMemory(config.vector_bytes, config.terms * config.tile * config.element.itemsize, zeroed=True)
     column, (steps, blocks) = part.first + first, a.signs.shape[:2]
     addresses = (
         part.b.ctypes.data + first * part.b.strides[1],
         part.tail.ctypes.data + first * part.tail.strides[1],
         *(array.ctypes.data for array in (a.values, a.exponents, a.signs)),
-        *(array.ctypes.data + column * array.itemsize for array in (sums.state, sums.lowest, sums.largest)),
-        *worst.addresses,
+        *(array.ctypes.data + column * array.itemsize for array in (sums.state, sums.min_emax, sums.largest)),
+        *max_sum_exponent.addresses,
     )
     along = int(config.along)
     numbers = (
@@ -180,11 +180,11 @@ def _compute(config: ThinConfig, a: Rows, part: _Part, first: int, last: int, su
     )
     arguments = np.array(addresses + numbers, np.int64)
     KERNEL.function(config)(arguments.ctypes.data)
-    sums.overflown[column : part.first + last] = (worst.array((config.lanes,), np.uint32) >= _INFINITY).any()
+    sums.overflown[column : part.first + last] = (max_sum_exponent.array((config.lanes,), np.uint32) >= _INFINITY).any()
 
 
-def multiply(p: Fused, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> Missed:
-    """Write the fused product as `fastmma.kernels.fused.packed.multiply` does, for B with adjacent rows or columns; `c` overlaps nothing."""
+def multiply(p: Fused, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> FallbackMask:
+    """Write the fused product as `fastmma.kernels.fused.packed.multiply` does, for B with adjacent rows or columns; no overlap of `c`."""
     rows, columns = out.shape
     tile = first_fit(THIN)
     assert tile is not None
@@ -204,9 +204,9 @@ def multiply(p: Fused, a: Codes, b: Codes, c: Codes | None, out: Codes, threads:
         parallel_for(work, wide, threads, max(share, config.tile))
     results = sums.state[:rows, :columns]
     out[...] = _halves(results) if p.half else results
-    missed = Missed(MacroTiles(rows, columns, rows, _WIDTH))
-    missed.rows[:] = packed.bad
-    missed.columns[:] = (sums.largest[0, :columns] >= first_bad(p.b, 0, len(b)) >> config.dropped) | sums.overflown[:columns]
-    bad[:, :columns] |= sums.lowest[:rows, :columns] < _lowest(p)
-    missed.parts[:] = bad.reshape(rows, -1, _WIDTH).any(axis=2).T
-    return missed
+    fallback = FallbackMask(MacroTiles(rows, columns, rows, _WIDTH))
+    fallback.rows[:] = packed.bad
+    fallback.columns[:] = (sums.largest[0, :columns] >= first_bad(p.b, 0, len(b)) >> config.dropped) | sums.overflown[:columns]
+    bad[:, :columns] |= sums.min_emax[:rows, :columns] < _lowest(p)
+    fallback.parts[:] = bad.reshape(rows, -1, _WIDTH).any(axis=2).T
+    return fallback

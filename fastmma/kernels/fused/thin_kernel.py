@@ -20,7 +20,7 @@ from fastmma.kernels.llvm.numba_internals import alloca_once, for_range, for_ran
 
 
 @dataclass(frozen=True)
-class Operands:
+class ThinArguments:
     """The kernel's arguments: byte pointers, then 64-bit integers; strides in bytes."""
 
     b: ir.Value
@@ -29,9 +29,9 @@ class Operands:
     exponents: ir.Value  # words, each twice
     signs: ir.Value  # words, each twice: [step][block][word][row]
     state: ir.Value  # float32 [row][column]
-    lowest: ir.Value  # words [row][column]
+    min_emax: ir.Value  # words [row][column]
     largest: ir.Value  # words [column]
-    worst: ir.Value  # largest exponent fields of sums, a vector
+    max_sum_exponent: ir.Value  # largest exponent fields of sums, a vector
     scratch: ir.Value  # codes of a step of a tile, [k][column]
     stride: ir.Value  # from k to k of B, or from column to column if it lies along k
     tail_stride: ir.Value
@@ -64,34 +64,34 @@ class _Lanes(ColumnLanes):
 class _Thin:
     """Emits the loops over chunks of steps, tiles of columns, blocks of rows and steps."""
 
-    def __init__(self, config: ThinConfig, builder: ir.IRBuilder, operands: Operands) -> None:
-        self.config, self.builder, self.operands = config, builder, operands
+    def __init__(self, config: ThinConfig, builder: ir.IRBuilder, arguments: ThinArguments) -> None:
+        self.config, self.builder, self.arguments = config, builder, arguments
         self.emit = Emitter(builder)
         self.lanes = _Lanes(config, self.emit)
         self.words = vector(I16, config.lanes)
-        self.reader = Reader(config, self.emit, operands.scratch)
-        self.worst = alloca_once(builder, self.lanes.words)
+        self.reader = Reader(config, self.emit, arguments.scratch)
+        self.max_sum_exponent = alloca_once(builder, self.lanes.words)
 
     def run(self) -> None:
         """All of the product."""
-        emit, builder, operands = self.emit, self.builder, self.operands
-        builder.store(emit.load(self.lanes.words, operands.worst), self.worst)
-        with for_range_slice(builder, emit.index(0), operands.steps, operands.chunk) as (first, _):
-            last = emit.sum(first, operands.chunk)
-            last = builder.select(builder.icmp_signed("<", last, operands.steps), last, operands.steps)
-            with for_range(builder, operands.tiles) as tiles, for_range(builder, operands.blocks) as blocks:
+        emit, builder, arguments = self.emit, self.builder, self.arguments
+        builder.store(emit.load(self.lanes.words, arguments.max_sum_exponent), self.max_sum_exponent)
+        with for_range_slice(builder, emit.index(0), arguments.steps, arguments.chunk) as (first, _):
+            last = emit.sum(first, arguments.chunk)
+            last = builder.select(builder.icmp_signed("<", last, arguments.steps), last, arguments.steps)
+            with for_range(builder, arguments.tiles) as tiles, for_range(builder, arguments.blocks) as blocks:
                 self.tile(tiles.index, blocks.index, first, last)
-        emit.store(builder.load(self.worst), operands.worst)
+        emit.store(builder.load(self.max_sum_exponent), arguments.max_sum_exponent)
 
     def tile(self, tile: ir.Value, block: ir.Value, first: ir.Value, last: ir.Value) -> None:
         """Steps first to last of a tile and a block of rows."""
-        config, emit, builder, operands = self.config, self.emit, self.builder, self.operands
+        config, emit, builder, arguments = self.config, self.emit, self.builder, self.arguments
         column = emit.scaled(tile, config.tile)
-        row = builder.mul(emit.scaled(block, config.rows), operands.state_stride)
+        row = builder.mul(emit.scaled(block, config.rows), arguments.state_stride)
         places = [
             [
                 emit.sum(
-                    row, builder.mul(emit.index(number), operands.state_stride), emit.scaled(emit.sum(column, group * config.lanes), 4)
+                    row, builder.mul(emit.index(number), arguments.state_stride), emit.scaled(emit.sum(column, group * config.lanes), 4)
                 )
                 for number in range(config.rows)
             ]
@@ -99,46 +99,46 @@ class _Thin:
         ]
         flat = [place for each in places for place in each]
         sums = Variables(builder, [[self.lanes.kind] * 2] * len(flat))
-        sums.put([self.lanes.with_sticky_bit(self.lanes.load(operands.state, place)) for place in flat])
+        sums.put([self.lanes.with_sticky_bit(self.lanes.load(arguments.state, place)) for place in flat])
         noted = self._noted(column, flat)
         notes = Variables(builder, [[self.words] * len(noted)])
         notes.put([[emit.load(self.words, base, place) for base, place in noted]])
         with for_range_slice(builder, first, last, emit.index(1)) as (step, _):
             sums.put(self.step(tile, block, step, sums.get(), notes))
         for values, place in zip(sums.get(), flat, strict=True):
-            self.lanes.store(values, operands.state, place)
+            self.lanes.store(values, arguments.state, place)
         for value, (base, place) in zip(notes.get()[0], noted, strict=True):
             emit.store(value, base, place)
 
     def _noted(self, column: ir.Value, places: Sequence[ir.Value]) -> list[tuple[ir.Value, ir.Value]]:
         """Return where the largest magnitudes of columns are kept, and the lowest emax of sums, at half of a sum's offset."""
-        config, emit, builder, operands = self.config, self.emit, self.builder, self.operands
+        config, emit, builder, arguments = self.config, self.emit, self.builder, self.arguments
         size = 2 * config.lanes
-        found = [(operands.largest, emit.sum(emit.scaled(column, 2), group * size)) for group in range(config.groups)]
+        found = [(arguments.largest, emit.sum(emit.scaled(column, 2), group * size)) for group in range(config.groups)]
         if config.bounded:
-            found += [(operands.lowest, builder.lshr(place, emit.index(1))) for place in places]
+            found += [(arguments.min_emax, builder.lshr(place, emit.index(1))) for place in places]
         return found
 
     def step(self, tile: ir.Value, block: ir.Value, step: ir.Value, before: Grid, notes: Variables) -> Grid:
         """One step from the sums `before`, one after the other by group, then by row."""
-        config, emit, builder, operands = self.config, self.emit, self.builder, self.operands
-        inside = builder.icmp_signed("<", step, operands.whole)
-        stride = builder.select(inside, operands.stride, operands.tail_stride)
+        config, emit, builder, arguments = self.config, self.emit, self.builder, self.arguments
+        inside = builder.icmp_signed("<", step, arguments.whole)
+        stride = builder.select(inside, arguments.stride, arguments.tail_stride)
         line = emit.scaled(tile, config.tile * config.element.itemsize)  # along a row of B
         if config.along:
             line = builder.mul(emit.scaled(tile, config.tile), stride)
             first = emit.scaled(step, config.terms * config.element.itemsize)
         else:
             first = builder.mul(emit.scaled(step, config.terms), stride)
-        source = builder.select(inside, emit.at(operands.b, first), operands.tail)
+        source = builder.select(inside, emit.at(arguments.b, first), arguments.tail)
         source, stride = self.reader.asked(emit.at(source, line), stride)
-        number = emit.sum(builder.mul(step, operands.blocks), block)
-        exponents = emit.opaque(emit.at(operands.exponents, emit.scaled(number, config.terms * config.rows * 4)))
-        signs = emit.opaque(emit.at(operands.signs, emit.scaled(number, config.words * config.rows * 4)))
-        values = emit.opaque(emit.at(operands.values, emit.scaled(number, config.terms * config.rows * 8)))
+        number = emit.sum(builder.mul(step, arguments.blocks), block)
+        exponents = emit.opaque(emit.at(arguments.exponents, emit.scaled(number, config.terms * config.rows * 4)))
+        signs = emit.opaque(emit.at(arguments.signs, emit.scaled(number, config.words * config.rows * 4)))
+        values = emit.opaque(emit.at(arguments.values, emit.scaled(number, config.terms * config.rows * 8)))
         starts = self.starts(self.reader.lines(source, stride, config.terms), exponents, signs, notes)
-        sums = [self.lanes.start(held, *start, self.worst) for held, start in zip(before, starts, strict=True)]
-        kept = emit.opaque(operands.scratch)
+        sums = [self.lanes.start(held, *start, self.max_sum_exponent) for held, start in zip(before, starts, strict=True)]
+        kept = emit.opaque(arguments.scratch)
         for k, place in enumerate(self.reader.lines(kept, emit.index(config.tile * config.element.itemsize), config.terms)):
             columns = [self.reader.values(place, group) for group in range(config.groups)]
             for row in range(config.rows):
@@ -193,7 +193,7 @@ class _Thin:
 def _emit(config: ThinConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
     for argument in arguments[:_POINTERS]:
         argument.add_attribute("noalias")
-    _Thin(config, builder, Operands(*arguments)).run()
+    _Thin(config, builder, ThinArguments(*arguments)).run()
 
 
 KERNEL = MicroKernel(_emit, _POINTERS, _INTEGERS)

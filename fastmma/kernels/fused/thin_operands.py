@@ -57,7 +57,7 @@ class Reader:
         return self.builder.trunc(value, self.words)
 
     def values(self, row: ir.Value, group: int) -> list[ir.Value]:
-        """A group's values at a k, as they are times 2**-lowered."""
+        """A group's values at a k, as they are times 2**-decoded_scale."""
         config, emit, element = self.config, self.emit, self.config.element
         count, size = config.lanes // 2, element.itemsize
         found = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastmma.kernels.fused.lanes import PanelConfig
-from fastmma.kernels.fused.macro_tile import Work
+from fastmma.kernels.fused.macro_tile import WorkerMemory
 from fastmma.kernels.fused.panels import VECTOR_BYTES
 from fastmma.kernels.fused.sparse_kernel import ROWS_AHEAD
 from fastmma.kernels.matrices.memory import AlignedMemory
@@ -26,9 +26,9 @@ def memory_of_worker(config: PanelConfig, rows: int, promotes: bool) -> AlignedM
     )
 
 
-def addresses(config: PanelConfig, work: AlignedMemory) -> Work:
+def addresses(config: PanelConfig, work: AlignedMemory) -> WorkerMemory:
     """The memory of a worker; before the sums of the first row there is room for those of one more."""
-    found = Work(*work.addresses)
+    found = WorkerMemory(*work.addresses)
     return found._replace(state=found.state + 4 * config.panel) if config.sparse else found
 
 

@@ -11,7 +11,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.decode.tables import FINITE
 from fastmma.kernels.general.digits import LOWEST, Reach
 from fastmma.kernels.general.limbs import DEPTH
-from fastmma.kernels.general.lines import Lines, decoded, scaled
+from fastmma.kernels.general.lines import DecodedLines, decoded, scaled
 from fastmma.kernels.general.steps import run_macro_tile
 from fastmma.kernels.general.window import SPARE
 from fastmma.kernels.macro_tiles import MacroTile, MacroTiles, OfWorkers, finish_empty
@@ -52,12 +52,12 @@ def fits_window(p: General, a: Element, b: Element) -> bool:
     return bool(p.align_rounding != _EXACT and p.align_bits + _growth(p, a, b) <= _WINDOW - SPARE)
 
 
-def _lines(element: Element, codes: Codes, scale: Element | None, scales: Codes | None, p: General, fixed: bool) -> Lines:
+def _lines(element: Element, codes: Codes, scale: Element | None, scales: Codes | None, p: General, fixed: bool) -> DecodedLines:
     found = decoded(element, codes, fixed)
     return found if scale is None or scales is None else scaled(found, scale, scales, bool(p.by_scales))
 
 
-def _based(element: Element, lines: Lines, fixed: bool) -> tuple[Lines, int, int]:
+def _based(element: Element, lines: DecodedLines, fixed: bool) -> tuple[DecodedLines, int, int]:
     """Lines whose elements all have a base, zeros any that others have; the lowest and the highest base."""
     bases = lines.bases if fixed else lines.exponents - np.int32(element.mantissa_bits)
     real = lines.significands != 0
@@ -106,7 +106,7 @@ def _batch(
 ) -> None:
     fixed = bool(p.by_scales) or (window and p.group > 1 and _in_words(p, a, b))
     state = np.zeros(out.shape, np.uint32) if c is None else np.ascontiguousarray(c.astype(np.uint32))
-    whole = p.unit * max(p.lowered, 1)
+    whole = p.unit * max(p.split, 1)
     deep = max(_DEEPEST // whole, 1) * whole
     how = p._replace(limbs=int(window and p.group > 1 and not fixed))
     offset = a.mantissa_bits + b.mantissa_bits

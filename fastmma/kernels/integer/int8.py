@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.integer import words
-from fastmma.kernels.integer.tile import Tile
+from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.words import Arithmetic, FixedWords
 from fastmma.kernels.tiles import BYTES, WordsTile, first_fit
 
@@ -45,17 +45,17 @@ def gemm(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int3
     """
     row = _row()
     arithmetic = _arithmetic(row, a.dtype.kind, b.dtype.kind, period if saturate and _may_saturate(a, b, c) else 0)
-    words.gemm(Tile(row.words, *row.wide), arithmetic, a.view(np.uint8), b.view(np.uint8), c, out, threads)
+    words.gemm(WordsConfig(row.words, *row.wide), arithmetic, a.view(np.uint8), b.view(np.uint8), c, out, threads)
 
 
 def tiles(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int32], saturate: bool, threads: int) -> None:
     """``out = c + a b`` for batches a (T, m, k), b (T, k, n) and C-contiguous int32 c, out (T, m, n): one instruction each."""
     row = _row()
     arithmetic = _arithmetic(row, a.dtype.kind, b.dtype.kind, a.shape[2] if saturate and _may_saturate(a, b, c) else 0)
-    words.tiles(Tile(row.words, *row.narrow), arithmetic, a.view(np.uint8), b.view(np.uint8), c, out, threads)
+    words.tiles(WordsConfig(row.words, *row.narrow), arithmetic, a.view(np.uint8), b.view(np.uint8), c, out, threads)
 
 
 def fixed(kinds: tuple[str, str], shape: tuple[int, int, int], a: tuple[int, int], b: tuple[int, int], start: bool) -> FixedWords:
     """A product of bytes of these kinds ("i" or "u"), whose sums wrap, as `FixedWords` has them."""
     row = _row()
-    return FixedWords(Tile(row.words, *row.wide), _arithmetic(row, *kinds, 0), shape, a, b, start=start)
+    return FixedWords(WordsConfig(row.words, *row.wide), _arithmetic(row, *kinds, 0), shape, a, b, start=start)

@@ -1,4 +1,4 @@
-"""Packing for `fastmma.kernels.scaled.group_micro_kernel`, and one macro tile of a product, rows by a panel of columns, slab by slab of k."""
+"""Packing for `fastmma.kernels.scaled.group_micro_kernel`, and one macro tile, rows by a panel of columns, slab by slab of k."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fast path for terms that are exact sums of groups of e2m1 products: what it covers, and a product cut into macro tiles for threads."""
+"""The fast path for terms that are exact sums of groups of e2m1 products: what it covers, and a product cut for threads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.macro_tiles import MacroTile, Missed, OfWorkers, cut
+from fastmma.kernels.macro_tiles import FallbackMask, MacroTile, OfWorkers, cut
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupConfig
 from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, nonzero_rows, pack_rows, run_macro_tile, slab_of
-from fastmma.kernels.scaled.lines import NAN, Codes, Operands, extremes, fixed, fixed_right, scales_of, settle, write
+from fastmma.kernels.scaled.lines import NAN, Codes, ScaledOperands, extremes, fixed, fixed_right, scales_of, settle, write
 from fastmma.kernels.tiles import GROUPS, first_fit
 
 _E2M1 = Element(2, 1, 1, 0, 0)
@@ -60,10 +60,10 @@ def growth_of(steps: int) -> int:
     return DOT_BITS + (TERMS * steps).bit_length()
 
 
-class _Product:
+class _PackedProduct:
     """One product: its packed rows, and how a macro tile of it is computed."""
 
-    def __init__(self, p: Scaled, operands: Operands, threads: int) -> None:
+    def __init__(self, p: Scaled, operands: ScaledOperands, threads: int) -> None:
         self.p, self.c, self.out = p, operands.c, operands.out
         self.exact, self.aligned = tile_of(p, False), tile_of(p, True)
         self.scales = scales_of(p.scale)
@@ -114,24 +114,24 @@ class _Product:
         growth = growth_of(self.steps)
         lowest, highest = self.rows.lowest[lines], self.rows.highest[lines]
         of_columns = int(self.columns.lowest[panel].min()), int(self.columns.highest[panel].max())
-        redo: NDArray[np.bool_] = (lowest < SMALLEST + self.last_bit - of_columns[0]) | (highest > HIGHEST - growth - of_columns[1])
+        fallback: NDArray[np.bool_] = (lowest < SMALLEST + self.last_bit - of_columns[0]) | (highest > HIGHEST - growth - of_columns[1])
         start: Codes | None = None
         if self.c is not None:
             start = np.array(self.c[lines, panel], np.uint32)
-            redo |= ((start & NAN) >= (127 + HIGHEST) << 23).any(axis=1)
-            start[redo] = 0
+            fallback |= ((start & NAN) >= (127 + HIGHEST) << 23).any(axis=1)
+            start[fallback] = 0
             start[start == 1 << 31] = 0
-        good, out = ~redo, self.out[lines, panel].view(np.int32)
-        if redo.any():
+        good, out = ~fallback, self.out[lines, panel].view(np.int32)
+        if fallback.any():
             lowest, highest = lowest[good], highest[good]
             if not lowest.size:
-                return redo
+                return fallback
         low, high = int(lowest.min()) + of_columns[0], int(highest.max()) + of_columns[1]
         if not self._exactly(first, column, low, high, start, good, out, slab):
             self._begin(start, slab)
             self._run(self.aligned, first, column, ldexp(1, SCALE_B - 2), (ldexp(1, SCALE_A), ldexp(1, SCALE_B)), slab)
             write(slab.state, good, out)
-        return redo
+        return fallback
 
     @staticmethod
     def _begin(start: Codes | None, slab: Slab) -> None:
@@ -165,19 +165,19 @@ class _Product:
         return bool(write(slab.state, good, out))
 
 
-def multiply(p: Scaled, operands: Operands, threads: int) -> Missed:
+def multiply(p: Scaled, operands: ScaledOperands, threads: int) -> FallbackMask:
     """Write a product of at least one k for `supported` parameters; `out` overlaps nothing.
 
     What is out of reach here (exponents near the ends of float32's range, special c) is marked.
     """
-    product = _Product(p, operands, threads)
+    product = _PackedProduct(p, operands, threads)
     rows, columns = operands.out.shape
     macro_tiles = cut(rows, columns, (product.exact.rows, product.exact.columns), threads, _CHUNK_ROWS, _MACRO_TILES_PER_THREAD)
-    missed = Missed(macro_tiles)
+    fallback = FallbackMask(macro_tiles)
 
     def compute(macro_tile: MacroTile, slab: Slab) -> None:
-        missed.parts[macro_tile.column // macro_tiles.width, macro_tile.row : macro_tile.last_row] = product.macro_tile(macro_tile, slab)
+        fallback.parts[macro_tile.column // macro_tiles.width, macro_tile.row : macro_tile.last_row] = product.macro_tile(macro_tile, slab)
 
     macro_tiles.run(threads, OfWorkers(lambda: slab_of(product.exact, product.steps, macro_tiles.height)), compute)
-    settle(operands.out, product.rows, product.columns, missed)
-    return missed
+    settle(operands.out, product.rows, product.columns, fallback)
+    return fallback

@@ -12,7 +12,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.decode.tables import scale_table_of
 from fastmma.kernels.llvm.compilation import compiled, separate
 from fastmma.kernels.llvm.simd import any_lane, highest_lane, load, load_scalar, maximum, splat, store
-from fastmma.kernels.macro_tiles import Missed
+from fastmma.kernels.macro_tiles import FallbackMask
 from fastmma.kernels.params import Element
 
 Codes = NDArray[Any]
@@ -24,7 +24,7 @@ _INFINITY = 0x7F800000
 _LANES = 16  # of codes or of results
 
 
-class Operands(NamedTuple):
+class ScaledOperands(NamedTuple):
     """Codes of one product, in the order in which kernels take them."""
 
     a: Codes
@@ -94,7 +94,7 @@ def along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, s
     depth = codes.shape[1]
     for line in range(first, last):
         source = codes.ctypes.data + line * depth
-        low, high, worst = np.int32(NO_EXPONENT), np.int32(-NO_EXPONENT), splat(np.uint8(0), _LANES)
+        low, high, largest_magnitude = np.int32(NO_EXPONENT), np.int32(-NO_EXPONENT), splat(np.uint8(0), _LANES)
         for number in range(scale_codes.shape[1]):
             code = scale_codes[line, number]
             start, stop = number * block, min((number + 1) * block, depth)
@@ -104,11 +104,11 @@ def along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, s
                 magnitudes = maximum(magnitudes, load(source + k, np.uint8, _LANES) & np.uint8(mask))
             for k in range(whole, stop):
                 magnitudes = maximum(magnitudes, splat(np.uint8(codes[line, k] & mask), _LANES))
-            worst = maximum(worst, magnitudes)
+            largest_magnitude = maximum(largest_magnitude, magnitudes)
             if scales.alive[code] != 0 and any_lane(magnitudes != 0):
                 exponent = scales.exponents[code]
                 low, high = min(low, exponent), max(high, exponent)
-        extremes[0, line], extremes[1, line], extremes[2, line] = low, high, np.int32(highest_lane(worst) >= special)
+        extremes[0, line], extremes[1, line], extremes[2, line] = low, high, np.int32(highest_lane(largest_magnitude) >= special)
 
 
 @compiled
@@ -158,19 +158,19 @@ def write(state: Any, good: Any, out: Any) -> bool:
             bits = load(source + place, np.int32, _LANES)
             largest = maximum(largest, bits & 0x7FFFFFFF)
             store(bits, target + place)
-        worst = highest_lane(largest)
+        largest_magnitude = highest_lane(largest)
         for column in range(whole, columns):
             word = load_scalar(source + 4 * column, np.int32)
-            worst = max(worst, np.int32(word & np.int32(0x7FFFFFFF)))
+            largest_magnitude = max(largest_magnitude, np.int32(word & np.int32(0x7FFFFFFF)))
             store(word, target + column * out.strides[1])
-        if worst >= _INFINITY and good[row]:
+        if largest_magnitude >= _INFINITY and good[row]:
             finite = False
     return finite
 
 
-def settle(out: Codes, rows: Extremes, columns: Extremes, missed: Missed) -> None:
+def settle(out: Codes, rows: Extremes, columns: Extremes, fallback: FallbackMask) -> None:
     """Mark special lines as missed; make all NaN that a NaN scale belongs to."""
-    missed.rows[:], missed.columns[:] = rows.special & ~rows.nan, columns.special & ~columns.nan
-    missed.parts[:, rows.nan] = False
+    fallback.rows[:], fallback.columns[:] = rows.special & ~rows.nan, columns.special & ~columns.nan
+    fallback.parts[:, rows.nan] = False
     out[rows.nan] = NAN
     out[:, columns.nan] = NAN
