@@ -122,3 +122,10 @@ def fit(table: tuple[T, ...], features: frozenset[str]) -> T | None:
 def first_fit(table: tuple[T, ...]) -> T | None:
     """The first row that this CPU can run and may use, if there is one."""
     return fit(table, cpu.usable())
+
+
+def tile_of_cpu(table: tuple[T, ...]) -> T:
+    """Find the first row that this CPU can run and may use, of a table that has one."""
+    found = first_fit(table)
+    assert found is not None
+    return found

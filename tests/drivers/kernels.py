@@ -228,7 +228,7 @@ def _with_groups(row: Any) -> Callable[[Operation, Operands, Array, int], None]:
     """A register tile of groups that a lesser CPU takes."""
 
     def run(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
-        with patch.object(groups, "first_fit", lambda _table: row):
+        with patch.object(groups, "first_fit", lambda _table: row), patch.object(groups, "tile_of_cpu", lambda _table: row):
             _each_in_pieces(operation, operands, out, threads)
 
     return run

@@ -12,7 +12,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.fma.chain_kernel import FmaConfig, config_on, run
 from fastmma.kernels.macro_tiles import MacroTile, OfWorkers, cut
 from fastmma.kernels.matrices.memory import aligned_empty
-from fastmma.kernels.tiles import CHAINS, first_fit
+from fastmma.kernels.tiles import CHAINS, tile_of_cpu
 
 _CHUNK_ROWS = 512
 _SLAB = 128  # k of a panel of B, which stays in the first-level cache
@@ -25,9 +25,7 @@ Write = Callable[[slice, slice, NDArray[Any]], None]
 
 def config_of(bits: int, links: int = 0, half: bool = False) -> FmaConfig:
     """A chain on this CPU, which has vectors for it."""
-    tile = first_fit(CHAINS)
-    assert tile is not None
-    return config_on(tile, bits, links, half)
+    return config_on(tile_of_cpu(CHAINS), bits, links, half)
 
 
 def multiply(how: FmaConfig, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, threads: int, write: Write) -> None:

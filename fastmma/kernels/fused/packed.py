@@ -37,7 +37,7 @@ from fastmma.kernels.macro_tiles import FallbackMask, MacroTile, OfWorkers, cut
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
-from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
+from fastmma.kernels.tiles import FUSED, FusedTile, first_fit, tile_of_cpu
 
 CHUNK_ROWS = 2048  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
@@ -182,11 +182,9 @@ def multiply(
     """
     rows, (depth, columns) = len(a), b.shape
     scales_a, scales_b = (None, None) if scales is None else scales
-    tiles = first_fit(FUSED)
-    assert tiles is not None
     spread_a, spread_b = spreads or (_spread(p.a, a, threads), _spread(p.b, b, threads))
     bytes_ = exponent_bytes(p, spread_a, spread_b)
-    config = config_of(p, tiles, bytes_.added, chosen is not None)
+    config = config_of(p, tile_of_cpu(FUSED), bytes_.added, chosen is not None)
     shape, kernel = config.shape, (SPARSE if config.sparse else SLAB).address(config)
     dtype = np.float32 if config.single else np.float64
 

@@ -16,7 +16,7 @@ from fastmma.kernels.fused.thin_kernel import KERNEL
 from fastmma.kernels.macro_tiles import FallbackMask, MacroTiles
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Fused
-from fastmma.kernels.tiles import THIN, ThinTile, first_fit
+from fastmma.kernels.tiles import THIN, ThinTile, tile_of_cpu
 
 _WIDTH = 64  # columns of a row that are computed again together
 _GROUPS = 4  # of columns, the most that are computed together
@@ -186,9 +186,7 @@ def _compute(config: ThinConfig, a: Rows, part: _Part, first: int, last: int, su
 def multiply(p: Fused, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> FallbackMask:
     """Write the fused product as `fastmma.kernels.fused.packed.multiply` does, for B with adjacent rows or columns; no overlap of `c`."""
     rows, columns = out.shape
-    tile = first_fit(THIN)
-    assert tile is not None
-    config = _config_of(p, tile, rows, b.strides[0] == b.itemsize)
+    config = _config_of(p, tile_of_cpu(THIN), rows, b.strides[0] == b.itemsize)
     packed = _packed(p, config, a)
     sums = _Sums(config, packed.signs.shape[1] * config.rows, -(-columns // config.tile) * config.tile)
     bad = np.zeros((rows, -(-columns // _WIDTH) * _WIDTH), np.bool_)

@@ -14,6 +14,9 @@ from fastmma.kernels.macro_tiles import MacroTile, OfWorkers, cut, finish_empty
 from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
 
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.int32]
+
 _SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass
 _LONG_SLICES = {16: 128 << 10}  # by lanes: long vectors have time to come from the L2 cache, and fewer slices pass over the results
 _CHUNK_ROWS = 1536  # rows of a task, so that its part of the result stays in the L2 cache
@@ -45,7 +48,7 @@ def _plan(config: WordsConfig, arithmetic: Arithmetic, k: int) -> Plan:
     return Plan(arithmetic.operation, int(arithmetic.period > 0), arithmetic.biased, k, words, slice_words, segment, -(-words // segment))
 
 
-def _operand(array: NDArray[np.uint8], flip: int) -> tuple[NDArray[np.uint8], Operand]:
+def _operand(array: Bytes, flip: int) -> tuple[Bytes, Operand]:
     """Matrices (..., lines, k) as the kernels read them, copied if neither stride is one byte."""
     if 1 not in array.strides[-2:]:
         array = np.ascontiguousarray(array)
@@ -53,7 +56,7 @@ def _operand(array: NDArray[np.uint8], flip: int) -> tuple[NDArray[np.uint8], Op
     return array, Operand(address_of(array), line_stride, k_stride, flip, array.strides[0])
 
 
-def _accumulator(config: WordsConfig, c: NDArray[np.int32] | None, out: NDArray[np.int32]) -> tuple[object, Result]:
+def _accumulator(config: WordsConfig, c: Words | None, out: Words) -> tuple[object, Result]:
     """Return what holds `c` (zeros for None) and how to read it; a copy if its columns are apart or `out` is another part of it."""
     if c is None:
         zeros = AlignedMemory(4 * config.columns, zeroed=True)
@@ -73,22 +76,14 @@ class _Where(NamedTuple):
     out: Result
     held: tuple[object, ...]
 
-    @classmethod
-    def of(
-        cls,
-        config: WordsConfig,
-        arithmetic: Arithmetic,
-        a: NDArray[np.uint8],
-        b: NDArray[np.uint8],
-        c: NDArray[np.int32] | None,
-        out: NDArray[np.int32],
-    ) -> _Where:
-        """Matrices (..., M, K), (..., K, N) and (..., M, N), of which the rows of `out` are contiguous."""
-        a, a_operand = _operand(a, arithmetic.flip_a)
-        b, b_operand = _operand(b.swapaxes(-1, -2), arithmetic.flip_b)
-        memory, c_result = _accumulator(config, c, out)
-        out_result = Result(address_of(out), out.strides[-2], out.itemsize, out.strides[0])
-        return cls(a_operand, b_operand, c_result, out_result, (a, b, memory))
+
+def _where(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Words | None, out: Words) -> _Where:
+    """Find matrices (..., M, K), (..., K, N) and (..., M, N), of which the rows of `out` are contiguous."""
+    a, a_operand = _operand(a, arithmetic.flip_a)
+    b, b_operand = _operand(b.swapaxes(-1, -2), arithmetic.flip_b)
+    memory, c_result = _accumulator(config, c, out)
+    out_result = Result(address_of(out), out.strides[-2], out.itemsize, out.strides[0])
+    return _Where(a_operand, b_operand, c_result, out_result, (a, b, memory))
 
 
 def _scratch(config: WordsConfig, plan: Plan) -> int:
@@ -96,15 +91,7 @@ def _scratch(config: WordsConfig, plan: Plan) -> int:
     return WORDS_SCRATCH + 4 * config.columns * (config.rows + min(plan.slice, plan.words))
 
 
-def gemm(
-    config: WordsConfig,
-    arithmetic: Arithmetic,
-    a: NDArray[np.uint8],
-    b: NDArray[np.uint8],
-    c: NDArray[np.int32] | None,
-    out: NDArray[np.int32],
-    threads: int,
-) -> None:
+def gemm(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Words | None, out: Words, threads: int) -> None:
     """``out = c + a b`` for matrices with any strides; `c` may be `out`."""
     (m, k), n = a.shape, b.shape[1]
     if finish_empty(k, c, out):
@@ -112,27 +99,13 @@ def gemm(
     plan = _plan(config, arithmetic, k)
     threads = threads if m * n * plan.words >= _THREADED_WORDS else 1
     target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
-    if threads == 1 and m * n * plan.words <= _UNDIVIDED:
-        _at_once(config, arithmetic, plan, a, b, c, target)
+    where = _where(config, arithmetic, a, b, c, target)
+    if threads == 1 and m * n * plan.words <= _UNDIVIDED:  # two calls of compiled code, as a call takes as long as a part of a product
+        _multiply((packer(config), multiplier(config)), plan, *where[:4], target.shape, _whole_memory(config, plan, m))
     else:
-        _in_macro_tiles(config, arithmetic, plan, a, b, c, target, threads)
+        _in_macro_tiles(config, plan, where, target.shape, threads)
     if target is not out:
         out[...] = target
-
-
-def _at_once(
-    config: WordsConfig,
-    arithmetic: Arithmetic,
-    plan: Plan,
-    a: NDArray[np.uint8],
-    b: NDArray[np.uint8],
-    c: NDArray[np.int32] | None,
-    out: NDArray[np.int32],
-) -> None:
-    """``out = c + a b``, rows of `out` being contiguous, in two calls of compiled code, as a call takes as long as a part of a product."""
-    where = _Where.of(config, arithmetic, a, b, c, out)
-    kernels = packer(config), multiplier(config)
-    _multiply(kernels, plan, where.a, where.b, where.c, where.out, out.shape, _whole_memory(config, plan, len(out)))
 
 
 def _whole_memory(config: WordsConfig, plan: Plan, rows: int) -> AlignedMemory:
@@ -168,7 +141,7 @@ class FixedWords:
         start: bool,
     ) -> None:
         rows, columns, k = shape
-        self._tile, self._plan, self._shape = config, _plan(config, arithmetic, k), (rows, columns)
+        self._config, self._plan, self._shape = config, _plan(config, arithmetic, k), (rows, columns)
         self._a, self._b = (*a, arithmetic.flip_a), (b[1], b[0], arithmetic.flip_b)  # of operands, all but the address
         self._zeros = None if start else AlignedMemory(4 * config.columns, zeroed=True)
         self._repeated = None if self._zeros is None else Result(self._zeros.address, 0, 0)
@@ -180,7 +153,7 @@ class FixedWords:
         try:
             memory = self._free.pop()
         except IndexError:
-            memory = _whole_memory(self._tile, self._plan, self._shape[0])
+            memory = _whole_memory(self._config, self._plan, self._shape[0])
         stride = 4 * self._shape[1]
         left, right = Operand(_address(a), *self._a), Operand(_address(b), *self._b)
         c = self._repeated or Result(_address(start), stride, 4)
@@ -193,19 +166,9 @@ def _address(given: Any) -> int:
     return given if type(given) is int else address_of(given)
 
 
-def _in_macro_tiles(
-    config: WordsConfig,
-    arithmetic: Arithmetic,
-    plan: Plan,
-    a: NDArray[np.uint8],
-    b: NDArray[np.uint8],
-    c: NDArray[np.int32] | None,
-    out: NDArray[np.int32],
-    threads: int,
-) -> None:
-    """``out = c + a b``, rows of `out` being contiguous, in macro tiles for threads."""
-    m, n = out.shape
-    where = _Where.of(config, arithmetic, a, b, c, out)
+def _in_macro_tiles(config: WordsConfig, plan: Plan, where: _Where, shape: tuple[int, ...], threads: int) -> None:
+    """Multiply in macro tiles for threads."""
+    m, n = shape
     row_panels = -(-m // config.rows)
     panel_bytes, starts_bytes = 4 * config.rows * plan.words, 4 * config.rows * plan.segments * plan.biased
     panels = AlignedMemory(row_panels * panel_bytes + _WHOLE, zeroed=True)
@@ -230,15 +193,7 @@ def _in_macro_tiles(
     macro_tiles.run(threads, scratch, multiply)
 
 
-def tiles(
-    config: WordsConfig,
-    arithmetic: Arithmetic,
-    a: NDArray[np.uint8],
-    b: NDArray[np.uint8],
-    c: NDArray[np.int32] | None,
-    out: NDArray[np.int32],
-    threads: int,
-) -> None:
+def tiles(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Words | None, out: Words, threads: int) -> None:
     """``out = c + a b`` for a batch of matrices, one instruction each; `c` and `out` C-contiguous, `c` may be `out`."""
     count, m, k = a.shape
     n = b.shape[2]
@@ -246,7 +201,7 @@ def tiles(
         return
     plan = _plan(config, arithmetic, k)
     threads = threads if out.size * plan.words >= _THREADED_WORDS else 1
-    where = _Where.of(config, arithmetic, a, b, c, out)
+    where = _where(config, arithmetic, a, b, c, out)
     panel_bytes = 4 * config.rows * -(-m // config.rows) * (plan.words + plan.segments)
     held = OfWorkers(lambda: AlignedMemory(panel_bytes + LINE + _WHOLE, _scratch(config, plan), zeroed=True))
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
+from fastmma.kernels.decode.tables import ScaleTable
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import bitcast, convert, insert, interleave, lane_bits, load, select, splat, store
@@ -18,7 +19,7 @@ from fastmma.kernels.params import Scaled
 from fastmma.kernels.scaled import groups
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, MARKED, SLAB, GroupConfig
 from fastmma.kernels.scaled.group_panels import BIAS_A, RUN, signed
-from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, Scales, fixed, nans_of, scales_of
+from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, fixed, nans_of, scales_of
 from fastmma.kernels.tiles import GROUPS, first_fit
 
 COLUMNS = 8
@@ -43,7 +44,7 @@ class Packed(NamedTuple):
 class Tables(NamedTuple):
     """The 256 codes of a scale: what A's and B's sums are multiplied by, and whether it is NaN."""
 
-    scales: Scales
+    scales: ScaleTable
     values_a: NDArray[np.float64]
     values_b: NDArray[np.float64]
     nan: NDArray[np.uint8]

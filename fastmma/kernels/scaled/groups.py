@@ -15,7 +15,7 @@ from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupConfig
 from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, nonzero_rows, pack_rows, run_macro_tile, slab_of
 from fastmma.kernels.scaled.lines import NAN, Codes, ScaledOperands, extremes, fixed, fixed_right, scales_of, settle, write
-from fastmma.kernels.tiles import GROUPS, first_fit
+from fastmma.kernels.tiles import GROUPS, first_fit, tile_of_cpu
 
 _E2M1 = Element(2, 1, 1, 0, 0)
 _CHUNK_ROWS = 2048
@@ -45,8 +45,7 @@ def supported(p: Scaled) -> bool:
 
 def tile_of(p: Scaled, aligned: bool) -> GroupConfig:
     """Find the register tile of this CPU, with alignment or without."""
-    row = first_fit(GROUPS)
-    assert row is not None
+    row = tile_of_cpu(GROUPS)
     return GroupConfig(aligned, p.group, p.align_bits, row.dot, row.lanes, *(row.aligned if aligned else row.exact))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.decode.tables import scale_table_of
+from fastmma.kernels.decode.tables import ScaleTable, scale_table_of
 from fastmma.kernels.llvm.compilation import compiled, separate
 from fastmma.kernels.llvm.simd import any_lane, highest_lane, load, load_scalar, maximum, splat, store
 from fastmma.kernels.macro_tiles import FallbackMask
@@ -35,14 +35,6 @@ class ScaledOperands(NamedTuple):
     scale_b: Codes
 
 
-class Scales(NamedTuple):
-    """The 256 codes of a scale; a zero and a NaN count as a 1 that is not alive."""
-
-    values: NDArray[np.float64]
-    exponents: NDArray[np.int32]
-    alive: NDArray[np.uint8]
-
-
 class Extremes(NamedTuple):
     """Of every line: exponents of the scales of blocks that are not zero; whether it has infinite or NaN elements, or a NaN scale."""
 
@@ -53,10 +45,10 @@ class Extremes(NamedTuple):
 
 
 @lru_cache(256)
-def scales_of(element: Element) -> Scales:
-    """The tables of a format of scales."""
+def scales_of(element: Element) -> ScaleTable:
+    """Make the table of a format of scales, in which a zero and a NaN count as a 1 that is not alive."""
     values, exponents, alive = scale_table_of(element)
-    return Scales(np.where(alive, values, 1.0), np.where(alive, exponents, 0).astype(np.int32), alive.astype(np.uint8))
+    return ScaleTable(np.where(alive, values, 1.0), np.where(alive, exponents, 0).astype(np.int32), alive)
 
 
 @lru_cache(256)
@@ -89,7 +81,9 @@ def _note(magnitude: int, exponent: int, alive: bool, line: int, special: int, e
 
 
 @compiled
-def along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any) -> None:
+def along(
+    codes: Any, scale_codes: Any, scales: ScaleTable, block: int, mask: int, special: int, first: int, last: int, extremes: Any
+) -> None:
     """Lines first to last, which are rows of `codes` and of `scale_codes`."""
     depth = codes.shape[1]
     for line in range(first, last):
@@ -112,7 +106,9 @@ def along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, s
 
 
 @compiled
-def across(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any) -> None:
+def across(
+    codes: Any, scale_codes: Any, scales: ScaleTable, block: int, mask: int, special: int, first: int, last: int, extremes: Any
+) -> None:
     """Lines first to last, which are columns."""
     largest = np.empty(last - first, np.uint8)
     for number in range(scale_codes.shape[0]):
