@@ -16,7 +16,7 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.products.book import BOOKS, VARIABLE, Entry, Request, book
 from fastmma.products.book_file import JOINS, OPCODE
-from fastmma.products.bound import Strided
+from fastmma.products.bound import Extents
 from fastmma.products.choice import default_instruction
 from fastmma.products.choice_map import GPU, LIBRARY, choice_map
 from fastmma.products.evidence import OrderEvidence, OrderLevel
@@ -28,16 +28,6 @@ _TARGET = re.compile(r"(sm|compute)?_?\d.*")  # a target or a capability, and no
 _USUAL = "H200"  # whose plans sm_90a stands for
 # what drivers add to the names of the recorded parts, H100 80GB HBM3 and H200, both SXM with 132 multiprocessors
 _SAME_PART = re.compile(r"NVIDIA|TESLA|SXM\d?|HBM\d?E?|80GB|141GB")
-
-
-class Extents(NamedTuple):
-    """The shape of a product, and how its operands lie in memory."""
-
-    m: int
-    n: int
-    k: int
-    layouts: tuple[str, ...]  # of a and b: n where rows are contiguous, t where columns are; of vectors, both, that of the strides first
-    stack: bool = False
 
 
 class LibraryOrder(NamedTuple):
@@ -54,25 +44,6 @@ class LibraryOrder(NamedTuple):
     ends: KernelEnds
     evidence: OrderEvidence | None
     leaves_out: bool = False
-
-
-def extents(a: Any, b: Any) -> Extents | None:
-    """Read the extents of two matrices, or of two stacks of as many; None where they are neither."""
-    if getattr(a, "ndim", 0) not in (2, 3) or getattr(b, "ndim", 0) != a.ndim or not hasattr(b, "strides"):
-        return None
-    stack = a.ndim == 3
-    if stack and not a.shape[0] == b.shape[0] > 1:
-        return None
-    spelled = [x + y for x in _layouts(a) for y in _layouts(b)]
-    return Extents(a.shape[-2], b.shape[-1], a.shape[-1], tuple(spelled), stack)
-
-
-def _layouts(array: Any) -> str:
-    """Name the layouts that a matrix, or those of a stack, may be said to have."""
-    matrix = Strided(array.dtype, array.shape[-2:], array.strides[-2:])
-    if matrix.is_c_contiguous and matrix.is_f_contiguous:
-        return "nt" if matrix.strides[1] == matrix.itemsize else "tn"
-    return "n" if matrix.is_c_contiguous else "t" if matrix.is_f_contiguous else ""
 
 
 def library_order(ins: Instruction, target: str, shape: Extents | None, biased: bool, out: str, choices: Any) -> LibraryOrder:

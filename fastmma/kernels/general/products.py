@@ -86,24 +86,12 @@ def multiply(
     if finish_empty(x.shape[2], c, out):
         return
     at_once = max(1, _CODES // max(1, x[0].size, y[0].size, out[0].size))
-    for first in range(0, len(x), at_once):
-        part = slice(first, first + at_once)
-        some = None if scales is None else (scales[0], scales[1][part], scales[2][part])
-        _batch(p, a, b, x[part], y[part], None if c is None else c[part], out[part], threads, window, some)
-
-
-def _batch(
-    p: General,
-    a: Element,
-    b: Element,
-    x: Codes,
-    y: Codes,
-    c: Codes | None,
-    out: Codes,
-    threads: int,
-    window: bool,
-    scales: Scales | None,
-) -> None:
+    if len(x) > at_once:
+        for first in range(0, len(x), at_once):
+            part = slice(first, first + at_once)
+            some = None if scales is None else (scales[0], scales[1][part], scales[2][part])
+            multiply(p, a, b, x[part], y[part], None if c is None else c[part], out[part], threads, window, some)
+        return
     fixed = bool(p.by_scales) or (window and p.group > 1 and _in_words(p, a, b))
     state = np.zeros(out.shape, np.uint32) if c is None else np.ascontiguousarray(c.astype(np.uint32))
     whole = p.unit * max(p.split, 1)
