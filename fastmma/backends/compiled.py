@@ -9,9 +9,9 @@ from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
 from fastmma.backends.exact import Exact
 from fastmma.backends.fixed import Fixed, Form, fixed_product
+from fastmma.backends.holds import portable_only
 from fastmma.backends.native_c import with_native_c
 from fastmma.backends.parts import is_small, parts
-from fastmma.backends.routes import portable_only
 from fastmma.backends.stored import on_stored_elements
 from fastmma.backends.zeros import on_dense_kernel
 from fastmma.kernels.params import Promotion, Step

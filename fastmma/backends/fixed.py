@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fastmma.backends import route
 from fastmma.backends.call import Operation
+from fastmma.backends.holds import blocks_of, cpu
 from fastmma.backends.problem import Extents, Problem, Strides
-from fastmma.backends.routes import blocks_of, cpu
 
 if TYPE_CHECKING:
     from fastmma.kernels.sums.epilogue import EpilogueForm

@@ -10,10 +10,10 @@ import numpy as np
 from fastmma.backends import route, runs
 from fastmma.backends.arranged import ordered, widened
 from fastmma.backends.call import Codes, Operands, Operation
+from fastmma.backends.holds import cpu, register_blocks_of
 from fastmma.backends.parameters import fused_parameters, plain
 from fastmma.backends.parts import parts
 from fastmma.backends.problem import Extents, Fallback, Problem, Strides, problem_of
-from fastmma.backends.routes import cpu, register_blocks_of
 from fastmma.kernels.params import Promotion
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 

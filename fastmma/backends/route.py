@@ -10,8 +10,10 @@ import numpy as np
 
 from fastmma.backends import routes
 from fastmma.backends.call import Codes, Operands, Operation
+from fastmma.backends.holds import cpu
 from fastmma.backends.problem import Extents, Fallback, Fallbacks, Problem, Strides, part_of, problem_of
-from fastmma.backends.routes import ANY, CALLS, QUANTITIES, Route, cpu
+from fastmma.backends.quantities import ANY, QUANTITIES
+from fastmma.backends.routes import CALLS, Route
 from fastmma.backends.runs import kernel_of
 
 

@@ -13,9 +13,11 @@ from fastmma.backends import fma, integer
 from fastmma.backends.arranged import in_order, ordered, widened
 from fastmma.backends.batches import batches, each
 from fastmma.backends.call import Codes, Operands, Run
+from fastmma.backends.holds import blocks_of, cpu
 from fastmma.backends.parameters import element_of, fused_parameters, general_parameters, product_order, scaled_parameters
 from fastmma.backends.problem import ALL, Fallback, Fallbacks, Problem
-from fastmma.backends.routes import ROUTES, Route, blocks_of, cpu, is_turned
+from fastmma.backends.quantities import is_turned
+from fastmma.backends.routes import ROUTES, Route
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.params import Fused, Promotion, Scaled
 

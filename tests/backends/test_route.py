@@ -17,7 +17,7 @@ from reference.paths import taking
 from reference.routes import widened
 
 import fastmma
-from fastmma.backends import route, routes
+from fastmma.backends import quantities, route, routes
 from fastmma.backends.call import Operands, Operation
 from fastmma.backends.problem import Extents, Problem, Strides, problem_of
 from fastmma.backends.resolve import operation_of
@@ -270,7 +270,7 @@ def test_names_are_keys() -> None:
     assert {row.name for row in ROUTES if row.call == "products"} == set(RUNS)
     for row in ROUTES:
         for bounds in row.ranges:
-            assert set(bounds) <= set(routes.QUANTITIES), row.name
+            assert set(bounds) <= set(quantities.QUANTITIES), row.name
             assert all(least <= most for least, most in bounds.values()), row.name
     assert {row.name for row in ROUTES if row.call == "products"} == {name for _, _, rows in ENTRIES for name in rows}
 
