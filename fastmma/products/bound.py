@@ -55,7 +55,7 @@ class Extents(NamedTuple):
     n: int
     k: int
     layouts: tuple[str, ...]  # of a and b: n where rows are contiguous, t where columns are; of vectors, both, that of the strides first
-    stack: bool = False
+    stack: int = 1  # how many are computed at once
 
 
 class Signature(NamedTuple):
@@ -101,8 +101,8 @@ def extents(a: Any, b: Any) -> Extents | None:
     """Read the extents of two matrices, or of two stacks of as many; None where they are neither."""
     if getattr(a, "ndim", 0) not in (2, 3) or getattr(b, "ndim", 0) != a.ndim or not hasattr(b, "strides"):
         return None
-    stack = a.ndim == 3
-    if stack and not a.shape[0] == b.shape[0] > 1:
+    stack = a.shape[0] if a.ndim == 3 else 1
+    if a.ndim == 3 and not a.shape[0] == b.shape[0] > 1:
         return None
     spelled = [x + y for x in _layouts(a) for y in _layouts(b)]
     return Extents(a.shape[-2], b.shape[-1], a.shape[-1], tuple(spelled), stack)

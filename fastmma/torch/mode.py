@@ -28,17 +28,21 @@ class emulate:  # noqa: N801 - a context manager, named as one
         The GPU, for example ``"H100"`` or ``"sm_80"``.
     library : {"cublas", None}
         Whose orders of k and epilogues; None: one accumulator, and one rounding at the end.
-    plans : mapping, optional
-        ``{(M, N, K): parts of k or a GemmPlan}`` for products of which you know more.
+    plans : mapping, str or Path, optional
+        ``{(M, N, K): parts of k or a GemmPlan}`` for products of which you know more; or the file that ``fastmma record --cublas`` wrote
+        on the GPU, in which all products are looked up then, and nowhere else.
     unknown : {"warn", "one", "error"}
         Where the library's plan for a shape is not known: compute with one part of k, with a warning or without, or raise TargetError.
         The report calls such products assumed.
     other : {"pass", "warn", "error"}
         What becomes of operations that multiply, and that no tensor core does, or whose bits nobody knows: torch's own result, with a
-        warning or without, or NotEmulatedError. The report calls them passed, or unseen where fastmma has not heard of them. Functions
-        and sums are passed in any case, and told in the report alone.
+        warning or without, or NotEmulatedError. The report calls them passed, or unseen where fastmma has not heard of them. Sums, and
+        functions that are not emulated, are passed in any case, and told in the report alone.
     attention : {"math", "pass", "error"}
         What becomes of fused attention, whose bits are not known: products and a softmax, torch's CPU kernel, or what `other` says.
+    functions : {True, "torch"}
+        Functions of each element (`exp`, GELU, powers, ...) with the bits of the GPU's kernels, where they are known: on an H100 and an
+        H200, with NVIDIA's libdevice installed. ``"torch"`` leaves them to torch.
     fp32 : {"tf32", "ieee"}, optional
         Products of float32; by default as torch's settings say (``torch.backends.cuda.matmul.fp32_precision``).
     check : {"cuda", None}
