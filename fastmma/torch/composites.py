@@ -140,7 +140,7 @@ def _either(run: Callable[..., Any], plain: Callable[..., Any], emulates: Asks) 
     return kernel
 
 
-def apart(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def decompose(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute a composite by the operators that torch's own kernel is made of; `func.decompose` would take others for some."""
     return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 

@@ -177,7 +177,7 @@ def _whole(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwa
 def _composite(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Take apart what in inference mode nobody has taken apart."""
     with mode:
-        return composites.apart(func, args, kwargs)
+        return composites.decompose(func, args, kwargs)
 
 
 def _recurrent(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -198,7 +198,7 @@ def _fused(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwa
         if not known:
             return _guessed(mode, kind.why, func, args, kwargs)
     with mode.once():
-        return composites.apart(func, args, kwargs)
+        return composites.decompose(func, args, kwargs)
 
 
 def _math_attention(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -206,21 +206,21 @@ def _math_attention(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, 
     cuda, wish = torch.backends.cuda, mode.run.settings.attention
     if not (cuda.flash_sdp_enabled() or cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()):
         with mode.once():
-            return composites.apart(func, args, kwargs)
+            return composites.decompose(func, args, kwargs)
     if wish == "error":
         raise NotEmulatedError(f"{func}: {FUSED_ATTENTION}")
     mode.told += 1
     mode.run.tell(str(func), PASSED if wish == "pass" else ASSUMED, FUSED_ATTENTION, args)
     if wish == "pass":
         with mode.passing():
-            return composites.apart(func, args, kwargs)
+            return composites.decompose(func, args, kwargs)
     return _guessed(mode, FUSED_ATTENTION, func, args, kwargs)
 
 
 def _guessed(mode: DispatchMode, why: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Take a composite apart; its products are assumed, in the backward pass too."""
     with mode.guessing(why), mode.once():
-        found = composites.apart(func, args, kwargs)
+        found = composites.decompose(func, args, kwargs)
     composites.mark((args, kwargs), found, partial(_begin, why), _end)
     return found
 
@@ -312,6 +312,6 @@ def recognise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer for a composite above autograd, where the thread emulates; else take it apart as torch does."""
     mode = emulates(args, kwargs)
     if mode is None or mode.run.guess:
-        return composites.apart(func, args, kwargs)
+        return composites.decompose(func, args, kwargs)
     kind = KINDS.get(id(func)) or kind_of(func)
     return _ANSWERS[kind.answer](mode, kind, func, args, kwargs)
