@@ -225,13 +225,6 @@ def test_cp(copy: Any) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-def test_lanes_of_copies() -> None:
-    for copy in COPIES:
-        lanes = copy.lanes.ravel()
-        assert len(set(lanes.tolist())) == len(lanes)
-        assert len(lanes) == (4 if "4x256b" in copy.opcode else 128)
-
-
 def test_shift() -> None:
     tmem = random_words(2, 128, 512)
     found = tcgen05.shift("tcgen05.shift.cta_group::1.down", tmem, 64 << 16 | 100)
