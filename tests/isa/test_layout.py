@@ -21,10 +21,6 @@ DISTINCT = list({tuple(operand.layout for operand in ins.operands.values()): ins
 OPERANDS = list({(operand.layout, operand.format.bits): (ins, name) for ins in DISTINCT for name, operand in ins.operands.items()}.values())
 
 
-def name_of(value: Any) -> str:
-    return str(value)
-
-
 @cases("ins", DENSE)
 def test_mma_fragments_are_ptxs(ins: Instruction) -> None:
     expected = fragments(ins)

@@ -102,23 +102,25 @@ def mma_candidates() -> dict[str, str]:
 
 
 @cache
-def wgmma_candidates() -> dict[str, str]:
-    """Dense and sparse ones: of these, candidates have twice the k."""
+def wgmma_candidates(*forms: str) -> dict[str, str]:
+    """Dense ones, or sparse ones, which have twice the k."""
     found = {}
     tails = {"f16": "%p1, 1, 1, 0", "bf16": "%p1, 1, 1, 0", "tf32": "%p1, 1, 1", "e4m3": "%p1, 1, 1", "e5m2": "%p1, 1, 1"}
     pairs = [(a, a) for a in ("f16", "bf16", "tf32", "b1", "f64", "s4")] + [("f16", "bf16"), ("e4m3", "s8")]
     pairs += list(itertools.product(("e4m3", "e5m2"), repeat=2)) + list(itertools.product(("s8", "u8"), repeat=2))
-    sizes, modifiers = (*range(8, 257, 8), 4, 12, 264), ("", ".satfinite", ".and.popc", ".xor.popc")
-    for form, n, k, (a, b), d, modifier in itertools.product(
-        ("", ".sp", ".sp::ordered_metadata"), sizes, (8, 16, 32, 64, 128, 256, 512), pairs, ("f16", "f32", "s32"), modifiers
-    ):
-        if (k * CONTAINER_BITS[a] != (512 if form else 256) or "::" in form) and n != 64:
+    sizes, depths = (*range(8, 257, 8), 4, 12, 264), (8, 16, 32, 64, 128, 512) if forms else (8, 16, 32, 64, 256)
+    modifiers = ("", ".satfinite") if forms else ("", ".satfinite", ".and.popc", ".xor.popc")
+    for form, n, k, (a, b), d, modifier in itertools.product(forms or ("",), sizes, depths, pairs, ("f16", "f32", "s32"), modifiers):
+        if (k * CONTAINER_BITS[a] != (512 if forms else 256) or "::" in form) and n != 64:
             continue
         before, after = ("", modifier) if "popc" in modifier else (modifier, "")
         opcode = f"wgmma.mma_async{form}.sync.aligned.m64n{n}k{k}{before}.{d}.{a}.{b}{after}"
-        held, metadata = n // 4 if d == "f16" else n // 2, ", %r400, 0" if form else ""
+        held, metadata = n // 4 if d == "f16" else n // 2, ", %r400, 0" if forms else ""
         found[opcode] = f"{opcode} {registers('r', 128, held)}, {registers('r', 0, 4)}, %q0{metadata}, {tails.get(a, '%p1')};"
     return found
+
+
+WGMMA = {"dense": wgmma_candidates(), "sparse": wgmma_candidates(".sp", ".sp::ordered_metadata")}
 
 
 # ptxas lets 4-bit types pass with shapes that PTX does not give them, on the targets that have 4-bit multipliers
@@ -143,5 +145,6 @@ def test_mma(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a"])
-def test_wgmma(target: str, tmp_path: Path) -> None:
-    assert disagreements(wgmma_candidates(), target, tmp_path) == []
+@pytest.mark.parametrize("form", WGMMA)
+def test_wgmma(form: str, target: str, tmp_path: Path) -> None:
+    assert disagreements(WGMMA[form], target, tmp_path) == []

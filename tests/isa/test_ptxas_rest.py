@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from reference.fragments import CONTAINER_BITS
 from reference.ptxas import accepted, needs_ptxas, registers
-from test_ptxas import ACCUMULATORS, KNOWN, disagreements, mma_candidates, share, table, wgmma_candidates
+from test_ptxas import ACCUMULATORS, KNOWN, WGMMA, disagreements, mma_candidates, share, table
 from test_table import variants
 
 import fastmma
@@ -191,7 +191,7 @@ CANDIDATES = {
     "wmma moves": wmma_move_candidates,
     "matrix moves": matrix_move_candidates,
 }
-EVERY = CANDIDATES | {"mma": mma_candidates, "wgmma": wgmma_candidates}
+EVERY = CANDIDATES | {"mma": mma_candidates, **{f"wgmma, {form}": lambda form=form: WGMMA[form] for form in WGMMA}}
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -27,7 +27,6 @@ def drawn(*shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
 
 
 A = drawn(64, 2048)
-GPU = ft.mm(A, A.t(), target="H100")
 
 
 class Seen(TorchDispatchMode):
