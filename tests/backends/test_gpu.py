@@ -53,7 +53,6 @@ def test_ptxas_assembles_the_kernel_of_every_kind_of_instruction(target: str, tm
 
 def test_the_opcode_is_in_the_text_once_with_its_selectors() -> None:
     sparse = fastmma.instruction("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-    assert isinstance(sparse, Instruction)
     text = loop_kernel(sparse, "sm_80", Selectors(sparsity=3))
     assert text.count(sparse.opcode) == 1
     assert "%metadata, 3;" in text
@@ -62,8 +61,6 @@ def test_the_opcode_is_in_the_text_once_with_its_selectors() -> None:
 
 def test_kernels_refuse_what_they_cannot_be() -> None:
     f16, wgmma = (fastmma.instruction(text) for text in (F16, "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"))
-    assert isinstance(f16, Instruction)
-    assert isinstance(wgmma, Instruction)
     with pytest.raises(TargetError, match="illegal on sm_75"):
         loop_kernel(f16, "sm_75")
     with pytest.raises(OperandError, match="shared memory"):

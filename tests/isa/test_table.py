@@ -210,7 +210,6 @@ def test_illegal_opcodes(text: str) -> None:
     assert ILLEGAL[text] in message
     assert len(message) < 1500
     nearest = re.search(r"The nearest are (\S+) and (\S+)$", message)
-    assert nearest is not None
     first, second = nearest.groups()
     assert first != second
     assert instruction(first).opcode == first

@@ -6,6 +6,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 
 from torch._higher_order_ops import scan, while_loop  # noqa: E402
 from torch._higher_order_ops.map import map as map_rows  # noqa: E402
+from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 import fastmma  # noqa: E402
@@ -145,12 +147,18 @@ def test_operators_of_subclasses_come_back_one_by_one() -> None:
     assert gpu.report.emulated == 2
 
 
-def test_tensors_that_hold_nothing_count_for_nothing() -> None:
+@pytest.mark.parametrize("fake", [False, True])
+def test_tensors_that_hold_nothing_count_for_nothing(fake: bool) -> None:
+    with FakeTensorMode() if fake else nullcontext():
+        empty = torch.empty(8, 8, device="cpu" if fake else "meta", dtype=BF16)
     with ft.emulate("H100", other="error") as gpu:
-        empty = torch.empty(8, 8, device="meta", dtype=BF16)
         functional.gelu(empty @ empty).softmax(-1)
-        functional.conv1d(empty, empty[:, :, None])
-    assert lines(gpu.report) == set()
+        for result in (functional.linear(empty, empty), functional.conv1d(empty, empty[:, :, None])):
+            assert (type(result).__name__ == "FakeTensor", result.shape) == (fake, (8, 8))
+    assert gpu.report.lines() == [] if fake else lines(gpu.report) == set()
+    with ft.emulate("H100") as gpu:
+        assert torch.export.export(torch.nn.Linear(8, 8, dtype=BF16), (A[:4, :8],)) is not None
+    assert gpu.report.emulated == 0
 
 
 def test_lines_and_warnings_name_the_callers_place() -> None:
