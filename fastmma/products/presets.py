@@ -59,6 +59,8 @@ ENDS: dict[str, KernelEnds] = {
     "in-place fma": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA),
     "in-place add": KernelEnds(_ALONE, _ADD, _ADD),
     "in-place add, no bias": KernelEnds(("alpha", "round"), _ADD, _ADD),
+    # a bias joins the sum of all parts; with alpha it is not known
+    "bias": KernelEnds(("bias", "round")),
     # where c and a bias join is not known
     "unknown": KernelEnds(("round",)),
 }

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from fastmma.torch.bounded import Bounded
+from fastmma.host.bounded import Bounded
 
 _DEVICES = "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+"
 _NAMES = {torch.float32: "Float", torch.float64: "Double"}

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fastmma.host.errors import NotEmulatedError
-from fastmma.torch import composites, conditions, neutral
+from fastmma.torch import composites, conditions, functions, neutral
 from fastmma.torch.attention import FUSED, answered
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.kinds import (
@@ -21,6 +21,7 @@ from fastmma.torch.kinds import (
     FIXED,
     FLOW,
     FREE,
+    FUNCTION,
     KINDS,
     MATH_ATTENTION,
     MENDED,
@@ -32,7 +33,7 @@ from fastmma.torch.kinds import (
     body_of,
     kind_of,
 )
-from fastmma.torch.report import ASSUMED, PASSED, UNSEEN
+from fastmma.torch.report import ASSUMED, EMULATED, PASSED, UNSEEN
 
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -136,6 +137,21 @@ def _told(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwar
         _neutral(mode, kind)
     elif not _holds_nothing(args):
         _tell(mode, kind, func, args, kind.why)
+    return result
+
+
+def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute a function of each element with the bits of the GPU, where they are known and IEEE 754 does not fix them."""
+    settings = mode.run.settings
+    fixed = kind.other in (FIXED, MENDED) and kind.unless(args, kwargs) is None
+    if fixed or not settings.computes_functions or _holds_nothing(args):
+        return _ANSWERS[kind.other](mode, kind, func, args, kwargs)
+    result = functions.compute(func, args, kwargs, settings.threads)
+    if result is None:
+        return _ANSWERS[kind.other](mode, kind, func, args, kwargs)
+    mode.told += 1
+    guess = mode.run.guess
+    mode.run.tell(kind.line.operator, ASSUMED if guess else EMULATED, guess or functions.RECORDED, args)
     return result
 
 
@@ -259,6 +275,7 @@ _ANSWERS: dict[str, Callable[[DispatchMode, Kind, Any, tuple[Any, ...], dict[str
     BODY: _body,
     FLOW: _flow,
     WHOLE: _whole,
+    FUNCTION: _function,
 }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastmma.host.bounded import Bounded
 from fastmma.host.caller import find_caller
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import is_default
@@ -22,7 +23,6 @@ from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import as_numpy, strided, to_numpy
-from fastmma.torch.bounded import Bounded
 from fastmma.torch.places import LIBRARIES, where
 from fastmma.torch.plans import ALIGNED, FORMATS, Ends, InvalidError, Planned, UnknownError, chained, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report

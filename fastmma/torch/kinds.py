@@ -10,7 +10,7 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.library import _impls as _python_kernels
 
-from fastmma.torch import conditions, neutral, unfixed
+from fastmma.torch import conditions, functions, neutral, unfixed
 from fastmma.torch.attention import APART
 from fastmma.torch.operators import OPERATORS, UNKNOWN
 from fastmma.torch.report import NEUTRAL, PASSED, UNSEEN, Line
@@ -18,7 +18,7 @@ from fastmma.torch.report import NEUTRAL, PASSED, UNSEEN, Line
 # how calls of a kind are answered
 FREE, FIXED, MENDED, TOLD, PRODUCT = "free", "fixed", "mended", "told", "product"
 COMPOSITE, RECURRENT, MATH_ATTENTION = "composite", "recurrent", "math attention"
-BODY, FLOW, WHOLE = "body", "flow", "whole"
+BODY, FLOW, WHOLE, FUNCTION = "body", "flow", "whole", "function"
 _COMPOSITE_KEY = "CompositeImplicitAutograd"
 _TORCHS = ("prim", "prims", "profiler", "debugprims")
 _MOVERS = ("fsdp",)  # whose Python functions are torch's own
@@ -40,6 +40,8 @@ class Kind:
         Of the operator, without its overload.
     answer : str
         How its calls are answered.
+    other : str
+        How those calls of a function are answered whose bits are not known.
     line : Line
         Of those that are neutral.
     status, why : str
@@ -48,12 +50,13 @@ class Kind:
         Says of a call why it is not neutral.
     """
 
-    __slots__ = ("answer", "line", "name", "operator", "status", "unless", "why")
+    __slots__ = ("answer", "line", "name", "operator", "other", "status", "unless", "why")
 
     def __init__(self, func: Any, answer: str, why: str = "", *, status: str = PASSED, unless: conditions.Unless = conditions.real) -> None:
         self.operator = func  # is kept, since its place in memory is its key
         self.name = _name(func).removesuffix("_")
         self.answer, self.status, self.why, self.unless = answer, status, why, unless
+        self.other = ""
         self.line = Line(str(func), NEUTRAL, "", "")
 
 
@@ -62,7 +65,10 @@ KINDS: dict[int, Kind] = {}  # by the operators' places in memory: they live as 
 
 def kind_of(func: Any) -> Kind:
     """Find the kind of an operator, once."""
-    found = KINDS[id(func)] = _higher_order(func) if isinstance(func, HigherOrderOperator) else _kind(func)
+    found = _higher_order(func) if isinstance(func, HigherOrderOperator) else _kind(func)
+    if found.answer in (FIXED, MENDED, TOLD, WHOLE) and func.namespace == "aten" and found.name in functions.NAMES:
+        found.answer, found.other = FUNCTION, found.answer
+    KINDS[id(func)] = found
     return found
 
 

@@ -15,13 +15,14 @@ from fastmma.isa.targets import target_of
 from fastmma.products.gemm_plan import GemmPlan
 
 Plans = Mapping[tuple[int, int, int], int | GemmPlan]
-_ALLOWED: dict[str, tuple[str | None, ...]] = {
+_ALLOWED: dict[str, tuple[str | bool | None, ...]] = {
     "library": ("cublas", None),
     "unknown": ("one", "warn", "error"),
     "other": ("pass", "warn", "error"),
     "attention": ("math", "pass", "error"),
     "fp32": ("tf32", "ieee", None),
     "check": ("cuda", None),
+    "functions": (True, "torch"),
 }
 
 
@@ -34,6 +35,7 @@ class Modes(NamedTuple):
     split_k: bool = True
 
 
+_RECORDED = ((9, 0),)  # compute capabilities whose functions are recorded
 _USUAL = Modes()
 # whether parts of k may be joined in 16 bits, and whether there may be any: what torch.backends.cuda.matmul reads, at a tenth of its cost
 _REDUCTIONS = {
@@ -59,6 +61,7 @@ class Settings:
     attention: str = "math"
     fp32: str | None = None
     check: str | None = "cuda"
+    functions: bool | str = True
     strict: bool | None = None
     threads: int | None = None
 
@@ -74,6 +77,11 @@ class Settings:
             _check_plans(self.plans)
 
     architecture: str = field(init=False, default="")
+
+    @property
+    def computes_functions(self) -> bool:
+        """Tell whether functions have the bits of the GPU, as far as they are recorded."""
+        return self.functions is True and self.capability in _RECORDED
 
     @property
     def capability(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import numpy as np
 from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
-from fastmma.triton import approximations
+from fastmma.functions import special
 from fastmma.triton.arithmetic import remember_product
 from fastmma.triton.casts import converted
 from fastmma.triton.contraction import QUOTIENT
@@ -19,12 +19,12 @@ from fastmma.triton.formats import FLOATS, elements
 from fastmma.triton.handles import VALUE
 
 _RECORDED: dict[str, tuple[str, Callable[..., Any]]] = {
-    "create_exp": ("ex2.approx.f32 of x log2(e)", approximations.exp),
-    "create_exp2": ("ex2.approx.ftz.f32", partial(approximations.ex2, flush=True)),
-    "create_sqrt": ("sqrt.approx.ftz.f32", approximations.sqrt),
-    "create_rsqrt": ("rsqrt.approx.ftz.f32", approximations.rsqrt),
-    "create_fdiv": ("div.full.f32", approximations.divided),
-    "create_approx_divf": ("div.full.f32", approximations.divided),
+    "create_exp": ("ex2.approx.f32 of x log2(e)", special.exp),
+    "create_exp2": ("ex2.approx.ftz.f32", partial(special.ex2, flush=True)),
+    "create_sqrt": ("sqrt.approx.ftz.f32", special.sqrt),
+    "create_rsqrt": ("rsqrt.approx.ftz.f32", special.rsqrt),
+    "create_fdiv": ("div.full.f32", special.divided),
+    "create_approx_divf": ("div.full.f32", special.divided),
 }
 _UNKNOWN = {
     "create_log": "a polynomial of libdevice",
@@ -50,19 +50,19 @@ def _recorded(run: Emulation, original: Operation, *operands: Any, name: str, wh
         if name in _IEEE_OF_F64:
             return original(*operands)
         return _function(run, original, *operands, name=name, what=_OF_F64.get(name, "code of libdevice"))
-    if run.capability not in approximations.RECORDED:
+    if run.capability not in special.RECORDED:
         run.report.passes(name, f"{what}: recorded on an H100 only")
         return original(*operands)
     values = np.broadcast_arrays(*(np.asarray(elements(operand), np.float32) for operand in operands))
-    is_quotient = function is approximations.divided
+    is_quotient = function is special.divided
     constant = operands[1].attr.get(VALUE) if is_quotient else None
-    result = approximations.divided(values[0], values[1], constant=constant) if is_quotient else function(*values)
+    result = special.divided(values[0], values[1], constant=constant) if is_quotient else function(*values)
     run.report.did(name, what)
     data = result if fmt == "f32" else converted(result, "f32", fmt)
     handle = TensorHandle(np.ascontiguousarray(data).view(interpreter._get_np_dtype(operands[0].dtype.scalar)), operands[0].dtype.scalar)
     if not is_quotient or fmt != "f32" or run.launch.compiled is None:
         return handle
-    x, y = approximations.factorise(values[0], values[1], constant=constant)
+    x, y = special.factorise(values[0], values[1], constant=constant)
     return remember_product(handle, x, y, QUOTIENT, None if constant is None or not y.size else float(y.flat[0]))
 
 

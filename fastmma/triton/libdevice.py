@@ -14,9 +14,9 @@ from triton.language.extra.cuda import libdevice
 from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
+from fastmma.functions import special
 from fastmma.host.errors import NotEmulatedError
 from fastmma.products.report import NEUTRAL
-from fastmma.triton import approximations
 from fastmma.triton.arithmetic import fused
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.twins import list_codes
@@ -96,9 +96,9 @@ def _extern(run: Emulation, _original: Operation, _library: str, _path: str, sym
     values = np.broadcast_arrays(*(operand.data for operand in operands))
     exact, approximated = (_look_up(table, symbol) for table in (_EXACT, _APPROXIMATED))
     dtype = interpreter._get_np_dtype(kind.scalar)
-    if symbol == "__nv_rsqrtf" and run.capability in approximations.RECORDED:
+    if symbol == "__nv_rsqrtf" and run.capability in special.RECORDED:
         run.report.did("rsqrt", "rsqrt.approx.ftz.f32")
-        result = approximations.rsqrt(*values)
+        result = special.rsqrt(*values)
     elif exact is not None:
         run.report.tell(NEUTRAL, symbol, "IEEE 754")
         result = exact(*values)

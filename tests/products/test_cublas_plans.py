@@ -21,7 +21,7 @@ from fastmma.products.lanes_plan import LanesPlan
 SAMPLES = cublas_kernels.samples()
 ALGOS = sorted({sample.choice[0] for sample in SAMPLES})
 # of the samples: the kinds of stream-K and of parts whose order no rule has, and an unknown custom option
-REFUSED = 6
+REFUSED = 5
 BF16 = ml_dtypes.bfloat16
 
 

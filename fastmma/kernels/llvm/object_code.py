@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import binding, ir
@@ -15,6 +15,7 @@ from fastmma.kernels.llvm.disk_cache import KernelFiles
 from fastmma.kernels.llvm.numba_internals import LOCK
 
 _OPTIMIZATION = 1  # of emitted vector code, which higher levels take longer over and make no faster
+_OPTIMIZATION_OF_LOOPS = 2  # of code that is written as text
 _linked: list[Any] = []  # engines, which own the memory that compiled code lies in
 
 
@@ -36,6 +37,30 @@ def _target_machine() -> Any:
     return binding.Target.from_triple(triple).create_target_machine(
         cpu=name, features=features, opt=level, reloc="static", codemodel="jitdefault", jit=True
     )
+
+
+def link_text(files: KernelFiles, record: Any, write: Callable[[], str], functions: Sequence[str]) -> list[int]:
+    """Return where functions are of a module that `write` writes as LLVM's text for a record, its loops vectorised."""
+    with LOCK:
+        code = files.found((record,))
+        if code is None:
+            with compiling():
+                compiled = code = _compiled_text(write())
+            files.keep((record,), lambda: compiled)
+        engine = _linked_engine(code)
+        return [engine.get_function_address(function) for function in functions]
+
+
+def _compiled_text(text: str) -> bytes:
+    machine = _target_machine()
+    module = binding.parse_assembly(text)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    tuning = binding.create_pipeline_tuning_options(min(int(config.OPT), _OPTIMIZATION_OF_LOOPS))
+    tuning.loop_vectorization = True
+    passes = binding.create_pass_builder(machine, tuning)
+    passes.getModulePassManager().run(module, passes)
+    code: bytes = machine.emit_object(module)
+    return code
 
 
 def assembly(emit: Callable[[ir.Module], None], triple: str, name: str, features: str) -> str:
@@ -73,12 +98,17 @@ def _optimized(emit: Callable[[ir.Module], None], machine: Any) -> Any:
 
 def _address(code: bytes, function: str) -> int:
     """Return where a function of object code is, linked into the process."""
+    address: int = _linked_engine(code).get_function_address(function)
+    return address
+
+
+def _linked_engine(code: bytes) -> Any:
+    """Link object code into the process."""
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _linked.append(engine)
-    address: int = engine.get_function_address(function)
-    return address
+    return engine
 
 
 def _taken_apart(module: ir.Module) -> None:

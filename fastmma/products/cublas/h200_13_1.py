@@ -96,6 +96,7 @@ _TILES = (
         joins=((1, "in-place"),),
         ends="add",
         in_place_ends="in-place add, no bias",
+        biased_ends="bias",
         most_k_unsaid=512,
     ),
     # sums of integers are exact, in whatever order

@@ -260,6 +260,8 @@ def _lanes(table: Table, row: LaneRow, choice: Choice, call: _Call) -> LanesPlan
 def _tiles(table: Table, row: TileRow, choice: Choice, call: _Call) -> GemmPlan:
     product, parts = call.product, _parts(row, choice, call.product)
     join = _join(row, choice, parts)
+    if join == "in-place" and call.given.bias and row.biased_ends:
+        row, join = replace(row, split_ends=row.biased_ends), "ascending"
     name = row.ends if join == "" else row.in_place_ends if join == "in-place" else row.split_ends
     narrow = product.out if product.out in NARROW else ""
     if join == "in-place" and product.fmt in NARROW and not narrow:

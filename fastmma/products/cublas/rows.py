@@ -89,6 +89,8 @@ class TileRow:
         k between promotions, where fast accumulation is not asked for; 0: none.
     ends, split_ends, in_place_ends : str
         The rows of `fastmma.products.presets.ENDS` for one part of k, for several, and for several in place.
+    biased_ends : str
+        The row for several parts in place that are given a bias, if it joins after all of them; empty: it is of `in_place_ends` too.
     customs : tuple of int
         The custom options; empty for all.
     most_k : int
@@ -118,6 +120,7 @@ class TileRow:
     ends: str = "fma16"
     split_ends: str = "add-rounded"
     in_place_ends: str = "in-place fma"
+    biased_ends: str = ""
     customs: tuple[int, ...] = ()
     most_k: int = 0
     most_workspace: int = 1023

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fastmma.functions import special
 from fastmma.products.fma_lanes import fused
-from fastmma.triton import approximations
 
 _STEP, _MAGIC, _LIFTED = 0x3BBB989D, 12582913.0, 12583039.0
 _LOG2E, _REST = 0x3FB8AA3B, 0x32A57060  # log2(e) in two parts
@@ -35,7 +35,7 @@ def exp(x: torch.Tensor) -> torch.Tensor:
     lifted = (place.double() * 252 + _MAGIC).floor().float()
     whole = lifted - _LIFTED
     rest = _fma(x, _number(_REST), _fma(x, _number(_LOG2E), -whole))
-    return _unit(approximations.ex2, rest, flush=True) * (lifted.view(torch.int32) << 23).view(torch.float32)
+    return _unit(special.ex2, rest, flush=True) * (lifted.view(torch.int32) << 23).view(torch.float32)
 
 
 def _halved(lanes: torch.Tensor) -> torch.Tensor:
@@ -70,7 +70,7 @@ def _silu_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 _FUNCTIONS: dict[Any, Callable[..., torch.Tensor]] = {
     torch.ops.aten.exp.default: exp,
-    torch.ops.aten.rsqrt.default: lambda x: _unit(approximations.rsqrt, x),
+    torch.ops.aten.rsqrt.default: lambda x: _unit(special.rsqrt, x),
     torch.ops.aten.sigmoid.default: lambda x: 1 / (1 + exp(-x)),
     torch.ops.aten.silu.default: lambda x: x / (1 + exp(-x)),
     torch.ops.aten.silu_backward.default: _silu_backward,

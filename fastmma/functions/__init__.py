@@ -1,0 +1,1 @@
+"""Functions with the bits of a GPU: its special function unit, libdevice, and the kernels that frameworks run between products."""

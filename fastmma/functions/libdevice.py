@@ -1,0 +1,54 @@
+"""NVIDIA's libdevice on a CPU: its float32 functions, with the bits that CUDA code has on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastmma import kernels
+
+# by the beginning of a file's SHA-256: its release, and functions that differ from those of CUDA 13.0
+RELEASES: dict[str, tuple[str, frozenset[str]]] = {
+    "91334d6e12748f6c": ("CUDA 13.0", frozenset()),
+    "9e84b504f25d26ec": ("Triton 3.9", frozenset({"asinhf", "acoshf", "erfinvf"})),
+}
+# of CUDA 13.0: those of which all results on an H200 are known to be these, 2^24 at a time by a checksum; powf and others by samples
+_ALL_RESULTS = (
+    "acosf acoshf asinf asinhf atanf atanhf cosf coshf erff erfcf erfinvf expf exp2f expm1f lgammaf logf log10f log1pf log2f rsqrtf "
+    "sinf sinhf tanf tanhf"
+)
+CHECKED = frozenset(_ALL_RESULTS.split())
+
+
+def release() -> tuple[str, frozenset[str]] | None:
+    """Return the release of libdevice on this machine, and its functions that differ from CUDA 13.0's; None where it is not known."""
+    return RELEASES.get(kernels.functions.bitcode.file_digest())
+
+
+def call(function: str, *operands: ArrayLike, threads: int | None = None) -> NDArray[np.float32]:
+    """Call a float32 function of libdevice for each element.
+
+    Parameters
+    ----------
+    function : str
+        Without ``__nv_``, for example ``"expf"``.
+    operands : array
+        Of float32; their shapes are broadcast.
+    threads : int, optional
+
+    Raises
+    ------
+    BackendError
+        If libdevice is not on this machine.
+    OperandError, OperandTypeError
+
+    Examples
+    --------
+    >>> call("expf", np.float32([0, 1]))  # doctest: +SKIP
+    array([1.       , 2.7182817], dtype=float32)
+    """
+    arrays: list[NDArray[Any]] = [np.asarray(operand, np.float32) for operand in operands]
+    found: NDArray[np.float32] = kernels.functions.apply.apply(function, *arrays, threads=threads)
+    return found

@@ -1,0 +1,112 @@
+"""Apply formulas to arrays: loops of machine code, compiled once for the formats of their operands, kept on the disk, run on all cores."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastmma.host.bounded import Bounded
+from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.threads import parallel_for, thread_count
+from fastmma.kernels.functions.bitcode import file_digest
+from fastmma.kernels.functions.machine_code import Form, source
+from fastmma.kernels.functions.pointwise import FORMULAS
+from fastmma.kernels.functions.tables import NAMES, table
+from fastmma.kernels.llvm.disk_cache import KernelFiles
+from fastmma.kernels.llvm.object_code import link_text
+
+DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+_FORMATS = {dtype: fmt for fmt, dtype in DTYPES.items()}
+_GRAIN = 1 << 14  # elements that a thread takes at a time
+
+
+class _Record(NamedTuple):
+    """What a loop is compiled for."""
+
+    name: str
+    parameters: tuple[float, ...]
+    form: Form
+    libdevice: str  # the digest of the bitcode
+
+
+_loops: Bounded[_Record, Any] = Bounded()
+
+
+def _loop(record: _Record) -> Any:
+    found = _loops.get(record)
+    if found is None:
+        formula = partial(FORMULAS[record.name], *record.parameters)
+        names = ("set_tables", "needed_tables", "loop")
+        set_tables, needed, loop = link_text(_FILES, record, lambda: source(formula, record.form), names)
+        bits = ctypes.CFUNCTYPE(ctypes.c_int32)(needed)()
+        places = [table(name).ctypes.data if bits >> index & 1 else None for index, name in enumerate(NAMES)]
+        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(NAMES))(set_tables)(*places)
+        kinds = [ctypes.c_void_p, ctypes.c_int64] * len(record.form.given) + [ctypes.c_void_p] * len(record.form.made)
+        found = ctypes.CFUNCTYPE(None, *kinds, ctypes.c_int64, ctypes.c_int64)(loop)
+        _loops.keep(record, found)
+    return found
+
+
+def apply(
+    name: str,
+    *operands: ArrayLike,
+    parameters: Sequence[float] = (),
+    out_dtype: Any = None,
+    out: NDArray[Any] | None = None,
+    threads: int | None = None,
+) -> NDArray[Any]:
+    """Apply a formula of `fastmma.kernels.functions.pointwise.FORMULAS` to each element.
+
+    Parameters
+    ----------
+    name : str
+    operands : array
+        float32, float16 or bfloat16; their shapes are broadcast.
+    parameters : sequence of float
+        Numbers that the formula is made for.
+    out_dtype : dtype, optional
+        Of the result, to which float32 is rounded to nearest even; by default that of the first operand.
+    out : array, optional
+        Where the result goes: contiguous, of its shape.
+    threads : int, optional
+        All cores by default; results do not depend on it.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+    BackendError
+        If the formula calls a function of libdevice, and it is not on this machine.
+
+    Examples
+    --------
+    >>> apply("reciprocal", np.float32([2, 3]))
+    array([0.5       , 0.33333334], dtype=float32)
+    """
+    if name not in FORMULAS:
+        raise OperandError(f"apply: there is no formula {name!r}")
+    arrays = [np.asarray(operand) for operand in operands]
+    dtype = out.dtype if out is not None else np.dtype(arrays[0].dtype if out_dtype is None else out_dtype)
+    for array in (*arrays, np.empty(0, dtype)):
+        if array.dtype not in _FORMATS:
+            raise OperandTypeError(f"apply: operands and results are float32, float16 or bfloat16, not {array.dtype}")
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    whole = [array if array.size == 1 else np.ascontiguousarray(np.broadcast_to(array, shape)) for array in arrays]
+    result = np.empty(shape, dtype) if out is None else out
+    if result.shape != shape or not result.flags.c_contiguous:
+        raise OperandError(f"apply: out must be contiguous, and of the shape {shape}, not {result.shape}")
+    form = Form(tuple(_FORMATS[array.dtype] for array in arrays), (_FORMATS[dtype],))
+    loop = _loop(_Record(name, tuple(map(float, parameters)), form, file_digest()))
+    given: list[int] = []
+    for array in whole:
+        given += [array.ctypes.data, 0 if array.size == 1 else 1]
+    parallel_for(lambda start, stop, _: loop(*given, result.ctypes.data, start, stop), result.size, thread_count(threads), _GRAIN)
+    return result
+
+
+_FILES = KernelFiles(apply)

@@ -1,0 +1,105 @@
+"""Loops of machine code that apply a formula, or a function of libdevice, to arrays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from fastmma.kernels.functions.bitcode import bitcode
+from fastmma.kernels.functions.expression import Code, Value
+from fastmma.kernels.functions.nvvm import INLINE, definitions, local_name, needed_tables
+
+_CALLED = re.compile(r"@(llvm\.nvvm\.[\w.]+)\(")
+_INLINE = re.compile(r'call (float|double|\{ i32, i32 \}) asm "([^"]*)", "[^"]*"\(')
+_ATTRIBUTES = re.compile(r" #\d+")
+_METADATA = re.compile(r", ![\w.]+ !\d+")
+# how a number of a format becomes a float32, and back
+_LOADS = {
+    "f32": " {x} = load float, ptr {p}\n",
+    "f16": " {x}h = load half, ptr {p}\n {x} = fpext half {x}h to float\n",
+    "bf16": " {x}h = load i16, ptr {p}\n {x}w = zext i16 {x}h to i32\n {x}s = shl i32 {x}w, 16\n {x} = bitcast i32 {x}s to float\n",
+}
+_STORES = {
+    "f32": " store float {x}, ptr {p}\n",
+    "f16": " {p}h = fptrunc float {x} to half\n store half {p}h, ptr {p}\n",
+    "bf16": """ {p}c = bitcast float {x} to i32
+ {p}l = lshr i32 {p}c, 16
+ {p}o = and i32 {p}l, 1
+ {p}b = add i32 {p}o, 32767
+ {p}s = add i32 {p}c, {p}b
+ {p}t = lshr i32 {p}s, 16
+ {p}n = fcmp uno float {x}, 0.0
+ {p}r = select i1 {p}n, i32 32767, i32 {p}t
+ {p}h = trunc i32 {p}r to i16
+ store i16 {p}h, ptr {p}
+""",
+}
+_TYPES = {"f32": "float", "f16": "half", "bf16": "i16"}
+_LOOP = """
+define void @loop({parameters}, i64 %from, i64 %to) {{
+entry:
+ %none = icmp sge i64 %from, %to
+ br i1 %none, label %done, label %next
+next:
+ %i = phi i64 [ %from, %entry ], [ %j, %next ]
+{body} %j = add nuw nsw i64 %i, 1
+ %more = icmp slt i64 %j, %to
+ br i1 %more, label %next, label %done
+done:
+ ret void
+}}
+"""
+_PLACE = """ {p}o = mul i64 %i, {step}
+ {p} = getelementptr {type}, ptr {array}, i64 {p}o
+"""
+
+Formula = Callable[..., Value | tuple[Value, ...]]
+
+
+class Form(NamedTuple):
+    """Formats of operands, and of results."""
+
+    given: tuple[str, ...]
+    made: tuple[str, ...]
+
+
+def _inlined(match: re.Match[str]) -> str:
+    name = next(function for start, function in INLINE.items() if match[2].startswith(start))
+    return f"call {match[1]} @{name}("
+
+
+@lru_cache(256)
+def _body(name: str) -> str:
+    """Return the definition of a function of libdevice, with NVVM's intrinsics called by their local names."""
+    found = _CALLED.sub(lambda match: f"@{local_name(match[1])}(", bitcode().functions[name])
+    return _METADATA.sub("", _ATTRIBUTES.sub("", _INLINE.sub(_inlined, found))).replace("define ", "define internal ", 1)
+
+
+def _libdevice(names: list[str]) -> str:
+    """Return the definitions of functions and of all that they call and read."""
+    needed = sorted({each for name in names for each in bitcode().needed(name)})
+    body = "".join(_body(name) for name in needed)
+    used = set(re.findall(r"@([\w.]+)", body))
+    constants = "".join(text for each, text in bitcode().constants.items() if each in used)
+    return bitcode().types + constants + body if names else ""
+
+
+def source(formula: Formula, form: Form) -> str:
+    """Write a module with a loop over the elements of arrays: `loop` (each array and its step, the results, from, to)."""
+    code, given = Code(), [f"%x{index}" for index in range(len(form.given))]
+    found = formula(*(Value(code, name) for name in given))
+    results = found if isinstance(found, tuple) and not isinstance(found, Value) else (found,)
+    body, parameters = "", []
+    for index, fmt in enumerate(form.given):
+        parameters.append(f"ptr noalias %a{index}, i64 %s{index}")
+        body += _PLACE.format(p=f"%p{index}", step=f"%s{index}", type=_TYPES[fmt], array=f"%a{index}")
+        body += _LOADS[fmt].format(x=f"%x{index}", p=f"%p{index}")
+    body += "".join(code.lines)
+    for index, (fmt, value) in enumerate(zip(form.made, results, strict=True)):
+        parameters.append(f"ptr noalias %d{index}")
+        body += f" %q{index} = getelementptr {_TYPES[fmt]}, ptr %d{index}, i64 %i\n"
+        body += _STORES[fmt].format(x=value.name, p=f"%q{index}")
+    called = _libdevice(list(code.calls)) + _LOOP.format(parameters=", ".join(parameters), body=body)
+    return definitions() + needed_tables(called) + called
