@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from reference import sparsity as facts
 from reference.cases import cases
-from reference.sparse_operands import METADATA, SPARSE, bits, elements, random_words
+from reference.products import bits
+from reference.sparse_operands import METADATA, SPARSE, elements, random_words
 
 import fastmma
 from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, sparse
