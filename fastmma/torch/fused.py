@@ -42,7 +42,7 @@ class _RmsNorm(torch.autograd.Function):
 def _rms_norm(run: Emulation, x: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     if weight is not None and weight.dtype is not x.dtype:
         raise NotEmulatedError("weights of another format are not known")
-    found: Tensor = _RmsNorm.apply(run, x, list(shape), weight, eps)  # type: ignore[no-untyped-call]
+    found: Tensor = _RmsNorm.apply(run, x, list(shape), weight, eps)
     return found
 
 
