@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastmma import kernels
 from fastmma.functions import libdevice
-from fastmma.kernels.functions.apply import apply
 from fastmma.torch.arrays import as_numpy, to_numpy
-from fastmma.torch.operators import IN_PLACE, OUT, form_of
+from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
 
 BITS = {torch.float32: 24.0, torch.float16: 11.0, torch.bfloat16: 8.0}  # of a significand
 FLOATS = tuple(BITS)
@@ -260,6 +260,22 @@ ROWS |= {
 }
 
 
+def _glu_backward(given: dict[str, Any], threads: int | None) -> Tensor | None:
+    first, second = given["self"].chunk(2, given["dim"])
+    names = ("glu_backward_of_first", "glu_backward_of_second")
+    formulas = [Formula(name, (given["grad_output"], first, second)) for name in names]
+    if not all(map(_fits, formulas)):
+        return None
+    return torch.cat([_computed(each, first.dtype, threads) for each in formulas], given["dim"])
+
+
+# of several results, or pieces
+WHOLE: dict[str, Callable[[dict[str, Any], int | None], Any]] = {"glu_backward": _glu_backward}
+
+
+NAMES = frozenset(ROWS) | frozenset(WHOLE)
+
+
 def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Name all arguments of a call, those by default too."""
     found = {}
@@ -303,7 +319,7 @@ def _computed(formula: Formula, dtype: torch.dtype, threads: int | None) -> Tens
     shape = torch.broadcast_shapes(*(each.shape for each in formula.operands))
     result = torch.empty(shape, dtype=dtype)
     arrays = [to_numpy(each) for each in formula.operands]
-    apply(formula.name, *arrays, parameters=formula.parameters, out=as_numpy(result), threads=threads)
+    kernels.functions.apply.apply(formula.name, *arrays, parameters=formula.parameters, out=as_numpy(result), threads=threads)
     return result
 
 
@@ -316,6 +332,8 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     if any(isinstance(each, complex) for each in given.values()):
         return None
     name = func._schema.name.partition("::")[2].removesuffix("_")
+    if name in WHOLE:
+        return WHOLE[name](given, threads) if form_of(func) == NEW and libdevice.release() is not None else None
     formula = ROWS[name](given)
     if formula is None or not _fits(formula) or not _is_exact(formula.name):
         return None

@@ -141,7 +141,7 @@ def _hardtanh_backward(low: float, high: float, dy: Value, x: Value) -> Value:
 
 
 def _soft_shrink(limit: float, x: Value) -> Value:
-    return choose(x > limit, x - limit, choose(x < -limit, x + limit, x * 0.0))
+    return choose(x > limit, x - limit, choose(x < -limit, x + limit, choose(x.is_nan, x, 0.0)))
 
 
 def _glu_backward(dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
@@ -231,8 +231,14 @@ def _floor_quotient(a: Value, b: Value | float, quotient: Callable[[Value], Valu
     return choose(b.equals(0.0), a / b, result) if isinstance(b, Value) else result
 
 
+def _inverse(divisor: float) -> float:
+    """Divide 1 by a scalar, as kernels do that multiply by what they get."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return float(np.float32(1) / np.float32(divisor))
+
+
 def _floor_divide_by(divisor: float, x: Value) -> Value:
-    inverse = float(np.float32(1) / np.float32(divisor))
+    inverse = _inverse(divisor)
     return _floor_quotient(x, divisor, lambda y: y * inverse)
 
 
@@ -309,7 +315,7 @@ FORMULAS |= {
     "divide": lambda a, b: a / b,
     "floor_divide": lambda a, b: _floor_quotient(a, b, lambda y: y / b),
     "floor_divide_by": _floor_divide_by,
-    "divide_by": lambda divisor, x: x * float(np.float32(1) / np.float32(divisor)),
+    "divide_by": lambda divisor, x: x * _inverse(divisor),
     "remainder": _remainder,
     "lerp": _lerp,
     "lerp_of_each": lambda a, b, weight: _lerp(weight, a, b),
