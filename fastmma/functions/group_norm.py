@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import WARP, add_block, add_strided, start_sums
 from fastmma.functions.moments import join_block, take_elements
 from fastmma.host.errors import NotEmulatedError
-from fastmma.kernels.functions.sums import add_products
 
 _THREADS = 512
 _MOST = 128  # examples whose gradients one thread adds
@@ -34,7 +34,7 @@ def _sum(rows: Floats, factors: Floats | None = None) -> Floats:
     if factors is None:
         return add_block(add_strided(rows, threads))
     sums = start_sums(len(rows), threads)
-    add_products(rows, factors, sums, 0, rows.shape[1])
+    kernels.functions.sums.add_products(rows, factors, sums, 0, rows.shape[1])
     return add_block(sums)
 
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastmma import kernels
 from fastmma.functions.arithmetic import Floats, fuse
 from fastmma.functions.block import WARP, start_sums
-from fastmma.kernels.functions import moments as loops
 
 
 class Moments(NamedTuple):
@@ -31,14 +31,14 @@ def start_moments(rows: int, threads: int) -> Moments:
 def take_vectors(values: Floats, threads: int, size: int) -> Moments:
     """Take moments of rows by threads, of which each takes every `threads`-th vector; differences are multiplied by 1 / count."""
     found = start_moments(len(values), threads)
-    loops.join_vectors(values, *found, size)
+    kernels.functions.moments.join_vectors(values, *found, size)
     return found
 
 
 def take_elements(values: Floats, threads: int) -> Moments:
     """Take moments of rows by threads, of which each takes every `threads`-th element; differences are divided by the count."""
     found = start_moments(len(values), threads)
-    loops.join_values(values, *found, 0, values.shape[1])
+    kernels.functions.moments.join_values(values, *found, 0, values.shape[1])
     return found
 
 
@@ -47,7 +47,7 @@ def join_by_reciprocal(found: Moments) -> Moments:
 
     The means are weighted by the shares of the counts.
     """
-    loops.join_lanes(*found, WARP)
+    kernels.functions.moments.join_lanes(*found, WARP)
     return found.take((..., 0))
 
 

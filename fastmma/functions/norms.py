@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import add_block, halve, start_sums
 from fastmma.functions.moments import join_block, join_by_reciprocal, take_elements, take_vectors
 from fastmma.host.errors import NotEmulatedError, OperandError
-from fastmma.kernels.functions.norms import add_along_columns, add_along_rows, differentiate, normalize
-from fastmma.kernels.functions.sums import add_square_vectors
 
 _THREADS, _VECTOR = 128, 4
 _THREADS_OF_ELEMENTS = 512
@@ -68,7 +67,7 @@ def _statistics(values: Floats, eps: float, centred: bool) -> _Statistics:
         mean, variance = np.ascontiguousarray(found.mean), found.squares / np.float32(count)
     else:
         sums = start_sums(rows, _THREADS)
-        add_square_vectors(values, sums, 0, count, _VECTOR)
+        kernels.functions.sums.add_square_vectors(values, sums, 0, count, _VECTOR)
         variance = add_block(sums) / np.float32(count)
     return _Statistics(mean, libdevice.call("rsqrtf", variance + np.float32(eps)))
 
@@ -81,7 +80,7 @@ def _norm(x: NDArray[Any], shape: Sequence[int], weight: Any, bias: Any, eps: fl
     result = np.empty(values.shape, np.float32)
     with np.errstate(all="ignore"):
         found = _statistics(values, eps, centred)
-    normalize(values, *found, ones if w is None else w, nothing if b is None else b, result)
+    kernels.functions.norms.normalize(values, *found, ones if w is None else w, nothing if b is None else b, result)
     return round_to(result, x.dtype).reshape(x.shape), found
 
 
@@ -99,15 +98,15 @@ def _backward(
     mean, rstd = (np.ascontiguousarray(each).reshape(-1) for each in found)
     factors = np.ones(columns, np.float32) if w is None else w
     sums, products = start_sums(rows, _THREADS), start_sums(rows, _THREADS)
-    add_along_rows(dy, values, factors, mean, rstd, sums, products, _VECTOR)
+    kernels.functions.norms.add_along_rows(dy, values, factors, mean, rstd, sums, products, _VECTOR)
     total = add_block(sums) if centred else np.zeros(rows, np.float32)
     gradients = np.empty(values.shape, np.float32)
-    differentiate(dy, values, factors, mean, rstd, total, add_block(products), gradients)
+    kernels.functions.norms.differentiate(dy, values, factors, mean, rstd, total, add_block(products), gradients)
     result = round_to(gradients, x.dtype).reshape(x.shape)
     if w is None:
         return (result,)
     of_weight, of_bias = start_sums(_height(rows), columns), start_sums(_height(rows), columns)
-    add_along_columns(dy, values, mean, rstd, of_weight, of_bias, _ROWS)
+    kernels.functions.norms.add_along_columns(dy, values, mean, rstd, of_weight, of_bias, _ROWS)
     return result, *(round_to(halve(each.T), x.dtype).reshape(shape) for each in (of_weight, of_bias))
 
 
