@@ -202,12 +202,10 @@ def reduce_sum(
     return _finish(state[0], shape, x, axes, keepdims, dtype)
 
 
-def reduce_mean(
-    x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False, dtype: DTypeLike | None = None
-) -> NDArray[Any]:
+def reduce_mean(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False) -> NDArray[Any]:
     """Compute ``aten::mean.dim`` (``aten::mean`` where `axes` is None): the sum times the rounded share of one element.
 
-    Parameters are those of `reduce_sum`.
+    Parameters are those of `reduce_sum`, but for `dtype`, which was not recorded.
 
     Examples
     --------
@@ -216,7 +214,7 @@ def reduce_mean(
     """
     state, view, shape = _reduce(x, axes, _SUM)
     share = np.float32(view.outputs) / np.float32(view.outputs * view.inputs)
-    return _finish(state[0] * share, shape, x, axes, keepdims, dtype)
+    return _finish(state[0] * share, shape, x, axes, keepdims, None)
 
 
 def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False) -> NDArray[Any]:
