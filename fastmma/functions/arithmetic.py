@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastmma.kernels.functions.sums import multiply_add
+from fastmma import kernels
 
 Floats = NDArray[np.float32]
 
@@ -27,7 +27,7 @@ def fuse(a: Any, b: Any, c: Any) -> Floats:
     arrays = [np.asarray(each, np.float32) for each in (a, b, c)]
     out = np.empty(np.broadcast_shapes(*(each.shape for each in arrays)), np.float32)
     whole = (each if each.shape == out.shape else np.broadcast_to(each, out.shape).copy() for each in arrays)
-    multiply_add(*(np.ascontiguousarray(each).reshape(-1) for each in whole), out.reshape(-1))
+    kernels.functions.sums.multiply_add(*(np.ascontiguousarray(each).reshape(-1) for each in whole), out.reshape(-1))
     return out
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma import kernels
 from fastmma.functions.arithmetic import Floats
-from fastmma.kernels.functions import sums as loops
 
 WARP = 32
 
@@ -27,14 +27,14 @@ def add_strided(values: Floats, threads: int) -> Floats:
     [[9.0, 6.0]]
     """
     sums = start_sums(len(values), threads)
-    loops.add_strided(values, sums, 0, values.shape[1])
+    kernels.functions.sums.add_strided(values, sums, 0, values.shape[1])
     return sums
 
 
 def add_vectors(values: Floats, threads: int, size: int) -> Floats:
     """Add by threads, of which each takes every `threads`-th vector of `size` elements, in order; rows have whole vectors."""
     sums = start_sums(len(values), threads)
-    loops.add_vectors(values, sums, 0, values.shape[1], size)
+    kernels.functions.sums.add_vectors(values, sums, 0, values.shape[1], size)
     return sums
 
 
@@ -43,11 +43,11 @@ def _add_shifted(values: Floats, threads: int, size: int, shift: int) -> Floats:
     begin, count = 0, values.shape[1]
     if shift:
         begin = min(threads - shift, count)
-        loops.add_strided(values, sums[:, shift:], 0, begin)
+        kernels.functions.sums.add_strided(values, sums[:, shift:], 0, begin)
         count -= begin
     whole = count - count % (size * threads)
-    loops.add_vectors(values, sums, begin, begin + whole, size)
-    loops.add_strided(values, sums, begin + whole, begin + count)
+    kernels.functions.sums.add_vectors(values, sums, begin, begin + whole, size)
+    kernels.functions.sums.add_strided(values, sums, begin + whole, begin + count)
     return sums
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import WARP, add_block, add_strided, start_sums
-from fastmma.functions.moments import join_block, join_by_quotient, take_elements
+from fastmma.functions.moments import join_block, take_elements
 from fastmma.host.errors import NotEmulatedError
-from fastmma.kernels.functions.sums import add_products
 
 _THREADS = 512
 _MOST = 128  # examples whose gradients one thread adds
@@ -34,7 +34,7 @@ def _sum(rows: Floats, factors: Floats | None = None) -> Floats:
     if factors is None:
         return add_block(add_strided(rows, threads))
     sums = start_sums(len(rows), threads)
-    add_products(rows, factors, sums, 0, rows.shape[1])
+    kernels.functions.sums.add_products(rows, factors, sums, 0, rows.shape[1])
     return add_block(sums)
 
 
@@ -81,7 +81,7 @@ def group_norm(
     _check(x.size // (examples * channels), examples)
     w, added = _flat(weight, x), _flat(bias, x)
     values = np.ascontiguousarray(widen(x)).reshape(examples * groups, -1)
-    found = join_block(take_elements(values, _threads(values.shape[1])), join_by_quotient)
+    found = join_block(take_elements(values, _threads(values.shape[1])))
     with np.errstate(all="ignore"):
         variance = found.squares / found.counts + widen(round_to(eps, x.dtype))
         mean, rstd = (round_to(each, x.dtype) for each in (found.mean, libdevice.call("rsqrtf", variance)))

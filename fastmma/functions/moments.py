@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastmma import kernels
 from fastmma.functions.arithmetic import Floats, fuse
 from fastmma.functions.block import WARP, start_sums
-from fastmma.kernels.functions import moments as loops
 
 
 class Moments(NamedTuple):
@@ -24,9 +23,6 @@ class Moments(NamedTuple):
         return Moments(*(part[key] for part in self))
 
 
-Join = Callable[[Moments, Moments], Moments]
-
-
 def start_moments(rows: int, threads: int) -> Moments:
     """Return what threads begin with."""
     return Moments(*(start_sums(rows, threads) for _ in range(3)))
@@ -35,28 +31,24 @@ def start_moments(rows: int, threads: int) -> Moments:
 def take_vectors(values: Floats, threads: int, size: int) -> Moments:
     """Take moments of rows by threads, of which each takes every `threads`-th vector; differences are multiplied by 1 / count."""
     found = start_moments(len(values), threads)
-    loops.join_vectors(values, *found, size)
+    kernels.functions.moments.join_vectors(values, *found, size)
     return found
 
 
 def take_elements(values: Floats, threads: int) -> Moments:
     """Take moments of rows by threads, of which each takes every `threads`-th element; differences are divided by the count."""
     found = start_moments(len(values), threads)
-    loops.join_values(values, *found, 0, values.shape[1])
+    kernels.functions.moments.join_values(values, *found, 0, values.shape[1])
     return found
 
 
-def join_by_reciprocal(first: Moments, second: Moments) -> Moments:
-    """Join moments as ``cuWelfordCombine`` does, the means weighted by the shares of the counts."""
-    difference = first.mean - second.mean
-    count = second.counts + first.counts
-    with np.errstate(all="ignore"):
-        share = np.float32(1) / count
-        of_second, of_first = second.counts * share, first.counts * share
-        mean = fuse(of_second, second.mean, of_first * first.mean)
-        squares = fuse(difference * difference * second.counts, of_first, second.squares + first.squares)
-    some = count > 0
-    return Moments(np.where(some, mean, np.float32(0)), np.where(some, squares, np.float32(0)), count)
+def join_by_reciprocal(found: Moments) -> Moments:
+    """Join the threads of a block by warps and then the warps as ``cuWelfordCombine`` does; `found` is used up.
+
+    The means are weighted by the shares of the counts.
+    """
+    kernels.functions.moments.join_lanes(*found, WARP)
+    return found.take((..., 0))
 
 
 def join_by_quotient(first: Moments, second: Moments) -> Moments:
@@ -71,14 +63,14 @@ def join_by_quotient(first: Moments, second: Moments) -> Moments:
     return Moments(*(np.where(first.counts == 0, b, np.where(second.counts == 0, a, both)) for a, b, both in joined))
 
 
-def _halve(found: Moments, join: Join) -> Moments:
+def _halve(found: Moments) -> Moments:
     """Join the upper half of the threads (last axis) to the lower one until one is left."""
     while found.mean.shape[-1] > 1:
         half = found.mean.shape[-1] // 2
-        found = join(found.take((..., slice(None, half))), found.take((..., slice(half, None))))
+        found = join_by_quotient(found.take((..., slice(None, half))), found.take((..., slice(half, None))))
     return found.take((..., 0))
 
 
-def join_block(found: Moments, join: Join) -> Moments:
-    """Join the threads of a block by warps and then the warps; of these there are a power of two."""
-    return _halve(_halve(Moments(*(part.reshape(len(part), -1, WARP) for part in found)), join), join)
+def join_block(found: Moments) -> Moments:
+    """Join the threads of a block by warps and then the warps, as `join_by_quotient` does; of warps there are a power of two."""
+    return _halve(_halve(Moments(*(part.reshape(len(part), -1, WARP) for part in found))))

@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import add_block, halve, start_sums
-from fastmma.functions.moments import join_block, join_by_quotient, join_by_reciprocal, take_elements, take_vectors
+from fastmma.functions.moments import join_block, join_by_reciprocal, take_elements, take_vectors
 from fastmma.host.errors import NotEmulatedError, OperandError
-from fastmma.kernels.functions.norm_gradients import add_along_columns, add_along_rows
-from fastmma.kernels.functions.sums import add_square_vectors
 
 _THREADS, _VECTOR = 128, 4
 _THREADS_OF_ELEMENTS = 512
@@ -53,18 +52,23 @@ def _flat(vector: NDArray[Any] | None, like: NDArray[Any]) -> Floats | None:
 
 
 def _statistics(values: Floats, eps: float, centred: bool) -> _Statistics:
-    count = values.shape[1]
+    """Take means, zero where rows are not centred, and what rows are multiplied by."""
+    rows, count = values.shape
+    mean = np.zeros(rows, np.float32)
     if count % _VECTOR:
-        found = join_block(take_elements(values, _THREADS_OF_ELEMENTS), join_by_quotient)
-        mean, variance = found.mean, found.squares / found.counts
-        variance = variance if centred else fuse(mean, mean, variance)
+        found = join_block(take_elements(values, _THREADS_OF_ELEMENTS))
+        variance = found.squares / found.counts
+        if centred:
+            mean = found.mean
+        else:
+            variance = fuse(found.mean, found.mean, variance)
     elif centred:
-        found = join_block(take_vectors(values, _THREADS, _VECTOR), join_by_reciprocal)
-        mean, variance = found.mean, found.squares / np.float32(count)
+        found = join_by_reciprocal(take_vectors(values, _THREADS, _VECTOR))
+        mean, variance = np.ascontiguousarray(found.mean), found.squares / np.float32(count)
     else:
-        sums = start_sums(len(values), _THREADS)
-        add_square_vectors(values, sums, 0, count, _VECTOR)
-        mean, variance = start_sums(len(values), 1)[:, 0], add_block(sums) / np.float32(count)
+        sums = start_sums(rows, _THREADS)
+        kernels.functions.sums.add_square_vectors(values, sums, 0, count, _VECTOR)
+        variance = add_block(sums) / np.float32(count)
     return _Statistics(mean, libdevice.call("rsqrtf", variance + np.float32(eps)))
 
 
@@ -72,12 +76,12 @@ def _norm(x: NDArray[Any], shape: Sequence[int], weight: Any, bias: Any, eps: fl
     values, w, b = _rows(x, shape), _flat(weight, x), _flat(bias, x)
     if w is None and b is not None:
         raise NotEmulatedError("a norm with a bias and no weight was not recorded")
+    ones, nothing = np.ones(values.shape[1], np.float32), np.full(values.shape[1], -0.0, np.float32)  # which change no bit
+    result = np.empty(values.shape, np.float32)
     with np.errstate(all="ignore"):
         found = _statistics(values, eps, centred)
-        result = (values - found.mean[:, None] if centred else values) * found.rstd[:, None]
-        if w is not None:
-            result = w * result if b is None else fuse(w, result, b)
-        return round_to(result, x.dtype).reshape(x.shape), found
+    kernels.functions.norms.normalize(values, *found, ones if w is None else w, nothing if b is None else b, result)
+    return round_to(result, x.dtype).reshape(x.shape), found
 
 
 def _height(rows: int) -> int:
@@ -94,18 +98,15 @@ def _backward(
     mean, rstd = (np.ascontiguousarray(each).reshape(-1) for each in found)
     factors = np.ones(columns, np.float32) if w is None else w
     sums, products = start_sums(rows, _THREADS), start_sums(rows, _THREADS)
-    add_along_rows(dy, values, factors, mean, rstd, sums, products, _VECTOR)
-    count = np.float32(columns)
-    with np.errstate(all="ignore"):
-        scaled = (values - mean[:, None]) * rstd[:, None] if centred else values * rstd[:, None]
-        result = fuse(count * factors, dy, -(scaled * add_block(products)[:, None]))
-        if centred:
-            result = result - add_block(sums)[:, None]
-        result = round_to(result * (np.float32(1) / count * rstd[:, None]), x.dtype).reshape(x.shape)
+    kernels.functions.norms.add_along_rows(dy, values, factors, mean, rstd, sums, products, _VECTOR)
+    total = add_block(sums) if centred else np.zeros(rows, np.float32)
+    gradients = np.empty(values.shape, np.float32)
+    kernels.functions.norms.differentiate(dy, values, factors, mean, rstd, total, add_block(products), gradients)
+    result = round_to(gradients, x.dtype).reshape(x.shape)
     if w is None:
         return (result,)
     of_weight, of_bias = start_sums(_height(rows), columns), start_sums(_height(rows), columns)
-    add_along_columns(dy, values, mean, rstd, of_weight, of_bias, _ROWS)
+    kernels.functions.norms.add_along_columns(dy, values, mean, rstd, of_weight, of_bias, _ROWS)
     return result, *(round_to(halve(each.T), x.dtype).reshape(shape) for each in (of_weight, of_bias))
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import add_block, add_strided, start_sums
-from fastmma.kernels.functions.sums import add_squares
 
 _CHUNK, _THREADS, _VECTOR = 65536, 512, 4
 
@@ -126,7 +126,7 @@ def step_sgd(
 def _sum_squares(values: Floats, aligned: bool) -> np.float32:
     """Sum a chunk: threads keep 4 sums, of vectors, or of elements that lie 512 apart."""
     sums = start_sums(1, _THREADS * _VECTOR)
-    add_squares(values[None], sums, 0, values.size)
+    kernels.functions.sums.add_squares(values[None], sums, 0, values.size)
     places = sums.reshape(_THREADS, _VECTOR) if aligned else sums.reshape(_VECTOR, _THREADS).T
     total = places[:, 0]
     for index in range(1, _VECTOR):

@@ -15,25 +15,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import F32, Floats, round_to, widen
 from fastmma.functions.block import start_sums
 from fastmma.functions.moments import Moments, join_by_quotient, start_moments
 from fastmma.functions.reduce_plan import Plan, View, merge_dimensions, plan_reduction
-from fastmma.kernels.functions import moments, sums
 
 State = tuple[Floats, ...]
 
 
 class _Reduction(NamedTuple):
-    """Hold an operation: what threads begin with, how they take values from a first to a last one, and how two join."""
+    """Hold an operation: what threads begin with, the loop by which they take values, and how two join."""
 
     start: Callable[[int, int], State]
-    take: Callable[..., None]
+    loop: tuple[str, str]  # where it is in `fastmma.kernels.functions`
     join: Callable[[State, State], State]
     sums: int = 4  # of a thread
     vector: int = 4  # elements of a load
     vector_of_halves: int = 4
+
+    def take(self, values: Floats, state: State, start: int, stop: int) -> None:
+        """Have threads take values from a first to a last one."""
+        room, name = self.loop
+        getattr(getattr(kernels.functions, room), name)(values, *state, start, stop)
 
 
 def _start_sum(rows: int, threads: int) -> State:
@@ -56,11 +61,11 @@ def _join_moments(first: State, second: State) -> State:
     return join_by_quotient(Moments(*first), Moments(*second))
 
 
-_SUM = _Reduction(_start_sum, sums.add_strided, _add, vector_of_halves=8)
-_SQUARES = _Reduction(_start_sum, sums.add_squares, _add)
-_MAGNITUDES = _Reduction(_start_sum, sums.add_magnitudes, _add)
-_LARGEST = _Reduction(_start_largest, sums.keep_largest, _larger)
-_MOMENTS = _Reduction(start_moments, moments.join_values, _join_moments, sums=2, vector=2, vector_of_halves=2)
+_SUM = _Reduction(_start_sum, ("sums", "add_strided"), _add, vector_of_halves=8)
+_SQUARES = _Reduction(_start_sum, ("sums", "add_squares"), _add)
+_MAGNITUDES = _Reduction(_start_sum, ("sums", "add_magnitudes"), _add)
+_LARGEST = _Reduction(_start_largest, ("sums", "keep_largest"), _larger)
+_MOMENTS = _Reduction(start_moments, ("moments", "join_values"), _join_moments, sums=2, vector=2, vector_of_halves=2)
 
 
 def _part(state: State, key: Any) -> State:
@@ -90,7 +95,7 @@ def _fold_elements(state: State, threads: int, operation: _Reduction) -> State:
 
 def _take_elements(rows: Floats, threads: int, operation: _Reduction) -> State:
     state = operation.start(len(rows), operation.sums * threads)
-    operation.take(rows, *state, 0, rows.shape[1])
+    operation.take(rows, state, 0, rows.shape[1])
     return _fold_elements(state, threads, operation)
 
 
@@ -103,7 +108,7 @@ def _add_columns(matrices: Floats, threads: int) -> State:
     """Add the columns of matrices (matrix, row, column) as `_take_elements` adds rows."""
     count, _, columns = matrices.shape
     state = np.zeros((count, _SUM.sums * threads, columns), np.float32)
-    sums.add_rows(matrices, state)
+    kernels.functions.sums.add_rows(matrices, state)
     return _fold_elements((state.swapaxes(1, 2).reshape(count * columns, -1),), threads, _SUM)
 
 
@@ -113,10 +118,10 @@ def _take_vectors(rows: Floats, threads: int, shift: int, vector: int, operation
     firsts = tuple(each[:, ::vector] for each in state)  # the first sums of the threads
     head = -shift % vector
     if head:
-        operation.take(rows, *(each[:, shift:] for each in firsts), 0, head)
+        operation.take(rows, _part(firsts, (slice(None), slice(shift, None))), 0, head)
     tail = rows.shape[1] - (rows.shape[1] - head) % vector
-    operation.take(rows[:, head:], *state, 0, tail - head)
-    operation.take(rows, *firsts, tail, rows.shape[1])
+    operation.take(rows[:, head:], state, 0, tail - head)
+    operation.take(rows, firsts, tail, rows.shape[1])
     return _fold(tuple(each.reshape(len(rows), threads, vector) for each in state), operation)
 
 
@@ -197,12 +202,10 @@ def reduce_sum(
     return _finish(state[0], shape, x, axes, keepdims, dtype)
 
 
-def reduce_mean(
-    x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False, dtype: DTypeLike | None = None
-) -> NDArray[Any]:
+def reduce_mean(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False) -> NDArray[Any]:
     """Compute ``aten::mean.dim`` (``aten::mean`` where `axes` is None): the sum times the rounded share of one element.
 
-    Parameters are those of `reduce_sum`.
+    Parameters are those of `reduce_sum`, but for `dtype`, which was not recorded.
 
     Examples
     --------
@@ -211,7 +214,7 @@ def reduce_mean(
     """
     state, view, shape = _reduce(x, axes, _SUM)
     share = np.float32(view.outputs) / np.float32(view.outputs * view.inputs)
-    return _finish(state[0] * share, shape, x, axes, keepdims, dtype)
+    return _finish(state[0] * share, shape, x, axes, keepdims, None)
 
 
 def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False) -> NDArray[Any]:

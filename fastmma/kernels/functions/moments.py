@@ -46,3 +46,29 @@ def join_vectors(values: Any, mean: Any, squares: Any, count: Any, size: int) ->
                     s[thread] = fma(difference, value - joined, s[thread])
             for thread in range(len(part) // size):
                 n[thread] = taken
+
+
+@compiled
+def join_lanes(mean: Any, squares: Any, count: Any, warp: int) -> None:
+    """Join the upper half of a warp's threads to the lower one until one is left, and then the warps, into the first thread.
+
+    Means are weighted by the shares of the counts, which are multiplied by the reciprocal of their sum.
+    """
+    threads = mean.shape[1]
+    for row in range(len(mean)):
+        m, s, n = mean[row], squares[row], count[row]
+        for distance, size, step in ((1, warp, warp), (warp, threads, threads)):
+            offset = size // 2
+            while offset >= distance:
+                for first in range(0, threads, step):
+                    for lane in range(first, first + offset, distance):
+                        other = lane + offset
+                        total = n[other] + n[lane]
+                        if total > np.float32(0):
+                            difference = m[lane] - m[other]
+                            share = np.float32(1) / total
+                            of_other, of_lane = n[other] * share, n[lane] * share
+                            s[lane] = fma(difference * difference * n[other], of_lane, s[other] + s[lane])
+                            m[lane] = fma(of_other, m[other], of_lane * m[lane])
+                        n[lane] = total
+                offset //= 2

@@ -1,0 +1,64 @@
+"""Loops of layer norm and RMS norm and of their gradients, as threads of a GPU run them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.simd import fma
+
+
+@compiled
+def normalize(x: Any, mean: Any, rstd: Any, weight: Any, bias: Any, out: Any) -> None:
+    """Write fma((x - mean) * rstd, weight, bias)."""
+    for row in range(len(x)):
+        given, result = x[row], out[row]
+        center, scale = mean[row], rstd[row]
+        for column in range(len(given)):
+            result[column] = fma((given[column] - center) * scale, weight[column], bias[column])
+
+
+@compiled
+def differentiate(grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, sums: Any, products: Any, out: Any) -> None:
+    """Write the gradient of x, of the sums of gradients and of their products with the normalized input."""
+    count = np.float32(x.shape[1])
+    for row in range(len(x)):
+        dy, given, result = grad[row], x[row], out[row]
+        center, scale, total, product = mean[row], rstd[row], sums[row], products[row]
+        share = np.float32(1) / count * scale
+        for column in range(len(given)):
+            joined = fma(count * weight[column], dy[column], -((given[column] - center) * scale * product))
+            result[column] = (joined - total) * share
+
+
+@compiled
+def add_along_rows(grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, sums: Any, products: Any, size: int) -> None:
+    """Add gradients, and their products with the normalized input, to the sums of threads, which take `size` columns at a time."""
+    threads, columns = sums.shape[1], x.shape[1]
+    for row in range(len(x)):
+        total, product = sums[row], products[row]
+        center, scale = mean[row], rstd[row]
+        for first in range(0, columns, threads * size):
+            stop = min(first + threads * size, columns)
+            dy, given, factor = grad[row, first:stop], x[row, first:stop], weight[first:stop]
+            for element in range(size):
+                for thread in range((stop - first - element + size - 1) // size):
+                    column = thread * size + element
+                    weighted = dy[column] * factor[column]
+                    total[thread] += weighted
+                    product[thread] = fma(weighted * (given[column] - center), scale, product[thread])
+
+
+@compiled
+def add_along_columns(grad: Any, x: Any, mean: Any, rstd: Any, products: Any, sums: Any, size: int) -> None:
+    """Add gradients of weights and of biases to the sums of the threads of a column, which take `size` rows at a time."""
+    height = len(sums)
+    for row in range(len(x)):
+        thread = row // size % height
+        product, total, dy, given = products[thread], sums[thread], grad[row], x[row]
+        center, scale = mean[row], rstd[row]
+        for column in range(len(dy)):
+            product[column] = fma(dy[column] * (given[column] - center), scale, product[column])
+            total[column] += dy[column]
