@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastmma.kernels.functions.apply import apply
-from fastmma.kernels.functions.bitcode import file_digest, find_bitcode
+from fastmma import kernels
 
 # by the beginning of a file's SHA-256: its release, and functions that differ from those of CUDA 13.0
 RELEASES: dict[str, tuple[str, frozenset[str]]] = {
@@ -25,7 +24,7 @@ CHECKED = frozenset(_ALL_RESULTS.split())
 
 def release() -> tuple[str, frozenset[str]] | None:
     """Return the release of libdevice on this machine, and its functions that differ from CUDA 13.0's; None where it is not known."""
-    return RELEASES.get(file_digest()) if find_bitcode() is not None else None
+    return RELEASES.get(kernels.functions.bitcode.file_digest())
 
 
 def call(function: str, *operands: ArrayLike, threads: int | None = None) -> NDArray[np.float32]:
@@ -51,4 +50,5 @@ def call(function: str, *operands: ArrayLike, threads: int | None = None) -> NDA
     array([1.       , 2.7182817], dtype=float32)
     """
     arrays: list[NDArray[Any]] = [np.asarray(operand, np.float32) for operand in operands]
-    return apply(function, *arrays, threads=threads)
+    found: NDArray[np.float32] = kernels.functions.apply.apply(function, *arrays, threads=threads)
+    return found

@@ -7,15 +7,19 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.functions.apply import apply
-from fastmma.kernels.functions.tables import RECORDED
+from fastmma import kernels
 
-__all__ = ["RECORDED", "divided", "ex2", "exp", "factorise", "lg2", "rcp", "rsqrt", "sqrt"]
 Floats = NDArray[np.float32]
 
+RECORDED = (90,)  # compute capabilities
 _TINY = np.float32(math.ldexp(1, -126))
 _NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 _LOG2E = np.uint32(0x3FB8AA3B).view(np.float32)
+
+
+def _apply(name: str, x: Floats) -> Floats:
+    found: Floats = kernels.functions.apply.apply(name, x)
+    return found
 
 
 def ex2(x: Floats, *, flush: bool) -> Floats:
@@ -29,7 +33,7 @@ def ex2(x: Floats, *, flush: bool) -> Floats:
     >>> ex2(np.float32([0.5, -1, 0.3, -200]), flush=True).tolist()
     [1.4142135381698608, 0.5, 1.2311444282531738, 0.0]
     """
-    return apply("ex2.approx.ftz.f32" if flush else "ex2.approx.f32", x)
+    return _apply("ex2.approx.ftz.f32" if flush else "ex2.approx.f32", x)
 
 
 def lg2(x: Floats, *, flush: bool) -> Floats:
@@ -43,7 +47,7 @@ def lg2(x: Floats, *, flush: bool) -> Floats:
     >>> lg2(np.float32([0.25, 1, 3, 1e-45]), flush=False).tolist()
     [-1.9999998807907104, 0.0, 1.5849624872207642, -149.0]
     """
-    return apply("lg2.approx.ftz.f32" if flush else "lg2.approx.f32", x)
+    return _apply("lg2.approx.ftz.f32" if flush else "lg2.approx.f32", x)
 
 
 def exp(x: Floats) -> Floats:
@@ -53,17 +57,17 @@ def exp(x: Floats) -> Floats:
 
 def rcp(x: Floats) -> Floats:
     """``rcp.approx.ftz.f32``."""
-    return apply("rcp.approx.ftz.f32", x)
+    return _apply("rcp.approx.ftz.f32", x)
 
 
 def rsqrt(x: Floats) -> Floats:
     """``rsqrt.approx.ftz.f32``."""
-    return apply("rsqrt.approx.ftz.f32", x)
+    return _apply("rsqrt.approx.ftz.f32", x)
 
 
 def sqrt(x: Floats) -> Floats:
     """``sqrt.approx.ftz.f32``."""
-    return apply("sqrt.approx.ftz.f32", x)
+    return _apply("sqrt.approx.ftz.f32", x)
 
 
 def factorise(x: Floats, y: Floats, *, constant: float | None = None) -> tuple[Floats, Floats]:

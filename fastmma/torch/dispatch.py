@@ -150,7 +150,8 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
     if result is None:
         return _ANSWERS[kind.other](mode, kind, func, args, kwargs)
     mode.told += 1
-    mode.run.tell(kind.line.operator, EMULATED, functions.RECORDED, args)
+    guess = mode.run.guess
+    mode.run.tell(kind.line.operator, ASSUMED if guess else EMULATED, guess or functions.RECORDED, args)
     return result
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastmma import kernels
 from fastmma.functions import libdevice
-from fastmma.kernels.functions.apply import apply
 from fastmma.torch.arrays import as_numpy, to_numpy
-from fastmma.torch.operators import IN_PLACE, OUT, form_of
+from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
 
 BITS = {torch.float32: 24.0, torch.float16: 11.0, torch.bfloat16: 8.0}  # of a significand
 FLOATS = tuple(BITS)
@@ -50,6 +50,11 @@ def _gradient(name: str, second: str = "self", parameters: tuple[str, ...] = ())
         return Formula(name, (given["grad_output"], given[second]), tuple(float(given[each]) for each in parameters))
 
     return row
+
+
+def _narrow_gradient(name: str) -> Row:
+    """Compute a gradient by the result in the format of the tensors."""
+    return lambda given: Formula(name, (given["grad_output"], given["output"]), (BITS[given["output"].dtype],))
 
 
 def _gelu(given: Arguments) -> Formula:
@@ -97,11 +102,12 @@ def _divide(given: Arguments) -> Formula | None:
     return Formula("divide_by", (given["self"],), (float(other),))
 
 
-def _floor_divide(given: Arguments) -> Formula:
+def _floor_divide(given: Arguments) -> Formula | None:
     other = given["other"]
     if isinstance(other, Tensor):
-        return Formula("floor_divide", (given["self"], other))
-    return Formula("floor_divide_by", (given["self"],), (_rounded(other, given["self"].dtype),))
+        wide = given["self"].dtype is torch.float32  # of narrower formats it is not known where they are rounded
+        return Formula("floor_divide", (given["self"], other)) if wide else None
+    return Formula("floor_divide_by", (given["self"],), (float(other),)) if given["self"].dtype is torch.float32 else None
 
 
 def _lerp(given: Arguments) -> Formula:
@@ -117,17 +123,38 @@ def _step(name: str) -> Row:
 
 def _loss(name: str, parameter: str) -> Row:
     def row(given: Arguments) -> Formula | None:
-        parameters = (float(given[parameter]),) if parameter else ()
+        dtype = given["self"].dtype
+        parameters = (float(given[parameter]), BITS[dtype]) if parameter else (BITS[dtype],)
         return Formula(name, (given["self"], given["target"]), parameters) if given["reduction"] == _NONE else None
 
     return row
+
+
+def _huber(given: Arguments) -> Formula | None:
+    known = given["reduction"] == _NONE and given["self"].dtype is torch.float32
+    return Formula("huber", (given["self"], given["target"]), (float(given["delta"]),)) if known else None
+
+
+def _shrink_backward(gradient: str) -> Row:
+    return lambda given: Formula("shrink_backward", (given[gradient], given["self"]), (float(given["lambd"]),))
+
+
+def _hardtanh_backward(given: Arguments) -> Formula:
+    limits = float(given["min_val"]), float(given["max_val"])
+    return Formula("hardtanh_backward", (given["grad_output"], given["self"]), limits)
+
+
+def _glu(given: Arguments) -> Formula:
+    first, second = given["self"].chunk(2, given["dim"])
+    return Formula("glu", (first, second))
 
 
 def _loss_backward(name: str, parameter: str) -> Row:
     def row(given: Arguments) -> Formula:
         count = given["self"].numel() if given["reduction"] == _MEAN else 1
         norm = (2.0 if name == "mse_backward" else 1.0) / max(count, 1)
-        parameters = (norm, *((float(given[parameter]),) if parameter else ()))
+        dtype = given["self"].dtype
+        parameters = (_rounded(norm, dtype), *((_rounded(given[parameter], dtype),) if parameter else ()), BITS[dtype])
         return Formula(name, (given["self"], given["target"], given["grad_output"]), parameters)
 
     return row
@@ -153,6 +180,15 @@ def _softplus(given: Arguments) -> Formula:
 
 def _logit(given: Arguments) -> Formula | None:
     return Formula("logit", (given["self"],)) if given["eps"] is None else None
+
+
+def _logit_backward(given: Arguments) -> Formula | None:
+    return Formula("logit_backward", (given["grad_output"], given["self"])) if given["eps"] is None else None
+
+
+def _bce_with_logits(given: Arguments) -> Formula | None:
+    plain = given["weight"] is None and given["pos_weight"] is None and given["reduction"] == _NONE
+    return Formula("bce_with_logits", (given["self"], given["target"]), (BITS[given["self"].dtype],)) if plain else None
 
 
 def _log_sigmoid_backward(given: Arguments) -> Formula:
@@ -181,8 +217,8 @@ ROWS |= {
     "gelu_backward": _gelu_backward,
     "silu_backward": _gradient("silu_backward"),
     "mish_backward": _gradient("mish_backward"),
-    "sigmoid_backward": _gradient("sigmoid_backward", "output"),
-    "tanh_backward": _gradient("tanh_backward", "output"),
+    "sigmoid_backward": _narrow_gradient("sigmoid_backward"),
+    "tanh_backward": _narrow_gradient("tanh_backward"),
     "softplus": _softplus,
     "softplus_backward": _gradient("softplus_backward", "self", ("beta", "threshold")),
     "elu": _elu,
@@ -205,12 +241,39 @@ ROWS |= {
     "addcdiv": _step("addcdiv"),
     "add": _sum,
     "sub": _difference,
+    "xlogy": _pair("xlogy"),
+    "logaddexp": _pair("log_add_exp"),
+    "special_entr": _unary("entropy"),
+    "logit_backward": _logit_backward,
+    "binary_cross_entropy_with_logits": _bce_with_logits,
+    "mse_loss": _loss("squared_difference", ""),
     "smooth_l1_loss": _loss("smooth_l1", "beta"),
-    "huber_loss": _loss("huber", "delta"),
+    "huber_loss": _huber,
+    "hardshrink_backward": _shrink_backward("grad_out"),
+    "softshrink_backward": _shrink_backward("grad_output"),
+    "softshrink": lambda given: Formula("soft_shrink", (given["self"],), (float(given["lambd"]),)),
+    "hardtanh_backward": _hardtanh_backward,
+    "glu": _glu,
     "mse_loss_backward": _loss_backward("mse_backward", ""),
     "smooth_l1_loss_backward": _loss_backward("smooth_l1_backward", "beta"),
     "huber_loss_backward": _loss_backward("huber_backward", "delta"),
 }
+
+
+def _glu_backward(given: dict[str, Any], threads: int | None) -> Tensor | None:
+    first, second = given["self"].chunk(2, given["dim"])
+    names = ("glu_backward_of_first", "glu_backward_of_second")
+    formulas = [Formula(name, (given["grad_output"], first, second)) for name in names]
+    if not all(map(_fits, formulas)):
+        return None
+    return torch.cat([_computed(each, first.dtype, threads) for each in formulas], given["dim"])
+
+
+# of several results, or pieces
+WHOLE: dict[str, Callable[[dict[str, Any], int | None], Any]] = {"glu_backward": _glu_backward}
+
+
+NAMES = frozenset(ROWS) | frozenset(WHOLE)
 
 
 def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -256,7 +319,7 @@ def _computed(formula: Formula, dtype: torch.dtype, threads: int | None) -> Tens
     shape = torch.broadcast_shapes(*(each.shape for each in formula.operands))
     result = torch.empty(shape, dtype=dtype)
     arrays = [to_numpy(each) for each in formula.operands]
-    apply(formula.name, *arrays, parameters=formula.parameters, out=as_numpy(result), threads=threads)
+    kernels.functions.apply.apply(formula.name, *arrays, parameters=formula.parameters, out=as_numpy(result), threads=threads)
     return result
 
 
@@ -269,6 +332,8 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     if any(isinstance(each, complex) for each in given.values()):
         return None
     name = func._schema.name.partition("::")[2].removesuffix("_")
+    if name in WHOLE:
+        return WHOLE[name](given, threads) if form_of(func) == NEW and libdevice.release() is not None else None
     formula = ROWS[name](given)
     if formula is None or not _fits(formula) or not _is_exact(formula.name):
         return None

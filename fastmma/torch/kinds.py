@@ -66,7 +66,7 @@ KINDS: dict[int, Kind] = {}  # by the operators' places in memory: they live as 
 def kind_of(func: Any) -> Kind:
     """Find the kind of an operator, once."""
     found = _higher_order(func) if isinstance(func, HigherOrderOperator) else _kind(func)
-    if found.answer in (FIXED, MENDED, TOLD) and func.namespace == "aten" and found.name in functions.ROWS:
+    if found.answer in (FIXED, MENDED, TOLD, WHOLE) and func.namespace == "aten" and found.name in functions.NAMES:
         found.answer, found.other = FUNCTION, found.answer
     KINDS[id(func)] = found
     return found

@@ -35,10 +35,13 @@ class emulate:  # noqa: N801 - a context manager, named as one
         The report calls such products assumed.
     other : {"pass", "warn", "error"}
         What becomes of operations that multiply, and that no tensor core does, or whose bits nobody knows: torch's own result, with a
-        warning or without, or NotEmulatedError. The report calls them passed, or unseen where fastmma has not heard of them. Functions
-        and sums are passed in any case, and told in the report alone.
+        warning or without, or NotEmulatedError. The report calls them passed, or unseen where fastmma has not heard of them. Sums, and
+        functions that are not emulated, are passed in any case, and told in the report alone.
     attention : {"math", "pass", "error"}
         What becomes of fused attention, whose bits are not known: products and a softmax, torch's CPU kernel, or what `other` says.
+    functions : {True, "torch"}
+        Functions of each element (`exp`, GELU, powers, ...) with the bits of the GPU's kernels, where they are known: on an H100 and an
+        H200, with NVIDIA's libdevice installed. ``"torch"`` leaves them to torch.
     fp32 : {"tf32", "ieee"}, optional
         Products of float32; by default as torch's settings say (``torch.backends.cuda.matmul.fp32_precision``).
     check : {"cuda", None}

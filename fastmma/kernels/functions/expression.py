@@ -44,18 +44,28 @@ def constant(number: float) -> str:
 
 
 class Value(NamedTuple):
-    """A float32 number, or a truth value, of a formula."""
+    """A float32 number, or a truth value, of a formula.
+
+    Attributes
+    ----------
+    code : Code
+    name, kind : str
+        What it is called in the code, and its type there.
+    bits : float
+        Of the significands of sums, products and quotients: fewer than 24 where a kernel computes in a narrower format.
+    """
 
     code: Code
     name: str
     kind: str = "float"
+    bits: float = 24
 
     def _of(self, other: Value | float) -> str:
         return other.name if isinstance(other, Value) else constant(other)
 
     def _binary(self, operation: str, other: Value | float, *, swap: bool = False) -> Value:
         first, second = (self._of(other), self.name) if swap else (self.name, self._of(other))
-        return self.code.add(f"{operation} float {first}, {second}")
+        return rounded(self.code.add(f"{operation} float {first}, {second}"), self.bits)._replace(bits=self.bits)
 
     def __add__(self, other: Value | float) -> Value:  # type: ignore[override]
         return self._binary("fadd", other)
@@ -82,7 +92,7 @@ class Value(NamedTuple):
         return self._binary("fdiv", other, swap=True)
 
     def __neg__(self) -> Value:
-        return self.code.add(f"fneg float {self.name}")
+        return self.code.add(f"fneg float {self.name}")._replace(bits=self.bits)
 
     def _compare(self, test: str, other: Value | float) -> Value:
         return self.code.add(f"fcmp {test} float {self.name}, {self._of(other)}", "i1")
@@ -120,6 +130,11 @@ def choose(test: Value, yes: Value | float, no: Value | float) -> Value:
     return test.code.add(f"select i1 {test.name}, float {first}, float {second}")
 
 
+def narrow(bits: float, *values: Value) -> tuple[Value, ...]:
+    """Compute with numbers in a format of so many bits of a significand from here on."""
+    return tuple(value._replace(bits=bits) for value in values)
+
+
 def scalar(like: Value, number: float) -> Value:
     """Return a constant as a number of the same formula."""
     return Value(like.code, constant(number))
@@ -134,7 +149,7 @@ def call(function: str, first: Value, *others: Value | float) -> Value:
 
 def absolute(x: Value) -> Value:
     """Drop the sign."""
-    return x.code.add(f"call float @llvm.fabs.f32(float {x.name})")
+    return x.code.add(f"call float @llvm.fabs.f32(float {x.name})")._replace(bits=x.bits)
 
 
 def square_root(x: Value) -> Value:

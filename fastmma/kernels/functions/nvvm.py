@@ -329,6 +329,7 @@ _DEFINITIONS = {
     "fma.rm.f": ("xyz", _FUSED + " %r = call float @down(double %s, double %e)"),
     "fabs.f32": ("x", " %r = call float @llvm.fabs.f32(float %x)"),
     "fabs.f": ("x", " %r = call float @llvm.fabs.f32(float %x)"),
+    "div.rn.f": ("xy", " %r = fdiv float %x, %y"),
     "sqrt.rn.f": ("x", " %r = call float @llvm.sqrt.f32(float %x)"),
     "floor.f": ("x", " %r = call float @llvm.floor.f32(float %x)"),
     "ceil.f": ("x", " %r = call float @llvm.ceil.f32(float %x)"),
@@ -361,7 +362,12 @@ _DEFINITIONS = {
         "x",
         _SCALED + " %q = call float @lg2_of(float %s)\n %u = fsub float %q, 24.0\n %r = select i1 %small, float %u, float %q",
     ),
-    "div.approx.f": ("xy", " %q = call float @rcp_of(float %y)\n %r = fmul float %x, %q"),
+    "div.approx.ftz.f": ("xy", " %q = call float @rcp_of(float %y)\n %r = fmul float %x, %q"),
+    "div.approx.f": (
+        "xy",
+        " %s = call float @scaled_up(float %y)\n %small = call i1 @is_small(float %y)\n %more = fmul float %x, 16777216.0\n"
+        " %n = select i1 %small, float %more, float %x\n %q = call float @rcp_of(float %s)\n %r = fmul float %n, %q",
+    ),
 }
 _INTEGERS = {
     "f2i.rn": " %y = call float @llvm.roundeven.f32(float %x)\n %r = call i32 @llvm.fptosi.sat.i32.f32(float %y)",

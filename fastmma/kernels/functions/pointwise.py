@@ -20,15 +20,18 @@ from fastmma.kernels.functions.expression import (
     fma,
     largest,
     least,
+    narrow,
     rounded,
     scalar,
     square_root,
 )
 
 Formula = Callable[..., Value]
+WIDE = 24  # bits of a significand of float32
 _ROOT_HALF = math.sqrt(0.5)
 _GELU_BETA = math.sqrt(2) * (2 / math.sqrt(math.pi)) * 0.5
 _GELU_KAPPA = 0.044715
+_THREE_KAPPA = float(np.float32(3) * np.float32(_GELU_KAPPA))
 _PDF = (2 / math.sqrt(math.pi)) * math.sqrt(0.5) * 0.5
 _SIXTH = 1 / 6
 
@@ -55,9 +58,8 @@ def _gelu(x: Value) -> Value:
 
 
 def _gelu_backward(dy: Value, x: Value) -> Value:
-    cdf = (call("erff", x * _ROOT_HALF) + 1.0) * 0.5
     pdf = _exp(x * -0.5 * x) * _PDF
-    return dy * fma(x, pdf, cdf)
+    return dy * fma(call("erff", x * _ROOT_HALF) + 1.0, 0.5, x * pdf)
 
 
 def _gelu_inner(x: Value) -> Value:
@@ -72,7 +74,7 @@ def _gelu_tanh_backward(dy: Value, x: Value) -> Value:
     square, inner = x * x, _gelu_inner(x)
     left, right = x * 0.5, inner + 1.0
     slope = fma(-inner, inner, 1.0)
-    inner_slope = fma(square, 3 * _GELU_KAPPA, 1.0) * _GELU_BETA
+    inner_slope = fma(square, _THREE_KAPPA, 1.0) * _GELU_BETA
     return dy * fma(right, 0.5, left * slope * inner_slope)
 
 
@@ -109,7 +111,7 @@ def _hard_sigmoid(x: Value) -> Value:
 
 
 def _hardswish_backward(dy: Value, x: Value) -> Value:
-    middle = dy * fma(x, 1 / 3, 0.5)
+    middle = dy * (x / 3.0 + 0.5)
     return choose(x < -3.0, 0.0, choose(x <= 3.0, middle, dy))
 
 
@@ -126,15 +128,74 @@ def _log_sigmoid_backward(dy: Value, x: Value) -> Value:
     return dy * fma(-sign, z / (z + 1.0), most)
 
 
-def _smooth_l1_backward(norm: float, beta: float, x: Value, y: Value, dy: Value) -> Value:
+def _is_between(x: Value, low: float, high: float) -> Value:
+    return choose(x >= low, choose(x <= high, 1.0, 0.0), 0.0).equals(1.0)
+
+
+def _shrink_backward(limit: float, dy: Value, x: Value) -> Value:
+    return choose(_is_between(x, -limit, limit), 0.0, dy)
+
+
+def _hardtanh_backward(low: float, high: float, dy: Value, x: Value) -> Value:
+    return choose(x <= low, 0.0, choose(x >= high, 0.0, dy))
+
+
+def _soft_shrink(limit: float, x: Value) -> Value:
+    return choose(x > limit, x - limit, choose(x < -limit, x + limit, choose(x.is_nan, x, 0.0)))
+
+
+def _glu_backward(dy: Value, a: Value, b: Value) -> tuple[Value, Value]:
+    s = _sigmoid(b)
+    return s * dy, (1.0 - s) * s * dy * a
+
+
+def _tanh_backward(bits: float, dy: Value, y: Value) -> Value:
+    dy, y = narrow(bits, dy, y)
+    return dy * fma(-y, y, 1.0) if bits == WIDE else dy * (1.0 - y * y)
+
+
+def _sigmoid_backward(bits: float, dy: Value, y: Value) -> Value:
+    dy, y = narrow(bits, dy, y)
+    return dy * (1.0 - y) * y
+
+
+def _mse_backward(norm: float, bits: float, x: Value, y: Value, dy: Value) -> Value:
+    x, y, dy = narrow(bits, x, y, dy)
+    return (x - y) * norm * dy
+
+
+def _smooth_l1_backward(norm: float, beta: float, bits: float, x: Value, y: Value, dy: Value) -> Value:
+    x, y, dy = narrow(bits, x, y, dy)
     d = x - y
-    inner = d * norm * dy / beta
-    return choose(d < -beta, -(dy * norm), choose(d > beta, dy * norm, inner))
+    return choose(d < -beta, -(dy * norm), choose(d > beta, dy * norm, d * norm * dy / beta))
 
 
-def _huber_backward(norm: float, delta: float, x: Value, y: Value, dy: Value) -> Value:
+def _huber_backward(norm: float, delta: float, bits: float, x: Value, y: Value, dy: Value) -> Value:
+    x, y, dy = narrow(bits, x, y, dy)
     d = x - y
     return choose(d < -delta, -(dy * norm) * delta, choose(d > delta, dy * norm * delta, d * norm * dy))
+
+
+def _xlogy(x: Value, y: Value) -> Value:
+    product = x * call("logf", y)
+    return choose(y.is_nan, math.nan, choose(x.equals(0.0), 0.0, product))
+
+
+def _log_add_exp(a: Value, b: Value) -> Value:
+    most = choose(a >= b, a, b)
+    found = most + call("log1pf", _exp(-absolute(a - b)))
+    same = choose(absolute(a).equals(math.inf), choose(a.equals(b), 1.0, 0.0), 0.0).equals(1.0)
+    return choose(same, a, found)
+
+
+def _entropy(x: Value) -> Value:
+    return choose(x.is_nan, x, choose(x > 0.0, -x * call("logf", x), choose(x.equals(0.0), 0.0, -math.inf)))
+
+
+def _bce_with_logits(bits: float, x: Value, target: Value) -> Value:
+    x, target = narrow(bits, x, target)
+    logarithm = _log_sigmoid(x._replace(bits=WIDE))
+    return (1.0 - target) * x - rounded(logarithm, bits)
 
 
 def _log_sigmoid(x: Value) -> Value:
@@ -166,13 +227,18 @@ def _floor_quotient(a: Value, b: Value | float, quotient: Callable[[Value], Valu
     whole = choose(rest.equals(0.0), exact, choose(alike, exact, exact - 1.0))
     low = floor(whole)
     near = choose((whole - low) > 0.5, low + 1.0, low)
-    zero = copy_sign(scalar(a, 0.0), quotient(a))
-    result = choose(whole.equals(0.0), zero, near)
+    result = choose(whole.equals(0.0), copy_sign(scalar(a, 0.0), quotient(a)), near)
     return choose(b.equals(0.0), a / b, result) if isinstance(b, Value) else result
 
 
+def _inverse(divisor: float) -> float:
+    """Divide 1 by a scalar, as kernels do that multiply by what they get."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return float(np.float32(1) / np.float32(divisor))
+
+
 def _floor_divide_by(divisor: float, x: Value) -> Value:
-    inverse = float(np.float32(1) / np.float32(divisor))
+    inverse = _inverse(divisor)
     return _floor_quotient(x, divisor, lambda y: y * inverse)
 
 
@@ -189,7 +255,8 @@ def _lerp(weight: Value | float, a: Value, b: Value) -> Value:
     return fma(far, weight, a) if abs(weight) < 0.5 else fma(-far, 1.0 - weight, b)
 
 
-def _smooth_l1(beta: float, a: Value, b: Value) -> Value:
+def _smooth_l1(beta: float, bits: float, a: Value, b: Value) -> Value:
+    a, b = narrow(bits, a, b)
     z = absolute(a - b)
     return choose(z < beta, z * 0.5 * z / beta, z - 0.5 * beta)
 
@@ -199,7 +266,8 @@ def _huber(delta: float, a: Value, b: Value) -> Value:
     return choose(z < delta, z * 0.5 * z, (z - 0.5 * delta) * delta)
 
 
-def _difference_squared(a: Value, b: Value) -> Value:
+def _difference_squared(bits: float, a: Value, b: Value) -> Value:
+    a, b = narrow(bits, a, b)
     difference = a - b
     return difference * difference
 
@@ -247,29 +315,39 @@ FORMULAS |= {
     "divide": lambda a, b: a / b,
     "floor_divide": lambda a, b: _floor_quotient(a, b, lambda y: y / b),
     "floor_divide_by": _floor_divide_by,
-    "divide_by": lambda divisor, x: x * float(np.float32(1) / np.float32(divisor)),
+    "divide_by": lambda divisor, x: x * _inverse(divisor),
     "remainder": _remainder,
     "lerp": _lerp,
     "lerp_of_each": lambda a, b, weight: _lerp(weight, a, b),
-    "addcmul": lambda value, a, b, c: fma(b * value, c, a),
+    "addcmul": lambda value, a, b, c: fma(b, c, a) if value == 1 else fma(b * c, value, a),
     "addcdiv": lambda value, a, b, c: fma(b / c, value, a),
     "smooth_l1": _smooth_l1,
     "huber": _huber,
     "squared_difference": _difference_squared,
     "add": lambda alpha, a, b: fma(b, alpha, a),
+    "shrink_backward": _shrink_backward,
+    "hardtanh_backward": _hardtanh_backward,
+    "soft_shrink": _soft_shrink,
+    "glu": lambda a, b: a * _sigmoid(b),
+    "glu_backward_of_first": lambda dy, a, b: _glu_backward(dy, a, b)[0],
+    "glu_backward_of_second": lambda dy, a, b: _glu_backward(dy, a, b)[1],
+    "xlogy": _xlogy,
+    "log_add_exp": _log_add_exp,
+    "entropy": _entropy,
+    "bce_with_logits": _bce_with_logits,
     "silu_backward": _silu_backward,
     "gelu_backward": _gelu_backward,
     "gelu_tanh_backward": _gelu_tanh_backward,
     "mish_backward": _mish_backward,
     "softplus_backward": _softplus_backward,
-    "tanh_backward": lambda dy, y: dy * fma(-y, y, 1.0),
-    "sigmoid_backward": lambda dy, y: dy * (1.0 - y) * y,
+    "tanh_backward": _tanh_backward,
+    "sigmoid_backward": _sigmoid_backward,
     "elu_backward": _elu_backward,
     "log_sigmoid_backward": _log_sigmoid_backward,
     "hardswish_backward": _hardswish_backward,
     "hardsigmoid_backward": lambda dy, x: choose(x > -3.0, choose(x < 3.0, dy * _SIXTH, 0.0), 0.0),
     "logit_backward": lambda dy, x: choose(x < 0.0, math.nan, choose(x > 1.0, math.nan, dy / (x * (1.0 - x)))),
-    "mse_backward": lambda norm, x, y, dy: (x - y) * norm * dy,
+    "mse_backward": _mse_backward,
     "smooth_l1_backward": _smooth_l1_backward,
     "huber_backward": _huber_backward,
 }

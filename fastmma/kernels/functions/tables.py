@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-RECORDED = (90,)  # compute capabilities
 NAMES = ("ex2", "rcp", "rsqrt", "sqrt", "lg2")
 BITS = 23  # of a fraction
 STEPS = 5  # bits of a fraction by which `powers` are tabulated

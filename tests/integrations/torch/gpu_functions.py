@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fastmma.products.fma_lanes import fused
 from fastmma.functions import special
+from fastmma.products.fma_lanes import fused
 
 _STEP, _MAGIC, _LIFTED = 0x3BBB989D, 12582913.0, 12583039.0
 _LOG2E, _REST = 0x3FB8AA3B, 0x32A57060  # log2(e) in two parts

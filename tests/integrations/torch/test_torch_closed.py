@@ -55,7 +55,7 @@ def test_products_in_the_body_of_an_operator_of_ones_own_are_emulated(library: A
     own = torch.library.custom_op("closed::own", lambda x: x @ x, mutates_args=(), schema="(Tensor x) -> Tensor")
     for call, count in ((torch.ops.closed.twice, 2), (torch.ops.closed.composite, 1), (own, 1)):
         for inference in (False, True):
-            with ft.emulate("H100") as gpu, torch.inference_mode(inference):
+            with ft.emulate("H100", functions="torch") as gpu, torch.inference_mode(inference):
                 found = call(A)
             assert torch.equal(found, ft.mm(FLAT, A, target="H100") if count == 2 else FLAT)
             gpu.report.assert_all_emulated()
@@ -65,13 +65,13 @@ def test_products_in_the_body_of_an_operator_of_ones_own_are_emulated(library: A
 def test_an_operator_of_ones_own_that_asks_not_torch_is_unseen(library: Any) -> None:
     library.define("hidden(Tensor x) -> Tensor")
     library.impl("hidden", lambda x: torch.from_numpy(x.numpy() @ x.numpy()), "CPU")
-    with ft.emulate("H100") as gpu:
+    with ft.emulate("H100", functions="torch") as gpu:
         A @ A
         torch.ops.closed.hidden(F)
     assert lines(gpu.report, "unseen") == {("unseen", "closed")}
     with pytest.raises(AssertionError, match="hidden"):
         gpu.report.assert_all_emulated(assumed=True)
-    with ft.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError, match="hidden"):
+    with ft.emulate("H100", functions="torch", other="error"), pytest.raises(fastmma.NotEmulatedError, match="hidden"):
         torch.ops.closed.hidden(F)
 
 
@@ -79,7 +79,7 @@ def test_compiled_operators_and_those_of_no_list_are_unseen() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # quantised tensors are old
         quantised, layer = torch.quantize_per_tensor(F, 0.1, 0, torch.quint8), torch.ao.nn.quantized.Linear(8, 8)
-    with ft.emulate("H100") as gpu:
+    with ft.emulate("H100", functions="torch") as gpu:
         layer(quantised)
         F.to_sparse()
     assert lines(gpu.report, "unseen") == {("unseen", "quantized"), ("unseen", "_to_sparse")}
@@ -122,7 +122,7 @@ SPARSE = F.to_sparse()
 @pytest.mark.parametrize("name", WHOLE)
 def test_composites_are_told_in_inference_mode_too(name: str, inference: bool) -> None:
     call, wanted = WHOLE[name]
-    with ft.emulate("H100") as gpu, torch.inference_mode(inference):
+    with ft.emulate("H100", functions="torch") as gpu, torch.inference_mode(inference):
         call()
     assert lines(gpu.report) - {("unseen", "_to_sparse_csr")} == wanted
 
@@ -130,7 +130,7 @@ def test_composites_are_told_in_inference_mode_too(name: str, inference: bool) -
 def test_distances_are_passed() -> None:
     far = drawn(30, 8, dtype=F32)
     for inference in (False, True):
-        with ft.emulate("H100") as gpu, torch.inference_mode(inference):
+        with ft.emulate("H100", functions="torch") as gpu, torch.inference_mode(inference):
             torch.cdist(far, far)
         assert {operator for _, operator in lines(gpu.report)} <= {"_euclidean_dist", "cdist"}
         assert gpu.report.passed == 1
@@ -149,15 +149,15 @@ CELLS = {
 
 @pytest.mark.parametrize("name", CELLS)
 def test_recurrent_layers_are_never_emulated_forward_or_backward(name: str) -> None:
-    with ft.emulate("H100", unknown="one") as gpu:
+    with ft.emulate("H100", functions="torch", unknown="one") as gpu:
         out = CELLS[name]()
         out.backward(torch.ones_like(out))
-    with ft.emulate("H100", unknown="one") as inferred, torch.inference_mode():
+    with ft.emulate("H100", functions="torch", unknown="one") as inferred, torch.inference_mode():
         CELLS[name]()
     for report in (gpu.report, inferred.report):
         assert report.emulated == 0
         assert ("passed", name) in lines(report)
-    with ft.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError, match=r"cuDNN|biases"):
+    with ft.emulate("H100", functions="torch", other="error"), pytest.raises(fastmma.NotEmulatedError, match=r"cuDNN|biases"):
         CELLS[name]()
 
 
@@ -174,18 +174,18 @@ def test_math_attention_that_a_gpu_would_fuse_is_assumed() -> None:
     mask = torch.zeros(16, 16, dtype=BF16, requires_grad=True)  # whose gradient torch's CPU kernel has not
     parts = {(16, 16, 8): 1, (16, 8, 16): 1, (8, 16, 16): 1}
     try:
-        with ft.emulate("H100", plans=parts) as gpu:
+        with ft.emulate("H100", functions="torch", plans=parts) as gpu:
             attended(attn_mask=mask)
         assert gpu.report.emulated == 0
         assert ("assumed", "_scaled_dot_product_attention_math") in lines(gpu.report)
         assert {operator for status, operator in lines(gpu.report) if status == "assumed"} >= {"bmm"}
-        with ft.emulate("H100", plans=parts) as gpu, sdpa_kernel(SDPBackend.MATH):
+        with ft.emulate("H100", functions="torch", plans=parts) as gpu, sdpa_kernel(SDPBackend.MATH):
             attended(attn_mask=mask)  # as it is computed on a GPU, too
         assert (gpu.report.emulated, gpu.report.assumed) == (6, 0)
-        with ft.emulate("H100", attention="pass") as gpu:
+        with ft.emulate("H100", functions="torch", attention="pass") as gpu:
             functional.scaled_dot_product_attention(*[drawn(1, 2, 16, 8)] * 3, attn_mask=mask)
         assert lines(gpu.report) == {("passed", "_scaled_dot_product_attention_math")}
-        with ft.emulate("H100", attention="error"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
+        with ft.emulate("H100", functions="torch", attention="error"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
             functional.scaled_dot_product_attention(*[drawn(1, 2, 16, 8)] * 3, attn_mask=mask)
     finally:
         torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
@@ -195,7 +195,7 @@ def test_what_has_a_kernel_of_its_own_is_not_taken_apart() -> None:
     x = drawn(9, 99).requires_grad_()
     functional.silu(x).backward(torch.ones_like(x))
     plain, x.grad = x.grad, None
-    with ft.emulate("H100") as gpu:
+    with ft.emulate("H100", functions="torch") as gpu:
         functional.silu(x).backward(torch.ones_like(x))
     assert lines(gpu.report) == {("passed", "silu"), ("passed", "silu_backward")}
     assert torch.equal(x.grad, plain)

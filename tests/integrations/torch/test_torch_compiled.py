@@ -57,12 +57,12 @@ needs_compiler = pytest.mark.usefixtures("_compiler")
 
 
 def emulated(function: Callable[..., Any], *args: Any) -> Any:
-    with ft.emulate("H100", unknown="one"):
+    with ft.emulate("H100", functions="torch", unknown="one"):
         return function(*args)
 
 
 def backend(inner: str = "eager", **options: Any) -> Any:
-    return ft.backend("H100", inner=inner, unknown="one", **options)
+    return ft.backend("H100", functions="torch", inner=inner, unknown="one", **options)
 
 
 def compiled(function: Callable[..., Any], gpu: Any, **options: Any) -> Callable[..., Any]:
@@ -113,7 +113,7 @@ def test_attention_has_torchs_strides_forward_and_backward() -> None:
     gpu = backend("inductor")
     found = compiled(attended, gpu)(q, k)
     gradient = torch.autograd.grad(found.float().square().sum(), q)
-    with ft.emulate("H100", unknown="one"):
+    with ft.emulate("H100", functions="torch", unknown="one"):
         wanted = attended(q, k)
         assert torch.equal(found, wanted)
         assert torch.equal(gradient[0], torch.autograd.grad(wanted.float().square().sum(), q)[0])
@@ -165,7 +165,7 @@ def test_graphs_that_run_operator_by_operator_are_seen_as_by_the_mode() -> None:
 
     gpu = backend()
     found = compiled(function, gpu)(A)
-    with ft.emulate("H100", unknown="one") as mode:
+    with ft.emulate("H100", functions="torch", unknown="one") as mode:
         assert torch.equal(found, function(A))
     assert products(gpu.report) == products(mode.report) == 3
     for report in (gpu.report, mode.report):
@@ -241,7 +241,7 @@ def test_a_function_may_have_several_backends_and_sizes() -> None:
         return torch.relu(a @ a.t())
 
     assert torch.equal(torch.compile(function, backend="eager")(A), function(A))
-    first, second = backend(), ft.backend("A100", inner="eager", unknown="one")
+    first, second = backend(), ft.backend("A100", functions="torch", inner="eager", unknown="one")
     runs = [compiled(function, gpu) for gpu in (first, second)]
     for rows in (8, 5, 3):
         assert torch.equal(runs[0](A[:rows]), emulated(function, A[:rows]))
@@ -249,7 +249,7 @@ def test_a_function_may_have_several_backends_and_sizes() -> None:
     runs[0](A)
     totals = [sum(number for line, number in gpu.report.lines() if line.operator == "aten.mm.default") for gpu in (first, second)]
     assert totals == [4, 3]
-    with ft.emulate("H100", unknown="one") as mode:
+    with ft.emulate("H100", functions="torch", unknown="one") as mode:
         torch.compile(function, backend=second)(A)
     assert (products(mode.report), products(second.report)) == (1, 3)
 
@@ -267,7 +267,7 @@ def test_gradients_and_operations_in_place_are_emulated(inner: str) -> None:
         return [buffer, W.grad]
 
     gpu = backend(inner)
-    with ft.emulate("H100", unknown="one"):
+    with ft.emulate("H100", functions="torch", unknown="one"):
         wanted = run(function)
     found = run(compiled(function, gpu))
     assert [torch.equal(*each) for each in zip(found, wanted, strict=True)] == [True, True]

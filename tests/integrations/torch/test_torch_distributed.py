@@ -44,7 +44,7 @@ def test_products_of_sharded_tensors(mesh: Any) -> None:
     assert not torch.equal(a @ b, wanted)
     for placements in ((Shard(0), Replicate()), (Replicate(), Shard(1)), (Shard(1), Shard(0))):
         x, y = (distribute_tensor(each, mesh, [place]).requires_grad_() for each, place in zip((a, b), placements, strict=True))
-        with ft.emulate("H100", other="error") as gpu:
+        with ft.emulate("H100", functions="torch", other="error") as gpu:
             product = (x @ y).full_tensor()
             product.backward(torch.ones_like(product))
         assert torch.equal(product, wanted), placements
@@ -56,7 +56,7 @@ def test_products_of_sharded_tensors(mesh: Any) -> None:
 @pytest.mark.usefixtures("mesh")
 def test_products_of_tensors_that_a_collective_is_still_to_fill() -> None:
     a, b = drawn(64, 2048), drawn(2048, 64)
-    with ft.emulate("H100", other="error") as gpu:
+    with ft.emulate("H100", functions="torch", other="error") as gpu:
         waiting = all_reduce(a, "sum", torch.distributed.group.WORLD)
         assert isinstance(waiting, AsyncCollectiveTensor)
         product = waiting @ b
@@ -73,7 +73,7 @@ def test_a_fully_sharded_model_trains_to_the_same_bits(mesh: Any) -> None:
     found: list[list[torch.Tensor]] = []
     for each in (model, sharded):
         optimizer = torch.optim.SGD(each.parameters(), lr=0.125)
-        with ft.emulate("H100", other="error") as gpu:
+        with ft.emulate("H100", functions="torch", other="error") as gpu:
             for _ in range(2):  # the second pass gathers into storages that the first has freed
                 optimizer.zero_grad()
                 each(drawn(16, 64)).float().square().sum().backward()

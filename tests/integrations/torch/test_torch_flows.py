@@ -20,8 +20,8 @@ from torch.nn import functional  # noqa: E402
 
 import fastmma  # noqa: E402
 import fastmma.torch as ft  # noqa: E402
-from fastmma.torch import composites  # noqa: E402
 from fastmma.host.bounded import Bounded  # noqa: E402
+from fastmma.torch import composites  # noqa: E402
 from fastmma.torch.kinds import KINDS, kind_of  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*(Sparse|flex_attention|nested):UserWarning")  # torch's
@@ -59,7 +59,7 @@ FLOWS: dict[str, Callable[[torch.Tensor], Any]] = {
 @pytest.mark.parametrize("name", FLOWS)
 def test_control_flows_run_with_their_products_emulated_and_so_do_their_gradients(name: str) -> None:
     leaf = A.clone().requires_grad_()
-    with ft.emulate("H100", unknown="one") as gpu:
+    with ft.emulate("H100", functions="torch", unknown="one") as gpu:
         assert torch.equal(FLOWS[name](A), FLAT)
         out = FLOWS[name](leaf)
         out.backward(A)
@@ -67,7 +67,7 @@ def test_control_flows_run_with_their_products_emulated_and_so_do_their_gradient
         assert torch.equal(FLOWS[name](A), FLAT)
     assert lines(gpu.report, "passed", "unseen") == set()
     assert {operator for _, operator in lines(gpu.report)} == {"mm"}
-    with ft.emulate("H100", unknown="one"):
+    with ft.emulate("H100", functions="torch", unknown="one"):
         wanted = torch.autograd.grad(leaf @ leaf, leaf, A)[0]
     assert torch.equal(leaf.grad, wanted)
 
@@ -79,18 +79,18 @@ def test_flexible_attention_is_passed_whether_torchs_compiler_is_imported_or_not
     if not imported:
         monkeypatch.setattr(composites, "sys", SimpleNamespace(modules={}))
     compiler, q = torch.compile, drawn(1, 1, 16, 8)
-    with ft.emulate("H100") as gpu:
+    with ft.emulate("H100", functions="torch") as gpu:
         assert flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + b + h + i - j).shape == q.shape
     assert lines(gpu.report) == {("passed", "flex_attention")}
     assert torch.compile is compiler
-    with ft.emulate("H100", attention="error"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
+    with ft.emulate("H100", functions="torch", attention="error"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
         flex_attention(q, q, q)
 
 
 def test_compiled_functions_are_seen_operator_by_operator() -> None:
     whole = torch.compile(lambda x: functional.gelu(x @ x), fullgraph=True, backend="eager")
     plain = whole(A)
-    with ft.emulate("H100") as gpu:
+    with ft.emulate("H100", functions="torch") as gpu:
         assert torch.equal(whole(A), functional.gelu(FLAT))
         inside = torch.compile(lambda x: functional.gelu(x @ x), fullgraph=True, backend="eager")
         assert torch.equal(inside(A), functional.gelu(FLAT))
@@ -111,7 +111,7 @@ def test_functions_of_autograd_and_traced_programs_are_seen() -> None:
             return gradient @ ctx.saved_tensors[0].t()
 
     traced = torch.jit.trace(lambda x: x @ x, (A,))
-    with ft.emulate("H100", unknown="one") as gpu:
+    with ft.emulate("H100", functions="torch", unknown="one") as gpu:
         Square.apply(A.clone().requires_grad_()).backward(A)
         traced(A)
         torch.vmap(lambda row: functional.gelu(row))(A)
@@ -138,7 +138,7 @@ def test_operators_of_subclasses_come_back_one_by_one() -> None:
     class Named(torch.Tensor):
         pass
 
-    with ft.emulate("H100") as gpu:
+    with ft.emulate("H100", functions="torch") as gpu:
         functional.gelu(Wrapped(A) @ A)
         functional.silu(A.as_subclass(Named) @ A)
     assert lines(gpu.report) == {("emulated", "mm"), ("passed", "gelu"), ("passed", "silu")}
@@ -146,7 +146,7 @@ def test_operators_of_subclasses_come_back_one_by_one() -> None:
 
 
 def test_tensors_that_hold_nothing_count_for_nothing() -> None:
-    with ft.emulate("H100", other="error") as gpu:
+    with ft.emulate("H100", functions="torch", other="error") as gpu:
         empty = torch.empty(8, 8, device="meta", dtype=BF16)
         functional.gelu(empty @ empty).softmax(-1)
         functional.conv1d(empty, empty[:, :, None])
@@ -156,20 +156,20 @@ def test_tensors_that_hold_nothing_count_for_nothing() -> None:
 def test_lines_and_warnings_name_the_callers_place() -> None:
     layer = torch.nn.Sequential(torch.nn.Linear(64, 61, bias=False, dtype=BF16), torch.nn.GELU())
     here = f"{__file__}:{sys._getframe().f_lineno + 2}"
-    with ft.emulate("H100", unknown="one") as gpu:
+    with ft.emulate("H100", functions="torch", unknown="one") as gpu:
         layer(A)
     assert {line.where for line, _ in gpu.report.lines()} >= {here}
     assert {line.where for line, _ in gpu.report.lines("assumed", "emulated", "passed")} == {here}
-    with ft.emulate("H100"), pytest.warns(ft.AssumedWarning) as told:
+    with ft.emulate("H100", functions="torch"), pytest.warns(ft.AssumedWarning) as told:
         layer[0](drawn(7, 64))
     assert (told[0].filename, told[0].lineno) == (__file__, sys._getframe().f_lineno - 1)
-    with ft.emulate("H100", other="warn"), pytest.warns(ft.AssumedWarning, match="not emulated") as told:
+    with ft.emulate("H100", functions="torch", other="warn"), pytest.warns(ft.AssumedWarning, match="not emulated") as told:
         functional.conv1d(F[None], F[:, :, None])
     assert (told[0].filename, told[0].lineno) == (__file__, sys._getframe().f_lineno - 1)
 
 
 def test_threads_count_their_own_neutral_operators() -> None:
-    gpu = ft.emulate("H100")
+    gpu = ft.emulate("H100", functions="torch")
 
     def work() -> None:
         with gpu:
@@ -191,13 +191,13 @@ def test_threads_count_their_own_neutral_operators() -> None:
 def test_nothing_stays_of_what_the_process_was_told() -> None:
     gru, kernels = torch.nn.GRU(8, 8), torch.ops.higher_order.cond.py_kernels.copy()
     plain, compiler = gru(F[:, None])[0], torch.compile
-    with ft.emulate("H100"), ft.emulate("A100"):
+    with ft.emulate("H100", functions="torch"), ft.emulate("A100"):
         assert torch.ops.higher_order.cond.py_kernels != kernels
     assert torch.ops.higher_order.cond.py_kernels == kernels
     assert torch.compile is compiler
     assert torch.equal(gru(F[:, None])[0], plain)
     found: list[torch.Tensor] = []
-    with ft.emulate("H100", fp32="tf32", unknown="one"):  # of this thread alone
+    with ft.emulate("H100", functions="torch", fp32="tf32", unknown="one"):  # of this thread alone
         thread = threading.Thread(target=lambda: found.append(gru(F[:, None])[0]))
         thread.start()
         thread.join()
@@ -205,7 +205,7 @@ def test_nothing_stays_of_what_the_process_was_told() -> None:
 
 
 def test_caches_are_bounded() -> None:
-    with warnings.catch_warnings(), ft.emulate("H100", unknown="one") as gpu:
+    with warnings.catch_warnings(), ft.emulate("H100", functions="torch", unknown="one") as gpu:
         warnings.simplefilter("error")
         assert isinstance(gpu._run._plans, Bounded)
         assert isinstance(gpu._run._lines, Bounded)

@@ -71,7 +71,7 @@ def test_torchao_quantises_and_multiplies() -> None:
     for name, (target, configuration, tolerance) in torchao_configurations().items():
         model = layers()
         wanted = model(X).float()
-        with ft.emulate(target, as_cuda=True, unknown="one") as gpu:
+        with ft.emulate(target, as_cuda=True, unknown="one", functions="torch") as gpu:
             quantize_(model, configuration())
             found = model(X).float()
         assert_products_are_emulated(gpu.report)
@@ -84,7 +84,7 @@ def test_torchao_quantises_and_multiplies() -> None:
 def test_torchao_trains_in_float8(recipe: str) -> None:
     float8 = pytest.importorskip("torchao.float8", reason="torchao is not installed")
     model = layers()
-    with ft.emulate("H100", as_cuda=True, other="error") as gpu:
+    with ft.emulate("H100", as_cuda=True, other="error", functions="torch") as gpu:
         trained = float8.convert_to_float8_training(copy.deepcopy(model), config=float8.Float8LinearConfig.from_recipe_name(recipe))
         trained(X.clone().requires_grad_()).float().square().mean().backward()
     model(X).float().square().mean().backward()
@@ -118,7 +118,7 @@ def test_transformers_from_their_configurations(name: str) -> None:
     model = transformer(name)
     tokens = torch.arange(48).reshape(2, 24) % 128
     plain = model(tokens).logits.detach().float()
-    with ft.emulate("H100", unknown="one") as gpu:
+    with ft.emulate("H100", unknown="one", functions="torch") as gpu:
         logits = model(tokens).logits
         loss = torch.nn.functional.cross_entropy(logits.float().view(-1, 128), tokens.view(-1))
         loss.backward()

@@ -29,7 +29,7 @@ def compared() -> dict[str, tuple[bool, bool, set[str]]]:
         sys.path.remove(str(HERE))
     recorded = json.loads((HERE / "h200_neutral.json").read_text())
     found = {}
-    with ft.emulate("H100") as gpu:
+    with ft.emulate("H100", functions="torch") as gpu:
         for name, call in neutral_calls.calls("cpu"):
             gpu.report.clear()
             result = call()
@@ -62,7 +62,7 @@ def test_every_operator_that_computes_is_recorded(compared: dict[str, Any]) -> N
 
 def test_zeros_below_a_bound_are_a_gpus() -> None:
     zeros = torch.tensor([-0.0, 0.0, -1.0])
-    with ft.emulate("H100"):
+    with ft.emulate("H100", functions="torch"):
         for found in (torch.relu(zeros), zeros.clamp(min=0), zeros.clone().relu_(), torch.nn.functional.relu6(zeros)):
             assert torch.signbit(found).tolist() == [False, False, False]
         assert torch.signbit(zeros.clamp(-2, 2)).tolist() == [True, False, True]
@@ -89,7 +89,7 @@ def test_zeros_below_a_bound_are_a_gpus() -> None:
     ],
 )
 def test_hostile_operands_of_neutral_operators_are_told(name: str, call: Any, why: str) -> None:
-    with ft.emulate("H100") as gpu:
+    with ft.emulate("H100", functions="torch") as gpu:
         call(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 1, 1, 2]))
     told = [line for line, _ in gpu.report.lines("passed")]
     assert len(told) == 1, (name, told)
@@ -98,7 +98,7 @@ def test_hostile_operands_of_neutral_operators_are_told(name: str, call: Any, wh
 
 def test_kind_operands_of_neutral_operators_are_neutral() -> None:
     x, places = torch.tensor([1.0, -2.0, 3.0, 4.0]), torch.tensor([0, 1, -1, 2])
-    with ft.emulate("H100") as gpu:
+    with ft.emulate("H100", functions="torch") as gpu:
         x.clone().index_put_((places,), x)
         x.clone()[x > 0] = 5.0
         x.index_copy(0, places % 4, x)

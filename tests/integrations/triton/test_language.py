@@ -14,8 +14,8 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 from triton.experimental import gluon  # noqa: E402
 
-from fastmma.triton import interpret  # noqa: E402
 from fastmma.functions.special import divided  # noqa: E402
+from fastmma.triton import interpret  # noqa: E402
 
 
 @triton.jit
