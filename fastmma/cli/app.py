@@ -18,10 +18,11 @@ from fastmma.cli.gemm import gemm
 from fastmma.cli.identify import identify
 from fastmma.cli.layout import layout
 from fastmma.cli.listing import list_instructions
+from fastmma.cli.record import record
 from fastmma.cli.show import show
 from fastmma.cli.study import study
 from fastmma.cli.trace import trace
-from fastmma.cli.verify import record, verify
+from fastmma.cli.verify import verify
 from fastmma.cli.warm import warm
 
 app = typer.Typer(

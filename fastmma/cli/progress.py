@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from fastmma.host import notice
 
@@ -112,3 +112,10 @@ def watched(what: str) -> Iterator[Show]:
             bar.update(task, completed=done, total=total, description=text, left=clock.left(clock.spent(), done, total))
 
         yield show
+
+
+def counting_bar(label: str) -> tuple[Bar, TaskID]:
+    """Make a bar on standard error that counts, where that is a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty())
+    return bar, bar.add_task(label, total=None)

@@ -1,24 +1,19 @@
-"""``fastmma verify`` and ``fastmma record``: the emulator against recordings, or against the GPU in the machine; and making recordings."""
+"""``fastmma verify``: the emulator against recordings, or against the GPU in the machine."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from fastmma.cli.progress import Bar
+from fastmma.cli.progress import counting_bar
 from fastmma.cli.table import print_json, print_markdown, print_table
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import instruction
-from fastmma.verification.cublas_record import record_cublas
 from fastmma.verification.manifest import GOLDEN
-from fastmma.verification.record import record as write
 from fastmma.verification.replay import Report, compare_with_gpu, replay
 
 HEADINGS = ("instructions", "results", "opcodes and selectors", "warps or warpgroups", "elements compared", "registers wrong")
@@ -40,12 +35,6 @@ def _rows(report: Report) -> list[list[str]]:
     return [[*family, *(f"{value:,}" for value in total)] for family, total in families.items()]
 
 
-def _bar(label: str) -> tuple[Bar, TaskID]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty())
-    return bar, bar.add_task(label, total=None)
-
-
 def verify(
     gpu: Annotated[bool, typer.Option("--gpu", help="Compare with the GPU in this machine on fresh inputs.")] = False,
     minutes: Annotated[
@@ -64,7 +53,7 @@ def verify(
     """
     if gpu and (target is not None or folder is not None):
         raise typer.BadParameter("--target and --folder choose recordings; with --gpu the target is that of the GPU in this machine")
-    bar, task = _bar("seconds" if gpu else "trials")
+    bar, task = counting_bar("seconds" if gpu else "trials")
     with bar:
         if gpu:
             total = math.ceil(60 * minutes) if math.isfinite(minutes) else 0
@@ -95,21 +84,3 @@ def verify(
                 typer.echo(f"{outcome.wrong:,} wrong of {outcome.elements:,}, among them\n{outcome.worst}")
     if report.wrong:
         raise typer.Exit(1)
-
-
-def record(
-    folder: Annotated[Path, typer.Argument(help="Where to make a folder named after the target; with --cublas, the .npz file to write.")],
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    cublas: Annotated[
-        bool, typer.Option("--cublas", help="Record in which order of k cuBLAS adds up products, through PyTorch: a plan book.")
-    ] = False,
-) -> None:
-    """Record what the GPU in this machine computes, for every opcode that is legal on it; `fastmma verify --folder` replays it anywhere."""
-    bar, task = _bar("products" if cublas else "trials")
-    with bar:
-        if cublas:
-            record_cublas(folder, progress=lambda done, total: bar.update(task, completed=done, total=total))
-            return
-        manifest = write(folder, seed=seed, progress=lambda done, total: bar.update(task, completed=done, total=total))
-    size = sum(path.stat().st_size for path in manifest.parent.iterdir())
-    typer.echo(f"{manifest}: {size:,} bytes")

@@ -164,7 +164,7 @@ def _unzipped(what: str) -> Iterator[None]:
     except (FastmmaError, MemoryError):
         raise
     except Exception as error:
-        raise _damaged(what, ".npz", reason(error)) from None
+        raise _damaged(what, ".npz", f"{reason(error):.300}") from None
 
 
 @contextmanager

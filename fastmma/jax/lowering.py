@@ -46,9 +46,10 @@ def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Pla
     f32 : {"tf32", None}
         What float32 is multiplied as where the precision is the default; as tf32, operands are rounded to nearest, ties away
         from zero; None leaves it to XLA.
-    plans : mapping, optional
+    plans : mapping, str or Path, optional
         ``{(M, N, K): parts of k or a GemmPlan}``: what you know of XLA's choices, so that these products are emulated. Others take one
-        accumulator, k ascending, which is assumed: XLA tunes its choices for a GPU by time.
+        accumulator, k ascending, which is assumed: XLA tunes its choices for a GPU by time. A file that ``fastmma record --cublas`` wrote
+        has what cuBLAS chooses, which XLA may call: its products are assumed, too.
     other : {"pass", "warn", "error"}
         What becomes of a product that no tensor core is known to compute: XLA's own result, with a warning or without, or an error.
 
@@ -94,7 +95,7 @@ def _dot_general(settings: Settings, report: Report, context: Any, *operands: An
         settings.refuse(f"dot_general of {text}: {unknown}", place)
         report.count(Line("dot_general", PASSED, text, str(unknown)), write_place(place))
         return lower_natively(dot_general_p, _native, context, *operands, **parameters)
-    guess = find_guess(settings, lhs, rhs, dimensions, count_devices(context))
+    guess = find_guess(settings, lhs, rhs, dimensions, count_devices(context), plan)
     line = make_line("dot_general", text, plan, plan_text(plan), guess)
     called = Call(product, (("dimensions", dimensions), ("plan", plan)), line, write_place(place), report)
     call = partial(jax.pure_callback, called, jax.ShapeDtypeStruct(out.shape, out.dtype))

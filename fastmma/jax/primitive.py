@@ -44,8 +44,9 @@ def dot_general(
         The GPU.
     f32 : {"tf32", None}
         What float32 is multiplied as where the precision is the default.
-    plans : mapping, optional
-        ``{(M, N, K): parts of k or a GemmPlan}``; products that it does not have take one accumulator, k ascending.
+    plans : mapping, str or Path, optional
+        ``{(M, N, K): parts of k or a GemmPlan}``, or a file that ``fastmma record --cublas`` wrote; products that it does not have take one
+        accumulator, k ascending.
     other : {"error", "pass", "warn"}
         What becomes of a product that no tensor core is known to compute: an error, or XLA's own result.
 
@@ -97,7 +98,7 @@ def _compute(lhs: Any, rhs: Any, *, settings: Settings, devices: int, place: tup
     except NotEmulatedError as unknown:
         settings.refuse(f"dot_general: {unknown}", place)
         return jax.lax.dot_general(lhs, rhs, **parameters)
-    guess = find_guess(settings, lhs, rhs, dimensions, devices)
+    guess = find_guess(settings, lhs, rhs, dimensions, devices, plan)
     line = make_line("fastmma.jax.dot_general", describe(lhs, rhs), plan, plan_text(plan), guess)
     call = Call(product, (("dimensions", dimensions), ("plan", plan)), line, write_place(place))
     return jax.pure_callback(call, result, lhs, rhs)

@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import FastmmaError, NotEmulatedError
-from fastmma.jax.algorithms import algorithm_of, operand_dtype, promotion
+from fastmma.jax.algorithms import Algorithm, algorithm_of, operand_dtype, promotion
 from fastmma.jax.calls import ONE_ACCUMULATOR
 from fastmma.jax.settings import Settings
+from fastmma.products import cublas
+from fastmma.products.bound import Strided
 from fastmma.products.choice import default_instruction
+from fastmma.products.cublas.book import read_book
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
@@ -83,6 +86,8 @@ def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimens
     wanted = dict(settings.plans).get((sizes.m, sizes.n, sizes.k), 1)
     if isinstance(wanted, GemmPlan):
         return wanted
+    if (recorded := _recorded(settings, lhs, rhs, types[2], dimensions, algorithm)) is not None:
+        return recorded
     shapes = (sizes.m, sizes.k), (sizes.k, sizes.n)
     x, y = (np.broadcast_to(np.zeros((), operand_dtype(algorithm, dtype)), shape) for dtype, shape in zip(types[:2], shapes, strict=True))
     options: dict[str, Any] = {"target": settings.target, "split_k": wanted, "promote_every": promotion(algorithm, settings.target)}
@@ -97,7 +102,33 @@ def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimens
     return replace(plan, cast=True) if algorithm.operand and algorithm.operand != types[0].name else plan
 
 
-def find_guess(settings: Settings, lhs: Any, rhs: Any, dimensions: Dimensions, devices: int = 1) -> str:
+def _recorded(settings: Settings, lhs: Any, rhs: Any, out: np.dtype[Any], dimensions: Dimensions, algorithm: Algorithm) -> GemmPlan | None:
+    """Look a product up in the caller's file of plans; None where it is not there, or operands are not multiplied as they lie."""
+    types = np.dtype(lhs.dtype), np.dtype(rhs.dtype)
+    if not settings.book or algorithm.accumulator or any(operand_dtype(algorithm, each) != each for each in types):
+        return None
+    (lhs_k, rhs_k), (lhs_batch, _) = dimensions
+    sizes, first = arrangement(lhs.shape, rhs.shape, dimensions), len(lhs_batch)
+    sides = "n" if tuple(lhs_k) == (len(lhs.shape) - 1,) else "t", "n" if tuple(rhs_k) == (first,) else "t"
+    stack = (math.prod(sizes.batch),) if sizes.batch else ()
+    shapes = ((sizes.m, sizes.k), (sizes.k, sizes.n))
+    x, y = (_lying(dtype, stack, shape, side) for dtype, shape, side in zip(types, shapes, sides, strict=True))
+    try:
+        gpu = read_book(settings.book, "plans").name
+        plan = cublas.plan(x, y, target=gpu, plans=settings.book, out_dtype=out, tf32=algorithm.tf32)
+    except FastmmaError:
+        return None
+    return plan if isinstance(plan, GemmPlan) else None
+
+
+def _lying(dtype: np.dtype[Any], stack: tuple[int, ...], shape: tuple[int, int], side: str) -> Strided:
+    """Describe dense matrices whose rows are contiguous, or whose columns are."""
+    (rows, columns), size = shape, dtype.itemsize
+    strides = (columns * size, size) if side == "n" else (size, rows * size)
+    return Strided(dtype, (*stack, *shape), (*(rows * columns * size for _ in stack), *strides))
+
+
+def find_guess(settings: Settings, lhs: Any, rhs: Any, dimensions: Dimensions, devices: int = 1, plan: GemmPlan | None = None) -> str:
     """Find what is not known of the order of k in a product on a GPU; empty for integers, and where the caller named a plan.
 
     Parameters
@@ -108,11 +139,15 @@ def find_guess(settings: Settings, lhs: Any, rhs: Any, dimensions: Dimensions, d
         As ``jax.lax.dot_general`` canonicalises them.
     devices : int
         Among how many XLA partitions the program.
+    plan : GemmPlan, optional
+        What the product takes.
     """
     if np.dtype(lhs.dtype).kind in "iu":
         return ""
     if devices > 1:
         return f"one product of the whole operands: where XLA cuts k among the {devices} devices, it adds their parts"
+    if plan is not None and plan.evidence is not None:
+        return f"as cuBLAS, where XLA calls it and takes its first choice; {plan.evidence}"
     sizes = arrangement(lhs.shape, rhs.shape, dimensions)
     return "" if (sizes.m, sizes.n, sizes.k) in dict(settings.plans) else ONE_ACCUMULATOR
 

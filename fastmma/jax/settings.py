@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName, target_named
+from fastmma.products.cublas.book import check_book
 
-Plans = Mapping[tuple[int, int, int], Any]
+Plans = Mapping[tuple[int, int, int], Any] | str | Path
 _OTHER = ("pass", "warn", "error")
 
 
@@ -24,12 +26,15 @@ class Settings:
     f32 : {"tf32", None}
         What multiplies float32 where no algorithm is named.
     plans : tuple of ((M, N, K), parts of k or GemmPlan)
+    book : str
+        A file of plans, or empty.
     other : {"pass", "warn", "error"}
     """
 
     target: str
     f32: str | None = None
     plans: tuple[tuple[tuple[int, int, int], Any], ...] = ()
+    book: str = ""
     other: str = "pass"
 
     def refuse(self, why: str, place: tuple[str, int] | None = None) -> None:
@@ -63,6 +68,9 @@ def settings_of(target: TargetName, f32: str | None, plans: Plans | None, other:
         raise OperandError(f"f32 must be 'tf32' or None, not {f32!r}")
     if other not in _OTHER:
         raise OperandError(f"other must be one of {', '.join(_OTHER)}, not {other!r}")
+    if isinstance(plans, str | Path):
+        check_book(plans, target)
+        return Settings(target_named(target), f32, book=str(plans), other=other)
     if plans is not None and not (isinstance(plans, Mapping) and all(isinstance(key, tuple) and len(key) == 3 for key in plans)):
-        raise OperandError(f"plans must map (M, N, K) to parts of k or plans, not {plans!r}")
-    return Settings(target_named(target), f32, tuple((plans or {}).items()), other)
+        raise OperandError(f"plans must map (M, N, K) to parts of k or plans, or name a file, not {plans!r}")
+    return Settings(target_named(target), f32, tuple((plans or {}).items()), other=other)

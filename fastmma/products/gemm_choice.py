@@ -205,6 +205,7 @@ def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str
         steps,
         out,
         done.leaves_out,
+        dealt=done.dealt,
         evidence=done.evidence,
         arithmetic=choices.arithmetic,
     )

@@ -1,33 +1,29 @@
-"""A library's way with a product: the row of its preset, and its plan book where the shape is recorded."""
+"""A library's way with a product: the row of its preset, and what is known of the library's choice."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fastmma.backends.gpu import device
 from fastmma.backends.resolve import operation_of
 from fastmma.host.arrays import flag, integer
-from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError
-from fastmma.isa.gpus import TargetName, target_named
+from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
-from fastmma.products.book import BOOKS, VARIABLE, Entry, Request, book
-from fastmma.products.book_file import JOINS, OPCODE
 from fastmma.products.bound import Strided
-from fastmma.products.choice import default_instruction
-from fastmma.products.choice_map import GPU, LIBRARY, choice_map
-from fastmma.products.evidence import OrderEvidence, OrderLevel
+from fastmma.products.cublas.book import book_of, own_book
+from fastmma.products.cublas.find_row import find_row_as_computed
+from fastmma.products.cublas.look_up import SHIPPED_SOURCES, Known, Question, find_recorded, look_up
+from fastmma.products.cublas.rows import LaneRow, Product
+from fastmma.products.cublas.tile_order import tile_order
+from fastmma.products.evidence import OrderEvidence
+from fastmma.products.library_gpu import library_gpu
 from fastmma.products.order import Cuts, StreamK, split
-from fastmma.products.presets import ENDS, IN_PLACE_ENDS, GemmPreset, KernelEnds, gemm_preset
+from fastmma.products.presets import ENDS, GemmPreset, KernelEnds, gemm_preset
 
 UNKNOWN = ("one", "refuse")
-_TARGET = re.compile(r"(sm|compute)?_?\d.*")  # a target or a capability, and no GPU
-_USUAL = "H200"  # whose plans sm_90a stands for
-# what drivers add to the names of the recorded parts, H100 80GB HBM3 and H200, both SXM with 132 multiprocessors
-_SAME_PART = re.compile(r"NVIDIA|TESLA|SXM\d?|HBM\d?E?|80GB|141GB")
 
 
 class Extents(NamedTuple):
@@ -37,7 +33,11 @@ class Extents(NamedTuple):
     n: int
     k: int
     layouts: tuple[str, ...]  # of a and b: n where rows are contiguous, t where columns are; of vectors, both, that of the strides first
-    stack: bool = False
+    stack: int = 1  # how many are computed at once
+
+
+class UnknownOrderError(OperandError):
+    """The choice of a product is known, and the order that it means is not, or is none of a tensor core."""
 
 
 class Practice(NamedTuple):
@@ -54,14 +54,15 @@ class Practice(NamedTuple):
     ends: KernelEnds
     evidence: OrderEvidence | None
     leaves_out: bool = False
+    dealt: int = 0
 
 
 def extents(a: Any, b: Any) -> Extents | None:
     """Read the extents of two matrices, or of two stacks of as many; None where they are neither."""
     if getattr(a, "ndim", 0) not in (2, 3) or getattr(b, "ndim", 0) != a.ndim or not hasattr(b, "strides"):
         return None
-    stack = a.ndim == 3
-    if stack and not a.shape[0] == b.shape[0] > 1:
+    stack = a.shape[0] if a.ndim == 3 else 1
+    if a.ndim == 3 and not a.shape[0] == b.shape[0] > 1:
         return None
     spelled = [x + y for x in _layouts(a) for y in _layouts(b)]
     return Extents(a.shape[-2], b.shape[-1], a.shape[-1], tuple(spelled), stack)
@@ -109,21 +110,19 @@ def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool,
     if given:
         said = f"{name}: the caller says the parts of k; {row.source}{_left_out(plain, shape)}"
         return plain._replace(evidence=OrderEvidence("assumed", said))
-    found, level, why = _find(name, row, choices.target, ins, shape, biased)
-    if found is not None and shape is not None and (level == "recorded" or choices.unknown != "refuse"):
-        done = _followed(plain, found, shape, named, target, out)
-        return done._replace(evidence=OrderEvidence(level, f"{name}: {why}{_left_out(done, shape)}"))
-    chosen = _ask_map(name, row, choices.target, ins, shape, biased) if level == "assumed" else None
-    if chosen is not None:
-        parts, evidence = chosen
-        done = plain._replace(split_k=parts, ends=ENDS[row.split_ends if parts > 1 else row.ends])
-        return done._replace(evidence=replace(evidence, source=f"{evidence.source}{_left_out(done, shape)}"))
-    rule = _fit(name, row, choices.target, ins, shape) if level == "assumed" else None
-    if rule is not None:
-        return plain._replace(evidence=rule)
+    asked = _questions(row, choices.target, ins, shape, biased, out)
+    refused = OrderEvidence("assumed", _not_recorded(row, choices.target, ins, asked, shape))
+    for question, known in _known(asked):
+        try:
+            done = _followed(plain, known, question, named, target)
+        except UnknownOrderError as error:
+            refused = OrderEvidence("unknown", str(error))
+            break
+        evidence = known.evidence or refused
+        return done._replace(evidence=replace(evidence, source=f"{name}: {evidence.source}{_left_out(done, shape)}"))
     if choices.unknown == "refuse":
-        raise OperandError(f"preset {name!r}: {why}; unknown='one' takes one part of k")
-    return plain._replace(evidence=OrderEvidence(level, f"{name}: one part of k, since {why}"))
+        raise OperandError(f"preset {name!r}: {refused.source}; unknown='one' takes one part of k")
+    return plain._replace(evidence=replace(refused, source=f"{name}: one part of k, since {refused.source}"))
 
 
 def _left_out(done: Practice, shape: Extents | None) -> str:
@@ -134,106 +133,67 @@ def _left_out(done: Practice, shape: Extents | None) -> str:
     return f"; the last {shape.k - end} of K = {shape.k} are left out" if end < shape.k else ""
 
 
-def library_gpu(where: TargetName) -> str:
-    """Name the GPU whose library is asked for: one whose plans are recorded where it is that very part, else what the call says.
-
-    How a library cuts k depends on the number of multiprocessors, so an H100 PCIe, an H100 NVL or a GH200 is no H100 SXM.
-
-    Examples
-    --------
-    >>> [library_gpu(name) for name in ("sm_90a", "NVIDIA H100 80GB HBM3", "H100 SXM5", "H100 PCIe", "GH200")]
-    ['H200', 'H100', 'H100', 'H100 PCIe', 'GH200']
-    """
-    said = device.name() if where == "native" else where
-    if not isinstance(said, str) or _TARGET.fullmatch(said):
-        return _USUAL if target_named(said) == "sm_90a" else str(said)
-    words = [word for word in re.split(r"[ _-]", said.upper()) if not _SAME_PART.fullmatch(word)]
-    return words[0] if len(words) == 1 else said
+def _questions(row: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None, biased: bool, out: str) -> list[Question]:
+    """Return what is asked about a product, for each of the layouts that its operands may be said to have; the usual one first."""
+    if shape is None or ins.atype != ins.btype:
+        return []
+    gpu, own, found = library_gpu(where), own_book() is not None, []
+    for layout in shape.layouts:
+        product = Product(ins.atype, layout, shape.m, shape.n, shape.k, out or ins.dtype, shape.stack > 1)
+        found.append(Question(gpu, row.choices or ins.atype, product, shape.stack, biased, book=book_of(gpu), is_own=own, rules=row.rules))
+    return found
 
 
-def _find(
-    name: str, row: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None, biased: bool
-) -> tuple[Entry | None, OrderLevel, str]:
-    """Find the entry of a product; else why there is none, and how well its order is known then."""
-    if name not in BOOKS or not row.recorded:
-        return None, "assumed", f"no product on {where} is recorded here ({row.source})"
+def _known(asked: list[Question]) -> Iterator[tuple[Question, Known]]:
+    """Yield what is known of a product: what is recorded by any of its layouts, and the rest by the usual one."""
+    for question in asked:
+        if (found := find_recorded(question)) is not None:
+            yield question, found
+    for known in look_up(asked[0]._replace(book=None), SHIPPED_SOURCES) if asked else ():
+        yield asked[0], known
+
+
+def _not_recorded(row: GemmPreset, where: TargetName, ins: Instruction, asked: list[Question], shape: Extents | None) -> str:
+    """Say of what nothing is known."""
+    if not row.recorded and not any(question.book for question in asked):
+        return f"no product on {where} is recorded here ({row.source})"
     if shape is None:
-        return None, "assumed", "such stacks of matrices are not recorded"
-    pages, gpu, kind = book(name), library_gpu(where), "biased" if biased else "product"
-    for layout in shape.layouts if gpu in pages.gpus and ins.atype == ins.btype and not shape.stack else ():
-        request = Request(kind, ins.atype, layout, *shape[:3])
-        if pages.recorded(gpu, request):
-            entry, library = pages.find(gpu, request), f"{pages.library} through {pages.through} on {gpu}"
-            if entry:
-                return entry, "recorded", f"{request} as {library}"
-            return None, "unknown", f"the kernel of {request} adds in an order that no plan has ({library})"
+        return "such stacks of matrices are not recorded"
     shown = f"{ins.atype} {'/'.join(shape.layouts)} of M = {shape.m}, N = {shape.n}, K = {shape.k}"
-    return None, "assumed", f"{'a stack of ' if shape.stack else ''}{shown} is not recorded on {gpu}"
+    return f"{'a stack of ' if shape.stack > 1 else ''}{shown} is not recorded on {library_gpu(where)}"
 
 
-def _ask_map(
-    name: str, row: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None, biased: bool
-) -> tuple[int, OrderEvidence] | None:
-    """Look up in how many parts the library takes k, where a GPU was asked for its choice."""
-    if shape is None or shape.stack or not shape.layouts or ins.atype != ins.btype or not row.rules or variable(VARIABLE):
-        return None
-    layout, size = shape.layouts[0], shape[:3]
-    parts = choice_map().find(row.choices or ins.atype, layout, *size, biased=biased) if library_gpu(where) == GPU else None
-    if parts is None:
-        return None
-    request = Request("biased" if biased else "product", ins.atype, layout, *size)
-    return parts, OrderEvidence("recorded", f"{name}: {request} as {LIBRARY} chooses on {GPU}")
+def _followed(plain: Practice, known: Known, asked: Question, named: bool, target: str) -> Practice:
+    """Follow a choice.
 
-
-def _fit(name: str, row: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None) -> OrderEvidence | None:
-    """Find the rule that says how the library takes a product which is not recorded."""
-    if shape is None or not shape.layouts or ins.atype != ins.btype or variable(VARIABLE):
-        return None
-    gpu = library_gpu(where)
-    for rule in row.rules:
-        if rule.gpu == gpu and ins.atype in rule.atypes and rule.stack == shape.stack and rule.holds(shape.layouts[0], *shape[:3]):
-            return OrderEvidence("fitted", f"{name}: {rule}", rule.rate)
-    return None
-
-
-def opcode_of(entry: Entry, fmt: str) -> str:
-    """The opcode of an entry for multiplicands of a format.
-
-    Examples
-    --------
-    >>> opcode_of(Entry("m16n8k8", 32, 1, 0, "f32", "fma"), "tf32")
-    'mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32'
+    Raises
+    ------
+    OperandError
+        If the call names another instruction than the library takes, or there is no plan of the kernel.
     """
-    if entry.instruction == "wgmma":
-        return default_instruction(fmt, fmt, "f32", "sm_90a").opcode
-    return OPCODE.format(shape=entry.instruction, fmt=fmt)
-
-
-def _followed(plain: Practice, entry: Entry, shape: Extents, named: bool, target: str, out: str) -> Practice:
-    """The practice that an entry says."""
     ins = plain.instruction
-    taken = ins if entry.instruction == "wgmma" else multiply(opcode_of(entry, ins.atype))
+    if known.evidence is not None and known.evidence.level == "unknown":
+        raise UnknownOrderError(known.evidence.source)
+    try:
+        row, product = find_row_as_computed(known.table, known.choice, asked.product)
+    except OperandError as error:
+        raise UnknownOrderError(f"the kernel of {asked} adds in an order that no plan has: {error}") from None
+    if isinstance(row, LaneRow):
+        raise UnknownOrderError(f"the kernel of {asked} shares k among lanes, off the tensor cores; fastmma.cublas.plan has its order")
+    biased = asked.biased and not known.adds_bias_as_c
+    order = tile_order(row, known.choice, product, target, fast=plain.promote_every is None, biased=biased)
+    taken = multiply(order.opcode)
     if named and operation_of(taken.opcode, target).arithmetic.family != operation_of(ins.opcode, target).arithmetic.family:
         raise OperandError(f"the library takes {taken} for this product, not {ins}; leave out the instruction")
-    narrow = out if out in ("bf16", "f16") else ""
-    join, ends = JOINS[entry.join] if narrow else "ascending", ENDS[entry.ends]
-    if not narrow and ins.atype != "tf32" and ends.wide:
-        ends = ENDS[ends.wide]
-    if (
-        entry.ends == "unknown"
-        and (narrow or ins.atype == "tf32")
-        and (entry.join == "inplace" or ins.atype == "tf32" or entry.split_k == 1)
-    ):
-        known = IN_PLACE_ENDS.get((ins.atype, entry.instruction))
-        ends = ENDS[known.row(shape.n, shape.k) if known else "unknown"]
-        join = "in-place"
+    usual = taken.op == ins.op
     return plain._replace(
-        instruction=ins if named else taken,
-        split_k=entry.split_k,
-        split_unit=entry.split_unit or (plain.split_unit if entry.instruction == "wgmma" else 0),
-        first_tile=entry.first_tile,
-        join=join,
-        join_dtype="" if join == "ascending" or ins.atype == "tf32" else narrow,
-        ends=ends,
-        leaves_out=plain.leaves_out and entry.instruction == "wgmma",
+        instruction=ins if named or usual else taken,
+        split_k=order.split_k,
+        split_unit=order.split_unit or (plain.split_unit if usual and not order.dealt else 0),
+        first_tile=order.first_tile,
+        join=order.join,
+        join_dtype=order.join_dtype,
+        ends=order.ends.with_bias_as_c() if known.adds_bias_as_c else order.ends,
+        leaves_out=plain.leaves_out and usual,
+        dealt=order.dealt,
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from fastmma.host.errors import OperandError
 from fastmma.isa.formats import FP8
@@ -11,6 +10,7 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.targets import specific
 
 C, SCALED = "c", "beta*c"  # what a call adds: c, or c times a factor that is not 1
+_OF_BIAS = {"c": "bias", "beta*c": "bias", "alpha+c": "alpha+bias"}  # steps of a bias that is added as c is
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,10 @@ class KernelEnds:
         """Steps by what is added: nothing, c, or c times beta."""
         return {"": self.alone} | {name: steps for name, steps in ((C, self.with_c), (SCALED, self.with_scaled_c)) if steps}
 
+    def with_bias_as_c(self) -> KernelEnds:
+        """Return how the kernel ends where a bias is added as c."""
+        return replace(self, alone=tuple(_OF_BIAS.get(step, step) for step in self.with_c))
+
 
 _ALONE, _ROUNDED_FIRST = ("alpha", "bias", "relu", "round"), ("alpha", "round", "bias")
 _ADD, _FMA = ("alpha", "beta*c", "round"), ("alpha+c", "round")
@@ -43,8 +47,6 @@ ENDS: dict[str, KernelEnds] = {
     "": KernelEnds(_ALONE),
     # nvjet; a kernel of its own, badd, adds c with beta = 1 to a result that was rounded before
     "badd": KernelEnds(_ALONE, ("alpha", "round", "c"), _FMA),
-    # PyTorch adds a bias as c where a library has no kernel with a bias
-    "badd-bias": KernelEnds(_ROUNDED_FIRST, ("alpha", "round", "c"), _FMA),
     # the kernel that adds parts of k, splitKreduce, and some of CUTLASS's
     "add": KernelEnds(_ALONE, _ADD, _ADD),
     # CUTLASS's parts in a workspace of 16 bits; a bias is added to what was rounded
@@ -63,28 +65,6 @@ ENDS: dict[str, KernelEnds] = {
     "bias": KernelEnds(("bias", "round")),
     # where c and a bias join is not known
     "unknown": KernelEnds(("round",)),
-}
-
-
-class InPlaceEnds(NamedTuple):
-    """How a kernel ends whose parts are added in place: rows of `ENDS`, by whether K and N are multiples of a number."""
-
-    multiple: int
-    whole: str
-    other: str
-
-    def row(self, n: int, k: int) -> str:
-        """Return the row for a product."""
-        return self.other if n % self.multiple or k % self.multiple else self.whole
-
-
-# by the formats of A and B, and the shape of the instruction; with factors of 1 both ends are alike
-IN_PLACE_ENDS = {
-    ("bf16", "m16n8k8"): InPlaceEnds(1, "in-place fma", ""),
-    ("bf16", "m16n8k16"): InPlaceEnds(1, "in-place fma", ""),
-    ("f16", "m16n8k16"): InPlaceEnds(2, "in-place fma", "in-place add"),
-    ("f16", "m16n8k8"): InPlaceEnds(1, "in-place add", ""),
-    ("tf32", "m16n8k8"): InPlaceEnds(4, "in-place fma", "in-place add"),
 }
 
 
@@ -155,11 +135,11 @@ class GemmPreset:
     ends, split_ends : str
         The rows of `ENDS` for one part of k, and for several.
     recorded : bool
-        Whether the preset's plan book is asked.
+        Whether products on a GPU of these targets are recorded in a file that ships with fastmma.
     rules : tuple of OnePart
-        For what the book does not have.
+        For what is not recorded.
     choices : str
-        The name of the format in the map of choices, if it is not the format's own.
+        The type of products in the map of choices and in plan books, if it is not the format.
     leaves_out : bool
         Whether parts are so long as `fastmma.GemmPlan.leaves_out` says, and the library leaves out the k beyond them.
     """

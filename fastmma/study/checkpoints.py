@@ -71,7 +71,14 @@ def is_of_experts(name: str) -> bool:
     return any(_EXPERTS.fullmatch(part) for part in name.split("."))
 
 
-def _object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """Read an object of JSON.
+
+    Raises
+    ------
+    OperandError
+        If it is none, or cannot be read.
+    """
     try:
         found = parsed(content(path, _LARGEST))
     except ValueError as error:
@@ -92,7 +99,7 @@ def model_types(folder: Path) -> list[str]:
     path = folder / CONFIG
     if not os.path.isfile(path):
         return []
-    config = _object(path)
+    config = read_object(path)
     found = (part.get("model_type") for part in (config, *config.values()) if isinstance(part, dict))
     return [each for each in found if isinstance(each, str)]
 
@@ -115,7 +122,7 @@ def is_expert_transposed(types: list[str]) -> bool:
 
 def _index(path: Path) -> dict[str, list[str] | None]:
     """The tensors of each file that an index names."""
-    found = _object(path).get("weight_map")
+    found = read_object(path).get("weight_map")
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
         raise OperandError(f"{path}: has no weight_map of names of files")
     files: dict[str, list[str] | None] = {}

@@ -28,8 +28,9 @@ class emulate:  # noqa: N801 - a context manager, named as one
         The GPU, for example ``"H100"`` or ``"sm_80"``.
     library : {"cublas", None}
         Whose orders of k and epilogues; None: one accumulator, and one rounding at the end.
-    plans : mapping, optional
-        ``{(M, N, K): parts of k or a GemmPlan}`` for products of which you know more.
+    plans : mapping, str or Path, optional
+        ``{(M, N, K): parts of k or a GemmPlan}`` for products of which you know more; or the file that ``fastmma record --cublas`` wrote
+        on the GPU, in which all products are looked up then, and nowhere else.
     unknown : {"warn", "one", "error"}
         Where the library's plan for a shape is not known: compute with one part of k, with a warning or without, or raise TargetError.
         The report calls such products assumed.

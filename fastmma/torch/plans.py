@@ -18,7 +18,7 @@ from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.lanes_plan import LanesPlan
-from fastmma.products.library import library_gpu
+from fastmma.products.library_gpu import library_gpu
 from fastmma.products.order import WORKSPACE
 from fastmma.torch.arrays import DTYPES
 from fastmma.torch.report import ASSUMED, EMULATED
@@ -83,7 +83,7 @@ def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends
     given |= _ends(ends)
     if a.ndim == 3 and a.shape[0] == 1:  # a stack of one is multiplied as its matrices are
         a, b = a.matrix, b.matrix
-    said = (settings.plans or {}).get((a.shape[-2], b.shape[-1], a.shape[-1]))
+    said = settings.said(a.shape[-2], b.shape[-1], a.shape[-1])
     try:
         if not a.shape[-1]:
             return Planned(gemm_plan(a, b, **given), EMULATED, "no k")
@@ -115,8 +115,10 @@ def _refuse(modes: Modes) -> None:
 def _joined_wide(settings: Settings, found: Planned) -> Planned:
     """Take the plan where torch lets the library join parts of k in float32 alone."""
     plan = found.plan
-    if found.status == ASSUMED or not isinstance(plan, GemmPlan):
+    if found.status == ASSUMED:
         return found
+    if not isinstance(plan, GemmPlan):
+        return Planned(plan, ASSUMED, f"nothing is recorded without reduced-precision reductions; with them, {found.how}")
     alike = plan.operation.instruction.op == "wgmma" or plan.split_k == 1 or plan.out not in ("f16", "bf16")
     rate = _WIDE.get(library_gpu(settings.target))
     if alike and rate:
@@ -133,7 +135,7 @@ def chained(settings: Settings, a: Strided, b: Strided, ends: Ends) -> Planned:
     UnknownError
         If nobody knows.
     """
-    said = (settings.plans or {}).get((a.shape[-2], b.shape[-1], a.shape[-1]))
+    said = settings.said(a.shape[-2], b.shape[-1], a.shape[-1])
     if isinstance(said, GemmPlan):
         return Planned(said, EMULATED, "as the caller's plans say")
     if isinstance(said, int):
@@ -154,10 +156,10 @@ def chained(settings: Settings, a: Strided, b: Strided, ends: Ends) -> Planned:
 
 def _by_choice(settings: Settings, a: Strided, b: Strided, ends: Ends, *, tf32: bool = True) -> Planned | None:
     """The plan of the kernel that the library chose for matrices like these when it was asked; None where it was not, or no plan has it."""
-    if settings.library is None or not ends.aligned or a.ndim != 2:
+    if settings.library is None or not ends.aligned or (a.ndim != 2 and settings.book is None):
         return None
     try:
-        plan = cublas.plan(a, b, target=settings.target, out_dtype=DTYPES[ends.out], tf32=tf32, **_ends(ends))
+        plan = cublas.plan(a, b, target=settings.target, out_dtype=DTYPES[ends.out], tf32=tf32, plans=settings.book, **_ends(ends))
     except OperandError:
         return None
     return Planned(plan, status_of(plan.evidence), str(plan.evidence))
@@ -197,6 +199,8 @@ def _of_library(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, 
         rate = _GROUPED.get(library_gpu(settings.target))
         evidence = OrderEvidence("fitted" if rate else "assumed", _GROUPED_RULE, rate)
         return Planned(gemm_plan(a, b, **given), status_of(evidence), str(evidence))
+    if settings.book is not None:
+        return _by_choice(settings, a, b, ends)
     try:
         plan = gemm_plan(a, b, **given, preset=settings.library)
     except OperandError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor
 
 from fastmma.host.errors import FastmmaError, InstructionError, OperandError, TargetError
+from fastmma.products import cublas
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
-from fastmma.products.library import library_gpu
+from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.library_gpu import library_gpu
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
@@ -184,13 +187,15 @@ def _cut(
         return replace(plan, evidence=rule or plan.evidence), status_of(rule), str(rule or plan.evidence)
     first, second = (each.elements.view(_E4M3) for each in (x, y))
     given: dict[str, Any] = {"target": run.settings.target}
+    mixed = any(each.elements.dtype != _E4M3 for each in (x, y))
+    if run.settings.book is not None:
+        return _cut_as_recorded(run.settings.book, plan, first, second, preset != run.settings.library, given | _bias(biased), mixed)
     try:
-        own = gemm_plan(first, second, preset=preset, bias=_ADDED if biased else None, **given)
+        own = gemm_plan(first, second, preset=preset, **given, **_bias(biased))
         plain = gemm_plan(first, second, preset=run.settings.library, **given)
     except FastmmaError:
         return plan, ASSUMED, str(plan.evidence)
     evidence, parts = own.evidence, own.split_k
-    mixed = any(each.elements.dtype != _E4M3 for each in (x, y))
     if mixed or evidence is None or not evidence.is_known:
         known = alike(gpu, plain.evidence, k)
         if known is not None:
@@ -199,3 +204,21 @@ def _cut(
             evidence = OrderEvidence("assumed", f"as e4m3, which is {evidence}")
     evidence = None if evidence is None else replace(evidence, choices=())  # of another plan
     return replace(plan, split_k=parts, evidence=evidence), status_of(evidence), str(evidence)
+
+
+def _bias(biased: bool) -> dict[str, Any]:
+    return {"bias": _ADDED} if biased else {}
+
+
+def _cut_as_recorded(
+    book: str | Path, plan: AccumulationPlan, a: Any, b: Any, fast: bool, given: dict[str, Any], mixed: bool
+) -> tuple[AccumulationPlan, str, str]:
+    """Cut k as the caller's file of plans has it; of e4m3 alone."""
+    try:
+        own = cublas.plan(a, b, plans=book, use_fast_accum=fast, out_dtype=plan.out or "f32", **given)
+    except OperandError as error:
+        return plan, ASSUMED, str(error)
+    if mixed or own.evidence is None or not isinstance(own, GemmPlan):
+        return plan, ASSUMED, f"as e4m3, which is {own.evidence}"
+    evidence = replace(own.evidence, choices=())  # of another plan
+    return replace(plan, split_k=own.split_k, evidence=evidence), status_of(evidence), str(evidence)

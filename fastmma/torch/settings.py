@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -12,9 +13,10 @@ from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.targets import target_of
+from fastmma.products.cublas.book import check_book
 from fastmma.products.gemm_plan import GemmPlan
 
-Plans = Mapping[tuple[int, int, int], int | GemmPlan]
+Plans = Mapping[tuple[int, int, int], int | GemmPlan] | str | Path
 _ALLOWED: dict[str, tuple[str | bool | None, ...]] = {
     "library": ("cublas", None),
     "unknown": ("one", "warn", "error"),
@@ -73,8 +75,10 @@ class Settings:
                 raise OperandError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
         if self.threads is not None:
             thread_count(self.threads)
-        if self.plans is not None:
+        if self.plans is not None and not isinstance(self.plans, str | Path):
             _check_plans(self.plans)
+        elif self.plans is not None:
+            check_book(self.plans, self.target)
 
     architecture: str = field(init=False, default="")
 
@@ -82,6 +86,15 @@ class Settings:
     def computes_functions(self) -> bool:
         """Tell whether functions have the bits of the GPU, as far as they are recorded."""
         return self.functions is True and self.capability in _RECORDED
+
+    @property
+    def book(self) -> str | Path | None:
+        """The file of plans, if the caller names one."""
+        return self.plans if isinstance(self.plans, str | Path) else None
+
+    def said(self, m: int, n: int, k: int) -> int | GemmPlan | None:
+        """Return what the caller says of a shape."""
+        return self.plans.get((m, n, k)) if isinstance(self.plans, Mapping) else None
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -111,7 +124,7 @@ class Settings:
 
 def _check_plans(plans: Any) -> None:
     if not isinstance(plans, Mapping):
-        raise OperandError(f"plans must be a mapping of (M, N, K) to parts of k or a GemmPlan, not {plans!r}")
+        raise OperandError(f"plans must be a mapping of (M, N, K) to parts of k or a GemmPlan, or the name of a file, not {plans!r}")
     for shape, plan in plans.items():
         if not (isinstance(shape, tuple) and len(shape) == 3 and all(isinstance(each, int) for each in shape)):
             raise OperandError(f"plans: a shape must be (M, N, K), three integers, not {shape!r}")

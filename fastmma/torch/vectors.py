@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor, empty, float32, strided
@@ -12,7 +12,7 @@ from fastmma.products import cublas
 from fastmma.products.fma_lanes import fused, lane_product
 from fastmma.products.gemm import gemm
 from fastmma.products.lanes_plan import LanesPlan
-from fastmma.products.library import library_gpu
+from fastmma.products.library_gpu import library_gpu
 from fastmma.torch.arrays import as_numpy
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.plans import UnknownError
@@ -56,7 +56,8 @@ def _chosen(run: Emulation, a: Tensor, x: Tensor, alpha: float) -> LanesPlan | N
     if run.settings.library != "cublas" or a.is_neg() or a.data_ptr() % _ALIGNED or x.data_ptr() % _ALIGNED:
         return None
     try:
-        plan = cublas.plan(as_numpy(x.resolve_neg())[None], as_numpy(a).T, target=run.settings.target, alpha=float(alpha))
+        given: dict[str, Any] = {"target": run.settings.target, "alpha": float(alpha), "plans": run.settings.book}
+        plan = cublas.plan(as_numpy(x.resolve_neg())[None], as_numpy(a).T, **given)
     except OperandError:
         return None
     return plan if isinstance(plan, LanesPlan) and plan.evidence is not None and plan.evidence.is_known else None
@@ -71,7 +72,7 @@ def are_thin(run: Emulation, a: Tensor, b: Tensor) -> bool:
     plain = a.dtype is b.dtype is float32 and a.layout is b.layout is strided and a.dim() == b.dim() == 2
     if not plain or 1 not in (a.shape[0], b.shape[1]) or a.shape[1] <= 1 or run.settings.library is None:
         return False
-    return (a.shape[0], b.shape[1], a.shape[1]) not in (run.settings.plans or {})
+    return run.settings.said(a.shape[0], b.shape[1], a.shape[1]) is None
 
 
 def thin(run: Emulation, name: str, a: Tensor, b: Tensor, c: Tensor | None = None, alpha: float = 1, beta: float = 1) -> Tensor:
@@ -99,7 +100,7 @@ def product(
         If nobody knows in which order the library sums such a matrix.
     """
     plain = a.layout is x.layout is strided and x.dtype is float32 and a.shape[1] == x.shape[0] and a.is_cpu and x.is_cpu
-    how = recorded(run, a) if plain else None
+    how = recorded(run, a) if plain and run.settings.book is None else None
     plan = _chosen(run, a, x, alpha) if plain and how is None and y is None and not by_column else None
     if plan is not None:
         result = empty(a.shape[0])

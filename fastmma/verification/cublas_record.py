@@ -1,137 +1,153 @@
-"""Recording a plan book: the orders of k that cuBLAS takes on the GPU in the machine, by its own log, confirmed by bits of samples."""
+"""Recording a plan book: what cuBLASLt would run for products on the GPU in this machine, and samples that confirm the orders."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.errors import BackendError
-from fastmma.host.files import written
-from fastmma.products.book import Entry, Request, book
-from fastmma.verification.cublas_log import VARIABLES, Choice, choices, entry
-from fastmma.verification.cublas_samples import confirmed, kept, vectors
+from fastmma.host.errors import FastmmaError, OperandError
+from fastmma.isa.formats import FORMATS
+from fastmma.products.cublas.book_file import Contents, write_contents
+from fastmma.products.cublas.choice import Choice
+from fastmma.products.cublas.rows import Table
+from fastmma.products.cublas.tables import nearest_table
+from fastmma.products.library_gpu import library_gpu
+from fastmma.verification.cublas_requests import Request
+from fastmma.verification.cublas_samples import compute_sample, draw_sample, have_same_bits, kept, operands
 
 Progress = Callable[[int, int], None]
+_MOST_SAMPLES = 3  # of a kind of choices
+_LARGEST = 1 << 27  # elements of the matrices of a sample
+_NO_ALGORITHM = Choice(0)
+_LINE = 128  # bytes of k that kernels may cut parts at
 
 
-def record_cublas(path: Path, requests: Sequence[Request] | None = None, *, progress: Progress | None = None) -> Path:
-    """Ask cuBLAS, through PyTorch, for products, and write a plan book of the orders of k that it took.
+class Asker(Protocol):
+    """What answers and computes; `fastmma.verification.cublaslt.CublasLt` is the real one."""
+
+    gpu: str
+    capability: tuple[int, int]
+    version: str
+
+    @property
+    def how(self) -> str:
+        """Say how it is asked."""
+        ...
+
+    def ask(self, request: Request) -> Choice | None:
+        """Ask for the choice of a product."""
+        ...
+
+    def run(self, request: Request, a: NDArray[Any], b: NDArray[Any], bias: NDArray[Any] | None) -> tuple[Choice, NDArray[Any]]:
+        """Compute a product by the algorithm that is chosen."""
+        ...
+
+
+class Outcome(NamedTuple):
+    """What became of a recording: how many products were asked about, and how many have an order that samples confirmed."""
+
+    products: int
+    confirmed: int
+    kinds: int
+    kinds_confirmed: int
+    samples: int
+
+
+def order_kind(request: Request, choice: Choice) -> tuple[Any, ...]:
+    """Return what the order of a choice may depend on, but for sizes and how many parts of k there are.
+
+    Examples
+    --------
+    >>> one, other = (order_kind(Request("bf16", "nt", m, 64, 4096), Choice(66, tile=m, stages=35)) for m in (16, 32))
+    >>> one == other
+    True
+    """
+    said = "one" if choice.split_k == 1 else "several" if choice.split_k > 1 else "unsaid"
+    tiles = (choice.tile, choice.cluster) if said == "unsaid" else ()
+    scheme = () if said == "one" else (choice.reduction, request.k * FORMATS[request.product.fmt].dtype.itemsize % _LINE == 0)
+    which = choice.algo, choice.stages, choice.custom, choice.inner, said, tiles, scheme
+    return request.type, request.layout, request.biased, request.stack > 1, request.product.is_by_vector, which
+
+
+def record_cublas(path: Path, requests: Sequence[Request], asked: Asker, *, progress: Progress | None = None) -> Outcome:
+    """Ask cuBLASLt for its choices, confirm what they mean, and write a plan book.
 
     Parameters
     ----------
     path : Path
-        The ``.npz`` file to be written; where ``FASTMMA_PLAN_BOOK`` names it, presets look products up in it.
-    requests : sequence of Request, optional
-        The products; by default those of the book that ships with fastmma.
+        The ``.npz`` file to be written: the variable ``FASTMMA_PLAN_BOOK`` names it, or ``plans=``.
+    requests : sequence of Request
+    asked : Asker
+        The library and the GPU.
     progress : callable, optional
-        Called with the number of products done and their total.
+        Called with the number of products and kinds done, and their total.
 
     Returns
     -------
-    Path
+    Outcome
 
     Raises
     ------
+    OperandError
+        If the folder or the disk does not take the file, or there is nothing to ask.
     BackendError
-        If there is no Hopper GPU with PyTorch, or PyTorch was imported before, since cuBLAS then keeps no log.
-
-    Examples
-    --------
-    >>> record_cublas(Path("cublas.npz"))  # doctest: +SKIP
+        If the library or the driver fails.
     """
-    asked = book("cublas").requests() if requests is None else list(requests)
-    if "torch" in sys.modules:
-        raise BackendError("PyTorch is imported already, so cuBLAS keeps no log of its choices: record in a fresh process")
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "cublaslt.log"
-        os.environ |= VARIABLES | {"CUBLASLT_LOG_FILE": str(log)}
-        samples, about = _products(asked, progress)
-        taken = _matched(asked, choices(log.read_text(errors="replace").splitlines()))
-    found = [
-        None if choice is None else confirmed(request, entry(request, choice), sample)
-        for request, choice, sample in zip(asked, taken, samples, strict=True)
-    ]
-    write_book(path, asked, found, **about)
-    return path
+    if not requests:
+        raise OperandError("there are no products to be recorded")
+    tell = progress or (lambda _done, _total: None)
+    choices: dict[Request, Choice] = {}
+    for done, request in enumerate(dict.fromkeys(requests), 1):
+        choices[request] = asked.ask(request) or _NO_ALGORITHM
+        if done % 1000 == 0:
+            tell(done, len(requests))
+    groups = defaultdict[tuple[Any, ...], list[Request]](list)
+    for request, choice in choices.items():
+        groups[order_kind(request, choice)].append(request)
+    table, counts = nearest_table(library_gpu(asked.gpu), asked.version), dict[tuple[Any, ...], int]()
+    for done, (kind, members) in enumerate(groups.items(), 1):
+        counts[kind] = _confirm(members, choices, table, asked)
+        tell(len(choices) + done, len(choices) + len(groups))
+    rows = {request: (*astuple(choice), counts[order_kind(request, choice)]) for request, choice in choices.items()}
+    _write(path, rows, asked)
+    known = sum(row[-1] > 0 for row in rows.values())
+    return Outcome(len(rows), known, len(groups), sum(count > 0 for count in counts.values()), sum(counts.values()))
 
 
-def _products(asked: list[Request], progress: Progress | None) -> tuple[list[NDArray[np.float32]], dict[str, str]]:
-    """Samples of the products, and what computed them."""
-    try:
-        import torch
-    except ImportError:
-        raise BackendError("recording cuBLAS needs PyTorch") from None
-    if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
-        raise BackendError("recording cuBLAS needs a Hopper GPU")
-    torch.backends.cuda.matmul.allow_tf32 = True
-    types = {"bf16": torch.bfloat16, "f16": torch.float16, "tf32": torch.float32, "e4m3": torch.float8_e4m3fn}
-    one = torch.ones((), device="cuda")
-
-    def operand(vector: NDArray[Any], size: int, fmt: str, turned: bool) -> Any:
-        """A matrix of zeros but for the vectors at the rows that are kept."""
-        places = kept(size)
-        matrix = torch.zeros((size, vector.shape[1]), device="cuda")
-        matrix[torch.from_numpy(places).cuda()] = torch.from_numpy(vector[: len(places)].astype(np.float32)).cuda()
-        narrow = matrix.to(types[fmt])
-        return narrow.t().contiguous().t() if turned else narrow
-
-    samples = []
-    for done, request in enumerate(asked):
-        first, second = vectors(request.fmt, request.k)
-        a = operand(first, request.m, request.fmt, request.layout[0] == "t")
-        b = operand(second, request.n, request.fmt, request.layout[1] == "n").t()
-        if request.kind == "biased":
-            d = torch.nn.functional.linear(a, b.t(), torch.zeros(request.n, dtype=a.dtype, device="cuda"))
-        elif request.fmt == "e4m3":
-            d = torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16)
-        else:
-            d = torch.mm(a, b)
-        rows, columns = (torch.from_numpy(kept(size)).cuda() for size in (request.m, request.n))
-        samples.append(d[rows[:, None], columns].float().cpu().numpy())
-        if progress is not None:
-            progress(done + 1, len(asked))
-    name = torch.cuda.get_device_name()
-    short = next((word for word in name.split() if any(map(str.isdigit, word))), name)
-    version = str(torch.backends.cuda.cublas_version()) if hasattr(torch.backends.cuda, "cublas_version") else torch.version.cuda
-    return samples, {"gpu": short, "name": name, "library": f"cuBLAS of CUDA {version}", "through": f"PyTorch {torch.__version__}"}
+def _confirm(members: list[Request], choices: dict[Request, Choice], table: Table, asked: Asker) -> int:
+    """Count the samples of a kind that have the bits of the plan; none where one of them differs, or there is no plan."""
+    small = sorted((_elements(each), each) for each in members if _elements(each) <= _LARGEST)
+    if not small or choices[small[0][1]] is _NO_ALGORITHM:
+        return 0
+    places = sorted({round(place) for place in np.linspace(0, len(small) - 1, _MOST_SAMPLES)})
+    for request in (small[place][1] for place in places):
+        sample = draw_sample(request)
+        try:
+            planned = compute_sample(request, sample, choices[request], table, asked.capability)
+            choice, d = asked.run(request, *operands(request, sample))
+        except FastmmaError:  # there is no plan, or the GPU has no memory
+            return 0
+        if choice != choices[request] or not have_same_bits(d[np.ix_(kept(request.m), kept(request.n))], planned):
+            return 0
+    return len(places)
 
 
-def _matched(asked: list[Request], taken: Iterable[Choice]) -> list[Choice | None]:
-    """The choice for each product; products without tensor cores may have none."""
-    found: list[Choice | None] = [None] * len(asked)
-    place = 0
-    for choice in taken:
-        later = place
-        while later < len(asked) and asked[later][3:] != choice[:3]:
-            later += 1
-        if later < len(asked):
-            found[later], place = choice, later + 1
-    return found
+def _elements(request: Request) -> int:
+    return request.stack * (request.m * request.k + request.k * request.n + request.m * request.n)
 
 
-def write_book(
-    path: Path, asked: Sequence[Request], found: Sequence[Entry | None], *, gpu: str, name: str, library: str, through: str
-) -> None:
-    """Write a plan book of one GPU, which `fastmma.products.book.Book` reads."""
-    rows = sorted(dict(zip(asked, found, strict=True)).items(), key=lambda row: row[0])
-    kinds = sorted({request[:3] for request, _ in rows})
-    entries = list(dict.fromkeys(each for _, each in rows if each is not None))
-    places = {each: index for index, each in enumerate(entries, 1)}
-    about = {"library": library, "through": through, "gpus": {gpu: name}, "kinds": kinds, "entries": [astuple(each) for each in entries]}
-    columns: dict[str, NDArray[Any]] = {
-        "kind": np.array([kinds.index(request[:3]) for request, _ in rows], np.uint8),
-        gpu: np.array([0 if each is None else places[each] for _, each in rows], np.uint16),
-        "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
-    }
-    columns |= {size: np.array([getattr(request, size) for request, _ in rows], np.uint32) for size in "mnk"}
-    with written(path) as file:
-        np.savez_compressed(file, allow_pickle=False, **columns)
+def _write(path: Path, rows: dict[Request, tuple[Any, ...]], asked: Asker) -> None:
+    kinds = {kind: index for index, kind in enumerate(dict.fromkeys(request.kind for request in rows))}
+    plain = {request: tuple(-1 if value is None else value for value in row) for request, row in rows.items()}
+    choices = {row: index for index, row in enumerate(dict.fromkeys(plain.values()))}
+    columns = {name: np.array([getattr(request, name) for request in rows], np.uint32) for name in "mnk"}
+    columns["kind"] = np.array([kinds[request.kind] for request in rows], np.uint32)
+    columns["choice"] = np.array([choices[row] for row in plain.values()], np.uint32)
+    table = np.array(list(choices), np.int64)
+    write_contents(path, Contents(asked.gpu, "cuBLASLt", asked.version, asked.how, tuple(kinds), table, columns))

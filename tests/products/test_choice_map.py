@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import fastmma
-from fastmma.products.book import book
 from fastmma.products.choice_map import choice_map
+from fastmma.products.cublas.book import Book
+from fastmma.products.cublas.rows import Product
+
+RAN = Path(__file__).parents[1] / "reference" / "cublas_mapped.npz"
 
 
 def test_choices_are_those_of_products_that_ran() -> None:
-    """The plan book has what PyTorch ran on an H200, which the map was not made from."""
-    pages, asked = book("cublas"), choice_map()
-    same: Counter[tuple[str, str, str, bool]] = Counter()
-    for request in pages.requests():
-        parts = asked.find(request.fmt, request.layout, *request[3:], biased=request.kind == "biased")
-        if parts is not None and pages.recorded("H200", request):
-            entry = pages.find("H200", request)
-            same[(*request[:3], entry is not None and (entry.instruction, entry.split_k) == ("wgmma", parts))] += 1
-    assert not any(number for (*_, equal), number in same.items() if not equal)
+    """The recording has what PyTorch ran on an H200, which the map was not made from."""
+    pages, asked = Book(RAN), choice_map()
+    same: Counter[tuple[str, str, str]] = Counter()
+    for kind, m, n, k in pages.products():
+        found = pages.find(kind.type, Product(kind.type, kind.layout, m, n, k, kind.out), biased=bool(kind.addend))
+        assert found is not None
+        assert found.choice.algo == 66
+        assert asked.find(kind.type, kind.layout, m, n, k, biased=bool(kind.addend)) == found.choice.split_k
+        same[kind.type, kind.layout, kind.addend] += 1
     assert len(same) == 7
-    assert same.total() > 7000
+    assert same.total() == len(pages) > 7000
 
 
 @pytest.mark.parametrize(

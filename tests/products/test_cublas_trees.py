@@ -13,11 +13,11 @@ from reference import fresh_products
 import fastmma
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.features import measure, numbers
-from fastmma.products.cublas.plan_of import TABLES
 from fastmma.products.cublas.rows import Product
+from fastmma.products.cublas.tables import TABLES
 from fastmma.products.cublas.trees import trees
 
-BOOK = Path(fastmma.__file__).parent / "products" / "books" / "cublas.npz"
+BOOK = Path(fastmma.__file__).parent / "products" / "books" / "cublas_recorded_h200_13_1.npz"
 TREES = trees("cublas_trees_h200_13_1.npz")
 NAMES = [name.removesuffix("_split") for name in TREES._archive.files if name.endswith("_split")]
 

@@ -12,7 +12,7 @@ import pytest
 import fastmma
 from fastmma import OperandError, OperandTypeError
 from fastmma.products.evidence import ORDER_LEVELS, OrderEvidence
-from fastmma.products.library import library_gpu
+from fastmma.products.library_gpu import library_gpu
 from fastmma.scaling import SCHEMES, quantize
 
 BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -28,8 +28,13 @@ from reference.cublas import (
 from reference.paths import PATHS, taking
 
 import fastmma
-from fastmma.products.book import book
-from fastmma.products.presets import ENDS, GEMM_PRESETS
+from fastmma.products.cublas.book import shipped_book
+from fastmma.products.cublas.book_file import TYPES
+from fastmma.products.cublas.find_row import find_row_as_computed
+from fastmma.products.cublas.rows import Product, TileRow
+from fastmma.products.cublas.tables import nearest_table
+from fastmma.products.cublas.tile_order import tile_order
+from fastmma.products.presets import GEMM_PRESETS
 
 E4M3 = np.ones((4, 256), ml_dtypes.float8_e4m3fn)
 
@@ -70,7 +75,7 @@ def of(m: int, n: int, k: int, layout: str = "nn", dtype: Any = np.float16) -> t
 def test_products_are_looked_up_by_gpu_shape_layout_and_types() -> None:
     bf16 = ml_dtypes.bfloat16
     plan = fastmma.gemm_plan(*of(512, 512, 4096, dtype=bf16), target="H200", preset="cublas")
-    assert (plan.split_k, plan.split_unit, "cuBLAS 13.1.0" in plan.source, plan.target) == (2, 64, True, "sm_90a")
+    assert (plan.split_k, plan.split_unit, "13.1.0" in plan.source, plan.target) == (2, 64, True, "sm_90a")
     assert fastmma.gemm_plan(*of(512, 512, 4096, dtype=bf16), preset="cublas") == plan
     others = [("H100", "nn"), ("H200", "nt")]
     assert [fastmma.gemm_plan(*of(512, 512, 4096, layout, bf16), target=gpu, preset="cublas").split_k for gpu, layout in others] == [1, 1]
@@ -125,16 +130,23 @@ def test_kernels_of_cutlass_and_split_products_have_the_bits_of_an_h200() -> Non
         np.testing.assert_array_equal(d, sample.elements, err_msg=str(sample[:6]))
 
 
-def test_the_book() -> None:
-    pages = book("cublas")
-    requests = pages.requests()
-    assert len(requests) == len(set(requests)) == len(pages) > 50_000
-    for gpu in pages.gpus:
-        known = sum(pages.find(gpu, request) is not None for request in requests)
-        assert known > 45_000
-    for entry in filter(None, pages.entries):
-        assert entry.ends in ENDS
-        assert (entry.split_k > 1) == (entry.split_unit > 0)
+@pytest.mark.parametrize("gpu", ["H100", "H200"])
+def test_every_recorded_product_has_a_plan(gpu: str) -> None:
+    pages = shipped_book(gpu)
+    assert pages is not None
+    assert (pages.gpu, len(pages) > 40_000) == (gpu, True)
+    table, seen = nearest_table(gpu, pages.version), set[tuple[str, bool]]()
+    for kind, m, n, k in pages.products()[::7]:
+        product = Product(TYPES[kind.type].fmt, kind.layout, m, n, k, TYPES[kind.type].out)
+        found = pages.find(kind.type, product, biased=bool(kind.addend))
+        assert found is not None
+        seen.add((kind.type, found.samples > 0))
+        if found.samples:
+            row, as_computed = find_row_as_computed(table, found.choice, product)
+            assert isinstance(row, TileRow)
+            order = tile_order(row, found.choice, as_computed, "sm_90a")
+            assert (order.split_k == found.choice.parts, order.split_k == 1) == (True, order.split_unit == 0)
+    assert seen == {(name, known) for name in ("bf16", "f16", "tf32") for known in (True, False)} | {("e4m3", True)}
 
 
 @pytest.mark.gpu

@@ -17,27 +17,30 @@ from reference.hostile import JUNK, archive, mutated, retyped, seeds, truncation
 
 import fastmma
 from fastmma import OperandError
-from fastmma.products import book as book_module
 from fastmma.products import gemm_choice
-from fastmma.products.book import Book, Entry, Request
-from fastmma.verification.cublas_record import write_book
+from fastmma.products.cublas import book as book_module
+from fastmma.products.cublas.book import Book
+from fastmma.products.cublas.book_file import TYPES, Contents, Kind, write_contents
+from fastmma.products.cublas.rows import Product
 
 SEEDS, MUTATIONS = 4, 150  # mutations a seed
 Arrays = dict[str, NDArray[Any]]
-PRODUCTS: list[tuple[Request, Entry | None]] = [
-    (Request("biased", "bf16", "nt", 64, 3, 1024), Entry("m16n8k16", 64, 3, 8, "inplace", "unknown")),
-    (Request("product", "bf16", "nn", 512, 512, 4096), Entry("wgmma", 0, 2, 64, "f32", "add")),
-    (Request("product", "f16", "nt", 24, 40, 4100), Entry("m16n8k8", 32, 5, 8, "out", "add-rounded")),
-    (Request("product", "f16", "nt", 25, 40, 4100), None),
-    (Request("product", "e4m3", "nt", 16, 16, 64), Entry("wgmma", 0, 1, 0, "f32", "badd")),
+KINDS = (Kind("bf16", "nt", "bf16", "bias"), Kind("bf16", "nn"), Kind("f16", "nt", "f16"), Kind("e4m3", "nt", "bf16", stack=3))
+CHOICES = [
+    (23, 0, 3, 1, 0, 0, 13, 0, 0, -1, 4),
+    (66, 0, 2, 2, 0, 0, 35, 0, 0, -1, 3),
+    (24, 0, 5, 4, 0, 0, 0, 0, 0, -1, 1),
+    (43, 20, -1, 2, 0, 0, 34, 0, 3, 1 << 40, 0),
 ]
+# kind, M, N, K and choice
+PRODUCTS = [(0, 64, 3, 1024, 0), (1, 512, 512, 4096, 1), (2, 24, 40, 4100, 2), (2, 25, 40, 4100, 3), (3, 16, 16, 64, 1)]
 
 
 @pytest.fixture(scope="module")
 def valid(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("books") / "book.npz"
-    asked, found = zip(*PRODUCTS, strict=True)
-    write_book(path, asked, found, gpu="H100", name="NVIDIA H100", library="cuBLAS 99", through="PyTorch 99")
+    columns = {name: np.array([row[index] for row in PRODUCTS]) for index, name in enumerate(("kind", "m", "n", "k", "choice"))}
+    write_contents(path, Contents("NVIDIA H100", "cuBLASLt", "99.1.0", "as a test says", KINDS, np.array(CHOICES), columns))
     return path.read_bytes()
 
 
@@ -71,27 +74,26 @@ def is_read(path: Path, data: bytes) -> bool:
         assert pages.isprintable(), pages
         assert len(pages) < 1000
         return False
-    for request in pages.requests():
-        for gpu in pages.gpus:
-            assert pages.find(gpu, request) is None or pages.recorded(gpu, request)
-            assert pages.find(gpu, request) in pages.entries
     forget()
-    for request in pages.requests():
-        if max(request[3:]) < 1 << 14:
-            assert said_of_plan(request).isprintable()
+    for kind, m, n, k in pages.products():
+        product = Product(TYPES[kind.type].fmt, kind.layout, m, n, k, kind.out)
+        assert pages.find(kind.type, product, stack=kind.stack, biased=bool(kind.addend)) is not None
+        if max(m, n, k) < 1 << 14 and kind.stack < 4:
+            assert said_of_plan(kind, m, n, k).isprintable()
     return True
 
 
-def said_of_plan(request: Request) -> str:
+def said_of_plan(kind: Kind, m: int, n: int, k: int) -> str:
     """The error of a preset that asks the book for a product, and nothing where it follows it."""
-    dtype, order = fastmma.FORMATS[request.fmt].dtype, {"n": "C", "t": "F"}
+    dtype = fastmma.FORMATS[TYPES[kind.type].fmt].dtype
+    stack = (kind.stack,) if kind.stack > 1 else ()
     a, b = (
-        np.empty(shape, dtype, order=order[side])  # type: ignore[call-overload]
-        for shape, side in zip(((request.m, request.k), (request.k, request.n)), request.layout, strict=True)
+        np.empty((*stack, *(shape if side == "n" else shape[::-1])), dtype).swapaxes(-1, -1 if side == "n" else -2)
+        for shape, side in zip(((m, k), (k, n)), kind.layout, strict=True)
     )
-    bias = np.zeros(request.n, np.float32) if request.kind == "biased" else None
+    bias = np.zeros(n, np.float32) if kind.addend else None
     try:
-        fastmma.gemm_plan(a, b, bias=bias, target="H100", preset="cublas", out_dtype="bf16")
+        fastmma.gemm_plan(a, b, bias=bias, target="H100", preset="cublas", out_dtype=kind.out or "bf16")
     except fastmma.FastmmaError as error:
         return str(error)
     return ""
@@ -114,7 +116,7 @@ def with_about(arrays: Arrays, text: bytes) -> bytes:
 
 def test_books_that_are_cut_off(valid: bytes, path: Path) -> None:
     assert is_read(path, valid)
-    assert {said_of_plan(request) for request, _ in PRODUCTS} == {""}
+    assert {said_of_plan(KINDS[kind], m, n, k) for kind, m, n, k, _ in PRODUCTS} == {""}
     for cut in truncations(valid, 3):
         is_read(path, cut)
     assert not is_read(path, valid[:-1])
@@ -170,40 +172,45 @@ def changed(name: str, place: int, value: int) -> Callable[[Arrays, dict[str, An
     return change
 
 
-def entry(field: int, value: Any) -> Callable[[Arrays, dict[str, Any]], None]:
-    """The entry that is another one is the one of bf16 by mma.m16n8k16."""
+def attribute(row: int, column: int, value: int) -> Callable[[Arrays, dict[str, Any]], None]:
+    def change(arrays: Arrays, _about: dict[str, Any]) -> None:
+        arrays["choices"] = arrays["choices"].copy()
+        arrays["choices"][row, column] = value
 
+    return change
+
+
+def kind(place: int, field: int, value: Any) -> Callable[[Arrays, dict[str, Any]], None]:
     def change(_arrays: Arrays, about: dict[str, Any]) -> None:
-        about["entries"][0][field] = value
+        about["kinds"][place][field] = value
 
     return change
 
 
 LIES: dict[str, tuple[Callable[[Arrays, dict[str, Any]], Any], str]] = {
-    "an index of no entry": (changed("H100", 0, 5), "it has 4 entries, and 'H100' names one more"),
-    "a kind of no product": (changed("kind", -1, 9), "it has 4 kinds of products"),
+    "a choice that is not there": (changed("choice", 0, 4), "it has 4 choices, and 'choice' names one more"),
+    "a kind of no product": (changed("kind", -1, 9), "it has 4 kinds, and 'kind' names one more"),
     "no rows": (changed("m", 0, 0), "'m' must be at least 1"),
     "no k": (changed("k", 0, 0), "'k' must be at least 1"),
-    "a product twice": (changed("m", 4, 24), "in ascending order, and each there once"),
-    "no GPU's column": (lambda _, about: about["gpus"].update(H300="x"), "it has no array 'H300'"),
-    "a GPU without a name": (lambda _, about: about["gpus"].update(H100=3), "its GPUs must have names"),
-    "a column of sizes as a GPU": (lambda _, about: about["gpus"].update(m="x"), "'m' must be of type uint16"),
+    "a product twice": (changed("m", 3, 24), "in ascending order, and each there once"),
+    "no name of a GPU": (lambda _, about: about.update(gpu=3), "gpu of what it says of itself cannot be"),
+    "an empty version": (lambda _, about: about.update(version=""), "version of what it says of itself cannot be"),
     "a library of two lines": (lambda _, about: about.update(library="a\nb"), "library of what it says of itself cannot be"),
-    "an unknown kind": (lambda _, about: about["kinds"][0].__setitem__(0, "grouped"), "a kind of products cannot be"),
-    "an unknown format": (lambda _, about: about["kinds"][0].__setitem__(1, "f17"), "a kind of products cannot be"),
-    "an unknown layout": (lambda _, about: about["kinds"][0].__setitem__(2, "nx"), "a kind of products cannot be"),
-    "two kinds that are one": (lambda _, about: about["kinds"].__setitem__(1, about["kinds"][0]), "each there once"),
-    "no fields": (lambda _, about: about["entries"].__setitem__(0, []), "an entry must have instruction, first_tile"),
-    "an instruction of no table": (entry(0, "m16n8k77"), "an entry of bf16 cannot be"),
-    "an instruction in words": (entry(0, "m16n8k16.row.col.f32.bf16.bf16.f32 or so"), "an entry cannot be"),
-    "another first tile": (entry(1, 24), "whose instruction has another k"),
-    "a negative tile": (entry(1, -16), "an entry cannot be"),
-    "no parts": (entry(2, 0), "an entry cannot be"),
-    "parts of a float": (entry(2, 3.0), "split_k of entry"),
-    "parts of truth": (entry(2, True), "split_k of entry"),
-    "parts beyond number": (entry(2, 10**40), "an entry cannot be"),
-    "an unknown join": (entry(4, "sideways"), "an entry cannot be"),
-    "an unknown end": (entry(5, "round-down"), "an entry cannot be"),
+    "no kinds": (lambda _, about: about.update(kinds=3), "its kinds of products must be a list"),
+    "a kind of few fields": (lambda _, about: about["kinds"].__setitem__(0, ["bf16"]), "a kind of products must have type, layout"),
+    "an unknown type": (kind(0, 0, "f17"), "a kind of products cannot be"),
+    "an unknown layout": (kind(0, 1, "nx"), "a kind of products cannot be"),
+    "an unknown result": (kind(0, 2, "e4m3"), "a kind of products cannot be"),
+    "an unknown addend": (kind(0, 3, "c"), "a kind of products cannot be"),
+    "a stack of none": (kind(0, 4, 0), "a kind of products cannot be"),
+    "a stack of truth": (kind(0, 4, True), "a kind of products cannot be"),
+    "a stack beyond number": (kind(0, 4, 10**40), "a kind of products cannot be"),
+    "two kinds that are one": (lambda _, about: about["kinds"].__setitem__(1, about["kinds"][0]), "there once each"),
+    "a negative algorithm": (attribute(0, 0, -1), "has numbers below 0"),
+    "a split of k below -1": (attribute(3, 2, -2), "has numbers below 0"),
+    "a tile beyond cuBLASLt's": (attribute(0, 1, 1 << 32), "has attributes from 4294967295 on"),
+    "fewer samples than none": (attribute(0, 10, -3), "has numbers below 0"),
+    "choices without samples": (lambda arrays, _: arrays.update(choices=arrays["choices"][:, :10]), "must have 11 columns"),
 }
 
 
@@ -223,13 +230,28 @@ def test_lying_books(name: str, valid: bytes, path: Path) -> None:
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize("field", range(6))
-def test_entries_with_every_kind_of_junk(field: int, valid: bytes, path: Path) -> None:
+@pytest.mark.parametrize("field", range(5))
+def test_kinds_with_every_sort_of_junk(field: int, valid: bytes, path: Path) -> None:
     arrays = arrays_of(valid)
     for junk in JUNK:
         about = json.loads(arrays["about"].tobytes())
-        about["entries"][0][field] = junk
+        about["kinds"][0][field] = junk
         is_read(path, with_about(arrays, json.dumps(about).encode()))
+
+
+@pytest.mark.parametrize("plans", [3, b"book.npz", ["book.npz"], {}])
+def test_plans_that_are_no_file(plans: Any) -> None:
+    half = np.ones((4, 4), np.float16)
+    with pytest.raises(fastmma.OperandTypeError, match="plans must be the name of a file"):
+        fastmma.cublas.plan(half, half, plans=plans)
+
+
+def test_a_file_of_plans_is_checked_as_the_book_is(tmp_path: Path) -> None:
+    half, path = np.ones((4, 4), np.float16), tmp_path / "own.npz"
+    path.write_bytes(b"no book")
+    for place in (path, str(path), tmp_path, tmp_path / "none"):
+        with pytest.raises(OperandError, match=r"plans: .* is no plan book: "):
+            fastmma.cublas.plan(half, half, plans=place)
 
 
 def test_places_that_are_no_files(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Fresh products of cuBLAS on the GPU in this machine, through PyTorch, against ``preset="cublas"``: how many have every bit.
 
-``python tests/reference/cublas_live.py --count 1000 --seed 3`` draws products from the plan book, with their epilogues, and normal numbers.
+``python tests/reference/cublas_live.py --count 1000 --seed 3`` draws products from the book of its GPU, with their epilogues, and normal
+numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ import torch
 from numpy.typing import NDArray
 
 import fastmma
-from fastmma.products.book import Request, book
+from fastmma.products.cublas.book import shipped_book
+from fastmma.products.cublas.book_file import TYPES
+from fastmma.products.cublas.rows import Product
+from fastmma.products.library_gpu import library_gpu
+from fastmma.verification.cublas_requests import Request
 
 TF32 = "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32"
 TORCH = {"bf16": torch.bfloat16, "f16": torch.float16, "tf32": torch.float32, "e4m3": torch.float8_e4m3fn}
@@ -54,12 +59,12 @@ def draw(rows: int, columns: int, fmt: str, layout: str) -> torch.Tensor:
 def call(request: Request, rng: random.Random) -> tuple[str, torch.Tensor, dict[str, Any]]:
     """One product: what was called, its result, and the arguments of fastmma.gemm."""
     fmt, a, b = (
-        request.fmt,
-        draw(request.m, request.k, request.fmt, request.layout[0]),
-        draw(request.k, request.n, request.fmt, request.layout[1]),
+        request.type,
+        draw(request.m, request.k, request.type, request.layout[0]),
+        draw(request.k, request.n, request.type, request.layout[1]),
     )
     given: dict[str, Any] = {"a": host(a), "b": host(b), "preset": "cublas"} | ({"instruction": TF32} if fmt == "tf32" else {})
-    if request.kind == "biased":
+    if request.biased:
         bias = torch.randn(request.n, device="cuda").to(TORCH[fmt])
         return "bias", torch.nn.functional.linear(a, b.t(), bias), given | {"bias": host(bias)}
     what = rng.choice(CALLS[fmt])
@@ -82,9 +87,16 @@ def main() -> None:
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.manual_seed(options.seed)
-    rng, pages, name = random.Random(options.seed), book("cublas"), torch.cuda.get_device_name()
-    gpu = next(each for each in pages.gpus if each in name)
-    known = [each for each in pages.requests() if pages.find(gpu, each) is not None]
+    rng, name = random.Random(options.seed), torch.cuda.get_device_name()
+    gpu = library_gpu(name)
+    pages = shipped_book(gpu)
+    if pages is None:
+        raise SystemExit(f"no products on {name} are recorded")
+    known = []
+    for kind, m, n, k in pages.products():
+        found = pages.find(kind.type, Product(TYPES[kind.type].fmt, kind.layout, m, n, k, ""), biased=bool(kind.addend))
+        if found is not None and found.samples:
+            known.append(Request(kind.type, kind.layout, m, n, k, bool(kind.addend)))
     small = [each for each in known if each.m * each.n * each.k <= MOST_WORK and max(each.m, each.n) * each.k <= MOST_ELEMENTS]
     counts: Counter[tuple[str, str]] = Counter()
     for request in rng.sample(small, options.count):

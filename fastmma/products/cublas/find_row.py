@@ -10,6 +10,7 @@ from fastmma.products.cublas.rows import LaneRow, Product, Table, TileRow
 from fastmma.products.cublas.segments import cut_segments
 
 Row = TileRow | LaneRow
+_FLOATS = {"f32": "tf32", "tf32": "f32"}
 # what must fit, in this order: the first that no row has is named
 _CHECKS: tuple[tuple[str, Callable[[Row, Choice, Product], bool]], ...] = (
     ("algo", lambda row, choice, _: row.algo == choice.algo),
@@ -84,6 +85,20 @@ def find_row(table: Table, choice: Choice, product: Product) -> Row:
             raise _unknown(table, choice, product, name)
         left = fitting
     return left[0]
+
+
+def find_row_as_computed(table: Table, choice: Choice, product: Product) -> tuple[Row, Product]:
+    """Find the row of a choice for float32 that is multiplied as the algorithm multiplies it, in TF32 or not; return the product so.
+
+    Raises
+    ------
+    OperandError
+        If there is none; it names the field, and its value.
+    """
+    formats = {fmt for row in table.rows if row.algo == choice.algo for fmt in row.formats}
+    if product.fmt in _FLOATS and product.fmt not in formats:
+        product = product._replace(fmt=_FLOATS[product.fmt])
+    return find_row(table, choice, product), product
 
 
 def _seen(table: Table, choice: Choice, product: Product) -> Iterator[tuple[str, bool]]:

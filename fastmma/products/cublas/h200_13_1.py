@@ -48,10 +48,10 @@ _TILES = (
         leaves_out=True,
         joins=_ASCENDING,
         promote_every=128,
-        ends="unknown",
-        split_ends="unknown",
+        ends="",
+        split_ends="",
     ),
-    TileRow(41, (35,), _HALVES, "wgmma", ends="unknown"),
+    TileRow(41, (35,), _HALVES, "wgmma", ends="fma"),
     *(
         _cutlass(23, stages, fmt, "m16n8k16", tile, "fma16")
         for fmt in _HALVES
@@ -66,7 +66,8 @@ _TILES = (
     *(_cutlass(21, (15, 16, 17, 18), fmt, "m16n8k16", 64, "unknown", joins=_CUTLASS[2:]) for fmt in _HALVES),
     *(_cutlass(21, stages, "tf32", "m16n8k8", tile, "fma") for stages, tile in ((_BY_16, 16), (_BY_32, 32))),
     *(_cutlass(23, stages, "tf32", "m16n8k8", tile, "add") for stages, tile in ((_BY_16, 16), (_BY_32, 32))),
-    TileRow(43, (34,), ("tf32",), "wgmma", ends="fma"),
+    # several parts are of recordings, which found them by their bits: no choice says them
+    TileRow(43, (34,), ("tf32",), "wgmma", align=128, joins=_ASCENDING, ends="fma", split_ends="fma"),
     TileRow(43, (34,), ("tf32",), "wgmma", ends="fma", split_ends="fma", segments=_SEGMENTS, rate=(698, 698)),
     *(
         TileRow(63, stages, ("tf32",), "m16n8k8", align=4, dealt=dealt, joins=_ASCENDING, ends="fma", split_ends="fma")
@@ -192,7 +193,7 @@ _SEEN = {
     23: Seen(_ranges("5 11 15 17-21 23-24"), most_parts=_MOST),
     24: Seen(_ranges("5 11 15 17-18 20 23-24"), most_parts=_MOST),
     41: Seen(_ranges("15 17-21"), _ranges("2"), unsaid=(-1,)),
-    43: Seen(_ranges("15 17-21 23-24"), _ranges("2-25 27-28 30-33 35 37-39 41 43-51"), unsaid=(-1,)),
+    43: Seen(_ranges("15 17-21 23-24"), _ranges("2-25 27-28 30-33 35 37-39 41 43-51"), most_parts=2, unsaid=(-1,)),
     55: Seen(_ranges("11-21 23-24"), most_parts=_MOST),
     56: Seen(_ranges("11-12 14-16")),
     63: Seen(_ranges("11-13 15 17 19-20 34"), most_parts=132),

@@ -2,50 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastmma.backends.resolve import resolved_target
 from fastmma.host.arrays import flag, integer
 from fastmma.host.calls import public_call
-from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.formats import format_of
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.scalar import OPCODE as FMA
 from fastmma.isa.table import multiply
-from fastmma.products.book import VARIABLE
 from fastmma.products.bound import Strided
-from fastmma.products.choice import default_instruction, multiplicand, named
-from fastmma.products.cublas import h200_13_1
-from fastmma.products.cublas.answers import answers
+from fastmma.products.choice import multiplicand, named
+from fastmma.products.cublas.book import Book, own_book, read_book, shipped_book
 from fastmma.products.cublas.choice import Choice
-from fastmma.products.cublas.find_row import find_row
-from fastmma.products.cublas.rows import NARROW, LaneRow, Product, Table, TileRow
-from fastmma.products.cublas.segments import cut_segments
-from fastmma.products.cublas.trees import ALIKE, trees
+from fastmma.products.cublas.find_row import find_row_as_computed
+from fastmma.products.cublas.look_up import PREDICTING_SOURCES, Known, Question, find_recorded, look_up
+from fastmma.products.cublas.rows import LaneRow, Product, Table, TileRow
+from fastmma.products.cublas.tables import TABLES, VERSION, short_version
+from fastmma.products.cublas.tile_order import tile_order
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import Ends, ends, epilogue_steps, gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices
 from fastmma.products.lanes_plan import LanesPlan
-from fastmma.products.library import library_gpu
-from fastmma.products.order import Cuts
-from fastmma.products.presets import ENDS
+from fastmma.products.library_gpu import library_gpu
+from fastmma.products.presets import ENDS, KernelEnds
 
-VERSION, WORKSPACE = "13.1", 32 << 20
+WORKSPACE = 32 << 20
 _TF32 = "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32"
 _WORKSPACE_WITH_BIAS = 1 << 20  # what PyTorch lets cuBLASLt have, where it calls it itself
-TABLES: dict[tuple[str, str], Table] = {(table.gpu, table.version): table for table in (h200_13_1.TABLE,)}
 # which float32 needs where a plan is looked up
 _INSTRUCTIONS: dict[str, dict[str, Any]] = {"f32": {"instruction": FMA}, "tf32": {"instruction": _TF32, "cast": True}}
-_MMA = "mma.sync.aligned.{shape}.row.col.f32.{fmt}.{fmt}.f32"
-_SLICES = {"f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "s8": 1}  # bytes of an element
 
 
-class _Call(NamedTuple):
+class Call(NamedTuple):
     """A call of `plan`: what a choice is followed for."""
 
     product: Product
@@ -53,8 +47,6 @@ class _Call(NamedTuple):
     activation: str | None
     fast: bool
     target: str
-    says: str = ":"  # between the library's name and its choice
-    rate: tuple[int, int] | None = None  # of the rule that predicted the choice
 
 
 @public_call
@@ -74,6 +66,7 @@ def plan(
     use_fast_accum: bool = False,
     tf32: bool = False,
     workspace: int = WORKSPACE,
+    plans: str | Path | None = None,
     unknown: str = "refuse",
 ) -> GemmPlan | LanesPlan:
     """Return the plan of a product by the kernel that cuBLASLt chooses.
@@ -102,8 +95,11 @@ def plan(
     workspace : int
         How many bytes the library may use. What is looked up is known for those of
         PyTorch's calls: 32 MiB on Hopper, and 1 MiB with a bias.
+    plans : str or Path, optional
+        A file that ``fastmma record --cublas`` wrote, in which the choice is looked up, and nowhere else. The version is the file's.
     unknown : {"refuse", "one"}
         What becomes of a product whose choice is looked up and not known: an error, or a plan of one part of k, whose `evidence` says so.
+        What `plans` do not have is an error.
 
     Returns
     -------
@@ -129,7 +125,7 @@ def plan(
     32 lanes of adjacent k, at most 64 at a time, added in halves: each of the first half adds the one half of them further
     """
     given = ends(c, None, bias, alpha, beta, "plan", True)
-    table = _table(target, version)
+    book = _book(plans, choice, target, version)
     layout = _layout(a, "a") + _layout(b, "b")
     fmt = _format(a, b)
     if a.ndim != b.ndim or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
@@ -139,28 +135,70 @@ def plan(
     space, allowed = integer(workspace, "plan: workspace", 0), flag(tf32, "plan: tf32")
     if choice is not None and not isinstance(choice, Choice):
         raise OperandTypeError(f"plan: choice must be a Choice, not {type(choice).__name__}")
-    if choice is None:
-        if space not in (WORKSPACE, *((_WORKSPACE_WITH_BIAS,) if bias is not None else ())):
-            raise OperandError(f"plan: nothing is known of what cuBLASLt chooses with {space} bytes of workspace; give its choice")
-        product = product._replace(fmt="tf32") if product.fmt == "f32" and allowed else product
-        preset = "cublas-fast-accum" if use_fast_accum else "cublas"
-        options = {"c": c, "bias": bias, "alpha": alpha, "beta": beta, "activation": activation, "out_dtype": out_dtype, "preset": preset}
-        options |= {"target": target} | _INSTRUCTIONS.get(product.fmt, {})
-        return _looked_up(table, _Call(product, given, activation, use_fast_accum, resolved_target(target)), a, b, unknown, options)
-    return _followed(table, choice, _Call(product, given, activation, use_fast_accum, resolved_target(target)))
+    where = resolved_target(target)
+    if choice is not None:
+        return follow(Known(choice, _table(target, version), None), Call(product, given, activation, use_fast_accum, where))
+    if space not in (WORKSPACE, *((_WORKSPACE_WITH_BIAS,) if bias is not None else ())):
+        raise OperandError(f"plan: nothing is known of what cuBLASLt chooses with {space} bytes of workspace; give its choice")
+    product = product._replace(fmt="tf32") if product.fmt == "f32" and allowed else product
+    call = Call(product, given, activation, use_fast_accum, where)
+    preset = "cublas-fast-accum" if use_fast_accum else "cublas"
+    options = {"c": c, "bias": bias, "alpha": alpha, "beta": beta, "activation": activation, "out_dtype": out_dtype, "preset": preset}
+    options |= {"target": target} | _INSTRUCTIONS.get(product.fmt, {})
+    kind = f"{product.fmt}fast" if use_fast_accum else product.fmt
+    added, is_own = bool(given.c or given.beta), plans is not None or own_book() is not None
+    stack = a.shape[0] if product.stacked else 1
+    asked = Question(library_gpu(target), kind, product, stack, given.bias, added, given.alpha, book, is_own)
+    return _looked_up(asked, call, a, b, plans, unknown, options)
 
 
-def _looked_up(table: Table, call: _Call, a: Any, b: Any, unknown: str, options: dict[str, Any]) -> GemmPlan | LanesPlan:
+def _book(plans: str | Path | None, choice: Choice | None, target: TargetName, version: str) -> Book | None:
+    """Return the book that is asked, if any is, for this GPU and version of the library.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+        If it is another GPU's, or there is neither a book nor a table.
+    """
+    if not isinstance(version, str):
+        raise OperandTypeError(f"plan: version must be a string, for example {VERSION!r}, not {type(version).__name__}")
+    if plans is not None and not isinstance(plans, str | Path):
+        raise OperandTypeError(f"plan: plans must be the name of a file, not {type(plans).__name__}")
+    gpu = library_gpu(target)
+    own = own_book() if plans is None else read_book(plans, "plans")
+    if own is not None and choice is None:
+        if own.gpu == gpu and version in (VERSION, short_version(own.version), own.version):
+            return own
+        if plans is not None or own.gpu == gpu:
+            raise OperandError(f"plan: the file has plans of cuBLASLt {own.version} on {own.gpu}, not of {version} on {gpu}")
+        return None
+    shipped = shipped_book(gpu)
+    if choice is not None or shipped is None or short_version(shipped.version) != version:
+        _table(target, version)
+    return shipped
+
+
+def _looked_up(
+    asked: Question, call: Call, a: Any, b: Any, plans: str | Path | None, unknown: str, options: dict[str, Any]
+) -> GemmPlan | LanesPlan:
     """Follow what is recorded of a product, a rule, or what the library chose without running it."""
-    try:
-        return gemm_plan(a, b, unknown="refuse", **options)
-    except OperandError:
-        known = (a.ndim == 2 or call.product.stacked) and _is_dense(a) and _is_dense(b) and not variable(VARIABLE)
-        for choice, how in _chosen(table, call, a.shape[0] if call.product.stacked else 1) if known else ():
-            with suppress(OperandError):
-                return _followed(table, choice, how)
-        if unknown == "refuse":
-            raise
+    refused, sources = OperandError(f"plans: {asked} is not recorded in {plans}"), PREDICTING_SOURCES
+    if plans is None:
+        try:
+            return gemm_plan(a, b, unknown="refuse", **options)
+        except OperandError as error:
+            refused = error
+    if call.activation or (asked.biased and 1 in (asked.product.n, asked.product.k)):  # PyTorch adds a bias of one column as c
+        sources = (find_recorded,)
+    dense = (a.ndim == 2 or asked.product.stacked) and _is_dense(a) and _is_dense(b)
+    for known in look_up(asked, sources) if dense else ():
+        if known.evidence is not None and known.evidence.level == "unknown":
+            refused = OperandError(known.evidence.source) if asked.is_own else refused
+            continue
+        with suppress(OperandError):
+            return follow(known, call)
+    if unknown == "refuse" or plans is not None:
+        raise refused
     return gemm_plan(a, b, unknown=unknown, **options)
 
 
@@ -172,23 +210,7 @@ def _is_dense(array: Any) -> bool:
     return dense and (array.ndim == 2 or array.strides[0] == rows * columns * array.itemsize)
 
 
-def _chosen(table: Table, call: _Call, stack: int) -> Iterator[tuple[Choice, _Call]]:
-    """Yield what the library answered for a product, and what trees predict."""
-    given, product = call.given, call.product
-    if call.activation or (given.bias and 1 in (product.n, product.k)):  # PyTorch adds a bias of one column as c
-        return
-    asked = None if stack > 1 or given.bias else answers(table.answers).find(product)
-    if asked is not None:
-        yield asked, call._replace(says=" chooses")
-    if (found := trees(table.trees).predict(product, stack, biased=given.bias)) is not None:
-        alike = product.is_aligned or found.choice.algo not in ALIKE.get(product.fmt, ())
-        if alike or not (given.c or (given.bias and given.alpha)):
-            yield found.choice, call._replace(says=" is predicted to add as by", rate=found.rate)
-
-
 def _table(target: TargetName, version: str) -> Table:
-    if not isinstance(version, str):
-        raise OperandTypeError(f"plan: version must be a string, for example {VERSION!r}, not {type(version).__name__}")
     gpu = library_gpu(target)
     table = TABLES.get((gpu, version))
     if table is None:
@@ -223,94 +245,42 @@ def _format(a: Any, b: Any) -> str:
     return names[0]
 
 
-def _followed(table: Table, choice: Choice, call: _Call) -> GemmPlan | LanesPlan:
+def follow(known: Known, call: Call) -> GemmPlan | LanesPlan:
     """Follow a choice."""
-    if call.product.fmt == "f32" and not any(row.algo == choice.algo and "f32" in row.formats for row in table.rows):
-        call = call._replace(product=call.product._replace(fmt="tf32"))
-    elif call.product.fmt == "tf32" and not any(row.algo == choice.algo and "tf32" in row.formats for row in table.rows):
-        call = call._replace(product=call.product._replace(fmt="f32"))
-    row = find_row(table, choice, call.product)
-    return _lanes(table, row, choice, call) if isinstance(row, LaneRow) else _tiles(table, row, choice, call)
+    row, product = find_row_as_computed(known.table, known.choice, call.product)
+    call = call._replace(product=product)
+    return _lanes(row, known, call) if isinstance(row, LaneRow) else _tiles(row, known, call)
 
 
-def _evidence(table: Table, row: TileRow | LaneRow, choice: Choice, call: _Call) -> OrderEvidence:
-    source = f"cuBLASLt {table.version} on {table.gpu}{call.says} {choice}, for {call.product}"
+def _evidence(row: TileRow | LaneRow, known: Known, call: Call) -> OrderEvidence:
+    table = known.table
+    if known.evidence is not None:
+        return known.evidence
+    source = f"cuBLASLt {table.version} on {table.gpu}{known.says} {known.choice}, for {call.product}"
     rate = (row.rate if isinstance(row, TileRow) else None) or table.rates.get((row.algo, call.product.fmt))
-    return OrderEvidence("fitted", source, call.rate or rate) if rate else OrderEvidence("assumed", f"{source}; {table.source}")
+    return OrderEvidence("fitted", source, rate) if rate else OrderEvidence("assumed", f"{source}; {table.source}")
 
 
-def _steps(ins: Any, name: str, call: _Call) -> tuple[tuple[str, ...], str]:
+def _steps(ins: Any, kind: KernelEnds, known: Known, call: Call) -> tuple[tuple[str, ...], str]:
     """Find the steps of an epilogue, and the format of the result."""
-    kind, out = ENDS[name], call.product.out
-    if out not in NARROW and kind.wide:
-        kind = ENDS[kind.wide]
-    return epilogue_steps(ins, call.given, Choices(activation=call.activation, out_dtype=out, preset="cublas"), kind.epilogues, "plan")
+    kind = kind.with_bias_as_c() if known.adds_bias_as_c else kind
+    choices = Choices(activation=call.activation, out_dtype=call.product.out, preset="cublas")
+    return epilogue_steps(ins, call.given, choices, kind.epilogues, "plan")
 
 
-def _lanes(table: Table, row: LaneRow, choice: Choice, call: _Call) -> LanesPlan:
-    product, count = call.product, choice.parts if row.counts else 1
+def _lanes(row: LaneRow, known: Known, call: Call) -> LanesPlan:
+    product, count = call.product, known.choice.parts if row.counts else 1
     lanes = replace(row.lanes, blocks=count) if row.counts == "blocks" else replace(row.lanes, parts=count)
     scaled = row.scaled if count == 1 else ""
     ending = call._replace(given=call.given._replace(alpha=False)) if scaled else call
-    steps, out = _steps(multiply(FMA), row.ends if count == 1 else row.split_ends, ending)
+    steps, out = _steps(multiply(FMA), ENDS[row.ends if count == 1 else row.split_ends], known, ending)
     operand = ("a" if product.m == 1 else "b") if scaled == "vector" else scaled
-    return LanesPlan(call.target, FMA, lanes, product.fmt, steps, out, operand, evidence=_evidence(table, row, choice, call))
+    return LanesPlan(call.target, FMA, lanes, product.fmt, steps, out, operand, evidence=_evidence(row, known, call))
 
 
-def _tiles(table: Table, row: TileRow, choice: Choice, call: _Call) -> GemmPlan:
-    product, parts = call.product, _parts(row, choice, call.product)
-    join = _join(row, choice, parts)
-    if join == "in-place" and call.given.bias and row.biased_ends:
-        row, join = replace(row, split_ends=row.biased_ends), "ascending"
-    name = row.ends if join == "" else row.in_place_ends if join == "in-place" else row.split_ends
-    narrow = product.out if product.out in NARROW else ""
-    if join == "in-place" and product.fmt in NARROW and not narrow:
-        name = "unknown"
-    if not narrow and join == "workspace":
-        join = "ascending"
-    opcode = _opcode(row, product.fmt, call.target)
-    steps, out = _steps(multiply(opcode), name, call)
-    return GemmPlan(
-        call.target,
-        opcode,
-        promote_every=row.promote_every if row.promote_every and not call.fast else None,
-        split_k=parts,
-        split_unit=row.unit(product, _SLICES[product.fmt]) if isinstance(parts, int) and parts > 1 and not row.dealt else 0,
-        first_tile=row.tile,
-        cast=product.fmt == "tf32",
-        join=join or "ascending",
-        join_dtype=narrow if join in ("workspace", "in-place") else "",
-        epilogue=steps,
-        out=out,
-        leaves_out=row.leaves_out and parts != 1,
-        dealt=row.dealt if parts != 1 else 0,
-        evidence=_evidence(table, row, choice, call),
-    )
-
-
-def _opcode(row: TileRow, fmt: str, target: str) -> str:
-    if row.instruction == "fma":
-        return FMA
-    if row.instruction == "wgmma":
-        return default_instruction(fmt, fmt, "s32" if fmt == "s8" else "f32", target).opcode
-    return _MMA.format(shape=row.instruction, fmt=fmt)
-
-
-def _join(row: TileRow, choice: Choice, parts: int | Cuts) -> str:
-    """Find how parts are joined; empty where the choice has one."""
-    if row.segments is not None:
-        return "" if parts == 1 else "pairwise from the end"
-    return "" if choice.parts == 1 else dict(row.joins)[choice.reduction]
-
-
-def _parts(row: TileRow, choice: Choice, product: Product) -> int | Cuts:
-    """Cut k as the kernels do: so many parts, or where they start and stop."""
-    if row.segments is not None:
-        segments = cut_segments(row.segments, choice, product)
-        return segments if segments is not None and len(segments) > 1 else 1
-    if choice.parts == 1 or not row.floors or row.leaves_out:
-        return choice.parts
-    unit = row.unit(product, _SLICES[product.fmt])
-    length = max(-(-(product.k // choice.parts) // unit) * unit, unit)
-    cuts: Cuts = tuple((start, min(start + length, product.k)) for start in range(0, product.k, length))
-    return cuts if len(cuts) > 1 else 1
+def _tiles(row: TileRow, known: Known, call: Call) -> GemmPlan:
+    biased = call.given.bias and not known.adds_bias_as_c
+    order = tile_order(row, known.choice, call.product, call.target, fast=call.fast, biased=biased)
+    steps, out = _steps(multiply(order.opcode), order.ends, known, call)
+    fields = {name: value for name, value in order._asdict().items() if name not in ("opcode", "ends")}
+    return GemmPlan(call.target, order.opcode, epilogue=steps, out=out, evidence=_evidence(row, known, call), **fields)

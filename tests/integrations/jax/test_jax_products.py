@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -10,10 +11,17 @@ import pytest
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
+from fastmma.cublas import Choice  # noqa: E402
+from reference.fake_cublaslt import FakeCublasLt, FakeDriver  # noqa: E402
 
 import fastmma  # noqa: E402
 import fastmma.jax  # noqa: E402
+from fastmma.products.cublas.rows import Product  # noqa: E402
 from fastmma.testing import adversarial, assert_bits_equal  # noqa: E402
+from fastmma.verification.cublas_record import record_cublas  # noqa: E402
+from fastmma.verification.cublas_requests import Request  # noqa: E402
+from fastmma.verification.cublaslt import CublasLt  # noqa: E402
+from fastmma.verification.cuda_driver import Driver  # noqa: E402
 
 lax, Preset = jax.lax, jax.lax.DotAlgorithmPreset
 PLAIN = (((1,), (0,)), ((), ()))
@@ -195,3 +203,30 @@ def test_pallas_in_its_interpreter() -> None:
     with fastmma.jax.emulate("A100") as report:
         assert_bits_equal(call(a, b), fastmma.gemm(np.asarray(a), np.asarray(b), target="A100"))
     assert report.assumed == 4
+
+
+def test_a_file_of_plans_has_orders_that_are_assumed(tmp_path: Path) -> None:
+    def chooses(_: Product) -> Choice:
+        return Choice(66, tile=10, split_k=3, reduction=2, stages=35, cluster=4)
+
+    requests = [Request("bf16", "nn", 6, 8, 512), Request("bf16", "nt", 6, 8, 512), Request("bf16", "nn", 6, 8, 512, stack=2)]
+    asked = CublasLt(FakeCublasLt(chooses), Driver(FakeDriver("NVIDIA H20", (9, 0))))
+    assert record_cublas(tmp_path / "book.npz", requests, asked).confirmed == 3
+    rng = np.random.default_rng(4)
+    a, b = (jnp.asarray(rng.standard_normal(shape), jnp.bfloat16) for shape in ((6, 512), (512, 8)))
+    stacked = (((2,), (1,)), ((0,), (0,)))
+    with fastmma.jax.emulate("H20", plans=tmp_path / "book.npz") as report:
+        found = jax.block_until_ready([a @ b, jax.lax.dot_general(a, b.T, (((1,), (1,)), ((), ()))), a[:5] @ b])
+        both = jax.block_until_ready(jax.lax.dot_general(jnp.stack([a, a]), jnp.stack([b, b]), stacked))
+    plan = fastmma.cublas.plan(np.asarray(a), np.asarray(b), target="H20", plans=tmp_path / "book.npz", out_dtype="bf16")
+    wanted = fastmma.gemm(np.asarray(a), np.asarray(b), plan=plan)
+    assert plan.split_k == 3
+    for d in (*found[:2], *both):
+        assert (np.asarray(d) == wanted).all()
+    assert str(report).count("as cuBLAS, where XLA calls it and takes its first choice; recorded: ") == 3
+    assert not report.emulated
+    with (
+        pytest.raises(fastmma.OperandError, match="has plans of H20, not of H100"),
+        fastmma.jax.emulate("H100", plans=str(tmp_path / "book.npz")),
+    ):
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,17 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
+from fastmma.cublas import Choice  # noqa: E402
+from reference.fake_cublaslt import FakeCublasLt, FakeDriver  # noqa: E402
+
 import fastmma  # noqa: E402
 import fastmma.torch as door  # noqa: E402
+from fastmma.products.cublas.rows import Product  # noqa: E402
+from fastmma.torch.arrays import as_numpy  # noqa: E402
+from fastmma.verification.cublas_record import record_cublas  # noqa: E402
+from fastmma.verification.cublas_requests import Request  # noqa: E402
+from fastmma.verification.cublaslt import CublasLt  # noqa: E402
+from fastmma.verification.cuda_driver import Driver  # noqa: E402
 
 
 def drawn(rows: int, n: int, k: int, dtype: Any = torch.float32) -> tuple[Any, Any]:
@@ -88,3 +98,52 @@ def test_predicted_choices_are_emulated_where_nearly_all_are_right(columns: int)
         found = torch.nn.functional.linear(x, weight, bias)
     assert (gpu.report.emulated, gpu.report.assumed) == (plan.evidence.is_known, not plan.evidence.is_known)
     assert (found.numpy() == fastmma.gemm(x.numpy(), weight.numpy().T, bias=bias.numpy(), plan=plan)).all()
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """A file of plans of a GPU that no table is about: bf16 in two parts of k, float32 in dealt parts, fp8 in one."""
+
+    def chooses(product: Product) -> Choice:
+        if product.fmt == "f32":
+            return Choice(55, tile=11, split_k=4, reduction=2, stages=31)
+        return Choice(66, tile=10, split_k=2, reduction=2, stages=36 if product.fmt == "e4m3" else 35, cluster=4)
+
+    requests = [Request("bf16", "nt", 4, 64, 256), Request("bf16", "nt", 4, 64, 256, biased=True), Request("f32", "nn", 16, 24, 40)]
+    requests += [Request("e4m3", "nt", 16, 32, 512), Request("bf16", "nn", 8, 8, 64, stack=3)]
+    asked = CublasLt(FakeCublasLt(chooses), Driver(FakeDriver("NVIDIA H20", (9, 0))))
+    assert record_cublas(tmp_path / "book.npz", requests, asked).confirmed == len(requests)
+    return tmp_path / "book.npz"
+
+
+def test_products_are_looked_up_in_a_file_of_plans(book: Path) -> None:
+    x, w, bias = torch.randn(4, 256).bfloat16(), torch.randn(64, 256).bfloat16(), torch.randn(64).bfloat16()
+    a, b = torch.randn(16, 40), torch.randn(40, 24)
+    one, first, second = torch.ones(()), torch.randn(16, 512).to(torch.float8_e4m3fn), torch.randn(32, 512).to(torch.float8_e4m3fn)
+    stacks = torch.randn(3, 8, 64).bfloat16(), torch.randn(3, 64, 8).bfloat16()
+    with door.emulate("H20", plans=book, unknown="one") as gpu:
+        plain, biased = torch.nn.functional.linear(x, w), torch.nn.functional.linear(x, w, bias)
+        wide = a @ b
+        torch.bmm(*stacks)
+        torch._scaled_mm(first, second.t(), one, one, out_dtype=torch.bfloat16)
+    gpu.report.assert_all_emulated(assumed=False)
+    assert gpu.report.emulated == 5
+    assert str(gpu.report).count("recorded: ") == 5
+    for d, left, right, more in ((plain, x, w.t(), {}), (biased, x, w.t(), {"bias": bias}), (wide, a, b, {})):
+        host = {name: value.float().numpy() for name, value in more.items()}
+        first_host, second_host = (as_numpy(each) for each in (left, right))
+        plan = fastmma.cublas.plan(first_host, second_host, target="H20", plans=book, out_dtype=as_numpy(d).dtype, **host)
+        assert (fastmma.gemm(first_host, second_host, plan=plan, **host) == as_numpy(d)).all()
+    with door.emulate("H20", plans=str(book), unknown="one") as gpu:
+        torch.nn.functional.linear(x[:3], w)
+        torch._scaled_mm(first, second[:16].t(), one, one, out_dtype=torch.bfloat16)
+    assert gpu.report.emulated == 0
+    assert gpu.report.assumed == 2
+
+
+def test_files_of_plans_are_checked(book: Path, tmp_path: Path) -> None:
+    with pytest.raises(fastmma.OperandError, match="has plans of H20, not of H100"):
+        door.emulate("H100", plans=book)
+    (tmp_path / "none.npz").write_bytes(b"no book")
+    with pytest.raises(fastmma.OperandError, match="is no plan book"):
+        door.emulate("H100", plans=tmp_path / "none.npz")

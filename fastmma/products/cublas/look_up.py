@@ -1,0 +1,148 @@
+"""What is known of the choice of cuBLASLt for a product: the sources in the order in which they are asked, and how well each one knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from fastmma.products.choice_map import GPU, LIBRARY, choice_map
+from fastmma.products.cublas.answers import answers
+from fastmma.products.cublas.book import Book
+from fastmma.products.cublas.choice import Choice
+from fastmma.products.cublas.rows import Product, Table
+from fastmma.products.cublas.tables import VERSION, nearest_table
+from fastmma.products.cublas.trees import ALIKE, trees
+from fastmma.products.evidence import OrderEvidence
+from fastmma.products.presets import OnePart
+
+_STAGES = {"f16": 35, "bf16": 35, "e4m3": 36, "e5m2": 36}  # of the algorithm that the map and the rules are about, by format
+_OF_MAP = 66
+
+
+class Question(NamedTuple):
+    """A product whose choice is looked up.
+
+    Attributes
+    ----------
+    gpu : str
+    kind : str
+        The type of the product, as books and the map name it.
+    product : Product
+    stack : int
+        How many are computed at once.
+    biased, added, scaled : bool
+        Whether a bias is added, or c, and whether alpha is not 1.
+    book : Book, optional
+    is_own : bool
+        Whether the book is the caller's: then nothing else is asked.
+    rules : tuple of OnePart
+    """
+
+    gpu: str
+    kind: str
+    product: Product
+    stack: int = 1
+    biased: bool = False
+    added: bool = False
+    scaled: bool = False
+    book: Book | None = None
+    is_own: bool = False
+    rules: tuple[OnePart, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{'a stack of ' if self.product.stacked else ''}{'biased ' if self.biased else ''}{self.product}"
+
+
+class Known(NamedTuple):
+    """A choice, by which table it is followed, and the evidence for it.
+
+    Attributes
+    ----------
+    choice : Choice
+    table : Table
+    evidence : OrderEvidence, optional
+        None where the order is as well known as the table's row.
+    says : str
+        How the library's choice is known, for evidence that is the table's.
+    adds_bias_as_c : bool
+    """
+
+    choice: Choice
+    table: Table
+    evidence: OrderEvidence | None
+    says: str = ":"
+    adds_bias_as_c: bool = False
+
+
+def find_recorded(asked: Question) -> Known | None:
+    """Look a product up in the book: `unknown` where samples did not confirm the order of its choice."""
+    found = None if asked.book is None else asked.book.find(asked.kind, asked.product, stack=asked.stack, biased=asked.biased)
+    if found is None or asked.book is None:
+        return None
+    table = nearest_table(asked.book.gpu, asked.book.version)
+    if found.samples:
+        evidence = OrderEvidence("recorded", f"{asked} as {asked.book}; confirmed by {found.samples:,} samples")
+    else:
+        said = f": {found.choice}" if found.choice.algo else ""
+        evidence = OrderEvidence("unknown", f"the kernel of {asked} adds in an order that no plan has ({asked.book}{said})")
+    return Known(found.choice, table, evidence, adds_bias_as_c=found.adds_bias_as_c)
+
+
+def _find_in_map(asked: Question) -> Known | None:
+    """Look up in how many parts the library takes k, where a GPU was asked for its choice."""
+    if asked.stack > 1 or asked.gpu != GPU or asked.product.fmt not in _STAGES:
+        return None
+    product = asked.product
+    parts = choice_map().find(asked.kind, product.layout, product.m, product.n, product.k, biased=asked.biased)
+    if parts is None:
+        return None
+    return _of_parts(asked, parts, OrderEvidence("recorded", f"{asked} as {LIBRARY} chooses on {GPU}"))
+
+
+def _find_rule(asked: Question) -> Known | None:
+    """Find the rule that says how the library takes a product which is not recorded."""
+    product = asked.product
+    for rule in asked.rules:
+        about = rule.gpu == asked.gpu and product.fmt in rule.atypes and rule.stack == product.stacked
+        if about and rule.holds(product.layout, product.m, product.n, product.k):
+            return _of_parts(asked, 1, OrderEvidence("fitted", str(rule), rule.rate))
+    return None
+
+
+def _of_parts(asked: Question, parts: int, evidence: OrderEvidence) -> Known:
+    """Return the choice of the algorithm that the map and the rules are about."""
+    choice = Choice(_OF_MAP, stages=_STAGES[asked.product.fmt], split_k=parts, reduction=2 * (parts > 1))
+    return Known(choice, nearest_table(asked.gpu, VERSION), evidence)
+
+
+def _find_answer(asked: Question) -> Known | None:
+    """Look up what the library answered for the layers of usual models."""
+    table = nearest_table(asked.gpu, VERSION)
+    known = asked.stack == 1 and not asked.biased and table.gpu == asked.gpu
+    choice = answers(table.answers).find(asked.product) if known else None
+    return None if choice is None else Known(choice, table, None, " chooses")
+
+
+def _predict(asked: Question) -> Known | None:
+    """Ask the trees."""
+    table = nearest_table(asked.gpu, VERSION)
+    found = trees(table.trees).predict(asked.product, asked.stack, biased=asked.biased) if table.gpu == asked.gpu else None
+    if found is None:
+        return None
+    alike = asked.product.is_aligned or found.choice.algo not in ALIKE.get(asked.product.fmt, ())
+    if not alike and (asked.added or (asked.biased and asked.scaled)):
+        return None
+    source = f"cuBLASLt {table.version} on {table.gpu} is predicted to add as by {found.choice}, for {asked.product}"
+    return Known(found.choice, table, OrderEvidence("fitted", source, found.rate))
+
+
+Source = Callable[[Question], Known | None]
+SHIPPED_SOURCES: tuple[Source, ...] = (find_recorded, _find_in_map, _find_rule)
+PREDICTING_SOURCES: tuple[Source, ...] = (find_recorded, _find_answer, _predict)
+
+
+def look_up(asked: Question, sources: tuple[Source, ...]) -> Iterator[Known]:
+    """Yield what is known of a product, the best known first; the caller takes the first that a plan follows."""
+    for source in (find_recorded,) if asked.is_own else sources:
+        if (found := source(asked)) is not None:
+            yield found
