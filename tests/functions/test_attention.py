@@ -134,12 +134,23 @@ def test_refused_shapes(shapes: tuple[tuple[int, ...], ...], error: str) -> None
         flash(*(halves(*shape) for shape in shapes))
 
 
+def test_what_is_no_number_has_a_gpus_bits() -> None:
+    q = halves(1, 1, 20, 32)
+    q[0, 0, 3, 5] = np.nan
+    out, logs = flash(q, q, q)
+    assert set(out[np.isnan(out.astype(np.float32))].view(np.uint16).tolist()) == {0x7FFF}
+    dq, _, _ = flash_backward(q, q, q, q, out, logs)
+    assert set(dq[np.isnan(dq.astype(np.float32))].view(np.uint16).tolist()) == {0x7FFF}
+
+
 def test_refused_types() -> None:
     q = halves(1, 1, 8, 64)
     with pytest.raises(OperandTypeError, match="float32"):
         flash(*[q.astype(np.float32)] * 3)
     with pytest.raises(OperandTypeError, match="float64"):
         efficient(*[q.astype(np.float64)] * 3)
+    with pytest.raises(OperandError, match="1 heads"):
+        efficient(np.repeat(q, 2, 1), q, q)
     with pytest.raises(OperandError, match="bias"):
         efficient(q, q, q, bias=q[0, 0].astype(np.float32))
     with pytest.raises(OperandError, match="do not fit"):

@@ -14,7 +14,7 @@ from fastmma.functions import libdevice
 from fastmma.functions.attention.blocks import STORED_QUERIES, efficient_sizes
 from fastmma.functions.attention.dropout import Dropout, keep_by_places
 from fastmma.functions.attention.flash_forward import each_head
-from fastmma.functions.attention.operands import EVERY, Array, Floats, flatten, heads_of, see
+from fastmma.functions.attention.operands import EVERY, Array, Floats, flatten, heads_of, narrow, see
 from fastmma.functions.attention.products import fuse, multiply_rows, multiply_tiles
 from fastmma.functions.special import ex2
 from fastmma.host.errors import OperandError
@@ -63,8 +63,7 @@ def efficient(
     Parameters
     ----------
     q, k, v : array
-        float32, bfloat16 or float16 (batch, heads, length, head dimension), the last a multiple of 8. Keys and values may have
-        fewer heads.
+        float32, bfloat16 or float16 (batch, heads, length, head dimension), the last a multiple of 8.
     bias : array, optional
         Added to the scores; of the same dtype, and of a shape that broadcasts to (batch, heads, queries, keys).
     causal : bool
@@ -93,6 +92,8 @@ def efficient(
     from fastmma.kernels.functions import attention as kernels
 
     operands, threads = heads_of("efficient", q, k, v, scale, EVERY), thread_count(threads)
+    if k.shape[1] != q.shape[1]:
+        raise OperandError(f"efficient: keys have {k.shape[1]} heads, and queries {q.shape[1]}")
     heads, queries, dimension = operands.q.shape
     keys, wide = operands.v.shape[1:]
     sizes = efficient_sizes(8 * q.dtype.itemsize, max(dimension, wide))
@@ -124,7 +125,7 @@ def efficient(
     if sizes.in_registers:
         out = out * _inverse(sums)
     logs = top / _LOG2E + libdevice.call("logf", sums)
-    return out.astype(q.dtype).reshape(*q.shape[:3], wide), logs.reshape(q.shape[:3])
+    return narrow(out, q.dtype).reshape(*q.shape[:3], wide), logs.reshape(q.shape[:3])
 
 
 def _inverse(sums: Floats) -> Floats:

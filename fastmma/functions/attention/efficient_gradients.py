@@ -14,7 +14,7 @@ from fastmma.functions import libdevice
 from fastmma.functions.attention.blocks import Efficient, count_key_splits, efficient_sizes
 from fastmma.functions.attention.dropout import Dropout, keep_by_places
 from fastmma.functions.attention.efficient_forward import drop_scale, read_bias
-from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, see
+from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, narrow, see
 from fastmma.functions.attention.products import multiply_rows, multiply_tiles
 from fastmma.functions.attention.row_sums import sum_floats, sum_halves
 from fastmma.functions.attention.turns import first_query, order_keys, start_of
@@ -59,7 +59,7 @@ def efficient_backward(
     grad_out : array
         The gradient of the output.
     q, k, v, bias : array
-        As in `efficient`; queries, keys and values have equally many heads.
+        As in `efficient`.
     out, logsumexp : array
         What `efficient` returned.
     causal, scale, dropout
@@ -107,8 +107,8 @@ def efficient_backward(
         first = first_query(start, queries, sizes.backward_queries, causal=causal)
         turn = first + start_of(index, splits, queries, sizes.backward_queries, causal=causal)
         starts = [*range(turn, queries, sizes.backward_queries), *range(first, min(turn, queries), sizes.backward_queries)]
-        dv[:, part] = _add_queries(p, gradient, starts, sizes).astype(q.dtype)
-        dk[:, part] = _add_queries(ds.transpose(0, 2, 1), operands.q, starts, sizes).astype(q.dtype)
+        dv[:, part] = narrow(_add_queries(p, gradient, starts, sizes), q.dtype)
+        dk[:, part] = narrow(_add_queries(ds.transpose(0, 2, 1), operands.q, starts, sizes), q.dtype)
     dq = np.empty(operands.q.shape, np.float32)
     blocks = sizes.backward_queries, sizes.backward_keys
     for query in range(0, queries, blocks[0]):
@@ -117,7 +117,7 @@ def efficient_backward(
         for _, _, index in order_keys(query, queries, keys, splits, blocks, causal=causal):
             total = multiply_tiles(slopes[index][:, rows], operands.k[:, index * blocks[1] : (index + 1) * blocks[1]], total)
         dq[:, rows] = total
-    return dq.astype(q.dtype).reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
+    return narrow(dq, q.dtype).reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
 
 
 def _weigh(given: Given, part: slice) -> tuple[Array, Array]:

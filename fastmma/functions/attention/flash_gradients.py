@@ -13,7 +13,7 @@ import numpy as np
 
 from fastmma.functions.attention.blocks import FLASH, PROCESSORS, round_dimension
 from fastmma.functions.attention.dropout import Dropout, keep_by_warps
-from fastmma.functions.attention.operands import HALVES, Array, Floats, flatten, heads_of, see
+from fastmma.functions.attention.operands import HALVES, Array, Floats, flatten, heads_of, narrow, see
 from fastmma.functions.attention.products import fuse, multiply
 from fastmma.functions.special import ex2
 from fastmma.host.errors import OperandError
@@ -151,12 +151,12 @@ def flash_backward(
         total = total + more
     dq = np.empty(operands.q.shape, q.dtype)
     there = order.places >= 0
-    dq[:, order.places[there]] = (total[:, there] * (again * operands.scale)).astype(q.dtype)
+    dq[:, order.places[there]] = narrow(total[:, there] * (again * operands.scale), q.dtype)
     dv = dv if dropout is None else dv * again
     return (
         dq.reshape(q.shape),
-        _add_groups((dk * (again * operands.scale)).astype(q.dtype), k.shape),
-        _add_groups(dv.astype(q.dtype), v.shape),
+        _add_groups(narrow(dk * (again * operands.scale), q.dtype), k.shape),
+        _add_groups(narrow(dv, q.dtype), v.shape),
     )
 
 
@@ -189,4 +189,4 @@ def _add_groups(gradient: Array, shape: tuple[int, ...]) -> Array:
     total = sums[0]
     for more in sums[1:]:
         total = total + more
-    return total.astype(gradient.dtype)
+    return narrow(total, gradient.dtype)

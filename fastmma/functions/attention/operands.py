@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 HALVES = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 EVERY = (*HALVES, np.dtype(np.float32))
-_ALIGNED = 8  # elements
+_ALIGNED = 8  # elements to which torch pads head dimensions
 _LOG2E = math.log2(math.e)
 
 
@@ -59,6 +59,14 @@ def heads_of(where: str, q: Array, k: Array, v: Array, scale: float | None, dtyp
         raise OperandError(f"{where}: head dimensions are multiples of {_ALIGNED}, which torch pads to, and nothing is empty")
     factor = np.float32(1 / math.sqrt(q.shape[3]) if scale is None else scale)
     return Heads(flatten(q), _share(k, q.shape[1]), _share(v, q.shape[1]), factor)
+
+
+def narrow(values: Floats, dtype: np.dtype[Any]) -> Array:
+    """Round results to the type of the operands; what is no number has the bits that a GPU's conversion gives."""
+    found = values.astype(dtype)
+    codes = found.view(f"u{dtype.itemsize}")
+    codes[np.isnan(values)] = np.iinfo(codes.dtype).max >> 1
+    return found
 
 
 def see(queries: int, start: int, stop: int, offset: int | None) -> NDArray[np.int64]:
