@@ -83,11 +83,6 @@ class Settings:
     architecture: str = field(init=False, default="")
 
     @property
-    def computes_functions(self) -> bool:
-        """Tell whether functions have the bits of the GPU, as far as they are recorded."""
-        return self.functions is True and self.capability in _RECORDED
-
-    @property
     def book(self) -> str | Path | None:
         """The file of plans, if the caller names one."""
         return self.plans if isinstance(self.plans, str | Path) else None
@@ -95,6 +90,11 @@ class Settings:
     def said(self, m: int, n: int, k: int) -> int | GemmPlan | None:
         """Return what the caller says of a shape."""
         return self.plans.get((m, n, k)) if isinstance(self.plans, Mapping) else None
+
+    @property
+    def computes_functions(self) -> bool:
+        """Tell whether functions have the bits of the GPU, as far as they are recorded."""
+        return self.functions is True and self.capability in _RECORDED
 
     @property
     def capability(self) -> tuple[int, int]:

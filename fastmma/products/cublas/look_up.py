@@ -74,10 +74,17 @@ class Known(NamedTuple):
     adds_bias_as_c: bool = False
 
 
+def _is_another_call(asked: Question) -> bool:
+    """Tell whether PyTorch asks its library for something else: it adds a bias of one column as c, and one result is a dot product."""
+    product = asked.product
+    dot = product.m == product.n == 1 and product.fmt in ("f32", "tf32")
+    return dot or (asked.biased and 1 in (product.n, product.k))
+
+
 def find_recorded(asked: Question) -> Known | None:
     """Look a product up in the book: `unknown` where samples did not confirm the order of its choice."""
     found = None if asked.book is None else asked.book.find(asked.kind, asked.product, stack=asked.stack, biased=asked.biased)
-    if found is None or asked.book is None:
+    if found is None or asked.book is None or (not found.adds_bias_as_c and _is_another_call(asked)):
         return None
     table = nearest_table(asked.book.gpu, asked.book.version)
     if found.samples:

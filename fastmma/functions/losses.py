@@ -1,0 +1,158 @@
+"""Losses as torch's CUDA kernels compute them (``Loss.cu`` and what ``Loss.cpp`` composes, PyTorch 2.11), with their gradients.
+
+`nll_loss` adds in one block: 32 threads, or from 16 rows a thread on the nearest power of two up to 1024, take every row that falls to
+them, and are halved. A loss of each element (`mse_loss`, `smooth_l1_loss`, `huber_loss` and so on) is rounded to its format, and then
+goes through `fastmma.functions.reduce`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.functions import libdevice
+from fastmma.functions.arithmetic import Floats, round_to, widen
+from fastmma.functions.block import add_strided, halve
+from fastmma.functions.reduce import reduce_mean, reduce_sum
+from fastmma.host.errors import NotEmulatedError
+
+_ROWS = 16  # of a thread
+_FEWEST, _MOST = 32, 1024  # threads
+_WHOLE = {"mean": reduce_mean, "sum": reduce_sum}
+
+
+def _threads(rows: int) -> int:
+    each = rows // _ROWS
+    return min(max(1 << math.floor(math.log2(each) + 0.5), _FEWEST), _MOST) if each else _FEWEST
+
+
+def _check_matrix(x: NDArray[Any]) -> None:
+    if x.ndim != 2:
+        raise NotEmulatedError("an nll_loss of other than two dimensions was not recorded")
+
+
+def nll_loss(x: NDArray[Any], target: NDArray[Any], reduction: str, ignore_index: int = -100) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Compute ``aten::nll_loss_forward`` without weights of classes.
+
+    Parameters
+    ----------
+    x : float32, float16 or bfloat16 array (rows, classes)
+        Logarithms of probabilities.
+    target : integer array (rows,)
+    reduction : str
+        ``"none"``, ``"mean"`` or ``"sum"``.
+    ignore_index : int
+        A target that does not count.
+
+    Returns
+    -------
+    The loss, and how many rows count, as the kernel leaves it: of the dtype of `x`, and 0 without reduction.
+
+    Raises
+    ------
+    NotEmulatedError
+        If `x` is no matrix.
+
+    Examples
+    --------
+    >>> [float(each) for each in nll_loss(np.float32([[-1, -2], [-4, -3]]), np.array([0, 0]), "mean")]
+    [2.5, 2.0]
+    """
+    _check_matrix(x)
+    counts = target != ignore_index
+    picked = np.take_along_axis(x, np.where(counts, target, 0)[:, None], 1)[:, 0]
+    each = np.where(counts, -widen(picked), np.float32(0))
+    if reduction == "none":
+        return round_to(each, x.dtype), round_to(0, x.dtype)
+    threads = _threads(len(x))
+    total, count = (halve(add_strided(part[None], threads))[0] for part in (each, counts.astype(np.float32)))
+    with np.errstate(all="ignore"):
+        return round_to(total / count if reduction == "mean" else total, x.dtype), round_to(count, x.dtype)
+
+
+def nll_loss_backward(
+    grad: NDArray[Any], x: NDArray[Any], target: NDArray[Any], reduction: str, total_weight: NDArray[Any], ignore_index: int = -100
+) -> NDArray[Any]:
+    """Compute ``aten::nll_loss_backward`` without weights of classes.
+
+    Parameters
+    ----------
+    grad : array
+        The incoming gradient, one number or (rows,).
+    x, target, reduction, ignore_index
+        As of `nll_loss`.
+    total_weight : array
+        The second result of `nll_loss`.
+
+    Raises
+    ------
+    NotEmulatedError
+        If `x` is no matrix.
+
+    Examples
+    --------
+    >>> x = np.float32([[-1, -2], [-4, -3]])
+    >>> nll_loss_backward(np.float32(1), x, np.array([0, 0]), "mean", np.float32(2)).tolist()
+    [[-0.5, 0.0], [-0.5, 0.0]]
+    """
+    _check_matrix(x)
+    with np.errstate(all="ignore"):
+        share = round_to(widen(grad) / widen(total_weight), x.dtype) if reduction == "mean" else np.asarray(grad)
+    rows = np.flatnonzero(target != ignore_index)
+    result = np.zeros(x.shape, x.dtype)
+    result[rows, target[rows]] = round_to(np.broadcast_to(-widen(share), target.shape)[rows], x.dtype)
+    return result
+
+
+def _sigmoid(x: NDArray[Any]) -> Floats:
+    with np.errstate(all="ignore"):
+        return np.asarray(np.float32(1) / (np.float32(1) + libdevice.call("expf", -widen(x))), np.float32)
+
+
+def binary_cross_entropy_with_logits(x: NDArray[Any], target: NDArray[Any], reduction: str) -> NDArray[Any]:
+    """Compute ``aten::binary_cross_entropy_with_logits`` without weights, (1 - target) * x - log(sigmoid(x)), rounded after each step.
+
+    Parameters
+    ----------
+    x, target : float32, float16 or bfloat16 array
+        Of the same shape and dtype.
+    reduction : str
+        ``"none"``, ``"mean"`` or ``"sum"``.
+
+    Examples
+    --------
+    >>> float(binary_cross_entropy_with_logits(np.float32([0]), np.float32([1]), "mean"))  # doctest: +SKIP
+    0.6931471824645996
+    """
+    dtype, logits = x.dtype, widen(x)
+    with np.errstate(all="ignore"):
+        softened = libdevice.call("log1pf", libdevice.call("expf", -np.abs(logits)))
+        logarithm = round_to(np.minimum(np.float32(0), logits) - softened, dtype)
+        product = round_to(widen(round_to(np.float32(1) - widen(target), dtype)) * logits, dtype)
+        each = round_to(widen(product) - widen(logarithm), dtype)
+    return each if reduction == "none" else _WHOLE[reduction](each)
+
+
+def binary_cross_entropy_with_logits_backward(grad: NDArray[Any], x: NDArray[Any], target: NDArray[Any], reduction: str) -> NDArray[Any]:
+    """Compute the gradient of `binary_cross_entropy_with_logits`, (sigmoid(x) - target) * grad, of a mean times 1 / n, rounded each time.
+
+    Parameters
+    ----------
+    grad : array
+        The incoming gradient.
+    x, target, reduction
+        As they were there.
+
+    Examples
+    --------
+    >>> binary_cross_entropy_with_logits_backward(np.float32(1), np.float32([0, 0]), np.float32([1, 0]), "mean").tolist()  # doctest: +SKIP
+    [-0.25, 0.25]
+    """
+    dtype = x.dtype
+    with np.errstate(all="ignore"):
+        difference = round_to(widen(round_to(_sigmoid(x), dtype)) - widen(target), dtype)
+        result = round_to(widen(difference) * widen(grad), dtype)
+        return round_to(widen(result) * np.float32(1 / x.size), dtype) if reduction == "mean" else result

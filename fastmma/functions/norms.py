@@ -1,0 +1,207 @@
+"""Layer norm and RMS norm as torch's CUDA kernels compute them (``layer_norm_kernel.cu``, PyTorch 2.11), with their gradients.
+
+With d = x - mean (x, of RMS norm), r = rsqrt(variance + eps), w and b weight and bias:
+
+- y = fma(w, r * d, b), where columns are a multiple of 4: 128 threads take vectors of 4. Otherwise y = fma(d * r, w, b), and 512 threads
+  take single elements; the variance of RMS norm, the mean square, is then fma(mean, mean, variance).
+- dx = (fma(n * w, dy, -(d * r) * s2) - s1) * (1 / n * r), where 128 threads add s1 = sum(dy * w) and s2 = sum(dy * w * d * r), of 4
+  columns at a time.
+- dw = sum(dy * d * r) and db = sum(dy): a thread of a column takes 8 rows at a time; a column has 1, 8, 16 or 32 threads, from 0, 64, 128
+  and 256 rows on, which are halved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.functions import libdevice
+from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
+from fastmma.functions.block import add_block, halve, start_sums
+from fastmma.functions.moments import join_block, join_by_quotient, join_by_reciprocal, take_elements, take_vectors
+from fastmma.host.errors import NotEmulatedError, OperandError
+from fastmma.kernels.functions.norm_gradients import add_along_columns, add_along_rows
+from fastmma.kernels.functions.sums import add_square_vectors
+
+_THREADS, _VECTOR = 128, 4
+_THREADS_OF_ELEMENTS = 512
+_ROWS = 8  # that a thread of a column takes at a time
+_HEIGHTS = ((256, 32), (128, 16), (64, 8), (0, 1))  # rows from which on a column has so many threads
+_MOST_ROWS = 65536  # more may be shared by blocks, in an order that was not recorded
+_EPSILON = float(np.finfo(np.float32).eps)
+
+
+class _Statistics(NamedTuple):
+    mean: Floats
+    rstd: Floats
+
+
+def _rows(x: NDArray[Any], normalized_shape: Sequence[int]) -> Floats:
+    if not normalized_shape or tuple(x.shape[-len(normalized_shape) :]) != tuple(normalized_shape):
+        raise OperandError(f"an array of the shape {x.shape} does not end in {tuple(normalized_shape)}")
+    return np.ascontiguousarray(widen(x)).reshape(-1, math.prod(normalized_shape))
+
+
+def _flat(vector: NDArray[Any] | None, like: NDArray[Any]) -> Floats | None:
+    if vector is not None and vector.dtype != like.dtype:
+        raise NotEmulatedError(f"a norm of {like.dtype} with weights of {vector.dtype} was not recorded")
+    return None if vector is None else np.ascontiguousarray(widen(vector)).reshape(-1)
+
+
+def _statistics(values: Floats, eps: float, centred: bool) -> _Statistics:
+    count = values.shape[1]
+    if count % _VECTOR:
+        found = join_block(take_elements(values, _THREADS_OF_ELEMENTS), join_by_quotient)
+        mean, variance = found.mean, found.squares / found.counts
+        variance = variance if centred else fuse(mean, mean, variance)
+    elif centred:
+        found = join_block(take_vectors(values, _THREADS, _VECTOR), join_by_reciprocal)
+        mean, variance = found.mean, found.squares / np.float32(count)
+    else:
+        sums = start_sums(len(values), _THREADS)
+        add_square_vectors(values, sums, 0, count, _VECTOR)
+        mean, variance = start_sums(len(values), 1)[:, 0], add_block(sums) / np.float32(count)
+    return _Statistics(mean, libdevice.call("rsqrtf", variance + np.float32(eps)))
+
+
+def _norm(x: NDArray[Any], shape: Sequence[int], weight: Any, bias: Any, eps: float, centred: bool) -> tuple[NDArray[Any], _Statistics]:
+    values, w, b = _rows(x, shape), _flat(weight, x), _flat(bias, x)
+    if w is None and b is not None:
+        raise NotEmulatedError("a norm with a bias and no weight was not recorded")
+    with np.errstate(all="ignore"):
+        found = _statistics(values, eps, centred)
+        result = (values - found.mean[:, None] if centred else values) * found.rstd[:, None]
+        if w is not None:
+            result = w * result if b is None else fuse(w, result, b)
+        return round_to(result, x.dtype).reshape(x.shape), found
+
+
+def _height(rows: int) -> int:
+    return next(height for least, height in _HEIGHTS if rows >= least)
+
+
+def _backward(
+    grad: NDArray[Any], x: NDArray[Any], shape: Sequence[int], found: _Statistics, weight: Any, centred: bool
+) -> tuple[NDArray[Any], ...]:
+    dy, values, w = _rows(grad, shape), _rows(x, shape), _flat(weight, x)
+    rows, columns = values.shape
+    if w is not None and rows > _MOST_ROWS:
+        raise NotEmulatedError(f"gradients of weights of a norm of more than {_MOST_ROWS} rows were not recorded")
+    mean, rstd = (np.ascontiguousarray(each).reshape(-1) for each in found)
+    factors = np.ones(columns, np.float32) if w is None else w
+    sums, products = start_sums(rows, _THREADS), start_sums(rows, _THREADS)
+    add_along_rows(dy, values, factors, mean, rstd, sums, products, _VECTOR)
+    count = np.float32(columns)
+    with np.errstate(all="ignore"):
+        scaled = (values - mean[:, None]) * rstd[:, None] if centred else values * rstd[:, None]
+        result = fuse(count * factors, dy, -(scaled * add_block(products)[:, None]))
+        if centred:
+            result = result - add_block(sums)[:, None]
+        result = round_to(result * (np.float32(1) / count * rstd[:, None]), x.dtype).reshape(x.shape)
+    if w is None:
+        return (result,)
+    of_weight, of_bias = start_sums(_height(rows), columns), start_sums(_height(rows), columns)
+    add_along_columns(dy, values, mean, rstd, of_weight, of_bias, _ROWS)
+    return result, *(round_to(halve(each.T), x.dtype).reshape(shape) for each in (of_weight, of_bias))
+
+
+def layer_norm(
+    x: NDArray[Any], normalized_shape: Sequence[int], weight: NDArray[Any] | None, bias: NDArray[Any] | None, eps: float
+) -> tuple[NDArray[Any], Floats, Floats]:
+    """Compute ``aten::native_layer_norm``.
+
+    Parameters
+    ----------
+    x : float32, float16 or bfloat16 array
+        As if contiguous, from an aligned address.
+    normalized_shape : sequence of int
+        The last dimensions of `x`.
+    weight, bias : array of the same dtype, or None
+    eps : float
+
+    Returns
+    -------
+    The result, the mean and the reciprocal standard deviation, the last two float32 with dimensions of size 1.
+
+    Raises
+    ------
+    NotEmulatedError
+        If weights have another dtype, or there is a bias alone.
+
+    Examples
+    --------
+    >>> layer_norm(np.float32([[1, 2, 3, 6]]), [4], None, None, 1e-5)[1].tolist()  # doctest: +SKIP
+    [[3.0]]
+    """
+    result, found = _norm(x, normalized_shape, weight, bias, eps, True)
+    outer = (*x.shape[: x.ndim - len(normalized_shape)], *(1 for _ in normalized_shape))
+    return result, found.mean.reshape(outer), found.rstd.reshape(outer)
+
+
+def layer_norm_backward(
+    grad: NDArray[Any], x: NDArray[Any], normalized_shape: Sequence[int], mean: Floats, rstd: Floats, weight: NDArray[Any] | None
+) -> tuple[NDArray[Any], ...]:
+    """Compute ``aten::native_layer_norm_backward``.
+
+    Parameters
+    ----------
+    grad, x : array
+        The incoming gradient, and the input of `layer_norm`.
+    normalized_shape, mean, rstd, weight
+        As they were there, or as it returned them.
+
+    Returns
+    -------
+    The gradients of `x`, and, if there is a weight, of weight and bias.
+
+    Raises
+    ------
+    NotEmulatedError
+        If weights have another dtype, or gradients of weights have more than 65536 rows.
+
+    Examples
+    --------
+    >>> x = np.float32([[1, 2, 3, 6]])
+    >>> _, mean, rstd = layer_norm(x, [4], None, None, 1e-5)  # doctest: +SKIP
+    >>> layer_norm_backward(np.ones_like(x), x, [4], mean, rstd, None)[0].tolist()  # doctest: +SKIP
+    [[0.0, 0.0, 0.0, 0.0]]
+    """
+    return _backward(grad, x, normalized_shape, _Statistics(mean, rstd), weight, True)
+
+
+def rms_norm(
+    x: NDArray[Any], normalized_shape: Sequence[int], weight: NDArray[Any] | None, eps: float | None
+) -> tuple[NDArray[Any], Floats]:
+    """Compute ``aten::_fused_rms_norm``: the result and the reciprocal root mean square.
+
+    Parameters are those of `layer_norm`; without `eps` it is that of float32.
+
+    Examples
+    --------
+    >>> rms_norm(np.float32([[4, 4, 4, 4]]), [4], None, 0)[0].tolist()  # doctest: +SKIP
+    [[1.0, 1.0, 1.0, 1.0]]
+    """
+    result, found = _norm(x, normalized_shape, weight, None, _EPSILON if eps is None else eps, False)
+    outer = (*x.shape[: x.ndim - len(normalized_shape)], *(1 for _ in normalized_shape))
+    return result, found.rstd.reshape(outer)
+
+
+def rms_norm_backward(
+    grad: NDArray[Any], x: NDArray[Any], normalized_shape: Sequence[int], rstd: Floats, weight: NDArray[Any] | None
+) -> tuple[NDArray[Any], ...]:
+    """Compute ``aten::_fused_rms_norm_backward``: the gradients of `x`, and, if there is one, of the weight.
+
+    Parameters are those of `layer_norm_backward`.
+
+    Examples
+    --------
+    >>> x = np.float32([[4, 4, 4, 4]])
+    >>> rms_norm_backward(x, x, [4], rms_norm(x, [4], None, 0)[1], None)[0].tolist()  # doctest: +SKIP
+    [[0.0, 0.0, 0.0, 0.0]]
+    """
+    mean = start_sums(x.size // max(math.prod(normalized_shape), 1), 1)
+    return _backward(grad, x, normalized_shape, _Statistics(mean, rstd), weight, False)[:2]

@@ -1,0 +1,135 @@
+"""Cumulative sums and products as torch's CUDA kernels compute them (``ScanUtils.cuh`` and CUB, PyTorch 2.11).
+
+Every step is rounded to the format of the array. Along another axis than the last one a thread takes its elements in turn. Along the last
+axis of several rows a block scans 2T elements at a time (T threads to a row, 16 to 512), the first of which has joined the total before:
+neighbours, then pairs and so on take what the last element of the half before them has (Sklansky). An array of one row goes through CUB:
+128 threads scan 60 bytes each, a warp's lanes take what 1, 2, 4, 8 and 16 lanes before them have, and warps what the ones before have
+in turn; of more elements than one block has, the order is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.functions.arithmetic import round_to, widen
+from fastmma.functions.block import WARP
+from fastmma.host.errors import NotEmulatedError
+
+Operation = Callable[[Any, Any], NDArray[Any]]
+
+_LOG_THREADS = (4, 9)  # the fewest and the most of a row
+_ONE_ROW_THREADS, _ONE_ROW_BYTES = 128, 60
+
+
+def _add(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    return round_to(widen(a) + widen(b), a.dtype)
+
+
+def _multiply(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    return round_to(widen(a) * widen(b), a.dtype)
+
+
+def _along_outer(x: NDArray[Any], operation: Operation, neutral: int) -> NDArray[Any]:
+    """Scan along the first axis."""
+    result = np.empty_like(x)
+    total = np.full(x.shape[1:], neutral, x.dtype)
+    for index, part in enumerate(x):
+        result[index] = total = operation(total, part)
+    return result
+
+
+def _log_threads(rows: int, size: int) -> int:
+    difference = 9 + (size - 1).bit_length() - (rows - 1).bit_length()
+    least, most = _LOG_THREADS
+    return most if difference < 0 else min(max(least, difference // 2), most)  # it is unsigned: below zero it is large
+
+
+def _along_rows(rows: NDArray[Any], operation: Operation, neutral: int) -> NDArray[Any]:
+    log_threads = _log_threads(*rows.shape)
+    result = np.empty_like(rows)
+    total = np.full(len(rows), neutral, rows.dtype)
+    for first in range(0, rows.shape[1], 2 << log_threads):
+        part = rows[:, first : first + (2 << log_threads)]
+        block = np.full((len(rows), 2 << log_threads), neutral, rows.dtype)
+        block[:, : part.shape[1]] = part
+        block[:, 0] = operation(block[:, 0], total)
+        for step in range(log_threads + 1):
+            halves = block.reshape(len(rows), -1, 2, 1 << step)
+            halves[:, :, 1] = operation(halves[:, :, 1], halves[:, :, 0, -1:])
+        result[:, first : first + part.shape[1]] = block[:, : part.shape[1]]
+        total = block[:, -1].copy()
+    return result
+
+
+def _in_turn(values: NDArray[Any], operation: Operation) -> NDArray[Any]:
+    """Scan along the last axis, one after another."""
+    result = values.copy()
+    for index in range(1, values.shape[-1]):
+        result[..., index] = operation(result[..., index - 1], values[..., index])
+    return result
+
+
+def _one_row(row: NDArray[Any], operation: Operation) -> NDArray[Any]:
+    items = _ONE_ROW_BYTES // row.itemsize
+    if row.size > items * _ONE_ROW_THREADS:
+        raise NotEmulatedError(f"a scan of one row of more than {items * _ONE_ROW_THREADS} elements has an order that is not known")
+    padded = np.concatenate([row, np.repeat(row[-1:], items * _ONE_ROW_THREADS - row.size)]).reshape(_ONE_ROW_THREADS, items)
+    lanes = _in_turn(padded, operation)[:, -1].reshape(-1, WARP)
+    for offset in (1, 2, 4, 8, 16):
+        lanes = np.concatenate([lanes[:, :offset], operation(lanes[:, :-offset], lanes[:, offset:])], 1)
+    warps = _in_turn(lanes[:, -1], operation)
+    before = lanes[:, :-1].copy()
+    before[1:] = operation(np.broadcast_to(warps[:-1, None], before[1:].shape), before[1:])
+    prefixes = np.concatenate([np.concatenate([before[:1, :1], warps[:-1, None]]), before], 1).reshape(-1)  # the first thread has none
+    firsts = operation(prefixes, padded[:, 0])
+    firsts[0] = padded[0, 0]
+    return _in_turn(np.concatenate([firsts[:, None], padded[:, 1:]], 1), operation).reshape(-1)[: row.size]
+
+
+def _scan(x: NDArray[Any], axis: int, operation: Operation, neutral: int) -> NDArray[Any]:
+    if not x.size or not x.ndim:
+        return x.copy()
+    size = x.shape[axis]
+    with np.errstate(all="ignore"):
+        if size == x.size:
+            return _one_row(np.ascontiguousarray(x).reshape(-1), operation).reshape(x.shape)
+        if axis % x.ndim == x.ndim - 1:
+            return _along_rows(np.ascontiguousarray(x).reshape(-1, size), operation, neutral).reshape(x.shape)
+        return np.ascontiguousarray(np.moveaxis(_along_outer(np.moveaxis(x, axis, 0), operation, neutral), 0, axis))
+
+
+def cumulate_sum(x: NDArray[Any], axis: int) -> NDArray[Any]:
+    """Compute ``aten::cumsum``.
+
+    Parameters
+    ----------
+    x : float32, float16 or bfloat16 array
+        As if contiguous.
+    axis : int
+
+    Raises
+    ------
+    NotEmulatedError
+        Of one row of more than 1920 float32 or 3840 halves.
+
+    Examples
+    --------
+    >>> cumulate_sum(np.float32([[1, 2, 3], [4, 5, 6]]), 1).tolist()
+    [[1.0, 3.0, 6.0], [4.0, 9.0, 15.0]]
+    """
+    return _scan(x, axis, _add, 0)
+
+
+def cumulate_product(x: NDArray[Any], axis: int) -> NDArray[Any]:
+    """Compute ``aten::cumprod``. Parameters and errors are those of `cumulate_sum`.
+
+    Examples
+    --------
+    >>> cumulate_product(np.float32([1, 2, 3]), 0).tolist()
+    [1.0, 2.0, 6.0]
+    """
+    return _scan(x, axis, _multiply, 1)

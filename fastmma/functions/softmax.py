@@ -1,0 +1,174 @@
+"""Softmax and its logarithm as torch's CUDA kernels compute them (PyTorch 2.11: ``SoftMax.cu``, ``PersistentSoftmax.cuh``).
+
+With e the exponentials of the elements less the row's maximum, the result is e / sum(e), or x - max - log(sum(e)); the gradient is
+g - y * sum(g), with g the incoming one times y, or g - exp(y) * sum(g), in one fused multiply-add. Kernels differ in how they sum:
+
+- a warp to a row (at most 2,048 elements; 1,024 of gradients and of halves that become f32): lanes take every 32nd element, and are halved;
+- a block to a row: 1,024 threads take every 1,024th element (to 9 each), or vectors of 16 bytes;
+- rows along another axis than the last: threads of a block share what lies along the axis, or one takes all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from fastmma.functions import libdevice
+from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
+from fastmma.functions.block import WARP, add_block, add_in_sequence, add_strided, add_unaligned, add_vectors, halve
+
+_THREADS = 1024
+_SHARED = 49152  # bytes of a block's shared memory
+_REGISTERS = 9  # elements of a thread that it keeps
+_LOAD = 16  # bytes
+_PART, _PARTS_OF = 1 << 16, 8  # elements and rows that are computed at a time
+_SPATIAL = 64  # threads along the axis share a row where no more lie across it, and no fewer along it
+
+
+def _warp_sum(values: Floats) -> Floats:
+    lanes = min(WARP, 1 << (values.shape[1] - 1).bit_length())
+    return halve(add_strided(values, lanes))
+
+
+def _fits_shared(count: int, size: int, threads: int) -> bool:
+    return count < (_SHARED - threads // WARP * 4) // size and count % (_LOAD // size) == 0
+
+
+def _forward_sum(values: Floats, size: int, narrowed: bool) -> Floats:
+    """Sum exponentials of inputs of `size` bytes, that become f32 if they are not `narrowed`."""
+    count = values.shape[1]
+    most = 2 * _THREADS if narrowed else _THREADS
+    if count <= most and count * size <= 4 * most:
+        return _warp_sum(values)
+    threads = -(-min(count, _THREADS) // WARP) * WARP
+    if narrowed and -(-count // threads) <= _REGISTERS:
+        return add_block(add_strided(values, threads))
+    if _fits_shared(count, size, threads):
+        return add_block(add_vectors(values, threads, _LOAD // size))
+    return add_block(add_unaligned(values, threads, _LOAD // size))
+
+
+def _backward_sum(values: Floats, size: int, result: int) -> Floats:
+    """Sum gradients of `size` bytes, for a result of so many."""
+    count = values.shape[1]
+    if count <= _THREADS and count * result <= 4 * _THREADS:
+        return _warp_sum(values)
+    vector = _LOAD // size
+    threads = max(WARP, 1 << (min(count // vector, _THREADS) // 2 - 1).bit_length())
+    if _fits_shared(count, size, threads):
+        return add_block(add_vectors(values, threads, vector))
+    return add_in_sequence(add_unaligned(values, threads, vector))
+
+
+def _spatial_sum(values: Floats, inner: int) -> Floats:
+    """Sum rows of which `inner` lie side by side."""
+    across, along = min(inner, _THREADS), 1
+    if across <= _SPATIAL and values.shape[1] >= _SPATIAL:
+        while across * along <= _THREADS and along <= values.shape[1]:
+            along *= 2
+        along //= 2
+    return halve(add_strided(values, along))
+
+
+def _rows(x: NDArray[Any], axis: int) -> tuple[NDArray[Any], int]:
+    """Lay rows along the axis; also return how many lie side by side."""
+    inner = math.prod(x.shape[axis % x.ndim + 1 :]) if x.ndim else 1
+    moved = np.moveaxis(x, axis, -1) if x.ndim else x
+    return np.ascontiguousarray(moved).reshape(-1, x.shape[axis] if x.ndim else 1), inner
+
+
+def _back(rows: NDArray[Any], like: NDArray[Any], axis: int) -> NDArray[Any]:
+    if not like.ndim:
+        return rows.reshape(())
+    shape = np.moveaxis(like, axis, -1).shape
+    return np.ascontiguousarray(np.moveaxis(rows.reshape(shape), -1, axis))
+
+
+def _parts(rows: NDArray[Any]) -> Iterator[slice]:
+    """Cut rows into parts that fit into a cache; a multiple of 8 begins a part, as aligned as the first row is."""
+    size = max(_PART // rows.shape[1], 1)
+    size += -size % _PARTS_OF
+    return (slice(first, first + size) for first in range(0, len(rows), size))
+
+
+def _normalize(rows: NDArray[Any], inner: int, log: bool, dtype: np.dtype[Any]) -> NDArray[Any]:
+    values = widen(rows)
+    less = values - values.max(1)[:, None]
+    exponentials = libdevice.call("expf", less)
+    sums = _forward_sum(exponentials, rows.itemsize, dtype == rows.dtype) if inner == 1 else _spatial_sum(exponentials, inner)
+    return round_to(less - libdevice.call("logf", sums)[:, None] if log else exponentials / sums[:, None], dtype)
+
+
+def _differentiate(grad: NDArray[Any], output: NDArray[Any], inner: int, log: bool, dtype: np.dtype[Any]) -> NDArray[Any]:
+    values, outputs = widen(grad), widen(output)
+    if not log:
+        values = widen(round_to(values * outputs, grad.dtype))
+    sums = _backward_sum(values, grad.itemsize, dtype.itemsize) if inner == 1 else _spatial_sum(values, inner)
+    return round_to(fuse(libdevice.call("expf", outputs) if log else outputs, -sums[:, None], values), dtype)
+
+
+def softmax(x: NDArray[Any], axis: int, *, log: bool = False, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """Compute ``aten::_softmax`` or ``aten::_log_softmax``.
+
+    Parameters
+    ----------
+    x : float32, float16 or bfloat16 array
+        As if contiguous, from an aligned address.
+    axis : int
+        Along which the results sum to one.
+    log : bool
+        Whether to compute the logarithm.
+    dtype : dtype, optional
+        Of the result: float32 of float16 is ``half_to_float``; any other is that of `x`.
+
+    Examples
+    --------
+    >>> softmax(np.float32([[0, 1, 2]]), 1).tolist()  # doctest: +SKIP
+    [[0.09003056585788727, 0.2447284758090973, 0.6652408838272095]]
+    """
+    wanted = x.dtype if dtype is None else np.dtype(dtype)
+    if not x.size:
+        return np.empty(x.shape, wanted)
+    rows, inner = _rows(x, axis)
+    result = np.empty(rows.shape, wanted)
+    with np.errstate(all="ignore"):
+        for part in _parts(rows):
+            result[part] = _normalize(rows[part], inner, log, wanted)
+    return _back(result, x, axis)
+
+
+def softmax_backward(
+    grad: NDArray[Any], output: NDArray[Any], axis: int, *, log: bool = False, dtype: DTypeLike | None = None
+) -> NDArray[Any]:
+    """Compute ``aten::_softmax_backward_data`` or ``aten::_log_softmax_backward_data``.
+
+    Parameters
+    ----------
+    grad, output : float32, float16 or bfloat16 array
+        The incoming gradient, and what `softmax` returned.
+    axis : int
+        As it was there.
+    log : bool
+        Whether that was a logarithm.
+    dtype : dtype, optional
+        Of the input there: float16 where `grad` may be float32.
+
+    Examples
+    --------
+    >>> y = softmax(np.float32([[0, 1, 2]]), 1)  # doctest: +SKIP
+    >>> softmax_backward(np.float32([[1, 0, 0]]), y, 1).tolist()  # doctest: +SKIP
+    [[0.08192506432533264, -0.022033043205738068, -0.05989201366901398]]
+    """
+    wanted = grad.dtype if dtype is None else np.dtype(dtype)
+    if not grad.size:
+        return np.empty(grad.shape, wanted)
+    (grads, inner), (outputs, _) = _rows(grad, axis), _rows(output, axis)
+    result = np.empty(grads.shape, wanted)
+    with np.errstate(all="ignore"):
+        for part in _parts(grads):
+            result[part] = _differentiate(grads[part], outputs[part], inner, log, wanted)
+    return _back(result, grad, axis)
