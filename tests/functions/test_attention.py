@@ -10,10 +10,20 @@ import pytest
 from numpy.typing import NDArray
 from reference import attention
 
-from fastmma.functions.attention import Dropout, efficient, efficient_backward, efficient_repeats, flash, flash_backward, flash_repeats
+from fastmma.functions.attention import (
+    Dropout,
+    efficient,
+    efficient_backward,
+    efficient_repeats,
+    flash,
+    flash_backward,
+    flash_repeats,
+    math_attention,
+    math_backward,
+)
 from fastmma.functions.attention.blocks import count_key_splits, count_parts, efficient_sizes
 from fastmma.functions.attention.dropout import keep_by_places, keep_by_warps
-from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.errors import NotEmulatedError, OperandError, OperandTypeError
 from fastmma.kernels.functions.bitcode import find_bitcode
 
 CALLS = list(attention.recorded())
@@ -34,6 +44,9 @@ def computed(call: attention.Call) -> tuple[list[NDArray[Any]], bool]:
         settings: dict[str, Any] = {"causal": call["causal"], "dropout": dropout}
         out, logs = flash(q, k, v, **settings)
         return [out, *flash_backward(grad_out, q, k, v, out, logs, **settings)], flash_repeats(q.shape, k.shape)
+    if call["kernel"] == "math":
+        settings = {"causal": call["causal"], "bias": bias, "wide": call["wide"]}
+        return [math_attention(q, k, v, **settings), *math_backward(grad_out, q, k, v, **settings)], True
     settings = {"causal": call["causal"], "dropout": dropout, "bias": bias}
     out, logs = efficient(q, k, v, **settings)
     fixed = efficient_repeats(q.shape, k.shape, 8 * q.itemsize, causal=call["causal"])
@@ -53,7 +66,7 @@ def test_bits_are_those_of_an_h200(call: attention.Call, expected: list[NDArray[
 
 def test_the_recording_has_every_kind() -> None:
     kinds = {(call["kernel"], call["dtype"]) for call, _ in CALLS}
-    assert kinds == {("flash", "bf16"), ("flash", "f16"), ("efficient", "bf16"), ("efficient", "f16"), ("efficient", "f32")}
+    assert kinds == {(kernel, dtype) for kernel in ("flash", "efficient", "math") for dtype in ("bf16", "f16", "f32")} - {("flash", "f32")}
     assert {call["dimension"] for call, _ in CALLS} >= {16, 32, 40, 64, 80, 96, 128, 160, 192, 256}
     for setting in ("causal", "dropout", "bias"):
         assert {bool(call[setting]) for call, _ in CALLS} == {True, False}
@@ -132,6 +145,16 @@ def test_dropout_keeps_as_many_as_it_should() -> None:
 def test_refused_shapes(shapes: tuple[tuple[int, ...], ...], error: str) -> None:
     with pytest.raises(OperandError, match=error):
         flash(*(halves(*shape) for shape in shapes))
+
+
+def test_products_of_math_attention_that_are_not_known() -> None:
+    q = halves(1, 2, 8, 32)
+    with pytest.raises(NotEmulatedError, match="for a `product` to say"):
+        math_attention(q, q, q, wide=False)
+    with pytest.raises(NotEmulatedError, match="for a `product` to say"):
+        math_attention(q[:, :, :1], q, q)
+    with pytest.raises(OperandError, match="not negative"):
+        math_attention(q, q, q, scale=-1.0)
 
 
 def test_what_is_no_number_has_a_gpus_bits() -> None:

@@ -1,7 +1,8 @@
 """Calls of scaled dot product attention, recorded on an H200 with PyTorch 2.11; their inputs are drawn again.
 
 A call is a dictionary of sizes and settings, of the seeds of its inputs, and of a digest of each whole result (output, gradients of
-queries, keys and values); `repeats` tells whether the GPU computed the same gradient of the queries twice.
+queries, keys and values); `wide` tells whether 16-bit operands of math attention become float32, `repeats` whether the GPU computed the
+same gradient of the queries twice.
 """
 
 from __future__ import annotations
