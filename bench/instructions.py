@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from fastmma.backends.parameters import fused_coding, fused_parameters
+from fastmma.backends.parameters import element_specs, fused_parameters
 from fastmma.backends.resolve import operation_of
-from fastmma.kernels.fma.chain_kernel import CHAIN, DEPTH, chain_of
-from fastmma.kernels.fused.batch import BLOCKS, block_kernel
+from fastmma.kernels.fma.chain_kernel import CHAIN, DEPTH, config_on
+from fastmma.kernels.fused.batch import BLOCKS, block_config
 from fastmma.kernels.fused.micro_kernel import SLAB as FUSED_SLAB
+from fastmma.kernels.fused.packed import config_of as fused_config_of
 from fastmma.kernels.fused.sparse_kernel import SPARSE
-from fastmma.kernels.fused.x86 import chain_of as fused_chain_of
+from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.micro_kernel import Multiply
-from fastmma.kernels.integer.tile import Tile
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
 from fastmma.kernels.scaled.group_micro_kernel import SLAB as GROUPS_SLAB
-from fastmma.kernels.scaled.group_micro_kernel import GroupTile
+from fastmma.kernels.scaled.group_micro_kernel import GroupConfig
 from fastmma.kernels.tiles import BITS, BYTES, CHAINS, FUSED, GROUPS, fit
 from fastmma.products.choice import default_instruction
 
@@ -111,11 +111,11 @@ class Fused(Kernel):
 
     def record(self, cpu: Cpu) -> Any:
         instruction = default_instruction(self.atype, self.atype, self.accumulator, self.target)
-        return fused_chain_of(fused_parameters(operation_of(instruction, self.target)), cpu.tile(FUSED))
+        return fused_config_of(fused_parameters(operation_of(instruction, self.target)), cpu.tile(FUSED))
 
     def products(self, cpu: Cpu) -> int:
-        chain = self.record(cpu)
-        return int(chain.rows * chain.tile * chain.terms)
+        config = self.record(cpu)
+        return int(config.rows * config.tile * config.terms)
 
     def kernel(self) -> MicroKernel:
         return FUSED_SLAB
@@ -127,7 +127,7 @@ class Blocks(Fused):
 
     def record(self, cpu: Cpu) -> Any:
         operation = operation_of(default_instruction(self.atype, self.atype, self.accumulator, self.target), self.target)
-        return block_kernel(fused_parameters(operation), fused_coding(operation), 256, False, cpu.tile(FUSED))
+        return block_config(fused_parameters(operation), element_specs(operation), 256, False, cpu.tile(FUSED))
 
     def products(self, cpu: Cpu) -> int:
         return int(self.loop(cpu).multiplies * cpu.vector_bytes // self.record(cpu).value_bytes)
@@ -143,7 +143,7 @@ class Stored(Fused):
     opcode: str = ""
 
     def record(self, cpu: Cpu) -> Any:
-        return fused_chain_of(fused_parameters(operation_of(self.opcode, self.target)), cpu.tile(FUSED), sparse=True)
+        return fused_config_of(fused_parameters(operation_of(self.opcode, self.target)), cpu.tile(FUSED), sparse=True)
 
     def products(self, cpu: Cpu) -> int:
         return super().products(cpu) // 2
@@ -161,7 +161,7 @@ class Groups(Kernel):
 
     def record(self, cpu: Cpu) -> Any:
         row = cpu.tile(GROUPS)
-        return GroupTile(self.aligned, self.group, 35, row.dot, row.lanes, *(row.aligned if self.aligned else row.exact))
+        return GroupConfig(self.aligned, self.group, 35, row.dot, row.lanes, *(row.aligned if self.aligned else row.exact))
 
     def products(self, cpu: Cpu) -> int:
         tile = self.record(cpu)
@@ -180,17 +180,17 @@ class Chains(Kernel):
     half: bool = False
 
     def record(self, cpu: Cpu) -> Any:
-        return chain_of(cpu.tile(CHAINS), self.bits, self.links, self.half)
+        return config_on(cpu.tile(CHAINS), self.bits, self.links, self.half)
 
     def products(self, cpu: Cpu) -> int:
-        chain = self.record(cpu)
-        return int(chain.rows * chain.columns * DEPTH)
+        config = self.record(cpu)
+        return int(config.rows * config.columns * DEPTH)
 
     def kernel(self) -> MicroKernel:
         return CHAIN
 
 
-def _emit_words(tile: Tile, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+def _emit_words(tile: WordsConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
     """The loop over words, which the kernels of integers have inside."""
     a, b, starts, out, count = arguments
     words = Multiply(builder, tile)
@@ -209,7 +209,7 @@ class Words(Kernel):
 
     def record(self, cpu: Cpu) -> Any:
         row = cpu.tile(self.table)
-        return Tile(row.words, *row.wide)
+        return WordsConfig(row.words, *row.wide)
 
     def products(self, cpu: Cpu) -> int:
         # LLVM may take several words in a pass

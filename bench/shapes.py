@@ -15,7 +15,7 @@ import fastmma
 from fastmma.products.choice import default_instruction
 from fastmma.study.speed.cases import SQUARE, THIN, cases
 from fastmma.study.speed.measure import interleaved
-from fastmma.study.speed.products import Product, Shape, operand, sgemm
+from fastmma.study.speed.products import Shape, TimedProduct, operand, sgemm
 
 L = 4096
 NAMES = {"M = 1": (1, L, L), "M = 8": (8, L, L), "M = 16": (16, L, L), "N = 1": (L, 1, L), "N = 16": (L, 16, L), "K = 16": (L, L, 16)}
@@ -139,7 +139,7 @@ def finished(quick: bool, rounds: int) -> list[str]:
 
 def _with_and_without(atype: str, n: int) -> dict[str, Callable[[], Any]]:
     if atype != "nvfp4":
-        cases = (("alone", Product(atype, "sm_90a")), ("finished", Product(atype, "sm_90a", finished=True)))
+        cases = (("alone", TimedProduct(atype, "sm_90a")), ("finished", TimedProduct(atype, "sm_90a", finished=True)))
         return {name: partial(case.run((n, n, n)), 1) for name, case in cases}
     a, b = (fastmma.scaling.quantize(operand("f32", (n, n), seed), atype) for seed in (0, 1))
     alone = partial(fastmma.scaled_matmul, a, b.T, target="sm_120a", threads=1)

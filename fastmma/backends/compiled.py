@@ -9,16 +9,16 @@ from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
 from fastmma.backends.exact import Exact
 from fastmma.backends.fixed import Fixed, Form, fixed_product
+from fastmma.backends.holds import portable_only
 from fastmma.backends.native_c import with_native_c
 from fastmma.backends.parts import is_small, parts
-from fastmma.backends.routes import portable_only
 from fastmma.backends.stored import on_stored_elements
 from fastmma.backends.zeros import on_dense_kernel
 from fastmma.kernels.params import Promotion, Step
 from fastmma.numerics.methods import METHODS
 
 if TYPE_CHECKING:
-    from fastmma.kernels.sums.epilogue import Ending
+    from fastmma.kernels.sums.epilogue import EpilogueForm
 
 
 class Compiled(Backend):
@@ -44,9 +44,9 @@ class Compiled(Backend):
         """`Backend.run_registers`."""
         return fused.run_registers(operation, registers, d, threads)
 
-    def fixed(self, operation: Operation, form: Form, ending: Ending | None, threads: int) -> Fixed | None:
+    def fixed(self, operation: Operation, form: Form, epilogue: EpilogueForm | None, threads: int) -> Fixed | None:
         """`Backend.fixed`."""
-        return fixed_product(operation, form, ending, threads)
+        return fixed_product(operation, form, epilogue, threads)
 
     def settings(self) -> bool:
         """`Backend.settings`: whether only portable kernels are allowed."""
@@ -57,9 +57,8 @@ class Compiled(Backend):
         dense = operands.metadata is None and operands.scale_a is None
         if METHODS[operation.arithmetic.method].in_steps and dense and operands.depth:
             operands = _filled(operation, operands)
-            if fused.promoted(operation, operands, d, promotion, threads):
-                return
-        super().promoted(operation, operands, d, promotion, threads)
+        if not fused.promoted(operation, operands, d, promotion, threads):
+            super().promoted(operation, operands, d, promotion, threads)
 
     def finish(self, sums: Codes, steps: list[Step], out: str, threads: int, results: Codes) -> None:
         """`Backend.finish`, in one pass."""

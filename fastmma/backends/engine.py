@@ -16,7 +16,7 @@ from fastmma.numerics.arithmetic import CANONICAL_NAN
 
 if TYPE_CHECKING:
     from fastmma.backends.fixed import Fixed, Form
-    from fastmma.kernels.sums.epilogue import Ending
+    from fastmma.kernels.sums.epilogue import EpilogueForm
 
 
 class Backend(ABC):
@@ -63,7 +63,7 @@ class Backend(ABC):
         """
         return False
 
-    def fixed(self, operation: Operation, form: Form, ending: Ending | None, threads: int) -> Fixed | None:  # noqa: ARG002
+    def fixed(self, operation: Operation, form: Form, epilogue: EpilogueForm | None, threads: int) -> Fixed | None:  # noqa: ARG002
         """Return what computes products of a form when it is given addresses, with an epilogue if there is one; or None."""
         return None
 

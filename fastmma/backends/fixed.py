@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fastmma.backends import route
 from fastmma.backends.call import Operation
+from fastmma.backends.holds import blocks_of, cpu
 from fastmma.backends.problem import Extents, Problem, Strides
-from fastmma.backends.routes import blocks_of, cpu
 
 if TYPE_CHECKING:
-    from fastmma.kernels.sums.epilogue import Ending
+    from fastmma.kernels.sums.epilogue import EpilogueForm
 
 
 class Form(NamedTuple):
@@ -33,34 +33,33 @@ class Fixed(Protocol):
         """Write the products to an address; False where one is out of reach. `a`, `b` and `start` are arrays or addresses."""
 
 
-def fixed_product(operation: Operation, form: Form, ending: Ending | None, threads: int) -> Fixed | None:
+def fixed_product(operation: Operation, form: Form, epilogue: EpilogueForm | None, threads: int) -> Fixed | None:
     """Find what computes products of this form, or None where no kernel does it in one go."""
     extents = Extents(form.products, form.rows, form.columns, form.depth)
     ins = operation.instruction
-    problem = Problem(operation, extents, Strides(form.a, form.b), form.start, bool(ins.scale_vec_size), bool(ins.sparse))
+    scaled, stored, finished = bool(ins.scale_vec_size), bool(ins.sparse), epilogue is not None
+    problem = Problem(operation, extents, Strides(form.a, form.b), form.start, scaled, stored, finished=finished)
     fit = (name for name in _KERNELS if not route.refusal(route.row_named(name).row, problem, threads, "forms"))
-    return next((_KERNELS[name](problem, form, ending) for name in fit), None)
+    return next((_KERNELS[name](problem, form, epilogue) for name in fit), None)
 
 
-def _blocks(problem: Problem, form: Form, ending: Ending | None) -> Fixed | None:
+def _blocks(problem: Problem, form: Form, epilogue: EpilogueForm | None) -> Fixed:
     from fastmma.kernels.fused import batch, fixed
 
     found = blocks_of(problem.operation, form.rows, form.columns, form.depth, cpu().usable())
     assert found is not None
     sums = (4 * form.rows * form.columns, 4 * form.columns, 4)
-    loop = batch.loop_of(found.kernel, form.rows, form.columns, form.depth, form.a, form.b, sums if form.start else None, sums)
-    return fixed.FixedProduct(loop, form.products, ending)
+    loop = batch.loop_of(found.config, form.rows, form.columns, form.depth, form.a, form.b, sums if form.start else None, sums)
+    return fixed.FixedProduct(loop, form.products, epilogue)
 
 
-def _bytes(problem: Problem, form: Form, ending: Ending | None) -> Fixed | None:
-    """Make a product of bytes whose sums wrap; it has no epilogue."""
+def _bytes(problem: Problem, form: Form, _epilogue: EpilogueForm | None) -> Fixed:
+    """Make a product of bytes whose sums wrap."""
     from fastmma.kernels.integer import int8
 
-    if ending is not None:
-        return None
     formats = problem.operation.instruction.formats
     kinds = "u" if formats.a.kind == "unsigned" else "i", "u" if formats.b.kind == "unsigned" else "i"
     return int8.fixed(kinds, form[1:4], form.a[1:], form.b[1:], form.start)
 
 
-_KERNELS: dict[str, Callable[[Problem, Form, Ending | None], Fixed | None]] = {"blocks of a form": _blocks, "bytes of a form": _bytes}
+_KERNELS: dict[str, Callable[[Problem, Form, EpilogueForm | None], Fixed]] = {"blocks of a form": _blocks, "bytes of a form": _bytes}

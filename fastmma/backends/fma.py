@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmma.backends.batches import each, in_turn
+from fastmma.backends.batches import batches, each
 from fastmma.backends.call import Codes, Operands, Operation, whole_k
 from fastmma.numerics.methods import METHODS
 
@@ -15,62 +15,84 @@ def _f64(operation: Operation, operands: Operands) -> Operands:
 
 
 def f64(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
-    """`Backend.run` of "f64-fma"."""
+    """Compute "f64-fma", product by product."""
     from fastmma.kernels.fma import f64 as compiled
 
-    ins = operation.instruction
-    in_turn(
-        ins.k,
-        _f64(operation, operands),
-        d.view(np.float64),
-        lambda one, out: compiled.gemm(ins.rounding, one.a, one.b, one.c, out, threads),
-        lambda many, out: compiled.tiles(ins.rounding, many.a, many.b, many.c, out, threads),
-    )
+    for one, out in each(_f64(operation, operands), d.view(np.float64)):
+        compiled.gemm(operation.instruction.rounding, one.a, one.b, one.c, out, threads)
+
+
+def f64_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+    """Compute "f64-fma" of single instructions."""
+    from fastmma.kernels.fma import f64 as compiled
+
+    for _, many, out in batches(_f64(operation, operands), d.view(np.float64)):
+        compiled.tiles(operation.instruction.rounding, many.a, many.b, many.c, out, threads)
 
 
 def f64_panels(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
-    """`Backend.run` of "f64-fma" to nearest, of large products."""
+    """Compute "f64-fma" to nearest, of large products."""
     from fastmma.kernels.fma import f64 as compiled
 
-    for one, out in zip(each(_f64(operation, operands)), d.view(np.float64), strict=True):
+    for one, out in each(_f64(operation, operands), d.view(np.float64)):
         compiled.by_panels(one.a, one.b, one.c, out, threads)
 
 
+def _f32(operation: Operation, operands: Operands) -> tuple[Operands, bool]:
+    """Operands of whole instructions, as chains see the padding of the last one, and whether chains are of pairs."""
+    return whole_k(operation.instruction, operands), METHODS[operation.arithmetic.method].in_pairs
+
+
 def f32(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
-    """`Backend.run` of "f32-fma" and "f32-fma-pairs"."""
+    """Compute "f32-fma" and "f32-fma-pairs", product by product."""
     from fastmma.kernels.fma import m8n8k4
 
-    ins, pairs = operation.instruction, METHODS[operation.arithmetic.method].in_pairs
-    in_turn(
-        ins.k,
-        whole_k(ins, operands),  # chains see the padding of the last instruction
-        d,
-        lambda one, out: m8n8k4.gemm(one.a, one.b, one.c, out, pairs, threads),
-        lambda many, out: m8n8k4.tiles(many.a, many.b, many.c, out, pairs, threads),
-    )
+    whole, pairs = _f32(operation, operands)
+    for one, out in each(whole, d):
+        m8n8k4.gemm(one.a, one.b, one.c, out, pairs, threads)
+
+
+def f32_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+    """Compute "f32-fma" and "f32-fma-pairs" of single instructions."""
+    from fastmma.kernels.fma import m8n8k4
+
+    whole, pairs = _f32(operation, operands)
+    for _, many, out in batches(whole, d):
+        m8n8k4.tiles(many.a, many.b, many.c, out, pairs, threads)
 
 
 def f32_panels(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
-    """`Backend.run` of "f32-fma" and "f32-fma-pairs", of large products."""
+    """Compute "f32-fma" and "f32-fma-pairs", of large products."""
     from fastmma.kernels.fma import m8n8k4
 
-    pairs = METHODS[operation.arithmetic.method].in_pairs
-    for one, out in zip(each(whole_k(operation.instruction, operands)), d, strict=True):
+    whole, pairs = _f32(operation, operands)
+    for one, out in each(whole, d):
         m8n8k4.by_panels(one.a, one.b, one.c, out, pairs, threads)
 
 
+def _floats(operands: Operands) -> Operands:
+    return operands.each(lambda codes: codes.view(np.float32))
+
+
 def f32_from_c(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG001 - there is one such instruction
-    """`Backend.run` of "f32-fma-from-c", of products of any depth."""
+    """Compute "f32-fma-from-c", product by product."""
     from fastmma.kernels.fma import f32 as compiled
 
-    floats = operands.each(lambda codes: codes.view(np.float32))
-    compiled.multiply(floats.a, floats.b, floats.c, d.view(np.float32), threads)
+    for one, out in each(_floats(operands), d.view(np.float32)):
+        compiled.gemm(one.a, one.b, one.c, out, threads)
+
+
+def f32_from_c_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG001 - there is one such instruction
+    """Compute "f32-fma-from-c" of many products of any depth."""
+    from fastmma.kernels.fma import f32 as compiled
+
+    for _, many, out in batches(_floats(operands), d.view(np.float32)):
+        compiled.tiles(many.a, many.b, many.c, out, threads)
 
 
 def f32_from_c_panels(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG001 - there is one such instruction
-    """`Backend.run` of "f32-fma-from-c", of large products."""
+    """Compute "f32-fma-from-c", of large products."""
     from fastmma.kernels.fma import f32 as compiled
 
-    floats = operands.each(lambda codes: codes.view(np.float32))
-    for one, out in zip(each(floats), d.view(np.float32), strict=True):
+    for one, out in each(_floats(operands), d.view(np.float32)):
         compiled.by_panels(one.a, one.b, one.c, out, threads)

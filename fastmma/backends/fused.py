@@ -10,10 +10,10 @@ import numpy as np
 from fastmma.backends import route, runs
 from fastmma.backends.arranged import ordered, widened
 from fastmma.backends.call import Codes, Operands, Operation
-from fastmma.backends.parameters import fused_coding, fused_parameters, holds, plain
-from fastmma.backends.parts import DEPTH, parts
-from fastmma.backends.problem import Extents, Place, Problem, Strides, problem_of
-from fastmma.backends.routes import portable_only
+from fastmma.backends.holds import cpu, register_blocks_of
+from fastmma.backends.parameters import fused_parameters, plain
+from fastmma.backends.parts import parts
+from fastmma.backends.problem import Extents, Fallback, Problem, Strides, problem_of
 from fastmma.kernels.params import Promotion
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 
@@ -52,12 +52,13 @@ def run(operation: Operation, operands: Operands, d: Codes, threads: int) -> Non
 
 def promoted(operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> bool:
     """Compute `Backend.promoted` by kernels that promote; False if there is none for the operation."""
-    from fastmma.kernels.fused import portable, x86
+    from fastmma.kernels.fused import portable
     from fastmma.kernels.sums import promotion as compiled
 
-    parameters, in_steps = fused_parameters(operation), not operation.arithmetic.interleave and holds(operation)
-    if not in_steps or promotion.every > DEPTH or not x86.promotes(parameters, promotion.every):
+    problem = problem_of(operation, operands, d)._replace(promoted=promotion.every)
+    if route.refusal(route.row_named("panels of sums").row, problem, call="promotions"):
         return False
+    parameters = fused_parameters(operation)
     for part in parts(operands, d, promotion.every):
         chunks = slice(part.start // promotion.every, -(-part.stop // promotion.every))
         joining = promotion.of(part.products).part(chunks, part.rows, part.columns)
@@ -65,7 +66,7 @@ def promoted(operation: Operation, operands: Operands, d: Codes, promotion: Prom
         if whole.c is not None and np.may_share_memory(whole.c, out):
             whole = whole._replace(c=whole.c.copy())
 
-        def again(place: Place, lost: Operands, results: Codes, joining: Promotion = joining) -> None:
+        def again(place: Fallback, lost: Operands, results: Codes, joining: Promotion = joining) -> None:
             assert isinstance(place.products, slice)
 
             def multiply(k: int, end: int, partial: Codes) -> None:
@@ -74,38 +75,34 @@ def promoted(operation: Operation, operands: Operands, d: Codes, promotion: Prom
             own = joining.of(place.products.start).part(slice(None), place.rows, place.columns)
             compiled.by_chunks(multiply, lost.depth, None if lost.c is None else lost.c[0], results[0], own, threads)
 
-        missed = runs.panels_of(problem_of(operation, whole, out), whole, out, threads, joining)
-        route.redo(missed, whole, out, again)
+        fallbacks = runs.panels_of(problem_of(operation, whole, out), whole, out, threads, joining)
+        route.fall_back(fallbacks, whole, out, again)
     return True
 
 
 def run_registers(operation: Operation, registers: Operands, d: Codes, threads: int) -> bool:
     """Compute `Backend.run_registers`."""
-    found = _register_blocks(operation, portable_only())
+    found = _register_blocks(operation, cpu().usable())
     if found is None or registers.c is None:
         return False
 
-    missed = np.flatnonzero(found.run(registers.a, registers.b, registers.c, d, threads))
-    if missed.size:
-        results = np.empty((missed.size, *d.shape[1:]), d.dtype)
-        _on_matrices(operation, registers.each(lambda codes: codes[missed]), results)
-        d[missed] = results
+    fallbacks = np.flatnonzero(found.run(registers.a, registers.b, registers.c, d, threads))
+    if fallbacks.size:
+        results = np.empty((fallbacks.size, *d.shape[1:]), d.dtype)
+        _on_matrices(operation, registers.each(lambda codes: codes[fallbacks]), results)
+        d[fallbacks] = results
     return True
 
 
 @lru_cache(1024)
-def _register_blocks(operation: Operation, portable: bool) -> RegisterBlocks | None:  # noqa: ARG001 - a key
-    """Find the kernel for registers of dense matrices whose codes and sums are as they are multiplied and kept."""
-    from fastmma.kernels.fused import batch
-
+def _register_blocks(operation: Operation, usable: frozenset[str]) -> RegisterBlocks | None:
+    """Find the kernel for registers, where the row of the table is taken."""
     ins = operation.instruction
     scaled, stored = bool(ins.scale_vec_size), bool(ins.sparse)
     problem = Problem(operation, Extents(1, ins.m, ins.n, ins.k), Strides((0, 0, 0), (0, 0, 0)), True, scaled, stored)
     if route.refusal(route.row_named("registers").row, problem, call="registers"):
         return None
-    a, b, c, d = (ins.operands[name].layout for name in "abcd")
-    orders = batch.Orders(a.inverse[0], b.inverse[0], c.inverse[0], d.offsets)
-    return batch.register_blocks(fused_parameters(operation), fused_coding(operation), orders)
+    return register_blocks_of(operation, usable)
 
 
 def _on_matrices(operation: Operation, registers: Operands, d: Codes) -> None:
@@ -119,6 +116,6 @@ def _on_matrices(operation: Operation, registers: Operands, d: Codes) -> None:
     layout = operands["d"].layout
     sums = np.empty((len(d), *layout.shape), f"u{layout.bits // 8}")
     products = Operands(**matrices)
-    route.multiply(problem_of(operation, products, sums), products, sums, 1, route.row_named("pieces in blocks").place + 1)
+    route.multiply(problem_of(operation, products, sums), products, sums, 1, route.row_named("macro tiles in blocks").place + 1)
     placed = np.ascontiguousarray(sums.reshape(len(d), -1)[:, layout.offsets.ravel()])
     d[...] = placed.view(d.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmma.backends.batches import in_turn
+from fastmma.backends.batches import batches, each
 from fastmma.backends.call import Codes, Operands, Operation
 from fastmma.isa.formats import Format
 
@@ -16,34 +16,45 @@ def _integers(codes: Codes, fmt: Format) -> Codes:
     return codes.view(np.int8) if fmt.bits == 8 else ((codes ^ 8) - 8).view(np.int8)
 
 
-def _sums(codes: Codes | None) -> Codes | None:
-    return None if codes is None else codes.view(np.int32)
+def _with_sums(operands: Operands) -> Operands:
+    """Dense operands, whose c is int32."""
+    return Operands(operands.a, operands.b, None if operands.c is None else operands.c.view(np.int32))
+
+
+def _values(operation: Operation, operands: Operands) -> Operands:
+    """Dense operands as numbers."""
+    formats = operation.instruction.formats
+    return _with_sums(operands._replace(a=_integers(operands.a, formats.a), b=_integers(operands.b, formats.b)))
 
 
 def integer(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
-    """`Backend.run` of "integer", for dense A."""
+    """Compute "integer", product by product."""
     from fastmma.kernels.integer import int8
 
     ins = operation.instruction
-    a, b = _integers(operands.a, ins.formats.a), _integers(operands.b, ins.formats.b)
-    in_turn(
-        ins.k,
-        Operands(a, b, _sums(operands.c)),
-        d.view(np.int32),
-        lambda one, out: int8.gemm(one.a, one.b, one.c, out, ins.satfinite, ins.k, threads),
-        lambda many, out: int8.tiles(many.a, many.b, many.c, out, ins.satfinite, threads),
-    )
+    for one, out in each(_values(operation, operands), d.view(np.int32)):
+        int8.gemm(one.a, one.b, one.c, out, ins.satfinite, ins.k, threads)
+
+
+def integer_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+    """Compute "integer" of single instructions."""
+    from fastmma.kernels.integer import int8
+
+    for _, many, out in batches(_values(operation, operands), d.view(np.int32)):
+        int8.tiles(many.a, many.b, many.c, out, operation.instruction.satfinite, threads)
 
 
 def bit(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
-    """`Backend.run` of "bit"."""
+    """Compute "bit", product by product."""
     from fastmma.kernels.integer import b1
 
-    ins = operation.instruction
-    in_turn(
-        ins.k,
-        operands._replace(c=_sums(operands.c)),
-        d.view(np.int32),
-        lambda one, out: b1.gemm(one.a, one.b, one.c, out, ins.bit_op, threads),
-        lambda many, out: b1.tiles(many.a, many.b, many.c, out, ins.bit_op, threads),
-    )
+    for one, out in each(_with_sums(operands), d.view(np.int32)):
+        b1.gemm(one.a, one.b, one.c, out, operation.instruction.bit_op, threads)
+
+
+def bit_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+    """Compute "bit" of single instructions."""
+    from fastmma.kernels.integer import b1
+
+    for _, many, out in batches(_with_sums(operands), d.view(np.int32)):
+        b1.tiles(many.a, many.b, many.c, out, operation.instruction.bit_op, threads)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastmma.backends.call import Operation
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.kernels.envelopes import holds_fused, holds_scaled
-from fastmma.kernels.params import ROUNDINGS, Coded, Element, Fused, General, Scaled, Specials
+from fastmma.kernels.params import ROUNDINGS, Element, ElementSpecs, Fused, General, Scaled, Specials
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.methods import METHODS
 
@@ -47,7 +47,7 @@ def fused_parameters(operation: Operation) -> Fused:
         emax_floor=row.emax_floor,
         keep_bits=row.keep_bits,
         half=int(ins.accumulator == "f16"),
-        restart=ins.k // _dense_terms(operation) if row.split else 0,
+        split=ins.k // _dense_terms(operation) if row.split else 0,
     )
 
 
@@ -85,7 +85,7 @@ def general_parameters(operation: Operation) -> General:
         terms=row.terms * (dense if row.group == 1 else 1),
         group=row.group * (dense if row.group > 1 else 1),
         unit=ins.k // 2 if row.split else ins.k,
-        lowered=2 if row.split else 0,
+        split=2 if row.split else 0,
         by_scales=int(METHODS[row.method].by_scales),
         align_bits=row.align_bits,
         align_rounding=ROUNDINGS.index(row.align_rounding),
@@ -99,11 +99,11 @@ def general_parameters(operation: Operation) -> General:
 
 
 @lru_cache(1024)
-def fused_coding(operation: Operation) -> Coded:
+def element_specs(operation: Operation) -> ElementSpecs:
     """Return how the kernel for batches reads the codes of a fused arithmetic: they may be narrower than what is multiplied."""
     ins, order = operation.instruction, product_order(operation)
     a, b = element_of(ins.formats.a), element_of(ins.formats.b)
-    return Coded(a, b, () if order is None else tuple(order.tolist()))
+    return ElementSpecs(a, b, () if order is None else tuple(order.tolist()))
 
 
 @lru_cache(1024)

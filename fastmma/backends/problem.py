@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.backends.call import Codes, Operands, Operation
 
-Lines = slice | NDArray[np.intp]
+Index = slice | NDArray[np.intp]
 
 
 class Extents(NamedTuple):
@@ -43,18 +43,20 @@ class Problem(NamedTuple):
     starts: bool  # whether there is a c
     scaled: bool  # whether there are scales
     stored: bool  # whether A is sparse, and stored without its zeros
+    promoted: int = 0  # k of a sum from zero that joins a total; 0 where there is none
+    finished: bool = False  # whether steps of an epilogue follow
 
 
-class Place(NamedTuple):
+class Fallback(NamedTuple):
     """Results that a kernel has not computed: the rows and columns of some products. At most one of the three is an array."""
 
-    products: Lines
-    rows: Lines
-    columns: Lines
+    products: Index
+    rows: Index
+    columns: Index
 
 
-Missed = Sequence[Place]
-ALL: Missed = ()  # what a kernel returns that has computed everything
+Fallbacks = Sequence[Fallback]
+ALL: Fallbacks = ()  # what a kernel returns that has computed everything
 
 
 def problem_of(operation: Operation, operands: Operands, out: Codes) -> Problem:
@@ -70,7 +72,7 @@ def problem_of(operation: Operation, operands: Operands, out: Codes) -> Problem:
     )
 
 
-def part_of(operands: Operands, place: Place) -> Operands:
+def part_of(operands: Operands, place: Fallback) -> Operands:
     """Take the operands of some results."""
     products, rows, columns = place
     a, b, c, metadata, scale_a, scale_b = operands

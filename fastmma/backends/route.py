@@ -1,4 +1,4 @@
-"""The choice of a kernel: the first row of `ROUTES` that can computes a product, and what it misses is redone."""
+"""The choice of a kernel: the first row of `ROUTES` that can computes a product, and others what it leaves out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 
 from fastmma.backends import routes
 from fastmma.backends.call import Codes, Operands, Operation
-from fastmma.backends.problem import Extents, Missed, Place, Problem, Strides, part_of, problem_of
-from fastmma.backends.routes import ANY, CALLS, QUANTITIES, Route, cpu
+from fastmma.backends.holds import cpu
+from fastmma.backends.problem import Extents, Fallback, Fallbacks, Problem, Strides, part_of, problem_of
+from fastmma.backends.quantities import ANY, QUANTITIES
+from fastmma.backends.routes import CALLS, Route
 from fastmma.backends.runs import kernel_of
 
 
@@ -89,13 +91,13 @@ def text_of_ranges(row: Route) -> str:
 @lru_cache(4096)
 def _chosen(problem: Problem, usable: frozenset[str], first: int, exact: bool) -> Chosen:  # noqa: ARG001 - a key
     for place, row in enumerate(routes.ROUTES):
-        if place >= first and not (exact and row.misses) and not refusal(row, problem):
+        if place >= first and not (exact and row.fallback) and not refusal(row, problem):
             return Chosen(row, place)
     raise AssertionError(f"no kernel computes {problem}")
 
 
 def choose(problem: Problem, first: int = 0, exact: bool = False) -> Chosen:
-    """Find the row that computes products, from the `first` row on; where `exact`, one that misses nothing."""
+    """Find the row that computes products, from the `first` row on; where `exact`, one without a fallback."""
     return _chosen(problem, cpu().usable(), first, exact)
 
 
@@ -118,7 +120,7 @@ def row_named(name: str) -> Chosen:
     Examples
     --------
     >>> row_named("panels").row.kernel
-    'fused/x86.py'
+    'fused/packed.py'
     """
     return next(Chosen(row, place) for place, row in enumerate(routes.ROUTES) if row.name == name)
 
@@ -132,26 +134,26 @@ def is_left_to_reference(operation: Operation) -> bool:
 
 
 def multiply(problem: Problem, operands: Operands, out: Codes, threads: int, first: int = 0, exact: bool = False) -> None:
-    """Write products: choose a kernel, run it, and redo what it missed.
+    """Write products: choose a kernel, run it, and fall back where it leaves results out.
 
     `out` may be c, but not overlap it otherwise.
     """
     row, place = choose(problem, first, exact)
-    if row.misses and operands.c is not None and np.may_share_memory(operands.c, out):
+    if row.fallback and operands.c is not None and np.may_share_memory(operands.c, out):
         operands = operands._replace(c=operands.c.copy())
-    missed = kernel_of(row)(problem, operands, out, threads)
-    if not missed:
+    fallbacks = kernel_of(row)(problem, operands, out, threads)
+    if not fallbacks:
         return
 
-    def again(_where: Place, part: Operands, results: Codes) -> None:
-        multiply(problem_of(problem.operation, part, results), part, results, threads, place + 1, row.exact_redo)
+    def again(_where: Fallback, part: Operands, results: Codes) -> None:
+        multiply(problem_of(problem.operation, part, results), part, results, threads, place + 1, row.fallback == "exact")
 
-    redo(missed, operands, out, again)
+    fall_back(fallbacks, operands, out, again)
 
 
-def redo(missed: Missed, operands: Operands, out: Codes, compute: Callable[[Place, Operands, Codes], None]) -> None:
-    """Call ``compute(place, operands, results)`` for everything that a kernel missed."""
-    for place in missed:
+def fall_back(fallbacks: Fallbacks, operands: Operands, out: Codes, compute: Callable[[Fallback, Operands, Codes], None]) -> None:
+    """Call ``compute(place, operands, results)`` for everything that a kernel leaves out."""
+    for place in fallbacks:
         results = out[place]
         compute(place, part_of(operands, place), results)
         if not all(isinstance(lines, slice) for lines in place):  # results are a copy

@@ -49,14 +49,14 @@ def on_stored_elements(run: Run) -> Run:
 
         rule, parameters = pattern_of(operation.instruction), fused_parameters(operation)
         # sums of an instruction that start from zero and join c are promotions
-        promotion = Promotion(operation.instruction.k) if parameters.restart else None
-        wide = widened(operation, _in_order(operation, operands) if parameters.restart else operands)
+        promotion = Promotion(operation.instruction.k) if parameters.split else None
+        wide = widened(operation, _in_order(operation, operands) if parameters.split else operands)
 
         def chosen(product: Operands) -> sparse_rows.Words:
             assert product.metadata is not None
             return sparse_rows.Words(product.metadata, rule.table(False), rule.chunk)
 
-        missed = runs.panels_of(problem_of(operation, wide, d), wide, d, threads, promotion, chosen)
-        route.redo(missed, operands, d, lambda _, part, results: run(operation, part, results, threads))
+        fallbacks = runs.panels_of(problem_of(operation, wide, d), wide, d, threads, promotion, chosen)
+        route.fall_back(fallbacks, operands, d, lambda _, part, results: run(operation, part, results, threads))
 
     return stored_run

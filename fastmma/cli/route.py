@@ -8,7 +8,7 @@ from fastmma.backends.parts import cuts
 from fastmma.backends.problem import Extents, Problem, Strides
 from fastmma.backends.resolve import operation_of
 from fastmma.backends.route import Verdict, explain, text_of_features, text_of_ranges
-from fastmma.backends.routes import CALLS, ROUTES, Route
+from fastmma.backends.routes import CALLS, FALLBACKS, ROUTES, Route
 from fastmma.cli.gemm import choose_instruction
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.table import print_json, print_markdown, print_table
@@ -17,15 +17,24 @@ from fastmma.host.threads import thread_count
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
 
-_HEADINGS = ("kernel", "module", "computes", "takes", "CPU features", "holds", "taken for", "redone by", "ps")
+_HEADINGS = ("kernel", "module", "computes", "takes", "CPU features", "holds", "taken for", "fallback", "ps")
 _SCALES = {None: " with or without scales", True: " with scales", False: ""}
 
 
 def _cells(row: Route) -> tuple[str, ...]:
     method = " or ".join(f"`{name}`" for name in row.methods) + _SCALES[row.scaled]
-    redone = "-" if not row.misses else "exact kernels" if row.exact_redo else "the next rows"
     kernel = f"`{row.kernel}`"
-    return row.name, kernel, method, CALLS[row.call], text_of_features(row), row.holds.text, text_of_ranges(row), redone, str(row.cost)
+    return (
+        row.name,
+        kernel,
+        method,
+        CALLS[row.call],
+        text_of_features(row),
+        row.holds.text,
+        text_of_ranges(row),
+        FALLBACKS[row.fallback],
+        str(row.cost),
+    )
 
 
 def print_kernels(markdown: bool, as_json: bool) -> None:

@@ -23,7 +23,7 @@ _FORMATS = ("f16", "bf16", "f32", "f64", "s32")
 _PLACES, _TILES = 10, 10  # how many are listed
 
 
-class Place(NamedTuple):
+class ElementDifference(NamedTuple):
     """An element that differs: where, both codes, and how many units in the last place lie between; None where one is not finite."""
 
     at: tuple[int, ...]
@@ -32,7 +32,7 @@ class Place(NamedTuple):
     ulps: int | None
 
 
-class Tile(NamedTuple):
+class TileDifferences(NamedTuple):
     """A tile of the result in which elements differ: its first row and column, and how many do."""
 
     row: int
@@ -64,9 +64,9 @@ class Comparison:
         Those in which elements differ.
     tile : (int, int)
         The size of a tile.
-    tiles : tuple of Tile
+    tiles : tuple of TileDifferences
         Those in which elements differ, the most different first.
-    places : tuple of Place
+    places : tuple of ElementDifference
         The first elements that differ, at most 10.
 
     Examples
@@ -99,8 +99,8 @@ class Comparison:
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     tile: tuple[int, int]
-    tiles: tuple[Tile, ...]
-    places: tuple[Place, ...]
+    tiles: tuple[TileDifferences, ...]
+    places: tuple[ElementDifference, ...]
 
     @property
     def same(self) -> bool:
@@ -224,7 +224,9 @@ def compare(d: Any, other: Any, *, tile: tuple[int, int] = (64, 64)) -> Comparis
         columns=tuple(np.unique(where[-1]).tolist()),
         tile=size,
         tiles=_tiles(where[-2] // size[0], where[-1] // size[1], size) if left.ndim > 1 else (),
-        places=tuple(Place(index, int(x[at]), int(y[at]), int(ulps[at]) if finite[at] else None) for at, index in enumerate(indices)),
+        places=tuple(
+            ElementDifference(index, int(x[at]), int(y[at]), int(ulps[at]) if finite[at] else None) for at, index in enumerate(indices)
+        ),
     )
 
 
@@ -263,7 +265,9 @@ def _histogram(distances: NDArray[np.uint64]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _tiles(rows: NDArray[Any], columns: NDArray[Any], size: tuple[int, int]) -> tuple[Tile, ...]:
+def _tiles(rows: NDArray[Any], columns: NDArray[Any], size: tuple[int, int]) -> tuple[TileDifferences, ...]:
     pairs, counts = np.unique(np.stack([rows, columns], axis=-1), axis=0, return_counts=True)
-    found = [Tile(row * size[0], col * size[1], count) for (row, col), count in zip(pairs.tolist(), counts.tolist(), strict=True)]
+    found = [
+        TileDifferences(row * size[0], col * size[1], count) for (row, col), count in zip(pairs.tolist(), counts.tolist(), strict=True)
+    ]
     return tuple(sorted(found, key=lambda each: -each.different))

@@ -119,7 +119,6 @@ def target_of(name: str) -> Target:
     Raises
     ------
     TargetError
-        If ptxas knows no such target.
 
     Examples
     --------
@@ -151,7 +150,6 @@ def architecture(target: str) -> str:
     Raises
     ------
     TargetError
-        If ptxas knows no such target.
 
     Examples
     --------

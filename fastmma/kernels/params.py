@@ -62,7 +62,7 @@ class Element(NamedTuple):
         return self.exponent_bits <= 5 and self.mantissa_bits <= 10
 
     @property
-    def lowered(self) -> int:
+    def decoded_scale(self) -> int:
         """log2 of a value over that which is decoded by way of f16, where it is."""
         return 15 - self.bias if self.through_half else 0
 
@@ -97,10 +97,10 @@ class Fused(NamedTuple):
     emax_floor: int  # emax is never lower than this
     keep_bits: int  # fraction bits of the f32 result (23 or 13); 10 for f16
     half: int  # 0: f32 result, rounded toward zero; 1: f16 result, rounded to nearest even
-    restart: int  # 0: the accumulator runs through all steps; s: it restarts at zero every s steps, then one IEEE add of c
+    split: int  # 0: the accumulator runs through all steps; s: it starts at zero every s steps, then one IEEE add of c
 
 
-class Coded(NamedTuple):
+class ElementSpecs(NamedTuple):
     """Codes of A and B that are narrower than the elements that are multiplied, and the order of a unit's k."""
 
     a: Element
@@ -136,7 +136,7 @@ class General(NamedTuple):
     terms: int  # a step, c not counted
     group: int  # consecutive products a term sums exactly
     unit: int  # consecutive k whose steps follow each other; the last one may have fewer terms
-    lowered: int  # 0: the accumulator runs through; u: it restarts at zero every u units, then one IEEE add of c
+    split: int  # 0: the accumulator runs through; u: it starts at zero every u units, then one IEEE add of c
     by_scales: int  # 1: a term's exponent is that of its scales alone
     align_bits: int
     align_rounding: int  # one of `ROUNDINGS`

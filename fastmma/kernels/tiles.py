@@ -48,14 +48,14 @@ class ChainTile(NamedTuple):
     features: frozenset[str]
     vector_bytes: int
     plain: tuple[int, int]
-    lowered: tuple[int, int]  # where chains of their own join the sums
+    joined: tuple[int, int]  # where chains of their own join the sums
 
 
 class WordsTile(NamedTuple):
     """Tiles (lanes, rows, vectors) of dot products of words."""
 
     features: frozenset[str]
-    words: str  # one of the kinds of `fastmma.kernels.integer.tile.Tile`
+    words: str  # one of the kinds of `fastmma.kernels.integer.config.WordsConfig`
     wide: tuple[int, int, int]  # for large matrices
     narrow: tuple[int, int, int]  # for single instructions
 
@@ -122,3 +122,10 @@ def fit(table: tuple[T, ...], features: frozenset[str]) -> T | None:
 def first_fit(table: tuple[T, ...]) -> T | None:
     """The first row that this CPU can run and may use, if there is one."""
     return fit(table, cpu.usable())
+
+
+def tile_of_cpu(table: tuple[T, ...]) -> T:
+    """Find the first row that this CPU can run and may use, of a table that has one."""
+    found = first_fit(table)
+    assert found is not None
+    return found

@@ -26,8 +26,8 @@ from fastmma.numerics.reference_steps import (
     ieee_add,
     number,
     product,
+    record,
     round_to,
-    seen,
     special_sum,
     watched,
 )
@@ -101,7 +101,7 @@ def _links(a: Sequence[Number], b: Sequence[Number], total: int, fmt: Format, mo
 def _convert(code: int, source: Format, result: Format) -> int:
     """Round a float code to another float format, to nearest even; NaN is canonical."""
     value = number(code, source)
-    return seen(Step("convert", (value,), _converted(value, result), result, "rn"))
+    return record(Step("convert", (value,), _converted(value, result), result, "rn"))
 
 
 def _converted(value: Number, result: Format) -> int:
@@ -132,7 +132,7 @@ def integer_sum(products: Sequence[Number], c: int, saturate: bool) -> int:
     if saturate:
         total = min(max(total, -(1 << 31)), (1 << 31) - 1)
     mode = "saturate" if saturate else "wrap"
-    return seen(Step("sum", (*products, Number(start, code=c)), total & 0xFFFFFFFF, s32, mode))
+    return record(Step("sum", (*products, Number(start, code=c)), total & 0xFFFFFFFF, s32, mode))
 
 
 def _integer_products(a: Sequence[int], b: Sequence[int], ks: Sequence[int], bit_op: str) -> list[Number]:

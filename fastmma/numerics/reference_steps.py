@@ -157,8 +157,8 @@ def watched() -> bool:
     return _SEEN.get() is not None
 
 
-def seen(step: Step) -> int:
-    """The code of a step, which whoever watches is shown."""
+def record(step: Step) -> int:
+    """Show a step to whoever watches, and return its code."""
     steps = _SEEN.get()
     if steps is not None:
         steps.append(step)
@@ -187,7 +187,7 @@ def product(a: Number, b: Number) -> Number:
 
 def fused_step(terms: Sequence[Number], arithmetic: Arithmetic, fmt: Format) -> int:
     """One fused dot-product-add: align, sum exactly, round once. Returns the code of the result."""
-    return seen(_fused_step(tuple(terms), arithmetic, fmt))
+    return record(_fused_step(tuple(terms), arithmetic, fmt))
 
 
 def _fused_step(terms: tuple[Number, ...], arithmetic: Arithmetic, fmt: Format) -> Step:
@@ -235,7 +235,7 @@ def _joined(products: list[int], emax: int, last: int, c: Number, arithmetic: Ar
 
 def ieee_add(x: Number, y: Number, fmt: Format, mode: str = "rn") -> int:
     """IEEE addition; NaN is canonical."""
-    return seen(Step("add", (x, y), _ieee_sum(x, y, fmt, mode), fmt, mode))
+    return record(Step("add", (x, y), _ieee_sum(x, y, fmt, mode), fmt, mode))
 
 
 def _ieee_sum(x: Number, y: Number, fmt: Format, mode: str) -> int:
@@ -257,5 +257,5 @@ def fma(a: Number, b: Number, c: Number, fmt: Format, mode: str = "rn") -> int:
     if fmt.name == "f64":
         for each in (b, c, a):
             if each.special == "nan":
-                return seen(Step("fma", (a, b, c), each.code | 1 << (fmt.mantissa_bits - 1), fmt, mode))
-    return seen(Step("fma", (a, b, c), _ieee_sum(product(a, b), c, fmt, mode), fmt, mode))
+                return record(Step("fma", (a, b, c), each.code | 1 << (fmt.mantissa_bits - 1), fmt, mode))
+    return record(Step("fma", (a, b, c), _ieee_sum(product(a, b), c, fmt, mode), fmt, mode))

@@ -27,7 +27,7 @@ def _special(value: Number, fmt: Format) -> int:
 
 def rounded(value: Number, fmt: Format) -> int:
     """The nearest code of a format, ties to even; a zero keeps its sign, NaN is canonical."""
-    return reference_steps.seen(reference_steps.Step("convert", (value,), _nearest(value, fmt), fmt, "rn"))
+    return reference_steps.record(reference_steps.Step("convert", (value,), _nearest(value, fmt), fmt, "rn"))
 
 
 def _nearest(value: Number, fmt: Format) -> int:
@@ -39,7 +39,7 @@ def _nearest(value: Number, fmt: Format) -> int:
 
 def multiply(x: Number, y: Number, fmt: Format) -> int:
     """IEEE multiplication to nearest."""
-    return reference_steps.seen(reference_steps.Step("multiply", (x, y), _nearest(product(x, y), fmt), fmt, "rn"))
+    return reference_steps.record(reference_steps.Step("multiply", (x, y), _nearest(product(x, y), fmt), fmt, "rn"))
 
 
 def _promoted(rule: str, partial: Number, total: Number, a: Number, b: Number) -> int:
@@ -72,7 +72,7 @@ def promote(rule: str, partial: Codes, total: Codes, scale_a: Codes | None, scal
 def _relu(x: Number, fmt: Format) -> int:
     """The number, or +0 if it is none above zero; NaN is canonical."""
     code = _special(x, fmt) if x.special == "nan" else 0 if x.negative or (not x.special and x.significand == 0) else x.code
-    return reference_steps.seen(reference_steps.Step("relu", (x,), code, fmt, "rn"))
+    return reference_steps.record(reference_steps.Step("relu", (x,), code, fmt, "rn"))
 
 
 def _applied(operation: str, code: int, first: int, second: int) -> int:

@@ -7,6 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.arrays import as_array
+from fastmma.host.errors import OperandTypeError
+from fastmma.isa.gpus import keyword_hint
+from fastmma.products.keywords import Choices
+
 Lying = tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...]]  # dtype, shape, and strides in bytes
 
 
@@ -43,6 +48,27 @@ class Strided(NamedTuple):
         return Strided(self.dtype, self.shape[-2:], self.strides[-2:])
 
 
+class Extents(NamedTuple):
+    """The shape of a product, and how its operands lie in memory."""
+
+    m: int
+    n: int
+    k: int
+    layouts: tuple[str, ...]  # of a and b: n where rows are contiguous, t where columns are; of vectors, both, that of the strides first
+    stack: int = 1  # how many are computed at once
+
+
+class Signature(NamedTuple):
+    """The dtypes of operands that the choice of an instruction depends on; None where nothing is given."""
+
+    a: np.dtype[Any]
+    b: np.dtype[Any]
+    scales: np.dtype[Any] | None
+    sparse: bool
+    aligned: bool  # whether K and N are multiples of 8
+    extents: Extents | None = None  # where a library's plan book is asked
+
+
 class Bound(NamedTuple):
     """A product of two arrays, or of two stacks of them: how its operands lie, and the factors of its epilogue."""
 
@@ -69,6 +95,70 @@ def bind(a: NDArray[Any], b: NDArray[Any], c: Any, bias: Any, alpha: Any, beta: 
             return None
         added.append(None if each is None else (each.dtype, each.shape, each.strides))
     return Bound(left, right, added[0], added[1], alpha, beta)
+
+
+def extents(a: Any, b: Any) -> Extents | None:
+    """Read the extents of two matrices, or of two stacks of as many; None where they are neither."""
+    if getattr(a, "ndim", 0) not in (2, 3) or getattr(b, "ndim", 0) != a.ndim or not hasattr(b, "strides"):
+        return None
+    stack = a.shape[0] if a.ndim == 3 else 1
+    if a.ndim == 3 and not a.shape[0] == b.shape[0] > 1:
+        return None
+    spelled = [x + y for x in _layouts(a) for y in _layouts(b)]
+    return Extents(a.shape[-2], b.shape[-1], a.shape[-1], tuple(spelled), stack)
+
+
+def _layouts(array: Any) -> str:
+    """Name the layouts that a matrix, or those of a stack, may be said to have."""
+    matrix = Strided(array.dtype, array.shape[-2:], array.strides[-2:])
+    if matrix.is_c_contiguous and matrix.is_f_contiguous:
+        return "nt" if matrix.strides[1] == matrix.itemsize else "tn"
+    return "n" if matrix.is_c_contiguous else "t" if matrix.is_f_contiguous else ""
+
+
+def signature(a: Any, b: Any, scales: Any, sparse: bool, choices: Choices, what: str) -> Signature | None:
+    """Describe what the choice of an instruction depends on; None where it is named, and no plan book is asked.
+
+    `scales` is either of the scales, where they are given.
+
+    Raises
+    ------
+    OperandTypeError
+        If an operand cannot be made an array of numbers, or is made of Python's floats, which have no format.
+    """
+    asked = choices.preset is not None
+    if not asked and choices.instruction is not None:
+        return None
+    first, second = dtype_of(a, f"{what}: a"), dtype_of(b, f"{what}: b")
+    scaled = None if scales is None else dtype_of(scales, f"{what}: a scale")
+    return Signature(first, second, scaled, sparse, _in_eights(b), extents(a, b) if asked else None)
+
+
+def dtype_of(value: Any, what: str) -> np.dtype[Any]:
+    """Find the dtype of an operand.
+
+    Raises
+    ------
+    OperandTypeError
+        If it cannot be made an array of numbers, or is made of Python's floats, which have no format.
+    """
+    if type(value) is Strided or (type(value) is np.ndarray and value.dtype.kind not in "OT"):
+        found: np.dtype[Any] = value.dtype
+        return found
+    array = as_array(value, what)
+    if hint := keyword_hint(value):
+        raise OperandTypeError(f"{what} must be an array, not {value!r}{hint}")
+    if isinstance(value, list | tuple | float) and array.dtype == np.float64:
+        raise OperandTypeError(f"{what} is made of Python's floats, which have no format; numpy.asarray(..., numpy.float16) gives them one")
+    return array.dtype
+
+
+def _in_eights(b: Any) -> bool:
+    """Tell whether K and N are multiples of 8."""
+    for size in getattr(b, "shape", ())[-2:]:  # noqa: SIM110 - a generator takes a part of a small product
+        if size % 8:
+            return False
+    return True
 
 
 _REAL = (float, int, type(None))

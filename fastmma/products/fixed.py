@@ -17,7 +17,7 @@ from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.steps import ROUND, SCALED_C, operands_of
 
 if TYPE_CHECKING:
-    from fastmma.kernels.sums.epilogue import Ending
+    from fastmma.kernels.sums.epilogue import EpilogueForm
 
 _ONE = 0x3F800000
 _FORMATS = {FORMATS[name].dtype: name for name in ("f32", "bf16", "f16")}
@@ -48,16 +48,16 @@ def fixed_product(plan: GemmPlan, runner: Backend, threads: int, bound: Bound) -
     shape = (*a_shape[:-1], columns)
     if not products * rows * columns * depth:
         return None
-    ending = None
+    epilogue = None
     if plan.epilogue:
-        ending = _ending_of_bound(plan, runner, shape, bound)
-        if ending is None:
+        epilogue = _epilogue_of_bound(plan, runner, shape, bound)
+        if epilogue is None:
             return None
     elif not _starts_only(bound, formats.c.dtype, shape):
         return None
     a, b = ((0, *strides)[-3:] for strides in (a_strides, b_strides))
     start = not plan.epilogue and bound.c is not None
-    return runner.fixed(plan.operation, Form(products, rows, columns, depth, a, b, start), ending, threads)  # type: ignore[arg-type]
+    return runner.fixed(plan.operation, Form(products, rows, columns, depth, a, b, start), epilogue, threads)  # type: ignore[arg-type]
 
 
 def _starts_only(bound: Bound, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
@@ -70,7 +70,7 @@ def _starts_only(bound: Bound, dtype: np.dtype[Any], shape: tuple[int, ...]) -> 
     return c.dtype == dtype and c.shape == shape and c.is_c_contiguous
 
 
-def _ending_of_bound(plan: GemmPlan, runner: Backend, shape: tuple[int, ...], bound: Bound) -> Ending | None:
+def _epilogue_of_bound(plan: GemmPlan, runner: Backend, shape: tuple[int, ...], bound: Bound) -> EpilogueForm | None:
     """The epilogue of a product; None where there is none that takes its operands as they are."""
     c, bias = bound.c, bound.bias
     if bound.alpha == 0 or bound.beta == 0 or (bound.beta is not None and c is None) or (c is not None and bias is not None):
@@ -82,7 +82,7 @@ def _ending_of_bound(plan: GemmPlan, runner: Backend, shape: tuple[int, ...], bo
         addend = addend_of("bias", *bias) if c is None else addend_of("c", *c)  # type: ignore[misc]
         if addend is None:
             return None
-    return ending_of(plan, runner, shape, bound.alpha, bound.beta, addend)
+    return epilogue_form(plan, runner, shape, bound.alpha, bound.beta, addend)
 
 
 def addend_of(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...]) -> Addend | None:
@@ -97,7 +97,9 @@ def addend_of(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], strides: 
     return Addend(name, fmt, *strides[-2:])
 
 
-def ending_of(plan: GemmPlan, runner: Backend, shape: tuple[int, ...], alpha: Any, beta: Any, addend: Addend | None) -> Ending | None:
+def epilogue_form(
+    plan: GemmPlan, runner: Backend, shape: tuple[int, ...], alpha: Any, beta: Any, addend: Addend | None
+) -> EpilogueForm | None:
     """The epilogue of a plan for results of a shape; None where an addend has to be changed before it is added.
 
     Raises
@@ -131,4 +133,4 @@ def ending_of(plan: GemmPlan, runner: Backend, shape: tuple[int, ...], alpha: An
                 kept.append(given)
                 operands.append(compiled.operand_of(given))
         rows.append(compiled.operation_of(step, *operands))
-    return compiled.Ending(rows, places, plan.out, kept)
+    return compiled.EpilogueForm(rows, places, plan.out, kept)

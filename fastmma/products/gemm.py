@@ -16,6 +16,7 @@ from fastmma.host.threads import thread_count
 from fastmma.isa.sparsity import pattern_of
 from fastmma.operands.check import codes_of
 from fastmma.operands.extra import extra_operands
+from fastmma.products.bound import signature
 from fastmma.products.gemm_choice import check_alone, ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices, GemmChoices, read_choices
@@ -153,7 +154,8 @@ def gemm(
         scale_a if scale_a is not None else scale_b,
         ends(c, out, bias, alpha, beta, "gemm", chosen.instruction is not None or plan is not None),
     )
-    plan = followed(plan, chosen, a, b, scales, metadata is not None, given, "gemm")
+    described = None if plan is not None else signature(a, b, scales, metadata is not None, chosen, "gemm")
+    plan = followed(plan, chosen, described, given, "gemm")
     starting, ending = parted(plan, c, given, "gemm")
     product = prepared_of(plan, runner, workers)
     if scales is None and metadata is None and getattr(a, "ndim", 0) == 2:

@@ -9,22 +9,20 @@ import numpy as np
 
 from fastmma.backends.plan import Plan
 from fastmma.backends.resolve import resolved_target
-from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.host.signatures import spell_keywords
 from fastmma.isa.formats import format_of
-from fastmma.isa.gpus import keyword_hint
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.own import is_plain
-from fastmma.products.bound import Strided
+from fastmma.products.bound import Signature, dtype_of, signature
 from fastmma.products.choice import SLICE_UNITS, UNALIGNED_TILE, accumulator, default_instruction, multiplicand, scale, takes_tcgen05
 from fastmma.products.epilogue import f32_code
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import UNSET, Choices, GemmChoices, read_choices
-from fastmma.products.library import Extents, Practice, extents, practice
+from fastmma.products.library import LibraryOrder, library_order
 from fastmma.products.presets import SCALED, C, KernelEnds
 from fastmma.products.steps import OUTPUTS, check_activation, operands_of, trimmed
 
@@ -32,17 +30,6 @@ from fastmma.products.steps import OUTPUTS, check_activation, operands_of, trimm
 _EPILOGUE = ("alpha+bias", "beta*c", "relu", "round")
 _CUTLASS = KernelEnds(_EPILOGUE, ("alpha+bias", "c", "relu", "round"), _EPILOGUE)
 _ONE = 0x3F800000
-
-
-class Signature(NamedTuple):
-    """The dtypes of operands that the choice of an instruction depends on; None where nothing is given."""
-
-    a: np.dtype[Any]
-    b: np.dtype[Any]
-    scales: np.dtype[Any] | None
-    sparse: bool
-    aligned: bool  # whether K and N are multiples of 8
-    extents: Extents | None = None  # where a library's plan book is asked
 
 
 class Ends(NamedTuple):
@@ -58,19 +45,6 @@ class Ends(NamedTuple):
 _PLAIN = frozenset({str, int, bool, type(None), Instruction, Arithmetic})  # types whose equal values mean the same choice
 
 
-def signature(a: Any, b: Any, scales: Any, sparse: bool, what: str, asked: bool = False) -> Signature:
-    """The signature of operands; `scales` is either of the scales, where they are given, and `asked` whether a plan book is.
-
-    Raises
-    ------
-    OperandTypeError
-        If an operand cannot be made an array of numbers, or is made of Python's floats, which have no format.
-    """
-    first, second = _dtype(a, f"{what}: a"), _dtype(b, f"{what}: b")
-    scaled = None if scales is None else _dtype(scales, f"{what}: a scale")
-    return Signature(first, second, scaled, sparse, _in_eights(b), extents(a, b) if asked else None)
-
-
 def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str, chosen: bool) -> Ends:
     """Return what a call begins and ends with; where the instruction is chosen already, what is wrong with c is told with its name, later.
 
@@ -82,7 +56,7 @@ def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str, chosen: 
         return _NO_ENDS
     scaled = "" if beta is None else C if f32_code(beta, f"{what}: beta") == _ONE else SCALED
     return Ends(
-        None if c is None else _GIVEN if chosen else _dtype(c, f"{what}: c"),
+        None if c is None else _GIVEN if chosen else dtype_of(c, f"{what}: c"),
         out.dtype if isinstance(out, np.ndarray) and out.dtype.kind not in "OT" else None,
         bias is not None,
         f32_code(alpha, f"{what}: alpha") != _ONE,
@@ -92,26 +66,6 @@ def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str, chosen: 
 
 _NO_ENDS = Ends()
 _GIVEN = np.dtype(object)  # of something that no choice depends on
-
-
-def _dtype(value: Any, what: str) -> np.dtype[Any]:
-    if type(value) is Strided or (type(value) is np.ndarray and value.dtype.kind not in "OT"):
-        found: np.dtype[Any] = value.dtype
-        return found
-    array = as_array(value, what)
-    if hint := keyword_hint(value):
-        raise OperandTypeError(f"{what} must be an array, not {value!r}{hint}")
-    if isinstance(value, list | tuple | float) and array.dtype == np.float64:
-        raise OperandTypeError(f"{what} is made of Python's floats, which have no format; numpy.asarray(..., numpy.float16) gives them one")
-    return array.dtype
-
-
-def _in_eights(b: Any) -> bool:
-    """Tell whether K and N are multiples of 8."""
-    for size in getattr(b, "shape", ())[-2:]:  # noqa: SIM110 - a generator takes a part of a small product
-        if size % 8:
-            return False
-    return True
 
 
 def _instruction(operands: Signature | None, given: Ends, choices: Choices, target: str, what: str) -> Instruction:
@@ -172,12 +126,12 @@ def epilogue_steps(
     return steps, out or ("f16" if ins.dtype == "f16" else "f32")
 
 
-def _own(ins: Instruction, operands: Signature | None, choices: Choices, target: str) -> Practice:
+def _own(ins: Instruction, operands: Signature | None, choices: Choices, target: str) -> LibraryOrder:
     """Return what is done where no library is named."""
     alone = choices.instruction is None and choices.promote_every is None and operands is not None and not operands.aligned
     tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
     order = choices.promote_every, choices.split_k, SLICE_UNITS.get(ins.op, 0), tile, choices.join, choices.join_dtype
-    return Practice(ins, *order, choices.cast, _CUTLASS, None)
+    return LibraryOrder(ins, *order, choices.cast, _CUTLASS, None)
 
 
 def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str) -> GemmPlan:
@@ -190,7 +144,7 @@ def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str
         raise OperandError(f"preset {choices.preset!r} is what a GPU computes; leave out the preset or arithmetic")
     else:
         shape = None if operands is None else operands.extents
-        done = practice(ins, target, shape, given.bias, _result(ins, given, choices, what), choices)
+        done = library_order(ins, target, shape, given.bias, _result(ins, given, choices, what), choices)
     steps, out = epilogue_steps(done.instruction, given, choices, done.ends.epilogues, what)
     return GemmPlan(
         target,
@@ -224,19 +178,19 @@ def choose(choices: Choices, operands: Signature | None, given: Ends, what: str)
     InstructionError, TargetError, OperandError, OperandTypeError
         If there is no such plan.
     """
-    if _PLAIN.issuperset(map(type, choices)) and choices.target != "native" and is_plain(choices.arithmetic):
-        plan = _remembered(operands, given, what, *choices)  # type: ignore[arg-type]
-        plan.recheck()
-        return plan
-    return _chosen(operands, given, choices, what)
+    if not _PLAIN.issuperset(map(type, choices)) or choices.target == "native" or not is_plain(choices.arithmetic):
+        return _chosen(operands, given, choices, what)
+    plan = _remembered(operands, given, what, *choices)  # type: ignore[arg-type]
+    plan.recheck()
+    return plan
 
 
 def _is_default(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, int | str) and value == default)
 
 
-def followed(plan: Any, choices: Choices, a: Any, b: Any, scales: Any, sparse: bool, given: Ends, what: str) -> GemmPlan:
-    """The plan that a call was given, or else the one that its choices and operands lead to (see `signature`).
+def followed(plan: Any, choices: Choices, operands: Signature | None, given: Ends, what: str) -> GemmPlan:
+    """The plan that a call was given, or else the one that its choices and operands lead to.
 
     Raises
     ------
@@ -244,9 +198,7 @@ def followed(plan: Any, choices: Choices, a: Any, b: Any, scales: Any, sparse: b
         If there is no such plan; if `plan` is not a GemmPlan; or if the call has both a plan and choices.
     """
     if plan is None:
-        asked = choices.preset is not None
-        needed = asked or choices.instruction is None
-        return choose(choices, signature(a, b, scales, sparse, what, asked) if needed else None, given, what)
+        return choose(choices, operands, given, what)
     if not isinstance(plan, GemmPlan):
         raise OperandTypeError(f"{what}: plan must be a GemmPlan, not {type(plan).__name__}; fastmma.gemm_plan makes one")
     check_alone(plan, choices, what)
@@ -329,4 +281,4 @@ def gemm_plan(
     chosen = read_choices(choices)
     scales = scale_a if scale_a is not None else scale_b
     given = ends(c, out, bias, alpha, beta, "gemm", chosen.instruction is not None)
-    return followed(None, chosen, a, b, scales, metadata is not None, given, "gemm")
+    return choose(chosen, signature(a, b, scales, metadata is not None, chosen, "gemm"), given, "gemm")

@@ -12,7 +12,7 @@ from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
-from fastmma.products.bound import Strided
+from fastmma.products.bound import Extents
 from fastmma.products.cublas.book import book_of, own_book
 from fastmma.products.cublas.find_row import find_row_as_computed
 from fastmma.products.cublas.look_up import SHIPPED_SOURCES, Known, Question, find_recorded, look_up
@@ -26,21 +26,11 @@ from fastmma.products.presets import ENDS, GemmPreset, KernelEnds, gemm_preset
 UNKNOWN = ("one", "refuse")
 
 
-class Extents(NamedTuple):
-    """The shape of a product, and how its operands lie in memory."""
-
-    m: int
-    n: int
-    k: int
-    layouts: tuple[str, ...]  # of a and b: n where rows are contiguous, t where columns are; of vectors, both, that of the strides first
-    stack: int = 1  # how many are computed at once
-
-
 class UnknownOrderError(OperandError):
     """The choice of a product is known, and the order that it means is not, or is none of a tensor core."""
 
 
-class Practice(NamedTuple):
+class LibraryOrder(NamedTuple):
     """A library's way with a product, as far as it is known."""
 
     instruction: Instruction
@@ -57,26 +47,7 @@ class Practice(NamedTuple):
     dealt: int = 0
 
 
-def extents(a: Any, b: Any) -> Extents | None:
-    """Read the extents of two matrices, or of two stacks of as many; None where they are neither."""
-    if getattr(a, "ndim", 0) not in (2, 3) or getattr(b, "ndim", 0) != a.ndim or not hasattr(b, "strides"):
-        return None
-    stack = a.shape[0] if a.ndim == 3 else 1
-    if a.ndim == 3 and not a.shape[0] == b.shape[0] > 1:
-        return None
-    spelled = [x + y for x in _layouts(a) for y in _layouts(b)]
-    return Extents(a.shape[-2], b.shape[-1], a.shape[-1], tuple(spelled), stack)
-
-
-def _layouts(array: Any) -> str:
-    """Name the layouts that a matrix, or those of a stack, may be said to have."""
-    matrix = Strided(array.dtype, array.shape[-2:], array.strides[-2:])
-    if matrix.is_c_contiguous and matrix.is_f_contiguous:
-        return "nt" if matrix.strides[1] == matrix.itemsize else "tn"
-    return "n" if matrix.is_c_contiguous else "t" if matrix.is_f_contiguous else ""
-
-
-def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool, out: str, choices: Any) -> Practice:
+def library_order(ins: Instruction, target: str, shape: Extents | None, biased: bool, out: str, choices: Any) -> LibraryOrder:
     """Return what a library does.
 
     Parameters
@@ -106,7 +77,9 @@ def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool,
     cast, parts = flag(choices.cast, "cast") or row.cast, choices.split_k
     given = not isinstance(parts, int) or parts != 1
     ends = ENDS[row.split_ends if given else row.ends]
-    plain = Practice(ins, row.promote_every, parts, row.split_unit, 0, choices.join, choices.join_dtype, cast, ends, None, row.leaves_out)
+    plain = LibraryOrder(
+        ins, row.promote_every, parts, row.split_unit, 0, choices.join, choices.join_dtype, cast, ends, None, row.leaves_out
+    )
     if given:
         said = f"{name}: the caller says the parts of k; {row.source}{_left_out(plain, shape)}"
         return plain._replace(evidence=OrderEvidence("assumed", said))
@@ -125,7 +98,7 @@ def practice(ins: Instruction, target: str, shape: Extents | None, biased: bool,
     return plain._replace(evidence=replace(refused, source=f"{name}: one part of k, since {refused.source}"))
 
 
-def _left_out(done: Practice, shape: Extents | None) -> str:
+def _left_out(done: LibraryOrder, shape: Extents | None) -> str:
     """Tell how many k the library leaves out of a product, if it leaves out any."""
     if shape is None or not isinstance(done.split_k, int) or done.split_k == 1 or not done.leaves_out:
         return ""
@@ -163,7 +136,7 @@ def _not_recorded(row: GemmPreset, where: TargetName, ins: Instruction, asked: l
     return f"{'a stack of ' if shape.stack > 1 else ''}{shown} is not recorded on {library_gpu(where)}"
 
 
-def _followed(plain: Practice, known: Known, asked: Question, named: bool, target: str) -> Practice:
+def _followed(plain: LibraryOrder, known: Known, asked: Question, named: bool, target: str) -> LibraryOrder:
     """Follow a choice.
 
     Raises

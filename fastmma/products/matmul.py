@@ -15,6 +15,7 @@ from fastmma.host.errors import OperandError
 from fastmma.host.signatures import spell_keywords
 from fastmma.host.threads import thread_count
 from fastmma.operands.check import codes_of, flatten, leading_dimensions
+from fastmma.products.bound import signature
 from fastmma.products.gemm_choice import ends, followed, parted
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices, GemmChoices, read_choices
@@ -84,7 +85,8 @@ def matmul(
     runner, workers = backend_of(backend), thread_count(threads)
     chosen = read_choices(choices)
     given = ends(c, out, bias, alpha, beta, "matmul", chosen.instruction is not None or plan is not None)
-    plan = followed(plan, chosen, a, b, None, False, given, "matmul")
+    described = None if plan is not None else signature(a, b, None, False, chosen, "matmul")
+    plan = followed(plan, chosen, described, given, "matmul")
     starting, ending = parted(plan, c, given, "matmul")
     ins = plan.operation.instruction
     if ins.sparse or ins.scale_vec_size:

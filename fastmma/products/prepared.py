@@ -20,7 +20,7 @@ from fastmma.isa.formats import FORMATS
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
 from fastmma.operands.check import Results, codes_of
-from fastmma.products.bound import Bound, bind
+from fastmma.products.bound import Bound, bind, signature
 from fastmma.products.epilogue import finished
 from fastmma.products.fixed import fixed_product
 from fastmma.products.gemm_choice import ends, followed, parted
@@ -256,7 +256,8 @@ def prepare(
     if plan is None and chosen.instruction is None and (a is None or b is None):
         raise OperandError("prepare needs operands a and b, an instruction, or a plan")
     given = ends(c, None, bias, alpha, beta, "prepare", chosen.instruction is not None or plan is not None)
-    found = followed(plan, chosen, a, b, None, False, given, "prepare")
+    described = None if plan is not None else signature(a, b, None, False, chosen, "prepare")
+    found = followed(plan, chosen, described, given, "prepare")
     parted(found, c, given, "prepare")
     runner, workers, ins = backend_of(backend), thread_count(threads), found.operation.instruction
     if ins.sparse or ins.scale_vec_size:

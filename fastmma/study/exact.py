@@ -19,7 +19,7 @@ _MOST_PRODUCTS = 9
 _LOWEST, _HIGHEST = -1074, 1023  # exponents of the least subnormal and of the largest power of two of float64
 
 
-class Product(NamedTuple):
+class ExactProduct(NamedTuple):
     """A product and whether it is exact up to one rounding to float64 (within 2**-52 of each result, relatively)."""
 
     values: Values
@@ -100,7 +100,7 @@ def _total(terms: list[Values]) -> Values:
     return np.asarray(total + error)
 
 
-def product(a: Values, b: Values, significand_bits: tuple[int, int] = (_BITS, _BITS)) -> Product:
+def product(a: Values, b: Values, significand_bits: tuple[int, int] = (_BITS, _BITS)) -> ExactProduct:
     """``a @ b``, exact up to one rounding where at most nine float64 products make it so, else one float64 product.
 
     Parameters
@@ -111,7 +111,7 @@ def product(a: Values, b: Values, significand_bits: tuple[int, int] = (_BITS, _B
 
     Returns
     -------
-    Product
+    ExactProduct
         If it is not exact, its error is below ``K * 2**-53`` times the product of the magnitudes. It is not exact if an operand holds
         infinities or NaN, which then spread as IEEE says.
 
@@ -125,6 +125,6 @@ def product(a: Values, b: Values, significand_bits: tuple[int, int] = (_BITS, _B
     cuts = None if spans[0] is None or spans[1] is None else _cuts(spans[0], spans[1], a.shape[1])
     if cuts is None or spans[0] is None or spans[1] is None:
         with np.errstate(all="ignore"):
-            return Product(a @ b, exact=False)
+            return ExactProduct(a @ b, exact=False)
     left, right = _slices(a, spans[0], cuts[0]), _slices(b, spans[1], cuts[1])
-    return Product(_total([x @ y for x in left for y in right]), exact=True)
+    return ExactProduct(_total([x @ y for x in left for y in right]), exact=True)

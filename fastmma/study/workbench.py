@@ -44,7 +44,7 @@ class Originals(NamedTuple):
     digests: tuple[str, str]
 
 
-class Operands(NamedTuple):
+class StudiedOperands(NamedTuple):
     """The operands as an instruction takes them, and what is compared of their exact product.
 
     Attributes
@@ -110,7 +110,7 @@ class Workbench:
     def __init__(self, tensors: dict[str, NDArray[Any]], threads: int) -> None:
         self._tensors, self._threads = tensors, threads
         self._originals: tuple[Case, Originals] | None = None
-        self._operands: tuple[Case, Operands] | None = None
+        self._operands: tuple[Case, StudiedOperands] | None = None
 
     def with_tensors(self, tensors: dict[str, NDArray[Any]]) -> Workbench:
         """Itself, with the tensors of the cases that come."""
@@ -142,7 +142,7 @@ class Workbench:
             parts = [left @ b[chunk].astype(np.float64).T for chunk in _chunks(columns, case.k)]
         return Originals(a, b, rows, columns, np.concatenate(parts, axis=1), (digests["a"], digests["b"]))
 
-    def operands(self, case: Case) -> Operands:
+    def operands(self, case: Case) -> StudiedOperands:
         """The matrices of a case as its formats hold them."""
         key = replace(case, target=IEEE, promote_every=None, split_k=1, arithmetic="")
         source = self.originals(case)
@@ -151,7 +151,7 @@ class Workbench:
             self._operands = key, self._encode(case, source)
         return self._operands[1]
 
-    def _encode(self, case: Case, source: Originals) -> Operands:
+    def _encode(self, case: Case, source: Originals) -> StudiedOperands:
         formats = formats_of(case.format)
         a, b = (
             encoded(x, fmt, generator(case.seed, f"{name} rounding"), self._threads)
@@ -170,4 +170,4 @@ class Workbench:
                 right *= b.factor
             exact &= found.exact
             errors[1].add(right, source.b[chunk])
-        return Operands(a, b, np.concatenate(parts, axis=1), exact, (errors[0].summary(), errors[1].summary()))
+        return StudiedOperands(a, b, np.concatenate(parts, axis=1), exact, (errors[0].summary(), errors[1].summary()))

@@ -22,7 +22,7 @@ from fastmma.products.steps import OUTPUTS
 from fastmma.scaling import ScaledArray
 from fastmma.testing.arrays import host_array
 from fastmma.testing.bits import codes_of, is_nan, is_zero, known_format
-from fastmma.testing.message import Product, message
+from fastmma.testing.message import ComparedProduct, message
 
 _Sameness = Literal["any", "bits"]
 _ARRAYS = ("bias", "metadata", "scale_a", "scale_b")
@@ -145,15 +145,15 @@ def assert_product(
         chosen = plan or gemm_plan(_matrix(product.a), _matrix(product.b), product.c, **call)
         multiply = gemm if np.ndim(product.a) == np.ndim(product.b) == 2 else matmul
         expected = multiply(product.a, product.b, c=product.c, plan=plan, **call)
-    found = Product(product.a, product.b, product.c, chosen, product.options)
+    found = ComparedProduct(product.a, product.b, product.c, chosen, product.options)
     _compare(result, np.asarray(expected), nan, zero, found, integer(show, "show", 0))
 
 
-def _product(a: Any, b: Any, c: Any, plan: Plan | None, options: dict[str, Any]) -> Product:
+def _product(a: Any, b: Any, c: Any, plan: Plan | None, options: dict[str, Any]) -> ComparedProduct:
     """The operands in main memory."""
     first, second = (each if isinstance(each, ScaledArray) else host_array(each, name) for each, name in ((a, "a"), (b, "b")))
     others = {name: host_array(value, name) if name in _ARRAYS and value is not None else value for name, value in options.items()}
-    return Product(first, second, None if c is None else host_array(c, "c"), plan, others)
+    return ComparedProduct(first, second, None if c is None else host_array(c, "c"), plan, others)
 
 
 def _matrix(array: NDArray[Any]) -> NDArray[Any]:
@@ -161,7 +161,7 @@ def _matrix(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.ndim <= 2 else array[(0,) * (array.ndim - 2)] if array.size else np.zeros(array.shape[-2:], array.dtype)
 
 
-def _compare(actual: NDArray[Any], expected: NDArray[Any], nan: str, zero: str, product: Product | None, show: int) -> None:
+def _compare(actual: NDArray[Any], expected: NDArray[Any], nan: str, zero: str, product: ComparedProduct | None, show: int) -> None:
     __tracebackhide__ = True
     for name, value in (("nan", nan), ("zero", zero)):
         if value not in ("any", "bits"):

@@ -22,7 +22,7 @@ _ALIKE = 3  # plans that are named for a result
 
 
 @dataclass(frozen=True)
-class Product:
+class ComparedProduct:
     """The origin of a result: operands, the rest of the call, and the plan that was expected."""
 
     a: Any
@@ -32,7 +32,7 @@ class Product:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def message(actual: NDArray[Any], expected: NDArray[Any], differ: NDArray[np.bool_], product: Product | None, show: int) -> str:
+def message(actual: NDArray[Any], expected: NDArray[Any], differ: NDArray[np.bool_], product: ComparedProduct | None, show: int) -> str:
     """The whole message."""
     fmt = known_format(actual.dtype)
     lines = [*_summary(actual, expected, differ, fmt), *_elements(actual, expected, differ, fmt, show)]
@@ -72,7 +72,7 @@ def _text(code: int, fmt: Format | None) -> str:
     return f"{code:#x}" if fmt is None else number_text(code, fmt)
 
 
-def _origin(actual: NDArray[Any], expected: NDArray[Any], at: tuple[int, ...], product: Product) -> Iterator[str]:
+def _origin(actual: NDArray[Any], expected: NDArray[Any], at: tuple[int, ...], product: ComparedProduct) -> Iterator[str]:
     """Return which plans have the bits of either result, found on the matrix of the first element that differs."""
     lead, row, col = at[:-2], at[-2], at[-1]
     try:
@@ -90,7 +90,7 @@ def _origin(actual: NDArray[Any], expected: NDArray[Any], at: tuple[int, ...], p
         yield from ("  " + line for line in str(product.plan).splitlines())
 
 
-def _matrix(product: Product, shape: tuple[int, ...], lead: tuple[int, ...]) -> dict[str, Any] | None:
+def _matrix(product: ComparedProduct, shape: tuple[int, ...], lead: tuple[int, ...]) -> dict[str, Any] | None:
     """The operands of one matrix of a batch, as `identify` takes them; None where it does not."""
     known = {"alpha", "beta", "bias"}
     if not isinstance(product.a, np.ndarray) or not isinstance(product.b, np.ndarray) or "metadata" in product.options:

@@ -18,7 +18,7 @@ from torch._higher_order_ops.map import map_impl
 from torch.utils._pytree import tree_leaves
 
 from fastmma.host import forks
-from fastmma.torch.unfixed import MATH_ATTENTION, RECURRENT
+from fastmma.torch.unfixed import FUSED, MATH_ATTENTION, RECURRENT
 
 Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 Asks = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -63,15 +63,21 @@ def _entered(answer: Answer, emulates: Asks) -> ExitStack:
             _set_kernel(flow, _either(run, flow.py_kernels[_AUTOGRAD], emulates))
         library: Any = torch.library.Library("aten", "IMPL")
         stack.callback(library._destroy)
-        for name in (*RECURRENT, MATH_ATTENTION):
-            packet = getattr(torch.ops.aten, name)
-            for func in (getattr(packet, overload) for overload in packet.overloads()):
-                for key in _KEYS:
-                    library.impl(func, _kernel(func, answer), key)
+        for func in _composites():
+            for key in _KEYS:
+                library.impl(func, _kernel(func, answer), key)
     except BaseException:
         stack.close()
         raise
     return stack
+
+
+def _composites() -> Iterator[Any]:
+    for name in (*RECURRENT, MATH_ATTENTION):
+        packet = getattr(torch.ops.aten, name)
+        yield from (getattr(packet, overload) for overload in packet.overloads())
+    for name, overload in FUSED.items():
+        yield getattr(getattr(torch.ops.aten, name), overload)
 
 
 def _leave_uncompiled(stack: ExitStack) -> None:
@@ -134,7 +140,7 @@ def _either(run: Callable[..., Any], plain: Callable[..., Any], emulates: Asks) 
     return kernel
 
 
-def apart(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def decompose(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute a composite by the operators that torch's own kernel is made of; `func.decompose` would take others for some."""
     return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 

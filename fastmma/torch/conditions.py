@@ -241,7 +241,7 @@ def counted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     return None if all(float(each).is_integer() and abs(each) <= most for each in args) else "a GPU computes each number by an fma"
 
 
-def apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+def unreduced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why losses are not neutral: they are summed."""
     return real(args, kwargs) if len(args) > 2 and args[2] == 0 else "a GPU sums in another order"
 

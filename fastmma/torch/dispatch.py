@@ -12,8 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fastmma.host.errors import NotEmulatedError
-from fastmma.torch import composites, conditions, functions, neutral
-from fastmma.torch.attention import FUSED, answered
+from fastmma.torch import composites, conditions, functions, fused, neutral
+from fastmma.torch.attention import FUSED as FUSED_ATTENTION
+from fastmma.torch.attention import answered
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.kinds import (
     BODY,
@@ -22,6 +23,7 @@ from fastmma.torch.kinds import (
     FLOW,
     FREE,
     FUNCTION,
+    FUSED,
     KINDS,
     MATH_ATTENTION,
     MENDED,
@@ -175,7 +177,7 @@ def _whole(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwa
 def _composite(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Take apart what in inference mode nobody has taken apart."""
     with mode:
-        return composites.apart(func, args, kwargs)
+        return composites.decompose(func, args, kwargs)
 
 
 def _recurrent(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -185,26 +187,40 @@ def _recurrent(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...],
     return _guessed(mode, kind.why, func, args, kwargs)
 
 
+def _fused(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute a composite that is one kernel on a GPU; its operators are a guess where that is not known."""
+    if not _holds_nothing(args):
+        with mode.once():
+            found, known = fused.compute(mode.run, kind.name, args, kwargs)
+        if found is not None:
+            mode.told += 1
+            return found
+        if not known:
+            return _guessed(mode, kind.why, func, args, kwargs)
+    with mode.once():
+        return composites.decompose(func, args, kwargs)
+
+
 def _math_attention(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Take apart attention, which a GPU computes by a fused kernel unless torch's settings forbid all of them."""
     cuda, wish = torch.backends.cuda, mode.run.settings.attention
     if not (cuda.flash_sdp_enabled() or cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()):
         with mode.once():
-            return composites.apart(func, args, kwargs)
+            return composites.decompose(func, args, kwargs)
     if wish == "error":
-        raise NotEmulatedError(f"{func}: {FUSED}")
+        raise NotEmulatedError(f"{func}: {FUSED_ATTENTION}")
     mode.told += 1
-    mode.run.tell(str(func), PASSED if wish == "pass" else ASSUMED, FUSED, args)
+    mode.run.tell(str(func), PASSED if wish == "pass" else ASSUMED, FUSED_ATTENTION, args)
     if wish == "pass":
         with mode.passing():
-            return composites.apart(func, args, kwargs)
-    return _guessed(mode, FUSED, func, args, kwargs)
+            return composites.decompose(func, args, kwargs)
+    return _guessed(mode, FUSED_ATTENTION, func, args, kwargs)
 
 
 def _guessed(mode: DispatchMode, why: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Take a composite apart; its products are assumed, in the backward pass too."""
     with mode.guessing(why), mode.once():
-        found = composites.apart(func, args, kwargs)
+        found = composites.decompose(func, args, kwargs)
     composites.mark((args, kwargs), found, partial(_begin, why), _end)
     return found
 
@@ -276,6 +292,7 @@ _ANSWERS: dict[str, Callable[[DispatchMode, Kind, Any, tuple[Any, ...], dict[str
     FLOW: _flow,
     WHOLE: _whole,
     FUNCTION: _function,
+    FUSED: _fused,
 }
 
 
@@ -295,6 +312,6 @@ def recognise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer for a composite above autograd, where the thread emulates; else take it apart as torch does."""
     mode = emulates(args, kwargs)
     if mode is None or mode.run.guess:
-        return composites.apart(func, args, kwargs)
+        return composites.decompose(func, args, kwargs)
     kind = KINDS.get(id(func)) or kind_of(func)
     return _ANSWERS[kind.answer](mode, kind, func, args, kwargs)

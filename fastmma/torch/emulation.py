@@ -36,7 +36,7 @@ class AssumedWarning(UserWarning):
     """A product took an order of k, or an epilogue, that is not known to be the library's."""
 
 
-class _Product(NamedTuple):
+class _Computation(NamedTuple):
     """A kind of call: what computes arrays, its line in the report, results' dtype and shape, and what computes small products at once."""
 
     product: Callable[..., Any]
@@ -64,7 +64,7 @@ class Emulation:
     def __init__(self, settings: Settings, report: Report | None = None) -> None:
         self.settings = settings
         self.report = Report(settings.architecture) if report is None else report
-        self._plans: Bounded[tuple[Any, ...], _Product | str] = Bounded()  # or why there is none
+        self._plans: Bounded[tuple[Any, ...], _Computation | str] = Bounded()  # or why there is none
         self._lines: Bounded[tuple[Any, ...], Line] = Bounded()
         self.plain: dict[Any, Callable[..., Any]] = {}
         self._warned: list[bool] = []
@@ -138,7 +138,9 @@ class Emulation:
         self.done(found.line)
         return result
 
-    def _prepared(self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends, modes: Modes) -> _Product:
+    def _prepared(
+        self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends, modes: Modes
+    ) -> _Computation:
         """The product of such tensors, chosen and checked."""
         dtype = a.dtype
         if self.settings.check == "cuda" and dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
@@ -156,11 +158,11 @@ class Emulation:
         if isinstance(how.plan, LanesPlan):
             if a.is_cuda:
                 raise UnknownError("products whose k are shared by lanes are computed on CPUs alone")
-            return _Product(partial(gemm, plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y), out, shape)
+            return _Computation(partial(gemm, plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y), out, shape)
         if a.is_cuda:
-            return _Product(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, shape)
+            return _Computation(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, shape)
         product = prepare(plan=how.plan, threads=self.settings.threads)
-        return _Product(product, line_of(operator, how, x, y), out, shape, _fixed(product, a, b, addend, ends))
+        return _Computation(product, line_of(operator, how, x, y), out, shape, _fixed(product, a, b, addend, ends))
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""

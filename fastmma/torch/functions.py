@@ -11,6 +11,8 @@ from torch import Tensor
 
 from fastmma import kernels
 from fastmma.functions import libdevice
+from fastmma.host.errors import NotEmulatedError
+from fastmma.torch import reductions
 from fastmma.torch.arrays import as_numpy, to_numpy
 from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
 
@@ -19,6 +21,7 @@ FLOATS = tuple(BITS)
 _EXTRA = {"log_sigmoid_forward": lambda result: (result, result.new_empty(0))}  # which return what a GPU leaves empty
 RECORDED = "PyTorch 2.11 on an H200, CUDA 13.0's libdevice"
 _NONE, _MEAN = 0, 1  # torch's numbers of reductions
+_LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss")  # which are summed after
 
 Arguments = Mapping[str, Any]
 
@@ -125,14 +128,14 @@ def _loss(name: str, parameter: str) -> Row:
     def row(given: Arguments) -> Formula | None:
         dtype = given["self"].dtype
         parameters = (float(given[parameter]), BITS[dtype]) if parameter else (BITS[dtype],)
-        return Formula(name, (given["self"], given["target"]), parameters) if given["reduction"] == _NONE else None
+        return Formula(name, (given["self"], given["target"]), parameters)
 
     return row
 
 
 def _huber(given: Arguments) -> Formula | None:
-    known = given["reduction"] == _NONE and given["self"].dtype is torch.float32
-    return Formula("huber", (given["self"], given["target"]), (float(given["delta"]),)) if known else None
+    wide = given["self"].dtype is torch.float32
+    return Formula("huber", (given["self"], given["target"]), (float(given["delta"]),)) if wide else None
 
 
 def _shrink_backward(gradient: str) -> Row:
@@ -184,11 +187,6 @@ def _logit(given: Arguments) -> Formula | None:
 
 def _logit_backward(given: Arguments) -> Formula | None:
     return Formula("logit_backward", (given["grad_output"], given["self"])) if given["eps"] is None else None
-
-
-def _bce_with_logits(given: Arguments) -> Formula | None:
-    plain = given["weight"] is None and given["pos_weight"] is None and given["reduction"] == _NONE
-    return Formula("bce_with_logits", (given["self"], given["target"]), (BITS[given["self"].dtype],)) if plain else None
 
 
 def _log_sigmoid_backward(given: Arguments) -> Formula:
@@ -245,7 +243,6 @@ ROWS |= {
     "logaddexp": _pair("log_add_exp"),
     "special_entr": _unary("entropy"),
     "logit_backward": _logit_backward,
-    "binary_cross_entropy_with_logits": _bce_with_logits,
     "mse_loss": _loss("squared_difference", ""),
     "smooth_l1_loss": _loss("smooth_l1", "beta"),
     "huber_loss": _huber,
@@ -273,7 +270,7 @@ def _glu_backward(given: dict[str, Any], threads: int | None) -> Tensor | None:
 WHOLE: dict[str, Callable[[dict[str, Any], int | None], Any]] = {"glu_backward": _glu_backward}
 
 
-NAMES = frozenset(ROWS) | frozenset(WHOLE)
+NAMES = frozenset(ROWS) | frozenset(WHOLE) | frozenset(reductions.ROWS)
 
 
 def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -323,17 +320,33 @@ def _computed(formula: Formula, dtype: torch.dtype, threads: int | None) -> Tens
     return result
 
 
+def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor]) -> Any:
+    """Compute a sum, or what contains one; None where its order is not known."""
+    plain = all(each.device.type == "cpu" and each.layout is torch.strided and not each.is_nested for each in tensors)
+    if not plain or any(each.is_floating_point() and each.dtype not in FLOATS for each in tensors):
+        return None
+    try:
+        return reductions.ROWS[name](given)
+    except NotEmulatedError:
+        return None
+
+
 def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: int | None = None) -> Any:
     """Compute a function of each element with the bits of a GPU; None where its formula is not known."""
     given = _arguments(func, args, kwargs)
     tensors = [each for each in given.values() if isinstance(each, Tensor)]
-    if not all(each.dtype in FLOATS for each in tensors):
-        return None
     if any(isinstance(each, complex) for each in given.values()):
         return None
     name = func._schema.name.partition("::")[2].removesuffix("_")
+    floats = [each.dtype in FLOATS for each in tensors]
+    if libdevice.release() is None or not any(floats):
+        return None
+    if name in reductions.ROWS and name not in ROWS:
+        return _reduced(name, given, tensors) if form_of(func) == NEW else None
+    if not all(floats):
+        return None
     if name in WHOLE:
-        return WHOLE[name](given, threads) if form_of(func) == NEW and libdevice.release() is not None else None
+        return WHOLE[name](given, threads) if form_of(func) == NEW else None
     formula = ROWS[name](given)
     if formula is None or not _fits(formula) or not _is_exact(formula.name):
         return None
@@ -343,6 +356,10 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     if target is not None and (target.dtype not in FLOATS or target.device.type != "cpu"):
         return None
     found = _computed(formula, dtype, threads)
+    if name in _LOSSES and given["reduction"] != _NONE:
+        found = _reduced("mean" if given["reduction"] == _MEAN else "sum", {"self": found}, [found])
+        if found is None:
+            return None
     if target is None:
         return _EXTRA[name](found) if name in _EXTRA else found
     if name in _EXTRA:

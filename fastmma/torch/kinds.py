@@ -10,7 +10,7 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.library import _impls as _python_kernels
 
-from fastmma.torch import conditions, functions, neutral, unfixed
+from fastmma.torch import conditions, functions, fused, neutral, unfixed
 from fastmma.torch.attention import APART
 from fastmma.torch.operators import OPERATORS, UNKNOWN
 from fastmma.torch.report import NEUTRAL, PASSED, UNSEEN, Line
@@ -18,7 +18,7 @@ from fastmma.torch.report import NEUTRAL, PASSED, UNSEEN, Line
 # how calls of a kind are answered
 FREE, FIXED, MENDED, TOLD, PRODUCT = "free", "fixed", "mended", "told", "product"
 COMPOSITE, RECURRENT, MATH_ATTENTION = "composite", "recurrent", "math attention"
-BODY, FLOW, WHOLE, FUNCTION = "body", "flow", "whole", "function"
+BODY, FLOW, WHOLE, FUNCTION, FUSED = "body", "flow", "whole", "function", "fused"
 _COMPOSITE_KEY = "CompositeImplicitAutograd"
 _TORCHS = ("prim", "prims", "profiler", "debugprims")
 _MOVERS = ("fsdp",)  # whose Python functions are torch's own
@@ -27,7 +27,7 @@ _COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional", "_dtensor")
 _NO_VIEWS = frozenset({"coalesce", "to", "_autocast_to_full_precision", "_autocast_to_reduced_precision"})
 # control: whose functions run, and how often; their bodies are seen
 _CONTROL = neutral.names("cond while_loop while_loop_stack_output map_impl scan associative_scan tag_activation_checkpoint wrap")
-_FUSED = frozenset({"flex_attention", "flex_attention_backward"})
+_FLEX = frozenset({"flex_attention", "flex_attention_backward"})
 _NOT_LISTED = "it is in no list of what is known"
 
 
@@ -80,7 +80,7 @@ def _name(func: Any) -> str:
 def _higher_order(func: Any) -> Kind:
     if func.name() in _CONTROL:
         return Kind(func, FLOW)
-    if func.name() in _FUSED:
+    if func.name() in _FLEX:
         return Kind(func, WHOLE, "a GPU's kernel of this attention is not known")
     return Kind(func, WHOLE, _NOT_LISTED, status=UNSEEN)
 
@@ -94,6 +94,8 @@ def _kind(func: Any) -> Kind:
         return _foreign(func, name, space)
     if name in unfixed.RECURRENT:
         return Kind(func, RECURRENT, unfixed.RECURRENT[name])
+    if name in unfixed.FUSED and func._overloadname == unfixed.FUSED[name]:
+        return Kind(func, FUSED, fused.WHY)
     if name == unfixed.MATH_ATTENTION:
         return Kind(func, MATH_ATTENTION)
     if plain in neutral.UNLESS:

@@ -80,7 +80,7 @@ UNLESS: dict[str, Unless] = {
     "sort": conditions.ordered,
     "_unique2": conditions.united,
     "arange": conditions.counted,
-    "mse_loss": conditions.apart,
+    "mse_loss": conditions.unreduced,
 }
 # which a GPU takes for larger than -0, where torch's CPU kernels keep it
 LEAST: dict[str, Callable[[tuple[Any, ...]], Any]] = {

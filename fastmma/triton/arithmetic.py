@@ -13,7 +13,7 @@ from fastmma.isa.codes import encode
 from fastmma.triton.contraction import COMPARED, OTHER, PRODUCT, SUM, Origin
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import BF16
-from fastmma.triton.handles import CONSTANT, FACTORS, KIND, VALUE, Factors, Product
+from fastmma.triton.handles import CONSTANT, FACTORS, KIND, VALUE, Factors, ProductHandle
 from fastmma.triton.positions import Position, position, sites, straight
 from fastmma.triton.sources import list_sources
 
@@ -115,7 +115,7 @@ def _add(run: Emulation, original: Operation, x: Any, y: Any) -> Any:
     if not (_is_float(x) and _is_float(y)):
         return original(x, y)
     for dot, addend in ((y, x), (x, y)):
-        if isinstance(dot, Product) and dot.joins(position()) and run.launch.takes_addend(dot.where):
+        if isinstance(dot, ProductHandle) and dot.joins(position()) and run.launch.takes_addend(dot.where):
             run.report.did("+", "start of the dot that was added")
             return TensorHandle(dot.onto(addend.data), dot.dtype.scalar)
     return _mark_sum(_join(run, original, x, y, 1, "+"))

@@ -14,7 +14,7 @@ from fastmma.numerics.lookup import fidelity
 from fastmma.triton.arithmetic import add_or_fuse
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import ACCUMULATORS, BY_TRITON, SUMS, elements
-from fastmma.triton.handles import CONSTANT, FACTORS, Product, loaded_bits
+from fastmma.triton.handles import CONSTANT, FACTORS, ProductHandle, loaded_bits
 from fastmma.triton.lowering import FP8, Dot, Lowering
 from fastmma.triton.parts import split_into_parts
 from fastmma.triton.positions import position, straight
@@ -98,7 +98,7 @@ def create_dot(run: Emulation, original: Operation, a: Any, b: Any, d: Any, prec
     run.report.did("tl.dot", f"{how}{permuted}, {source}")
     born = d.attr.get(CONSTANT)
     if born and not imprecise and d.dtype.scalar.is_floating() and straight(born, where):
-        return mark_exchanged(Product(d.dtype.scalar, where, multiply, run.report))
+        return mark_exchanged(ProductHandle(d.dtype.scalar, where, multiply, run.report))
     return mark_exchanged(TensorHandle(multiply(d.data), d.dtype.scalar))
 
 

@@ -30,7 +30,7 @@ class Factors:
     factor: float | None = None
 
 
-class Product(TensorHandle):
+class ProductHandle(TensorHandle):
     """The result of a dot from zero, multiplied when it is read: an addition may take the dot instead, and start it from the addend."""
 
     def __init__(self, dtype: Any, where: Position, multiply: Callable[[NDArray[Any] | None], NDArray[Any]], report: Report) -> None:

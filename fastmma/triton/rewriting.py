@@ -32,7 +32,7 @@ def count_by_tensors(*bounds: Any, step: Any = None, **_options: Any) -> Iterato
         yield tl.tensor(TensorHandle(np.array([value], dtype), kind), kind)
 
 
-class Operands:
+class OperandChain:
     """An operand of ``and`` or ``or`` in a chain of comparisons, with those before it: constants decide, tensors are kept."""
 
     def __init__(self, value: Any, *, decides: bool | None = None) -> None:
@@ -40,7 +40,7 @@ class Operands:
         self.tensors: list[Any] = []
         self.stops = False
 
-    def __lt__(self, after: Operands) -> Operands:
+    def __lt__(self, after: OperandChain) -> OperandChain:
         after.decides = self.decides
         dynamic = isinstance(after.value, tl.core.base_value) and not isinstance(after.value, (tl.constexpr, tl.tuple))
         after.tensors = [*self.tensors, *([after.value] if dynamic else ())]
@@ -63,7 +63,7 @@ class Operands:
 class Meanings:
     """The meanings of statements in compiled kernels."""
 
-    Operands = Operands
+    OperandChain = OperandChain
     _BUILTINS: tuple[tuple[Any, str], ...] = ((builtins.min, "builtin_min"), (builtins.max, "builtin_max"))
 
     @staticmethod

@@ -51,7 +51,7 @@ class Match:
         return f"{found}: {text}" + (f"\n    computed alike: {', '.join(self.alike)}" if self.alike else "")
 
 
-class _Product(NamedTuple):
+class _Sought(NamedTuple):
     """A product whose plan is sought."""
 
     d: NDArray[Any]
@@ -60,14 +60,14 @@ class _Product(NamedTuple):
     c: NDArray[Any] | None
     options: dict[str, Any]  # alpha, beta and bias, where they are given
 
-    def sample(self, side: int) -> _Product:
+    def sample(self, side: int) -> _Sought:
         """At most `side` rows and columns, spread evenly: the bits of an element depend on its row of a and its column of b alone."""
         rows, columns = (np.unique(np.linspace(0, size - 1, min(side, size)).astype(np.intp)) for size in self.d.shape)
         options = dict(self.options)
         if "bias" in options:
             options["bias"] = options["bias"][columns]
         place = np.ix_(rows, columns)
-        return _Product(self.d[place], self.a[rows], self.b[:, columns], None if self.c is None else self.c[place], options)
+        return _Sought(self.d[place], self.a[rows], self.b[:, columns], None if self.c is None else self.c[place], options)
 
     @property
     def work(self) -> int:
@@ -166,7 +166,7 @@ def identify(
 Shares = dict[GemmPlan, tuple[float, tuple[str, ...]]]
 
 
-def _combinations(product: _Product, out: Format, targets: tuple[str, ...]) -> Iterator[tuple[Family, tuple[tuple[str, ...], str], bool]]:
+def _combinations(product: _Sought, out: Format, targets: tuple[str, ...]) -> Iterator[tuple[Family, tuple[tuple[str, ...], str], bool]]:
     """Instructions with epilogues, and whether the operands are rounded first."""
     a, b = multiplied(product.a, "identify: a"), multiplied(product.b, "identify: b")
     given = {name for name in ("alpha", "bias") if name in product.options} | ({"c"} if product.c is not None else set())
@@ -177,7 +177,7 @@ def _combinations(product: _Product, out: Format, targets: tuple[str, ...]) -> I
                 yield family, ends, cast
 
 
-def _confirmed(product: _Product, survivors: Shares) -> Shares:
+def _confirmed(product: _Sought, survivors: Shares) -> Shares:
     """The plans that give every bit of larger and larger samples."""
     for side in _SAMPLES[1:]:
         sample = product.sample(side)
@@ -192,7 +192,7 @@ def _ranked(found: Shares, elements: int, most: int) -> tuple[Match, ...]:
     return tuple(sorted(matches, key=lambda match: -match.share)[:most])
 
 
-def _bound(d: Any, a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any) -> _Product:
+def _bound(d: Any, a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any) -> _Sought:
     """The product as arrays that fit each other."""
     arrays = [as_array(value, f"identify: {name}") for name, value in (("d", d), ("a", a), ("b", b))]
     if any(array.ndim != 2 for array in arrays):
@@ -214,4 +214,4 @@ def _bound(d: Any, a: Any, b: Any, c: Any, bias: Any, alpha: Any, beta: Any) -> 
         options["beta"] = beta
         if added.shape != result.shape:
             raise OperandError(f"identify: c must have shape {result.shape}, not {added.shape}")
-    return _Product(np.ascontiguousarray(result), first, second, added, options)
+    return _Sought(np.ascontiguousarray(result), first, second, added, options)

@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from drivers.operations import as_operands, operands
 from reference.paths import taking
 from reference.plain_machine import COMPILER, PlainMachine, together
 
@@ -34,7 +34,6 @@ from fastmma.host.errors import BackendError, OperandError
 from fastmma.isa.codes import encode, from_codes
 from fastmma.isa.formats import FORMATS, format_of
 from fastmma.isa.instruction import Instruction
-from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiplications
 from fastmma.isa.tcgen05.instruction import largest, tcgen05_instruction
 from fastmma.verification import inputs, replay
@@ -99,26 +98,9 @@ def samples() -> list[Operation]:
     return [*found, operation_of(tcgen05_instruction("mxf4nvf4", "f32", "e2m1", "e2m1", k=96), "sm_103a")]
 
 
-def operands(ins: Instruction, products: int, size: tuple[int, int, int], pair: tuple[str, str], seed: int) -> Operands:
-    """Codes drawn from a pair of distributions of `fastmma.inputs`; any metadata words, any scales or moderate ones."""
-    m, n, k = size
-    generator = np.random.default_rng(seed)
-
-    def draw(fmt: str, distribution: str, *shape: int) -> NDArray[Any]:
-        return inputs.codes(fmt, distribution, int(np.prod((products, *shape))), generator).reshape(products, *shape)
-
-    a, b = draw(ins.atype, pair[0], m, k * ins.stored_k // ins.k), draw(ins.btype, pair[0], k, n)
-    c = draw(ins.ctype, pair[1], m, n)
-    metadata = scale_a = scale_b = None
-    if ins.sparse:
-        rule = pattern_of(ins)
-        words = np.array([word for word, _ in rule.words[: rule.ordered if ins.ordered_metadata else None]], np.uint8)
-        metadata = generator.choice(words, (products, m, k // rule.chunk))
-    if ins.scale_vec_size:
-        blocks = -(-k * ins.scale_vec_size // ins.k)
-        low, high = (0, 256 if ins.stype == "ue8m0" else 128) if seed % 3 == 0 else (100, 127)
-        scale_a, scale_b = (generator.integers(low, high, (products, *shape)).astype(np.uint8) for shape in ((m, blocks), (blocks, n)))
-    return Operands(a, b, c, metadata, scale_a, scale_b)
+def drawn(ins: Instruction, products: int, size: tuple[int, int, int], pair: tuple[str, str], seed: int) -> Operands:
+    """Operands of a pair of distributions."""
+    return as_operands(operands(np.random.default_rng(seed), ins, *size, products, pair=pair))
 
 
 def after_another(given: list[Operands]) -> Operands:
@@ -135,7 +117,6 @@ def side_by_side(given: list[Operands]) -> Operands:
 
 def assert_same(engine: Backend, operation: Operation, given: Operands, what: object = "") -> None:
     """On the CPU and on the machine; the CPU's portable kernels serve all ways, while of the fast ones each would be compiled for one."""
-    assert given.c is not None
     dtype = operation.instruction.formats.d.code_dtype
     expected, got = np.empty(given.c.shape, dtype), np.empty(given.c.shape, dtype)
     with taking("portable"):
@@ -162,13 +143,13 @@ def test_every_way_of_multiplying_has_the_bits_of_the_cpu(engine: Emulator, grou
         ins = operation.instruction
         pairs = list(enumerate(inputs.PAIRS if format_of(ins.atype).kind == "float" else inputs.INTEGER_PAIRS))
         size = ins.m, min(ins.n, 16), ins.k
-        assert_same(engine, operation, after_another([operands(ins, 2, size, pair, seed) for seed, pair in pairs]), f"two each of {pairs}")
+        assert_same(engine, operation, after_another([drawn(ins, 2, size, pair, seed) for seed, pair in pairs]), f"two each of {pairs}")
         if ins.ctype == ins.dtype:
             # lines with infinities and NaNs are computed again, and so would be all that cross them
             pairs.sort(key=lambda each: each[1][0] not in ("bits", "special"))
             for first in range(0, len(pairs), TOGETHER):
                 chosen_pairs = pairs[first : first + TOGETHER]
-                given = [operands(ins, 1, (19, 21, ins.k + ins.k // 2), pair, seed) for seed, pair in chosen_pairs]
+                given = [drawn(ins, 1, (19, 21, ins.k + ins.k // 2), pair, seed) for seed, pair in chosen_pairs]
                 assert_same(engine, operation, side_by_side(given), f"19 rows and 21 columns each of {chosen_pairs}")
 
 
@@ -188,14 +169,14 @@ BLOCKS = [
 @pytest.mark.parametrize("size", [(1, 1, 0), (1, 1, 32), (131, 67, 160), (64, 200, 32), (257, 3, 480)])
 def test_sizes_around_blocks(engine: Backend, opcode: str, target: str, size: tuple[int, int, int]) -> None:
     operation = operation_of(opcode, target)
-    assert_same(engine, operation, operands(operation.instruction, 1, size, ("bits", "bits") if opcode == S8 else ("mid", "mid"), 1))
+    assert_same(engine, operation, drawn(operation.instruction, 1, size, ("bits", "bits") if opcode == S8 else ("mid", "mid"), 1))
 
 
 @pytest.mark.parametrize(("opcode", "target"), [(F16, "sm_80"), (NVF4, "sm_120a"), (S8, "sm_80"), (F64, "sm_80")])
 def test_many_products_take_one_launch_and_may_share_an_operand(engine: Emulator, opcode: str, target: str) -> None:
     operation = operation_of(opcode, target)
     ins = operation.instruction
-    given = operands(ins, 3, (9, 70, 2 * ins.k), inputs.INTEGER_PAIRS[0] if opcode == S8 else inputs.PAIRS[0], 1)
+    given = drawn(ins, 3, (9, 70, 2 * ins.k), inputs.INTEGER_PAIRS[0] if opcode == S8 else inputs.PAIRS[0], 1)
     shared = given._replace(b=np.broadcast_to(given.b[:1], given.b.shape))
     assert engine.sent(operation, shared).b.shape == (1, 2 * ins.k, 70)
     for each in (given, shared):
@@ -205,18 +186,17 @@ def test_many_products_take_one_launch_and_may_share_an_operand(engine: Emulator
 @pytest.mark.parametrize(("opcode", "target"), [(F16, "sm_90a"), (E4M3, "sm_90a"), (MXF8, "sm_120a"), (SPARSE, "sm_80")])
 def test_single_specials_among_finite_elements(engine: Backend, opcode: str, target: str) -> None:
     operation = operation_of(opcode, target)
-    given = operands(operation.instruction, 1, (70, 70, 64), ("mid", "mid"), 1)
+    given = drawn(operation.instruction, 1, (70, 70, 64), ("mid", "mid"), 1)
     nan = encode(np.nan, operation.instruction.atype)
     given.a[0, 5, 7] = nan
     given.a[0, 66, 0] = given.b[0, 3, 68] = nan if operation.instruction.atype == "e4m3" else encode(-np.inf, operation.instruction.atype)
-    assert given.c is not None
     given.c[0, 11, 13], given.c[0, 12, 14], given.c[0, 13, 15] = encode([np.inf, -np.inf, np.nan], "f32")
     assert_same(engine, operation, given)
 
 
 def test_no_c_is_zero_and_strided_results_are_written(engine: Backend) -> None:
     operation = operation_of(F16, "sm_90a")
-    given = operands(operation.instruction, 1, (9, 10, 16), ("mid", "zero"), 1)._replace(c=None)
+    given = drawn(operation.instruction, 1, (9, 10, 16), ("mid", "zero"), 1)._replace(c=None)
     memory = np.zeros((20, 10), np.uint32)
     expected = np.empty((9, 10), np.uint32)
     engine.run(operation, given, memory[None, 1:19:2], 1)

@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,7 @@ from reference.paths import taking
 from reference.routes import widened
 
 import fastmma
-from fastmma.backends import route, routes
+from fastmma.backends import quantities, route, routes
 from fastmma.backends.call import Operands, Operation
 from fastmma.backends.problem import Extents, Problem, Strides, problem_of
 from fastmma.backends.resolve import operation_of
@@ -24,7 +25,7 @@ from fastmma.backends.routes import ROUTES
 from fastmma.backends.runs import RUNS
 from fastmma.cli import main
 from fastmma.kernels.fma import f32, f64, m8n8k4
-from fastmma.kernels.fused import batch, portable, thin, x86
+from fastmma.kernels.fused import batch, packed, portable, thin
 from fastmma.kernels.general import products as general
 from fastmma.kernels.integer import b1, int8
 from fastmma.kernels.llvm import cpu
@@ -35,25 +36,33 @@ from fastmma.products.choice import default_instruction
 
 AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx2", "fma", "f16c"})
 MMA = "mma.sync.aligned."
-# the entry points of each module that rows name, which do not compute here but say that they were reached
-ENTRIES: dict[str, tuple[tuple[Any, str], ...]] = {
-    "fused/thin.py": ((thin, "multiply"),),
-    "fused/x86.py": ((x86, "multiply"),),
-    "fused/batch.py": ((batch.Blocks, "run"),),
-    "fused/portable.py": ((portable, "gemm"), (portable, "tiles")),
-    "general/products.py": ((general, "multiply"),),
-    "scaled/small_groups.py": ((small_groups, "_work_of"),),
-    "scaled/groups.py": ((groups, "_Product"),),
-    "scaled/products.py": ((scaled_panels, "gemm"),),
-    "scaled/tiles.py": ((scaled_tiles.ScaledTiles, "run"),),
-    "scaled/group_tiles.py": ((group_tiles.GroupTiles, "run"),),
-    "fma/chains.py": ((f64, "by_panels"), (f32, "by_panels"), (m8n8k4, "by_panels")),
-    "fma/f64.py": ((f64, "gemm"), (f64, "tiles")),
-    "fma/f32.py": ((f32, "multiply"),),
-    "fma/m8n8k4.py": ((m8n8k4, "gemm"), (m8n8k4, "tiles")),
-    "integer/int8.py": ((int8, "gemm"), (int8, "tiles")),
-    "integer/b1.py": ((b1, "gemm"), (b1, "tiles")),
-}
+# what computes the products of rows, which does not compute here but says that it was reached
+ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
+    (thin, "multiply", ("thin", "thin, widened")),
+    (packed, "multiply", ("panels", "panels of halves")),
+    (batch.Blocks, "run", ("blocks", "macro tiles in blocks")),
+    (portable, "gemm", ("portable", "scaled portable")),
+    (portable, "tiles", ("portable tiles", "scaled portable tiles")),
+    (small_groups, "_memory_of", ("small groups",)),
+    (groups, "_PackedProduct", ("groups",)),
+    (scaled_panels, "multiply", ("scaled panels",)),
+    (scaled_tiles.ScaledTiles, "run", ("scaled tiles",)),
+    (group_tiles.GroupTiles, "run", ("tiles of groups",)),
+    (f64, "by_panels", ("f64 panels",)),
+    (f64, "gemm", ("f64 chains",)),
+    (f64, "tiles", ("f64 tiles",)),
+    (f32, "by_panels", ("f32 panels from c",)),
+    (f32, "gemm", ("f32 chains from c",)),
+    (f32, "tiles", ("f32 tiles from c",)),
+    (m8n8k4, "by_panels", ("f32 panels",)),
+    (m8n8k4, "gemm", ("f32 chains",)),
+    (m8n8k4, "tiles", ("f32 tiles",)),
+    (int8, "gemm", ("bytes",)),
+    (int8, "tiles", ("tiles of bytes",)),
+    (b1, "gemm", ("bits",)),
+    (b1, "tiles", ("tiles of bits",)),
+    (general, "run_macro_tile", ("general", "general in a window")),  # by its seventh argument
+)
 KINDS = (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32"), ("e4m3", "f32"), ("e4m3", "f16"), ("s8", None), ("b1", None))
 OPERATIONS = (
     *((default_instruction(kind, kind, sums, "sm_80" if kind == "b1" else "sm_90a").opcode, "sm_90a") for kind, sums in KINDS[:-1]),
@@ -67,16 +76,19 @@ OPERATIONS = (
     (MMA + "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3", "sm_120a"),
     (MMA + "m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0", "sm_120a"),
 )
+ALIGNED, EXACT = {"align_bits": 40}, {"align_rounding": "exact"}  # of one's own, in 64 bits and in more
+GIVEN = [operation_of(*each) for each in OPERATIONS]
+GIVEN += [replace(each, arithmetic=replace(each.arithmetic, **own)) for each in GIVEN[:3] for own in (ALIGNED, EXACT)]
 SIZES = (1, 2, 3, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 128, 256, 512, 1024, 1025, 2048, 4096, 4097)
 
 
 class ReachedError(Exception):
-    """A kernel was called."""
+    """What computes the products of these rows was called."""
 
 
-def raising(module: str) -> Callable[..., Any]:
-    def call(*_: Any, **__: Any) -> Any:
-        raise ReachedError(module)
+def raising(names: tuple[str, ...]) -> Callable[..., Any]:
+    def call(*args: Any, **_: Any) -> Any:
+        raise ReachedError(*((names[args[6]],) if "general" in names else names))
 
     return call
 
@@ -102,12 +114,11 @@ def zeros(operation: Operation, shape: tuple[int, int, int, int], c: bool, order
 def test_the_row_that_is_chosen_is_the_kernel_that_runs(forbidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if forbidden:
         monkeypatch.setenv("FASTMMA_PORTABLE", "1")
-    for module, entries in ENTRIES.items():
-        for owner, name in entries:
-            monkeypatch.setattr(owner, name, raising(module))
+    for owner, name, rows in ENTRIES:
+        monkeypatch.setattr(owner, name, raising(rows))
     draw, met = random.Random(26), set()
-    for _ in range(600):
-        operation = operation_of(*draw.choice(OPERATIONS))
+    for _ in range(800):
+        operation = draw.choice(GIVEN)
         k = operation.instruction.k
         while True:
             products, rows, columns, depth = draw.choice((1, 1, 2)), *(draw.choice(SIZES) for _ in range(3))
@@ -118,12 +129,13 @@ def test_the_row_that_is_chosen_is_the_kernel_that_runs(forbidden: bool, monkeyp
         row = route.choose(problem_of(operation, given, out)).row
         with pytest.raises(ReachedError) as found:
             route.run(operation, given, out, 1)
-        assert str(found.value) == row.kernel, (operation.instruction.opcode, out.shape, depth)
+        assert row.name in found.value.args, (operation.instruction.opcode, out.shape, depth)
         met.add(row.name)
     if cpu.usable() >= AVX512:
-        assert len(met) > 12
+        assert len(met) > 20
     if forbidden:
-        assert met == {"portable", "scaled portable", "bytes", "bits", "f64 chains", "f32 chains", "f32 chains from c"}
+        kernels = ("portable", "scaled portable", "general", "bytes", "bits", "f64", "f32", "from c")
+        assert all(any(name in row for name in kernels) and "panels" not in row for row in met)
 
 
 def problem(kind: str, rows: int, columns: int, depth: int, products: int = 1) -> Problem:
@@ -143,31 +155,31 @@ def avx512(monkeypatch: pytest.MonkeyPatch) -> None:
 # on both sides of every bound
 EDGES = (
     (("f16", 128, 128, 128), "blocks"),
-    (("f16", 128, 128, 129), "pieces in blocks"),
-    (("f16", 256, 256, 256), "pieces in blocks"),
+    (("f16", 128, 128, 129), "macro tiles in blocks"),
+    (("f16", 256, 256, 256), "macro tiles in blocks"),
     (("f16", 256, 257, 256), "panels"),
-    (("f16", 2048, 2048, 64), "pieces in blocks"),
+    (("f16", 2048, 2048, 64), "macro tiles in blocks"),
     (("f64", 64, 64, 16), "f64 panels"),
     (("f64", 64, 64, 15), "f64 chains"),
     (("f64", 4, 4096, 64), "f64 panels"),
     (("f64", 3, 4096, 64), "f64 chains"),
     (("f64", 4096, 3, 64), "f64 chains"),
     (("f16", 2048, 2048, 65), "panels"),
-    (("f16", 32, 4096, 4096), "pieces in blocks"),
+    (("f16", 32, 4096, 4096), "macro tiles in blocks"),
     (("f16", 33, 4096, 4096), "panels"),
     (("f16", 15, 2048, 4096), "panels"),
     (("f16", 17, 4096, 4097), "panels"),
     (("f16", 8, 1024, 1024), "thin"),
-    (("f16", 8, 1023, 1024), "pieces in blocks"),
-    (("f16", 9, 1024, 1024), "pieces in blocks"),
+    (("f16", 8, 1023, 1024), "macro tiles in blocks"),
+    (("f16", 9, 1024, 1024), "macro tiles in blocks"),
     (("f16", 16, 4096, 4096), "thin"),
-    (("f16", 17, 4096, 4096), "pieces in blocks"),
+    (("f16", 17, 4096, 4096), "macro tiles in blocks"),
     (("f16", 1, 63, 1 << 20), "panels"),
     (("f16", 1, 64, 1 << 15), "thin"),
     (("f16", 4096, 16, 4096), "thin"),
     (("e4m3", 8, 2048, 2048), "thin"),
-    (("e4m3", 8, 2047, 2048), "pieces in blocks"),
-    (("e4m3", 9, 2048, 2048), "pieces in blocks"),
+    (("e4m3", 8, 2047, 2048), "macro tiles in blocks"),
+    (("e4m3", 9, 2048, 2048), "macro tiles in blocks"),
     (("e4m3", 33, 2048, 2048), "panels"),
     (("f16", 0, 64, 64), "portable"),
     (("s8", 64, 64, 64), "bytes"),
@@ -198,6 +210,10 @@ KINDS_OF_ROWS = {
 }
 
 
+# rows that no GPU's arithmetic takes first where a CPU has vectors: tests of arithmetics of one's own, and what others miss, take them
+LATER = ("general in a window", "general", "thin, widened", "scaled portable", "portable tiles")
+
+
 @cache
 def ends_of_rows() -> dict[str, list[tuple[Operation, Extents, bool]]]:
     """The smallest and the largest products that take each row."""
@@ -222,8 +238,8 @@ def ends_of_rows() -> dict[str, list[tuple[Operation, Extents, bool]]]:
 def test_both_ends_of_a_row_have_the_bits_of_portable_kernels(row: routes.Route) -> None:
     if (features := route.features_of(row)) and not any(each <= cpu.usable() for each in features):
         pytest.skip(f"needs a CPU with {route.text_of_features(row)}")
-    if row.name in ("general", "thin, widened"):  # no GPU's arithmetic takes them: tests of arithmetics of one's own do
-        assert row.name not in ends_of_rows()
+    if row.name not in ends_of_rows():
+        assert row.name in LATER
         return
     for operation, extents, c in ends_of_rows()[row.name]:
         given = as_operands(operands(np.random.default_rng(0), operation.instruction, *extents[1:], extents.products))
@@ -254,9 +270,9 @@ def test_names_are_keys() -> None:
     assert {row.name for row in ROUTES if row.call == "products"} == set(RUNS)
     for row in ROUTES:
         for bounds in row.ranges:
-            assert set(bounds) <= set(routes.QUANTITIES), row.name
+            assert set(bounds) <= set(quantities.QUANTITIES), row.name
             assert all(least <= most for least, most in bounds.values()), row.name
-    assert {row.kernel for row in ROUTES if row.call == "products"} <= set(ENTRIES)
+    assert {row.name for row in ROUTES if row.call == "products"} == {name for _, _, rows in ENTRIES for name in rows}
 
 
 def test_every_product_has_an_exact_kernel() -> None:
@@ -265,7 +281,7 @@ def test_every_product_has_an_exact_kernel() -> None:
         for first, exact in itertools.product((0, 3), (False, True)):
             given, out = zeros(operation, (1, 40, 40, 2 * operation.instruction.k), True, "CC")
             row = route.choose(problem_of(operation, given, out), first, exact).row
-            assert not (exact and row.misses)
+            assert not (exact and row.fallback)
 
 
 def test_doctor_says_why(capsys: pytest.CaptureFixture[str]) -> None:

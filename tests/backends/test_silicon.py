@@ -42,7 +42,6 @@ def both(opcode: str, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> NDAr
 def element(opcode: str, pairs: list[tuple[float, float]], c: float = 0.0) -> float:
     """The first element of d, which is the sum of the products of these pairs and c."""
     ins = fastmma.instruction(opcode)
-    assert isinstance(ins, fastmma.Instruction)
     a, b = np.zeros((ins.m, ins.k)), np.zeros((ins.k, ins.n))
     a[0, : len(pairs)], b[: len(pairs), 0] = zip(*pairs, strict=True)
     start = np.zeros((ins.m, ins.n))
@@ -87,7 +86,6 @@ def test_fp8_of_mma_is_widened_to_f16_before_it_is_aligned(shape: str) -> None:
     opcode = f"mma.sync.aligned.{shape}.row.col.f32.e5m2.e4m3.f32"
     generator = np.random.default_rng(0)
     ins = fastmma.instruction(opcode)
-    assert isinstance(ins, fastmma.Instruction)
     for _ in range(20):
         a = from_codes(generator.integers(0x60, 0x7B, (64, 16, ins.k), dtype=np.uint8), "e5m2")
         b = from_codes(generator.choice(np.array([1, 2, 3, 5, 7, 0x78, 0x81], np.uint8), (64, ins.k, 8)), "e4m3")
@@ -136,7 +134,6 @@ def test_movements_move_the_same_bits(move: Movement) -> None:
 @pytest.mark.parametrize("types", ["m64n8k16.f32.f16.f16", "m64n8k8.f32.tf32.tf32", "m64n8k32.f32.e4m3.e5m2", "m64n8k32.f16.e5m2.e4m3"])
 def test_scale_d_and_negated_operands_of_wgmma(types: str, arguments: dict[str, int]) -> None:
     ins = fastmma.instruction(f"wgmma.mma_async.sync.aligned.{types}")
-    assert isinstance(ins, fastmma.Instruction)
     agree(ins, ("mid/mid", "special/special", "zero/zero"), **arguments)
 
 
@@ -200,7 +197,6 @@ def matrices(ins: fastmma.Instruction, lead: tuple[int, ...], m: int, n: int, k:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_products_of_any_size(opcode: str, size: tuple[int, int, int]) -> None:
     ins = fastmma.instruction(opcode)
-    assert isinstance(ins, fastmma.Instruction)
     chunk = pattern_of(ins).chunk if ins.sparse else 1
     (a, b, c), options = matrices(ins, (), size[0], size[1], -(-size[2] // chunk) * chunk)
     options["instruction"] = ins

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+from reference import float_modes
 from reference.paths import taking
 from reference.schemes import agree, slowly
 
-from drivers import control_register
 from drivers.arrangement import Array, Place, anywhere, drawn
 from drivers.cases import Case, Generator, one_of
 from fastmma import ScaledArray
 
 FRACTIONS = 200  # elements that fractions quantise in a moment
 FILL = 0xA5
+KNOWN_MODES = float_modes.modes() if sys.platform == "linux" and float_modes.MACHINE in float_modes.REGISTERS else {}
+MODES = [name for name in KNOWN_MODES if name != float_modes.DEFAULT]
 
 
 def bits(result: Any) -> Array:
@@ -117,9 +120,9 @@ def check(
     more: dict[str, Any] = {} if result.out is None else {"out": result.out}
     if case.takes_threads:
         more["threads"] = int(rng.integers(1, 4))
-    mode = control_register.drawn(rng)
+    mode = one_of(rng, MODES) if MODES and rng.random() < 0.25 else ""
     for path in case.paths:
-        with taking(path), control_register.changed(mode) if mode else nullcontext():
+        with taking(path), float_modes.kept(mode) if mode else nullcontext():
             found = case.run(result.operands, **more)
         assert result.out is None or found is result.out
         assert np.array_equal(bits(found), bits(wanted)), f"other bits from the {path} kernels"

@@ -11,21 +11,22 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 from reference import routes
+from reference.fallbacks import fall_back
 from reference.paths import PATHS
 
-from fastmma.backends import fused, parts, route, runs
-from fastmma.backends.arranged import ordered, widened
+from fastmma.backends import parts, route, runs
+from fastmma.backends.arranged import ordered
 from fastmma.backends.batches import each
 from fastmma.backends.call import Operands, Operation
-from fastmma.backends.parameters import fused_coding, fused_parameters, plain, product_order, scaled_parameters
+from fastmma.backends.parameters import element_specs, fused_parameters, plain
 from fastmma.backends.problem import problem_of
 from fastmma.backends.resolve import backend_of
 from fastmma.kernels.fma import f64, m8n8k4
-from fastmma.kernels.fused import batch, portable, thin, x86
+from fastmma.kernels.fused import batch, packed, portable, thin
 from fastmma.kernels.integer import words
 from fastmma.kernels.llvm import cpu
-from fastmma.kernels.pieces import finish_empty
-from fastmma.kernels.scaled import dispatch, groups
+from fastmma.kernels.macro_tiles import finish_empty
+from fastmma.kernels.scaled import groups, small_groups
 from fastmma.kernels.tiles import GROUPS, THIN, first_fit
 
 Array = NDArray[Any]
@@ -49,7 +50,7 @@ def _truncates(operation: Operation) -> bool:
 
 
 def _in_lanes(operation: Operation) -> bool:
-    return _truncates(operation) and x86.supported(fused_parameters(operation))
+    return _truncates(operation) and packed.supported(fused_parameters(operation))
 
 
 def _grouped(operation: Operation) -> bool:
@@ -75,7 +76,7 @@ class _Left:
 
 def _panels(operation: Operation, operands: Operands, out: Array, threads: int) -> int:
     p, left = fused_parameters(operation), _Left()
-    for one, results in zip(each(operands), out, strict=True):
+    for one, results in each(operands, out):
         c = None if one.c is None else one.c.copy()
         if finish_empty(len(one.b), c, results):
             continue
@@ -83,7 +84,7 @@ def _panels(operation: Operation, operands: Operands, out: Array, threads: int) 
         def again(rows: Any, columns: Any, part: Array, one: Operands = one, c: Array | None = c) -> None:
             left(p, one.a[rows], one.b[:, columns], None if c is None else c[rows][:, columns], part, 1)
 
-        x86.multiply(p, one.a, one.b, c, results, threads).redo(results, again)
+        fall_back(packed.multiply(p, one.a, one.b, c, results, threads), results, again)
     return left.results
 
 
@@ -96,7 +97,7 @@ def _thin(operation: Operation, operands: Operands, out: Array, threads: int) ->
     """Try one kernel an operation: each is compiled for so many rows of A, and for the direction in which B is read."""
     p, left = fused_parameters(operation), _Left()
     height, along = 1 << _number(operation) % 4, bool(_number(operation) & 4)
-    for one, results in zip(each(operands), out, strict=True):
+    for one, results in each(operands, out):
         a, b = one.a, one.b
         c = None if one.c is None else one.c.copy()
         if finish_empty(len(b), c, results):
@@ -113,13 +114,13 @@ def _thin(operation: Operation, operands: Operands, out: Array, threads: int) ->
             def again(rows: Any, columns: Any, part: Array, x: Array = x, b: Array = b, z: Array | None = z) -> None:
                 left(p, x[rows], b[:, columns], None if z is None else z[rows][:, columns], part, 1)
 
-            thin.multiply(p, x, b, z, part, threads).redo(part, again)
+            fall_back(thin.multiply(p, x, b, z, part, threads), part, again)
             results[lines] = part[: len(results[lines])]
     return left.results
 
 
 def _blocks(operation: Operation, operands: Operands, out: Array, threads: int) -> int:
-    found = batch.blocks(fused_parameters(operation), fused_coding(operation), *out.shape[1:], operands.depth)
+    found = batch.blocks(fused_parameters(operation), element_specs(operation), *out.shape[1:], operands.depth)
     if found is None:
         _past_blocks(operation, operands, out, threads)
         return out.size
@@ -136,7 +137,7 @@ def _past_blocks(operation: Operation, operands: Operands, out: Array, threads: 
     """The rows of the table that come after blocks."""
     if operation.arithmetic.interleave:
         operands, operation = ordered(operation, operands), plain(operation)
-    first = route.row_named("pieces in blocks").place + 1
+    first = route.row_named("macro tiles in blocks").place + 1
     route.multiply(problem_of(operation, operands, out), operands, out, threads, first)
 
 
@@ -160,15 +161,11 @@ def _each_in_pieces(operation: Operation, operands: Operands, out: Array, thread
 
 
 def _tiles(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
-    results = np.empty(out.shape, out.dtype)
-    given = operands.each(np.ascontiguousarray)
-    if given.scale_a is not None and given.scale_b is not None:
-        scales = given.scale_a, given.scale_b
-        dispatch.tiles(scaled_parameters(operation), given.a, given.b, given.c, results, *scales, threads)
-    else:
-        wide = widened(operation, given)
-        portable.tiles(fused_parameters(operation), wide.a, wide.b, wide.c, results, threads, product_order(operation))
-    out[...] = results
+    """The rows of single instructions, which take one product, too."""
+    with routes.widened(*(name for name in runs.RUNS if "tiles" in name)):
+        first = 0 if operands.scale_a is not None else route.row_named("portable tiles").place
+        problem = problem_of(operation, operands, out)
+        route.multiply(problem, operands, out, threads, first)
 
 
 @contextmanager
@@ -176,7 +173,6 @@ def smallest_parts(depth: int) -> Iterator[None]:
     """Parts and pieces as small as they come."""
     changes: tuple[tuple[Any, str, Any], ...] = (
         (parts, "DEPTH", depth),
-        (fused, "DEPTH", depth),
         (parts, "_CODES", 1500),
         (parts, "_ELEMENTS", 1),
         (f64, "STEPS", 1),
@@ -205,7 +201,7 @@ def _thin_products(operation: Operation, operands: Operands, out: Array, threads
 
 
 def _groups_in_pieces(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
-    with patch.object(groups, "multiply", lambda *_: False):
+    with patch.object(small_groups, "multiply", lambda *_: False):
         _each_in_pieces(operation, operands, out, threads)
 
 
@@ -232,7 +228,7 @@ def _with_groups(row: Any) -> Callable[[Operation, Operands, Array, int], None]:
     """A register tile of groups that a lesser CPU takes."""
 
     def run(operation: Operation, operands: Operands, out: Array, threads: int) -> None:
-        with patch.object(groups, "first_fit", lambda _table: row):
+        with patch.object(groups, "first_fit", lambda _table: row), patch.object(groups, "tile_of_cpu", lambda _table: row):
             _each_in_pieces(operation, operands, out, threads)
 
     return run

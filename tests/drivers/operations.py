@@ -105,17 +105,23 @@ def _twisted(rng: Generator, ins: Instruction, codes: dict[str, Array]) -> None:
         cancelled(codes["a"], codes["b"], ins.atype)
 
 
-def operands(rng: Generator, ins: Instruction, m: int, n: int, k: int, count: int = 1) -> dict[str, Array]:
-    """Codes of `count` products by the names of `Operands`; k are whole chunks where A is sparse."""
+def operands(
+    rng: Generator, ins: Instruction, m: int, n: int, k: int, count: int = 1, *, pair: tuple[str, str] | None = None
+) -> dict[str, Array]:
+    """Codes of `count` products by the names of `Operands`, those of a pair of distributions as they are drawn.
+
+    k are whole chunks where A is sparse.
+    """
     pairs = inputs.PAIRS if FORMATS[ins.atype].kind == "float" else inputs.INTEGER_PAIRS
-    together, apart = one_of(rng, pairs), rng.random() < 0.3
+    together, apart = (one_of(rng, pairs), rng.random() < 0.3) if pair is None else (pair, False)
     found = {}
     for name, shape in (("a", (m, k * ins.stored_k // ins.k)), ("b", (k, n)), ("c", (m, n))):
         distribution = (one_of(rng, pairs) if apart else together)[name == "c"]
         found[name] = hard_codes(rng, getattr(ins, f"{name}type"), (count, *shape), distribution)
         if ins.atype == "b1" and name != "c":  # any byte but zero is a one
             found[name] = rng.choice(np.array([0, 0, 0, 1, 2, 128, 255], np.uint8), found[name].shape)
-    _twisted(rng, ins, found)
+    if pair is None:
+        _twisted(rng, ins, found)
     if ins.sparse:
         found["metadata"] = metadata_words(rng, ins, (count, m, k // pattern_of(ins).chunk))
     if ins.scale_vec_size:

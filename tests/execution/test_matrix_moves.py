@@ -83,6 +83,7 @@ def test_stmatrix(move: Movement) -> None:
     rng = np.random.default_rng(2)
     shape, num, trans, _ = parts(move.opcode)
     memory, addresses, registers = random_memory(rng, 3), random_addresses(rng, 3), random_registers(rng, 3, 32, move.registers)
+    addresses[2] = 16 * rng.integers(0, 5, 32)  # where rows overlap, the higher lane wins
     before = memory.copy()
     result = warp.stmatrix(move.opcode, memory, addresses, registers)
     np.testing.assert_array_equal(memory, before)
@@ -93,37 +94,6 @@ def test_stmatrix(move: Movement) -> None:
         np.testing.assert_array_equal(warp.stmatrix(move, memory[i], addresses[i], registers[i]), result[i])
 
 
-@pytest.mark.parametrize("move", STMATRIX, ids=str)
-def test_where_rows_overlap_the_higher_lane_wins(move: Movement) -> None:
-    rng = np.random.default_rng(3)
-    shape, num, trans, _ = parts(move.opcode)
-    memory, registers = random_memory(rng), random_registers(rng, 32, move.registers)
-    addresses = 16 * rng.integers(0, 5, 32)
-    expected = facts.stmatrix(memory.tobytes(), addresses.tolist(), registers.tolist(), shape, num, trans)
-    assert warp.stmatrix(move, memory, addresses, registers).tobytes() == expected
-
-
-@pytest.mark.parametrize("move", [move for move in STMATRIX if "m8n8" in move.opcode], ids=str)
-def test_what_is_stored_is_loaded(move: Movement) -> None:
-    rng = np.random.default_rng(4)
-    addresses, registers = random_addresses(rng, 5), random_registers(rng, 5, 32, move.registers)
-    memory = warp.stmatrix(move, random_memory(rng), addresses, registers)
-    np.testing.assert_array_equal(warp.ldmatrix(move.opcode.replace("stmatrix", "ldmatrix"), memory, addresses), registers)
-
-
-def test_bytes_that_are_stored_are_loaded() -> None:
-    """Two 16 x 8 matrices, stored column-major, are a 16 x 16 one whose registers have their halves exchanged."""
-    rng = np.random.default_rng(5)
-    registers, addresses = random_registers(rng, 32, 2), np.arange(32) * 16
-    memory = warp.stmatrix("stmatrix.sync.aligned.m16n8.x2.trans.b8", np.zeros(512, np.uint8), addresses, registers)
-    # columns 2j, 2j + 1 of both matrices are rows 4j to 4j + 3 of the load
-    order = np.array([8 * (row // 2 % 2) + 2 * (row // 4) + row % 2 for row in range(16)])
-    loaded = warp.ldmatrix("ldmatrix.sync.aligned.m16n16.x1.trans.b8", memory, np.tile(16 * order, 2))
-    low, high = np.uint32(0xFFFF), np.uint32(16)
-    np.testing.assert_array_equal(loaded[:, 0], registers[:, 0] & low | (registers[:, 1] & low) << high)
-    np.testing.assert_array_equal(loaded[:, 1], registers[:, 0] >> high | registers[:, 1] >> high << high)
-
-
 def test_movmatrix() -> None:
     registers = random_registers(np.random.default_rng(6), 2, 3, 32)
     result = warp.movmatrix(MOVMATRIX, registers)
@@ -132,14 +102,6 @@ def test_movmatrix() -> None:
         assert result[index].tolist() == facts.movmatrix(registers[index].tolist())
     np.testing.assert_array_equal(warp.movmatrix(MOVMATRIX, result), registers)
     np.testing.assert_array_equal(warp.movmatrix(MOVMATRIX, registers.astype(">u4")[::-1, :, :]), result[::-1])
-
-
-def test_loading_transposed_is_loading_and_movmatrix() -> None:
-    rng = np.random.default_rng(7)
-    memory, addresses = random_memory(rng), random_addresses(rng)
-    plain = warp.ldmatrix("ldmatrix.sync.aligned.m8n8.x4.b16", memory, addresses)
-    turned = warp.ldmatrix("ldmatrix.sync.aligned.m8n8.x4.trans.b16", memory, addresses)
-    np.testing.assert_array_equal(warp.movmatrix(MOVMATRIX, plain.T).T, turned)
 
 
 @pytest.mark.parametrize("space", ["", ".shared", ".shared::cta"])
@@ -223,17 +185,3 @@ def test_types_and_shapes() -> None:
     for error, message, call in wrong:
         with pytest.raises(error, match=message):
             call()
-
-
-@pytest.mark.parametrize("bad", [None, "abc", [[1], [1, 2]], object(), {"a": 1}])
-def test_what_is_no_array(bad: Any) -> None:
-    registers = np.zeros((32, 1), np.uint32)
-    store = "stmatrix.sync.aligned.m8n8.x1.b16"
-    with pytest.raises(FastmmaError):
-        warp.ldmatrix("ldmatrix.sync.aligned.m8n8.x1.b16", bad, np.zeros(32, int))
-    with pytest.raises(FastmmaError):
-        warp.stmatrix(store, np.zeros(512, np.uint8), bad, registers)
-    with pytest.raises(FastmmaError):
-        warp.stmatrix(store, np.zeros(512, np.uint8), np.zeros(32, int), bad)
-    with pytest.raises(FastmmaError):
-        warp.movmatrix(MOVMATRIX, bad)

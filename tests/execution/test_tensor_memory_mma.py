@@ -58,7 +58,6 @@ def test_mn_major_operands(kind: str, d: str, a: str, b: str, m: int, n: int, mo
     said = tcgen05.InstructionDescriptor.decode(kind, plain.idesc)
     for turned in ({"transpose_a": True}, {"transpose_b": True}, {"transpose_a": True, "transpose_b": True}):
         ins = fastmma.instruction(plain.opcode.split()[0], idesc=dataclasses.replace(said, **turned).encode())
-        assert isinstance(ins, fastmma.Instruction)
         machine = Machine(ins, 6)
         places = {name: machine.put_shared(name, swizzle, f"transpose_{name}" in turned) for name in "ab"}
         machine.given["metadata"] = machine.given.get("metadata", np.zeros(0))

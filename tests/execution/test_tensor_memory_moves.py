@@ -135,7 +135,6 @@ def test_what_is_stored_is_loaded(move: Movement) -> None:
 def test_fragments_are_placed() -> None:
     for opcode in ("tcgen05.ld.sync.aligned.16x256b.x2.b32", "tcgen05.st.sync.aligned.16x128b.x2.unpack::16b.b32"):
         move = fastmma.instruction(opcode)
-        assert isinstance(move, Movement)
         held, packed = fastmma.placement(move, "r"), move.bits == 16
         for thread, register, half, row, col in facts.cells(move.shape, move.num, packed):
             cell = held.at(row, col % move.cols, col // move.cols)
@@ -223,13 +222,6 @@ def test_cp(copy: Any) -> None:
                 for each in lanes_of(row):
                     target[:, lane + each, 300 + 4 * unit : 304 + 4 * unit] = words
         np.testing.assert_array_equal(found, expected)
-
-
-def test_lanes_of_copies() -> None:
-    for copy in COPIES:
-        lanes = copy.lanes.ravel()
-        assert len(set(lanes.tolist())) == len(lanes)
-        assert len(lanes) == (4 if "4x256b" in copy.opcode else 128)
 
 
 def test_shift() -> None:

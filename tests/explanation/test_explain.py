@@ -56,13 +56,11 @@ def check_steps(found: Explanation, ks: range | list[int]) -> None:
         for term in step.terms:
             if term.kept is not None:
                 assert exact(term.kept) + exact(term.lost) == exact(term.value)
-                assert step.unit is not None
                 assert (exact(term.kept) / Fraction(2) ** step.unit).denominator == 1
         if step.total is not None:
             assert exact(step.total) == sum(terms)
             result = code_value(step)
             if step.rounding == "wrap":
-                assert result is not None
                 assert (exact(step.total) - result) % 2**32 == 0
             elif result is not None:
                 assert exact(step.total) - result == exact(step.dropped)
@@ -309,7 +307,6 @@ def test_two_targets() -> None:
     a[0, 16:19] = 4096, 2**-13, -4096
     found = explain(a, b, 0, 0, target="sm_90a", against="sm_80")
     difference = found.difference
-    assert difference is not None
     assert (difference.k, difference.terms) == ((16, 32), (17,))
     assert (found.value, found.against and found.against.value) == (2**-13, 0.0)
     assert "17 <" in str(found)
@@ -321,7 +318,6 @@ def test_two_targets() -> None:
     assert "No sum differs" in same.markdown()
     assert explain(a, b, 0, 0, target="sm_80", against=found).difference is not None
     parts = explain(a, b, 0, 0, target="sm_90a", against={"split_k": 2})
-    assert parts.against is not None
     assert parts.against.plan == fastmma.gemm_plan(a, b, split_k=2)
     # the other has no sum of the first parts, and its joins come in another order
     pairs = explain(

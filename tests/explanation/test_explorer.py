@@ -54,7 +54,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def data(file: Path) -> dict[str, Any]:
     """What the page knows of layouts."""
     found = re.search(r'id="layouts-data">(.*?)</script>', file.read_text(encoding="utf-8"))
-    assert found is not None
     return json.loads(found[1])
 
 

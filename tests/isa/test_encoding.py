@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference.cases import cases
 from reference.formats import DTYPES, FLOATS, LARGEST, NARROW, SMALLEST, bits_of, edges
 
 from fastmma import FORMATS, FastmmaError, OperandError, OperandTypeError, decode, encode
@@ -137,51 +138,11 @@ def test_overflow_is_infinite(name: str) -> None:
     assert np.all(decode(encode(np.negative(beyond), name), name) == -np.inf)
 
 
-def test_overflow_of_e4m3_is_nan() -> None:
-    np.testing.assert_array_equal(encode([464, 465, 1e9, np.inf, -np.inf, -500], "e4m3"), [0x7E, 0x7F, 0x7F, 0x7F, 0xFF, 0xFF])
-
-
-@pytest.mark.parametrize("name", ["e4m3fnuz", "e5m2fnuz"])
-def test_nan_in_place_of_negative_zero(name: str) -> None:
-    beyond = 2 * LARGEST[name]
-    codes = encode([0.0, -0.0, -1e-9, 1e-9, np.nan, -np.nan, np.inf, -np.inf, beyond, -beyond], name)
-    np.testing.assert_array_equal(codes, [0] * 4 + [0x80] * 6)
-
-
 @pytest.mark.parametrize("name", [name for name in FLOATS if FORMATS[name].specials != "none"])
 def test_nan_is_quiet_and_positive(name: str) -> None:
     codes = encode(np.array([np.nan, -np.nan]), name)
     assert np.isnan(decode(codes, name)).all()
     assert codes[0] == codes[1]
-
-
-@pytest.mark.parametrize("name", ["e3m2", "e2m3", "e2m1"])
-@pytest.mark.parametrize("saturate", [False, True])
-def test_formats_without_nan_refuse_it(name: str, saturate: bool) -> None:
-    with pytest.raises(OperandError, match=f"{name} has neither NaN"):
-        encode([1.0, np.nan], name, saturate=saturate)
-
-
-@pytest.mark.parametrize("name", ["e3m2", "e2m3", "e2m1"])
-def test_formats_without_infinity_refuse_what_is_beyond(name: str) -> None:
-    for value in (LARGEST[name] * 1.5, -LARGEST[name] * 1.5, np.inf):
-        with pytest.raises(OperandError, match="saturated"):
-            encode(value, name)
-
-
-def test_ue8m0() -> None:
-    exponents = np.arange(-127.0, 128.0)
-    np.testing.assert_array_equal(encode(np.exp2(exponents), "ue8m0"), np.arange(255))
-    np.testing.assert_array_equal(encode([0.0, 2.0**-140], "ue8m0"), [0, 0])
-    np.testing.assert_array_equal(encode([2.0**127 * 1.9, np.inf, np.nan], "ue8m0"), [255, 255, 255])
-    np.testing.assert_array_equal(encode([1.5, 3.0, 1.49, 2.9], "ue8m0", rounding="rz"), [127, 128, 127, 128])
-    assert encode(1e300, "ue8m0", saturate=True) == 254
-
-
-@pytest.mark.parametrize("name", ["ue8m0", "ue4m3"])
-def test_unsigned_floats_refuse_negative_numbers(name: str) -> None:
-    with pytest.raises(OperandError, match="no negative numbers"):
-        encode([-1.0], name)
 
 
 @cache
@@ -267,47 +228,61 @@ def test_integers_of_every_width_saturate(dtype: Any, name: str) -> None:
     assert found.tolist() == [min(max(int(value), low), high) for value in values]
 
 
-def test_saturated_f64_is_finite() -> None:
-    largest = float(np.finfo(np.float64).max)
-    assert decode(encode([np.inf, -np.inf, 1.0], "f64", saturate=True), "f64").tolist() == [largest, -largest, 1.0]
-    assert decode(encode([np.inf, -np.inf], "f64"), "f64").tolist() == [np.inf, -np.inf]
+INF, NAN, ODD = np.inf, np.nan, [0.0, -0.0, -1e-9, 1e-9, np.nan, -np.nan, np.inf, -np.inf, 1e9, -1e9]
+FACTS: list[tuple[str, list[float], dict[str, Any], list[int]]] = [
+    ("e4m3", [464, 465, 1e9, INF, -INF, -500], {}, [0x7E, 0x7F, 0x7F, 0x7F, 0xFF, 0xFF]),  # overflow is NaN
+    ("e4m3fnuz", ODD, {}, [0] * 4 + [0x80] * 6),  # NaN in the place of -0
+    ("e5m2fnuz", ODD, {}, [0] * 4 + [0x80] * 6),
+    ("ue8m0", np.exp2(np.arange(-127.0, 128.0)).tolist(), {}, list(range(255))),
+    ("ue8m0", [0.0, 2.0**-140, 2.0**127 * 1.9, INF, NAN], {}, [0, 0, 255, 255, 255]),
+    ("ue8m0", [1.5, 3.0, 1.49, 2.9], {"rounding": "rz"}, [127, 128, 127, 128]),
+    ("ue8m0", [1e300], {"saturate": True}, [254]),
+    ("f64", [INF, -INF], {}, [0x7FF << 52, 0xFFF << 52]),
+    ("f64", [INF, -INF, 1.0], {"saturate": True}, [(0x7FF << 52) - 1, (0xFFF << 52) - 1, 0x3FF << 52]),
+    ("s8", [-1.5, -0.5, 0.5, 1.5, 2.5], {}, [254, 0, 0, 2, 2]),
+    ("s8", [-1.9, 1.9], {"rounding": "rz"}, [255, 1]),
+    ("s8", [-1000, 1000], {"saturate": True}, [128, 127]),
+    ("u8", [-5, 300.7, INF], {"saturate": True}, [0, 255, 255]),
+    ("s4", [-8, 7, -1], {}, [8, 7, 15]),
+]
 
 
-def test_integer_encoding() -> None:
-    np.testing.assert_array_equal(encode([-1.5, -0.5, 0.5, 1.5, 2.5], "s8").view(np.int8), [-2, 0, 0, 2, 2])
-    np.testing.assert_array_equal(encode([-1.9, 1.9], "s8", rounding="rz").view(np.int8), [-1, 1])
-    np.testing.assert_array_equal(encode([-1000, 1000], "s8", saturate=True).view(np.int8), [-128, 127])
-    np.testing.assert_array_equal(encode([-5, 300.7, np.inf], "u8", saturate=True), [0, 255, 255])
-    np.testing.assert_array_equal(encode([-8, 7, -1], "s4"), [8, 7, 15])
+@cases(("name", "values", "options", "codes"), FACTS)
+def test_facts(name: str, values: list[float], options: dict[str, Any], codes: list[int]) -> None:
+    assert encode(values, name, **options).tolist() == codes
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("s8", 128), ("s8", -129.0), ("u8", -1), ("u8", 256), ("s4", 8), ("u4", 16), ("b1", 2), ("s32", 2**31)]
-)
-def test_integers_out_of_range_are_refused(name: str, value: float) -> None:
-    with pytest.raises(OperandError, match=f"values for {name} must lie in"):
-        encode(value, name)
-    with pytest.raises(OperandError, match="no NaN"):
-        encode(np.nan, name)
+WITHOUT_SPECIALS = ("e3m2", "e2m3", "e2m1")
+REFUSED: list[tuple[str, Any, dict[str, Any], type[FastmmaError], str]] = [
+    *(
+        (name, [1.0, NAN], {"saturate": each}, OperandError, f"{name} has neither NaN")
+        for name in WITHOUT_SPECIALS
+        for each in (False, True)
+    ),
+    *((name, sign * LARGEST[name] * 1.5, {}, OperandError, "saturated") for name in WITHOUT_SPECIALS for sign in (1, -1)),
+    *((name, INF, {}, OperandError, "saturated") for name in WITHOUT_SPECIALS),
+    *((name, [-1.0], {}, OperandError, "no negative numbers") for name in ("ue8m0", "ue4m3")),
+    *(
+        (name, value, {}, OperandError, f"values for {name} must lie in")
+        for name, value in (("s8", 128), ("s8", -129.0), ("u8", -1), ("u8", 256), ("s4", 8), ("u4", 16), ("b1", 2), ("s32", 2**31))
+    ),
+    *((name, NAN, {}, OperandError, "no NaN") for name in ("s8", "u8", "s4", "u4", "b1", "s32")),
+    *((fmt, bad, {}, OperandTypeError, ".") for fmt in ("f16", "s8") for bad in ("x", None, [None], object(), [1, "a"], 1j)),
+    *((fmt, bad, {}, OperandTypeError, ".") for fmt in ("f16", "s8") for bad in (np.array(["1"]), np.array([1], "M8[s]"))),
+    *(("f16", 1.0, {"rounding": bad}, OperandError, "rounding must be") for bad in ("rn ", "", None, "up", 1, ["rn"])),
+]
 
 
-@pytest.mark.parametrize("bad", ["x", None, [None], object(), [1, "a"], 1j, np.array(["1"]), np.array([1], "M8[s]")])
-def test_encode_refuses_what_is_no_number(bad: Any) -> None:
-    for name in ("f16", "s8"):
-        with pytest.raises(OperandTypeError):
-            encode(bad, name)
+@cases(("name", "value", "options", "error", "message"), REFUSED)
+def test_what_is_refused(name: str, value: Any, options: dict[str, Any], error: type[FastmmaError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        encode(value, name, **options)
 
 
-@pytest.mark.parametrize("bad", [[1.5], "x", None, [None], [[1], [2, 3]]])
+@cases("bad", [[1.5], "x", None, [None], [[1], [2, 3]]])
 def test_decode_refuses_what_is_no_code(bad: Any) -> None:
     with pytest.raises(FastmmaError):
         decode(bad, "f16")
-
-
-@pytest.mark.parametrize("bad", ["rn ", "", None, "up", 1, ["rn"]])
-def test_rounding_modes(bad: Any) -> None:
-    with pytest.raises(OperandError, match="rounding must be"):
-        encode(1.0, "f16", rounding=bad)
 
 
 def test_empty_and_scalar() -> None:

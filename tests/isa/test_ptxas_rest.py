@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import itertools
 import random
-import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 from reference.fragments import CONTAINER_BITS
-from reference.ptxas import accepted, needs_ptxas, registers, version
-from test_ptxas import ACCUMULATORS, KNOWN, share
+from reference.ptxas import accepted, needs_ptxas, registers
+from test_ptxas import ACCUMULATORS, KNOWN, WGMMA, disagreements, mma_candidates, share, table
 from test_table import variants
 
 import fastmma
@@ -32,35 +31,6 @@ PAIRS = (
 )
 SPACES = ("", ".shared", ".shared::cta", ".global", ".local", ".shared::cluster", ".const", ".param")
 SPARSE = ("sp", "sp::ordered_metadata")
-# ptxas lets 4-bit types pass with shapes that PTX does not give them, on the targets that have 4-bit multipliers
-LENIENT = re.compile(
-    r"wmma\.mma\.sync\.aligned\.\w+\.\w+\.(m16n16k16|m8n32k16|m32n8k16|m16n16k8|m8n8k4)\.s32\.[su]4\.[su]4\.s32(\.satfinite)?"
-)
-
-
-@cache
-def table() -> dict[str, tuple[str, ...]]:
-    """The targets of every legal opcode, in the ways in which the candidates write it."""
-    found: dict[str, tuple[str, ...]] = {}
-    for ins in fastmma.instructions():
-        found[ins.opcode] = ins.targets
-        if isinstance(ins, fastmma.Movement):
-            *before, last = ins.opcode.rsplit(".", 2 if ".b8x16." in ins.opcode or ins.opcode.endswith(".s8.s4") else 1)
-            for space in ins.spaces:
-                found[".".join([ins.opcode.removesuffix("." + ".".join([*before[1:], last])), space, *before[1:], last])] = ins.targets
-        elif ins.op == "wmma" and ins.rounding == "rn":
-            found[ins.opcode.replace(f".{ins.shape}", f".{ins.shape}.rn")] = ins.targets
-        elif ins.op == "wmma" and ins.bit_op:
-            operation = f".{ins.bit_op}.popc"
-            found[ins.opcode.replace(operation, "") + operation] = ins.targets
-        elif ins.kind in ("mxf8f6f4", "mxf4"):
-            written = f".block_scale.scale_vec::{'1X' if ins.kind == 'mxf8f6f4' else '2X'}"
-            found[ins.opcode.replace(".block_scale", written)] = ins.targets
-    return found
-
-
-def legal(opcode: str, target: str) -> bool:
-    return target in table().get(opcode, ()) and instruction(opcode).ptx <= version()
 
 
 def words(count: int, bits: int) -> int:
@@ -197,22 +167,10 @@ def wmma_move_candidates() -> dict[str, str]:
 def matrix_move_candidates() -> dict[str, str]:
     """ldmatrix, stmatrix and movmatrix; the formats that expand also with source and destination swapped."""
     found = {}
-    formats = (
-        "b16",
-        "b8",
-        "b32",
-        "b8x16.b6x16_p32",
-        "b8x16.b4x16_p64",
-        "b6x16_p32.b8x16",
-        "b4x16_p64.b8x16",
-        "b8x16",
-        "b6x16_p32",
-        "b4x16_p64",
-        "s8.s4",
-        "u8.u4",
-        "s8.u4",
-        "s4.s8",
-    )
+    formats = [
+        *("b16", "b8", "b32", "b8x16.b6x16_p32", "b8x16.b4x16_p64", "b6x16_p32.b8x16", "b4x16_p64.b8x16"),
+        *("b8x16", "b6x16_p32", "b4x16_p64", "s8.s4", "u8.u4", "s8.u4", "s4.s8"),
+    ]
     shapes = {"m8n8": 64, "m8n16": 128, "m16n8": 128, "m16n16": 256, "m8n32": 256}
     for op, shape, num, trans, space, fmt in itertools.product(
         ("ldmatrix", "stmatrix"), shapes, (1, 2, 4, 8), ("", ".trans"), SPACES, formats
@@ -226,23 +184,6 @@ def matrix_move_candidates() -> dict[str, str]:
     return found
 
 
-@cache
-def sparse_wgmma_candidates() -> dict[str, str]:
-    found = {}
-    tails = {"f16": "%p1, 1, 1, 0", "bf16": "%p1, 1, 1, 0", "tf32": "%p1, 1, 1", "e4m3": "%p1, 1, 1", "e5m2": "%p1, 1, 1"}
-    pairs = [(a, a) for a in ("f16", "bf16", "tf32", "b1", "f64", "s4")] + [("f16", "bf16"), ("e4m3", "s8")]
-    pairs += [*itertools.product(("e4m3", "e5m2"), repeat=2), *itertools.product(("s8", "u8"), repeat=2)]
-    for sparse, n, k, (a, b), d, modifier in itertools.product(
-        SPARSE, (*range(8, 257, 8), 4, 12, 264), (8, 16, 32, 64, 128, 512), pairs, ("f16", "f32", "s32"), ("", ".satfinite")
-    ):
-        if (k * CONTAINER_BITS[a] != 512 or sparse != "sp") and n != 64:
-            continue
-        opcode = f"wgmma.mma_async.{sparse}.sync.aligned.m64n{n}k{k}{modifier}.{d}.{a}.{b}"
-        held = n // 4 if d == "f16" else n // 2
-        found[opcode] = f"{opcode} {registers('r', 128, held)}, {registers('r', 0, 4)}, %q0, %r400, 0, {tails.get(a, '%p1')};"
-    return found
-
-
 CANDIDATES = {
     "sparse": sparse_candidates,
     "scaled": scaled_candidates,
@@ -250,21 +191,12 @@ CANDIDATES = {
     "wmma moves": wmma_move_candidates,
     "matrix moves": matrix_move_candidates,
 }
+EVERY = CANDIDATES | {"mma": mma_candidates, **{f"wgmma, {form}": lambda form=form: WGMMA[form] for form in WGMMA}}
 
 
-def disagreements(candidates: dict[str, str], target: str, folder: Path) -> list[str]:
-    chosen = {opcode: text for opcode, text in candidates.items() if opcode in table() or share(opcode, target)}
-    verdicts = accepted(list(chosen.values()), target, folder)
-    return [
-        f"ptxas {'takes' if verdict else 'refuses'} {opcode} on {target}"
-        for opcode, verdict in zip(chosen, verdicts, strict=True)
-        if verdict != legal(opcode, target) and not LENIENT.fullmatch(opcode)
-    ]
-
-
-@pytest.mark.parametrize("name", [*CANDIDATES, "wgmma"])
+@pytest.mark.parametrize("name", EVERY)
 def test_the_parser_knows_the_legal_ones(name: str) -> None:
-    candidates = list((CANDIDATES | {"wgmma": sparse_wgmma_candidates})[name]())
+    candidates = list(EVERY[name]())
     known = [opcode for opcode in candidates if opcode in table()]
     assert known
     for opcode in known + random.Random(name).sample(candidates, 40):
@@ -275,20 +207,13 @@ def test_the_parser_knows_the_legal_ones(name: str) -> None:
 
 
 def test_every_opcode_is_a_candidate() -> None:
-    tried = set().union(*(each() for each in CANDIDATES.values()), sparse_wgmma_candidates())
-    rest = [ins.opcode for ins in fastmma.instructions() if not (ins.op in ("mma", "wgmma") and not ins.sparse and not ins.scale_vec_size)]
-    assert set(rest) <= tried
+    assert {ins.opcode for ins in fastmma.instructions()} <= set().union(*(each() for each in EVERY.values()))
 
 
 @pytest.mark.parametrize("target", KNOWN)
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_table(name: str, target: str, tmp_path: Path) -> None:
     assert disagreements(CANDIDATES[name](), target, tmp_path) == []
-
-
-@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a"])
-def test_sparse_wgmma(target: str, tmp_path: Path) -> None:
-    assert disagreements(sparse_wgmma_candidates(), target, tmp_path) == []
 
 
 # opcodes with every kind of modifier, the target on which their spellings are tried, and their operands

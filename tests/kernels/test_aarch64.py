@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastmma.kernels.fused.micro_kernel import SLAB
-from fastmma.kernels.fused.x86 import chain_of
+from fastmma.kernels.fused.packed import config_of
 from fastmma.kernels.params import Element, Fused, Specials
 from fastmma.kernels.tiles import BITS, BYTES, CHAINS, FUSED, GROUPS, fit
 
@@ -42,7 +42,7 @@ def test_instructions() -> None:
 def test_modes_and_calls(half: bool) -> None:
     """The rounding mode is set around the sums, which call nothing; f16 sums are rounded by an instruction that does not follow it."""
     p = Fused(HALF, HALF, 16, 25, -14 if half else -133, 10 if half else 23, int(half), 0)
-    code = SLAB.assembly(chain_of(p, fit(FUSED, NEON)), "aarch64-unknown-linux-gnu", "generic", "+neon")
+    code = SLAB.assembly(config_of(p, fit(FUSED, NEON)), "aarch64-unknown-linux-gnu", "generic", "+neon")
     instructions = [line.split() for line in code.splitlines() if line.startswith("\t")]
     assert [each[0] for each in instructions if each[0] in ("bl", "mrs", "msr")] == ["mrs", "msr", "bl", "msr"]
     assert ("frintn" in code) == half

@@ -11,7 +11,6 @@ import stat
 import subprocess
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -473,29 +472,11 @@ def test_kernels_are_kept_beside_their_sources(tmp_path: Path, expected: str) ->
     assert outcome(python(SCRIPT, root, NUMBA_CACHE_DIR="", HOME="/dev/null", XDG_CACHE_HOME=NO_FOLDER)) == (0, expected, "")
 
 
-def test_a_quota_on_the_size_of_files(tmp_path: Path, expected: str) -> None:
-    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n" + SCRIPT
-    status, out, err = outcome(python(limited, NUMBA_CACHE_DIR=str(tmp_path)))
-    assert (status, out) == (0, expected)
-    assert err.count("CacheWarning: compiled kernels cannot be kept") == 1
-    assert kept(tmp_path) == []
-
-
 def test_processes_that_start_at_once_share_a_folder(tmp_path: Path, expected: str) -> None:
     for processes in (3, 1):
         running = [python(SCRIPT, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(processes)]
         assert [outcome(process) for process in running] == [(0, expected, "")] * processes
         assert {path.suffix for path in kept(tmp_path)} == {".kernel"}
-
-
-def test_damage_to_all_files_at_once(tmp_path: Path, expected: str) -> None:
-    assert outcome(python(SCRIPT, NUMBA_CACHE_DIR=str(tmp_path))) == (0, expected, "")
-    whole = {path: path.stat().st_size for path in kept(tmp_path)}
-    for path, size in whole.items():
-        os.truncate(path, size // 2)
-    for _ in range(2):
-        assert outcome(python(SCRIPT, NUMBA_CACHE_DIR=str(tmp_path))) == (0, expected, "")
-        assert {path: path.stat().st_size for path in kept(tmp_path)} == whole
 
 
 def test_the_command_line_says_it_in_one_line() -> None:
@@ -505,10 +486,3 @@ def test_the_command_line_says_it_in_one_line() -> None:
     assert done.stdout
     [line] = done.stderr.splitlines()
     assert line.startswith("fastmma: compiled kernels cannot be kept")
-
-
-def test_the_warning_is_public() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fastmma.CacheWarning)
-        warnings.warn("said", CacheWarning, stacklevel=1)
-    assert CacheWarning.__module__ == "fastmma"

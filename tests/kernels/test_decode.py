@@ -10,7 +10,7 @@ from reference.formats import BITS, DTYPES, FLOATS, UINT
 from fastmma import FORMATS, FastmmaError, gemm, instructions
 from fastmma.backends.parameters import element_of
 from fastmma.kernels.decode.tables import FINITE, MINUS, NAN, PLUS, ZERO, scale_table_of, table_of
-from fastmma.kernels.fused import portable, x86
+from fastmma.kernels.fused import packed, portable
 from fastmma.kernels.general import products as general
 from fastmma.kernels.params import Fused, General
 
@@ -62,14 +62,14 @@ def test_products_with_one(name: str) -> None:
         portable.gemm(p, a[row : row + 1], b, None, out[row : row + 1], 1)
         np.testing.assert_array_equal(out[row].view(np.float32), expected[row])
     windows = General(1, 1, 1, 0, 0, 25, 0, -1000, 23, 0, 0, 23, 127)
-    general.multiply(windows, element, element, a[None], b[None], None, out[None], 1)
+    general.multiply(windows, element, element, a[None], b[None], None, out[None], 1, general.fits_window(windows, element, element))
     np.testing.assert_array_equal(out.view(np.float32), expected)
 
 
 @pytest.mark.parametrize("name", FNUZ)
 def test_formats_of_other_machines_are_no_operands(name: str) -> None:
     element = element_of(FORMATS[name])
-    assert not x86.supported(Fused(element, element, 16, 25, -132, 23, 0, 0))  # which would take its NaN for a zero
+    assert not packed.supported(Fused(element, element, 16, 25, -132, 23, 0, 0))  # which would take its NaN for a zero
     assert not any(name in ins.opcode for ins in instructions())
     ones = np.ones((16, 32), DTYPES[name])
     with pytest.raises(FastmmaError, match=f"no instruction for {name}"):

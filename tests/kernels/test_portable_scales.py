@@ -45,7 +45,7 @@ def test_scales_of_any_size(setting: tuple[str, str, int, int, int, int, int], s
         c = None if trial % 3 == 0 else rng.integers(0, 1 << 32, (tiles, rows, columns), np.uint32)
         expected, found, one = np.empty((3, tiles, rows, columns), np.uint32)
         each = scale, np.repeat(scales[0], block, 2), np.repeat(scales[1], block, 1)
-        general.multiply(windows, element, element, a, b, c, expected, 1, each)
+        general.multiply(windows, element, element, a, b, c, expected, 1, general.fits_window(windows, element, element), each)
         portable.tiles(p, a, b, c, found, 1, scaling=portable.Scaling(scale, block, group, *scales))
         np.testing.assert_array_equal(found, expected)
         for tile in range(tiles):

@@ -13,11 +13,11 @@ from drivers.operations import operands
 
 from fastmma import instruction
 from fastmma.backends.call import Operands, Operation
-from fastmma.backends.parameters import fused_coding, fused_parameters, scaled_parameters
+from fastmma.backends.parameters import element_specs, fused_parameters, scaled_parameters
 from fastmma.backends.problem import problem_of
 from fastmma.backends.resolve import operation_of
 from fastmma.backends.route import choose
-from fastmma.kernels.fused import batch, x86
+from fastmma.kernels.fused import batch, packed
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.scaled.group_tiles import group_tiles
 from fastmma.kernels.scaled.tiles import scaled_tiles
@@ -39,8 +39,8 @@ def test_exponents_as_far_apart_as_sums_of_bytes_allow(operation: Operation) -> 
     depth, width, sign = 4 * p.terms, 23 - p.a.mantissa_bits, 1 << 31
     for highest, added in ((33, True), (34, False)):
         spreads = (-30, highest), (-31, 33)
-        found = [x86.Spread(*each) for each in spreads]
-        assert x86.exponent_bytes(p, *found).added == added
+        found = [packed.Spread(*each) for each in spreads]
+        assert packed.exponent_bytes(p, *found).added == added
         codes = []
         for (low, high), shape in zip(spreads, ((8, depth), (depth, 8)), strict=True):
             field = 127 + rng.choice([low, low + 1, high], shape)
@@ -49,7 +49,7 @@ def test_exponents_as_far_apart_as_sums_of_bytes_allow(operation: Operation) -> 
             codes.append((bits >> (16 if p.a.shift == 0 else 0)).astype(np.uint16 if p.a.shift == 0 else np.uint32))
         a, b = codes
         a[0, :], a[:, : p.terms] = 0, 0  # whole steps without products
-        assert [x86._spread(p.a, each, 2) for each in codes] == found
+        assert [packed._spread(p.a, each, 2) for each in codes] == found
         lowest = 127 + spreads[0][0] + spreads[1][0]
         c = ((rng.integers(lowest - 8, lowest + 8, (8, 8)) << 23) + rng.integers(0, 1 << 23, (8, 8))).astype(np.uint32)
         given = {"a": a[None], "b": b[None], "c": c[None]}
@@ -58,17 +58,17 @@ def test_exponents_as_far_apart_as_sums_of_bytes_allow(operation: Operation) -> 
 
 def test_what_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     for operation in (F16, BF16, TF32, E4M3):
-        p, coded = fused_parameters(operation), fused_coding(operation)
+        p, specs = fused_parameters(operation), element_specs(operation)
         for change, held in (({}, True), ({"terms": 3}, False), ({"align_bits": 35}, False), ({"emax_floor": 61}, False)):
             changed = p._replace(**change)
-            assert x86.supported(changed) == (held and ABLE)
-            assert "emax_floor" in change or (batch.blocks(changed, coded, 16, 8, operation.instruction.k) is not None) == (held and ABLE)
-        assert not x86.supported(p._replace(restart=1))
-    assert batch.blocks(fused_parameters(F16), fused_coding(F16), 16, 8, 1 << 20) is None
-    assert batch.blocks(fused_parameters(LOWERED), fused_coding(LOWERED), 16, 8, 33) is None  # c joins after every 32 k
+            assert packed.supported(changed) == (held and ABLE)
+            assert "emax_floor" in change or (batch.blocks(changed, specs, 16, 8, operation.instruction.k) is not None) == (held and ABLE)
+        assert not packed.supported(p._replace(split=1))
+    assert batch.blocks(fused_parameters(F16), element_specs(F16), 16, 8, 1 << 20) is None
+    assert batch.blocks(fused_parameters(LOWERED), element_specs(LOWERED), 16, 8, 33) is None  # c joins after every 32 k
     monkeypatch.setenv("FASTMMA_PORTABLE", "1")
-    assert not x86.supported(fused_parameters(F16))
-    assert batch.blocks(fused_parameters(F16), fused_coding(F16), 16, 8, 16) is None
+    assert not packed.supported(fused_parameters(F16))
+    assert batch.blocks(fused_parameters(F16), element_specs(F16), 16, 8, 16) is None
 
 
 def kernel(operation: Operation, a: Any, b: Any) -> str:

@@ -32,7 +32,6 @@ def imports_of(module: str) -> tuple[str, ...]:
             found += [each.name for each in node.names]
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0
-            assert node.module is not None
             found += [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
     return tuple(found)
 

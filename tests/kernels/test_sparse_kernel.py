@@ -12,15 +12,15 @@ from drivers.operations import operands, operations
 
 from fastmma.backends.parameters import fused_parameters
 from fastmma.isa.sparsity import pattern_of
-from fastmma.kernels.fused import x86
+from fastmma.kernels.fused import packed
 from fastmma.kernels.fused.sparse_rows import Words
 from fastmma.kernels.matrices.addresses import LINES
 
 
 def test_what_is_stored_is_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[Any] = []
-    multiply = x86.multiply
-    monkeypatch.setattr(x86, "multiply", lambda *given, **named: called.append(named.get("chosen")) or multiply(*given, **named))
+    multiply = packed.multiply
+    monkeypatch.setattr(packed, "multiply", lambda *given, **named: called.append(named.get("chosen")) or multiply(*given, **named))
     (stored,) = (kernel for kernel in KERNELS if kernel.name == "stored")
     for operation in operations("fused"):
         ins, p = operation.instruction, fused_parameters(operation)
@@ -28,7 +28,7 @@ def test_what_is_stored_is_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
             called.clear()
             computed(operation, stored, **operands(np.random.default_rng(0), ins, 17, 65, ins.k))
             plain = ins.ctype == ins.dtype == ins.accumulator
-            assert any(each is not None for each in called) == (plain and x86.supports_sparse(p._replace(restart=0))), ins
+            assert any(each is not None for each in called) == (plain and packed.supports_sparse(p._replace(split=0))), ins
 
 
 def test_a_word_says_where_elements_lie_and_which_are_negative() -> None:

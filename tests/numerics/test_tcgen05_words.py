@@ -17,7 +17,6 @@ pytestmark = pytest.mark.each_path
 
 FILE = json.loads(Path(__file__).with_name("tcgen05_goldens.json").read_text())
 GOLDEN, PROBES = FILE["golden"], [probe for probe in FILE["probes"] if not probe["name"].startswith("scale-input-d")]
-BACKENDS = ("numba", "reference")
 ONE = {"ue8m0": 0x7F, "ue4m3": 0x38}
 
 

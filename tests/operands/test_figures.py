@@ -162,7 +162,6 @@ def test_pictures_for_print(tmp_path: Path) -> None:
     png, pdf = (tmp_path / "a.png").read_bytes(), (tmp_path / "a.pdf").read_bytes()
     width = int.from_bytes(png[16:20])
     box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", pdf)
-    assert box is not None
     assert abs(float(box[1]) / 72 * 300 - width) <= 1  # as large in print
     assert re.search(rb"pHYs(.{4})", png, re.DOTALL)[1] == (11811).to_bytes(4)  # dots a metre: 300 an inch
     assert b"CreationDate" not in pdf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from reference import sparsity as facts
 from reference.cases import cases
-from reference.sparse_operands import METADATA, SPARSE, bits, elements, random_words
+from reference.products import bits
+from reference.sparse_operands import METADATA, SPARSE, elements, random_words
 
 import fastmma
 from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, sparse
@@ -30,16 +32,14 @@ def test_metadata_lies_in_registers_as_measured(ins: fastmma.Instruction) -> Non
     for selector in selectors(ins):
         words = random_words(rng, name, (2, ins.m, chunks), ordered=ins.ordered_metadata)
         packed = sparse.pack_metadata(ins, words, selector=selector)
-        assert packed.shape == (2, ins.lanes)
+        places = {(lane, nibble): facts.word_at(ins, lane, selector, nibble) for lane in range(ins.lanes) for nibble in range(8)}
+        assert len(set(places.values()) - {None}) == ins.m * chunks
+        expected = np.zeros((2, ins.lanes), np.uint32)
+        for (lane, nibble), place in places.items():
+            if place:
+                expected[:, lane] |= words[:, place[0], place[1]].astype(np.uint32) << np.uint32(4 * nibble)
+        np.testing.assert_array_equal(packed, expected)
         assert packed.dtype == np.uint32
-        seen = set()
-        for lane in range(ins.lanes):
-            for nibble in range(8):
-                place = facts.word_at(ins, lane, selector, nibble)
-                found = packed[:, lane] >> np.uint32(4 * nibble) & np.uint32(15)
-                np.testing.assert_array_equal(found, 0 if place is None else words[:, place[0], place[1]])
-                seen |= {place} - {None}
-        assert len(seen) == ins.m * chunks
         # what other lanes hold does not matter
         others = np.array([facts.word_at(ins, lane, selector, 0) is None for lane in range(ins.lanes)])
         packed[:, others] = 0xFFFFFFFF
@@ -94,20 +94,26 @@ def test_selectors_out_of_range(ins: fastmma.Instruction) -> None:
     sparse.unpack_metadata(ins, registers, selector=np.int8(0))  # type: ignore[arg-type]
 
 
-def test_errors_of_metadata() -> None:
-    opcode = "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-    words = np.full((16, 4), 4)
-    with pytest.raises(OperandError, match=r"metadata must have shape \(16, 4\), not \(16, 3\)"):
-        sparse.pack_metadata(opcode, words[:, :3])
-    with pytest.raises(OperandTypeError, match="metadata must have dtype uint32, not int64"):
-        sparse.unpack_metadata(opcode, np.zeros(32, np.int64))
-    with pytest.raises(OperandError, match=r"metadata must have shape \(..., 32\), not \(31,\)"):
-        sparse.unpack_metadata(opcode, np.zeros(31, np.uint32))
-    with pytest.raises(OperandError, match=r"metadata must have shape"):
-        sparse.unpack_metadata(opcode, np.uint32(0))
-    for bad in (opcode.replace(".sp", ""), "ldmatrix.sync.aligned.m8n8.x1.b16"):
-        with pytest.raises(InstructionError):
-            sparse.pack_metadata(bad, words)
+SPARSE_OPCODE, DENSE_OPCODE = (f"mma{sp}.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" for sp in (".sp", ""))
+WORDS = np.full((16, 4), 4)
+REFUSALS = [
+    (lambda: sparse.pack_metadata(SPARSE_OPCODE, WORDS[:, :3]), OperandError, r"metadata must have shape \(16, 4\), not \(16, 3\)"),
+    (lambda: sparse.unpack_metadata(SPARSE_OPCODE, np.zeros(32, np.int64)), OperandTypeError, "metadata must have dtype uint32, not int64"),
+    (
+        lambda: sparse.unpack_metadata(SPARSE_OPCODE, np.zeros(31, np.uint32)),
+        OperandError,
+        r"metadata must have shape \(..., 32\), not \(31,\)",
+    ),
+    (lambda: sparse.unpack_metadata(SPARSE_OPCODE, np.uint32(0)), OperandError, "metadata must have shape"),
+    (lambda: sparse.pack_metadata(DENSE_OPCODE, WORDS), InstructionError, "not sparse"),
+    (lambda: sparse.pack_metadata("ldmatrix.sync.aligned.m8n8.x1.b16", WORDS), InstructionError, "multiplies nothing"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "says"), REFUSALS)
+def test_errors_of_metadata(call: Callable[[], object], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        call()
 
 
 @pytest.mark.each_path
@@ -221,18 +227,19 @@ def test_empty_gemm(shape: tuple[int, int, int], backend: str) -> None:
     np.testing.assert_array_equal(result, np.ones((m, n)))
 
 
-def test_errors_of_sparse_gemm() -> None:
-    a, b, words = np.ones((4, 8), np.float16), np.ones((16, 3), np.float16), np.full((4, 4), 4)
-    fastmma.gemm(a, b, metadata=words)
-    with pytest.raises(OperandError, match="metadata must have shape"):
-        fastmma.gemm(a, b, metadata=words[:, :3])
-    with pytest.raises(OperandError, match=r"a of shape \(M, K / 2\)"):
-        fastmma.gemm(a, b[:8], metadata=words)
-    with pytest.raises(OperandError, match="K must be a multiple of 4"):
-        fastmma.gemm(a[:, :7], b[:14], metadata=words)
-    with pytest.raises(OperandError, match="0 at"):
-        fastmma.gemm(a, b, metadata=words * 0)
-    with pytest.raises(OperandError, match="takes no metadata"):
-        fastmma.gemm(a, b[:8], metadata=words, instruction="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-    with pytest.raises(OperandError, match="needs metadata"):
-        fastmma.gemm(a, b, instruction="mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"metadata": np.full((4, 3), 4)}, "metadata must have shape"),
+        ({"b": np.ones((8, 3), np.float16)}, r"a of shape \(M, K / 2\)"),
+        ({"a": np.ones((4, 7), np.float16), "b": np.ones((14, 3), np.float16)}, "K must be a multiple of 4"),
+        ({"metadata": np.zeros((4, 4), int)}, "0 at"),
+        ({"b": np.ones((8, 3), np.float16), "instruction": DENSE_OPCODE}, "takes no metadata"),
+        ({"metadata": None, "instruction": SPARSE_OPCODE}, "needs metadata"),
+    ],
+)
+def test_errors_of_sparse_gemm(change: dict[str, Any], says: str) -> None:
+    good: dict[str, Any] = {"a": np.ones((4, 8), np.float16), "b": np.ones((16, 3), np.float16), "metadata": WORDS[:4]}
+    fastmma.gemm(**good)
+    with pytest.raises(OperandError, match=says):
+        fastmma.gemm(**good | change)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -83,21 +84,26 @@ def test_selectors_out_of_range(ins: fastmma.Instruction, operand: str) -> None:
             assert str(caught.value).startswith(ins.opcode)
 
 
-def test_errors() -> None:
-    ins = FORMS[0]
-    given, registers = np.zeros((ins.m, ins.scale_vec_size), np.uint8), np.zeros(32, np.uint32)
-    with pytest.raises(InstructionError, match="is not block-scaled"):
-        scales.unpack_scales("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", registers, "a")
-    with pytest.raises(OperandError, match="operand must be 'a' or 'b'"):
-        scales.unpack_scales(ins, registers, "c")
-    with pytest.raises(OperandTypeError, match="must have dtype uint32, not int32"):
-        scales.unpack_scales(ins, registers.view(np.int32), "a")
-    with pytest.raises(OperandError, match=r"must have shape \(..., 32\), not \(31,\)"):
-        scales.unpack_scales(ins, registers[:31], "a")
-    with pytest.raises(OperandTypeError, match="must be codes of dtype uint8"):
-        scales.pack_scales(ins, given.astype(np.int64), "a")
-    with pytest.raises(OperandError, match=r"must have shape \(..., 16, 1\), not"):
-        scales.pack_scales(ins, given[:8], "a")
+INS, OPCODE = FORMS[0], "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+REGISTERS, HELD = np.zeros(32, np.uint32), {name: np.zeros((32, count), np.uint32) for name, count in (("a", 4), ("b", 2), ("c", 4))}
+GIVEN = np.zeros((INS.m, INS.scale_vec_size), np.uint8)
+REFUSALS = [
+    (lambda: scales.unpack_scales(OPCODE, REGISTERS, "a"), InstructionError, "is not block-scaled"),
+    (lambda: scales.unpack_scales(INS, REGISTERS, "c"), OperandError, "operand must be 'a' or 'b'"),
+    (lambda: scales.unpack_scales(INS, REGISTERS.view(np.int32), "a"), OperandTypeError, "must have dtype uint32, not int32"),
+    (lambda: scales.unpack_scales(INS, REGISTERS[:31], "a"), OperandError, r"must have shape \(..., 32\), not \(31,\)"),
+    (lambda: scales.pack_scales(INS, GIVEN.astype(np.int64), "a"), OperandTypeError, "must be codes of dtype uint8"),
+    (lambda: scales.pack_scales(INS, GIVEN[:8], "a"), OperandError, r"must have shape \(..., 16, 1\), not"),
+    (lambda: warp.mma(OPCODE, **HELD, target="sm_90a", scale_a=REGISTERS), OperandError, "takes no scale_a"),
+    (lambda: warp.mma(OPCODE, **HELD, target="sm_90a", thread_id_b=1), OperandError, "byte and thread ids must be 0"),
+    (lambda: warp.mma(INS, **HELD, target="sm_120a", scale_a=REGISTERS), OperandError, "is block-scaled and needs scale_b"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "says"), REFUSALS)
+def test_errors(call: Callable[[], object], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        call()
 
 
 def operand_codes(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -148,16 +154,3 @@ def test_both_levels_agree(index: int, ins: fastmma.Instruction) -> None:
     held = (fastmma.scatter(codes, operands[name], kind=ins.kind) for name, codes in (("a", a), ("b", b), ("c", c.view(np.uint32))))
     d = warp.mma(ins, *held, target=target, **registers, **ids, **packed)
     np.testing.assert_array_equal(fastmma.gather(d, operands["d"]), expected.view(np.uint32))
-
-
-def test_scales_where_there_are_none() -> None:
-    opcode = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-    registers = {"a": np.zeros((32, 4), np.uint32), "b": np.zeros((32, 2), np.uint32), "c": np.zeros((32, 4), np.uint32)}
-    with pytest.raises(OperandError, match="takes no scale_a"):
-        warp.mma(opcode, **registers, target="sm_90a", scale_a=np.zeros(32, np.uint32))
-    with pytest.raises(OperandError, match="byte and thread ids must be 0"):
-        warp.mma(opcode, **registers, target="sm_90a", thread_id_b=1)
-    ins = FORMS[0]
-    zeros = [np.zeros((32, ins.operands[name].registers), np.uint32) for name in "abc"]
-    with pytest.raises(OperandError, match="is block-scaled and needs scale_b"):
-        warp.mma(ins, *zeros, target="sm_120a", scale_a=np.zeros(32, np.uint32))

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastmma
-from fastmma.products.bound import Bound, Strided, bind
-from fastmma.products.library import extents
+from fastmma.products.bound import Bound, Strided, bind, extents
 
 A, B = np.ones((24, 200), np.float16), np.ones((200, 40), np.float16)
 C, BIAS = np.ones((24, 40), np.float32), np.ones(40, np.float32)

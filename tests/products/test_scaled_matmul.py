@@ -77,8 +77,6 @@ def test_nvfp4_goes_through_the_instruction() -> None:
     rng = np.random.default_rng(3)
     a, b = quantize(rng.standard_normal((6, 200)), "nvfp4"), quantize(rng.standard_normal((7, 200)), "nvfp4").T
     sums = gemm(a.elements, b.elements, scale_a=a.scales, scale_b=b.scales, target="sm_120a")
-    assert a.global_scale is not None
-    assert b.global_scale is not None
     alpha = times(float(a.global_scale), float(b.global_scale))
     bias = rng.standard_normal(7).astype(ml_dtypes.bfloat16)
     found = {name: both(a, b, target="sm_120a", preset=name, bias=bias, out_dtype="bfloat16") for name in ("transformer-engine", "torchao")}

@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from reference.paths import taking
 
 import fastmma
 from fastmma import OperandError
 from fastmma.products.prepared import Prepared
 
 RNG = np.random.default_rng(11)
-BITS = RNG.integers(0, 1 << 16, (6, 20, 24), np.uint16)
 USUAL = (RNG.standard_normal((6, 20, 24)) * np.exp2(RNG.integers(-12, 9, (6, 20, 24)))).astype(np.float16)
-C = (RNG.standard_normal((20, 20)) * 100).astype(np.float32)
-BIAS = RNG.standard_normal(20).astype(np.float32)
+USUAL[3] = RNG.integers(0, 1 << 16, (20, 24), np.uint16).view(np.float16)
+ADDENDS = {name: RNG.standard_normal(shape) * 100 for name, shape in (("c", (20, 20)), ("bias", (20,)))}
+for _each in ADDENDS.values():
+    _each.ravel()[:2] = np.inf, -0.0
+CUBLAS = {"preset": "cublas", "target": "H200"}
 OPTIONS: list[dict[str, Any]] = [
     {},
-    {"target": "sm_80", "c": C},
-    {"c": C, "beta": 0.5, "alpha": 3.0, "out_dtype": "bf16"},
-    {"bias": BIAS, "activation": "relu", "out_dtype": "f16"},
+    {"target": "sm_80", "c": "f32"},
+    {"out_dtype": "bf16"},
+    {"c": "f32", "beta": 0.5, "alpha": 3.0, "out_dtype": "bf16"},
+    CUBLAS | {"out_dtype": "bf16", "c": "bf16", "alpha": 0.3},
+    CUBLAS | {"out_dtype": "f16", "c": "f16", "beta": -0.7, "alpha": 0.3},
+    CUBLAS | {"out_dtype": "f16", "bias": "f16"},
+    {"out_dtype": "bf16", "bias": "bf16", "activation": "relu"},
+    {"out_dtype": "f32", "bias": "f32", "alpha": -0.0},
 ]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_product_that_comes_again_has_the_bits_of_the_first(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    for portable in ("0", "1", "0"):
-        monkeypatch.setenv("FASTMMA_PORTABLE", portable)
-        for index in range(6):
-            a = BITS[index].view(np.float16) if index == 3 else USUAL[index]
-            b = USUAL[index - 1].T
-            wanted = fastmma.gemm(a, b, backend="reference", **options)
-            assert fastmma.gemm(a, b, **options).tobytes() == wanted.tobytes()
-            assert fastmma.matmul(a, b, **options).tobytes() == wanted.tobytes()
+def test_a_product_that_comes_again_has_the_bits_of_the_first(options: dict[str, Any]) -> None:
+    """Numbers of all kinds, out of the fast kernels' reach too; as prepared, on several threads at once."""
+    dtypes = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+    options = options | {name: ADDENDS[name].astype(dtypes[options[name]]) for name in ("c", "bias") if name in options}
+    given = {name: options[name] for name in ("c", "alpha", "beta", "bias") if name in options}
+    product, cases = fastmma.prepare(USUAL[0], USUAL[1].T, **options), []
+    for index in range(6):
+        a, b = USUAL[index], USUAL[index - 1].T if index % 2 else np.ascontiguousarray(USUAL[index - 1].T)
+        wanted = fastmma.gemm(a, b, backend="reference", **options).tobytes()
+        cases.append((a, b, wanted))
+        for path in ("fast", "portable", "fast"):
+            with taking(path):
+                assert fastmma.gemm(a, b, **options).tobytes() == wanted
+                assert fastmma.matmul(a, b, **options).tobytes() == wanted
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(lambda case: product(*case[:2], **given).tobytes() == case[2], cases * 8))
 
 
 def test_forms_are_kept_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +69,7 @@ def test_what_is_wrong_is_an_error_each_time() -> None:
     for _ in range(3):
         assert fastmma.gemm(a, b).shape == (20, 20)
         assert fastmma.matmul(a[None], b[None]).shape == (1, 20, 20)
-        for wrong in ((a[None], b[None]), (a, b.T), (a, b.astype(ml_dtypes.bfloat16)), (a, b, C[:3])):
+        for wrong in ((a[None], b[None]), (a, b.T), (a, b.astype(ml_dtypes.bfloat16)), (a, b, np.zeros((3, 20), np.float32))):
             with pytest.raises(fastmma.FastmmaError):
                 fastmma.gemm(*wrong)
         with pytest.raises(OperandError):

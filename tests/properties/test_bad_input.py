@@ -42,20 +42,8 @@ OPCODES = [
 ]
 HALF = np.ones((4, 4), np.float16)
 # no array of numbers at all
-NO_ARRAYS = [
-    None,
-    "text",
-    b"bytes",
-    object(),
-    [[1.0, 2.0], [3.0]],
-    np.array([None, 1]),
-    np.ones((4, 4), object),
-    {"a": 1},
-    {1, 2},
-    len,
-    2 + 3j,
-    [["x"]],
-]
+NO_ARRAYS = [None, "text", b"bytes", object(), [[1.0, 2.0], [3.0]], {"a": 1}, {1, 2}, len, 2 + 3j, [["x"]]]
+NO_ARRAYS += [np.array([None, 1]), np.ones((4, 4), object)]
 # arrays of dtypes that no format has
 WRONG_DTYPES = [
     np.ones((4, 4), np.complex64),
@@ -68,6 +56,10 @@ WRONG_DTYPES = [
     np.zeros((4, 4), [("x", np.float16)]),
     np.zeros((4, 4), "V2"),
 ]
+
+
+DTYPES = (np.float16, np.float32, np.float64, np.int8, np.uint8, np.int32, np.bool_)
+DTYPES += (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4)
 
 
 def inputs(opcode: str, m: int = 4, n: int = 4, k: int = 4) -> dict[str, Any]:
@@ -115,18 +107,7 @@ def test_multiplicands_without_a_default_instruction(bad: Any) -> None:
 def test_nothing_is_cast_silently(opcode: str) -> None:
     ins = instruction(opcode)
     for name, fmt in (("a", ins.atype), ("b", ins.btype), ("c", ins.ctype)):
-        for dtype in (
-            np.float16,
-            np.float32,
-            np.float64,
-            np.int8,
-            np.uint8,
-            np.int32,
-            np.bool_,
-            ml_dtypes.bfloat16,
-            ml_dtypes.float8_e4m3fn,
-            ml_dtypes.int4,
-        ):
+        for dtype in DTYPES:
             arguments = inputs(opcode)
             arguments[name] = np.ones(arguments[name].shape).astype(dtype)
             if np.dtype(dtype) == FORMATS[fmt].dtype:
@@ -172,24 +153,16 @@ def test_wrong_shapes(left: tuple[int, ...], right: tuple[int, ...], start: tupl
 
 def test_huge_shapes_without_memory() -> None:
     """Broadcast arrays of terabytes: refused, or done without making them."""
-    huge = np.broadcast_to(np.float16(1), (10**7, 10**7))
-    thin = np.broadcast_to(np.float16(1), (10**7, 0))
-    with pytest.raises(FastmmaError):
-        gemm(huge, huge, instruction=F16)
-    with pytest.raises(FastmmaError):
-        gemm(thin, thin.T, instruction=F16)
-    with pytest.raises(FastmmaError):
-        matmul(huge, huge)
-    with pytest.raises(FastmmaError):
-        mma(
-            F16,
-            np.broadcast_to(np.float16(1), (10**12, 16, 16)),
-            np.ones((16, 8), np.float16),
-            np.ones((16, 8), np.float32),
-            target="sm_90a",
-        )
-    with pytest.raises(FastmmaError):
-        gemm(huge, np.ones((3, 3), np.float16), instruction=F16)
+    huge, thin, many = (np.broadcast_to(np.float16(1), shape) for shape in ((10**7, 10**7), (10**7, 0), (10**12, 16, 16)))
+    for call in (
+        lambda: gemm(huge, huge, instruction=F16),
+        lambda: gemm(thin, thin.T, instruction=F16),
+        lambda: matmul(huge, huge),
+        lambda: mma(F16, many, np.ones((16, 8), np.float16), np.ones((16, 8), np.float32), target="sm_90a"),
+        lambda: gemm(huge, np.ones((3, 3), np.float16), instruction=F16),
+    ):
+        with pytest.raises(FastmmaError):
+            call()
     assert gemm(thin[:5], np.ones((0, 3), np.float16), instruction=F16).tolist() == [[0.0] * 3] * 5
 
 
@@ -310,18 +283,3 @@ def test_castable_arrays_that_hold_what_the_format_cannot() -> None:
 def test_codes_of_names_what_it_is_told() -> None:
     with pytest.raises(OperandTypeError, match=r"^the left one must have dtype float16 \(f16\), not int64$"):
         codes_of(np.arange(3), FORMATS["f16"], "the left one")
-
-
-def test_functions_on_operands() -> None:
-    operand = instruction(F16).operands["a"]
-    for bad in NO_ARRAYS:
-        with pytest.raises(FastmmaError):
-            fastmma.gather(bad, operand)
-        with pytest.raises(FastmmaError):
-            fastmma.scatter(bad, operand)
-    for bad in ("f32", None, 3, "no format", object()):
-        if bad != "f32":
-            with pytest.raises(InstructionError, match="no element format"):
-                fastmma.encode(1.0, bad)
-            with pytest.raises(InstructionError, match="no element format"):
-                fastmma.decode(1, bad)

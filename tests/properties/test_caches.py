@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import fastmma
-from fastmma.backends import route, routes
+from fastmma.backends import holds, route
 from fastmma.backends.problem import Extents, Problem, Strides
 from fastmma.backends.resolve import operation_of
 from fastmma.kernels.fused import batch, batch_numbers
@@ -186,19 +186,19 @@ class Each:
 def test_caches_by_shape_stay_within_their_bounds() -> None:
     """Products of ten thousand shapes."""
     operation = operation_of(default_instruction("f16", "f16", None, "sm_90a"), "sm_90a")
-    usable = routes.cpu().usable()
-    kernel = routes.blocks_of(operation, ROWS, COLUMNS, 64, usable)
+    usable = holds.cpu().usable()
+    blocks = holds.blocks_of(operation, ROWS, COLUMNS, 64, usable)
     draw = random.Random(0)
     for _ in range(10_000):
         rows, columns, depth = (draw.randrange(1, 2000) for _ in range(3))
-        routes.blocks_of(operation, rows, columns, depth, usable)
+        holds.blocks_of(operation, rows, columns, depth, usable)
         sizes = Strides((2 * rows * depth, 2 * depth, 2), (2 * depth * columns, 2 * columns, 2))
         route.choose(Problem(operation, Extents(1, rows, columns, depth), sizes, False, False, False))
-        if kernel is not None:  # this CPU has one
-            batch_numbers.sizes(kernel.kernel, rows, columns, depth)
+        if blocks is not None:  # this CPU has one
+            batch_numbers.sizes(blocks.config, rows, columns, depth)
             strides = (rows * depth, depth, 1), (depth * columns, columns, 1), (4 * rows * columns, 4 * columns, 4)
-            batch.loop_of(kernel.kernel, rows, columns, depth, *strides[:2], None, strides[2])
-    for each in (routes.blocks_of, route._chosen, batch.block_kernel, batch_numbers.sizes, batch.loop_of):
+            batch.loop_of(blocks.config, rows, columns, depth, *strides[:2], None, strides[2])
+    for each in (holds.blocks_of, route._chosen, batch.block_config, batch_numbers.sizes, batch.loop_of):
         kept = each.cache_info()
         assert kept.maxsize is not None
         assert kept.currsize <= kept.maxsize <= 4096, each

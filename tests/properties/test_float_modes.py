@@ -27,7 +27,7 @@ from fastmma.host.threads import parallel_for
 
 ROOT = Path(__file__).parents[2]
 MINUTES = float(os.environ.get("FASTMMA_FUZZ_MINUTES") or 0)
-pytestmark = pytest.mark.skipif(float_modes.MACHINE not in ("x86_64", "aarch64"), reason="the control register is not known here")
+pytestmark = pytest.mark.skipif(float_modes.MACHINE not in float_modes.REGISTERS, reason="the control register is not known here")
 FOREIGN = [name for name in modes() if name != DEFAULT]
 FLUSHED = [name for name in modes() if name.isupper()]
 # x + y and x * y that come out otherwise in some mode, and what they are in the default one

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from fastmma.operands import scales
 MINUTES, FIRST_SEED = float(os.environ.get("FASTMMA_FUZZ_MINUTES", "0")), int(os.environ.get("FASTMMA_FUZZ_SEED", "0"))
 SEEDS = range(FIRST_SEED, FIRST_SEED + 20)
 OPCODES, REGISTERS, MATRICES, PRODUCTS, MOVES, DESCRIPTORS = 250, 80, 60, 30, 50, 30  # mutations a seed: 500
+BETWEEN_GUARDS = 6 if sys.platform == "linux" else 0  # the cases of so many seeds are computed by test_guard_pages.py, and compared alike
 CHECKED = 4  # one result in so many is compared with the reference
 
 EVERYTHING = fastmma.instructions()
@@ -46,7 +48,7 @@ def counts() -> Iterator[Counter[str]]:
     print("\n" + "\n".join(f"{count:>9} {what}" for what, count in sorted(found.items())))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS[BETWEEN_GUARDS:])
 def test_cases(seed: int, counts: Counter[str]) -> None:
     deadline = time.monotonic() + 60 * MINUTES / len(SEEDS)
     index = 0

@@ -32,6 +32,15 @@ def generator(*seeds: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(list(seeds)))
 
 
+def cancelled(rng: np.random.Generator, a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Let half of the k, drawn at random, take away again what the others add: in place."""
+    depth = a.shape[1]
+    places = rng.permutation(depth)
+    first, second = places[: depth // 2], places[depth // 2 : depth // 2 * 2]
+    a[:, second], b[:, second] = a[:, first], -b[:, first]
+    return a, b
+
+
 def vectors(fmt_a: str, fmt_b: str, depth: int, seed: int, *, small: bool = False) -> tuple[NDArray[Any], NDArray[Any]]:
     """Rows of a and columns of b, (KEPT, depth) each, as float32."""
     rng = generator(seed, depth)
@@ -39,8 +48,4 @@ def vectors(fmt_a: str, fmt_b: str, depth: int, seed: int, *, small: bool = Fals
         return rng.integers(-128, 128, (KEPT, depth)).astype(np.float32), rng.integers(-128, 128, (KEPT, depth)).astype(np.float32)
     table = DRAWN | (SMALL if small else {})
     a, b = (numbers(rng, (KEPT, depth), *table[fmt]) for fmt in (fmt_a, fmt_b))
-    places = rng.permutation(depth)
-    if depth >= PAIRED:
-        first, second = places[: depth // 2], places[depth // 2 : depth // 2 * 2]
-        a[:, second], b[:, second] = a[:, first], -b[:, first]
-    return a, b
+    return cancelled(rng, a, b) if depth >= PAIRED else (a, b)

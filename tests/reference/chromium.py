@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -122,10 +121,6 @@ class Page:
         self._send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self._send("Emulation.setEmulatedMedia", features=features)
-
-    def screenshot(self, path: Path) -> None:
-        """What is in the window, as PNG."""
-        path.write_bytes(base64.b64decode(self._send("Page.captureScreenshot", format="png")["data"]))
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Products with the choice of cuBLASLt and what its algorithm computed on an H200: the samples of the tests, and their recorder.
 
-``python tests/reference/cublas_kernels.py --count 2000 --seed 5`` asks the cuBLASLt of the GPU in this machine for choices of fresh
-products, runs each by that algorithm, and prints by family how many have every bit by `fastmma.cublas.plan`; ``--save FILE`` keeps them.
+``PYTHONPATH=tests python -m reference.cublas_kernels --count 2000 --seed 5`` asks the cuBLASLt of the GPU in this machine for choices of
+fresh products, runs each by that algorithm, and prints by family how many have every bit by `fastmma.cublas.plan`; ``--save FILE`` keeps
+them.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastmma
+from reference import cancelling
+from reference.cancelling import KEPT, generator, kept, numbers
 
 PATH = Path(__file__).parent / "cublas_kernels.npz"
 KINDS = ("bf16", "f16", "tf32", "f32", "e4m3", "e4m3fast", "s8")
-OUTPUTS = ("bf16", "f16", "f32", "s32")
 LAYOUTS = ("nn", "nt", "tn", "tt")
 BIAS, RELU = 4, 2  # bits of an epilogue's number
 DTYPES: dict[str, Any] = {
@@ -35,9 +37,6 @@ DTYPES: dict[str, Any] = {
     "s8": np.int8,
     "s32": np.int32,
 }
-_KEPT = 8  # rows and columns that are not zero, and are kept
-_DRAWN = {"bf16": (8, 6), "f16": (11, 5), "tf32": (24, 6), "f32": (24, 6), "e4m3": (4, 3), "e4m3fast": (4, 3)}
-_PAIRED = 32
 SCALED = -1.25, 0.75  # alpha and beta
 
 
@@ -65,39 +64,18 @@ class Sample(NamedTuple):
     elements: NDArray[Any]  # (batch, rows, columns)
 
 
-def kept(size: int) -> NDArray[np.int64]:
-    """The rows or columns that are not zero."""
-    return np.unique(np.linspace(0, size - 1, min(_KEPT, size)).astype(np.int64))
-
-
-def _numbers(rng: np.random.Generator, shape: tuple[int, ...], bits: int, most: int, base: int = 0) -> NDArray[np.float32]:
-    significands = rng.integers(1 << (bits - 1), 1 << bits, shape, np.int64)
-    exponents = rng.integers(-most, most + 1, shape, np.int64) - (bits - 1) + base
-    signs = 1 - 2 * rng.integers(0, 2, shape, np.int64)
-    return np.ldexp((significands * signs).astype(np.float64), exponents.astype(np.int32)).astype(np.float32)
-
-
 def operands(query: Query, index: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
     """The rows of a and the columns of b that are kept: their products cancel in pairs, so that the order of k shows."""
-    rng = np.random.Generator(np.random.PCG64([query.seed + 1000003 * index, query.k]))
-    if query.kind == "s8":
-        a, b = (rng.integers(-128, 128, (_KEPT, query.k)).astype(np.float32) for _ in range(2))
-    else:
-        a, b = (_numbers(rng, (_KEPT, query.k), *_DRAWN[query.kind]) for _ in range(2))
-        places = rng.permutation(query.k)
-        if query.k >= _PAIRED:
-            first, second = places[: query.k // 2], places[query.k // 2 : query.k // 2 * 2]
-            a[:, second], b[:, second] = a[:, first], -b[:, first]
-    dtype = DTYPES[query.kind]
+    fmt, dtype = query.kind.removesuffix("fast"), DTYPES[query.kind]
+    a, b = cancelling.vectors(fmt, fmt, query.k, query.seed + 1000003 * index)
     return a[: len(kept(query.m))].astype(dtype), b[: len(kept(query.n))].astype(dtype)
 
 
 def addends(query: Query) -> tuple[NDArray[Any], NDArray[Any]]:
     """What is kept of c, and of the bias."""
-    rng = np.random.Generator(np.random.PCG64([query.seed, 77]))
-    bits, dtype = {"bf16": 8, "f16": 11}.get(query.out, 24), DTYPES[query.out if query.out != "f32" else "f32"]
-    c, bias = _numbers(rng, (_KEPT, _KEPT), bits, 4, -6), _numbers(rng, (_KEPT,), bits, 4, -6)
-    rows, columns = len(kept(query.m)), len(kept(query.n))
+    rng, dtype = generator(query.seed, 77), DTYPES[query.out]
+    bits, rows, columns = {"bf16": 8, "f16": 11}.get(query.out, 24), len(kept(query.m)), len(kept(query.n))
+    c, bias = numbers(rng, (KEPT, KEPT), bits, 4, -6), numbers(rng, (KEPT,), bits, 4, -6)
     return c[:rows, :columns].astype(dtype), bias[:columns].astype(dtype)
 
 

@@ -10,8 +10,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.cancelling import KEPT, cancelled, generator, numbers
+
 PATH = Path(__file__).parent / "cublas_orders.npz"
-_KEPT = 8
 _DRAWN = {"bf16": (8, 6), "f16": (11, 5), "tf32": (11, 6)}  # bits of a significand, largest exponent
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}
 
@@ -33,26 +34,14 @@ def samples() -> list[Sample]:
     with np.load(PATH) as archive:
         found = []
         for (call, fmt, layout, m, n, k), bits in zip(json.loads(archive["about"].tobytes()), archive["bits"], strict=True):
-            elements = bits.view(np.float32)[: min(_KEPT, m), : min(_KEPT, n)]
+            elements = bits.view(np.float32)[: min(KEPT, m), : min(KEPT, n)]
             found.append(Sample(call == "mm32" or fmt == "tf32", fmt, layout, m, n, k, elements))
         return found
 
 
 def inputs(sample: Sample) -> tuple[NDArray[Any], NDArray[Any]]:
     """The rows of a and columns of b of the elements; their products cancel in pairs, so that orders of k show."""
-    bits, most = _DRAWN[sample.fmt]
-    rng = np.random.Generator(np.random.PCG64([sample.k, bits]))
-    shape = (_KEPT, sample.k)
-
-    def drawn() -> NDArray[Any]:
-        significands = rng.integers(1 << (bits - 1), 1 << bits, shape)
-        scale = 2.0 ** (rng.integers(-most, most + 1, shape) - (bits - 1))
-        return np.asarray((significands * scale * (1 - 2 * rng.integers(0, 2, shape))).astype(np.float32))
-
-    a, b, places = drawn(), drawn(), rng.permutation(sample.k)
-    half = sample.k // 2
-    first, second = places[:half], places[half : 2 * half]
-    a[:, second], b[:, second] = a[:, first], -b[:, first]
+    rng, drawn, dtype = generator(sample.k, _DRAWN[sample.fmt][0]), _DRAWN[sample.fmt], DTYPES[sample.fmt]
+    a, b = cancelled(rng, *(numbers(rng, (KEPT, sample.k), *drawn) for _ in "ab"))
     rows, columns = sample.elements.shape
-    dtype = DTYPES[sample.fmt]
     return a[:rows].astype(dtype), b[:columns].astype(dtype).T

@@ -17,7 +17,7 @@ from llvmlite import binding, ir
 
 MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 # the default, and the bits of each mode: flushed results, flushed operands, and roundings
-_REGISTERS = {
+REGISTERS = {
     "x86_64": (0x1F80, {"FTZ": 0x8000, "DAZ": 0x0040, "down": 0x2000, "up": 0x4000, "zero": 0x6000}),
     "aarch64": (0, {"FZ": 1 << 24, "up": 1 << 22, "down": 2 << 22, "zero": 3 << 22}),
 }
@@ -28,7 +28,7 @@ DEFAULT = "default"
 
 def modes() -> dict[str, int]:
     """The register of every mode; the last names are of ``fesetround``, which writes it together with that of x87."""
-    default, bits = _REGISTERS[MACHINE]
+    default, bits = REGISTERS[MACHINE]
     flushes = [name for name in bits if name.isupper()]
     roundings = [name for name in bits if name.islower()]
     found = {DEFAULT: default} | {name: default | bits[name] for name in bits}
@@ -77,7 +77,7 @@ def write(value: int) -> None:
 
 def _x87_rounding(mode: str) -> int:
     """What ``fesetround`` takes: on x86 the two bits of x87's word, on Arm those of FPCR."""
-    return _REGISTERS[MACHINE][1][mode.removeprefix("fesetround ")] >> (3 if MACHINE == "x86_64" else 0)
+    return REGISTERS[MACHINE][1][mode.removeprefix("fesetround ")] >> (3 if MACHINE == "x86_64" else 0)
 
 
 @contextmanager
@@ -93,6 +93,14 @@ def mode(name: str) -> Iterator[int]:
     finally:
         library.fesetround(0)
         write(modes()[DEFAULT])
+
+
+@contextmanager
+def kept(name: str) -> Iterator[None]:
+    """Code in a mode that it must leave as it was."""
+    with mode(name) as before:
+        yield
+        assert register() == before, "the caller's floating-point mode was changed"
 
 
 def main(imported: str, every: bool, seed: int) -> None:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from functools import lru_cache
 from unittest.mock import patch
 
-from fastmma.backends import route, routes
+from fastmma.backends import quantities, route, routes
 
-ANY_SIZE = {"work": (1, routes.ANY)}
+ANY_SIZE = {"work": (1, quantities.ANY)}
 
 
 @contextmanager

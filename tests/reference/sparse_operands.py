@@ -44,7 +44,3 @@ def elements(rng: np.random.Generator, name: str, shape: tuple[int, ...], *, spe
         codes[rng.random(shape) < 0.2] = top if fmt.specials != "ieee" else rng.choice([top, top >> fmt.mantissa_bits << fmt.mantissa_bits])
         values = from_codes(codes, fmt)
     return values
-
-
-def bits(array: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")

@@ -30,7 +30,11 @@ def root(value: Fraction) -> float:
     return math.sqrt(value)
 
 
-# exact products
+def safetensors(path: Path, header: Any, data: bytes) -> Path:
+    """A file as the format's description has it: eight bytes of length, the header, the elements."""
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

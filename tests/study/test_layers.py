@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from reference.studies import check_files, lines
+from reference.studies import check_files, lines, safetensors
 
 import fastmma
 from fastmma import study
@@ -22,16 +22,14 @@ GRID = study.Grid(("e4m3", "nvfp4"), ("sm_120a",), ((5, 9, 9),))
 RNG = np.random.default_rng(7)
 
 
-def safetensors(path: Path, tensors: dict[str, NDArray[Any]]) -> Path:
+def saved(path: Path, tensors: dict[str, NDArray[Any]]) -> Path:
     """A file of float32 tensors, and of others as raw U8."""
     header, data = {}, b""
     for name, array in tensors.items():
         dtype = {"float32": "F32", "float16": "F16"}.get(str(array.dtype), "U8")
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [len(data), len(data) + array.nbytes]}
         data += array.tobytes()
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
-    return path
+    return safetensors(path, header, data)
 
 
 def weights(rows: int, depth: int) -> NDArray[np.float32]:
@@ -45,8 +43,8 @@ def model(tmp_path: Path) -> Path:
     folder.mkdir()
     layers = {f"layer.{i}.dense.weight": weights(4, 32) for i in range(11)}
     first = {"embeddings.word_embeddings.weight": weights(9, 32), "ids": np.zeros((1, 4), np.uint8), "pooler.dense.weight": weights(4, 32)}
-    safetensors(folder / "model-00001-of-00002.safetensors", {**first, "layer.0.dense.bias": np.ones(4, np.float32)})
-    safetensors(folder / "model-00002-of-00002.safetensors", layers)
+    saved(folder / "model-00001-of-00002.safetensors", {**first, "layer.0.dense.bias": np.ones(4, np.float32)})
+    saved(folder / "model-00002-of-00002.safetensors", layers)
     places = {**dict.fromkeys((*first, "layer.0.dense.bias"), "model-00001-of-00002.safetensors")}
     places |= dict.fromkeys(layers, "model-00002-of-00002.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
@@ -115,9 +113,8 @@ def test_damaged_folders(model: Path) -> None:
 def test_transposed_weights(tmp_path: Path) -> None:
     """Conv1D's of GPT-2 as its config says, or as a caller says; the product is the same as of the transposed matrix."""
     values = weights(32, 6)
-    file = safetensors(
-        tmp_path / "model.safetensors", {"h.0.attn.c_attn.weight": values, "lm_head.weight": values.T.copy(), "wte.weight": values}
-    )
+    tensors = {"h.0.attn.c_attn.weight": values, "lm_head.weight": values.T.copy(), "wte.weight": values}
+    file = saved(tmp_path / "model.safetensors", tensors)
     plain = {layer.name: layer.shape for layer in study.layers(tmp_path)}
     assert plain == {"h.0.attn.c_attn": (32, 6), "lm_head": (6, 32)}
     told = {layer.name: layer.shape for layer in study.layers(tmp_path, transposed=True)}
@@ -258,7 +255,7 @@ def test_fused_experts_are_layers(tmp_path: Path) -> None:
     experts = weights(4 * 8, 32).reshape(4, 8, 32)
     names = ["blk.0.mlp.experts.gate_up_proj", "conv1.weight"]
     np.savez(tmp_path / "model.npz", **dict.fromkeys(names, experts), **{"blk.0.mlp.experts.gate_up_proj_bias": weights(4, 8)})
-    safetensors(tmp_path / "model.safetensors", dict.fromkeys(names, experts))
+    saved(tmp_path / "model.safetensors", dict.fromkeys(names, experts))
     for model_type, turned in (("mixtral", False), ("gpt_oss", True)):
         (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
         for file in ("model.npz", "model.safetensors"):

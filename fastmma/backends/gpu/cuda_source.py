@@ -32,7 +32,7 @@ _FMA = {"": "fma_nearest", "rn": "fma_nearest", "rz": "fma_toward_zero", "rm": "
 
 
 @dataclass(frozen=True)
-class Tile:
+class BlockShape:
     """A block of the tile kernel: `LINES` rows by as many columns, and how much of k it takes at a time."""
 
     depth: int
@@ -210,16 +210,16 @@ def _steps(operation: Operation) -> dict[str, str | int]:
 
 
 @lru_cache(1024)
-def tile_of(operation: Operation) -> Tile:
+def tile_of(operation: Operation) -> BlockShape:
     """The tile for a fused or grouped row."""
     values = parameters(operation)
     step, group, period = (int(values[name]) for name in ("STEP", "GROUP", "PERIOD"))
     depth = max(32, period)
     if group > 1:
         depth *= 2  # two steps between barriers
-        return Tile(depth, depth // 4 + 3 * depth // group, blocks=2)
+        return BlockShape(depth, depth // 4 + 3 * depth // group, blocks=2)
     words = depth + depth // 2 + depth // 32 + (depth // step if values["SCALE_BLOCK"] else 0)
-    return Tile(depth, words, blocks=3)
+    return BlockShape(depth, words, blocks=3)
 
 
 @lru_cache(64)

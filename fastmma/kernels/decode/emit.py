@@ -72,7 +72,7 @@ def decoder_of(emit: Emitter, element: Element) -> Decoder:
 
 
 def half_codes(emit: Emitter, element: Element, codes: ir.Value) -> ir.Value:
-    """The f16 codes of bytes, whose values are lower by 2**`Element.lowered`."""
+    """The f16 codes of bytes, whose values are lower by 2**`Element.decoded_scale`."""
     kind, shift = vector(I16, codes.type.count), 10 - element.mantissa_bits
     magnitude = (1 << element.width) - 1 << shift
     if element.width == 7:  # copies of the sign go to the top

@@ -28,11 +28,11 @@ class Table(NamedTuple):
 
 
 class ScaleTable(NamedTuple):
-    """By a byte that holds the code of a scale, which has no sign: values, exponents, and which ones are neither zero nor NaN."""
+    """By a byte that holds the code of a scale, which has no sign: values, exponents, and 1 for those that are neither zero nor NaN."""
 
     values: NDArray[np.float64]
     exponents: NDArray[np.int32]
-    alive: NDArray[np.bool_]
+    alive: NDArray[np.uint8]
 
 
 def parts_of(element: Element, codes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -68,4 +68,4 @@ def scale_table_of(element: Element) -> ScaleTable:
     significands, nan = np.abs(found.significands[:_BYTE]), found.kinds[:_BYTE] == NAN
     values = np.where(nan, np.nan, np.ldexp(significands.astype(np.float64), found.exponents[:_BYTE] - element.mantissa_bits))
     exponents = np.where(nan, NAN_EXPONENT, found.exponents[:_BYTE])
-    return ScaleTable(values, exponents.astype(np.int32), (significands != 0) & ~nan)
+    return ScaleTable(values, exponents.astype(np.int32), ((significands != 0) & ~nan).astype(np.uint8))

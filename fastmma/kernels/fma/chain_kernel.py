@@ -22,7 +22,7 @@ Vectors = list[ir.Value]
 
 
 @dataclass(frozen=True)
-class FmaChain:
+class FmaConfig:
     """A chain: its work on `DEPTH` k, and its register tile.
 
     Attributes
@@ -59,16 +59,16 @@ class FmaChain:
         return np.dtype(f"f{self.bits // 8}")
 
 
-def chain_of(tile: ChainTile, bits: int, links: int = 0, half: bool = False) -> FmaChain:
+def config_on(tile: ChainTile, bits: int, links: int = 0, half: bool = False) -> FmaConfig:
     """A chain on the register tile of a CPU."""
-    rows, vectors = tile.lowered if links else tile.plain
-    return FmaChain(bits, links, half, tile.vector_bytes, rows, vectors)
+    rows, vectors = tile.joined if links else tile.plain
+    return FmaConfig(bits, links, half, tile.vector_bytes, rows, vectors)
 
 
-class _Tile(Emitter):
+class _TileEmitter(Emitter):
     """Emission of a tile of sums."""
 
-    def __init__(self, chain: FmaChain, builder: ir.IRBuilder) -> None:
+    def __init__(self, chain: FmaConfig, builder: ir.IRBuilder) -> None:
         super().__init__(builder)
         self.chain, self.size = chain, chain.bits // 8
         self.element = F64 if chain.bits == 64 else F32
@@ -107,10 +107,10 @@ class _Tile(Emitter):
         return [self.builder.fpext(self.builder.fptrunc(total, halves), self.kind) for total in sums]
 
 
-def _emit(chain: FmaChain, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+def _emit(chain: FmaConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
     """Blocks of rows of A, [k][row] each, times panels of B, [k][column] each: added to sums, [panel][block][row][column]."""
     a, b, sums, blocks, fours, stride, panels, panel_b, panel_sums = arguments
-    tile = _Tile(chain, builder)
+    tile = _TileEmitter(chain, builder)
     row_bytes = chain.columns * tile.size
     totals = Variables(builder, [[tile.kind] * chain.vectors] * chain.rows)
     with for_range(builder, panels) as panel, for_range(builder, blocks) as block:
@@ -132,7 +132,7 @@ CHAIN = MicroKernel(_emit, 3, 6, mode=lambda _: NEAREST)
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-def run(chain: FmaChain, a: NDArray[Any], b: NDArray[Any], sums: NDArray[Any]) -> None:
+def run(chain: FmaConfig, a: NDArray[Any], b: NDArray[Any], sums: NDArray[Any]) -> None:
     """Add the products of A (blocks, k, rows) and of B (panels, k, columns) to sums (panels, blocks, rows, columns), in place.
 
     All are of `chain.dtype`. Panels of B and of sums start at cache lines and are C-contiguous, and they and A's blocks are apart by any

@@ -1,4 +1,4 @@
-"""Products by chains of fused multiply-adds in register tiles, cut into pieces for threads."""
+"""Products by chains of fused multiply-adds in register tiles, cut into macro tiles for threads."""
 
 from __future__ import annotations
 
@@ -9,28 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fma.chain_kernel import FmaChain, chain_of, run
+from fastmma.kernels.fma.chain_kernel import FmaConfig, config_on, run
+from fastmma.kernels.macro_tiles import MacroTile, OfWorkers, cut
 from fastmma.kernels.matrices.memory import aligned_empty
-from fastmma.kernels.pieces import OfWorkers, Piece, cut
-from fastmma.kernels.tiles import CHAINS, first_fit
+from fastmma.kernels.tiles import CHAINS, tile_of_cpu
 
 _CHUNK_ROWS = 512
 _SLAB = 128  # k of a panel of B, which stays in the first-level cache
 _PANELS = 16  # of B, while the second-level cache holds a slab of A
 _PACKED_BLOCKS = 16
-_PIECES_PER_THREAD = 2
+_MACRO_TILES_PER_THREAD = 2
 
 Write = Callable[[slice, slice, NDArray[Any]], None]
 
 
-def chain(bits: int, links: int = 0, half: bool = False) -> FmaChain:
+def config_of(bits: int, links: int = 0, half: bool = False) -> FmaConfig:
     """A chain on this CPU, which has vectors for it."""
-    tile = first_fit(CHAINS)
-    assert tile is not None
-    return chain_of(tile, bits, links, half)
+    return config_on(tile_of_cpu(CHAINS), bits, links, half)
 
 
-def multiply(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, threads: int, write: Write) -> None:
+def multiply(how: FmaConfig, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, threads: int, write: Write) -> None:
     """Call ``write(rows, columns, sums)`` for all parts of the sums of products of `a` (M, K) and `b` (K, N), which start from `c` or +0.
 
     K is a multiple of `DEPTH`. Elements are of `how.dtype`; strides are any. `write` may change the sums, and is called by several threads,
@@ -52,17 +50,17 @@ def multiply(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | 
 
     parallel_for(pack, blocks, threads, _PACKED_BLOCKS)
     width = min(_PANELS, -(-columns // how.columns)) * how.columns
-    pieces = cut(rows, columns, (how.rows, width), threads, _CHUNK_ROWS, _PIECES_PER_THREAD)
+    macro_tiles = cut(rows, columns, (how.rows, width), threads, _CHUNK_ROWS, _MACRO_TILES_PER_THREAD)
 
     def memory() -> tuple[NDArray[Any], NDArray[Any]]:
-        high, count = -(-pieces.height // how.rows), width // how.columns
+        high, count = -(-macro_tiles.height // how.rows), width // how.columns
         shape = (count, high, how.rows, how.columns)
         return aligned_empty(shape, how.dtype), aligned_empty((count, min(_SLAB, depth), how.columns), how.dtype)
 
-    def compute(piece: Piece, work: tuple[NDArray[Any], NDArray[Any]]) -> None:
-        first, last = piece.row // how.rows, -(-piece.last_row // how.rows)
-        at_rows, at_columns = slice(piece.row, piece.last_row), slice(piece.column, piece.last_column)
-        high, wide = piece.last_row - piece.row, piece.last_column - piece.column
+    def compute(macro_tile: MacroTile, work: tuple[NDArray[Any], NDArray[Any]]) -> None:
+        first, last = macro_tile.row // how.rows, -(-macro_tile.last_row // how.rows)
+        at_rows, at_columns = slice(macro_tile.row, macro_tile.last_row), slice(macro_tile.column, macro_tile.last_column)
+        high, wide = macro_tile.last_row - macro_tile.row, macro_tile.last_column - macro_tile.column
         count = -(-wide // how.columns)
         tiles, slabs = work[0][:count, : last - first], work[1][:count]
         sums = tiles.transpose(1, 2, 0, 3)  # of rows and columns
@@ -83,4 +81,4 @@ def multiply(how: FmaChain, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | 
             run(how, panels[first:last, start : start + part.shape[1]], part, tiles)
         write(at_rows, at_columns, sums.reshape(-1, count * how.columns)[:high, :wide])
 
-    pieces.run(threads, OfWorkers(memory), compute)
+    macro_tiles.run(threads, OfWorkers(memory), compute)

@@ -8,18 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.fma.chain_kernel import DEPTH
-from fastmma.kernels.fma.chains import chain
-from fastmma.kernels.fma.chains import multiply as multiply_panels
-from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
+from fastmma.kernels.fma.chains import config_of, multiply
+from fastmma.kernels.fma.product import STEPS, ChainArguments, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.simd import bitcast, fma, load, load_scalar, select, splat, store, zeros
+from fastmma.kernels.macro_tiles import finish_empty
 from fastmma.kernels.matrices.accumulators import NAN
 from fastmma.kernels.matrices.addresses import LINES, matrix_part
-from fastmma.kernels.pieces import finish_empty
 
 
 @separate
-def _element(product: Product, row: int, column: int) -> None:
+def _element(product: ChainArguments, row: int, column: int) -> None:
     """One result."""
     total = np.float32(0)
     if product.c.address != 0:
@@ -35,7 +34,7 @@ def _element(product: Product, row: int, column: int) -> None:
 
 
 @inner
-def _row(product: Product, row: int, column: int) -> None:
+def _row(product: ChainArguments, row: int, column: int) -> None:
     """8 results of a row; elements are adjacent in the rows of b, c and out."""
     total = zeros(np.float32, LINES)
     if product.c.address != 0:
@@ -50,7 +49,7 @@ def _row(product: Product, row: int, column: int) -> None:
 
 
 @compiled
-def _run(batch: Product, first: int, last: int, first_column: int, last_column: int) -> None:
+def _run(batch: ChainArguments, first: int, last: int, first_column: int, last_column: int) -> None:
     """Some columns of products `first` to `last`."""
     for index in range(first, last):
         product = tile(batch, index)
@@ -66,28 +65,24 @@ def _run(batch: Product, first: int, last: int, first_column: int, last_column: 
                         _element(product, row, each)
 
 
-def multiply(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
-    """``out = a @ b + c`` (None: +0) of stacks of float32 matrices, as a chain of fma over ascending k from c; NaN is canonical.
+def gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
+    """``out = a @ b + c`` (None: +0) of float32 matrices, as a chain of fma over ascending k from c; NaN is canonical.
 
-    `a` (T, M, K), `b` (T, K, N), `c` and `out` (T, M, N); any strides; `out` may be `c`.
+    `a` (M, K), `b` (K, N), `c` and `out` (M, N); any strides; `out` may be `c`.
     """
-    if finish_empty(a.shape[-1], c, out):
-        return
-    count, _rows, columns = out.shape
-    if count == 1:
-        product = product_of(a[0], b[0], None if c is None else c[0], out[0])
-        each_block(product, STEPS, threads, lambda lines, start, stop: _run(lines, 0, 1, start, stop))
-    else:
-        results = out if out.flags.c_contiguous else np.empty(out.shape, np.float32)
-        a, b, c = np.ascontiguousarray(a), np.ascontiguousarray(b), None if c is None else np.ascontiguousarray(c)
-        batch = product_of(a, b, c, results)
-        each_tile(count, threads, lambda start, stop: _run(batch, start, stop, 0, columns))
-        if results is not out:
-            out[...] = results
+    if not finish_empty(a.shape[1], c, out):
+        each_block(product_of(a, b, c, out), STEPS, threads, lambda lines, start, stop: _run(lines, 0, 1, start, stop))
+
+
+def tiles(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
+    """``out = a @ b + c`` as `gemm` has it, for many: a (T, m, k), b (T, k, n), c and out (T, m, n), all C-contiguous."""
+    if not finish_empty(a.shape[2], c, out):
+        batch = product_of(a, b, c, out)
+        each_tile(len(out), threads, lambda start, stop: _run(batch, start, stop, 0, batch.columns))
 
 
 def by_panels(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
-    """Write one product as `multiply` does, from packed panels.
+    """Write one product as `gemm` does, from packed panels.
 
     Products of +0 and -0 fill the last k up: they are -0, which leaves every sum as it is.
     """
@@ -102,4 +97,4 @@ def by_panels(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDA
         sums.view(np.uint32)[np.isnan(sums)] = NAN
         out[at_rows, at_columns] = sums
 
-    multiply_panels(chain(32), a, b, c, threads, write)
+    multiply(config_of(32), a, b, c, threads, write)

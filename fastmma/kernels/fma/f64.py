@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fma.chains import chain, multiply
+from fastmma.kernels.fma.chains import config_of, multiply
 from fastmma.kernels.fma.directed import directed_fma
-from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
+from fastmma.kernels.fma.product import STEPS, ChainArguments, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.simd import any_lane, bitcast, extract, fma, load, load_scalar, splat, store, zeros
 from fastmma.kernels.matrices.addresses import LINES, matrix_part
@@ -35,7 +35,7 @@ def _f64_step(rounding: int, a: float, b: float, c: float) -> Any:
 
 
 @separate
-def _f64_element(rounding: int, product: Product, row: int, column: int) -> None:
+def _f64_element(rounding: int, product: ChainArguments, row: int, column: int) -> None:
     """One result, step by step."""
     total = 0.0
     if product.c.address != 0:
@@ -49,7 +49,7 @@ def _f64_element(rounding: int, product: Product, row: int, column: int) -> None
 
 
 @inner
-def _f64_row(product: Product, total: Any, row: int, column: int) -> None:
+def _f64_row(product: ChainArguments, total: Any, row: int, column: int) -> None:
     """8 results of a row to out; the ones that are NaN are done again step by step, before their c is overwritten."""
     place = matrix_part(product.out, row, column).address
     if not any_lane(total != total):
@@ -64,7 +64,7 @@ def _f64_row(product: Product, total: Any, row: int, column: int) -> None:
 
 
 @inner
-def _f64_block(product: Product, row: int, column: int) -> None:
+def _f64_block(product: ChainArguments, row: int, column: int) -> None:
     """4 rows by 8 columns to nearest; elements are adjacent in the rows of b, c and out."""
     total0 = zeros(np.float64, LINES)
     total1 = total0
@@ -92,7 +92,7 @@ def _f64_block(product: Product, row: int, column: int) -> None:
 
 
 @compiled
-def _f64_run(rounding: int, batch: Product, first: int, last: int, first_column: int, last_column: int) -> None:
+def _f64_run(rounding: int, batch: ChainArguments, first: int, last: int, first_column: int, last_column: int) -> None:
     """Some columns of products `first` to `last`."""
     for index in range(first, last):
         product = tile(batch, index)
@@ -138,7 +138,7 @@ def by_panels(
             each = product_of(a[at[0]], b[:, columns], None if c is None else c[at], out[at])
             _f64_run(0, each, 0, 1, 0, each.columns)
 
-    multiply(chain(64), a, b, c, threads, write)
+    multiply(config_of(64), a, b, c, threads, write)
 
 
 def tiles(

@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fma.chains import chain, multiply
-from fastmma.kernels.fma.product import STEPS, Product, each_block, each_tile, product_of, tile
+from fastmma.kernels.fma.chains import config_of, multiply
+from fastmma.kernels.fma.product import STEPS, ChainArguments, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import bitcast, fma, load_pair, load_twice, select, splat
+from fastmma.kernels.macro_tiles import finish_empty
 from fastmma.kernels.matrices.accumulators import CANONICAL_HALF_NAN, INFINITY, MAGNITUDE, NAN, SIGN, half_rounded, load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LANES, LINES, Lines, matrix_part, pack_lines
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Element, Specials
-from fastmma.kernels.pieces import finish_empty
 
 _F16 = Element(exponent_bits=5, mantissa_bits=10, bias=15, shift=0, specials=Specials.IEEE.value)
 
 
 @inner
-def _f32_rows(product: Product, pairs: bool, a_values: int, b_values: int, row: int, column: int) -> None:
+def _f32_rows(product: ChainArguments, pairs: bool, a_values: int, b_values: int, row: int, column: int) -> None:
     """Two rows by 8 columns. A sum of products starts at +0, in pairs the first product is a plain multiplication."""
     rows = product.rows
     columns = product.columns - column
@@ -51,7 +51,7 @@ def _f32_rows(product: Product, pairs: bool, a_values: int, b_values: int, row: 
 
 @compiled
 def _f32_run(
-    element: Element, batch: Product, pairs: bool, first: int, last: int, first_column: int, last_column: int, scratch: int
+    element: Element, batch: ChainArguments, pairs: bool, first: int, last: int, first_column: int, last_column: int, scratch: int
 ) -> None:
     """Some columns of products `first` to `last`."""
     padded_depth = -(-batch.depth // LINES) * LINES
@@ -92,7 +92,7 @@ def gemm(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[
         return
     product = product_of(a, b, c, out)
 
-    def run(rows: Product, start: int, stop: int) -> None:
+    def run(rows: ChainArguments, start: int, stop: int) -> None:
         memory = _f32_scratch(product.depth)
         _f32_run(_F16, rows, pairs, 0, 1, start, stop, memory.address)
 
@@ -116,7 +116,7 @@ def by_panels(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDA
         codes[np.isnan(sums)] = CANONICAL_HALF_NAN if out.itemsize == 2 else NAN
         out[rows, columns] = codes
 
-    how = chain(32, 2 if pairs else 4, half=out.itemsize == 2)
+    how = config_of(32, 2 if pairs else 4, half=out.itemsize == 2)
     multiply(how, _floats(a), _floats(b), None if c is None else _floats(c), threads, write)
 
 

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import inner
+from fastmma.kernels.macro_tiles import MacroTile, MacroTiles, OfWorkers
 from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, batch_matrix, matrix, rows_from
-from fastmma.kernels.pieces import OfWorkers, Piece, Pieces
 
-STEPS = 1 << 25  # of a piece, which takes some hundredths of a second
+STEPS = 1 << 25  # of a macro tile, which takes some hundredths of a second
 _TILES_AT_ONCE = 256
 
 
-class Product(NamedTuple):
+class ChainArguments(NamedTuple):
     """A multiplication: where its matrices lie and how large they are."""
 
     a: Matrix
@@ -29,9 +29,9 @@ class Product(NamedTuple):
 
 
 @inner
-def tile(batch: Product, index: int) -> Product:
+def tile(batch: ChainArguments, index: int) -> ChainArguments:
     """Product `index` of a contiguous batch."""
-    return Product(
+    return ChainArguments(
         batch_matrix(batch.a, index, batch.rows * batch.depth),
         batch_matrix(batch.b, index, batch.depth * batch.columns),
         batch_matrix(batch.c, index, batch.rows * batch.columns),
@@ -42,10 +42,10 @@ def tile(batch: Product, index: int) -> Product:
     )
 
 
-def product_of(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any]) -> Product:
+def product_of(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any]) -> ChainArguments:
     """A product of matrices, or the first of a batch."""
     rows, columns = out.shape[-2:]
-    return Product(matrix(a), matrix(b), NOWHERE if c is None else matrix(c), matrix(out), rows, columns, a.shape[-1])
+    return ChainArguments(matrix(a), matrix(b), NOWHERE if c is None else matrix(c), matrix(out), rows, columns, a.shape[-1])
 
 
 def each_tile(count: int, threads: int, run: Callable[[int, int], None]) -> None:
@@ -53,12 +53,12 @@ def each_tile(count: int, threads: int, run: Callable[[int, int], None]) -> None
     parallel_for(lambda start, stop, _worker: run(start, stop), count, threads, grain=_TILES_AT_ONCE)
 
 
-def each_block(product: Product, steps: int, threads: int, run: Callable[[Product, int, int], None]) -> None:
-    """Call ``run(rows, first_column, last_column)`` over some rows of a product and `LINES` of its columns, about so many steps a piece."""
+def each_block(product: ChainArguments, steps: int, threads: int, run: Callable[[ChainArguments, int, int], None]) -> None:
+    """Call ``run(rows, first_column, last_column)`` over some rows of a product and `LINES` of its columns, about `steps` a macro tile."""
     high = max(steps // (LINES * max(product.depth, 1)) // LINES, 1) * LINES
 
-    def compute(piece: Piece, _memory: None) -> None:
-        a, c, out = (rows_from(whole, piece.row) for whole in (product.a, product.c, product.out))
-        run(product._replace(a=a, c=c, out=out, rows=piece.last_row - piece.row), piece.column, piece.last_column)
+    def compute(macro_tile: MacroTile, _memory: None) -> None:
+        a, c, out = (rows_from(whole, macro_tile.row) for whole in (product.a, product.c, product.out))
+        run(product._replace(a=a, c=c, out=out, rows=macro_tile.last_row - macro_tile.row), macro_tile.column, macro_tile.last_column)
 
-    Pieces(product.rows, product.columns, high, LINES).run(threads, OfWorkers(lambda: None), compute)
+    MacroTiles(product.rows, product.columns, high, LINES).run(threads, OfWorkers(lambda: None), compute)

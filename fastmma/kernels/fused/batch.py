@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.batch_numbers import Form, Matrices, Strides, Work, numbers_of, sizes
+from fastmma.kernels.fused.batch_numbers import BlockMemory, Form, Matrices, Strides, numbers_of, sizes
 from fastmma.kernels.fused.block_batch import BLOCKS, add_sums, batch_runner, registers_runner
-from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel, Coding
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockConfig, BlockElementSpec
 from fastmma.kernels.fused.reach import (
     F32_LOWEST,
     SINGLE_LARGEST_C,
@@ -34,12 +34,12 @@ from fastmma.kernels.fused.reach import (
 from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.matrices.permutation import Permutation, permutation
-from fastmma.kernels.params import Coded, Element, Fused
+from fastmma.kernels.params import Element, ElementSpecs, Fused
 from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
 
 Codes = NDArray[Any]
 Then = Callable[[int, int], None]
-Place = tuple[int, ...]  # strides of a batch, in bytes
+ByteStrides = tuple[int, ...]  # strides of a batch, in bytes
 
 DEEPEST = 4096  # the k for which sums are known not to overflow
 ARRANGED = 1 << 17  # bytes of arranged operands at a time, which stay in the cache
@@ -47,10 +47,10 @@ AT_ONCE = 1 << 26  # products of elements between looks at who else wants the CP
 UNITS = {1: 32, 2: 16, 4: 8}  # by a code's bytes: the k that are decoded together
 
 
-def _coding(element: Element, multiplied: Element, excess: int) -> Coding:
+def _spec_of(element: Element, multiplied: Element, excess: int) -> BlockElementSpec:
     # the exponent byte 255 stands for all that are too large
     limit = max(255 - excess + element.bias, 0) << element.mantissa_bits
-    return Coding(element, element.bias < multiplied.bias, min(first_bad(element, excess, DEEPEST), limit), excess - element.bias)
+    return BlockElementSpec(element, element.bias < multiplied.bias, min(first_bad(element, excess, DEEPEST), limit), excess - element.bias)
 
 
 def _spread(element: Element, multiplied: Element) -> Spread:
@@ -59,37 +59,37 @@ def _spread(element: Element, multiplied: Element) -> Spread:
     return Spread(1 - element.bias - normal, (1 << element.exponent_bits) - 1 - element.bias)
 
 
-def _steps(p: Fused, coded: Coded, depth: int) -> tuple[tuple[int, ...], ...] | None:
+def _steps(p: Fused, specs: ElementSpecs, depth: int) -> tuple[tuple[int, ...], ...] | None:
     """The k of a unit, step by step."""
-    period = p.terms * max(p.restart, 1)
-    least = UNITS[max(_coding(element, element, 0).itemsize for element in (coded.a, coded.b))]
-    unit = period if p.restart else max(period, min(least, -(-depth // 8) * 8))
-    if unit not in (8, 16, 32, 64) or unit % period or (p.restart and depth > unit):
+    period = p.terms * max(p.split, 1)
+    least = UNITS[max(_spec_of(element, element, 0).itemsize for element in (specs.a, specs.b))]
+    unit = period if p.split else max(period, min(least, -(-depth // 8) * 8))
+    if unit not in (8, 16, 32, 64) or unit % period or (p.split and depth > unit):
         return None
-    order = coded.order or tuple(range(unit))
+    order = specs.order or tuple(range(unit))
     return tuple(order[start : start + p.terms] for start in range(0, unit, p.terms))
 
 
 @lru_cache(1024)
-def block_kernel(p: Fused, coded: Coded, depth: int, single_block: bool, tiles: FusedTile | None) -> BlockKernel | None:
+def block_config(p: Fused, specs: ElementSpecs, depth: int, single_block: bool, tiles: FusedTile | None) -> BlockConfig | None:
     """The kernel for these parameters, if there is one; `single_block` where products are of a single block and unit."""
     if tiles is None or not exact_in_lanes(p) or not 0 < depth <= DEEPEST:
         return None
-    steps = _steps(p, coded, depth)
+    steps = _steps(p, specs, depth)
     if steps is None:
         return None
     single, wide = single_lanes(p), tiles.vector_bytes == 64
     excess = byte_excess(excess_of(p))
     smallest, lowest_bytes = 2 - p.a.bias - p.b.bias, lowest_product(p)
     lowest_sum = 0 if p.half or single or smallest >= lowest_bytes else sum(excess) + lowest_bytes
-    spreads = _spread(coded.a, p.a), _spread(coded.b, p.b)
+    spreads = _spread(specs.a, p.a), _spread(specs.b, p.b)
     added = None if lowest_sum else sum_excess(excess_of(p), *spreads)
     excess = added or excess
     bias = 127 if single else 1023
     largest = 16 if p.half else SINGLE_LARGEST_C if single else 126
-    return BlockKernel(
-        a=_coding(coded.a, p.a, excess[0]),
-        b=_coding(coded.b, p.b, excess[1]),
+    return BlockConfig(
+        a=_spec_of(specs.a, p.a, excess[0]),
+        b=_spec_of(specs.b, p.b, excess[1]),
         steps=steps,
         align_bits=p.align_bits,
         keep_bits=p.keep_bits,
@@ -120,14 +120,14 @@ def _zeros(bits: int) -> Codes:
 class Loop:
     """The loop over products of a form, compiled, with what it needs in every batch."""
 
-    def __init__(self, kernel: BlockKernel, form: Form) -> None:
-        size = sizes(kernel, form.rows, form.columns, form.depth)
+    def __init__(self, config: BlockConfig, form: Form) -> None:
+        size = sizes(config, form.rows, form.columns, form.depth)
         self.arranged = form.arrange_a * size.a, form.arrange_b * size.b, form.arrange_c * size.out, form.arrange_out * size.out
         self.at_once = max(ARRANGED // max(sum(self.arranged), 1), 1)
         self.grain = max(AT_ONCE // (form.rows * form.columns * form.depth), 1)
         self.form, self.size = form, size
-        how = Arrangement(kernel.a.itemsize, kernel.b.itemsize, kernel.sum_bytes)
-        self.kernel, self.batch = BLOCKS.address(kernel), registers_runner() if form.granule_a else batch_runner(how)
+        how = Arrangement(config.a.itemsize, config.b.itemsize, config.sum_bytes)
+        self.kernel, self.batch = BLOCKS.address(config), registers_runner() if form.granule_a else batch_runner(how)
         self.zeros = _zeros((ROWS * COLUMNS + form.columns - 1).bit_length())  # to start from where there is no c
 
     def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int, then: Then | None = None) -> NDArray[np.uint8]:
@@ -155,7 +155,7 @@ class Scratch:
         self.loop, self.at_once = loop, at_once
         self._memory = AlignedMemory(*(at_once * each for each in loop.arranged), loop.size.memory)
         a, b, c, out, own = self._memory.addresses
-        self._numbers = numbers_of(loop.form, loop.size, Work(a, b, c, out, own, at_once), loop.kernel)
+        self._numbers = numbers_of(loop.form, loop.size, BlockMemory(a, b, c, out, own, at_once), loop.kernel)
         self.numbers = address_of(self._numbers)
 
 
@@ -176,13 +176,15 @@ _worker = _Worker()
 
 
 @lru_cache(1024)
-def loop_of(kernel: BlockKernel, rows: int, columns: int, depth: int, a: Place, b: Place, c: Place | None, out: Place) -> Loop:
+def loop_of(
+    config: BlockConfig, rows: int, columns: int, depth: int, a: ByteStrides, b: ByteStrides, c: ByteStrides | None, out: ByteStrides
+) -> Loop:
     """The loop over products whose matrices have these strides."""
-    width = kernel.sum_bytes
+    width = config.sum_bytes
     ragged = rows % ROWS != 0 or columns % COLUMNS != 0
 
     def sums_arranged(row: int, column: int) -> bool:
-        return ragged or column != width or (kernel.tiles and row != columns * width)
+        return ragged or column != width or (config.tiles and row != columns * width)
 
     form = Form(
         Strides(*a),
@@ -192,20 +194,20 @@ def loop_of(kernel: BlockKernel, rows: int, columns: int, depth: int, a: Place, 
         rows,
         columns,
         depth,
-        kernel.unit,
-        depth != kernel.unit or rows % ROWS != 0 or a[1:] != (depth * kernel.a.itemsize, kernel.a.itemsize),
-        columns != COLUMNS or depth % kernel.unit != 0 or b[1:] != (columns * kernel.b.itemsize, kernel.b.itemsize),
+        config.unit,
+        depth != config.unit or rows % ROWS != 0 or a[1:] != (depth * config.a.itemsize, config.a.itemsize),
+        columns != COLUMNS or depth % config.unit != 0 or b[1:] != (columns * config.b.itemsize, config.b.itemsize),
         c is not None and sums_arranged(*c[1:]),
         sums_arranged(*out[1:]),
     )
-    return Loop(kernel, form)
+    return Loop(config, form)
 
 
 class Blocks(NamedTuple):
     """Products that this CPU has a kernel for."""
 
     p: Fused
-    kernel: BlockKernel
+    config: BlockConfig
 
     def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> NDArray[np.uint8]:
         """Write the fused products of `a` (T, M, K) and `b` (T, K, N) plus `c` (T, M, N) to `out`.
@@ -215,17 +217,17 @@ class Blocks(NamedTuple):
         """
         _, rows, columns = out.shape
         then = None
-        if c is not None and self.p.restart:
+        if c is not None and self.p.split:
             sums = Matrices(address_of(c), *c.strides), Matrices(address_of(out), *out.strides)
-            then, c = partial(add_sums, self.p, *sums, self.kernel.sum_bytes, rows, columns), None
-        loop = loop_of(self.kernel, rows, columns, a.shape[2], a.strides, b.strides, None if c is None else c.strides, out.strides)
+            then, c = partial(add_sums, self.p, *sums, self.config.sum_bytes, rows, columns), None
+        loop = loop_of(self.config, rows, columns, a.shape[2], a.strides, b.strides, None if c is None else c.strides, out.strides)
         return loop.run(a, b, c, out, threads, then)
 
 
-def blocks(p: Fused, coded: Coded, rows: int, columns: int, depth: int) -> Blocks | None:
+def blocks(p: Fused, specs: ElementSpecs, rows: int, columns: int, depth: int) -> Blocks | None:
     """Return what multiplies batches of matrices of this shape, if this CPU has a kernel for it."""
-    kernel = block_kernel(p, coded, depth, rows == ROWS and columns == COLUMNS, first_fit(FUSED))
-    return None if kernel is None else Blocks(p, kernel)
+    config = block_config(p, specs, depth, rows == ROWS and columns == COLUMNS, first_fit(FUSED))
+    return None if config is None else Blocks(p, config)
 
 
 class Orders(NamedTuple):
@@ -241,7 +243,7 @@ class Orders(NamedTuple):
 class RegisterBlocks:
     """Products of matrices in registers that this CPU has a kernel for."""
 
-    kernel: BlockKernel
+    config: BlockConfig
     shape: tuple[int, int, int]  # rows, columns and k
     permutations: tuple[Permutation, ...]  # of a, b, c and out
 
@@ -256,21 +258,21 @@ def _register_loop(blocks: RegisterBlocks, *strides: int) -> Loop:
     """The loop over warps whose registers have these strides from warp to warp: of a, b, c and out."""
     each = [Strides(stride, how.address, how.vectors) for stride, how in zip(strides, blocks.permutations, strict=True)]
     granules = (how.granule for how in blocks.permutations)
-    return Loop(blocks.kernel, Form(each[0], each[1], each[2], each[3], *blocks.shape, blocks.kernel.unit, 1, 1, 1, 1, *granules))
+    return Loop(blocks.config, Form(each[0], each[1], each[2], each[3], *blocks.shape, blocks.config.unit, 1, 1, 1, 1, *granules))
 
 
-def register_blocks(p: Fused, coded: Coded, orders: Orders) -> RegisterBlocks | None:
+def register_blocks(p: Fused, specs: ElementSpecs, orders: Orders) -> RegisterBlocks | None:
     """Return what multiplies the registers of warps, if this CPU has a kernel for it."""
     (rows, depth), columns = orders.a.shape, orders.b.shape[1]
     single_block, tiles = rows == ROWS and columns == COLUMNS, first_fit(FUSED)
-    kernel = block_kernel(p, coded, depth, single_block, tiles)
-    if kernel is None or p.restart or rows % ROWS or columns % COLUMNS or depth % kernel.unit:
+    config = block_config(p, specs, depth, single_block, tiles)
+    if config is None or p.split or rows % ROWS or columns % COLUMNS or depth % config.unit:
         return None
     # as the kernel reads them: blocks of rows, then units of k; panels of columns
-    a = orders.a.reshape(rows // ROWS, ROWS, depth // kernel.unit, kernel.unit).swapaxes(1, 2)
+    a = orders.a.reshape(rows // ROWS, ROWS, depth // config.unit, config.unit).swapaxes(1, 2)
     b = orders.b.reshape(depth, columns // COLUMNS, COLUMNS).swapaxes(0, 1)
-    sizes = kernel.a.itemsize, kernel.b.itemsize, kernel.sum_bytes, kernel.sum_bytes
+    sizes = config.a.itemsize, config.b.itemsize, config.sum_bytes, config.sum_bytes
     each = [permutation(order, size) for order, size in zip((a, b, orders.c, orders.out), sizes, strict=True)]
     if not all(how.vectors for how in each):
         return None
-    return RegisterBlocks(kernel, (rows, columns, depth), tuple(each))
+    return RegisterBlocks(config, (rows, columns, depth), tuple(each))

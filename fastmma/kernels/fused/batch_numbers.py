@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockConfig
 from fastmma.kernels.llvm.compilation import inner
 from fastmma.kernels.llvm.simd import load_scalar
 
@@ -79,7 +79,7 @@ class Batch(NamedTuple):
     granule_out: int
 
 
-class Work(NamedTuple):
+class BlockMemory(NamedTuple):
     """Addresses of a worker's buffers: arranged operands and results of `at_once` products, and the kernel's memory."""
 
     a: int
@@ -103,19 +103,19 @@ _MATRIX = 8 * len(Strides._fields)  # bytes of a matrix's numbers
 _REST = 4 * _MATRIX  # where the other numbers of a `Form` begin
 _SIZE = _REST + 8 * (len(Form._fields) - 4)
 _WORK = _SIZE + 8 * len(Sizes._fields)
-KERNEL = _WORK + 8 * len(Work._fields)  # where its address is
+KERNEL = _WORK + 8 * len(BlockMemory._fields)  # where its address is
 
 
 @lru_cache(1024)
-def sizes(kernel: BlockKernel, rows: int, columns: int, depth: int) -> Sizes:
+def sizes(config: BlockConfig, rows: int, columns: int, depth: int) -> Sizes:
     """Return how large a product's buffers are."""
-    blocks, panels, units = -(-rows // ROWS), -(-columns // COLUMNS), -(-depth // kernel.unit)
-    block = kernel.block_size + kernel.left_size + kernel.right_size
-    memory = 2 * block + ROWS * COLUMNS * 4 if kernel.tiles else units * (block + (blocks - 1) * kernel.left_size)
+    blocks, panels, units = -(-rows // ROWS), -(-columns // COLUMNS), -(-depth // config.unit)
+    block = config.block_size + config.left_size + config.right_size
+    memory = 2 * block + ROWS * COLUMNS * 4 if config.tiles else units * (block + (blocks - 1) * config.left_size)
     return Sizes(
-        blocks * units * ROWS * kernel.unit * kernel.a.itemsize,
-        panels * units * COLUMNS * kernel.unit * kernel.b.itemsize,
-        blocks * panels * ROWS * COLUMNS * kernel.sum_bytes,
+        blocks * units * ROWS * config.unit * config.a.itemsize,
+        panels * units * COLUMNS * config.unit * config.b.itemsize,
+        blocks * panels * ROWS * COLUMNS * config.sum_bytes,
         memory,
     )
 
@@ -160,10 +160,10 @@ def size_at(numbers: int) -> Sizes:
 
 
 @inner
-def work_at(numbers: int) -> Work:
+def work_at(numbers: int) -> BlockMemory:
     """Return where a worker's buffers are."""
     place = numbers + _WORK
-    return Work(
+    return BlockMemory(
         load_scalar(place, np.int64),
         load_scalar(place + 8, np.int64),
         load_scalar(place + 16, np.int64),
@@ -173,6 +173,6 @@ def work_at(numbers: int) -> Work:
     )
 
 
-def numbers_of(form: Form, size: Sizes, work: Work, kernel: int) -> NDArray[np.int64]:
+def numbers_of(form: Form, size: Sizes, work: BlockMemory, kernel: int) -> NDArray[np.int64]:
     """The numbers that the loops read: to look into tuples in tuples would take Numba longer than a small product."""
     return np.array((*form.a, *form.b, *form.c, *form.out, *form[4:], *size, *work, kernel), np.int64)

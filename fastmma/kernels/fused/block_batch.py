@@ -11,8 +11,8 @@ from llvmlite import ir
 from numba import typeof, types
 
 from fastmma.kernels.fused.batch_numbers import KERNEL, Batch, Matrices, batch_at, size_at, work_at
-from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, Blocks, Operands
-from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockKernel
+from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, BlockArguments, Blocks
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockConfig
 from fastmma.kernels.fused.step_end import ieee_sum
 from fastmma.kernels.fused.tile_kernel import Tiles
 from fastmma.kernels.llvm.any_array import ANY_ARRAY, start_of
@@ -27,8 +27,8 @@ from fastmma.kernels.params import Fused
 AHEAD = 6  # products: the memory of one is asked for while the one so far before it is computed
 
 
-def _emit(kernel: BlockKernel, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
-    (Tiles if kernel.tiles else Blocks)(kernel, builder, Operands(*arguments)).run()
+def _emit(config: BlockConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+    (Tiles if config.tiles else Blocks)(config, builder, BlockArguments(*arguments)).run()
 
 
 BLOCKS = MicroKernel(_emit, POINTERS, INTEGERS)

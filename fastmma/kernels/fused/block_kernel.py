@@ -13,8 +13,8 @@ from itertools import chain
 
 from llvmlite import ir
 
-from fastmma.kernels.fused.block_operands import LINE, LeftDecoder, Piece, RightDecoder
-from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel
+from fastmma.kernels.fused.block_operands import LINE, Emission, LeftDecoder, RightDecoder
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockConfig
 from fastmma.kernels.fused.lanes import Lanes
 from fastmma.kernels.fused.strip import Strip
 from fastmma.kernels.llvm.emit import I8, I32, I64, Emitter, vector
@@ -22,7 +22,7 @@ from fastmma.kernels.llvm.numba_internals import alloca_once, for_range
 
 
 @dataclass(frozen=True)
-class Operands:
+class BlockArguments:
     """The kernel's arguments: byte pointers, then 64-bit integers; strides in bytes, of c and out also from row to row.
 
     A's codes are [product][block of rows][unit][row][k], those of B [product][panel of columns][unit][k][column].
@@ -55,136 +55,136 @@ POINTERS, INTEGERS = 9, 10
 class Blocks:
     """Emits the loops over products, blocks of rows, panels of columns and units of k."""
 
-    def __init__(self, kernel: BlockKernel, builder: ir.IRBuilder, operands: Operands) -> None:
-        self.kernel, self.builder, self.operands = kernel, builder, operands
+    def __init__(self, config: BlockConfig, builder: ir.IRBuilder, arguments: BlockArguments) -> None:
+        self.config, self.builder, self.arguments = config, builder, arguments
         self.emit = Emitter(builder)
-        self.lanes = Lanes(kernel, self.emit)
-        self.bytes = vector(I8, kernel.byte_vector)
-        self.left, self.right = LeftDecoder(kernel, kernel.a, self.emit), RightDecoder(kernel, kernel.b, self.emit)
-        self.worst = alloca_once(builder, self.lanes.words)
-        self.lowest = alloca_once(builder, self.bytes)
+        self.lanes = Lanes(config, self.emit)
+        self.bytes = vector(I8, config.byte_vector)
+        self.left, self.right = LeftDecoder(config, config.a, self.emit), RightDecoder(config, config.b, self.emit)
+        self.max_sum_exponent = alloca_once(builder, self.lanes.words)
+        self.min_emax = alloca_once(builder, self.bytes)
 
     def forget(self) -> None:
         """Forget what was noted of a product."""
         self.left.forget()
         self.right.forget()
-        self.builder.store(self.emit.constant(self.bytes, 255), self.lowest)
+        self.builder.store(self.emit.constant(self.bytes, 255), self.min_emax)
 
-    def emax_pieces(self, left: ir.Value, right: ir.Value, target: ir.Value) -> list[Piece]:
+    def emax_emissions(self, left: ir.Value, right: ir.Value, target: ir.Value) -> list[Emission]:
         """The emax bytes of a unit: step, row, and two rows' columns in the order of lanes."""
-        kernel, emit = self.kernel, self.emit
-        vectors = ROWS * 8 // kernel.byte_vector
-        emax: list[list[ir.Value]] = [[emit.constant(self.bytes, kernel.floor)] * vectors for _ in kernel.steps]
-        pieces: list[Piece] = []
+        config, emit = self.config, self.emit
+        vectors = ROWS * 8 // config.byte_vector
+        emax: list[list[ir.Value]] = [[emit.constant(self.bytes, config.floor)] * vectors for _ in config.steps]
+        emissions: list[Emission] = []
         held: dict[int, ir.Value] = {}  # exponents of A's rows: a load of 64 bytes takes the time of an fma that broadcasts
-        for number, step in enumerate(kernel.steps):
-            pieces += [partial(self._emax_of, emax[number], left, right, k, held) for k in step]
-            pieces.append(partial(self._store_emax, emax[number], target, number))
-        return pieces
+        for number, step in enumerate(config.steps):
+            emissions += [partial(self._emax_of, emax[number], left, right, k, held) for k in step]
+            emissions.append(partial(self._store_emax, emax[number], target, number))
+        return emissions
 
     def _emax_of(self, emax: list[ir.Value], left: ir.Value, right: ir.Value, k: int, held: dict[int, ir.Value]) -> None:
-        kernel, emit, size = self.kernel, self.emit, self.kernel.byte_vector
-        once = emit.load(vector(I8, LINE), right, kernel.right_exponents + LINE * k)
+        config, emit, size = self.config, self.emit, self.config.byte_vector
+        once = emit.load(vector(I8, LINE), right, config.right_exponents + LINE * k)
         column = emit.shuffle(once, once, list(range(LINE)) * (size // LINE))
-        spread = [base + 8 * row + k % 8 for base in range(0, size, LINE) for row, _ in kernel.places]
+        spread = [base + 8 * row + k % 8 for base in range(0, size, LINE) for row, _ in config.places]
         for part in range(len(emax)):
             place = k // 8 * len(emax) + part
             if place not in held:
-                held[place] = emit.load(self.bytes, left, kernel.values_size + place * size)
+                held[place] = emit.load(self.bytes, left, config.values_size + place * size)
             row = emit.shuffle(held[place], held[place], spread)
-            both = self.builder.add(row, column) if kernel.least_sum else emit.call("usub.sat", row, column)
+            both = self.builder.add(row, column) if config.least_sum else emit.call("usub.sat", row, column)
             emax[part] = emit.call("umax", emax[part], both)
 
     def _store_emax(self, emax: list[ir.Value], target: ir.Value, number: int) -> None:
-        kernel, emit = self.kernel, self.emit
+        config, emit = self.config, self.emit
         for part, found in enumerate(emax):
-            if kernel.least_sum:
-                least, floor = (emit.constant(self.bytes, limit) for limit in (kernel.least_sum, kernel.floor))
+            if config.least_sum:
+                least, floor = (emit.constant(self.bytes, limit) for limit in (config.least_sum, config.floor))
                 found = self.builder.select(self.builder.icmp_unsigned(">=", found, least), found, floor)
-            emit.store(found, target, number * ROWS * COLUMNS + part * kernel.byte_vector)
-            if kernel.lowest_sum:
-                self.builder.store(emit.call("umin", self.builder.load(self.lowest), found), self.lowest)
+            emit.store(found, target, number * ROWS * COLUMNS + part * config.byte_vector)
+            if config.lowest_sum:
+                self.builder.store(emit.call("umin", self.builder.load(self.min_emax), found), self.min_emax)
 
     def operands_bad(self) -> ir.Value:
         """Tell whether a product's operands are out of reach."""
-        kernel, emit, builder = self.kernel, self.emit, self.builder
+        config, emit, builder = self.config, self.emit, self.builder
         bad = builder.or_(self.left.bad(), self.right.bad())
-        if kernel.lowest_sum:
-            low = emit.any_lane(builder.icmp_unsigned("<", builder.load(self.lowest), emit.constant(self.bytes, kernel.lowest_byte)))
+        if config.lowest_sum:
+            low = emit.any_lane(builder.icmp_unsigned("<", builder.load(self.min_emax), emit.constant(self.bytes, config.lowest_byte)))
             least = builder.add(self.left.least(), self.right.least())
-            small = builder.icmp_unsigned("<", least, ir.Constant(I32, kernel.lowest_sum - 2))
+            small = builder.icmp_unsigned("<", least, ir.Constant(I32, config.lowest_sum - 2))
             bad = builder.or_(bad, builder.and_(low, small))
         return bad
 
-    def sums_bad(self, worst: ir.Value) -> ir.Value:
+    def sums_bad(self, max_sum_exponent: ir.Value) -> ir.Value:
         """Tell whether sums are."""
-        limit = self.emit.constant(self.lanes.words, self.kernel.largest_c - self.kernel.smallest_c << self.lanes.field)
-        return self.emit.any_lane(self.builder.icmp_unsigned(">=", worst, limit))
+        limit = self.emit.constant(self.lanes.words, self.config.largest_c - self.config.smallest_c << self.lanes.field)
+        return self.emit.any_lane(self.builder.icmp_unsigned(">=", max_sum_exponent, limit))
 
     def run(self) -> None:
         """All products, of any number of blocks, panels and units."""
-        kernel, emit, builder, operands = self.kernel, self.emit, self.builder, self.operands
-        left_memory = emit.at(operands.memory, emit.scaled(operands.units, kernel.block_size))
-        left_size = builder.mul(emit.scaled(operands.units, kernel.left_size), operands.blocks)
+        config, emit, builder, arguments = self.config, self.emit, self.builder, self.arguments
+        left_memory = emit.at(arguments.memory, emit.scaled(arguments.units, config.block_size))
+        left_size = builder.mul(emit.scaled(arguments.units, config.left_size), arguments.blocks)
         right_memory = emit.at(left_memory, left_size)
-        unit_a = ROWS * kernel.unit * kernel.a.itemsize
-        unit_b = COLUMNS * kernel.unit * kernel.b.itemsize
-        with for_range(builder, operands.products) as products:
+        unit_a = ROWS * config.unit * config.a.itemsize
+        unit_b = COLUMNS * config.unit * config.b.itemsize
+        with for_range(builder, arguments.products) as products:
             a, b, c, out = self.matrices(products.index)
             self.forget()
-            builder.store(ir.Constant(self.lanes.words, None), self.worst)
-            with for_range(builder, builder.mul(operands.blocks, operands.units)) as lefts:
+            builder.store(ir.Constant(self.lanes.words, None), self.max_sum_exponent)
+            with for_range(builder, builder.mul(arguments.blocks, arguments.units)) as lefts:
                 place = emit.at(a, emit.scaled(lefts.index, unit_a))
-                target = emit.at(left_memory, emit.scaled(lefts.index, kernel.left_size))
-                emit_all([*self.left.pieces(place, target), *chain(*self.left.words(target))])
-            with for_range(builder, operands.panels) as panels:
-                column = emit.scaled(panels.index, COLUMNS * kernel.sum_bytes)
-                with for_range(builder, operands.units) as units:
-                    number = builder.add(builder.mul(panels.index, operands.units), units.index)
+                target = emit.at(left_memory, emit.scaled(lefts.index, config.left_size))
+                emit_all([*self.left.emissions(place, target), *chain(*self.left.words(target))])
+            with for_range(builder, arguments.panels) as panels:
+                column = emit.scaled(panels.index, COLUMNS * config.sum_bytes)
+                with for_range(builder, arguments.units) as units:
+                    number = builder.add(builder.mul(panels.index, arguments.units), units.index)
                     place = emit.at(b, emit.scaled(number, unit_b))
-                    target = emit.at(right_memory, emit.scaled(units.index, kernel.right_size))
-                    emit_all([*self.right.pieces(place, target), *chain(*self.right.words(target))])
-                with for_range(builder, operands.blocks) as blocks:
+                    target = emit.at(right_memory, emit.scaled(units.index, config.right_size))
+                    emit_all([*self.right.emissions(place, target), *chain(*self.right.words(target))])
+                with for_range(builder, arguments.blocks) as blocks:
                     row = emit.scaled(blocks.index, ROWS)
-                    left = emit.at(left_memory, builder.mul(emit.scaled(blocks.index, kernel.left_size), operands.units))
+                    left = emit.at(left_memory, builder.mul(emit.scaled(blocks.index, config.left_size), arguments.units))
                     places = [
                         emit.at(emit.at(base, builder.mul(row, stride)), column)
-                        for base, stride in ((c, operands.c_row), (out, operands.out_row))
+                        for base, stride in ((c, arguments.c_row), (out, arguments.out_row))
                     ]
                     self.block(left, right_memory, *places)
-            bad = builder.or_(self.operands_bad(), self.sums_bad(builder.load(self.worst)))
-            emit.store(builder.zext(bad, I8), emit.at(operands.bad, products.index))
+            bad = builder.or_(self.operands_bad(), self.sums_bad(builder.load(self.max_sum_exponent)))
+            emit.store(builder.zext(bad, I8), emit.at(arguments.bad, products.index))
 
     def matrices(self, product: ir.Value) -> list[ir.Value]:
         """Return where a product's a, b, c and out lie."""
-        operands = self.operands
+        arguments = self.arguments
         places = (
-            (operands.a, operands.a_stride),
-            (operands.b, operands.b_stride),
-            (operands.c, operands.c_stride),
-            (operands.out, operands.out_stride),
+            (arguments.a, arguments.a_stride),
+            (arguments.b, arguments.b_stride),
+            (arguments.c, arguments.c_stride),
+            (arguments.out, arguments.out_stride),
         )
         return [self.emit.at(base, self.builder.mul(product, stride)) for base, stride in places]
 
     def block(self, left: ir.Value, right: ir.Value, c: ir.Value, out: ir.Value) -> None:
         """All units of a block."""
-        kernel, emit, builder, operands = self.kernel, self.emit, self.builder, self.operands
-        with for_range(builder, operands.units) as units:
-            target = emit.at(operands.memory, emit.scaled(units.index, kernel.block_size))
-            emit_all(self.emax_pieces(*self.units_of(left, right, units.index), target))
-        with for_range(builder, ir.Constant(I64, ROWS // kernel.strip)) as strips:
-            strip = Strip(kernel, self.lanes, emit.scaled(strips.index, kernel.strip), self.worst)
+        config, emit, builder, arguments = self.config, self.emit, self.builder, self.arguments
+        with for_range(builder, arguments.units) as units:
+            target = emit.at(arguments.memory, emit.scaled(units.index, config.block_size))
+            emit_all(self.emax_emissions(*self.units_of(left, right, units.index), target))
+        with for_range(builder, ir.Constant(I64, ROWS // config.strip)) as strips:
+            strip = Strip(config, self.lanes, emit.scaled(strips.index, config.strip), self.max_sum_exponent)
             groups = range(len(strip.groups))
             for index in groups:
-                strip.load(index, c, operands.c_row)
+                strip.load(index, c, arguments.c_row)
             kept = strip.variables()
             kept.put(strip.groups)
-            with for_range(builder, operands.units) as units:
+            with for_range(builder, arguments.units) as units:
                 unit_left, unit_right = (emit.opaque(unit) for unit in self.units_of(left, right, units.index))
-                emax = emit.opaque(emit.at(operands.memory, emit.scaled(units.index, kernel.block_size)))
+                emax = emit.opaque(emit.at(arguments.memory, emit.scaled(units.index, config.block_size)))
                 unit = strip.unit(unit_left, unit_right, emax)
                 strip.groups = kept.get()
-                for number, step in enumerate(kernel.steps):
+                for number, step in enumerate(config.steps):
                     for index in groups:
                         strip.start(index, unit, number)
                     for k in step:
@@ -194,15 +194,15 @@ class Blocks:
                 kept.put(strip.groups)
             strip.groups = kept.get()
             for index in groups:
-                strip.store(index, out, operands.out_row)
+                strip.store(index, out, arguments.out_row)
 
     def units_of(self, left: ir.Value, right: ir.Value, unit: ir.Value) -> tuple[ir.Value, ir.Value]:
         """A unit of both operands."""
         emit = self.emit
-        return emit.at(left, emit.scaled(unit, self.kernel.left_size)), emit.at(right, emit.scaled(unit, self.kernel.right_size))
+        return emit.at(left, emit.scaled(unit, self.config.left_size)), emit.at(right, emit.scaled(unit, self.config.right_size))
 
 
-def emit_all(pieces: Sequence[Piece]) -> None:
+def emit_all(emissions: Sequence[Emission]) -> None:
     """Emit pieces one after the other."""
-    for piece in pieces:
-        piece()
+    for emission in emissions:
+        emission()

@@ -12,14 +12,14 @@ from functools import partial
 from llvmlite import ir
 
 from fastmma.kernels.decode.emit import decoder_of, half_codes, singles
-from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockKernel, Coding
+from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockConfig, BlockElementSpec
 from fastmma.kernels.llvm.emit import F64, I8, I16, I32, I64, Emitter, vector
 from fastmma.kernels.llvm.numba_internals import alloca_once
 
 LINE = 16  # results whose exponent bytes share 128 bits: two rows
 VALUES_AT_ONCE = 32  # codes
 
-Piece = Callable[[], None]
+Emission = Callable[[], None]
 
 
 def gathered(emit: Emitter, sources: Sequence[ir.Value], picks: Sequence[tuple[int, int]]) -> ir.Value:
@@ -41,11 +41,11 @@ def gathered(emit: Emitter, sources: Sequence[ir.Value], picks: Sequence[tuple[i
 class Decoder:
     """Decodes one operand; `lines` is how many rows of A or columns of B there are."""
 
-    def __init__(self, kernel: BlockKernel, coding: Coding, emit: Emitter) -> None:
-        self.kernel, self.coding, self.emit, self.builder = kernel, coding, emit, emit.builder
-        self.element = coding.element
-        self.decoder = decoder_of(emit, coding.element)
-        self.bytes = vector(I8, kernel.byte_vector)
+    def __init__(self, config: BlockConfig, spec: BlockElementSpec, emit: Emitter) -> None:
+        self.config, self.spec, self.emit, self.builder = config, spec, emit, emit.builder
+        self.element = spec.element
+        self.decoder = decoder_of(emit, spec.element)
+        self.bytes = vector(I8, config.byte_vector)
         self.largest = alloca_once(self.builder, self.bytes)
         self.smallest = alloca_once(self.builder, self.bytes)
 
@@ -56,21 +56,21 @@ class Decoder:
 
     def note(self, values: ir.Value, variable: ir.Value, which: str) -> None:
         """Count bytes in."""
-        copies = self.kernel.byte_vector // values.type.count
+        copies = self.config.byte_vector // values.type.count
         if copies > 1:
             values = self.emit.shuffle(values, values, list(range(values.type.count)) * copies)
         self.builder.store(self.emit.call(which, self.builder.load(variable), values), variable)
 
     def note_exponents(self, exponents: ir.Value) -> None:
         """Count exponent bytes, 0 for zeros, in."""
-        if self.coding.bad_byte is not None:
+        if self.spec.bad_byte is not None:
             self.note(exponents, self.largest, "umax")
-        if self.kernel.lowest_sum:
+        if self.config.lowest_sum:
             self.note(self.emit.plus(exponents, -1), self.smallest, "umin")  # a zero's is the largest of all
 
     def bad(self) -> ir.Value:
         """Tell whether there was a bad magnitude."""
-        limit = self.coding.first_bad if self.coding.bad_byte is None else self.coding.bad_byte
+        limit = self.spec.first_bad if self.spec.bad_byte is None else self.spec.bad_byte
         if limit > 255:
             return ir.Constant(ir.IntType(1), 0)
         largest = self.builder.load(self.largest)
@@ -81,9 +81,9 @@ class Decoder:
         return self.builder.zext(self.emit.reduced("umin", self.builder.load(self.smallest)), I32)
 
     def values(self, place: ir.Value, offset: int) -> list[ir.Value]:
-        """The next `VALUES_AT_ONCE` adjacent codes as f32 or f64 values, times 2**-lowered, 8 or 16 at a time."""
+        """The next `VALUES_AT_ONCE` adjacent codes as f32 or f64 values, times 2**-decoded_scale, 8 or 16 at a time."""
         emit, element = self.emit, self.element
-        size, wide = element.itemsize, 16 if self.kernel.single and self.kernel.byte_vector == 64 else 8
+        size, wide = element.itemsize, 16 if self.config.single and self.config.byte_vector == 64 else 8
         if size == 1 and element.through_half:
             halves = half_codes(emit, element, emit.load(vector(I8, VALUES_AT_ONCE), place, offset))
             parts = [emit.shuffle(halves, halves, range(first, first + wide)) for first in range(0, VALUES_AT_ONCE, wide)]
@@ -91,18 +91,18 @@ class Decoder:
             places = range(offset, offset + VALUES_AT_ONCE, wide)
             parts = [emit.load(vector(ir.IntType(8 * size), wide), place, start * size) for start in places]
         values = [singles(emit, element, part) for part in parts]
-        return values if self.kernel.single else [self.builder.fpext(value, vector(F64, wide)) for value in values]
+        return values if self.config.single else [self.builder.fpext(value, vector(F64, wide)) for value in values]
 
     def codes(self, place: ir.Value, offset: int) -> ir.Value:
         """A vector of codes, shifted down."""
-        size = self.coding.itemsize
-        codes = self.emit.load(vector(ir.IntType(8 * size), self.kernel.byte_vector // size), place, offset)
+        size = self.spec.itemsize
+        codes = self.emit.load(vector(ir.IntType(8 * size), self.config.byte_vector // size), place, offset)
         return self.emit.shifted_right(codes, self.element.shift) if self.element.shift else codes
 
     def magnitude(self, codes: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Magnitudes, and where they are not zero."""
         magnitude = self.decoder.magnitude(codes)
-        if self.coding.bad_byte is None and self.coding.first_bad <= 255:
+        if self.spec.bad_byte is None and self.spec.first_bad <= 255:
             self.note(magnitude, self.largest, "umax")
         return magnitude, self.decoder.nonzero(magnitude)
 
@@ -110,7 +110,7 @@ class Decoder:
         """Exponent bytes, 0 for zeros."""
         emit, builder, bits = self.emit, self.builder, self.element.mantissa_bits
         kind = magnitude.type
-        if self.coding.normal:
+        if self.spec.normal:
             field = self.decoder.bare_field(magnitude)
             one = emit.constant(kind, 1)
             for power in range(1, bits):
@@ -118,11 +118,11 @@ class Decoder:
                 field = builder.select(below, builder.sub(field, one), field)
         else:
             field = self.decoder.field(magnitude)
-        field = emit.plus(field, self.coding.byte_offset)
-        if (1 << self.element.exponent_bits) - 1 + self.coding.byte_offset > 255:
+        field = emit.plus(field, self.spec.byte_offset)
+        if (1 << self.element.exponent_bits) - 1 + self.spec.byte_offset > 255:
             field = emit.call("umin", field, emit.constant(kind, 255))
         byte = builder.select(nonzero, field, ir.Constant(kind, None))
-        return byte if self.coding.itemsize == 1 else builder.trunc(byte, vector(I8, kind.count))
+        return byte if self.spec.itemsize == 1 else builder.trunc(byte, vector(I8, kind.count))
 
     def signs(self, codes: ir.Value, nonzero: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Masks of the negative and of the positive elements."""
@@ -137,32 +137,32 @@ class Decoder:
 class LeftDecoder(Decoder):
     """Decodes blocks of A."""
 
-    def pieces(self, place: ir.Value, target: ir.Value) -> list[Piece]:
+    def emissions(self, place: ir.Value, target: ir.Value) -> list[Emission]:
         """A unit of a block."""
-        kernel, unit = self.kernel, self.kernel.unit
+        config, unit = self.config, self.config.unit
         found: list[ir.Value] = []
-        size = kernel.byte_vector
-        per_vector = size // self.coding.itemsize
+        size = config.byte_vector
+        per_vector = size // self.spec.itemsize
         return [
             *(partial(self._values, place, target, first) for first in range(0, ROWS * unit, VALUES_AT_ONCE)),
             *(partial(self._exponents, place, target, first, found) for first in range(0, ROWS * unit, per_vector)),
             *(partial(self._arranged, target, number, found) for number in range(ROWS * unit // size)),
         ]
 
-    def words(self, target: ir.Value) -> list[list[Piece]]:
+    def words(self, target: ir.Value) -> list[list[Emission]]:
         """Words of signs from a unit's masks, which take a while to reach memory."""
         return [[partial(self._words, target)]]
 
     def _values(self, place: ir.Value, target: ir.Value, first: int) -> None:
-        offset = first * self.kernel.value_bytes
-        if self.kernel.raw:
+        offset = first * self.config.value_bytes
+        if self.config.raw:
             for value in self._raw(place, first):
                 self.emit.store(value, target, offset)
                 offset += 64
             return
         for value in self.values(place, first):
             self.emit.store(value, target, offset)
-            offset += value.type.count * self.kernel.value_bytes
+            offset += value.type.count * self.config.value_bytes
 
     def _raw(self, place: ir.Value, first: int) -> list[ir.Value]:
         """The next `VALUES_AT_ONCE` codes of 16 bits as f64 of the lowest exponents, in the order of unpack instructions."""
@@ -182,46 +182,46 @@ class LeftDecoder(Decoder):
         return found
 
     def _exponents(self, place: ir.Value, target: ir.Value, first: int, found: list[ir.Value]) -> None:
-        codes = self.codes(place, first * self.coding.itemsize)
+        codes = self.codes(place, first * self.spec.itemsize)
         magnitude, nonzero = self.magnitude(codes)
         found.append(self.exponents(magnitude, nonzero))
-        masks = self.kernel.left_masks
-        for mask, offset in zip(self.signs(codes, nonzero), (masks, masks + ROWS * self.kernel.unit // 8), strict=True):
+        masks = self.config.left_masks
+        for mask, offset in zip(self.signs(codes, nonzero), (masks, masks + ROWS * self.config.unit // 8), strict=True):
             self.store_mask(mask, target, offset + first // 8)
 
     def _arranged(self, target: ir.Value, number: int, found: list[ir.Value]) -> None:
         """Eights of k: all rows of the first, then all rows of the next."""
-        kernel, emit = self.kernel, self.emit
+        config, emit = self.config, self.emit
         eights = [emit.cast(each, vector(I64, each.type.count // 8)) for each in found]
-        width, count = eights[0].type.count, kernel.byte_vector // 8
+        width, count = eights[0].type.count, config.byte_vector // 8
         places = range(number * count, (number + 1) * count)
-        positions = [place % ROWS * (kernel.unit // 8) + place // ROWS for place in places]
+        positions = [place % ROWS * (config.unit // 8) + place // ROWS for place in places]
         arranged = emit.cast(gathered(emit, eights, [divmod(position, width) for position in positions]), self.bytes)
         self.note_exponents(arranged)
-        emit.store(arranged, target, kernel.values_size + number * kernel.byte_vector)
+        emit.store(arranged, target, config.values_size + number * config.byte_vector)
 
     def _words(self, target: ir.Value) -> None:
         """The rows' bits as words, as often as a group has columns of them."""
-        kernel, emit, builder = self.kernel, self.emit, self.builder
+        config, emit, builder = self.config, self.emit, self.builder
         source = emit.opaque(target)
-        kind = vector(ir.IntType(kernel.unit), ROWS)
-        masks = [emit.load(kind, source, kernel.left_masks + part * ROWS * kernel.unit // 8) for part in (0, 1)]
-        if kernel.word_of_step:
-            each = ROWS * kernel.words
+        kind = vector(ir.IntType(config.unit), ROWS)
+        masks = [emit.load(kind, source, config.left_masks + part * ROWS * config.unit // 8) for part in (0, 1)]
+        if config.word_of_step:
+            each = ROWS * config.words
             negative, positive = (emit.cast(mask, vector(I16, each)) for mask in masks)
-            places = [range(step, each, kernel.words) for step in range(kernel.words)]
+            places = [range(step, each, config.words) for step in range(config.words)]
             pairs = [emit.shuffle(negative, positive, [place + sign for place in step for sign in (0, each)]) for step in places]
             words = [emit.cast(pair, vector(I32, ROWS)) for pair in pairs]
-        elif kernel.unit > 32:
+        elif config.unit > 32:
             halves = [emit.cast(mask, vector(I32, 2 * ROWS)) for mask in masks]
             words = [emit.shuffle(half, half, range(part, 2 * ROWS, 2)) for half in halves for part in (0, 1)]
         else:
-            words = [mask if kernel.unit == 32 else builder.zext(mask, vector(I32, ROWS)) for mask in masks]
-        if kernel.words == 1:
-            words = [builder.or_(words[0], emit.shifted_left(words[1], kernel.unit))]
-        offset = kernel.left_words
+            words = [mask if config.unit == 32 else builder.zext(mask, vector(I32, ROWS)) for mask in masks]
+        if config.words == 1:
+            words = [builder.or_(words[0], emit.shifted_left(words[1], config.unit))]
+        offset = config.left_words
         for word in words:
-            if kernel.lanes == LINE:
+            if config.lanes == LINE:
                 for first in (0, ROWS // 2):
                     rows = [first + row + part for row in range(0, ROWS // 2, 2) for part in (0, 0, 1, 1)]
                     emit.store(emit.shuffle(word, word, rows), target, offset)
@@ -234,69 +234,69 @@ class LeftDecoder(Decoder):
 class RightDecoder(Decoder):
     """Decodes panels of B."""
 
-    def pieces(self, place: ir.Value, target: ir.Value) -> list[Piece]:
+    def emissions(self, place: ir.Value, target: ir.Value) -> list[Emission]:
         """A unit of a panel."""
-        kernel, unit = self.kernel, self.kernel.unit
-        per_vector = kernel.byte_vector // self.coding.itemsize
+        config, unit = self.config, self.config.unit
+        per_vector = config.byte_vector // self.spec.itemsize
         return [
             *(partial(self._values, place, target, first) for first in range(0, COLUMNS * unit, VALUES_AT_ONCE)),
             *(partial(self._exponents, place, target, first) for first in range(0, COLUMNS * unit, per_vector)),
         ]
 
-    def words(self, target: ir.Value) -> list[list[Piece]]:
+    def words(self, target: ir.Value) -> list[list[Emission]]:
         """Words of signs from a unit's masks, which take a while to reach memory, twice."""
-        return [[partial(self._bits, target, part) for part in range(self.kernel.words)], [partial(self._words, target)]]
+        return [[partial(self._bits, target, part) for part in range(self.config.words)], [partial(self._words, target)]]
 
     def _values(self, place: ir.Value, target: ir.Value, first: int) -> None:
-        kernel = self.kernel
-        growth = (1 + 2.0**-kernel.extra_bits) * 2.0**kernel.lowered
-        offset = first * kernel.value_bytes
+        config = self.config
+        growth = (1 + 2.0**-config.extra_bits) * 2.0**config.decoded_scale
+        offset = first * config.value_bytes
         for value in self.values(place, first):
-            grown = self.builder.fmul(value, self.emit.constant(value.type, growth))
-            self.emit.store(grown, target, offset)
-            offset += value.type.count * kernel.value_bytes
+            scaled = self.builder.fmul(value, self.emit.constant(value.type, growth))
+            self.emit.store(scaled, target, offset)
+            offset += value.type.count * config.value_bytes
 
     def _exponents(self, place: ir.Value, target: ir.Value, first: int) -> None:
-        kernel, emit = self.kernel, self.emit
-        codes = self.codes(place, first * self.coding.itemsize)
+        config, emit = self.config, self.emit
+        codes = self.codes(place, first * self.spec.itemsize)
         magnitude, nonzero = self.magnitude(codes)
         exponents = self.exponents(magnitude, nonzero)
         self.note_exponents(exponents)
-        if not kernel.least_sum:
+        if not config.least_sum:
             exponents = self.builder.not_(exponents)
-        order = [column for _, column in kernel.places]
-        half = kernel.byte_vector // 2
+        order = [column for _, column in config.places]
+        half = config.byte_vector // 2
         for start in range(0, exponents.type.count, half):
             lanes = [k + column for k in range(start, min(start + half, exponents.type.count), COLUMNS) for column in order]
-            emit.store(emit.shuffle(exponents, exponents, lanes), target, kernel.right_exponents + 2 * (first + start))
+            emit.store(emit.shuffle(exponents, exponents, lanes), target, config.right_exponents + 2 * (first + start))
         negatives, positives = self.signs(codes, nonzero)
-        for mask, offset in ((positives, kernel.right_masks), (negatives, kernel.right_masks + kernel.unit)):
+        for mask, offset in ((positives, config.right_masks), (negatives, config.right_masks + config.unit)):
             self.store_mask(mask, target, offset + first // 8)
 
     def _bits(self, target: ir.Value, part: int) -> None:
         """From bytes whose bits are columns, the bits of each column."""
-        kernel, emit, builder = self.kernel, self.emit, self.builder
-        count = 2 * kernel.unit // kernel.words
+        config, emit, builder = self.config, self.emit, self.builder
+        count = 2 * config.unit // config.words
         source = emit.opaque(target)
-        if kernel.word_of_step:
-            positive, negative = (emit.load(vector(I8, 16), source, kernel.right_masks + sign * kernel.unit + 16 * part) for sign in (0, 1))
+        if config.word_of_step:
+            positive, negative = (emit.load(vector(I8, 16), source, config.right_masks + sign * config.unit + 16 * part) for sign in (0, 1))
             rows = emit.shuffle(positive, negative, range(count))
         else:
-            rows = emit.load(vector(I8, count), source, kernel.right_masks + part * count)
-        at_once = kernel.byte_vector // count
+            rows = emit.load(vector(I8, count), source, config.right_masks + part * count)
+        at_once = config.byte_vector // count
         repeated = emit.shuffle(rows, rows, list(range(count)) * at_once)
         for first in range(0, COLUMNS, at_once):
             tests = ir.Constant(repeated.type, [1 << column for column in range(first, first + at_once) for _ in range(count)])
             found = builder.icmp_unsigned("!=", builder.and_(repeated, tests), ir.Constant(repeated.type, None))
-            self.store_mask(found, target, kernel.right_bits + (part * COLUMNS + first) * count // 8)
+            self.store_mask(found, target, config.right_bits + (part * COLUMNS + first) * count // 8)
 
     def _words(self, target: ir.Value) -> None:
         """The columns' bits as words, at the lanes of a line."""
-        kernel, emit, builder = self.kernel, self.emit, self.builder
-        count = 2 * kernel.unit // kernel.words
+        config, emit, builder = self.config, self.emit, self.builder
+        count = 2 * config.unit // config.words
         source = emit.opaque(target)
-        for part in range(kernel.words):
-            bits = emit.load(vector(ir.IntType(count), COLUMNS), source, kernel.right_bits + part * COLUMNS * count // 8)
+        for part in range(config.words):
+            bits = emit.load(vector(ir.IntType(count), COLUMNS), source, config.right_bits + part * COLUMNS * count // 8)
             words = bits if count == 32 else builder.zext(bits, vector(I32, COLUMNS))
-            lanes = [column for _, column in kernel.places]
-            emit.store(emit.shuffle(words, words, lanes), target, kernel.right_words + 64 * part)
+            lanes = [column for _, column in config.places]
+            emit.store(emit.shuffle(words, words, lanes), target, config.right_words + 64 * part)

@@ -12,7 +12,7 @@ ROWS, COLUMNS = 16, 8
 
 
 @dataclass(frozen=True)
-class Coding:
+class BlockElementSpec:
     """The reading of the codes of one operand.
 
     Attributes
@@ -55,14 +55,14 @@ class Arrangement:
 
 @constant
 @dataclass(frozen=True)
-class BlockKernel:
+class BlockConfig:
     """The numbers that a kernel of blocks is compiled for; `steps` names the k of a unit step by step.
 
     Sums are held as they are (no scale); exponent bytes are `excess` above exponents, and exponent fields of sums `lift` above those.
     """
 
-    a: Coding
-    b: Coding
+    a: BlockElementSpec
+    b: BlockElementSpec
     steps: tuple[tuple[int, ...], ...]
     align_bits: int
     keep_bits: int
@@ -135,10 +135,10 @@ class BlockKernel:
         return not self.single and self.byte_vector == 64 and element.itemsize == 2 and element.width == 15
 
     @property
-    def lowered(self) -> int:
+    def decoded_scale(self) -> int:
         """log2 of a true product over that of the values that are decoded."""
         element = self.a.element
-        return (1023 - element.bias if self.raw else element.lowered) + self.b.element.lowered
+        return (1023 - element.bias if self.raw else element.decoded_scale) + self.b.element.decoded_scale
 
     def place(self, number: int) -> int:
         """Return where in a decoded unit the value of an element of A lies, of which 32 change places where they are `raw`."""

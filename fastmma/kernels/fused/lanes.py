@@ -79,7 +79,7 @@ class PanelShape:
 
 @constant
 @dataclass(frozen=True)
-class Chain(PanelShape):
+class PanelConfig(PanelShape):
     """The configuration of a micro-kernel."""
 
     terms: int  # of a step
@@ -127,52 +127,52 @@ class Chain(PanelShape):
 class Lanes:
     """A group of columns in registers: start of a step, and its end."""
 
-    def __init__(self, chain: Sums, emit: Emitter) -> None:
-        self.chain, self.emit, self.builder = chain, emit, emit.builder
-        self.vectors = 1 if chain.single else 2
-        self.words = vector(I32, chain.lanes)
-        self.whole = vector(I32, chain.lanes) if chain.single else vector(I64, chain.lanes // 2)
-        self.kind = vector(F32, chain.lanes) if chain.single else vector(F64, chain.lanes // 2)
-        self.fraction = 23 if chain.single else 52
-        self.field = 23 if chain.single else 20  # where the exponent starts in the word that holds it
+    def __init__(self, config: Sums, emit: Emitter) -> None:
+        self.config, self.emit, self.builder = config, emit, emit.builder
+        self.vectors = 1 if config.single else 2
+        self.words = vector(I32, config.lanes)
+        self.whole = vector(I32, config.lanes) if config.single else vector(I64, config.lanes // 2)
+        self.kind = vector(F32, config.lanes) if config.single else vector(F64, config.lanes // 2)
+        self.fraction = 23 if config.single else 52
+        self.field = 23 if config.single else 20  # where the exponent starts in the word that holds it
 
     def top_words(self, values: list[ir.Value]) -> ir.Value:
         """The words with sign and exponent, one a column."""
         words = [self.emit.cast(value, self.words) for value in values]
-        if self.chain.single:
+        if self.config.single:
             return words[0]
-        lanes = self.chain.lanes
+        lanes = self.config.lanes
         return self.emit.shuffle(
             words[0], words[1], [part + 4 * quad + odd for quad in range(lanes // 4) for part in (0, lanes) for odd in (1, 3)]
         )
 
     def doubles(self, low: ir.Value, high: ir.Value) -> list[ir.Value]:
         """float64 lanes of columns from their low and high words, by the unpack instructions of 128-bit lanes."""
-        lanes = range(self.chain.lanes)
+        lanes = range(self.config.lanes)
         picks = [[pick for lane in lanes if lane & 2 == part for pick in (lane, len(lanes) + lane)] for part in (0, 2)]
         return [self.emit.cast(self.emit.shuffle(low, high, pick), self.kind) for pick in picks]
 
-    def start(self, values: list[ir.Value], emax: ir.Value, negatives: ir.Value, worst: ir.Value) -> list[ir.Value]:
+    def start(self, values: list[ir.Value], emax: ir.Value, negatives: ir.Value, max_sum_exponent: ir.Value) -> list[ir.Value]:
         """Accumulators of a step that hold `values` already; emax and negatives are words."""
         emit, builder, field = self.emit, self.builder, self.field
         words = self.top_words(values)
         exponent = emit.masked(words, ((1 << 31) - 1) >> field << field)
-        if self.chain.watched:
-            builder.store(emit.call("umax", builder.load(worst), exponent), worst)
-        if self.chain.half:
-            lowest = emit.constant(self.words, (HALF_LOWEST + self.chain.excess + self.chain.lift) << field)
+        if self.config.watched:
+            builder.store(emit.call("umax", builder.load(max_sum_exponent), exponent), max_sum_exponent)
+        if self.config.half:
+            lowest = emit.constant(self.words, (HALF_LOWEST + self.config.excess + self.config.lift) << field)
             zero = emit.constant(self.words, 0)
             nonzero = builder.icmp_unsigned(">", exponent, zero)  # whatever the sign: a zero may be negative here
             exponent = builder.select(nonzero, emit.call("umax", exponent, lowest), zero)
         emax = emit.shifted_left(emax, field)
-        exponent = emit.call("umax", exponent, emit.plus(emax, self.chain.lift << field) if self.chain.lift else emax)
+        exponent = emit.call("umax", exponent, emit.plus(emax, self.config.lift << field) if self.config.lift else emax)
         return self.started(values, exponent, builder.add(negatives, emit.shifted_right(words, 31)))
 
     def started(self, values: list[ir.Value], emax: ir.Value, negatives: ir.Value) -> list[ir.Value]:
         """The same from the exponent fields of emax, where sums have them, and the number of all terms that are negative."""
         emit, builder, field = self.emit, self.builder, self.field
-        high = emit.plus(emax, ((self.fraction - self.chain.align_bits) << field) + (1 << (field - 1)))
-        starts = [emit.cast(builder.add(high, negatives), self.kind)] if self.chain.single else self.doubles(negatives, high)
+        high = emit.plus(emax, ((self.fraction - self.config.align_bits) << field) + (1 << (field - 1)))
+        starts = [emit.cast(builder.add(high, negatives), self.kind)] if self.config.single else self.doubles(negatives, high)
         return [builder.fadd(value, begin) for value, begin in zip(values, starts, strict=True)]
 
     def end(self, sums: list[ir.Value], *, whole: bool = False) -> list[ir.Value]:
@@ -186,14 +186,14 @@ class Lanes:
             origin = emit.masked(bits, -(1 << self.fraction))
             origin = builder.or_(origin, emit.constant(kind, 1 << (self.fraction - 1)))
             result = builder.fsub(total, emit.cast(origin, self.kind))
-            results.append(result if self.chain.half or whole else self.kept(result))
+            results.append(result if self.config.half or whole else self.kept(result))
         if whole:
             return results
-        return self.with_sticky_bit(self._rounded_to_half(results) if self.chain.half else results)
+        return self.with_sticky_bit(self._rounded_to_half(results) if self.config.half else results)
 
     def kept(self, value: ir.Value) -> ir.Value:
         """A value without the bits that a result has not."""
-        bits = self.emit.masked(self.emit.cast(value, self.whole), -(1 << (self.fraction - self.chain.keep_bits)))
+        bits = self.emit.masked(self.emit.cast(value, self.whole), -(1 << (self.fraction - self.config.keep_bits)))
         return self.emit.cast(bits, self.kind)
 
     def with_sticky_bit(self, values: list[ir.Value]) -> list[ir.Value]:
@@ -203,18 +203,18 @@ class Lanes:
 
     def _rounded_to_half(self, values: list[ir.Value]) -> list[ir.Value]:
         """Rounded to nearest even, whatever the mode in force."""
-        if self.chain.single:
+        if self.config.single:
             return [self._through_half(values[0])]
         emit, builder = self.emit, self.builder
-        whole = vector(I64, self.chain.lanes // 2)
+        whole = vector(I64, self.config.lanes // 2)
         low = (1 << 29) - 1
         parts = []
         for value in values:
             # to f32 with the last bit set when anything is lost, so that the second rounding sees which side of a tie it is on
-            bits = emit.cast(builder.fmul(value, emit.constant(self.kind, 2.0**-self.chain.scale)), whole)
+            bits = emit.cast(builder.fmul(value, emit.constant(self.kind, 2.0**-self.config.scale)), whole)
             bits = builder.or_(bits, emit.plus(emit.masked(bits, low), low))
             parts.append(builder.fptrunc(emit.cast(emit.masked(bits, ~low), self.kind), vector(F32, whole.count)))
-        lanes = range(self.chain.lanes)
+        lanes = range(self.config.lanes)
         single = self._through_half(emit.shuffle(parts[0], parts[1], lanes))
         return [
             builder.fmul(builder.fpext(emit.shuffle(single, single, lanes[part : part + whole.count]), self.kind), self._scale(1))
@@ -222,16 +222,16 @@ class Lanes:
         ]
 
     def _scale(self, power: int) -> ir.Constant:
-        return self.emit.constant(self.kind, 2.0 ** (power * self.chain.scale))
+        return self.emit.constant(self.kind, 2.0 ** (power * self.config.scale))
 
     def _scales(self, power: int) -> tuple[ir.Constant, ...]:
-        return (self._scale(power),) if self.chain.scale else ()
+        return (self._scale(power),) if self.config.scale else ()
 
     def _through_half(self, value: ir.Value) -> ir.Value:
         """f32 lanes rounded to f16 values."""
         emit, builder = self.emit, self.builder
         pieces = []
-        for lane in range(0, self.chain.lanes, 8):
+        for lane in range(0, self.config.lanes, 8):
             codes = self._half_codes(emit.shuffle(value, value, range(lane, lane + 8)))
             pieces.append(builder.fpext(emit.cast(codes, vector(HALF, 8)), vector(F32, 8)))
         return pieces[0] if len(pieces) == 1 else emit.shuffle(pieces[0], pieces[1], range(16))
@@ -251,32 +251,32 @@ class Lanes:
 class ColumnLanes(Lanes):
     """Adjacent columns, and their way to and from float32."""
 
-    def __init__(self, chain: Sums, emit: Emitter) -> None:
-        super().__init__(chain, emit)
-        lanes = range(chain.lanes)
+    def __init__(self, config: Sums, emit: Emitter) -> None:
+        super().__init__(config, emit)
+        lanes = range(config.lanes)
         # columns in the order of the packed values: two, then two of the other vector
-        self.order = tuple(lanes) if chain.single else tuple(column for part in (0, 2) for column in lanes if column & 2 == part)
+        self.order = tuple(lanes) if config.single else tuple(column for part in (0, 2) for column in lanes if column & 2 == part)
 
     def load(self, state: ir.Value, offset: ir.Value, factors: Sequence[ir.Value] = ()) -> list[ir.Value]:
         """Sums from float32 in memory, times `factors` (2**scale)."""
-        singles = self.emit.load(vector(F32, self.chain.lanes), state, offset, 4 * self.chain.lanes)
-        if self.chain.single:
+        singles = self.emit.load(vector(F32, self.config.lanes), state, offset, 4 * self.config.lanes)
+        if self.config.single:
             return [singles]
-        count = self.chain.lanes // 2
+        count = self.config.lanes // 2
         pieces = [self.emit.shuffle(singles, singles, self.order[part : part + count]) for part in (0, count)]
         return self._times([self.builder.fpext(piece, self.kind) for piece in pieces], factors or self._scales(1))
 
     def store(self, values: list[ir.Value], state: ir.Value, offset: ir.Value, factors: Sequence[ir.Value] = ()) -> None:
         """Sums, times `factors` (2**-scale), to float32 in memory, where they fit exactly."""
-        if not self.chain.single:
+        if not self.config.single:
             pieces = [
-                self.builder.fptrunc(value, vector(F32, self.chain.lanes // 2))
+                self.builder.fptrunc(value, vector(F32, self.config.lanes // 2))
                 for value in self._times(values, factors or self._scales(-1))
             ]
-            values = [self.emit.shuffle(pieces[0], pieces[1], [self.order.index(column) for column in range(self.chain.lanes)])]
+            values = [self.emit.shuffle(pieces[0], pieces[1], [self.order.index(column) for column in range(self.config.lanes)])]
         else:
             values = [self.emit.cast(self.emit.masked(self.emit.cast(values[0], self.words), -2), self.kind)]
-        self.emit.store(values[0], state, offset, 4 * self.chain.lanes)
+        self.emit.store(values[0], state, offset, 4 * self.config.lanes)
 
     def _times(self, values: list[ir.Value], factors: Sequence[ir.Value]) -> list[ir.Value]:
         for factor in factors:

@@ -34,7 +34,7 @@ NO_MAGNITUDE = 0x7FFFFFFF  # the smallest magnitude among no elements
 VECTOR_BYTES = 4 * LINES  # of 8 codes, magnitudes or exponents
 
 
-class Decoding(NamedTuple):
+class PanelElementSpec(NamedTuple):
     """The decoding of codes of one operand into panels."""
 
     element: Element
@@ -79,7 +79,7 @@ def forget_extremes(extremes: int, count: int) -> None:
 
 
 @inner
-def checked(codes: Any, how: Decoding, extremes: int) -> Any:
+def checked(codes: Any, how: PanelElementSpec, extremes: int) -> Any:
     """Codes and magnitudes with zeros for bad ones, after the true ones have been counted in; zeros are not among the smallest."""
     codes = codes >> how.element.shift
     magnitude = magnitude_of(codes, how.element)
@@ -98,7 +98,7 @@ def _exponents_of(codes: Any, scales: BlockScales) -> Any:
 
 
 @inner
-def values(codes: Any, how: Decoding, shift: Any, dtype: Any) -> Any:
+def values(codes: Any, how: PanelElementSpec, shift: Any, dtype: Any) -> Any:
     """The packed values of codes, times 2**shift."""
     magnitude = magnitude_of(codes, how.element)
     value = value_of(magnitude, field_of(magnitude, how.element), shift + how.value_offset, how.element, dtype) * how.growth
@@ -106,13 +106,13 @@ def values(codes: Any, how: Decoding, shift: Any, dtype: Any) -> Any:
 
 
 @inner
-def negatives(codes: Any, magnitude: Any, how: Decoding) -> Any:
+def negatives(codes: Any, magnitude: Any, how: PanelElementSpec) -> Any:
     """A mask of codes below zero."""
     return is_negative(codes, how.element) & (magnitude != 0)
 
 
 @inner
-def exponent_bytes(magnitude: Any, how: Decoding, shift: Any) -> Any:
+def exponent_bytes(magnitude: Any, how: PanelElementSpec, shift: Any) -> Any:
     """Exponents plus `shift` as unsigned bytes in 32-bit lanes, 0 for zeros."""
     byte = field_of(magnitude, how.element) + how.byte_offset + shift
     return select(magnitude == 0, 0, minimum(maximum(byte, 0), how.highest_byte))
@@ -120,7 +120,7 @@ def exponent_bytes(magnitude: Any, how: Decoding, shift: Any) -> Any:
 
 @compiled
 def pack_rows(
-    how: Decoding,
+    how: PanelElementSpec,
     source: Matrix,
     first: int,
     last: int,
@@ -181,7 +181,7 @@ def pack_rows(
 
 @inner
 def _pack_eight(
-    shape: Any, terms: int, codes: Any, magnitude: Any, how: Decoding, shift: Any, k: int, column: int, packed: Panels, dtype: Any
+    shape: Any, terms: int, codes: Any, magnitude: Any, how: PanelElementSpec, shift: Any, k: int, column: int, packed: Panels, dtype: Any
 ) -> None:
     """Pack 8 columns of one row of B, times 2**shift."""
     store(convert(exponent_bytes(magnitude, how, shift) ^ how.flip, np.uint8), packed.exponents + k * shape.panel + column)
@@ -218,7 +218,7 @@ def _shifts(scales: BlockScales, k: int, depth: int, column: int, columns: int) 
 def pack_columns(
     shape: Any,
     terms: int,
-    how: Decoding,
+    how: PanelElementSpec,
     source: Matrix,
     column: int,
     columns: int,

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.decode.tables import scale_table_of
-from fastmma.kernels.fused.portable_block import LOWEST, LOWEST_FLOOR, WORK, Block, Problem, multiply_block
+from fastmma.kernels.fused.portable_block import LOWEST, LOWEST_FLOOR, WORK, Block, PortableArguments, multiply_block
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import itemsize_of, load_scalar, store
+from fastmma.kernels.macro_tiles import MacroTile, MacroTiles, OfWorkers, finish_empty
 from fastmma.kernels.matrices.addresses import (
     LINES,
     NOWHERE,
@@ -29,11 +30,10 @@ from fastmma.kernels.matrices.addresses import (
 )
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Element, Fused
-from fastmma.kernels.pieces import OfWorkers, Piece, Pieces, finish_empty
 
 HIGHEST = 120  # exponent of elements and of products that float32 panels can hold
 TILES_AT_ONCE = 512
-STEPS = 1 << 24  # of a piece, which takes some hundredths of a second
+STEPS = 1 << 24  # of a macro tile, which takes some hundredths of a second
 
 
 class Scaling(NamedTuple):
@@ -75,9 +75,9 @@ def _size(scales: LineScales | None, lines: int, depth: int) -> int:
 
 
 @inner
-def _tile(batch: Problem, index: int) -> Problem:
+def _tile(batch: PortableArguments, index: int) -> PortableArguments:
     """Problem `index` of a contiguous batch."""
-    return Problem(
+    return PortableArguments(
         batch.p,
         batch.group,
         batch.order,
@@ -96,7 +96,7 @@ def _tile(batch: Problem, index: int) -> Problem:
 
 @inner
 def _pack(
-    problem: Problem,
+    problem: PortableArguments,
     element: Element,
     whole: Lines,
     scales: LineScales | None,
@@ -121,7 +121,15 @@ def _pack(
 
 @compiled
 def _run(
-    batch: Problem, packed: Packed, dtype: Any, first: int, last: int, first_block: int, last_block: int, first_panel: int, last_panel: int
+    batch: PortableArguments,
+    packed: Packed,
+    dtype: Any,
+    first: int,
+    last: int,
+    first_block: int,
+    last_block: int,
+    first_panel: int,
+    last_panel: int,
 ) -> int:
     """For every tile pack some blocks of 8 rows of A, then do some panels of 8 columns; `dtype` is that of the panels.
 
@@ -177,9 +185,9 @@ def _problem(
     out: NDArray[Any],
     order: NDArray[np.int32] | None,
     scaling: Scaling | None,
-) -> tuple[Problem, NDArray[np.int32]]:
+) -> tuple[PortableArguments, NDArray[np.int32]]:
     """The problem, and the array that its order is the address of."""
-    period = p.terms * max(p.restart, 1)
+    period = p.terms * max(p.split, 1)
     table = np.arange(period, dtype=np.int32) if order is None else np.ascontiguousarray(order, np.int32)
     p = p._replace(emax_floor=max(p.emax_floor, LOWEST_FLOOR))
     rows, columns = out.shape[-2:]
@@ -187,10 +195,10 @@ def _problem(
     unit = max(period, LINES)
     places = (matrix(a), matrix(b), NOWHERE if c is None else matrix(c), matrix(out), *_scales(scaling))
     group = 1 if scaling is None else scaling.group
-    return Problem(p, group, table.ctypes.data, *places, rows, columns, depth, -(-depth // unit) * unit), table
+    return PortableArguments(p, group, table.ctypes.data, *places, rows, columns, depth, -(-depth // unit) * unit), table
 
 
-def _scratch(problem: Problem, dtype: type[np.float32 | np.float64]) -> AlignedMemory:
+def _scratch(problem: PortableArguments, dtype: type[np.float32 | np.float64]) -> AlignedMemory:
     """A worker's memory: a block's work and a panel of B."""
     return AlignedMemory(WORK + (2 + np.dtype(dtype).itemsize) * LINES * problem.padded_depth)
 
@@ -198,7 +206,7 @@ def _scratch(problem: Problem, dtype: type[np.float32 | np.float64]) -> AlignedM
 class _PackedRows:
     """Memory for the panels of all of A."""
 
-    def __init__(self, problem: Problem, dtype: type[np.float32 | np.float64]) -> None:
+    def __init__(self, problem: PortableArguments, dtype: type[np.float32 | np.float64]) -> None:
         self.blocks = -(-problem.rows // LINES)
         elements = LINES * problem.padded_depth
         self._sizes = np.dtype(dtype).itemsize * elements, 2 * elements, 8  # of a block
@@ -210,7 +218,7 @@ class _PackedRows:
         return Packed(values, exponents, ranges, scratch)
 
 
-def _multiply(problem: Problem, dtype: type[np.float32 | np.float64], threads: int) -> int:
+def _multiply(problem: PortableArguments, dtype: type[np.float32 | np.float64], threads: int) -> int:
     """A pass over a whole matrix; how many blocks it left."""
     rows = _PackedRows(problem, dtype)
     left: list[int] = []
@@ -218,15 +226,15 @@ def _multiply(problem: Problem, dtype: type[np.float32 | np.float64], threads: i
     def pack(start: int, stop: int, _worker: int) -> None:
         _run(problem, rows.packed(0), dtype, 0, 1, start, stop, 0, 0)
 
-    def multiply(piece: Piece, scratch: AlignedMemory) -> None:
-        block, panel = piece.row // LINES, piece.column // LINES
-        c, out = rows_from(problem.c, piece.row), rows_from(problem.out, piece.row)
-        part = problem._replace(c=c, out=out, rows=piece.last_row - piece.row)
+    def multiply(macro_tile: MacroTile, scratch: AlignedMemory) -> None:
+        block, panel = macro_tile.row // LINES, macro_tile.column // LINES
+        c, out = rows_from(problem.c, macro_tile.row), rows_from(problem.out, macro_tile.row)
+        part = problem._replace(c=c, out=out, rows=macro_tile.last_row - macro_tile.row)
         left.append(_run(part, rows.packed(scratch.address, block), dtype, 0, 1, 0, 0, panel, panel + 1))
 
     parallel_for(pack, rows.blocks, threads, min(-(-rows.blocks // (4 * threads)), max(1, STEPS // (LINES * problem.depth))))
     high = max(1, STEPS // (LINES * LINES * problem.depth))
-    Pieces(problem.rows, problem.columns, LINES * high, LINES).run(threads, OfWorkers(lambda: _scratch(problem, dtype)), multiply)
+    MacroTiles(problem.rows, problem.columns, LINES * high, LINES).run(threads, OfWorkers(lambda: _scratch(problem, dtype)), multiply)
     return sum(left)
 
 
@@ -243,7 +251,7 @@ def gemm(
     """Write the accumulation of ``a @ b`` onto `c` (None: +0) to `out`.
 
     `a` (M, K) and `b` (K, N) are codes, `c` and `out` (M, N) f32 or f16 bits, all of any strides; `out` may be `c`.
-    `order` permutes each period of k (``terms * max(restart, 1)`` long): position q of period j takes k = j * period + order[q].
+    `order` permutes each period of k (``terms * max(split, 1)`` long): position q of period j takes k = j * period + order[q].
     """
     if finish_empty(a.shape[1], c, out):
         return

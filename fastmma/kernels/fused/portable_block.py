@@ -60,7 +60,7 @@ class Block(NamedTuple):
     work: int
 
 
-class Problem(NamedTuple):
+class PortableArguments(NamedTuple):
     """A multiplication: how, of what, and how large; of a batch, its first one."""
 
     p: Fused
@@ -211,7 +211,9 @@ def _add_groups(p: Fused, group: int, start: int, block: Block) -> None:
 
 
 @inner
-def _add_terms(problem: Problem, scales: LineScales | None, order: int, start: int, block: Block, narrow: bool, dtype: Any) -> None:
+def _add_terms(
+    problem: PortableArguments, scales: LineScales | None, order: int, start: int, block: Block, narrow: bool, dtype: Any
+) -> None:
     """Find emax, and put the sums of truncated terms to the totals; Numba compiles no groups where there are no scales."""
     p = problem.p
     if scales is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
@@ -225,10 +227,10 @@ def _add_terms(problem: Problem, scales: LineScales | None, order: int, start: i
 
 
 @inner
-def multiply_block(problem: Problem, block: Block, row: int, column: int, dtype: Any) -> None:
+def multiply_block(problem: PortableArguments, block: Block, row: int, column: int, dtype: Any) -> None:
     """All steps of 8 rows by 8 columns."""
     p = problem.p
-    period = p.terms * max(p.restart, 1)
+    period = p.terms * max(p.split, 1)
     # 2**(align_bits + 2) is above every product
     narrow = problem.group == 1 and itemsize_of(dtype) == 4 and p.align_bits <= 25 and p.terms << (p.align_bits + 2) <= 1 << 31
     c = matrix_part(problem.c, 0, column)
@@ -236,7 +238,7 @@ def multiply_block(problem: Problem, block: Block, row: int, column: int, dtype:
     for place in range(0, PAIRS * VECTOR, VECTOR):
         store(load_rows(c, row + 2 * place // VECTOR, problem.rows, columns), block.work + ACCUMULATOR + place)
     for start in range(0, problem.depth, period):
-        if p.restart != 0:
+        if p.split != 0:
             for place in range(0, PAIRS * VECTOR, VECTOR):
                 store(load(block.work + ACCUMULATOR + place, np.int32, LANES), block.work + ADDEND + place)
                 store(zeros(np.int32, LANES), block.work + ACCUMULATOR + place)
@@ -251,7 +253,7 @@ def multiply_block(problem: Problem, block: Block, row: int, column: int, dtype:
                 else:
                     result = wide_step_end(p, load(block.work + TOTAL + 2 * place, np.float64, LANES), accumulator, emax)
                 store(result, block.work + ACCUMULATOR + place)
-        if p.restart != 0:
+        if p.split != 0:
             for place in range(0, PAIRS * VECTOR, VECTOR):
                 accumulator = load(block.work + ACCUMULATOR + place, np.int32, LANES)
                 addend = load(block.work + ADDEND + place, np.int32, LANES)

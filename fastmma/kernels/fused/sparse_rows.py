@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fused.panels import VECTOR_BYTES, Decoding, Panels, checked, exponent_bytes, forget_extremes, negatives, values
+from fastmma.kernels.fused.panels import VECTOR_BYTES, PanelElementSpec, Panels, checked, exponent_bytes, forget_extremes, negatives, values
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import highest_lane, itemsize_of, lane_bits, load, load_scalar, lowest_lane, splat, store
 from fastmma.kernels.matrices.addresses import LINES, Lines, Matrix, address_of, arrange_codes, code_place, load_code, matrix
@@ -52,7 +52,7 @@ class Words:
 
 @compiled
 def pack_stored_rows(
-    how: Decoding,
+    how: PanelElementSpec,
     source: Matrix,
     chosen: Selection,
     first: int,

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.decode.tables import parts_of
 from fastmma.kernels.fused.reach import first_bad, loses_subnormals, lowest_emax, lowest_product, mask_c
-from fastmma.kernels.fused.thin_chain import WORD, ThinChain
+from fastmma.kernels.fused.thin_config import WORD, ThinConfig
 from fastmma.kernels.fused.thin_kernel import KERNEL
+from fastmma.kernels.macro_tiles import FallbackMask, MacroTiles
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import Fused
-from fastmma.kernels.pieces import Missed, Pieces
-from fastmma.kernels.tiles import THIN, ThinTile, first_fit
+from fastmma.kernels.tiles import THIN, ThinTile, tile_of_cpu
 
 _WIDTH = 64  # columns of a row that are computed again together
 _GROUPS = 4  # of columns, the most that are computed together
-_PIECES_PER_THREAD = 4
+_MACRO_TILES_PER_THREAD = 4
 _FLOOR = -150  # of emax, where there is none
 _TINY = float.fromhex("0x1p-300")  # what a zero of A is packed as: its products are below the unit of that floor
 _LOW = -16000  # and its exponent
@@ -39,9 +39,9 @@ class Rows(NamedTuple):
 
 
 @lru_cache(1024)
-def _chain(p: Fused, tile: ThinTile, rows: int, along: bool) -> ThinChain:
+def _config_of(p: Fused, tile: ThinTile, rows: int, along: bool) -> ThinConfig:
     rows = min(1 << (rows - 1).bit_length(), tile.rows)
-    return ThinChain(
+    return ThinConfig(
         element=p.b,
         along=along,
         bounded=_lowest(p) > 0,
@@ -63,12 +63,12 @@ def _lowest(p: Fused) -> int:
     return 0 if p.half or smallest >= lowest_product(p) or p.emax_floor >= lowest_emax(p) else lowest_emax(p) + 1023
 
 
-def _packed(p: Fused, chain: ThinChain, codes: Codes) -> Rows:
+def _packed(p: Fused, config: ThinConfig, codes: Codes) -> Rows:
     """Pack A, zeros past its rows and columns."""
     element = p.a
     rows, depth = codes.shape
-    blocks, steps = -(-rows // chain.rows), -(-depth // chain.terms)
-    filled = np.zeros((steps * chain.terms, blocks * chain.rows), np.int32)
+    blocks, steps = -(-rows // config.rows), -(-depth // config.terms)
+    filled = np.zeros((steps * config.terms, blocks * config.rows), np.int32)
     filled[:depth, :rows] = codes.T
     filled >>= element.shift
     bad = (filled & ((1 << element.width) - 1)).max(axis=0) >= first_bad(element, 0, depth)
@@ -76,19 +76,19 @@ def _packed(p: Fused, chain: ThinChain, codes: Codes) -> Rows:
     magnitude, field, significand = parts_of(element, filled)
     nonzero = magnitude != 0
     # B's values are lower than they should be by a power of two, so A's are higher
-    power = field - (element.bias + element.mantissa_bits) + p.b.lowered + 1023
+    power = field - (element.bias + element.mantissa_bits) + p.b.decoded_scale + 1023
     values = significand * (power.astype(np.int64) << 52).view(np.float64)
     values *= 1 + 2.0**-30
     negative = (filled >> element.width & 1 != 0) & nonzero
     np.negative(values, out=values, where=negative)
     values[~nonzero] = _TINY
     exponents = np.where(nonzero, field + (1023 - element.bias - p.b.bias), _LOW)
-    bits = np.zeros((steps, chain.words * WORD, blocks * chain.rows), np.uint32)
-    bits[:, : chain.terms] = negative.reshape(steps, chain.terms, -1)
-    signs = (bits.reshape(steps, chain.words, WORD, -1) << np.arange(WORD, dtype=np.uint32)[:, None]).sum(axis=2, dtype=np.uint32)
+    bits = np.zeros((steps, config.words * WORD, blocks * config.rows), np.uint32)
+    bits[:, : config.terms] = negative.reshape(steps, config.terms, -1)
+    signs = (bits.reshape(steps, config.words, WORD, -1) << np.arange(WORD, dtype=np.uint32)[:, None]).sum(axis=2, dtype=np.uint32)
 
     def by_blocks(array: Codes) -> Codes:
-        return np.ascontiguousarray(array.reshape(steps, -1, blocks, chain.rows).swapaxes(1, 2))
+        return np.ascontiguousarray(array.reshape(steps, -1, blocks, config.rows).swapaxes(1, 2))
 
     twice = np.uint32(0x10001)
     return Rows(by_blocks(values), by_blocks((exponents & 0xFFFF).astype(np.uint32) * twice), by_blocks(signs * twice), bad[:rows])
@@ -125,17 +125,17 @@ class _Part(NamedTuple):
     first: int
 
 
-def _parts(chain: ThinChain, b: Codes) -> list[_Part]:
+def _parts(config: ThinConfig, b: Codes) -> list[_Part]:
     """All columns; the last ones, if they are no tile, filled up with zeros."""
     depth, columns = b.shape
-    order: Any = "F" if chain.along else "C"
-    steps, whole = -(-depth // chain.terms), columns // chain.tile * chain.tile
-    tail = np.zeros((chain.terms, whole), b.dtype, order)
-    cut = depth // chain.terms * chain.terms
+    order: Any = "F" if config.along else "C"
+    steps, whole = -(-depth // config.terms), columns // config.tile * config.tile
+    tail = np.zeros((config.terms, whole), b.dtype, order)
+    cut = depth // config.terms * config.terms
     tail[: depth - cut] = b[cut:, :whole]
     found = [_Part(b[:, :whole], tail, 0)]
     if whole < columns:
-        last = np.zeros((steps * chain.terms, chain.tile), b.dtype, order)
+        last = np.zeros((steps * config.terms, config.tile), b.dtype, order)
         last[:depth, : columns - whole] = b[:, whole:]
         found.append(_Part(last, last, whole))
     return found
@@ -144,69 +144,67 @@ def _parts(chain: ThinChain, b: Codes) -> list[_Part]:
 class _Sums:
     """The sums that the kernel reads and writes, by columns of B."""
 
-    def __init__(self, chain: ThinChain, rows: int, columns: int) -> None:
+    def __init__(self, config: ThinConfig, rows: int, columns: int) -> None:
         self.state: NDArray[np.uint32] = _zeros((rows, columns), np.uint32)
-        self.lowest: NDArray[np.uint16] = _zeros((rows, columns), np.uint16)  # emax
+        self.min_emax: NDArray[np.uint16] = _zeros((rows, columns), np.uint16)  # emax
         self.largest: NDArray[np.uint16] = _zeros((1, columns), np.uint16)
         self.overflown: NDArray[np.bool_] = np.zeros(columns, np.bool_)
-        self.lowest[...] = 0xFFFF
+        self.min_emax[...] = 0xFFFF
 
 
 def _zeros(shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
     return AlignedMemory(shape[0] * shape[1] * np.dtype(dtype).itemsize, zeroed=True).array(shape, dtype)
 
 
-def _compute(chain: ThinChain, a: Rows, part: _Part, first: int, last: int, sums: _Sums) -> None:
+def _compute(config: ThinConfig, a: Rows, part: _Part, first: int, last: int, sums: _Sums) -> None:
     """Columns first to last of a part."""
-    worst = AlignedMemory(chain.vector_bytes, chain.terms * chain.tile * chain.element.itemsize, zeroed=True)
+    max_sum_exponent = AlignedMemory(config.vector_bytes, config.terms * config.tile * config.element.itemsize, zeroed=True)
     column, (steps, blocks) = part.first + first, a.signs.shape[:2]
     addresses = (
         part.b.ctypes.data + first * part.b.strides[1],
         part.tail.ctypes.data + first * part.tail.strides[1],
         *(array.ctypes.data for array in (a.values, a.exponents, a.signs)),
-        *(array.ctypes.data + column * array.itemsize for array in (sums.state, sums.lowest, sums.largest)),
-        *worst.addresses,
+        *(array.ctypes.data + column * array.itemsize for array in (sums.state, sums.min_emax, sums.largest)),
+        *max_sum_exponent.addresses,
     )
-    along = int(chain.along)
+    along = int(config.along)
     numbers = (
         part.b.strides[along],
         part.tail.strides[along],
         sums.state.strides[0],
-        (last - first) // chain.tile,
+        (last - first) // config.tile,
         blocks,
-        len(part.b) // chain.terms,
+        len(part.b) // config.terms,
         steps,
-        steps if chain.along else max(chain.rows // 2, 1),  # one row alone takes B as fast as memory gives whole lines of it
+        steps if config.along else max(config.rows // 2, 1),  # one row alone takes B as fast as memory gives whole lines of it
     )
     arguments = np.array(addresses + numbers, np.int64)
-    KERNEL.function(chain)(arguments.ctypes.data)
-    sums.overflown[column : part.first + last] = (worst.array((chain.lanes,), np.uint32) >= _INFINITY).any()
+    KERNEL.function(config)(arguments.ctypes.data)
+    sums.overflown[column : part.first + last] = (max_sum_exponent.array((config.lanes,), np.uint32) >= _INFINITY).any()
 
 
-def multiply(p: Fused, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> Missed:
-    """Write the fused product as `fastmma.kernels.fused.x86.multiply` does, for B with adjacent rows or columns; `c` overlaps nothing."""
+def multiply(p: Fused, a: Codes, b: Codes, c: Codes | None, out: Codes, threads: int) -> FallbackMask:
+    """Write the fused product as `fastmma.kernels.fused.packed.multiply` does, for B with adjacent rows or columns; no overlap of `c`."""
     rows, columns = out.shape
-    tile = first_fit(THIN)
-    assert tile is not None
-    chain = _chain(p, tile, rows, b.strides[0] == b.itemsize)
-    packed = _packed(p, chain, a)
-    sums = _Sums(chain, packed.signs.shape[1] * chain.rows, -(-columns // chain.tile) * chain.tile)
+    config = _config_of(p, tile_of_cpu(THIN), rows, b.strides[0] == b.itemsize)
+    packed = _packed(p, config, a)
+    sums = _Sums(config, packed.signs.shape[1] * config.rows, -(-columns // config.tile) * config.tile)
     bad = np.zeros((rows, -(-columns // _WIDTH) * _WIDTH), np.bool_)
     if c is not None:
         bad[:, :columns] = _read_sums(p, c, sums.state[:rows, :columns])
-    for part in _parts(chain, b):
+    for part in _parts(config, b):
         wide = part.tail.shape[1]
-        share = -(-wide // (_PIECES_PER_THREAD * threads) // chain.tile) * chain.tile if threads > 1 else wide
+        share = -(-wide // (_MACRO_TILES_PER_THREAD * threads) // config.tile) * config.tile if threads > 1 else wide
 
         def work(first: int, last: int, _worker: int, part: _Part = part) -> None:
-            _compute(chain, packed, part, first, last, sums)
+            _compute(config, packed, part, first, last, sums)
 
-        parallel_for(work, wide, threads, max(share, chain.tile))
+        parallel_for(work, wide, threads, max(share, config.tile))
     results = sums.state[:rows, :columns]
     out[...] = _halves(results) if p.half else results
-    missed = Missed(Pieces(rows, columns, rows, _WIDTH))
-    missed.rows[:] = packed.bad
-    missed.columns[:] = (sums.largest[0, :columns] >= first_bad(p.b, 0, len(b)) >> chain.dropped) | sums.overflown[:columns]
-    bad[:, :columns] |= sums.lowest[:rows, :columns] < _lowest(p)
-    missed.parts[:] = bad.reshape(rows, -1, _WIDTH).any(axis=2).T
-    return missed
+    fallback = FallbackMask(MacroTiles(rows, columns, rows, _WIDTH))
+    fallback.rows[:] = packed.bad
+    fallback.columns[:] = (sums.largest[0, :columns] >= first_bad(p.b, 0, len(b)) >> config.dropped) | sums.overflown[:columns]
+    bad[:, :columns] |= sums.min_emax[:rows, :columns] < _lowest(p)
+    fallback.parts[:] = bad.reshape(rows, -1, _WIDTH).any(axis=2).T
+    return fallback

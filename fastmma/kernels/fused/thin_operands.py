@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from fastmma.kernels.decode.emit import decoder_of, half_codes, singles
-from fastmma.kernels.fused.thin_chain import ThinChain
+from fastmma.kernels.fused.thin_config import ThinConfig
 from fastmma.kernels.llvm.emit import F64, I16, Emitter, vector
 
 ZERO = -12000  # the exponent of a zero of B, below that of every product, also if A's is as low as this
@@ -18,23 +18,23 @@ _AHEAD = 256  # bytes along a line of B: what is asked for so far ahead
 class Reader:
     """Reads a step's codes of a tile; `scratch` has room for them, [k][column]."""
 
-    def __init__(self, chain: ThinChain, emit: Emitter, scratch: ir.Value) -> None:
-        self.chain, self.emit, self.builder, self.scratch = chain, emit, emit.builder, scratch
-        self.words = vector(I16, chain.lanes)
-        self.code = ir.IntType(8 * chain.element.itemsize)
+    def __init__(self, config: ThinConfig, emit: Emitter, scratch: ir.Value) -> None:
+        self.config, self.emit, self.builder, self.scratch = config, emit, emit.builder, scratch
+        self.words = vector(I16, config.lanes)
+        self.code = ir.IntType(8 * config.element.itemsize)
 
     def codes(self, row: ir.Value, group: int, k: int) -> ir.Value:
         """A group's codes at a k, left in the scratch: rows of B often lie where a cache holds few of them at a time."""
-        chain, emit = self.chain, self.emit
-        place = group * chain.lanes * chain.element.itemsize
-        codes = emit.load(vector(self.code, chain.lanes), row, place)
-        if not chain.along:
-            emit.store(codes, self.scratch, k * chain.tile * chain.element.itemsize + place)
+        config, emit = self.config, self.emit
+        place = group * config.lanes * config.element.itemsize
+        codes = emit.load(vector(self.code, config.lanes), row, place)
+        if not config.along:
+            emit.store(codes, self.scratch, k * config.tile * config.element.itemsize + place)
         return codes
 
     def parts(self, codes: ir.Value, bit: int) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
         """Of codes: exponent fields, magnitudes, signs at a bit, and which ones are not zero."""
-        chain, emit, builder, element = self.chain, self.emit, self.builder, self.chain.element
+        config, emit, builder, element = self.config, self.emit, self.builder, self.config.element
         if element.itemsize == 1:
             codes = builder.zext(codes, self.words)
         if element.shift:
@@ -44,7 +44,7 @@ class Reader:
         real = decoder.nonzero(magnitude)
         field = decoder.bare_field(magnitude, I16)
         if element.itemsize == 4:
-            largest = field if chain.dropped else self._narrow(magnitude)
+            largest = field if config.dropped else self._narrow(magnitude)
             sign = self._narrow(emit.shifted_right(codes, element.width))
             sign = emit.shifted_left(sign, bit)
         else:
@@ -57,12 +57,12 @@ class Reader:
         return self.builder.trunc(value, self.words)
 
     def values(self, row: ir.Value, group: int) -> list[ir.Value]:
-        """A group's values at a k, as they are times 2**-lowered."""
-        chain, emit, element = self.chain, self.emit, self.chain.element
-        count, size = chain.lanes // 2, element.itemsize
+        """A group's values at a k, as they are times 2**-decoded_scale."""
+        config, emit, element = self.config, self.emit, self.config.element
+        count, size = config.lanes // 2, element.itemsize
         found = []
         for part in (0, 1):
-            codes = emit.load(vector(self.code, count), row, (group * chain.lanes + part * count) * size)
+            codes = emit.load(vector(self.code, count), row, (group * config.lanes + part * count) * size)
             if size == 1:
                 codes = half_codes(emit, element, codes)
             found.append(self.builder.fpext(singles(emit, element, codes), vector(F64, count)))
@@ -77,37 +77,37 @@ class Reader:
 
         The lines of B that come next are asked for.
         """
-        chain, emit = self.chain, self.emit
-        size = chain.tile * chain.element.itemsize
-        places = self.lines(source, stride, chain.tile if chain.along else chain.terms)
+        config, emit = self.config, self.emit
+        size = config.tile * config.element.itemsize
+        places = self.lines(source, stride, config.tile if config.along else config.terms)
         for place in places:
-            if chain.along:
+            if config.along:
                 emit.prefetch(place, _AHEAD)
             else:
                 for line in range(0, size, 64):
                     emit.prefetch(place, _AHEAD + line)
-        if not chain.along:
+        if not config.along:
             return source, stride
         self._turn(places)
         return self.scratch, emit.index(size)
 
     def _turn(self, places: Sequence[ir.Value]) -> None:
         """Put the codes of a step, whose columns begin at `places`, into the scratch by k."""
-        chain, emit = self.chain, self.emit
-        size = chain.tile * chain.element.itemsize
-        side = _LANE // chain.element.itemsize  # of the squares that are turned within lanes
-        for first in range(0, chain.tile, 16):
-            for k in range(0, chain.terms, side):
-                count = min(side, chain.terms - k)  # a step may have fewer k than a lane
+        config, emit = self.config, self.emit
+        size = config.tile * config.element.itemsize
+        side = _LANE // config.element.itemsize  # of the squares that are turned within lanes
+        for first in range(0, config.tile, 16):
+            for k in range(0, config.terms, side):
+                count = min(side, config.terms - k)  # a step may have fewer k than a lane
                 lines = []
                 for column in range(side):
                     pieces = []
                     for lane in range(first + column, first + 16, side):
-                        piece = emit.load(vector(self.code, count), places[lane], k * chain.element.itemsize)
+                        piece = emit.load(vector(self.code, count), places[lane], k * config.element.itemsize)
                         pieces.append(emit.shuffle(piece, piece, [place % count for place in range(side)]))
                     lines.append(emit.joined(pieces))
                 for number, line in enumerate(self._transposed(lines, side)[:count]):
-                    emit.store(line, self.scratch, (k + number) * size + first * chain.element.itemsize)
+                    emit.store(line, self.scratch, (k + number) * size + first * config.element.itemsize)
 
     def _transposed(self, lines: Sequence[ir.Value], side: int) -> list[ir.Value]:
         """Squares of `side` by `side` codes, one in each lane of the lines, transposed."""

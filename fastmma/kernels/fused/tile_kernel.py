@@ -7,7 +7,7 @@ from functools import partial
 from llvmlite import ir
 
 from fastmma.kernels.fused.block_kernel import Blocks, emit_all
-from fastmma.kernels.fused.block_operands import Piece
+from fastmma.kernels.fused.block_operands import Emission
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS
 from fastmma.kernels.fused.strip import Strip, Unit
 from fastmma.kernels.llvm.emit import I8, I64, vector
@@ -21,81 +21,81 @@ class Tiles(Blocks):
 
     def run(self) -> None:
         """All products, each of one block and one unit: while one is multiplied, the next one is decoded."""
-        kernel, emit, builder, operands = self.kernel, self.emit, self.builder, self.operands
-        size = kernel.block_size + kernel.left_size + kernel.right_size
+        config, emit, builder, arguments = self.config, self.emit, self.builder, self.arguments
+        size = config.block_size + config.left_size + config.right_size
         zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
-        early, late = (Strip(kernel, self.lanes, ir.Constant(I64, first), self.worst) for first in (0, kernel.strip))
+        early, late = (Strip(config, self.lanes, ir.Constant(I64, first), self.max_sum_exponent) for first in (0, config.strip))
         kept_early, kept_late = early.variables(), late.variables()
-        c_row, out_row = ir.Constant(I64, COLUMNS * kernel.sum_bytes), ir.Constant(I64, COLUMNS * kernel.sum_bytes)
+        c_row, out_row = ir.Constant(I64, COLUMNS * config.sum_bytes), ir.Constant(I64, COLUMNS * config.sum_bytes)
 
         def decoded(product: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-            memory = emit.at(operands.memory, emit.scaled(builder.and_(product, one), size))
-            left = emit.at(memory, kernel.block_size)
-            return memory, left, emit.at(left, kernel.left_size)
+            memory = emit.at(arguments.memory, emit.scaled(builder.and_(product, one), size))
+            left = emit.at(memory, config.block_size)
+            return memory, left, emit.at(left, config.left_size)
 
-        def decode(product: ir.Value, place: ir.Value) -> list[Piece]:
+        def decode(product: ir.Value, place: ir.Value) -> list[Emission]:
             a, b, _, _ = self.matrices(product)
             emax, left, right = decoded(place)
-            emax_pieces = self.emax_pieces(left, right, emax)
-            half = len(emax_pieces) // 2
+            emax_emissions = self.emax_emissions(left, right, emax)
+            half = len(emax_emissions) // 2
             (row_words,), (column_bits, column_words) = self.left.words(left), self.right.words(right)
             return [
                 self.forget,
-                *self.left.pieces(a, left),
-                *self.right.pieces(b, right),
+                *self.left.emissions(a, left),
+                *self.right.emissions(b, right),
                 *row_words,
-                *emax_pieces[:half],
+                *emax_emissions[:half],
                 *column_bits,
-                *emax_pieces[half:],
+                *emax_emissions[half:],
                 *column_words,
-                lambda: emit.store(builder.zext(self.operands_bad(), I8), emit.at(operands.bad, product)),
+                lambda: emit.store(builder.zext(self.operands_bad(), I8), emit.at(arguments.bad, product)),
             ]
 
         def unit_of(strip: Strip, place: ir.Value) -> Unit:
             emax, left, right = (emit.opaque(part) for part in decoded(place))
             return strip.unit(left, right, emax)
 
-        def begin(strip: Strip, product: ir.Value, place: ir.Value) -> list[Piece]:
+        def begin(strip: Strip, product: ir.Value, place: ir.Value) -> list[Emission]:
             """Load and start a strip."""
             c = self.matrices(product)[2]
             unit = unit_of(strip, place)
 
-            def piece(index: int) -> None:
+            def emission(index: int) -> None:
                 strip.load(index, c, c_row)
                 strip.start(index, unit, 0)
 
-            return [partial(piece, index) for index in range(len(strip.groups))]
+            return [partial(emission, index) for index in range(len(strip.groups))]
 
-        def conclude(strip: Strip, out: ir.Value) -> list[Piece]:
-            def piece(index: int) -> None:
+        def conclude(strip: Strip, out: ir.Value) -> list[Emission]:
+            def emission(index: int) -> None:
                 strip.end(index, stored=True)
                 strip.store(index, out, out_row)
 
-            return [partial(piece, index) for index in range(len(strip.groups))]
+            return [partial(emission, index) for index in range(len(strip.groups))]
 
-        def again(strip: Strip, place: ir.Value, number: int) -> list[Piece]:
+        def again(strip: Strip, place: ir.Value, number: int) -> list[Emission]:
             unit = unit_of(strip, place)
 
-            def piece(index: int) -> None:
+            def emission(index: int) -> None:
                 strip.end(index)
                 strip.start(index, unit, number)
 
-            return [partial(piece, index) for index in range(len(strip.groups))]
+            return [partial(emission, index) for index in range(len(strip.groups))]
 
-        def multiply(strip: Strip, place: ir.Value, number: int) -> list[Piece]:
+        def multiply(strip: Strip, place: ir.Value, number: int) -> list[Emission]:
             unit = unit_of(strip, place)
-            return [partial(strip.multiply, unit, k) for k in kernel.steps[number]]
+            return [partial(strip.multiply, unit, k) for k in config.steps[number]]
 
         # the loop begins one product early, with zeros in place of a decoded one, whose results nobody reads
-        self.clear(emit.at(operands.memory, size), size)
-        builder.store(ir.Constant(self.lanes.words, None), self.worst)
+        self.clear(emit.at(arguments.memory, size), size)
+        builder.store(ir.Constant(self.lanes.words, None), self.max_sum_exponent)
         zeros = ir.Constant(self.lanes.kind, None)
         for kept, strip in ((kept_early, early), (kept_late, late)):
             kept.put([[zeros] * self.lanes.vectors for _ in strip.groups])
-        spare = emit.at(operands.memory, 2 * size)
+        spare = emit.at(arguments.memory, 2 * size)
         previous = alloca_once_value(builder, spare)
-        last = builder.sub(operands.products, one)
-        with for_range_slice(builder, ir.Constant(I64, -1), operands.products, one) as (product, _):
+        last = builder.sub(arguments.products, one)
+        with for_range_slice(builder, ir.Constant(I64, -1), arguments.products, one) as (product, _):
             following = builder.add(product, one)
             following = builder.select(builder.icmp_signed("<", following, last), following, last)
             is_real = builder.icmp_signed(">=", product, zero)
@@ -105,16 +105,16 @@ class Tiles(Blocks):
             out = builder.select(is_real, self.matrices(current)[3], spare)
             next_place = builder.add(product, one)
             decoding = self.prefetches(current) + decode(following, next_place) + begin(early, following, next_place)
-            slots = 2 * sum(map(len, kernel.steps))
+            slots = 2 * sum(map(len, config.steps))
             done = slot = 0
-            for number, step in enumerate(kernel.steps):
-                first, final = number == 0, number == len(kernel.steps) - 1
+            for number, step in enumerate(config.steps):
+                first, final = number == 0, number == len(config.steps) - 1
                 restarts = conclude(late, builder.load(previous)) + begin(late, current, product) if first else again(late, product, number)
                 endings = conclude(early, out) if final else again(early, product, number + 1)
                 for strip, work in ((early, restarts), (late, endings)):
                     worked = 0
-                    for position, piece in enumerate(multiply(strip, product, number), 1):
-                        piece()
+                    for position, emission in enumerate(multiply(strip, product, number), 1):
+                        emission()
                         slot += 1
                         while worked < len(work) and worked * len(step) < len(work) * position * 1.5:
                             work[worked]()
@@ -127,32 +127,32 @@ class Tiles(Blocks):
             kept_early.put(early.groups)
             kept_late.put(late.groups)
             # sums were noted for three products together: it is seldom that any is out of reach
-            with builder.if_then(self.sums_bad(builder.load(self.worst)), likely=False):
+            with builder.if_then(self.sums_bad(builder.load(self.max_sum_exponent)), likely=False):
                 before = builder.select(builder.icmp_signed(">", product, zero), builder.sub(product, one), zero)
                 for number in (before, current, following):
-                    emit.store(ir.Constant(I8, 1), emit.at(operands.bad, number))
-            builder.store(ir.Constant(self.lanes.words, None), self.worst)
+                    emit.store(ir.Constant(I8, 1), emit.at(arguments.bad, number))
+            builder.store(ir.Constant(self.lanes.words, None), self.max_sum_exponent)
         late.groups = kept_late.get()
         emit_all(conclude(late, builder.load(previous)))
-        with builder.if_then(self.sums_bad(builder.load(self.worst)), likely=False):
-            emit.store(ir.Constant(I8, 1), emit.at(operands.bad, last))
+        with builder.if_then(self.sums_bad(builder.load(self.max_sum_exponent)), likely=False):
+            emit.store(ir.Constant(I8, 1), emit.at(arguments.bad, last))
 
-    def prefetches(self, product: ir.Value) -> list[Piece]:
+    def prefetches(self, product: ir.Value) -> list[Emission]:
         """Ask for what will be read after these products, and for the memory of results soon to come."""
-        kernel, operands, builder = self.kernel, self.operands, self.builder
-        soon = builder.mul(builder.add(product, ir.Constant(I64, WRITTEN_AHEAD)), operands.out_stride)
+        config, arguments, builder = self.config, self.arguments, self.builder
+        soon = builder.mul(builder.add(product, ir.Constant(I64, WRITTEN_AHEAD)), arguments.out_stride)
         sizes = (
-            (operands.next_a, operands.a_stride, ROWS * kernel.unit * kernel.a.itemsize),
-            (operands.next_b, operands.b_stride, COLUMNS * kernel.unit * kernel.b.itemsize),
-            (operands.next_c, operands.c_stride, ROWS * COLUMNS * kernel.sum_bytes),
+            (arguments.next_a, arguments.a_stride, ROWS * config.unit * config.a.itemsize),
+            (arguments.next_b, arguments.b_stride, COLUMNS * config.unit * config.b.itemsize),
+            (arguments.next_c, arguments.c_stride, ROWS * COLUMNS * config.sum_bytes),
         )
-        pieces: list[Piece] = []
+        emissions: list[Emission] = []
         for base, stride, size in sizes:
             place = self.emit.at(base, builder.mul(product, stride))
-            pieces += [partial(self.emit.prefetch, place, line) for line in range(0, size, 64)]
-        place = self.emit.at(operands.out, soon)
-        pieces += [partial(self.emit.prefetch, place, line, written=True) for line in range(0, ROWS * COLUMNS * kernel.sum_bytes, 64)]
-        return pieces
+            emissions += [partial(self.emit.prefetch, place, line) for line in range(0, size, 64)]
+        place = self.emit.at(arguments.out, soon)
+        emissions += [partial(self.emit.prefetch, place, line, written=True) for line in range(0, ROWS * COLUMNS * config.sum_bytes, 64)]
+        return emissions
 
     def clear(self, place: ir.Value, size: int) -> None:
         """Zeros."""

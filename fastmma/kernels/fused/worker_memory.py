@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from fastmma.kernels.fused.lanes import Chain
+from fastmma.kernels.fused.lanes import PanelConfig
+from fastmma.kernels.fused.macro_tile import WorkerMemory
 from fastmma.kernels.fused.panels import VECTOR_BYTES
-from fastmma.kernels.fused.piece import Work
 from fastmma.kernels.fused.sparse_kernel import ROWS_AHEAD
 from fastmma.kernels.matrices.memory import AlignedMemory
 
 
-def memory_of_worker(chain: Chain, rows: int, promotes: bool) -> AlignedMemory:
-    """Memory for pieces of at most so many rows."""
-    steps = chain.depth // chain.terms
+def memory_of_worker(config: PanelConfig, rows: int, promotes: bool) -> AlignedMemory:
+    """Memory for macro tiles of at most so many rows."""
+    steps = config.depth // config.terms
     return AlignedMemory(
-        chain.panel * chain.depth * chain.value_bytes,
-        chain.panel * chain.depth,
-        chain.panel * steps * chain.sign_bytes,
-        VECTOR_BYTES * chain.depth,
-        2 * 4 * chain.panel,
-        (rows + 2 * ahead(chain)) * chain.panel * 4,
-        2 * (steps + 1) * chain.rows * 2 * chain.panel,
-        (rows + ahead(chain)) * chain.panel,
-        rows // chain.rows * chain.lanes * 4,
-        rows * chain.panel * 4 if promotes else 0,
+        config.panel * config.depth * config.value_bytes,
+        config.panel * config.depth,
+        config.panel * steps * config.sign_bytes,
+        VECTOR_BYTES * config.depth,
+        2 * 4 * config.panel,
+        (rows + 2 * ahead(config)) * config.panel * 4,
+        2 * (steps + 1) * config.rows * 2 * config.panel,
+        (rows + ahead(config)) * config.panel,
+        rows // config.rows * config.lanes * 4,
+        rows * config.panel * 4 if promotes else 0,
     )
 
 
-def addresses(chain: Chain, work: AlignedMemory) -> Work:
+def addresses(config: PanelConfig, work: AlignedMemory) -> WorkerMemory:
     """The memory of a worker; before the sums of the first row there is room for those of one more."""
-    found = Work(*work.addresses)
-    return found._replace(state=found.state + 4 * chain.panel) if chain.sparse else found
+    found = WorkerMemory(*work.addresses)
+    return found._replace(state=found.state + 4 * config.panel) if config.sparse else found
 
 
-def ahead(chain: Chain) -> int:
+def ahead(config: PanelConfig) -> int:
     """Rows past the last one that a micro-kernel reads: the exponents of a block are added while the one before it is computed."""
-    return ROWS_AHEAD if chain.sparse else chain.rows
+    return ROWS_AHEAD if config.sparse else config.rows

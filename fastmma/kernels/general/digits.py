@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmma.kernels.general.lines import Lines
-from fastmma.kernels.general.step_end import EXACT, FAR, RN, RO, Work, rounded
+from fastmma.kernels.general.lines import DecodedLines
+from fastmma.kernels.general.step_end import EXACT, FAR, RN, RO, StepMemory, rounded
 from fastmma.kernels.llvm.compilation import inner, separate
 from fastmma.kernels.params import General
 
@@ -122,7 +122,18 @@ def _add_aligned(digits: Any, j: int, value: Any, place: Any, unit: Any, mode: i
 
 @separate
 def _add_group(
-    p: General, a: Lines, b: Lines, reach: Reach, i: int, left: int, j: int, first: int, last: int, unit: Any, own: Any, digits: Any
+    p: General,
+    a: DecodedLines,
+    b: DecodedLines,
+    reach: Reach,
+    i: int,
+    left: int,
+    j: int,
+    first: int,
+    last: int,
+    unit: Any,
+    own: Any,
+    digits: Any,
 ) -> None:
     """The exact sum of a group, rounded to units, joins; `own` are the group's digits."""
     for k in range(first, last):
@@ -139,7 +150,17 @@ def _add_group(
 
 @separate
 def step(
-    p: General, a: Lines, b: Lines, reach: Reach, i: int, columns: Any, first: int, last: int, work: Work, own: Any, codes: Any
+    p: General,
+    a: DecodedLines,
+    b: DecodedLines,
+    reach: Reach,
+    i: int,
+    columns: Any,
+    first: int,
+    last: int,
+    work: StepMemory,
+    own: Any,
+    codes: Any,
 ) -> None:
     """The codes of a step's results, from emax; `work` has the sums' digits, and `own` are a group's."""
     left = columns[0]

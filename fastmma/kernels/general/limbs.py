@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.kernels.general.lines import Lines
-from fastmma.kernels.general.step_end import EXACT, FAR, Work, rounded
+from fastmma.kernels.general.lines import DecodedLines
+from fastmma.kernels.general.step_end import EXACT, FAR, StepMemory, rounded
 from fastmma.kernels.llvm.compilation import inner, separate
 from fastmma.kernels.params import General
 
@@ -35,7 +35,7 @@ def _low(value: Any, place: Any) -> Any:
 
 @separate
 def add_to_limbs(
-    a: Lines, b: Lines, depth: int, i: int, columns: Any, first: int, last: int, emax: Any, high: Any, low: Any, lost: Any
+    a: DecodedLines, b: DecodedLines, depth: int, i: int, columns: Any, first: int, last: int, emax: Any, high: Any, low: Any, lost: Any
 ) -> None:
     """Products join sums in units of ``2**(emax - depth)``, floored; how many of them lost something is counted."""
     for k in range(first, last):
@@ -56,7 +56,7 @@ def add_to_limbs(
 
 
 @separate
-def _add_rounded(p: General, a: Lines, b: Lines, i: int, columns: Any, first: int, last: int, work: Work) -> None:
+def _add_rounded(p: General, a: DecodedLines, b: DecodedLines, i: int, columns: Any, first: int, last: int, work: StepMemory) -> None:
     """Products, each rounded to the units that are the last bit of the limbs, join the sums."""
     high, low = work.sums, work.low
     for k in range(first, last):
@@ -76,7 +76,9 @@ def _add_rounded(p: General, a: Lines, b: Lines, i: int, columns: Any, first: in
 
 
 @separate
-def add_terms(p: General, a: Lines, b: Lines, depth: int, i: int, columns: Any, first: int, last: int, work: Work) -> None:
+def add_terms(
+    p: General, a: DecodedLines, b: DecodedLines, depth: int, i: int, columns: Any, first: int, last: int, work: StepMemory
+) -> None:
     """The sums of a step, from emax, as words in units of ``2**(work.units - align_bits)``; columns in doubt are marked."""
     high, low, lost, emax = work.sums, work.low, work.lost, work.emax
     each = p.group == 1 and p.align_rounding != EXACT and p.align_bits == depth  # terms are rounded to units, one by one

@@ -13,7 +13,7 @@ from fastmma.kernels.params import Element, Specials
 Codes = NDArray[np.unsignedinteger]
 
 
-class Lines(NamedTuple):
+class DecodedLines(NamedTuple):
     """Decoded elements: ``significand * 2**(exponent - offset)``, or of a `fixed` one ``significand * 2**base``.
 
     Zeros have the exponent `ZERO`; what is not finite has a significand of zero, and its kind.
@@ -25,12 +25,12 @@ class Lines(NamedTuple):
     kinds: NDArray[np.uint8]
 
 
-def decoded(element: Element, codes: Codes, fixed: bool) -> Lines:
+def decoded(element: Element, codes: Codes, fixed: bool) -> DecodedLines:
     """Elements without scales; `fixed`: with one base for all."""
     width = element.exponent_bits + element.mantissa_bits + 1
     significands, exponents, kinds = table_of(element)
     places = (codes >> np.uint8(element.shift)) & codes.dtype.type((1 << min(width, 8 * codes.itemsize)) - 1)
-    found = Lines(significands.take(places), exponents.take(places), np.zeros((1, 1, 1), np.int32), kinds.take(places))
+    found = DecodedLines(significands.take(places), exponents.take(places), np.zeros((1, 1, 1), np.int32), kinds.take(places))
     if not fixed:
         return found
     lowest = 1 - element.bias
@@ -38,7 +38,7 @@ def decoded(element: Element, codes: Codes, fixed: bool) -> Lines:
     return found._replace(significands=wide, bases=np.full(codes.shape, lowest - element.mantissa_bits, np.int32))
 
 
-def scaled(lines: Lines, scale: Element, codes: Codes, by_scales: bool) -> Lines:
+def scaled(lines: DecodedLines, scale: Element, codes: Codes, by_scales: bool) -> DecodedLines:
     """The same times scales, one code an element; `by_scales`: with the exponents of these alone."""
     found, exponents, kinds = table_of(scale)
     significands = np.abs(found)  # scales have no sign
@@ -48,7 +48,7 @@ def scaled(lines: Lines, scale: Element, codes: Codes, by_scales: bool) -> Lines
     own = np.where((lines.exponents == ZERO) | zero | nan, ZERO, exponent if by_scales else lines.exponents + exponent)
     bases = lines.bases + exponent - scale.mantissa_bits if lines.bases.size == lines.exponents.size else lines.bases
     values = lines.significands * significands.take(at)
-    return Lines(
+    return DecodedLines(
         np.where(nan, 0, values).astype(np.int32),
         own.astype(np.int32),
         bases.astype(np.int32),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.decode.tables import FINITE, MINUS, NAN, PLUS, ZERO
-from fastmma.kernels.general.lines import Lines
+from fastmma.kernels.general.lines import DecodedLines
 from fastmma.kernels.llvm.compilation import inner, separate
 from fastmma.kernels.params import ROUNDINGS, General
 
@@ -16,7 +16,7 @@ RZ, RN, RO, EXACT = range(len(ROUNDINGS))
 FAR = 63  # a shift that leaves nothing of a sum
 
 
-class Work(NamedTuple):
+class StepMemory(NamedTuple):
     """Buffers of the width of a panel."""
 
     sums: NDArray[np.int64]  # in units; of sums of digits, where their units are
@@ -33,17 +33,19 @@ class Work(NamedTuple):
 
 
 @separate
-def make_work(width: int, digits: int) -> Work:
+def make_work(width: int, digits: int) -> StepMemory:
     integers, words = np.empty((6, width), np.int64), np.empty((3, width), np.int32)
     floats, sums = np.empty(width, np.float64), np.zeros((width, digits), np.int64)
-    return Work(integers[0], words[0], integers[1], words[1], floats, integers[2], integers[3], integers[4], integers[5], words[2], sums)
+    return StepMemory(
+        integers[0], words[0], integers[1], words[1], floats, integers[2], integers[3], integers[4], integers[5], words[2], sums
+    )
 
 
 @separate
-def of_column(work: Work, j: int) -> Work:
+def of_column(work: StepMemory, j: int) -> StepMemory:
     """The buffers of one column."""
     at = slice(j, j + 1)
-    return Work(
+    return StepMemory(
         work.sums[at],
         work.emax[at],
         work.significands[at],
@@ -72,7 +74,7 @@ def rounded(magnitude: Any, shift: Any, mode: int) -> Any:
 
 
 @separate
-def read_accumulators(p: General, state: Any, work: Work) -> None:
+def read_accumulators(p: General, state: Any, work: StepMemory) -> None:
     """Significands and exponents of finite accumulators, which emax counts."""
     mask = (np.int64(1) << p.fraction) - 1
     highest = (2 * p.bias + 1) << p.fraction
@@ -88,7 +90,7 @@ def read_accumulators(p: General, state: Any, work: Work) -> None:
 
 
 @separate
-def write_accumulators(p: General, work: Work, units: Any, state: Any) -> None:
+def write_accumulators(p: General, work: StepMemory, units: Any, state: Any) -> None:
     """Rounded sums, in units of ``2**(units - align_bits)``, as codes."""
     bits = work.floats.view(np.int64)
     for j in range(len(state)):
@@ -195,7 +197,7 @@ def raise_emax(a_exponents: Any, b_exponents: Any, i: int, columns: Any, first: 
 
 
 @separate
-def put_specials(p: General, a: Lines, b: Lines, i: int, columns: Any, first: int, last: int, kinds: Any, state: Any) -> None:
+def put_specials(p: General, a: DecodedLines, b: DecodedLines, i: int, columns: Any, first: int, last: int, kinds: Any, state: Any) -> None:
     """The results that infinities and NaNs decide; `kinds` are those of the accumulators before the step."""
     for j in range(len(state)):
         code = special_sum(p, a, b, i, columns[0] + j, first, last, kinds[j])

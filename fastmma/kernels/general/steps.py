@@ -1,4 +1,4 @@
-"""The loop over the steps of a piece of products, for sums of either kind."""
+"""The loop over the steps of a macro tile of products, for sums of either kind."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fastmma.kernels.general import digits, limbs, window
-from fastmma.kernels.general.lines import Lines
+from fastmma.kernels.general.lines import DecodedLines
 from fastmma.kernels.general.step_end import (
-    Work,
+    StepMemory,
     ieee_sum,
     kind_of,
     make_work,
@@ -35,7 +35,18 @@ def _add_addends(p: General, addends: Any, state: Any) -> None:
 
 @separate
 def _settle_doubts(
-    p: General, a: Lines, b: Lines, reach: Any, i: int, columns: Any, first: int, last: int, work: Work, own: Any, before: Any, codes: Any
+    p: General,
+    a: DecodedLines,
+    b: DecodedLines,
+    reach: Any,
+    i: int,
+    columns: Any,
+    first: int,
+    last: int,
+    work: StepMemory,
+    own: Any,
+    before: Any,
+    codes: Any,
 ) -> None:
     """Columns in doubt again, from the accumulators `before` the step: one by one if they are few."""
     width, doubtful = len(codes), np.int64(0)
@@ -55,7 +66,16 @@ def _settle_doubts(
 
 @separate
 def _multiply(
-    p: General, a: Lines, b: Lines, offset: int, reach: Any, special: bool, in_window: bool, row: int, columns: Any, state: Any
+    p: General,
+    a: DecodedLines,
+    b: DecodedLines,
+    offset: int,
+    reach: Any,
+    special: bool,
+    in_window: bool,
+    row: int,
+    columns: Any,
+    state: Any,
 ) -> None:
     """Rows from `row` on by columns; `state` (row, column) holds codes of c and gets those of d."""
     rows, width = state.shape
@@ -65,7 +85,7 @@ def _multiply(
     addends = np.empty_like(state)
     depth, infinite = a.exponents.shape[1], (2 * p.bias + 1) << p.fraction
     for unit, start in enumerate(range(0, depth, p.unit)):
-        if p.lowered != 0 and unit % p.lowered == 0:
+        if p.split != 0 and unit % p.split == 0:
             for line in range(rows):
                 for j in range(width):
                     addends[line, j] = state[line, j]
@@ -96,13 +116,13 @@ def _multiply(
                     _settle_doubts(p, a, b, reach, i, columns, first, last, work, own, before, codes)
                 if found != 0 or special:
                     put_specials(p, a, b, i, columns, first, last, kinds, codes)
-        if p.lowered != 0 and unit % p.lowered == p.lowered - 1:
+        if p.split != 0 and unit % p.split == p.split - 1:
             _add_addends(p, addends, state)
 
 
 @separate
 def _move(state: Any, tile: int, row: int, column: int, codes: Any, read: bool) -> None:
-    """A piece of the state to or from memory of its own; an assignment of arrays would take seconds to compile."""
+    """A macro tile of the state to or from memory of its own; an assignment of arrays would take seconds to compile."""
     for line in range(len(codes)):
         for j in range(codes.shape[1]):
             if read:
@@ -112,10 +132,10 @@ def _move(state: Any, tile: int, row: int, column: int, codes: Any, read: bool) 
 
 
 @compiled
-def run_piece(
+def run_macro_tile(
     p: General,
-    a: Lines,
-    b: Lines,
+    a: DecodedLines,
+    b: DecodedLines,
     offset: int,
     reach: Any,
     special: bool,
@@ -127,8 +147,8 @@ def run_piece(
 ) -> None:
     """Rows by columns of some products; `state` (product, row, column) holds codes of c and gets those of d."""
     for tile in range(tiles[0], tiles[1]):
-        x = Lines(a.significands[tile], a.exponents[tile], a.bases[min(tile, len(a.bases) - 1)], a.kinds[tile])
-        y = Lines(b.significands[tile], b.exponents[tile], b.bases[min(tile, len(b.bases) - 1)], b.kinds[tile])
+        x = DecodedLines(a.significands[tile], a.exponents[tile], a.bases[min(tile, len(a.bases) - 1)], a.kinds[tile])
+        y = DecodedLines(b.significands[tile], b.exponents[tile], b.bases[min(tile, len(b.bases) - 1)], b.kinds[tile])
         codes = np.empty((rows[1] - rows[0], columns[1] - columns[0]), np.uint32)
         _move(state, tile, rows[0], columns[0], codes, True)
         _multiply(p, x, y, offset, reach, special, in_window, rows[0], columns, codes)

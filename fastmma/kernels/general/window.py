@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fastmma.kernels.general.limbs import LIMB, LOW, add_to_limbs
-from fastmma.kernels.general.lines import Lines
-from fastmma.kernels.general.step_end import FAR, RN, RO, Work, rounded
+from fastmma.kernels.general.lines import DecodedLines
+from fastmma.kernels.general.step_end import FAR, RN, RO, StepMemory, rounded
 from fastmma.kernels.llvm.compilation import separate
 from fastmma.kernels.params import General
 
@@ -17,7 +17,7 @@ SPARE = 3  # bits of a group's sum below units: the last one tells whether anyth
 
 
 @separate
-def _add_accumulators(p: General, work: Work) -> None:
+def _add_accumulators(p: General, work: StepMemory) -> None:
     """Sums begin with the aligned accumulators."""
     room = p.align_bits - p.fraction
     left, right = max(room, 0), max(-room, 0)
@@ -30,7 +30,9 @@ def _add_accumulators(p: General, work: Work) -> None:
 
 
 @separate
-def _add_products(p: General, a: Lines, b: Lines, i: int, columns: Any, first: int, last: int, offset: int, work: Work) -> None:
+def _add_products(
+    p: General, a: DecodedLines, b: DecodedLines, i: int, columns: Any, first: int, last: int, offset: int, work: StepMemory
+) -> None:
     """Aligned products of a row join the sums."""
     room = p.align_bits - offset
     left, right = np.int64(max(room, 0)), max(-room, 0)
@@ -67,7 +69,7 @@ def _add_products(p: General, a: Lines, b: Lines, i: int, columns: Any, first: i
 
 
 @separate
-def _add_groups(p: General, a: Lines, b: Lines, i: int, columns: Any, first: int, last: int, work: Work) -> None:
+def _add_groups(p: General, a: DecodedLines, b: DecodedLines, i: int, columns: Any, first: int, last: int, work: StepMemory) -> None:
     """Aligned exact sums of groups join the sums."""
     start = columns[0]
     for group in range(first, last, p.group):
@@ -89,7 +91,9 @@ def _add_groups(p: General, a: Lines, b: Lines, i: int, columns: Any, first: int
 
 
 @separate
-def _add_limbs(p: General, a: Lines, b: Lines, depth: int, i: int, columns: Any, first: int, last: int, work: Work) -> None:
+def _add_limbs(
+    p: General, a: DecodedLines, b: DecodedLines, depth: int, i: int, columns: Any, first: int, last: int, work: StepMemory
+) -> None:
     """Add the groups of a step whose sums take two limbs, which begin `depth` bits below emax; mark columns that need more."""
     high, low, lost = work.group, work.low, work.lost
     spare = depth - p.align_bits - SPARE  # bits below those that rounding to units looks at
@@ -125,7 +129,9 @@ def _add_limbs(p: General, a: Lines, b: Lines, depth: int, i: int, columns: Any,
 
 
 @separate
-def add_terms(p: General, a: Lines, b: Lines, offset: int, i: int, columns: Any, first: int, last: int, work: Work) -> None:
+def add_terms(
+    p: General, a: DecodedLines, b: DecodedLines, offset: int, i: int, columns: Any, first: int, last: int, work: StepMemory
+) -> None:
     """The sums of a step, from emax; products' last bits are `offset` below their exponents, or limbs begin so far below emax."""
     _add_accumulators(p, work)
     if p.limbs:

@@ -6,19 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.integer import words
-from fastmma.kernels.integer.tile import Tile
+from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.words import Arithmetic
-from fastmma.kernels.tiles import BITS, WordsTile, first_fit
+from fastmma.kernels.tiles import BITS, tile_of_cpu
 
 _Bits = NDArray[np.uint8] | NDArray[np.bool_]
 
 _OPERATIONS = {"xor": Arithmetic(0), "and": Arithmetic(1)}
-
-
-def _row() -> WordsTile:
-    row = first_fit(BITS)
-    assert row is not None
-    return row
 
 
 def gemm(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32], operation: str, threads: int) -> None:
@@ -26,11 +20,11 @@ def gemm(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32]
 
     `c` may be `out`. `operation` is "xor" or "and"; a byte that is not zero is a one.
     """
-    row = _row()
-    words.gemm(Tile(row.words, *row.wide), _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)
+    row = tile_of_cpu(BITS)
+    words.gemm(WordsConfig(row.words, *row.wide), _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)
 
 
 def tiles(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32], operation: str, threads: int) -> None:
     """``out = c + popcount(a operation b)`` for batches a (T, m, k), b (T, k, n) and C-contiguous c, out (T, m, n)."""
-    row = _row()
-    words.tiles(Tile(row.words, *row.narrow), _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)
+    row = tile_of_cpu(BITS)
+    words.tiles(WordsConfig(row.words, *row.narrow), _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)

@@ -6,17 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.integer import words
-from fastmma.kernels.integer.tile import Tile
+from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.words import Arithmetic, FixedWords
-from fastmma.kernels.tiles import BYTES, WordsTile, first_fit
+from fastmma.kernels.tiles import BYTES, WordsTile, tile_of_cpu
 
 _Bytes = NDArray[np.int8] | NDArray[np.uint8]
-
-
-def _row() -> WordsTile:
-    row = first_fit(BYTES)
-    assert row is not None
-    return row
 
 
 def _arithmetic(row: WordsTile, a: str, b: str, period: int) -> Arithmetic:
@@ -43,19 +37,19 @@ def gemm(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int3
 
     With `saturate` every `period` elements of k (one instruction) end in one clamp of the exact sum to int32; else sums wrap.
     """
-    row = _row()
+    row = tile_of_cpu(BYTES)
     arithmetic = _arithmetic(row, a.dtype.kind, b.dtype.kind, period if saturate and _may_saturate(a, b, c) else 0)
-    words.gemm(Tile(row.words, *row.wide), arithmetic, a.view(np.uint8), b.view(np.uint8), c, out, threads)
+    words.gemm(WordsConfig(row.words, *row.wide), arithmetic, a.view(np.uint8), b.view(np.uint8), c, out, threads)
 
 
 def tiles(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int32], saturate: bool, threads: int) -> None:
     """``out = c + a b`` for batches a (T, m, k), b (T, k, n) and C-contiguous int32 c, out (T, m, n): one instruction each."""
-    row = _row()
+    row = tile_of_cpu(BYTES)
     arithmetic = _arithmetic(row, a.dtype.kind, b.dtype.kind, a.shape[2] if saturate and _may_saturate(a, b, c) else 0)
-    words.tiles(Tile(row.words, *row.narrow), arithmetic, a.view(np.uint8), b.view(np.uint8), c, out, threads)
+    words.tiles(WordsConfig(row.words, *row.narrow), arithmetic, a.view(np.uint8), b.view(np.uint8), c, out, threads)
 
 
 def fixed(kinds: tuple[str, str], shape: tuple[int, int, int], a: tuple[int, int], b: tuple[int, int], start: bool) -> FixedWords:
     """A product of bytes of these kinds ("i" or "u"), whose sums wrap, as `FixedWords` has them."""
-    row = _row()
-    return FixedWords(Tile(row.words, *row.wide), _arithmetic(row, *kinds, 0), shape, a, b, start=start)
+    row = tile_of_cpu(BYTES)
+    return FixedWords(WordsConfig(row.words, *row.wide), _arithmetic(row, *kinds, 0), shape, a, b, start=start)

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from fastmma.kernels.integer.tile import Tile
+from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.llvm.emit import I8, I16, I32, POINTER, Emitter, vector
 from fastmma.kernels.llvm.numba_internals import alloca_once, alloca_once_value, for_range, for_range_slice
 from fastmma.kernels.matrices.memory import LINE
@@ -25,10 +25,10 @@ _BYTE_SUM = 31  # words whose ones a byte can count
 class _Words(Emitter):
     """Emission of code on words, for one tile."""
 
-    def __init__(self, builder: ir.IRBuilder, tile: Tile) -> None:
+    def __init__(self, builder: ir.IRBuilder, config: WordsConfig) -> None:
         super().__init__(builder)
-        self.tile = tile
-        self.lanes = vector(I32, tile.lanes)
+        self.config = config
+        self.lanes = vector(I32, config.lanes)
 
     def pointer(self, address: ir.Value) -> ir.Value:
         """The byte pointer to an address."""
@@ -54,7 +54,7 @@ class _Words(Emitter):
 
     def _dot_pairs(self, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         """Sums of two products in the form that LLVM turns into pmaddwd on x86."""
-        halves = 2 * self.tile.lanes
+        halves = 2 * self.config.lanes
         a, b = (self.builder.sext(self.cast(x, vector(I16, halves)), vector(I32, halves)) for x in (a, b))
         products = self.builder.mul(a, b)
         even, odd = (self.shuffle(products, products, range(first, halves, 2)) for first in (0, 1))
@@ -62,13 +62,13 @@ class _Words(Emitter):
 
     def _count(self, total: ir.Value, bits: ir.Value) -> ir.Value:
         """Add the number of ones, of whole lanes or of each byte."""
-        kind = vector(I8, 4 * self.tile.lanes) if self.tile.words == "bits_by_bytes" else self.lanes
+        kind = vector(I8, 4 * self.config.lanes) if self.config.words == "bits_by_bytes" else self.lanes
         total, bits = self.cast(total, kind), self.cast(bits, kind)
         return self.cast(self.builder.add(total, self.call("ctpop", bits)), self.lanes)
 
     def word_of_run(self, place: ir.Value, flip: ir.Value) -> ir.Value:
         """One word from elements that follow one another in memory."""
-        match self.tile.elements:
+        match self.config.elements:
             case 4:
                 flips = self.builder.mul(self.builder.trunc(flip, I32), ir.Constant(I32, 0x01010101))
                 return self.builder.xor(self.load(I32, place), flips)
@@ -85,7 +85,7 @@ class _Words(Emitter):
         """One word in each lane from vectors of elements, ascending in k."""
         bytes_ = elements[0].type
         kind = vector(I32, bytes_.count)
-        match self.tile.elements:
+        match self.config.elements:
             case 4:
                 bias = self.splat(bytes_, self.builder.trunc(flip, I8))
                 parts = [self.widened(self.builder.xor(element, bias)) for element in elements]
@@ -144,63 +144,64 @@ def copy_byte(typing_context: Any, source: Any, target: Any) -> Any:
 
 
 @intrinsic
-def word_of_run(typing_context: Any, tile: Any, address: Any, flip: Any) -> Any:
+def word_of_run(typing_context: Any, config: Any, address: Any, flip: Any) -> Any:
     """The word of `elements` bytes that follow one another."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        words = _Words(builder, tile.value)
+        words = _Words(builder, config.value)
         return words.word_of_run(words.pointer(args[1]), args[2])
 
-    return types.int32(tile, types.intp, types.intp), generate
+    return types.int32(config, types.intp, types.intp), generate
 
 
 @intrinsic
-def words_of_lines(typing_context: Any, tile: Any, address: Any, k_stride: Any, flip: Any, target: Any) -> Any:
+def words_of_lines(typing_context: Any, config: Any, address: Any, k_stride: Any, flip: Any, target: Any) -> Any:
     """Store the words of `lines` neighbouring lines, whose elements are `k_stride` bytes apart."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _, address, k_stride, flip, target = args
-        words = _Words(builder, tile.value)
-        bytes_, source = vector(I8, tile.value.lines), words.pointer(address)
-        elements = [words.load(bytes_, source, words.scaled(k_stride, k)) for k in range(tile.value.elements)]
+        words = _Words(builder, config.value)
+        bytes_, source = vector(I8, config.value.lines), words.pointer(address)
+        elements = [words.load(bytes_, source, words.scaled(k_stride, k)) for k in range(config.value.elements)]
         words.store(words.words_of_lines(elements, flip), words.pointer(target))
         return context.get_dummy_value()
 
-    return types.void(tile, types.intp, types.intp, types.intp, types.intp), generate
+    return types.void(config, types.intp, types.intp, types.intp, types.intp), generate
 
 
 @intrinsic
-def row_biases(typing_context: Any, tile: Any, operation: Any, panel: Any, count: Any, target: Any) -> Any:
+def row_biases(typing_context: Any, config: Any, operation: Any, panel: Any, count: Any, target: Any) -> Any:
     """Store what flipped bytes of B take away from each row of a packed panel of `count` words; reads one vector past the panel."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _, operation, panel, count, target = args
-        words = _Words(builder, tile.value)
-        if not tile.value.biases:
+        words = _Words(builder, config.value)
+        if not config.value.biases:
             return context.get_dummy_value()
         source, ones = words.pointer(panel), words.constant(words.lanes, 0x01010101)
-        sums = [alloca_once_value(builder, words.constant(words.lanes, 0)) for _ in tile.value.operations]
+        sums = [alloca_once_value(builder, words.constant(words.lanes, 0)) for _ in config.value.operations]
         with for_range(builder, count) as loop:
-            rows = words.load(words.lanes, source, words.scaled(loop.index, 4 * tile.value.rows))
-            for name, total in zip(tile.value.operations, sums, strict=True):
+            rows = words.load(words.lanes, source, words.scaled(loop.index, 4 * config.value.rows))
+            for name, total in zip(config.value.operations, sums, strict=True):
                 builder.store(words.dot(name, builder.load(total), rows, ones), total)
         first, second = (
-            builder.mul(builder.load(total), words.constant(words.lanes, bias)) for total, bias in zip(sums, tile.value.biases, strict=True)
+            builder.mul(builder.load(total), words.constant(words.lanes, bias))
+            for total, bias in zip(sums, config.value.biases, strict=True)
         )
         biases = builder.select(builder.icmp_signed("==", operation, words.index(0)), first, second)
-        for row in range(tile.value.rows):
+        for row in range(config.value.rows):
             words.store(builder.extract_element(biases, ir.Constant(I32, row)), words.pointer(target), 4 * row)
         return context.get_dummy_value()
 
-    return types.void(tile, *[types.intp] * 4), generate
+    return types.void(config, *[types.intp] * 4), generate
 
 
 class Multiply(_Words):
     """Emission of the product of a register tile."""
 
-    def __init__(self, builder: ir.IRBuilder, tile: Tile) -> None:
-        super().__init__(builder, tile)
-        self.totals = [[alloca_once(builder, self.lanes) for _ in range(tile.vectors)] for _ in range(tile.rows)]
+    def __init__(self, builder: ir.IRBuilder, config: WordsConfig) -> None:
+        super().__init__(builder, config)
+        self.totals = [[alloca_once(builder, self.lanes) for _ in range(config.vectors)] for _ in range(config.rows)]
 
     def begin(self, starts: ir.Value) -> None:
         """Every row's sums begin with its number at `starts`."""
@@ -211,7 +212,7 @@ class Multiply(_Words):
 
     def run(self, operation: str, a: ir.Value, b: ir.Value, count: ir.Value) -> None:
         """Add the products of `count` words."""
-        if self.tile.words != "bits_by_bytes":
+        if self.config.words != "bits_by_bytes":
             self._add(operation, a, b, self.index(0), count, self.totals)
             return
         zero, chunk = self.constant(self.lanes, 0), self.index(_BYTE_SUM)
@@ -232,14 +233,14 @@ class Multiply(_Words):
 
     def _add(self, operation: str, a: ir.Value, b: ir.Value, first: ir.Value, last: ir.Value, sums: list[list[ir.Value]]) -> None:
         """Add the products of the words from `first` to `last`."""
-        rows, columns, lanes = self.tile.rows, self.tile.columns, self.tile.lanes
+        rows, columns, lanes = self.config.rows, self.config.columns, self.config.lanes
         with for_range_slice(self.builder, first, last, self.index(1), inc=True) as (word, _):
             a_words = self.at(a, self.scaled(word, 4 * rows))
             b_words = self.at(b, self.scaled(word, 4 * columns))
             for row, totals in enumerate(sums):
-                if row == 0 or self.tile.reads_anew:
-                    line = self.opaque(b_words) if self.tile.reads_anew else b_words
-                    vectors = [self.load(self.lanes, line, 4 * lanes * v, 4 * lanes) for v in range(self.tile.vectors)]
+                if row == 0 or self.config.reads_anew:
+                    line = self.opaque(b_words) if self.config.reads_anew else b_words
+                    vectors = [self.load(self.lanes, line, 4 * lanes * v, 4 * lanes) for v in range(self.config.vectors)]
                 element = self.broadcast(self.lanes, a_words, 4 * row)
                 for total, column in zip(totals, vectors, strict=True):
                     self.builder.store(self.dot(operation, self.builder.load(total), element, column), total)
@@ -249,15 +250,15 @@ class Multiply(_Words):
         for row, totals in enumerate(self.totals):
             old_row, new_row = self.at(before, self.scaled(stride, row)), self.at(out, self.scaled(out_stride, row))
             for v, total in enumerate(totals):
-                old, new = self.load(self.lanes, old_row, 4 * self.tile.lanes * v), self.builder.load(total)
+                old, new = self.load(self.lanes, old_row, 4 * self.config.lanes * v), self.builder.load(total)
                 new = self.call("sadd.sat", old, new) if saturate else self.builder.add(old, new)
-                self.store(new, new_row, 4 * self.tile.lanes * v)
+                self.store(new, new_row, 4 * self.config.lanes * v)
 
 
 @intrinsic
 def multiply(
     typing_context: Any,
-    tile: Any,
+    config: Any,
     operation: Any,
     saturate: Any,
     a: Any,
@@ -280,21 +281,21 @@ def multiply(
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _, operation, saturate, a, next_a, b, segments, count, starts, starts_step, c, c_stride, out, out_stride = args
-        words = Multiply(builder, tile.value)
+        words = Multiply(builder, config.value)
         a, next_a, b, starts, c, out = (words.pointer(address) for address in (a, next_a, b, starts, c, out))
-        if tile.value.reads_anew:
-            lines = builder.udiv(words.scaled(builder.mul(segments, count), 4 * tile.value.rows), words.index(LINE))
+        if config.value.reads_anew:
+            lines = builder.udiv(words.scaled(builder.mul(segments, count), 4 * config.value.rows), words.index(LINE))
             with for_range(builder, lines) as line:
                 words.prefetch(next_a, words.scaled(line.index, LINE))
-            for row in range(tile.value.rows, 2 * tile.value.rows):
-                for place in range(0, 4 * tile.value.columns, LINE):
+            for row in range(config.value.rows, 2 * config.value.rows):
+                for place in range(0, 4 * config.value.columns, LINE):
                     words.prefetch(c, words.sum(words.scaled(c_stride, row), place))
         with for_range(builder, segments) as segment:
             words.begin(words.at(starts, builder.mul(segment.index, starts_step)))
             skipped = builder.mul(segment.index, count)
-            a_segment = words.at(a, words.scaled(skipped, 4 * tile.value.rows))
-            b_segment = words.at(b, words.scaled(skipped, 4 * tile.value.columns))
-            for number, name in enumerate(tile.value.operations):
+            a_segment = words.at(a, words.scaled(skipped, 4 * config.value.rows))
+            b_segment = words.at(b, words.scaled(skipped, 4 * config.value.columns))
+            for number, name in enumerate(config.value.operations):
                 with builder.if_then(builder.icmp_signed("==", operation, words.index(number))):
                     words.run(name, a_segment, b_segment, count)
             at_first = builder.icmp_signed("==", segment.index, words.index(0))
@@ -306,4 +307,4 @@ def multiply(
                     words.end(False, before, stride, out, out_stride)
         return context.get_dummy_value()
 
-    return types.void(tile, *[types.intp] * 13), generate
+    return types.void(config, *[types.intp] * 13), generate

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import typeof, types
 
+from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.micro_kernel import copy_byte, load_word, multiply, row_biases, store_word, word_of_run, words_of_lines
-from fastmma.kernels.integer.tile import Tile
 from fastmma.kernels.llvm.compilation import compiled, entry, separate
 from fastmma.kernels.matrices.memory import LINE
 
@@ -50,21 +50,21 @@ class Plan(NamedTuple):
 
 
 @separate
-def _pack_edge(tile: Tile, operand: Operand, line: int, k: int, count: int, scratch: int) -> int:
+def _pack_edge(config: WordsConfig, operand: Operand, line: int, k: int, count: int, scratch: int) -> int:
     """The word of fewer elements than a word holds, or of a line that has no full vector of neighbours."""
     address = operand.address + line * operand.line_stride + k * operand.k_stride
     store_word(np.int32(0), scratch)
-    for i in range(4, tile.elements, 4):
+    for i in range(4, config.elements, 4):
         store_word(np.int32(0), scratch + i)
     for i in range(count):
         copy_byte(address + i * operand.k_stride, scratch + i)
-    word: int = word_of_run(tile, scratch, operand.flip)
+    word: int = word_of_run(config, scratch, operand.flip)
     return word
 
 
 @separate
 def _pack(
-    tile: Tile,
+    config: WordsConfig,
     operand: Operand,
     k: int,
     first_word: int,
@@ -77,61 +77,61 @@ def _pack(
     scratch: int,
 ) -> None:
     """Pack lines `first` to `last` into panels of `width` lines and `panel_words` words; words that lie wholly past k are left alone."""
-    full = max(0, min(words, k // tile.elements - first_word))
+    full = max(0, min(words, k // config.elements - first_word))
     if operand.k_stride == 1:
         whole = last
         for line in range(first, last):
-            source = operand.address + line * operand.line_stride + first_word * tile.elements
+            source = operand.address + line * operand.line_stride + first_word * config.elements
             panel, column = divmod(line - first, width)
             place = target + 4 * (panel * panel_words * width + column)
             for word in range(full):
-                store_word(word_of_run(tile, source + word * tile.elements, operand.flip), place + 4 * width * word)
+                store_word(word_of_run(config, source + word * config.elements, operand.flip), place + 4 * width * word)
     else:
-        whole = first + (last - first) // tile.lines * tile.lines
+        whole = first + (last - first) // config.lines * config.lines
         for word in range(full):
-            source = operand.address + (first_word + word) * tile.elements * operand.k_stride
-            for line in range(first, whole, tile.lines):
+            source = operand.address + (first_word + word) * config.elements * operand.k_stride
+            for line in range(first, whole, config.lines):
                 panel, column = divmod(line - first, width)
                 place = target + 4 * ((panel * panel_words + word) * width + column)
-                if column + tile.lines <= width:
-                    words_of_lines(tile, source + line, operand.k_stride, operand.flip, place)
+                if column + config.lines <= width:
+                    words_of_lines(config, source + line, operand.k_stride, operand.flip, place)
                 else:
-                    words_of_lines(tile, source + line, operand.k_stride, operand.flip, scratch)
-                    for i in range(tile.lines):
+                    words_of_lines(config, source + line, operand.k_stride, operand.flip, scratch)
+                    for i in range(config.lines):
                         store_word(load_word(scratch + 4 * i), place)
                         place += 4
                         column += 1
                         if column == width:
                             column = 0
                             place += 4 * width * (panel_words - 1)
-    rest = min(k - (first_word + full) * tile.elements, tile.elements) if full < words else 0
+    rest = min(k - (first_word + full) * config.elements, config.elements) if full < words else 0
     for line in range(first, last):
         panel, column = divmod(line - first, width)
         place = target + 4 * (panel * panel_words * width + column)
         if line >= whole:
             for word in range(full):
-                k_first = (first_word + word) * tile.elements
-                store_word(_pack_edge(tile, operand, line, k_first, tile.elements, scratch), place + 4 * width * word)
+                k_first = (first_word + word) * config.elements
+                store_word(_pack_edge(config, operand, line, k_first, config.elements, scratch), place + 4 * width * word)
         if rest > 0:
-            k_first = (first_word + full) * tile.elements
-            store_word(_pack_edge(tile, operand, line, k_first, rest, scratch), place + 4 * width * full)
+            k_first = (first_word + full) * config.elements
+            store_word(_pack_edge(config, operand, line, k_first, rest, scratch), place + 4 * width * full)
 
 
 @compiled
-def pack_rows(tile: Tile, plan: Plan, operand: Operand, lines: int, target: int, starts: int, scratch: int) -> None:
+def pack_rows(config: WordsConfig, plan: Plan, operand: Operand, lines: int, target: int, starts: int, scratch: int) -> None:
     """Pack rows of A into zeroed panels, and the numbers with which their segments start."""
-    _pack(tile, operand, plan.k, 0, plan.words, 0, lines, tile.rows, plan.words, target, scratch)
+    _pack(config, operand, plan.k, 0, plan.words, 0, lines, config.rows, plan.words, target, scratch)
     if plan.biased:
-        for panel in range(-(-lines // tile.rows)):
+        for panel in range(-(-lines // config.rows)):
             for segment in range(plan.segments):
                 skipped = segment * plan.segment
                 words = min(plan.segment, plan.words - skipped)
                 row_biases(
-                    tile,
+                    config,
                     plan.operation,
-                    target + 4 * tile.rows * (panel * plan.words + skipped),
+                    target + 4 * config.rows * (panel * plan.words + skipped),
                     words,
-                    starts + 4 * tile.rows * (panel * plan.segments + segment),
+                    starts + 4 * config.rows * (panel * plan.segments + segment),
                 )
 
 
@@ -144,7 +144,7 @@ def _copy(source: int, source_stride: int, target: int, target_stride: int, rows
 
 @separate
 def _multiply_panel(
-    tile: Tile,
+    config: WordsConfig,
     plan: Plan,
     a: int,
     starts: int,
@@ -159,32 +159,32 @@ def _multiply_panel(
     first_row, last_row = row_range
     first_column, last_column = column_range
     corner = scratch + WORDS_SCRATCH
-    panel = corner + 4 * tile.rows * tile.columns
+    panel = corner + 4 * config.rows * config.columns
     width = last_column - first_column
-    starts_step = 4 * tile.rows if plan.biased else 0
+    starts_step = 4 * config.rows if plan.biased else 0
     for skipped in range(0, plan.words, plan.slice):
         words = min(plan.slice, plan.words - skipped)
         segment_words = min(plan.segment, words)
-        _pack(tile, b, plan.k, skipped, words, first_column, last_column, tile.columns, words, panel, scratch)
-        for row in range(first_row, last_row, tile.rows):
-            height = min(tile.rows, last_row - row)
+        _pack(config, b, plan.k, skipped, words, first_column, last_column, config.columns, words, panel, scratch)
+        for row in range(first_row, last_row, config.rows):
+            height = min(config.rows, last_row - row)
             target = out.address + row * out.row_stride + first_column * out.column_step
             before, before_stride, after, after_stride = target, out.row_stride, target, out.row_stride
             if skipped == 0:
                 before, before_stride = c.address + row * c.row_stride + first_column * c.column_step, c.row_stride
-            partial = height < tile.rows or width < tile.columns
+            partial = height < config.rows or width < config.columns
             if partial:
-                _copy(before, before_stride, corner, 4 * tile.columns, height, width)
-                before, before_stride, after, after_stride = corner, 4 * tile.columns, corner, 4 * tile.columns
-            a_panel = a + 4 * tile.rows * (row // tile.rows * plan.words + skipped)
-            start = starts + (row // tile.rows * plan.segments + skipped // plan.segment) * starts_step
+                _copy(before, before_stride, corner, 4 * config.columns, height, width)
+                before, before_stride, after, after_stride = corner, 4 * config.columns, corner, 4 * config.columns
+            a_panel = a + 4 * config.rows * (row // config.rows * plan.words + skipped)
+            start = starts + (row // config.rows * plan.segments + skipped // plan.segment) * starts_step
             segments = -(-words // segment_words)
             multiply(
-                tile,
+                config,
                 plan.operation,
                 plan.saturate,
                 a_panel,
-                a_panel + 4 * tile.rows * plan.words,
+                a_panel + 4 * config.rows * plan.words,
                 panel,
                 segments,
                 segment_words,
@@ -196,12 +196,12 @@ def _multiply_panel(
                 after_stride,
             )
             if partial:
-                _copy(corner, 4 * tile.columns, target, out.row_stride, height, width)
+                _copy(corner, 4 * config.columns, target, out.row_stride, height, width)
 
 
 @compiled
 def multiply_block(
-    tile: Tile,
+    config: WordsConfig,
     plan: Plan,
     a: int,
     starts: int,
@@ -214,13 +214,13 @@ def multiply_block(
 ) -> None:
     """``out = c + a b`` for some rows (from a multiple of the tile's rows on) and some columns; `a`, `starts` are packed."""
     first, last = column_range
-    for column in range(first, last, tile.columns):
-        _multiply_panel(tile, plan, a, starts, b, c, out, row_range, (column, min(column + tile.columns, last)), scratch)
+    for column in range(first, last, config.columns):
+        _multiply_panel(config, plan, a, starts, b, c, out, row_range, (column, min(column + config.columns, last)), scratch)
 
 
 @compiled
 def multiply_batch(
-    tile: Tile,
+    config: WordsConfig,
     plan: Plan,
     a: Operand,
     b: Operand,
@@ -234,30 +234,30 @@ def multiply_batch(
     scratch: int,
 ) -> None:
     """Some of the products of a batch; `a_panels` is zeroed room for the packed rows of one A and their starts."""
-    starts = a_panels + 4 * tile.rows * -(-m // tile.rows) * plan.words + LINE
+    starts = a_panels + 4 * config.rows * -(-m // config.rows) * plan.words + LINE
     for i in range(first, last):
         a_i = Operand(a.address + i * a.step, a.line_stride, a.k_stride, a.flip, a.step)
         b_i = Operand(b.address + i * b.step, b.line_stride, b.k_stride, b.flip, b.step)
         c_i = Result(c.address + i * c.step, c.row_stride, c.column_step, c.step)
         out_i = Result(out.address + i * out.step, out.row_stride, out.column_step, out.step)
-        pack_rows(tile, plan, a_i, m, a_panels, starts, scratch)
-        multiply_block(tile, plan, a_panels, starts, b_i, c_i, out_i, (0, m), (0, n), scratch)
+        pack_rows(config, plan, a_i, m, a_panels, starts, scratch)
+        multiply_block(config, plan, a_panels, starts, b_i, c_i, out_i, (0, m), (0, n), scratch)
 
 
 _KINDS = typeof(Plan(*[0] * len(Plan._fields))), typeof(Operand(0, 0, 0, 0)), typeof(Result(0, 0, 0))
 
 
 @lru_cache(64)
-def packer(tile: Tile) -> Callable[..., None]:
+def packer(config: WordsConfig) -> Callable[..., None]:
     """`pack_rows` for a tile."""
     plan, operand, _ = _KINDS
-    return partial(entry(pack_rows, typeof(tile), plan, operand, *[types.int64] * 4), tile)
+    return partial(entry(pack_rows, typeof(config), plan, operand, *[types.int64] * 4), config)
 
 
 @lru_cache(64)
-def multiplier(tile: Tile) -> Callable[..., None]:
+def multiplier(config: WordsConfig) -> Callable[..., None]:
     """`multiply_block` for a tile."""
     plan, operand, result = _KINDS
     pair = types.UniTuple(types.int64, 2)
     kinds = plan, types.int64, types.int64, operand, result, result, pair, pair, types.int64
-    return partial(entry(multiply_block, typeof(tile), *kinds), tile)
+    return partial(entry(multiply_block, typeof(config), *kinds), config)

@@ -8,11 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
+from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Plan, Result, multiplier, multiply_batch, packer
-from fastmma.kernels.integer.tile import Tile
+from fastmma.kernels.macro_tiles import MacroTile, OfWorkers, cut, finish_empty
 from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
-from fastmma.kernels.pieces import OfWorkers, Piece, cut, finish_empty
+
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.int32]
 
 _SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass
 _LONG_SLICES = {16: 128 << 10}  # by lanes: long vectors have time to come from the L2 cache, and fewer slices pass over the results
@@ -35,17 +38,17 @@ class Arithmetic(NamedTuple):
     period: int = 0  # elements of k after which the sum is clamped to int32; 0: it wraps
 
 
-def _plan(tile: Tile, arithmetic: Arithmetic, k: int) -> Plan:
-    words = -(-k // tile.elements)
-    slice_words = segment = max(1, _LONG_SLICES.get(tile.lanes, _SLICE_BYTES) // (4 * tile.columns))
+def _plan(config: WordsConfig, arithmetic: Arithmetic, k: int) -> Plan:
+    words = -(-k // config.elements)
+    slice_words = segment = max(1, _LONG_SLICES.get(config.lanes, _SLICE_BYTES) // (4 * config.columns))
     if arithmetic.period:
-        segment = -(-arithmetic.period // tile.elements)
+        segment = -(-arithmetic.period // config.elements)
         words = -(-words // segment) * segment
         slice_words = max(1, slice_words // segment) * segment
     return Plan(arithmetic.operation, int(arithmetic.period > 0), arithmetic.biased, k, words, slice_words, segment, -(-words // segment))
 
 
-def _operand(array: NDArray[np.uint8], flip: int) -> tuple[NDArray[np.uint8], Operand]:
+def _operand(array: Bytes, flip: int) -> tuple[Bytes, Operand]:
     """Matrices (..., lines, k) as the kernels read them, copied if neither stride is one byte."""
     if 1 not in array.strides[-2:]:
         array = np.ascontiguousarray(array)
@@ -53,10 +56,10 @@ def _operand(array: NDArray[np.uint8], flip: int) -> tuple[NDArray[np.uint8], Op
     return array, Operand(address_of(array), line_stride, k_stride, flip, array.strides[0])
 
 
-def _accumulator(tile: Tile, c: NDArray[np.int32] | None, out: NDArray[np.int32]) -> tuple[object, Result]:
+def _accumulator(config: WordsConfig, c: Words | None, out: Words) -> tuple[object, Result]:
     """Return what holds `c` (zeros for None) and how to read it; a copy if its columns are apart or `out` is another part of it."""
     if c is None:
-        zeros = AlignedMemory(4 * tile.columns, zeroed=True)
+        zeros = AlignedMemory(4 * config.columns, zeroed=True)
         return zeros, Result(zeros.address, 0, 0)
     same = (address_of(c), c.strides) == (address_of(out), out.strides)
     if c.strides[-1] != c.itemsize or (not same and np.may_share_memory(c, out)):
@@ -73,72 +76,42 @@ class _Where(NamedTuple):
     out: Result
     held: tuple[object, ...]
 
-    @classmethod
-    def of(
-        cls,
-        tile: Tile,
-        arithmetic: Arithmetic,
-        a: NDArray[np.uint8],
-        b: NDArray[np.uint8],
-        c: NDArray[np.int32] | None,
-        out: NDArray[np.int32],
-    ) -> _Where:
-        """Matrices (..., M, K), (..., K, N) and (..., M, N), of which the rows of `out` are contiguous."""
-        a, a_operand = _operand(a, arithmetic.flip_a)
-        b, b_operand = _operand(b.swapaxes(-1, -2), arithmetic.flip_b)
-        memory, c_result = _accumulator(tile, c, out)
-        out_result = Result(address_of(out), out.strides[-2], out.itemsize, out.strides[0])
-        return cls(a_operand, b_operand, c_result, out_result, (a, b, memory))
+
+def _where(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Words | None, out: Words) -> _Where:
+    """Find matrices (..., M, K), (..., K, N) and (..., M, N), of which the rows of `out` are contiguous."""
+    a, a_operand = _operand(a, arithmetic.flip_a)
+    b, b_operand = _operand(b.swapaxes(-1, -2), arithmetic.flip_b)
+    memory, c_result = _accumulator(config, c, out)
+    out_result = Result(address_of(out), out.strides[-2], out.itemsize, out.strides[0])
+    return _Where(a_operand, b_operand, c_result, out_result, (a, b, memory))
 
 
-def _scratch(tile: Tile, plan: Plan) -> int:
+def _scratch(config: WordsConfig, plan: Plan) -> int:
     """Bytes for single words, a register tile of the result, a slice of a panel of B."""
-    return WORDS_SCRATCH + 4 * tile.columns * (tile.rows + min(plan.slice, plan.words))
+    return WORDS_SCRATCH + 4 * config.columns * (config.rows + min(plan.slice, plan.words))
 
 
-def gemm(
-    tile: Tile,
-    arithmetic: Arithmetic,
-    a: NDArray[np.uint8],
-    b: NDArray[np.uint8],
-    c: NDArray[np.int32] | None,
-    out: NDArray[np.int32],
-    threads: int,
-) -> None:
+def gemm(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Words | None, out: Words, threads: int) -> None:
     """``out = c + a b`` for matrices with any strides; `c` may be `out`."""
     (m, k), n = a.shape, b.shape[1]
     if finish_empty(k, c, out):
         return
-    plan = _plan(tile, arithmetic, k)
+    plan = _plan(config, arithmetic, k)
     threads = threads if m * n * plan.words >= _THREADED_WORDS else 1
     target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
-    if threads == 1 and m * n * plan.words <= _UNDIVIDED:
-        _at_once(tile, arithmetic, plan, a, b, c, target)
+    where = _where(config, arithmetic, a, b, c, target)
+    if threads == 1 and m * n * plan.words <= _UNDIVIDED:  # two calls of compiled code, as a call takes as long as a part of a product
+        _multiply((packer(config), multiplier(config)), plan, *where[:4], target.shape, _whole_memory(config, plan, m))
     else:
-        _in_pieces(tile, arithmetic, plan, a, b, c, target, threads)
+        _in_macro_tiles(config, plan, where, target.shape, threads)
     if target is not out:
         out[...] = target
 
 
-def _at_once(
-    tile: Tile,
-    arithmetic: Arithmetic,
-    plan: Plan,
-    a: NDArray[np.uint8],
-    b: NDArray[np.uint8],
-    c: NDArray[np.int32] | None,
-    out: NDArray[np.int32],
-) -> None:
-    """``out = c + a b``, rows of `out` being contiguous, in two calls of compiled code, as a call takes as long as a part of a product."""
-    where = _Where.of(tile, arithmetic, a, b, c, out)
-    kernels = packer(tile), multiplier(tile)
-    _multiply(kernels, plan, where.a, where.b, where.c, where.out, out.shape, _whole_memory(tile, plan, len(out)))
-
-
-def _whole_memory(tile: Tile, plan: Plan, rows: int) -> AlignedMemory:
+def _whole_memory(config: WordsConfig, plan: Plan, rows: int) -> AlignedMemory:
     """Room for all panels of A, zeroed, their starts, and scratch."""
-    lines = 4 * tile.rows * -(-rows // tile.rows)
-    return AlignedMemory(lines * plan.words + _WHOLE, lines * plan.segments + _WHOLE, _scratch(tile, plan), zeroed=True)
+    lines = 4 * config.rows * -(-rows // config.rows)
+    return AlignedMemory(lines * plan.words + _WHOLE, lines * plan.segments + _WHOLE, _scratch(config, plan), zeroed=True)
 
 
 def _multiply(
@@ -158,14 +131,21 @@ class FixedWords:
     """
 
     def __init__(
-        self, tile: Tile, arithmetic: Arithmetic, shape: tuple[int, int, int], a: tuple[int, int], b: tuple[int, int], *, start: bool
+        self,
+        config: WordsConfig,
+        arithmetic: Arithmetic,
+        shape: tuple[int, int, int],
+        a: tuple[int, int],
+        b: tuple[int, int],
+        *,
+        start: bool,
     ) -> None:
         rows, columns, k = shape
-        self._tile, self._plan, self._shape = tile, _plan(tile, arithmetic, k), (rows, columns)
+        self._config, self._plan, self._shape = config, _plan(config, arithmetic, k), (rows, columns)
         self._a, self._b = (*a, arithmetic.flip_a), (b[1], b[0], arithmetic.flip_b)  # of operands, all but the address
-        self._zeros = None if start else AlignedMemory(4 * tile.columns, zeroed=True)
+        self._zeros = None if start else AlignedMemory(4 * config.columns, zeroed=True)
         self._repeated = None if self._zeros is None else Result(self._zeros.address, 0, 0)
-        self._kernels = packer(tile), multiplier(tile)
+        self._kernels = packer(config), multiplier(config)
         self._free: list[AlignedMemory] = []
 
     def __call__(self, a: Any, b: Any, out: int, start: Any = None, addend: int = 0) -> bool:
@@ -173,7 +153,7 @@ class FixedWords:
         try:
             memory = self._free.pop()
         except IndexError:
-            memory = _whole_memory(self._tile, self._plan, self._shape[0])
+            memory = _whole_memory(self._config, self._plan, self._shape[0])
         stride = 4 * self._shape[1]
         left, right = Operand(_address(a), *self._a), Operand(_address(b), *self._b)
         c = self._repeated or Result(_address(start), stride, 4)
@@ -186,64 +166,46 @@ def _address(given: Any) -> int:
     return given if type(given) is int else address_of(given)
 
 
-def _in_pieces(
-    tile: Tile,
-    arithmetic: Arithmetic,
-    plan: Plan,
-    a: NDArray[np.uint8],
-    b: NDArray[np.uint8],
-    c: NDArray[np.int32] | None,
-    out: NDArray[np.int32],
-    threads: int,
-) -> None:
-    """``out = c + a b``, rows of `out` being contiguous, in pieces for threads."""
-    m, n = out.shape
-    where = _Where.of(tile, arithmetic, a, b, c, out)
-    row_panels = -(-m // tile.rows)
-    panel_bytes, starts_bytes = 4 * tile.rows * plan.words, 4 * tile.rows * plan.segments * plan.biased
+def _in_macro_tiles(config: WordsConfig, plan: Plan, where: _Where, shape: tuple[int, ...], threads: int) -> None:
+    """Multiply in macro tiles for threads."""
+    m, n = shape
+    row_panels = -(-m // config.rows)
+    panel_bytes, starts_bytes = 4 * config.rows * plan.words, 4 * config.rows * plan.segments * plan.biased
     panels = AlignedMemory(row_panels * panel_bytes + _WHOLE, zeroed=True)
     starts = AlignedMemory(row_panels * starts_bytes + _WHOLE, zeroed=True)
-    scratch = OfWorkers(lambda: AlignedMemory(_scratch(tile, plan)))
-    pack_rows, multiply_block = packer(tile), multiplier(tile)
+    scratch = OfWorkers(lambda: AlignedMemory(_scratch(config, plan)))
+    pack_rows, multiply_block = packer(config), multiplier(config)
 
     def pack(first: int, last: int, worker: int) -> None:
-        row = first * tile.rows
+        row = first * config.rows
         moved = where.a._replace(address=where.a.address + row * where.a.line_stride)
-        lines = min(last * tile.rows, m) - row
+        lines = min(last * config.rows, m) - row
         pack_rows(plan, moved, lines, panels.address + first * panel_bytes, starts.address + first * starts_bytes, scratch[worker].address)
 
     shared = -(-row_panels // (_TASKS_PER_THREAD * threads)) if threads > 1 else row_panels
-    parallel_for(pack, row_panels, threads, min(shared, max(1, _PACKED_WORDS // (tile.rows * plan.words))))
+    parallel_for(pack, row_panels, threads, min(shared, max(1, _PACKED_WORDS // (config.rows * plan.words))))
 
-    def multiply(piece: Piece, memory: AlignedMemory) -> None:
-        row_range, column_range = piece[:2], piece[2:]
+    def multiply(macro_tile: MacroTile, memory: AlignedMemory) -> None:
+        row_range, column_range = macro_tile[:2], macro_tile[2:]
         multiply_block(plan, panels.address, starts.address, where.b, where.c, where.out, row_range, column_range, memory.address)
 
-    pieces = cut(m, n, (tile.rows, tile.columns), threads, _CHUNK_ROWS, _TASKS_PER_THREAD)
-    pieces.run(threads, scratch, multiply)
+    macro_tiles = cut(m, n, (config.rows, config.columns), threads, _CHUNK_ROWS, _TASKS_PER_THREAD)
+    macro_tiles.run(threads, scratch, multiply)
 
 
-def tiles(
-    tile: Tile,
-    arithmetic: Arithmetic,
-    a: NDArray[np.uint8],
-    b: NDArray[np.uint8],
-    c: NDArray[np.int32] | None,
-    out: NDArray[np.int32],
-    threads: int,
-) -> None:
+def tiles(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Words | None, out: Words, threads: int) -> None:
     """``out = c + a b`` for a batch of matrices, one instruction each; `c` and `out` C-contiguous, `c` may be `out`."""
     count, m, k = a.shape
     n = b.shape[2]
     if finish_empty(k, c, out):
         return
-    plan = _plan(tile, arithmetic, k)
+    plan = _plan(config, arithmetic, k)
     threads = threads if out.size * plan.words >= _THREADED_WORDS else 1
-    where = _Where.of(tile, arithmetic, a, b, c, out)
-    panel_bytes = 4 * tile.rows * -(-m // tile.rows) * (plan.words + plan.segments)
-    held = OfWorkers(lambda: AlignedMemory(panel_bytes + LINE + _WHOLE, _scratch(tile, plan), zeroed=True))
+    where = _where(config, arithmetic, a, b, c, out)
+    panel_bytes = 4 * config.rows * -(-m // config.rows) * (plan.words + plan.segments)
+    held = OfWorkers(lambda: AlignedMemory(panel_bytes + LINE + _WHOLE, _scratch(config, plan), zeroed=True))
 
     def multiply(first: int, last: int, worker: int) -> None:
-        multiply_batch(tile, plan, where.a, where.b, where.c, where.out, m, n, first, last, *held[worker].addresses)
+        multiply_batch(config, plan, where.a, where.b, where.c, where.out, m, n, first, last, *held[worker].addresses)
 
     parallel_for(multiply, count, threads, min(_TILES_PER_TASK, -(-count // (_TASKS_PER_THREAD * threads))))

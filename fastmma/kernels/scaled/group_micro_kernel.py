@@ -34,7 +34,7 @@ OFFSET = float((1 << 52) + (1 << 31))
 
 @constant
 @dataclass(frozen=True)
-class GroupTile:
+class GroupConfig:
     """The configuration of a micro-kernel."""
 
     aligned: bool
@@ -86,7 +86,7 @@ class _Sums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Operands:
+class _GroupArguments:
     """Byte pointers, then integers (strides are bytes from row to row of A), then what sums are multiplied by, in two factors.
 
     Where there are several products, their operands follow one another.
@@ -119,8 +119,8 @@ _POINTERS, _INTEGERS, _FLOATS = 10, 7, 2
 class _Kernel:
     """Emits the loops over blocks of rows and steps."""
 
-    def __init__(self, tile: GroupTile, builder: ir.IRBuilder, operands: _Operands) -> None:
-        self.tile, self.builder, self.operands = tile, builder, operands
+    def __init__(self, tile: GroupConfig, builder: ir.IRBuilder, arguments: _GroupArguments) -> None:
+        self.tile, self.builder, self.arguments = tile, builder, arguments
         self.emit = Emitter(builder)
         self.sum = self.emit.sum
         self.lanes = ColumnLanes(_Sums(tile.align_bits, tile.lanes), self.emit)
@@ -139,13 +139,13 @@ class _Kernel:
 
     def dots(self, rows: list[ir.Value], step: ir.Value, term: int) -> list[list[ir.Value]]:
         """The words of the dot products of a term, of rows by vectors; `rows` are the places of A's bytes."""
-        tile, emit, operands = self.tile, self.emit, self.operands
+        tile, emit, arguments = self.tile, self.emit, self.arguments
         place = emit.scaled(self.sum(emit.scaled(step, TERMS), term), 4 * tile.columns)
-        starts = [emit.load(self.words, operands.starts, self.sum(place, 4 * tile.lanes * v), 4 * tile.lanes) for v in range(tile.vectors)]
+        starts = [emit.load(self.words, arguments.starts, self.sum(place, 4 * tile.lanes * v), 4 * tile.lanes) for v in range(tile.vectors)]
         totals: list[list[Any]] = [list(starts) if tile.whole_dots else [None] * tile.vectors for _ in rows]
         for word in range(tile.group // 4):
             place = emit.scaled(self.sum(emit.scaled(step, tile.step // 4), term * tile.group // 4 + word), 4 * tile.columns)
-            columns = [emit.load(self.words, operands.b, self.sum(place, 4 * tile.lanes * v), 4 * tile.lanes) for v in range(tile.vectors)]
+            columns = [emit.load(self.words, arguments.b, self.sum(place, 4 * tile.lanes * v), 4 * tile.lanes) for v in range(tile.vectors)]
             for row, line in zip(rows, totals, strict=True):
                 element = emit.broadcast(self.words, row, self.sum(emit.scaled(step, tile.step), term * tile.group + 4 * word))
                 line[:] = [self.dot(total, element, column) for total, column in zip(line, columns, strict=True)]
@@ -167,7 +167,7 @@ class _Kernel:
         place = emit.scaled(self.sum(emit.scaled(step, TERMS), term), 8 * tile.columns)
         size = 4 * tile.lanes
         return [
-            [emit.load(self.doubles, self.operands.scales_b, self.sum(place, size * (2 * v + part)), size) for part in (0, 1)]
+            [emit.load(self.doubles, self.arguments.scales_b, self.sum(place, size * (2 * v + part)), size) for part in (0, 1)]
             for v in range(tile.vectors)
         ]
 
@@ -229,13 +229,13 @@ class _Kernel:
                 for term in range(TERMS):
                     place = self.sum(emit.scaled(step, TERMS), term)
                     offset = self.sum(emit.scaled(place, 4 * tile.columns), 4 * tile.lanes * v)
-                    column = emit.load(self.words, self.operands.exponents_b, offset, 4 * tile.lanes)
+                    column = emit.load(self.words, self.arguments.exponents_b, offset, 4 * tile.lanes)
                     line_word = emit.broadcast(self.words, exponents[row], emit.scaled(place, 4))
                     of_terms.append(builder.add(column, line_word))
                     if tile.marked:
                         common.append(emit.masked(builder.and_(column, line_word), (1 << tile.group) - 1))
                         continue
-                    bits = emit.load(self.words, self.operands.nonzero_b, offset, 4 * tile.lanes)
+                    bits = emit.load(self.words, self.arguments.nonzero_b, offset, 4 * tile.lanes)
                     common.append(builder.and_(bits, emit.broadcast(self.words, nonzero[row], emit.scaled(place, 4))))
                 new.append(self.start(values, [dots[term][row][v] for term in range(TERMS)], of_terms, common))
             started.append(new)
@@ -256,32 +256,32 @@ class _Kernel:
 
     def row_term(self, sums: list[list[ir.Value]], row: ir.Value, scales: ir.Value, step: ir.Value, term: int) -> list[list[ir.Value]]:
         """The sums of one row plus a term, with what is B's read for this row alone."""
-        emit, shared = self.emit, self.operands
-        self.operands = replace(shared, b=emit.opaque(shared.b), starts=emit.opaque(shared.starts), scales_b=emit.opaque(shared.scales_b))
+        emit, shared = self.emit, self.arguments
+        self.arguments = replace(shared, b=emit.opaque(shared.b), starts=emit.opaque(shared.starts), scales_b=emit.opaque(shared.scales_b))
         result = self.add_term([sums], self.dots([row], step, term), [scales], step, term)[0]
-        self.operands = shared
+        self.arguments = shared
         return result
 
     def factors(self) -> tuple[list[ir.Value], list[ir.Value]]:
         """Return what sums are multiplied by, and what takes them back."""
-        both = self.operands.factor0, self.operands.factor1
+        both = self.arguments.factor0, self.arguments.factor1
         inverses = [self.builder.fdiv(ir.Constant(F64, 1.0), factor) for factor in reversed(both)]
         there, back = ([self.emit.splat(self.doubles, factor) for factor in each] for each in (both, inverses))
         return there, back
 
     def load(self, place: ir.Value, factors: list[ir.Value]) -> list[ir.Value]:
         """A vector of sums."""
-        values = self.lanes.load(self.operands.state, place, factors)
+        values = self.lanes.load(self.arguments.state, place, factors)
         return self.lanes.with_sticky_bit(values) if self.tile.aligned else values
 
     def run(self) -> None:
         """All products."""
-        first, there_and_back = self.operands, self.factors()
+        first, there_and_back = self.arguments, self.factors()
         with for_range(self.builder, first.products) as products:
-            self.operands = self.product(first, products.index)
+            self.arguments = self.product(first, products.index)
             self.product_blocks(*there_and_back)
 
-    def product(self, first: _Operands, number: ir.Value) -> _Operands:
+    def product(self, first: _GroupArguments, number: ir.Value) -> _GroupArguments:
         """The operands of a product."""
         tile, emit, builder = self.tile, self.emit, self.builder
         rows = builder.mul(number, emit.scaled(first.blocks, tile.rows))
@@ -303,20 +303,20 @@ class _Kernel:
 
     def product_blocks(self, there: list[ir.Value], back: list[ir.Value]) -> None:
         """All blocks of rows of a product."""
-        tile, emit, builder, operands = self.tile, self.emit, self.builder, self.operands
-        with for_range(builder, operands.blocks) as blocks:
+        tile, emit, builder, arguments = self.tile, self.emit, self.builder, self.arguments
+        with for_range(builder, arguments.blocks) as blocks:
             numbers = [self.sum(emit.scaled(blocks.index, tile.rows), row) for row in range(tile.rows)]
-            rows = [emit.at(operands.a, builder.mul(number, operands.a_stride)) for number in numbers]
-            scales = [emit.at(operands.scales_a, builder.mul(number, operands.scales_stride)) for number in numbers]
-            exponents = [emit.at(operands.exponents_a, builder.mul(number, operands.exponents_stride)) for number in numbers]
-            nonzero = [emit.at(operands.nonzero_a, builder.mul(number, operands.nonzero_stride)) for number in numbers]
+            rows = [emit.at(arguments.a, builder.mul(number, arguments.a_stride)) for number in numbers]
+            scales = [emit.at(arguments.scales_a, builder.mul(number, arguments.scales_stride)) for number in numbers]
+            exponents = [emit.at(arguments.exponents_a, builder.mul(number, arguments.exponents_stride)) for number in numbers]
+            nonzero = [emit.at(arguments.nonzero_a, builder.mul(number, arguments.nonzero_stride)) for number in numbers]
             places = [
                 [self.sum(emit.scaled(number, 4 * tile.columns), 4 * tile.lanes * v) for v in range(tile.vectors)] for number in numbers
             ]
             kept = [Variables(builder, [[self.doubles] * 2] * tile.vectors) for _ in places]
             for variables, line in zip(kept, places, strict=True):
                 variables.put([self.load(place, there) for place in line])
-            with for_range(builder, operands.steps) as loop:
+            with for_range(builder, arguments.steps) as loop:
                 sums = [variables.get() for variables in kept]
                 if tile.aligned:
                     sums = self.aligned_step(sums, rows, scales, exponents, nonzero, loop.index)
@@ -326,13 +326,13 @@ class _Kernel:
                     variables.put(line)
             for variables, line in zip(kept, places, strict=True):
                 for values, place in zip(variables.get(), line, strict=True):
-                    self.lanes.store(values, operands.state, place, back)
+                    self.lanes.store(values, arguments.state, place, back)
 
 
-def _emit(tile: GroupTile, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
+def _emit(tile: GroupConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
     for argument in arguments[:_POINTERS]:
         argument.add_attribute("noalias")
-    _Kernel(tile, builder, _Operands(*arguments)).run()
+    _Kernel(tile, builder, _GroupArguments(*arguments)).run()
 
 
 SLAB = MicroKernel(_emit, _POINTERS, _INTEGERS, _FLOATS, lambda tile: TOWARD_ZERO if tile.aligned else NEAREST)

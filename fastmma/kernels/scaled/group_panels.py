@@ -1,4 +1,4 @@
-"""Packing for `fastmma.kernels.scaled.group_micro_kernel`, and one piece of a product, rows by a panel of columns, slab by slab of k."""
+"""Packing for `fastmma.kernels.scaled.group_micro_kernel`, and one macro tile, rows by a panel of columns, slab by slab of k."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import bitcast, extract, insert, interleave, lane_bits, load, load_scalar, maximum, select, splat, store
 from fastmma.kernels.matrices.memory import aligned_empty
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, MARKED, TERMS, GroupTile
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, MARKED, TERMS, GroupConfig
 
 BIAS_A = 12  # makes bytes of A positive
 SLAB_STEPS = 8
@@ -42,8 +42,8 @@ class Slab(NamedTuple):
     state: NDArray[np.float32]
 
 
-def slab_of(tile: GroupTile, steps: int, rows: int) -> Slab:
-    """Memory for panels of a product of so many steps, and pieces of so many rows."""
+def slab_of(tile: GroupConfig, steps: int, rows: int) -> Slab:
+    """Memory for panels of a product of so many steps, and macro tiles of so many rows."""
     terms = min(steps, SLAB_STEPS) * TERMS
     return Slab(
         aligned_empty((terms * tile.group // 4, tile.columns), np.int32),
@@ -208,7 +208,7 @@ def _pack_columns(
 
 
 @compiled
-def run_piece(
+def run_macro_tile(
     tile: Any,
     kernel: int,
     rows: Any,

@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
+from fastmma.kernels.decode.tables import ScaleTable
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import bitcast, convert, insert, interleave, lane_bits, load, select, splat, store
+from fastmma.kernels.macro_tiles import OfWorkers
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Scaled
-from fastmma.kernels.pieces import OfWorkers
 from fastmma.kernels.scaled import groups
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, MARKED, SLAB, TERMS, GroupTile
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, MARKED, SLAB, GroupConfig
 from fastmma.kernels.scaled.group_panels import BIAS_A, RUN, signed
-from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, Scales, fixed, nans_of, scales_of
+from fastmma.kernels.scaled.lines import NO_EXPONENT, Codes, fixed, nans_of, scales_of
 from fastmma.kernels.tiles import GROUPS, first_fit
 
 COLUMNS = 8
@@ -43,7 +44,7 @@ class Packed(NamedTuple):
 class Tables(NamedTuple):
     """The 256 codes of a scale: what A's and B's sums are multiplied by, and whether it is NaN."""
 
-    scales: Scales
+    scales: ScaleTable
     values_a: NDArray[np.float64]
     values_b: NDArray[np.float64]
     nan: NDArray[np.uint8]
@@ -197,7 +198,7 @@ class GroupTiles(NamedTuple):
     """A `run` that this CPU has a kernel for."""
 
     p: Scaled
-    tile: GroupTile
+    tile: GroupConfig
 
     def run(self, a: Codes, b: Codes, c: Codes | None, out: Codes, scale_a: Codes, scale_b: Codes, threads: int) -> NDArray[np.uint8]:
         """Write tiles to `out`; a byte a tile says which ones are wrong, being out of reach."""
@@ -211,9 +212,7 @@ class GroupTiles(NamedTuple):
             nans_of(p.scale),
         )
         steps = depth // p.step
-        last_bit = 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits
-        growth = groups.DOT_BITS + (TERMS * steps).bit_length()
-        limits = Limits(groups.SMALLEST + last_bit, groups.HIGHEST - growth, (127 + groups.HIGHEST) << 23)
+        limits = Limits(groups.SMALLEST + groups.last_bit_of(p), groups.HIGHEST - groups.growth_of(steps), (127 + groups.HIGHEST) << 23)
         factors = ldexp(1, groups.SCALE_A), ldexp(1, groups.SCALE_B)
         bad = np.empty(count, np.uint8)
         memory = OfWorkers(lambda: self._packed(min(count, AT_ONCE), rows, depth))
@@ -249,4 +248,4 @@ def group_tiles(p: Scaled, rows: int, columns: int, depth: int) -> GroupTiles | 
     fit = first_fit(GROUPS)
     if fit is None or not groups.supported(p) or columns != COLUMNS or rows % fit.narrow or depth % p.step:
         return None
-    return GroupTiles(p, GroupTile(True, p.group, p.align_bits, fit.dot, COLUMNS, fit.narrow, 1))
+    return GroupTiles(p, GroupConfig(True, p.group, p.align_bits, fit.dot, COLUMNS, fit.narrow, 1))

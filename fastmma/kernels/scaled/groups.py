@@ -1,32 +1,31 @@
-"""The fast path for terms that are exact sums of groups of e2m1 products: what it covers, and a product cut into pieces for threads."""
+"""The fast path for terms that are exact sums of groups of e2m1 products: what it covers, and a product cut for threads."""
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import ldexp
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
+from fastmma.kernels.macro_tiles import FallbackMask, MacroTile, OfWorkers, cut
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
-from fastmma.kernels.pieces import Missed, OfWorkers, Piece, cut
-from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupTile
-from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, nonzero_rows, pack_rows, run_piece, slab_of
-from fastmma.kernels.scaled.lines import NAN, Codes, Operands, Slow, extremes, fixed, fixed_right, redo, scales_of, write
-from fastmma.kernels.scaled.small_groups import Limits, multiply
-from fastmma.kernels.tiles import GROUPS, first_fit
+from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupConfig
+from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, nonzero_rows, pack_rows, run_macro_tile, slab_of
+from fastmma.kernels.scaled.lines import NAN, Codes, ScaledOperands, extremes, fixed, fixed_right, scales_of, settle, write
+from fastmma.kernels.tiles import GROUPS, first_fit, tile_of_cpu
 
 _E2M1 = Element(2, 1, 1, 0, 0)
 _CHUNK_ROWS = 2048
 _PACK_ROWS = 64
-_PIECES_PER_THREAD = 4
+_MACRO_TILES_PER_THREAD = 4
 DOT_BITS = 12  # a term's significand is below 2**12
 HIGHEST = 126  # sums that stay below 2**126 never overflow
 SMALLEST = -149  # exponent of the last bit of float32
-_HEADROOM = 10  # exponents by which sums typically exceed their terms'
-_EXACT_SCALE_A = 500  # leaves the products of B's scales with 2**52 in range
+HEADROOM = 10  # exponents by which sums typically exceed their terms'
+EXACT_SCALE_A = 500  # leaves the products of B's scales with 2**52 in range
 SCALE_A, SCALE_B = -437, -436  # aligned kernels hold sums times 2 to their sum, so that float64 has the exponent field of EXCESS
 
 
@@ -44,36 +43,28 @@ def supported(p: Scaled) -> bool:
     )
 
 
-def _tile(p: Scaled, aligned: bool) -> GroupTile:
-    row = first_fit(GROUPS)
-    assert row is not None
-    return GroupTile(aligned, p.group, p.align_bits, row.dot, row.lanes, *(row.aligned if aligned else row.exact))
+def tile_of(p: Scaled, aligned: bool) -> GroupConfig:
+    """Find the register tile of this CPU, with alignment or without."""
+    row = tile_of_cpu(GROUPS)
+    return GroupConfig(aligned, p.group, p.align_bits, row.dot, row.lanes, *(row.aligned if aligned else row.exact))
 
 
-@lru_cache(1024)
-def _limits(p: Scaled, depth: int) -> Limits:
-    """Return where a product without alignment has all of its bits, for all rows and columns together."""
-    last_bit = _last_bit(p)
-    slack, highest = p.align_bits - last_bit, HIGHEST - _growth(-(-depth // p.step))
-    return Limits(SMALLEST + last_bit, highest, slack - _HEADROOM, slack, _EXACT_SCALE_A)
-
-
-def _last_bit(p: Scaled) -> int:
-    """Of a term, below its exponent."""
+def last_bit_of(p: Scaled) -> int:
+    """Count the bits of a term below its exponent."""
     return 2 * p.scale.mantissa_bits + p.a.mantissa_bits + p.b.mantissa_bits
 
 
-def _growth(steps: int) -> int:
-    """Exponents by which sums exceed those of scales at most."""
+def growth_of(steps: int) -> int:
+    """Count the exponents by which sums exceed those of scales at most."""
     return DOT_BITS + (TERMS * steps).bit_length()
 
 
-class _Product:
-    """One product: its packed rows, and how a piece of it is computed."""
+class _PackedProduct:
+    """One product: its packed rows, and how a macro tile of it is computed."""
 
-    def __init__(self, p: Scaled, operands: Operands, threads: int) -> None:
+    def __init__(self, p: Scaled, operands: ScaledOperands, threads: int) -> None:
         self.p, self.c, self.out = p, operands.c, operands.out
-        self.exact, self.aligned = _tile(p, False), _tile(p, True)
+        self.exact, self.aligned = tile_of(p, False), tile_of(p, True)
         self.scales = scales_of(p.scale)
         a, scale_a = fixed(operands.a), fixed(operands.scale_a)
         self.b, self.scale_b, self.turned = fixed_right(operands.b, operands.scale_b)
@@ -85,7 +76,7 @@ class _Product:
         self.steps = -(-a.shape[1] // p.step)
         self.padded_rows = -(-len(a) // self.exact.rows) * self.exact.rows
         self.lowest_a = int(self.rows.lowest.min()) if (self.rows.highest >= self.rows.lowest).any() else 0
-        self.last_bit = _last_bit(p)
+        self.last_bit = last_bit_of(p)
         in_slab = min(self.steps, SLAB_STEPS)
         slabs = -(-self.steps // in_slab)
         self.elements = aligned_empty((slabs, self.padded_rows, in_slab * p.step), np.uint8)
@@ -101,7 +92,7 @@ class _Product:
     @cached_property
     def exact_rows(self) -> Rows:
         """A for exact kernels, which know no exponents."""
-        values = self.scales.values * ldexp(1, _EXACT_SCALE_A - self.lowest_a)
+        values = self.scales.values * ldexp(1, EXACT_SCALE_A - self.lowest_a)
         unused = np.zeros((*self.codes.shape[:2], 1), np.int32)
         return Rows(self.elements, values.take(self.codes), unused, unused)
 
@@ -115,31 +106,31 @@ class _Product:
         words = exponents.take(self.codes)
         return Rows(self.elements, values.take(self.codes), words | nonzero if self.aligned.marked else words, nonzero)
 
-    def piece(self, piece: Piece, slab: Slab) -> NDArray[np.bool_]:
-        """Compute a piece; which of its rows have to be done another way."""
-        first, last, column, last_column = piece
+    def macro_tile(self, macro_tile: MacroTile, slab: Slab) -> NDArray[np.bool_]:
+        """Compute a macro tile; which of its rows have to be done another way."""
+        first, last, column, last_column = macro_tile
         lines, panel = slice(first, last), slice(column, last_column)
-        growth = _growth(self.steps)
+        growth = growth_of(self.steps)
         lowest, highest = self.rows.lowest[lines], self.rows.highest[lines]
         of_columns = int(self.columns.lowest[panel].min()), int(self.columns.highest[panel].max())
-        redo: NDArray[np.bool_] = (lowest < SMALLEST + self.last_bit - of_columns[0]) | (highest > HIGHEST - growth - of_columns[1])
+        fallback: NDArray[np.bool_] = (lowest < SMALLEST + self.last_bit - of_columns[0]) | (highest > HIGHEST - growth - of_columns[1])
         start: Codes | None = None
         if self.c is not None:
             start = np.array(self.c[lines, panel], np.uint32)
-            redo |= ((start & NAN) >= (127 + HIGHEST) << 23).any(axis=1)
-            start[redo] = 0
+            fallback |= ((start & NAN) >= (127 + HIGHEST) << 23).any(axis=1)
+            start[fallback] = 0
             start[start == 1 << 31] = 0
-        good, out = ~redo, self.out[lines, panel].view(np.int32)
-        if redo.any():
+        good, out = ~fallback, self.out[lines, panel].view(np.int32)
+        if fallback.any():
             lowest, highest = lowest[good], highest[good]
             if not lowest.size:
-                return redo
+                return fallback
         low, high = int(lowest.min()) + of_columns[0], int(highest.max()) + of_columns[1]
         if not self._exactly(first, column, low, high, start, good, out, slab):
             self._begin(start, slab)
             self._run(self.aligned, first, column, ldexp(1, SCALE_B - 2), (ldexp(1, SCALE_A), ldexp(1, SCALE_B)), slab)
             write(slab.state, good, out)
-        return redo
+        return fallback
 
     @staticmethod
     def _begin(start: Codes | None, slab: Slab) -> None:
@@ -147,18 +138,18 @@ class _Product:
         if start is not None:
             slab.state[: len(start), : start.shape[1]] = start.view(np.float32)
 
-    def _run(self, tile: GroupTile, first: int, column: int, factor: float, state_factors: tuple[float, float], slab: Slab) -> None:
+    def _run(self, tile: GroupConfig, first: int, column: int, factor: float, state_factors: tuple[float, float], slab: Slab) -> None:
         last = min(first + len(slab.state), self.padded_rows)
         where = (self.p.block, column, factor, state_factors, slab)
         rows = self.aligned_rows if tile.aligned else self.exact_rows
-        run_piece(tile, SLAB.address(tile), rows, first, last, self.b, self.turned, self.scale_b, self.scales, *where)
+        run_macro_tile(tile, SLAB.address(tile), rows, first, last, self.b, self.turned, self.scale_b, self.scales, *where)
 
     def _exactly(
         self, first: int, column: int, low: int, high: int, start: Codes | None, good: NDArray[np.bool_], out: Codes, slab: Slab
     ) -> bool:
-        """Compute a piece without alignment, and write it, if nothing is truncated in its good rows."""
+        """Compute a macro tile without alignment, and write it, if nothing is truncated in its good rows."""
         slack = self.p.align_bits - self.last_bit  # exponents up to this much above the lowest do not truncate its terms
-        if high - low > slack - _HEADROOM:
+        if high - low > slack - HEADROOM:
             return False
         top = min(low + slack + 1, 128)
         if start is not None:
@@ -169,24 +160,23 @@ class _Product:
         self._begin(start, slab)
         power = 1024 - top
         factors = ldexp(1, power // 2), ldexp(1, power - power // 2)
-        self._run(self.exact, first, column, ldexp(1, power + self.lowest_a - _EXACT_SCALE_A - 2), factors, slab)
+        self._run(self.exact, first, column, ldexp(1, power + self.lowest_a - EXACT_SCALE_A - 2), factors, slab)
         return bool(write(slab.state, good, out))
 
 
-def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow, small: bool = True) -> None:
+def multiply(p: Scaled, operands: ScaledOperands, threads: int) -> FallbackMask:
     """Write a product of at least one k for `supported` parameters; `out` overlaps nothing.
 
-    What is out of reach here (exponents near the ends of float32's range, special c) is done by ``slow(p, *operands, threads)``.
+    What is out of reach here (exponents near the ends of float32's range, special c) is marked.
     """
-    if small and multiply(p, _tile(p, False), operands, _limits(p, operands.a.shape[1])):
-        return
-    product = _Product(p, operands, threads)
+    product = _PackedProduct(p, operands, threads)
     rows, columns = operands.out.shape
-    pieces = cut(rows, columns, (product.exact.rows, product.exact.columns), threads, _CHUNK_ROWS, _PIECES_PER_THREAD)
-    missed = Missed(pieces)
+    macro_tiles = cut(rows, columns, (product.exact.rows, product.exact.columns), threads, _CHUNK_ROWS, _MACRO_TILES_PER_THREAD)
+    fallback = FallbackMask(macro_tiles)
 
-    def compute(piece: Piece, slab: Slab) -> None:
-        missed.parts[piece.column // pieces.width, piece.row : piece.last_row] = product.piece(piece, slab)
+    def compute(macro_tile: MacroTile, slab: Slab) -> None:
+        fallback.parts[macro_tile.column // macro_tiles.width, macro_tile.row : macro_tile.last_row] = product.macro_tile(macro_tile, slab)
 
-    pieces.run(threads, OfWorkers(lambda: slab_of(product.exact, product.steps, pieces.height)), compute)
-    redo(p, operands, product.rows, product.columns, missed, threads, slow)
+    macro_tiles.run(threads, OfWorkers(lambda: slab_of(product.exact, product.steps, macro_tiles.height)), compute)
+    settle(operands.out, product.rows, product.columns, fallback)
+    return fallback

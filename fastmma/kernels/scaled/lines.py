@@ -1,8 +1,7 @@
-"""Facts of rows of A and columns of B that fast block-scaled kernels know beforehand, and the call that computes the rest."""
+"""Facts of rows of A and columns of B that fast block-scaled kernels know beforehand, and the lines that are left to others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -10,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.decode.tables import scale_table_of
+from fastmma.kernels.decode.tables import ScaleTable, scale_table_of
 from fastmma.kernels.llvm.compilation import compiled, separate
 from fastmma.kernels.llvm.simd import any_lane, highest_lane, load, load_scalar, maximum, splat, store
-from fastmma.kernels.params import Element, Scaled
-from fastmma.kernels.pieces import Lines, Missed
+from fastmma.kernels.macro_tiles import FallbackMask
+from fastmma.kernels.params import Element
 
 Codes = NDArray[Any]
-Slow = Callable[..., None]
 
 NO_EXPONENT = 1 << 20  # the lowest exponent of no scales
 _LINES = 256  # looked at together
@@ -26,7 +24,7 @@ _INFINITY = 0x7F800000
 _LANES = 16  # of codes or of results
 
 
-class Operands(NamedTuple):
+class ScaledOperands(NamedTuple):
     """Codes of one product, in the order in which kernels take them."""
 
     a: Codes
@@ -35,19 +33,6 @@ class Operands(NamedTuple):
     out: Codes
     scale_a: Codes
     scale_b: Codes
-
-    def part(self, rows: Any, columns: Any, out: Codes) -> Operands:
-        """Some rows and columns."""
-        c = None if self.c is None else self.c[rows][:, columns]
-        return Operands(self.a[rows], self.b[:, columns], c, out, self.scale_a[rows], self.scale_b[:, columns])
-
-
-class Scales(NamedTuple):
-    """The 256 codes of a scale; a zero and a NaN count as a 1 that is not alive."""
-
-    values: NDArray[np.float64]
-    exponents: NDArray[np.int32]
-    alive: NDArray[np.uint8]
 
 
 class Extremes(NamedTuple):
@@ -60,10 +45,10 @@ class Extremes(NamedTuple):
 
 
 @lru_cache(256)
-def scales_of(element: Element) -> Scales:
-    """The tables of a format of scales."""
+def scales_of(element: Element) -> ScaleTable:
+    """Make the table of a format of scales, in which a zero and a NaN count as a 1 that is not alive."""
     values, exponents, alive = scale_table_of(element)
-    return Scales(np.where(alive, values, 1.0), np.where(alive, exponents, 0).astype(np.int32), alive.astype(np.uint8))
+    return ScaleTable(np.where(alive, values, 1.0), np.where(alive, exponents, 0).astype(np.int32), alive)
 
 
 @lru_cache(256)
@@ -96,12 +81,14 @@ def _note(magnitude: int, exponent: int, alive: bool, line: int, special: int, e
 
 
 @compiled
-def along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any) -> None:
+def along(
+    codes: Any, scale_codes: Any, scales: ScaleTable, block: int, mask: int, special: int, first: int, last: int, extremes: Any
+) -> None:
     """Lines first to last, which are rows of `codes` and of `scale_codes`."""
     depth = codes.shape[1]
     for line in range(first, last):
         source = codes.ctypes.data + line * depth
-        low, high, worst = np.int32(NO_EXPONENT), np.int32(-NO_EXPONENT), splat(np.uint8(0), _LANES)
+        low, high, largest_magnitude = np.int32(NO_EXPONENT), np.int32(-NO_EXPONENT), splat(np.uint8(0), _LANES)
         for number in range(scale_codes.shape[1]):
             code = scale_codes[line, number]
             start, stop = number * block, min((number + 1) * block, depth)
@@ -111,15 +98,17 @@ def along(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, s
                 magnitudes = maximum(magnitudes, load(source + k, np.uint8, _LANES) & np.uint8(mask))
             for k in range(whole, stop):
                 magnitudes = maximum(magnitudes, splat(np.uint8(codes[line, k] & mask), _LANES))
-            worst = maximum(worst, magnitudes)
+            largest_magnitude = maximum(largest_magnitude, magnitudes)
             if scales.alive[code] != 0 and any_lane(magnitudes != 0):
                 exponent = scales.exponents[code]
                 low, high = min(low, exponent), max(high, exponent)
-        extremes[0, line], extremes[1, line], extremes[2, line] = low, high, np.int32(highest_lane(worst) >= special)
+        extremes[0, line], extremes[1, line], extremes[2, line] = low, high, np.int32(highest_lane(largest_magnitude) >= special)
 
 
 @compiled
-def across(codes: Any, scale_codes: Any, scales: Scales, block: int, mask: int, special: int, first: int, last: int, extremes: Any) -> None:
+def across(
+    codes: Any, scale_codes: Any, scales: ScaleTable, block: int, mask: int, special: int, first: int, last: int, extremes: Any
+) -> None:
     """Lines first to last, which are columns."""
     largest = np.empty(last - first, np.uint8)
     for number in range(scale_codes.shape[0]):
@@ -154,7 +143,7 @@ def extremes(element: Element, scale: Element, codes: Codes, scale_codes: Codes,
 
 @compiled
 def write(state: Any, good: Any, out: Any) -> bool:
-    """Copy the first rows and columns of a piece's sums to where they belong; whether those of `good` rows are finite."""
+    """Copy the first rows and columns of a macro tile's sums to where they belong; whether those of `good` rows are finite."""
     rows, columns = out.shape
     finite = True
     for row in range(rows):
@@ -165,27 +154,19 @@ def write(state: Any, good: Any, out: Any) -> bool:
             bits = load(source + place, np.int32, _LANES)
             largest = maximum(largest, bits & 0x7FFFFFFF)
             store(bits, target + place)
-        worst = highest_lane(largest)
+        largest_magnitude = highest_lane(largest)
         for column in range(whole, columns):
             word = load_scalar(source + 4 * column, np.int32)
-            worst = max(worst, np.int32(word & np.int32(0x7FFFFFFF)))
+            largest_magnitude = max(largest_magnitude, np.int32(word & np.int32(0x7FFFFFFF)))
             store(word, target + column * out.strides[1])
-        if worst >= _INFINITY and good[row]:
+        if largest_magnitude >= _INFINITY and good[row]:
             finite = False
     return finite
 
 
-def redo(p: Scaled, operands: Operands, rows: Extremes, columns: Extremes, missed: Missed, threads: int, slow: Slow) -> None:
-    """Compute by ``slow(p, *operands, threads)`` what the fast path cannot: special lines, and what it missed.
-
-    A NaN scale makes all that it belongs to NaN.
-    """
-    missed.rows[:], missed.columns[:] = rows.special & ~rows.nan, columns.special & ~columns.nan
-    missed.parts[:, rows.nan] = False
-
-    def again(lines: Lines, panel: Lines, results: Codes) -> None:
-        slow(p, *operands.part(lines, panel, results), threads)
-
-    missed.redo(operands.out, again)
-    operands.out[rows.nan] = NAN
-    operands.out[:, columns.nan] = NAN
+def settle(out: Codes, rows: Extremes, columns: Extremes, fallback: FallbackMask) -> None:
+    """Mark special lines as missed; make all NaN that a NaN scale belongs to."""
+    fallback.rows[:], fallback.columns[:] = rows.special & ~rows.nan, columns.special & ~columns.nan
+    fallback.parts[:, rows.nan] = False
+    out[rows.nan] = NAN
+    out[:, columns.nan] = NAN

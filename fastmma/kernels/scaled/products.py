@@ -1,16 +1,17 @@
-"""The fast path of block scaling for terms that are single products: FMA chains, as `fastmma.kernels.fused.x86` runs them."""
+"""The fast path of block scaling for terms that are single products: FMA chains, as `fastmma.kernels.fused.packed` runs them."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fused import x86
+from fastmma.kernels.fused import packed
 from fastmma.kernels.fused.panels import BlockScales
 from fastmma.kernels.fused.reach import Spread, byte_excess, excess_of, spread_of
+from fastmma.kernels.macro_tiles import FallbackMask
 from fastmma.kernels.matrices.addresses import matrix
 from fastmma.kernels.params import Element, Fused, Scaled, Specials
-from fastmma.kernels.scaled.lines import Codes, Extremes, Operands, Slow, extremes, fixed, fixed_right, redo
+from fastmma.kernels.scaled.lines import Codes, Extremes, ScaledOperands, extremes, fixed, fixed_right, settle
 
 _HIGHEST = 126  # sums that stay below 2**126 never overflow
 SMALLEST = -149  # exponent of the last bit of float32
@@ -29,7 +30,7 @@ def supported(p: Scaled) -> bool:
         and p.block % p.step == 0
         and p.scale.specials == Specials.POWERS_OF_TWO
         and p.align_bits == 25
-        and x86.supported(fused(p))
+        and packed.supported(fused(p))
     )
 
 
@@ -38,7 +39,7 @@ def lowest_bit(element: Element) -> int:
     return 1 - element.bias - element.mantissa_bits
 
 
-def _lines(p: Scaled, operands: Operands, threads: int) -> tuple[Extremes, Extremes]:
+def _lines(p: Scaled, operands: ScaledOperands, threads: int) -> tuple[Extremes, Extremes]:
     """Return what is known beforehand of rows of A and columns of B."""
     rows = extremes(p.a, p.scale, fixed(operands.a), fixed(operands.scale_a), p.block, False, threads)
     b, scale_b, turned = fixed_right(operands.b, operands.scale_b)
@@ -52,10 +53,10 @@ def _out_of_reach(p: Scaled, rows: Extremes, columns: Extremes, width: int, dept
     high_a = rows.highest + p.a.highest_exponent
     high_b = np.maximum.reduceat(columns.highest, panels)[:, None] + p.b.highest_exponent
     room_a, room_b = (255 - excess for excess in byte_excess(excess_of(fused(p))))
-    redo: NDArray[np.bool_] = lowest + lowest_bit(p.a) + lowest_bit(p.b) < SMALLEST
-    redo |= high_a + high_b + 2 + depth.bit_length() > _HIGHEST
-    redo |= (high_a > room_a) | (high_b > room_b)
-    return redo
+    fallback: NDArray[np.bool_] = lowest + lowest_bit(p.a) + lowest_bit(p.b) < SMALLEST
+    fallback |= high_a + high_b + 2 + depth.bit_length() > _HIGHEST
+    fallback |= (high_a > room_a) | (high_b > room_b)
+    return fallback
 
 
 def _scales(p: Scaled, codes: Codes) -> BlockScales:
@@ -71,14 +72,15 @@ def _spread(element: Element, lines: Extremes) -> Spread:
     return Spread(lowest + own.lowest, highest + own.highest)
 
 
-def gemm(p: Scaled, operands: Operands, threads: int, slow: Slow) -> None:
-    """A product of at least one k for `supported` parameters; `out` overlaps nothing.
+def multiply(p: Scaled, operands: ScaledOperands, threads: int) -> FallbackMask:
+    """Write a product of at least one k for `supported` parameters; `out` overlaps nothing.
 
-    What is out of reach here (infinities and NaNs, exponents near the ends of float32's range) is done by ``slow(p, *operands, threads)``.
+    What is out of reach here (infinities and NaNs, exponents near the ends of float32's range) is marked.
     """
     a, b, c, out, scale_a, scale_b = operands
     rows, columns = _lines(p, operands, threads)
     scales, spreads = (_scales(p, scale_a), _scales(p, scale_b)), (_spread(p.a, rows), _spread(p.b, columns))
-    missed = x86.multiply(fused(p), a, b, c, out, threads, scales=scales, spreads=spreads)
-    missed.parts |= _out_of_reach(p, rows, columns, missed.width, a.shape[1])
-    redo(p, operands, rows, columns, missed, threads, slow)
+    fallback = packed.multiply(fused(p), a, b, c, out, threads, scales=scales, spreads=spreads)
+    fallback.parts |= _out_of_reach(p, rows, columns, fallback.width, a.shape[1])
+    settle(out, rows, columns, fallback)
+    return fallback

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from fastmma.kernels.llvm.compilation import compiled, entry, separate
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
-from fastmma.kernels.scaled.group_micro_kernel import SLAB, TERMS, GroupTile
-from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, pack_rows, run_piece, slab_of
-from fastmma.kernels.scaled.lines import NO_EXPONENT, Operands, across, along, fixed, fixed_right, nans_of, scales_of, write
+from fastmma.kernels.scaled import groups
+from fastmma.kernels.scaled.group_micro_kernel import SLAB, TERMS, GroupConfig
+from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, pack_rows, run_macro_tile, slab_of
+from fastmma.kernels.scaled.lines import NO_EXPONENT, ScaledOperands, across, along, fixed, fixed_right, nans_of, scales_of, write
 
 _MAGNITUDE, _SPECIAL = 7, 8  # of e2m1's codes
 _ANY_SCALE = Element(8, 0, 127, 0, 1)  # the tables of all formats of scales have one type
@@ -34,7 +35,7 @@ class Limits(NamedTuple):
     scale_a: int  # log2 of the factor of A's scales, of which the lowest counts as 1
 
 
-class _Work(NamedTuple):
+class _Memory(NamedTuple):
     """A thread's memory for products of one size."""
 
     rows: Rows
@@ -47,7 +48,7 @@ class _Kept(threading.local):
 
     size: tuple[Any, ...] = ()
     run: Callable[..., bool] | None = None
-    work: _Work | None = None
+    work: _Memory | None = None
 
 
 _kept = _Kept()
@@ -119,14 +120,14 @@ def _multiply(
     for column in range(0, columns, tile.columns):
         slab.state[:] = 0
         last = rows.elements.shape[1]
-        run_piece(tile, kernel, rows, 0, last, b, turned, scale_b, scales, block, column, factor, factors, slab)
+        run_macro_tile(tile, kernel, rows, 0, last, b, turned, scale_b, scales, block, column, factor, factors, slab)
         if not write(slab.state, good, out[:, column : column + tile.columns]):
             return False
     return True
 
 
 @lru_cache(64)
-def _runner(tile: GroupTile, turned: bool, work: Any) -> Callable[..., bool]:
+def _runner(tile: GroupConfig, turned: bool, work: Any) -> Callable[..., bool]:
     """`_multiply` for a tile, by whether B comes turned; `work` is the type of its memory."""
     tables = types.Tuple((typeof(scales_of(_ANY_SCALE)), typeof(nans_of(_ANY_SCALE))))
     limits = types.NamedTuple([types.int64] * len(Limits._fields), Limits)
@@ -136,27 +137,34 @@ def _runner(tile: GroupTile, turned: bool, work: Any) -> Callable[..., bool]:
     return partial(entry(_multiply, *kinds), tile, SLAB.address(tile))
 
 
-def _work_of(tile: GroupTile, rows: int, depth: int, block: int) -> _Work:
+def _memory_of(tile: GroupConfig, rows: int, depth: int, block: int) -> _Memory:
     steps, padded = -(-depth // tile.step), -(-rows // tile.rows) * tile.rows
     in_slab = min(steps, SLAB_STEPS)
     slabs, groups = -(-steps // in_slab), in_slab * TERMS
     unused = np.zeros((slabs, padded, 1), np.int32)
     elements = aligned_empty((slabs, padded, in_slab * tile.step), np.uint8)
     places = np.minimum(np.arange(slabs * groups) * tile.group // block, -(-depth // block) - 1)
-    return _Work(Rows(elements, aligned_empty((slabs, padded, groups), np.float64), unused, unused), slab_of(tile, steps, padded), places)
+    return _Memory(Rows(elements, aligned_empty((slabs, padded, groups), np.float64), unused, unused), slab_of(tile, steps, padded), places)
 
 
-def multiply(p: Scaled, tile: GroupTile, operands: Operands, limits: Limits) -> bool:
-    """Write a product without c to its `out`; False where there is a c, or it is out of reach, and `out` is anything."""
+@lru_cache(1024)
+def _limits(p: Scaled, depth: int) -> Limits:
+    """Return where a product without alignment has all of its bits, for all rows and columns together."""
+    last_bit = groups.last_bit_of(p)
+    slack, highest = p.align_bits - last_bit, groups.HIGHEST - groups.growth_of(-(-depth // p.step))
+    return Limits(groups.SMALLEST + last_bit, highest, slack - groups.HEADROOM, slack, groups.EXACT_SCALE_A)
+
+
+def multiply(p: Scaled, operands: ScaledOperands) -> bool:
+    """Write a product without c to its `out`, for `groups.supported` parameters; False where it is out of reach, and `out` is anything."""
     rows, depth = operands.a.shape
-    if operands.c is not None:
-        return False
+    tile, limits = groups.tile_of(p, False), _limits(p, depth)
     a, scale_a = fixed(operands.a), fixed(operands.scale_a)
     b, scale_b, turned = fixed_right(operands.b, operands.scale_b)
     size = tile, rows, depth, p.block, turned
     run, work, _kept.work = _kept.run, _kept.work, None  # a signal handler may need memory meanwhile
     if run is None or work is None or _kept.size != size:
-        work = _work_of(tile, rows, depth, p.block)
+        work = _memory_of(tile, rows, depth, p.block)
         run = _runner(tile, turned, typeof(work))
     tables = scales_of(p.scale), nans_of(p.scale)
     done = run(

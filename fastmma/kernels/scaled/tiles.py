@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused import batch
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.params import Coded, Scaled, Specials
+from fastmma.kernels.params import ElementSpecs, Scaled, Specials
 from fastmma.kernels.scaled.lines import Codes, fixed
 from fastmma.kernels.scaled.products import NAN_SCALE, SMALLEST, fused, lowest_bit
 
@@ -93,5 +93,5 @@ def scaled_tiles(p: Scaled, rows: int, columns: int, depth: int) -> ScaledTiles 
     """Return what multiplies batches of tiles of this shape, if this CPU has a kernel for it."""
     if p.group != 1 or depth > p.block or p.scale.specials != Specials.POWERS_OF_TWO:
         return None
-    blocks = batch.blocks(fused(p), Coded(p.a, p.b, ()), rows, columns, depth)
+    blocks = batch.blocks(fused(p), ElementSpecs(p.a, p.b, ()), rows, columns, depth)
     return None if blocks is None else ScaledTiles(p, blocks)

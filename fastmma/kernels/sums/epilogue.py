@@ -44,7 +44,7 @@ class Row(NamedTuple):
     second: Operand = NO_OPERAND
 
 
-class Ending(NamedTuple):
+class EpilogueForm(NamedTuple):
     """The steps after the sums of a product.
 
     Attributes

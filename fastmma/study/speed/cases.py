@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from fastmma.study.speed.products import Product, ScaledProduct, Shape, product_of
+from fastmma.study.speed.products import ScaledProduct, Shape, TimedProduct, product_of
 
 COMMAND, FAMILY, SQUARE, THIN, GPU = "command", "family", "square", "thin", "gpu"
 
@@ -37,10 +37,10 @@ class Case(NamedTuple):
     finished: bool = False
 
     @property
-    def product(self) -> Product | ScaledProduct:
+    def product(self) -> TimedProduct | ScaledProduct:
         """What is measured."""
         found = product_of(self.family, self.target)
-        return replace(found, finished=True) if self.finished and isinstance(found, Product) else found
+        return replace(found, finished=True) if self.finished and isinstance(found, TimedProduct) else found
 
 
 CASES = (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastmma.study.speed.measure import interleaved
 from fastmma.study.speed.peers import PEERS, Peer
-from fastmma.study.speed.products import Product, ScaledProduct, Shape, product_of
+from fastmma.study.speed.products import ScaledProduct, Shape, TimedProduct, product_of
 
 OURS = "fastmma"
 # multiply-adds a second on one core with AVX-512, in units of 1e9: for the time that measurements will take
@@ -130,7 +130,7 @@ def measured(job: Job) -> list[Measurement]:
     ]
 
 
-def _share(product: Product | ScaledProduct, shape: Shape, found: NDArray[Any]) -> float:
+def _share(product: TimedProduct | ScaledProduct, shape: Shape, found: NDArray[Any]) -> float:
     """Count the results that are fastmma's."""
     ours = product.run(shape)(1)
     return float(np.mean(np.asarray(ours, np.float64) == np.asarray(found, np.float64)))

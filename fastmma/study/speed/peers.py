@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.isa.targets import architecture
-from fastmma.study.speed.products import Product, ScaledProduct, Shape, operand
+from fastmma.study.speed.products import ScaledProduct, Shape, TimedProduct, operand
 
 Result = Callable[[], NDArray[Any]]
 # MMA-Sim's names of architectures
@@ -64,7 +64,7 @@ def _halved(size: int, tile: int) -> int:
     return max(1, size // 2 // tile) * tile
 
 
-def _dequantised(product: Product | ScaledProduct, shape: Shape) -> Result | None:
+def _dequantised(product: TimedProduct | ScaledProduct, shape: Shape) -> Result | None:
     """Values in float32 (of f64 in float64), multiplied by NumPy: what fake quantisation does."""
     if isinstance(product, ScaledProduct):
         left, right = product.operands(shape)
@@ -80,9 +80,9 @@ def _tensor(codes: NDArray[Any], dtype: Any) -> Any:
     return torch.from_numpy(np.ascontiguousarray(codes).view(f"i{codes.itemsize}" if codes.itemsize > 1 else "u1").copy()).view(dtype)
 
 
-def _mmasim(product: Product | ScaledProduct, shape: Shape) -> Result | None:
+def _mmasim(product: TimedProduct | ScaledProduct, shape: Shape) -> Result | None:
     """Tile by tile, with D fed back as C."""
-    if not isinstance(product, Product) or product.atype in ("f64", "s8", "b1"):
+    if not isinstance(product, TimedProduct) or product.atype in ("f64", "s8", "b1"):
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -119,9 +119,9 @@ def _mmasim(product: Product | ScaledProduct, shape: Shape) -> Result | None:
     return run
 
 
-def _mmaemu(product: Product | ScaledProduct, shape: Shape) -> Result | None:
+def _mmaemu(product: TimedProduct | ScaledProduct, shape: Shape) -> Result | None:
     profile = _PROFILES.get(architecture(product.target))
-    if not isinstance(product, Product) or product.atype not in ("e4m3", "e5m2") or profile is None:
+    if not isinstance(product, TimedProduct) or product.atype not in ("e4m3", "e5m2") or profile is None:
         return None
     import mmaemu
     import torch
@@ -137,9 +137,9 @@ def _mmaemu(product: Product | ScaledProduct, shape: Shape) -> Result | None:
     return run
 
 
-def _scaled_mm(product: Product | ScaledProduct, shape: Shape) -> Result | None:
+def _scaled_mm(product: TimedProduct | ScaledProduct, shape: Shape) -> Result | None:
     """torch on this CPU; it takes e4m3 there."""
-    if not isinstance(product, Product) or product.atype != "e4m3":
+    if not isinstance(product, TimedProduct) or product.atype != "e4m3":
         return None
     import torch
 
@@ -153,7 +153,7 @@ def _scaled_mm(product: Product | ScaledProduct, shape: Shape) -> Result | None:
     return run
 
 
-def _torchao(product: Product | ScaledProduct, shape: Shape) -> Result | None:
+def _torchao(product: TimedProduct | ScaledProduct, shape: Shape) -> Result | None:
     """Tensors of its own, whose product it emulates by dequantising them."""
     if not isinstance(product, ScaledProduct) or product.schemes[0] not in ("mxfp8_e4m3", "mxfp4", "nvfp4"):
         return None

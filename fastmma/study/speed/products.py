@@ -39,7 +39,7 @@ def operand(atype: str, shape: tuple[int, int], seed: int) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Product:
+class TimedProduct:
     """A product of two matrices of one format, by the instruction that the target's library would use.
 
     Attributes
@@ -148,7 +148,7 @@ def family_named(name: str) -> str:
         raise OperandError(f"there is no family {name!r}; there are {', '.join(FAMILIES)}") from None
 
 
-def product_of(family: str, target: str) -> Product | ScaledProduct:
+def product_of(family: str, target: str) -> TimedProduct | ScaledProduct:
     """The product of a family on a target.
 
     Raises
@@ -157,7 +157,7 @@ def product_of(family: str, target: str) -> Product | ScaledProduct:
         If there is no such family, the target cannot multiply it, or nobody knows how.
     """
     known, name = family_named(family), target_named(target)
-    found = Product(known, name) if known in _PLAIN else ScaledProduct((known, _PARTNERS.get(known, known)), name)
+    found = TimedProduct(known, name) if known in _PLAIN else ScaledProduct((known, _PARTNERS.get(known, known)), name)
     found.instruction()
     return found
 

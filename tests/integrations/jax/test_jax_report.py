@@ -46,11 +46,7 @@ def operators(report, status: str) -> set[str]:
 
 # what ran, the operator that is passed, and why
 PASSED = {
-    "convolution": (
-        lambda: lax.conv(X[None, None], X[None, None], (1, 1), "SAME"),
-        "conv_general_dilated",
-        "chooses its algorithm on a GPU",
-    ),
+    "convolution": (lambda: lax.conv(X[None, None], X[None, None], (1, 1), "SAME"), "conv_general_dilated", "its algorithm on a GPU"),
     "grouped product": (lambda: lax.ragged_dot(A, B.reshape(1, 64, 16), np.int32([16])), "ragged_dot_general", "chooses its algorithm"),
     "exponential": (lambda: jnp.exp(X), "exp", "approximates"),
     "square root": (lambda: lax.sqrt(X), "sqrt", "approximates"),
@@ -90,21 +86,10 @@ def test_what_xla_computes_is_passed(name: str) -> None:
 
 
 NEUTRAL = {
-    "moves": lambda: (
-        X.T,
-        jnp.roll(X, 1, 0),
-        jnp.stack([X, X]),
-        jnp.asarray(X)[1:, ::2],
-        jnp.asarray(X)[INTEGERS],
-        jnp.tril(X),
-        jnp.pad(X, 1),
-    ),
-    "integers": lambda: (
-        jnp.cumsum(INTEGERS),
-        jnp.sort(INTEGERS),
-        INTEGERS // 3 + jnp.asarray(INTEGERS) * 7,
-        jnp.asarray(INTEGERS).at[INTEGERS].add(1),
-    ),
+    "moves": lambda: (X.T, jnp.roll(X, 1, 0), jnp.stack([X, X]), jnp.asarray(X)[1:, ::2], jnp.asarray(X)[INTEGERS]),
+    "triangles and borders": lambda: (jnp.tril(X), jnp.pad(X, 1)),
+    "integers": lambda: (jnp.cumsum(INTEGERS), jnp.sort(INTEGERS), INTEGERS // 3 + jnp.asarray(INTEGERS) * 7),
+    "sums of integers": lambda: jnp.asarray(INTEGERS).at[INTEGERS].add(1),
     "one write": lambda: jnp.asarray(X).at[2].set(3.0),
     "random bits": lambda: (jax.random.bits(jax.random.key(0), (3,)), jax.random.permutation(jax.random.key(1), 8)),
     "exact conversions": lambda: (jnp.asarray(A).astype(np.float32), jnp.asarray(INTEGERS > 1).astype(jnp.bfloat16)),
@@ -135,7 +120,7 @@ def test_neutral_operations_on_floats_keep_every_bit() -> None:
     assert bool(lax.eq(tiny, np.float32([0]))[0])
 
 
-FORMATS = (
+FORMATS = [
     "float16",
     "bfloat16",
     "float8_e4m3fn",
@@ -147,7 +132,7 @@ FORMATS = (
     "int16",
     "uint16",
     "int4",
-)
+]
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -93,7 +93,6 @@ def test_predicted_choices_are_emulated_where_nearly_all_are_right(columns: int)
     x, weight = drawn(16, columns, 3072)
     bias = torch.ones(columns)
     plan = fastmma.cublas.plan(x.numpy(), weight.numpy().T, bias=bias.numpy())
-    assert plan.evidence is not None
     with door.emulate("H200", fp32="ieee") as gpu:
         found = torch.nn.functional.linear(x, weight, bias)
     assert (gpu.report.emulated, gpu.report.assumed) == (plan.evidence.is_known, not plan.evidence.is_known)

@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
+from reference.torch_reports import drawn, lines  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
@@ -21,20 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*
 BF16, F32 = torch.bfloat16, torch.float32
 
 
-def drawn(*shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(shape).standard_normal(shape).astype(np.float32)).to(dtype)
-
-
 A, F = drawn(64, 64), drawn(8, 8, dtype=F32)
 FLAT = ft.mm(A, A, target="H100")
-
-
-def lines(report: ft.Report, *statuses: str) -> set[tuple[str, str]]:
-    """The operators and their statuses."""
-    return {
-        (line.status, line.operator.removeprefix("aten.").split(".")[0])
-        for line, _ in report.lines(*(statuses or ("emulated", "assumed", "passed", "unseen")))
-    }
 
 
 @pytest.fixture

@@ -6,16 +6,18 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
+from reference.torch_reports import drawn, lines  # noqa: E402
 from torch._higher_order_ops import scan, while_loop  # noqa: E402
 from torch._higher_order_ops.map import map as map_rows  # noqa: E402
+from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 import fastmma  # noqa: E402
@@ -28,20 +30,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*
 BF16, F32 = torch.bfloat16, torch.float32
 
 
-def drawn(*shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(shape).standard_normal(shape).astype(np.float32)).to(dtype)
-
-
 A, F = drawn(64, 64), drawn(8, 8, dtype=F32)
 FLAT = ft.mm(A, A, target="H100")
-
-
-def lines(report: ft.Report, *statuses: str) -> set[tuple[str, str]]:
-    """The operators and their statuses."""
-    return {
-        (line.status, line.operator.removeprefix("aten.").split(".")[0])
-        for line, _ in report.lines(*(statuses or ("emulated", "assumed", "passed", "unseen")))
-    }
 
 
 # control flows, transforms, compiled functions
@@ -145,12 +135,18 @@ def test_operators_of_subclasses_come_back_one_by_one() -> None:
     assert gpu.report.emulated == 2
 
 
-def test_tensors_that_hold_nothing_count_for_nothing() -> None:
+@pytest.mark.parametrize("fake", [False, True])
+def test_tensors_that_hold_nothing_count_for_nothing(fake: bool) -> None:
+    with FakeTensorMode() if fake else nullcontext():
+        empty = torch.empty(8, 8, device="cpu" if fake else "meta", dtype=BF16)
     with ft.emulate("H100", functions="torch", other="error") as gpu:
-        empty = torch.empty(8, 8, device="meta", dtype=BF16)
         functional.gelu(empty @ empty).softmax(-1)
-        functional.conv1d(empty, empty[:, :, None])
-    assert lines(gpu.report) == set()
+        for result in (functional.linear(empty, empty), functional.conv1d(empty, empty[:, :, None])):
+            assert (type(result).__name__ == "FakeTensor", result.shape) == (fake, (8, 8))
+    assert gpu.report.lines() == [] if fake else lines(gpu.report) == set()
+    with ft.emulate("H100") as gpu:
+        assert torch.export.export(torch.nn.Linear(8, 8, dtype=BF16), (A[:4, :8],)) is not None
+    assert gpu.report.emulated == 0
 
 
 def test_lines_and_warnings_name_the_callers_place() -> None:

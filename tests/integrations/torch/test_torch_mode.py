@@ -32,15 +32,9 @@ def is_emulated() -> bool:
     return torch.equal(A @ A.t(), GPU)
 
 
-def test_the_bits_differ_from_torchs_and_come_back() -> None:
-    assert not is_emulated()
-    with ft.emulate("H100"):
-        assert is_emulated()
-    assert not is_emulated()
-
-
 def test_an_exception_inside_restores_the_state() -> None:
     gpu = ft.emulate("H100")
+    assert not is_emulated()
     with pytest.raises(ZeroDivisionError), gpu:
         raise ZeroDivisionError
     assert not is_emulated()
@@ -127,43 +121,20 @@ def test_attention_is_taken_apart_forward_and_backward(options: dict[str, Any]) 
     assert {line.operator for line, _ in gpu.report.lines("passed")} >= {"aten._softmax.default", "aten.sum.default"}
 
 
-def test_attention_may_be_passed_or_refused() -> None:
+@pytest.mark.parametrize("inference", [False, True])
+def test_attention_may_be_passed_or_refused(inference: bool) -> None:
     q = drawn(1, 2, 16, 8)
     plain = functional.scaled_dot_product_attention(q, q, q)
-    with ft.emulate("H100", attention="pass") as gpu:
+    with torch.inference_mode(inference), ft.emulate("H100", attention="pass") as gpu:
         assert torch.equal(functional.scaled_dot_product_attention(q, q, q), plain)
-    assert [line.operator for line, _ in gpu.report.lines("passed")] == ["aten._scaled_dot_product_flash_attention_for_cpu.default"]
+    if not inference:
+        assert [line.operator for line, _ in gpu.report.lines("passed")] == ["aten._scaled_dot_product_flash_attention_for_cpu.default"]
     with ft.emulate("H100", attention="error", other="pass"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
         functional.scaled_dot_product_attention(q, q, q)
-
-
-def test_what_is_not_known_is_passed_told_or_refused() -> None:
-    image, kernel = drawn(1, 3, 8, 8), drawn(4, 3, 3, 3)
-    wide = drawn(4, 4, dtype=torch.float64)
-    calls = [
-        lambda: functional.conv2d(image, kernel),
-        lambda: wide @ wide,
-        lambda: torch.dot(A[0], A[0]),
-        lambda: torch._addmm_activation(A[0, :64], A, A.t(), use_gelu=True),
-        lambda: torch.nn.LSTM(4, 4)(drawn(2, 1, 4, dtype=torch.float32))[0],
-    ]
-    for call in calls:
-        torch.manual_seed(0)
-        plain = call()
-        with ft.emulate("H100") as gpu:
-            torch.manual_seed(0)
-            assert torch.equal(call(), plain)
-        assert gpu.report.passed >= 1
-        with pytest.raises(AssertionError, match="not emulated"):
-            gpu.report.assert_all_emulated()
-        with ft.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError):
-            call()
-        with ft.emulate("H100", other="warn"), pytest.warns(UserWarning, match="not emulated"):
-            call()
-    with ft.emulate("H100") as gpu:
-        pass
-    with pytest.raises(AssertionError, match="nothing"):
-        gpu.report.assert_all_emulated()
+    with torch.inference_mode(inference), ft.emulate("H100") as gpu:
+        functional.scaled_dot_product_attention(q, q, q)
+    # math attention of 16-bit tensors multiplies in float32, unless torch's settings say otherwise
+    assert [line for line, _ in gpu.report.lines("passed") if "bmm" in line.operator]
 
 
 def test_what_is_assumed_is_warned_of_once_and_reported() -> None:
@@ -186,28 +157,6 @@ def test_what_is_assumed_is_warned_of_once_and_reported() -> None:
     assert ft.to_numpy(found).tobytes() == wanted.tobytes()
 
 
-def test_subclasses_come_first_and_shapes_pass() -> None:
-    class Wrapped(torch.Tensor):
-        @staticmethod
-        def __new__(cls, inner: torch.Tensor) -> torch.Tensor:
-            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
-
-        def __init__(self, inner: torch.Tensor) -> None:
-            self.inner = inner
-
-        @classmethod
-        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            return func(*(each.inner if isinstance(each, cls) else each for each in args), **(kwargs or {}))
-
-    with ft.emulate("H100") as gpu:
-        assert torch.equal(torch.mm(Wrapped(A), A.t()), GPU)
-        exported = torch.export.export(torch.nn.Linear(8, 8, dtype=BF16), (drawn(4, 8),))
-        with torch._subclasses.FakeTensorMode():
-            assert (torch.empty(4, 8) @ torch.empty(8, 4)).shape == (4, 4)
-    assert gpu.report.emulated == 1
-    assert exported is not None
-
-
 def test_it_goes_with_checkpoint_autocast_and_function_transforms() -> None:
     w = drawn(16, 32, dtype=torch.float32).requires_grad_()
     x = drawn(8, 32, dtype=torch.float32)
@@ -221,14 +170,6 @@ def test_it_goes_with_checkpoint_autocast_and_function_transforms() -> None:
     assert torch.equal(y.detach(), ft.linear(x.to(BF16), w.detach().to(BF16)))
     assert torch.equal(mapped, y.detach())
     assert slope.shape == x.shape
-
-
-def test_compiled_functions_run_with_the_gpus_bits() -> None:
-    compiled = torch.compile(lambda t: torch.relu(t @ t.t()), backend="eager")
-    plain = compiled(A)
-    with ft.emulate("H100"):
-        assert torch.equal(compiled(A), torch.relu(GPU))
-    assert torch.equal(compiled(A), plain)
 
 
 def test_wrong_options_are_errors() -> None:

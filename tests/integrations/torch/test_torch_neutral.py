@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reference.scripts import loaded
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
@@ -22,11 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch's own, o
 @pytest.fixture(scope="module")
 def compared() -> dict[str, tuple[bool, bool, set[str]]]:
     """Each call: is it neutral, has it the H200's bits, and of which operators it was made."""
-    sys.path.insert(0, str(HERE))
-    try:
-        import neutral_calls
-    finally:
-        sys.path.remove(str(HERE))
+    neutral_calls = loaded(HERE / "neutral_calls.py")
     recorded = json.loads((HERE / "h200_neutral.json").read_text())
     found = {}
     with ft.emulate("H100", functions="torch") as gpu:

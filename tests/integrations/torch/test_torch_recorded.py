@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from reference.scripts import loaded
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
@@ -19,10 +19,7 @@ HERE = Path(__file__).parent
 FUNCTIONS = {f"aten.{name}" for name in ("silu.default", "silu_backward.default", "mean.default", "div.Scalar")}  # of the model
 
 
-def test_an_h100_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
-    from random_calls import Calls
-
+def test_an_h100_has_the_same_bits() -> None:
     recorded = np.load(HERE / "h100.npz")
     different: dict[str, bool] = {}
     assumed: list[str] = []
@@ -39,16 +36,15 @@ def test_an_h100_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with warnings.catch_warnings(), ft.emulate("H100") as gpu:
         warnings.simplefilter("ignore", ft.AssumedWarning)
-        Calls("cpu", record).all()
+        loaded(HERE / "random_calls.py").Calls("cpu", record).all()
     assert set(different) == {name.replace("_", " ") for name in recorded.files}
     assert [name for name, differs in different.items() if differs and name not in assumed] == []
     assert {name.split()[0] for name in assumed} == {"addmv", "fp8", "mv"}
     assert len(assumed) == 55
 
 
-def test_fp8_products_of_long_k(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
-    from random_fp8 import calls
+def test_fp8_products_of_long_k() -> None:
+    calls = loaded(HERE / "random_fp8.py").calls
 
     recorded = np.load(HERE / "h100_fp8.npz")
     wrong, emulated = [], 0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference.scripts import loaded
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
@@ -45,11 +44,7 @@ def replayed(
     folder = Path(os.environ.get("FASTMMA_H200_INTEROP", ""))
     if not (folder / f"{script}.py").is_file():
         pytest.skip("FASTMMA_H200_INTEROP does not name the folder of recordings")
-    found = importlib.util.spec_from_file_location(script, folder / f"{script}.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    module = loaded(folder / f"{script}.py")
     recorded = np.load(folder / f"{script}.npz")
     equal: dict[str, bool] = {}
 
@@ -85,11 +80,10 @@ def test_recordings_of_an_h200(script: str, count: int, functions: int, least: i
     assert sum(equal.values()) == count + (functions if libdevice.release() is not None else 0)
 
 
-def test_gradients_are_equal_where_functions_are_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_are_equal_where_functions_are_the_gpus() -> None:
     pytest.importorskip("triton", reason="the extra 'triton' is not installed")
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
-    from gpu_functions import GpuFunctions
+    within = loaded(Path(__file__).with_name("gpu_functions.py")).GpuFunctions
 
     known = {f"op {name} float32" for name in FUNCTIONS} | {f"tf d{name}" for name in "eqkv"}
-    equal = replayed("g2", known, GpuFunctions)
+    equal = replayed("g2", known, within)
     assert equal == dict.fromkeys(known, True)

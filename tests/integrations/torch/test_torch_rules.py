@@ -10,7 +10,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
@@ -27,7 +26,6 @@ def drawn(*shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
 
 
 A = drawn(64, 2048)
-GPU = ft.mm(A, A.t(), target="H100")
 
 
 class Seen(TorchDispatchMode):
@@ -42,17 +40,9 @@ class Seen(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_fake_tensors_have_shapes_and_count_for_nothing() -> None:
-    with FakeTensorMode():
-        x, w = torch.empty(4, 8, dtype=BF16), torch.empty(16, 8, dtype=BF16)
-    with ft.emulate("H100", other="error") as gpu:
-        for result in (x @ w.t(), functional.linear(x, w), functional.conv1d(x[None], w[:, :4, None])):
-            assert type(result).__name__ == "FakeTensor"
-            assert result.shape[-1] in (8, 16)
-    assert gpu.report.lines() == []
-
-
 LAYER = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0, batch_first=True, dtype=BF16).eval()
+WIDE = drawn(4, 4, dtype=torch.float64)
+# what arrives whole in inference mode, and what is not known in any
 WHOLE: dict[str, Callable[[], torch.Tensor]] = {
     "bilinear": lambda: functional.bilinear(A[:4, :8], A[:4, :8], drawn(3, 8, 8)),
     "cdist": lambda: torch.cdist(A[:32, :64].float(), A[:32, :64].float(), compute_mode="use_mm_for_euclid_dist"),
@@ -60,20 +50,32 @@ WHOLE: dict[str, Callable[[], torch.Tensor]] = {
     "lstm": lambda: torch.nn.LSTM(4, 4).requires_grad_(False)(drawn(2, 1, 4, dtype=F32))[0],
     "_transformer_encoder_layer_fwd": lambda: LAYER(drawn(2, 8, 16)),
 }
+UNKNOWN: dict[str, Callable[[], torch.Tensor]] = {
+    "conv": WHOLE["conv2d"],
+    "mm": lambda: WIDE @ WIDE,
+    "dot": lambda: torch.dot(A[0], A[0]),
+    "addmm_activation": lambda: torch._addmm_activation(A[0, :64], A, A.t(), use_gelu=True),
+    "lstm": lambda: torch.nn.LSTM(4, 4)(drawn(2, 1, 4, dtype=F32))[0],
+}
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_what_arrives_whole_in_inference_mode_is_told(name: str) -> None:
-    with torch.inference_mode():
+@pytest.mark.parametrize(
+    ("name", "call", "inference"), [*((*each, True) for each in WHOLE.items()), *((*each, False) for each in UNKNOWN.items())]
+)
+def test_what_is_not_known_is_passed_told_or_refused(name: str, call: Callable[[], torch.Tensor], inference: bool) -> None:
+    with torch.inference_mode(inference):
         torch.manual_seed(0)
-        plain = WHOLE[name]()
+        plain = call()
         with ft.emulate("H100") as gpu:
             torch.manual_seed(0)
-            assert torch.equal(WHOLE[name](), plain)
-        assert gpu.report.passed >= 1
-        assert any(name in line.operator for line, _ in gpu.report.lines("passed")), str(gpu.report)
+            assert torch.equal(call(), plain)
+        assert any(name.split()[0] in line.operator for line, _ in gpu.report.lines("passed")), str(gpu.report)
+        with pytest.raises(AssertionError, match="not emulated"):
+            gpu.report.assert_all_emulated()
         with ft.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError):
-            WHOLE[name]()
+            call()
+        with ft.emulate("H100", other="warn"), pytest.warns(UserWarning, match="not emulated"):
+            call()
 
 
 def test_a_transformer_layer_without_its_fast_path_is_emulated() -> None:
@@ -89,19 +91,6 @@ def test_a_transformer_layer_without_its_fast_path_is_emulated() -> None:
     passed = {line.operator.split(".")[1] for line, _ in gpu.report.lines("passed")}
     assert passed == {"bmm", "_softmax", "native_layer_norm"}  # bmm of float32, of attention taken apart
     assert gpu.report.emulated + gpu.report.assumed == 8 + 2
-
-
-def test_attention_in_inference_mode_is_taken_apart_and_passed_as_elsewhere() -> None:
-    q = drawn(1, 2, 16, 8)
-    plain = functional.scaled_dot_product_attention(q, q, q)
-    with torch.inference_mode(), ft.emulate("H100") as gpu:
-        functional.scaled_dot_product_attention(q, q, q)
-    products = [line for line, _ in gpu.report.lines("passed") if "bmm" in line.operator]
-    assert products  # math attention of 16-bit tensors multiplies in float32, unless torch's settings say otherwise
-    with torch.inference_mode(), ft.emulate("H100", attention="pass"):
-        assert torch.equal(functional.scaled_dot_product_attention(q, q, q), plain)
-    with torch.inference_mode(), ft.emulate("H100", attention="error"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
-        functional.scaled_dot_product_attention(q, q, q)
 
 
 def test_pooling_is_no_product_and_recurrent_layers_and_convolutions_are_told_backward_too() -> None:

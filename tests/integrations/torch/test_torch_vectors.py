@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from reference.scripts import loaded
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
@@ -16,9 +16,8 @@ EMULATED = 668  # of the calls whose operators were recorded
 HERE = Path(__file__).parent
 
 
-def test_an_h100_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
-    from random_vectors import calls
+def test_an_h100_has_the_same_bits() -> None:
+    calls = loaded(HERE / "random_vectors.py").calls
 
     recorded = np.load(HERE / "h100_vectors.npz")
     wrong, names = [], set()
@@ -33,9 +32,8 @@ def test_an_h100_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names == set(recorded.files)
 
 
-def test_tf32_does_not_concern_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
-    from random_columns import calls
+def test_tf32_does_not_concern_vectors() -> None:
+    calls = loaded(HERE / "random_columns.py").calls
 
     recorded, wrong, emulated = np.load(HERE / "h100_columns.npz")["results"], [], 0
     for (name, call), expected in zip(calls("cpu"), recorded, strict=True):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from reference.scripts import loaded
 
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
@@ -110,11 +110,7 @@ def test_a_kernel_that_moved_is_compiled_again(tmp_path: Path) -> None:
     for name in ("first", "second"):
         path = tmp_path / f"{name}_{tmp_path.name.replace('-', '_')}.py"
         path.write_text(TWICE)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = loaded(path)
         c = torch.empty(16, 16)
         with interpret("H100") as report:
             module.twice[(1,)](a, b, c, 16)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from reference.scripts import loaded
 
 import fastmma
 
@@ -219,11 +219,7 @@ def test_arithmetic_of_8_bit_floats_is_refused() -> None:
 def test_an_h200_has_the_same_bits() -> None:
     """Recorded with Triton 3.6, whose negation is a subtraction from zero; since then it is a sign."""
     path = Path(__file__).parent / "elementwise_kernels.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded(path)
     recorded = json.loads(path.with_name("elementwise_h200.json").read_text())
     found: dict[str, str] = {}
 

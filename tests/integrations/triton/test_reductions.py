@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from reference.scripts import loaded
 
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
@@ -41,11 +41,7 @@ def other_reductions(a, d, N: tl.constexpr):
 
 def test_h100(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reductions, "IN_REGISTERS", "ascending")  # as the Triton 3.6 that was recorded
-    spec = importlib.util.spec_from_file_location("recorded_kernels", HERE / "recorded_kernels.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded(HERE / "recorded_kernels.py")
     with np.load(HERE / "recordings" / "sums_h100.npz") as file:
         recorded = dict(file)
     different = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.scripts import loaded
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -19,15 +19,6 @@ from fastmma.triton import Report, interpret
 HERE = Path(__file__).parent
 # what these become depends on all of the kernel: a value used twice, a product that LLVM moves into the loop before it
 BY_THE_COMPILER = ("again", "axpby bf16")
-
-
-def module(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
 
 
 def replayed(run: Callable[..., None], recorded: Any, wanted: Callable[[str], bool], lowering: Any) -> tuple[int, list[str], Report]:
@@ -54,7 +45,7 @@ def replayed(run: Callable[..., None], recorded: Any, wanted: Callable[[str], bo
 def test_h100(lowering: str, number: int) -> None:
     with np.load(HERE / "recordings" / "h100.npz") as file:
         recorded = dict(file)
-    run = module(HERE / "recorded_kernels.py").run
+    run = loaded(HERE / "recorded_kernels.py").run
 
     def wanted(name: str) -> bool:
         return any(part in name for part in BY_THE_COMPILER) == (lowering == "compile") and (lowering == "compile" or "again" not in name)
@@ -73,6 +64,6 @@ def test_h200(script: str) -> None:
         pytest.skip("FASTMMA_TRITON_RECORDINGS names no folder of recordings")
     with np.load(Path(folder) / f"{script}.npz") as file:
         recorded = dict(file)
-    equal, different, _ = replayed(module(Path(folder) / f"{script}.py").run, recorded, lambda name: "flash" not in name, "rules")
+    equal, different, _ = replayed(loaded(Path(folder) / f"{script}.py").run, recorded, lambda name: "flash" not in name, "rules")
     assert not different
     assert equal == {"t1": 68, "t2": 54}[script]

@@ -1,4 +1,4 @@
-"""The fast path of the fused dot-product-add on x86 and AArch64: what it covers, and a product cut into pieces for threads."""
+"""The fast path of the fused dot-product-add on x86 and AArch64: what it covers, and a product cut into macro tiles for threads."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.lanes import Chain
+from fastmma.kernels.fused.lanes import PanelConfig
+from fastmma.kernels.fused.macro_tile import Extent, Limits, Promoting, run_macro_tile
 from fastmma.kernels.fused.micro_kernel import SLAB
-from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, pack_rows
-from fastmma.kernels.fused.piece import Extent, Limits, Promoting, run_piece
+from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, PanelElementSpec, Panels, pack_rows
 from fastmma.kernels.fused.reach import (
     F32_LOWEST,
     SINGLE_LARGEST_C,
@@ -33,22 +33,22 @@ from fastmma.kernels.fused.reach import (
 from fastmma.kernels.fused.sparse_kernel import SPARSE
 from fastmma.kernels.fused.sparse_rows import Selection, pack_stored_rows
 from fastmma.kernels.fused.worker_memory import addresses, ahead, memory_of_worker
+from fastmma.kernels.macro_tiles import FallbackMask, MacroTile, OfWorkers, cut
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
-from fastmma.kernels.pieces import Missed, OfWorkers, Piece, cut
-from fastmma.kernels.tiles import FUSED, FusedTile, first_fit
+from fastmma.kernels.tiles import FUSED, FusedTile, first_fit, tile_of_cpu
 
 CHUNK_ROWS = 2048  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
-PIECES_PER_THREAD = 2
+MACRO_TILES_PER_THREAD = 2
 _FEW_BITS = 5  # of an exponent, whose bytes can always be added
 _SCANNED = 1 << 15  # elements that stay in the first cache
 
 
 def supported(p: Fused) -> bool:
     """Tell whether this CPU has a fast path for these parameters."""
-    return p.restart == 0 and exact_in_lanes(p) and first_fit(FUSED) is not None
+    return p.split == 0 and exact_in_lanes(p) and first_fit(FUSED) is not None
 
 
 def supports_sparse(p: Fused) -> bool:
@@ -59,11 +59,11 @@ def supports_sparse(p: Fused) -> bool:
 
 
 @lru_cache(1024)
-def chain_of(p: Fused, tiles: FusedTile, added: bool = True, sparse: bool = False) -> Chain:
+def config_of(p: Fused, tiles: FusedTile, added: bool = True, sparse: bool = False) -> PanelConfig:
     """The micro-kernel of these parameters on a CPU's register tile; `added` where exponent bytes are, `sparse` where A is."""
     single = single_lanes(p)
     rows, groups = (2, 4) if sparse else tiles.single if single else tiles.double
-    return Chain(
+    return PanelConfig(
         terms=p.terms,
         align_bits=p.align_bits,
         keep_bits=p.keep_bits,
@@ -79,31 +79,31 @@ def chain_of(p: Fused, tiles: FusedTile, added: bool = True, sparse: bool = Fals
     )
 
 
-def _decoding(element: Element, chain: Chain, right: bool, depth: int, how: ExponentBytes) -> Decoding:
-    scale = chain.scale // 2 if right else chain.scale - chain.scale // 2
-    excess = byte_excess(chain.excess)[right]
-    return Decoding(
+def _spec_of(element: Element, config: PanelConfig, right: bool, depth: int, how: ExponentBytes) -> PanelElementSpec:
+    scale = config.scale // 2 if right else config.scale - config.scale // 2
+    excess = byte_excess(config.excess)[right]
+    return PanelElementSpec(
         element=element,
         value_offset=scale - element.bias - element.mantissa_bits,
         byte_offset=how.offsets[right] - element.bias,
         highest_byte=how.highest[right],
         flip=255 if right and not how.added else 0,
         first_bad=first_bad(element, excess, depth),
-        growth=1 + 2.0**-chain.extra_bits if right else 1.0,
-        tiny=2.0**-126 if chain.single else 2.0 ** (scale - 300),
+        growth=1 + 2.0**-config.extra_bits if right else 1.0,
+        tiny=2.0**-126 if config.single else 2.0 ** (scale - 300),
     )
 
 
-def _limits(p: Fused, chain: Chain, how: ExponentBytes) -> Limits:
+def _limits(p: Fused, config: PanelConfig, how: ExponentBytes) -> Limits:
     if p.half:
         smallest, largest = 0, 0x7F800000
     else:
         lowest = max(smallest_c(p), how.zeros)
         smallest = (127 + lowest) << 23 if lowest >= F32_LOWEST else 0
-        largest = (127 + (SINGLE_LARGEST_C if chain.single else 126)) << 23
+        largest = (127 + (SINGLE_LARGEST_C if config.single else 126)) << 23
     return Limits(
         lowest_sum=p.a.bias + p.b.bias + lowest_product(p),
-        lowest_byte=chain.excess + lowest_emax(p),
+        lowest_byte=config.excess + lowest_emax(p),
         smallest_c=smallest,
         largest_c=largest,
         mask_c=-1 if p.half else mask_c(p),
@@ -138,13 +138,13 @@ def _spread(element: Element, codes: NDArray[Any], threads: int) -> Spread:
     return Spread(*(field - element.bias for field in fields))
 
 
-def _slab_depth(chain: Chain, depth: int, promotion: Promotion | None) -> int:
-    """Return how many k go into a slab: at most `chain.depth`, and whole slabs between promotions."""
-    unit = max(8, chain.terms)
+def _slab_depth(config: PanelConfig, depth: int, promotion: Promotion | None) -> int:
+    """Return how many k go into a slab: at most `config.depth`, and whole slabs between promotions."""
+    unit = max(8, config.terms)
     padded = -(-depth // unit) * unit
     if promotion is None or promotion.every >= padded:
-        return min(chain.depth, padded)
-    return max(units * unit for units in range(1, chain.depth // unit + 1) if promotion.every % (units * unit) == 0)
+        return min(config.depth, padded)
+    return max(units * unit for units in range(1, config.depth // unit + 1) if promotion.every % (units * unit) == 0)
 
 
 def promotes(p: Fused, every: int) -> bool:
@@ -172,7 +172,7 @@ def multiply(
     scales: tuple[BlockScales, BlockScales] | None = None,
     spreads: tuple[Spread, Spread] | None = None,
     chosen: Selection | None = None,
-) -> Missed:
+) -> FallbackMask:
     """Write the fused product of codes `a` (M, K) and `b` (K, N) plus `c` into `out`, for `supported` parameters and at least one k.
 
     `c` and `out` are f32 bits (f16 bits for half results), which do not overlap, and no `c` is +0. What is out of reach here
@@ -182,25 +182,23 @@ def multiply(
     """
     rows, (depth, columns) = len(a), b.shape
     scales_a, scales_b = (None, None) if scales is None else scales
-    tiles = first_fit(FUSED)
-    assert tiles is not None
     spread_a, spread_b = spreads or (_spread(p.a, a, threads), _spread(p.b, b, threads))
     bytes_ = exponent_bytes(p, spread_a, spread_b)
-    chain = chain_of(p, tiles, bytes_.added, chosen is not None)
-    shape, kernel = chain.shape, (SPARSE if chain.sparse else SLAB).address(chain)
-    dtype = np.float32 if chain.single else np.float64
+    config = config_of(p, tile_of_cpu(FUSED), bytes_.added, chosen is not None)
+    shape, kernel = config.shape, (SPARSE if config.sparse else SLAB).address(config)
+    dtype = np.float32 if config.single else np.float64
 
-    pieces = cut(rows, columns, (chain.rows, chain.panel), threads, CHUNK_ROWS, PIECES_PER_THREAD)
-    padded_rows = -(-rows // chain.rows) * chain.rows
-    slab_depth = _slab_depth(chain, depth, promotion)
-    held_rows = padded_rows + ahead(chain)
+    macro_tiles = cut(rows, columns, (config.rows, config.panel), threads, CHUNK_ROWS, MACRO_TILES_PER_THREAD)
+    padded_rows = -(-rows // config.rows) * config.rows
+    slab_depth = _slab_depth(config, depth, promotion)
+    held_rows = padded_rows + ahead(config)
     held = held_rows * -(-depth // slab_depth) * slab_depth
-    beside = 0 if chain.sparse else held
-    storage = AlignedMemory(held * chain.left_bytes, beside * 4, beside // min(chain.terms, 8) * 4)
+    beside = 0 if config.sparse else held
+    storage = AlignedMemory(held * config.left_bytes, beside * 4, beside // min(config.terms, 8) * 4)
     values, exponents, signs = storage.addresses
-    packed = Panels(values, exponents, signs, slab_depth, held_rows, chain.rows)
+    packed = Panels(values, exponents, signs, slab_depth, held_rows, config.rows)
     extremes = np.empty((rows, 2), np.int32)
-    how_a, how_b = _decoding(p.a, chain, False, depth, bytes_), _decoding(p.b, chain, True, depth, bytes_)
+    how_a, how_b = _spec_of(p.a, config, False, depth, bytes_), _spec_of(p.b, config, True, depth, bytes_)
     place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)
     place_c = NOWHERE if c is None else matrix(c)
 
@@ -215,35 +213,35 @@ def multiply(
                 stop,
                 rows,
                 a.shape[1],
-                chain.terms,
-                chain.panel,
+                config.terms,
+                config.panel,
                 packed,
                 dtype,
                 scratch.addresses[0],
                 extremes,
             )
             return
-        pack_rows(how_a, place_a, start, stop, rows, depth, chain.terms, packed, dtype, scratch.addresses[0], extremes, scales_a)
+        pack_rows(how_a, place_a, start, stop, rows, depth, config.terms, packed, dtype, scratch.addresses[0], extremes, scales_a)
 
     parallel_for(pack, held_rows, threads, PACK_ROWS)
-    missed = Missed(pieces)
-    missed.rows[:] = extremes[:, 1] >= how_a.first_bad
+    fallback = FallbackMask(macro_tiles)
+    fallback.rows[:] = extremes[:, 1] >= how_a.first_bad
     smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
-    smallest_a[missed.rows] = NO_MAGNITUDE >> 8
+    smallest_a[fallback.rows] = NO_MAGNITUDE >> 8
 
-    limits = _limits(p, chain, bytes_)
+    limits = _limits(p, config, bytes_)
     if scales is not None:
         limits = limits._replace(lowest_sum=0)
-    promoting, _scales = (None, None) if promotion is None else _promoting(promotion, pieces.panels * chain.panel)
-    parts, missed_columns = missed.parts.view(np.uint8), missed.columns.view(np.uint8)
+    promoting, _scales = (None, None) if promotion is None else _promoting(promotion, macro_tiles.panels * config.panel)
+    parts, fallback_columns = fallback.parts.view(np.uint8), fallback.columns.view(np.uint8)
 
-    def compute(piece: Piece, work: AlignedMemory) -> None:
-        lines = slice(piece.row, piece.last_row)
-        run_piece(
+    def compute(macro_tile: MacroTile, work: AlignedMemory) -> None:
+        lines = slice(macro_tile.row, macro_tile.last_row)
+        run_macro_tile(
             shape,
             kernel,
-            chain.terms,
-            Extent(piece.row, min(piece.row + pieces.height, padded_rows), piece.column, columns, depth),
+            config.terms,
+            Extent(macro_tile.row, min(macro_tile.row + macro_tiles.height, padded_rows), macro_tile.column, columns, depth),
             promoting,
             packed,
             smallest_a[lines],
@@ -252,12 +250,12 @@ def multiply(
             place_c,
             place_out,
             limits,
-            addresses(chain, work),
+            addresses(config, work),
             dtype,
-            parts[piece.column // chain.panel, lines],
-            missed_columns[piece.column : piece.last_column],
+            parts[macro_tile.column // config.panel, lines],
+            fallback_columns[macro_tile.column : macro_tile.last_column],
             scales_b,
         )
 
-    pieces.run(threads, OfWorkers(lambda: memory_of_worker(chain, pieces.height, promotion is not None)), compute)
-    return missed
+    macro_tiles.run(threads, OfWorkers(lambda: memory_of_worker(config, macro_tiles.height, promotion is not None)), compute)
+    return fallback

@@ -1,4 +1,4 @@
-"""One piece of a product, compiled: a chunk of rows by a panel of columns, slab of k by slab of k."""
+"""One macro tile of a product, compiled: a chunk of rows by a panel of columns, slab of k by slab of k."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, Decoding, Panels, forget_extremes, pack_columns
+from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, PanelElementSpec, Panels, forget_extremes, pack_columns
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import (
@@ -45,7 +45,7 @@ class Limits(NamedTuple):
     deficit: int  # ... or below them
 
 
-class Work(NamedTuple):
+class WorkerMemory(NamedTuple):
     """Addresses of a worker's buffers."""
 
     values: int
@@ -55,8 +55,8 @@ class Work(NamedTuple):
     extremes: int
     state: int
     scratch: int
-    lowest: int
-    worst: int
+    min_emax: int
+    max_sum_exponent: int
     total: int
 
 
@@ -100,16 +100,16 @@ def _to_half(bits: Any) -> Any:
 
 
 @inner
-def _read_state(shape: Any, piece: Extent, c: Matrix, limits: Limits, state: int, redo: Any) -> None:
+def _read_state(shape: Any, extent: Extent, c: Matrix, limits: Limits, state: int, fallback_rows: Any) -> None:
     """The initial sums as float32, +0 without c; rows with a c that the micro-kernel cannot take are marked."""
     zero = splat(np.int32(0), LINES)
-    for row in range(piece.last - piece.first):
-        worst = zero
+    for row in range(extent.last - extent.first):
+        bad_lanes = zero
         for lane in range(0, shape.panel, LINES):
             bits = zero
-            count = piece.columns - piece.column - lane
-            if c.address != 0 and row < redo.size and count > 0:
-                place = c.address + (piece.first + row) * c.row_stride + (piece.column + lane) * c.column_stride
+            count = extent.columns - extent.column - lane
+            if c.address != 0 and row < fallback_rows.size and count > 0:
+                place = c.address + (extent.first + row) * c.row_stride + (extent.column + lane) * c.column_stride
                 bits = load_codes(place, c.column_stride, c.itemsize, min(count, LINES))
                 if shape.half:
                     bits = _from_half(bits)
@@ -117,12 +117,12 @@ def _read_state(shape: Any, piece: Extent, c: Matrix, limits: Limits, state: int
                 magnitude = bits & _MAGNITUDE
                 small = select(magnitude == 0, zero, select(magnitude < limits.smallest_c, zero + 1, zero))
                 bad = select(magnitude < limits.largest_c, small, 1)
-                worst = worst | bad
+                bad_lanes = bad_lanes | bad
                 bits = select(bad != 0, 0, select(magnitude == 0, 0, bits))
             store(bits, state + (row * shape.panel + lane) * 4)
         _in_vectors(shape, state + row * shape.panel * 4)
-        if row < redo.size:
-            redo[row] = np.uint8(highest_lane(worst) != 0)
+        if row < fallback_rows.size:
+            fallback_rows[row] = np.uint8(highest_lane(bad_lanes) != 0)
 
 
 @inner
@@ -144,13 +144,13 @@ def _in_columns(shape: Any, place: int) -> None:
 
 
 @inner
-def _write_row(shape: Any, piece: Extent, row: int, out: Matrix, state: int) -> None:
+def _write_row(shape: Any, extent: Extent, row: int, out: Matrix, state: int) -> None:
     """One row of results from the state to the caller's array."""
     _in_columns(shape, state + row * shape.panel * 4)
-    for lane in range(0, min(shape.panel, piece.columns - piece.column), LINES):
-        count = min(piece.columns - piece.column - lane, LINES)
+    for lane in range(0, min(shape.panel, extent.columns - extent.column), LINES):
+        count = min(extent.columns - extent.column - lane, LINES)
         bits = load(state + (row * shape.panel + lane) * 4, np.int32, LINES)
-        place = out.address + (piece.first + row) * out.row_stride + (piece.column + lane) * out.column_stride
+        place = out.address + (extent.first + row) * out.row_stride + (extent.column + lane) * out.column_stride
         if shape.half:
             bits = _to_half(bits)
         if count == LINES and out.column_stride == out.itemsize:
@@ -167,24 +167,24 @@ def _write_row(shape: Any, piece: Extent, row: int, out: Matrix, state: int) -> 
 
 
 @inner
-def _read_total(shape: Any, piece: Extent, c: Matrix, total: int, rows: int) -> None:
+def _read_total(shape: Any, extent: Extent, c: Matrix, total: int, rows: int) -> None:
     """The initial totals of f32, which may be any, +0 without c."""
-    for row in range(piece.last - piece.first):
+    for row in range(extent.last - extent.first):
         for lane in range(0, shape.panel, LINES):
             bits = splat(np.int32(0), LINES)
-            count = min(piece.columns - piece.column - lane, LINES)
+            count = min(extent.columns - extent.column - lane, LINES)
             if c.address != 0 and row < rows and count > 0:
-                place = c.address + (piece.first + row) * c.row_stride + (piece.column + lane) * c.column_stride
+                place = c.address + (extent.first + row) * c.row_stride + (extent.column + lane) * c.column_stride
                 bits = load_codes(place, c.column_stride, c.itemsize, count)
             store(bits, total + (row * shape.panel + lane) * 4)
         _in_vectors(shape, total + row * shape.panel * 4)
 
 
 @inner
-def _promote(shape: Any, piece: Extent, how: Promoting, chunk: int, state: int, total: int, rows: int) -> None:
+def _promote(shape: Any, extent: Extent, how: Promoting, chunk: int, state: int, total: int, rows: int) -> None:
     """The sums join the totals, and become zero; scales of B are there for whole panels, those of A for `rows` rows."""
-    b = how.scale_b + chunk * how.chunk_b + 4 * piece.column
-    a = how.scale_a + chunk * how.chunk_a + 4 * piece.first
+    b = how.scale_b + chunk * how.chunk_b + 4 * extent.column
+    a = how.scale_a + chunk * how.chunk_a + 4 * extent.first
     for row in range(rows):
         scale_a = np.float32(1)
         if how.rule != 0:
@@ -201,52 +201,65 @@ def _promote(shape: Any, piece: Extent, how: Promoting, chunk: int, state: int, 
 
 
 @compiled
-def run_piece(
+def run_macro_tile(
     shape: Any,
     kernel: int,
     terms: int,
-    piece: Extent,
+    extent: Extent,
     promoting: Promoting | None,
     packed: Panels,
     smallest_a: Any,
-    how: Decoding,
+    how: PanelElementSpec,
     b: Matrix,
     c: Matrix,
     out: Matrix,
     limits: Limits,
-    work: Work,
+    work: WorkerMemory,
     dtype: Any,
-    redo: Any,
-    redo_columns: Any,
+    fallback_rows: Any,
+    fallback_columns: Any,
     scales: BlockScales | None,
 ) -> None:
-    """Compute a piece; mark rows (of the chunk) and columns (of the panel) that have to be done another way.
+    """Compute a macro tile; mark rows (of the chunk) and columns (of the panel) that have to be done another way.
 
     `kernel` is the address of the micro-kernel, and `terms` the k of its steps. A slab of k must not reach beyond the next promotion;
     with promotions, c is where the totals start. Without, None leaves their code out of what is compiled.
     """
     slab = Panels(work.values, work.exponents, work.signs, shape.depth, 0, 0)
-    blocks = (piece.last - piece.first) // shape.rows
+    blocks = (extent.last - extent.first) // shape.rows
     result = work.state
     if promoting is None:
-        _read_state(shape, piece, c, limits, work.state, redo)
+        _read_state(shape, extent, c, limits, work.state, fallback_rows)
     else:
         result = work.total
-        _read_state(shape, piece, NOWHERE, limits, work.state, redo)
-        _read_total(shape, piece, c, work.total, redo.size)
+        _read_state(shape, extent, NOWHERE, limits, work.state, fallback_rows)
+        _read_total(shape, extent, c, work.total, fallback_rows.size)
     forget_extremes(work.extremes, shape.panel // LINES)
-    for place in range(0, (piece.last - piece.first) * shape.panel, LINES):
-        store(splat(np.uint8(255), LINES), work.lowest + place)
+    for place in range(0, (extent.last - extent.first) * shape.panel, LINES):
+        store(splat(np.uint8(255), LINES), work.min_emax + place)
     for place in range(0, blocks * shape.lanes, LINES):
-        store(splat(np.int32(0), LINES), work.worst + 4 * place)
-    whole = -(-piece.depth // terms) * terms
+        store(splat(np.int32(0), LINES), work.max_sum_exponent + 4 * place)
+    whole = -(-extent.depth // terms) * terms
     bits_in_byte = min(terms, 8)
     for start in range(0, whole, packed.depth):
         stop = min(start + packed.depth, whole)
         pack_columns(
-            shape, terms, how, b, piece.column, piece.columns, start, stop, piece.depth, slab, dtype, work.arranged, work.extremes, scales
+            shape,
+            terms,
+            how,
+            b,
+            extent.column,
+            extent.columns,
+            start,
+            stop,
+            extent.depth,
+            slab,
+            dtype,
+            work.arranged,
+            work.extremes,
+            scales,
         )
-        place = start * packed.rows + piece.first * packed.depth
+        place = start * packed.rows + extent.first * packed.depth
         block = shape.rows * packed.depth
         run_at(
             kernel,
@@ -259,8 +272,8 @@ def run_piece(
                 slab.signs,
                 work.state,
                 work.scratch,
-                work.lowest,
-                work.worst,
+                work.min_emax,
+                work.max_sum_exponent,
                 block * shape.left_bytes,
                 block * 4,
                 block // bits_in_byte * 4,
@@ -272,23 +285,23 @@ def run_piece(
         )
         if promoting is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
             if stop % promoting.every == 0 or stop == whole:
-                _promote(shape, piece, promoting, start // promoting.every, work.state, work.total, redo.size)
+                _promote(shape, extent, promoting, start // promoting.every, work.state, work.total, fallback_rows.size)
     smallest_b = NO_MAGNITUDE
-    for column in range(redo_columns.size):
+    for column in range(fallback_columns.size):
         place = column // LINES * 2 * VECTOR_BYTES + column % LINES * 4
-        redo_columns[column] = load_scalar(work.extremes + place + VECTOR_BYTES, np.int32) >= how.first_bad
-        if not redo_columns[column]:
+        fallback_columns[column] = load_scalar(work.extremes + place + VECTOR_BYTES, np.int32) >= how.first_bad
+        if not fallback_columns[column]:
             smallest_b = min(smallest_b, load_scalar(work.extremes + place, np.int32))
     field_b = max(smallest_b >> how.element.mantissa_bits, 1)
-    for row in range(redo.size):
+    for row in range(fallback_rows.size):
         if shape.half:
             largest = splat(np.int32(0), LINES)
             for lane in range(0, shape.lanes, LINES):
-                largest = maximum(largest, load(work.worst + 4 * (row // shape.rows * shape.lanes + lane), np.int32, LINES))
+                largest = maximum(largest, load(work.max_sum_exponent + 4 * (row // shape.rows * shape.lanes + lane), np.int32, LINES))
             if highest_lane(largest) >= _INFINITY:
-                redo[row] = 1
+                fallback_rows[row] = 1
         elif smallest_a[row] + field_b < limits.lowest_sum:
-            for column in range(redo_columns.size):
-                if load_scalar(work.lowest + row * shape.panel + column, np.uint8) < limits.lowest_byte:
-                    redo[row] = 1
-        _write_row(shape, piece, row, out, result)
+            for column in range(fallback_columns.size):
+                if load_scalar(work.min_emax + row * shape.panel + column, np.uint8) < limits.lowest_byte:
+                    fallback_rows[row] = 1
+        _write_row(shape, extent, row, out, result)

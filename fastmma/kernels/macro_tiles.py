@@ -1,4 +1,4 @@
-"""The way of every product: cut into pieces for threads, run piece by piece, and redone where it was out of the fast path's reach."""
+"""The way of every product: cut into macro tiles for threads, computed one by one, and marked where another kernel has to."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 
 Memory = TypeVar("Memory")
-Lines = slice | NDArray[np.intp]
-Compute = Callable[[Lines, Lines, NDArray[Any]], None]
+Index = slice | NDArray[np.intp]
 
-FEWEST_BLOCKS = 8  # of rows in a piece, for which it packs its panel of B
+FEWEST_BLOCKS = 8  # of rows in a macro tile, for which it packs its panel of B
 
 
 class OfWorkers(dict[int, Memory]):
@@ -28,7 +27,7 @@ class OfWorkers(dict[int, Memory]):
         return self.setdefault(worker, self._make())
 
 
-class Piece(NamedTuple):
+class MacroTile(NamedTuple):
     """Rows and columns of a product, each from the first to before the last."""
 
     row: int
@@ -37,7 +36,7 @@ class Piece(NamedTuple):
     last_column: int
 
 
-class Pieces(NamedTuple):
+class MacroTiles(NamedTuple):
     """The cuts of a product: chunks of rows by panels of columns."""
 
     rows: int
@@ -50,28 +49,28 @@ class Pieces(NamedTuple):
         """How many panels there are."""
         return -(-self.columns // self.width)
 
-    def run(self, threads: int, memory: OfWorkers[Memory], compute: Callable[[Piece, Memory], None]) -> None:
-        """Call ``compute(piece, memory)`` for every piece, with the memory of the worker that does it."""
+    def run(self, threads: int, memory: OfWorkers[Memory], compute: Callable[[MacroTile, Memory], None]) -> None:
+        """Call ``compute(macro_tile, memory)`` for every macro tile, with the memory of the worker that does it."""
         panels = self.panels
 
         def work(index: int, _stop: int, worker: int) -> None:
             row, column = index // panels * self.height, index % panels * self.width
-            piece = Piece(row, min(row + self.height, self.rows), column, min(column + self.width, self.columns))
-            compute(piece, memory[worker])
+            macro_tile = MacroTile(row, min(row + self.height, self.rows), column, min(column + self.width, self.columns))
+            compute(macro_tile, memory[worker])
 
         parallel_for(work, panels * -(-self.rows // self.height), threads)
 
 
-def cut(rows: int, columns: int, tile: tuple[int, int], threads: int, highest: int, per_thread: int) -> Pieces:
-    """Pieces of whole blocks of rows by panels, a `tile` being a block by a panel.
+def cut(rows: int, columns: int, tile: tuple[int, int], threads: int, highest: int, per_thread: int) -> MacroTiles:
+    """MacroTiles of whole blocks of rows by panels, a `tile` being a block by a panel.
 
-    Chunks have at most about `highest` rows, and there are as many as give each of several threads so many pieces.
+    Chunks have at most about `highest` rows, and there are as many as give each of several threads so many macro tiles.
     """
     block, panel = tile
     blocks, panels = -(-rows // block), -(-columns // panel)
     wanted = min(-(-per_thread * threads // panels), -(-blocks // FEWEST_BLOCKS)) if threads > 1 else 1
     chunks = max(-(-rows // highest), wanted)
-    return Pieces(rows, columns, -(-blocks // chunks) * block, panel)
+    return MacroTiles(rows, columns, -(-blocks // chunks) * block, panel)
 
 
 def finish_empty(depth: int, c: NDArray[Any] | None, out: NDArray[Any]) -> bool:
@@ -81,16 +80,16 @@ def finish_empty(depth: int, c: NDArray[Any] | None, out: NDArray[Any]) -> bool:
     return depth == 0 or out.size == 0
 
 
-class Missed:
-    """Marks what a fast path has not computed: rows, columns, and rows of panels."""
+class FallbackMask:
+    """Marks of what a fast path leaves to another kernel: rows, columns, and rows of panels."""
 
-    def __init__(self, pieces: Pieces) -> None:
-        self.width = pieces.width
-        self.rows: NDArray[np.bool_] = np.zeros(pieces.rows, np.bool_)
-        self.columns: NDArray[np.bool_] = np.zeros(pieces.columns, np.bool_)
-        self.parts: NDArray[np.bool_] = np.zeros((pieces.panels, pieces.rows), np.bool_)
+    def __init__(self, macro_tiles: MacroTiles) -> None:
+        self.width = macro_tiles.width
+        self.rows: NDArray[np.bool_] = np.zeros(macro_tiles.rows, np.bool_)
+        self.columns: NDArray[np.bool_] = np.zeros(macro_tiles.columns, np.bool_)
+        self.parts: NDArray[np.bool_] = np.zeros((macro_tiles.panels, macro_tiles.rows), np.bool_)
 
-    def places(self) -> Iterator[tuple[Lines, Lines]]:
+    def places(self) -> Iterator[tuple[Index, Index]]:
         """List the rows and columns that together hold all that is marked; of the two one at most is an array."""
         every = slice(None)
         if self.rows.any():
@@ -101,21 +100,9 @@ class Missed:
         for panel in np.flatnonzero(parts.any(axis=1)).tolist():
             yield _chosen(parts[panel]), slice(panel * self.width, (panel + 1) * self.width)
 
-    def redo(self, out: NDArray[Any], compute: Compute) -> None:
-        """Call ``compute(rows, columns, results)`` until all that is marked has been computed."""
-        for rows, columns in self.places():
-            _redo(out, rows, columns, compute)
 
-
-def _chosen(marks: NDArray[np.bool_]) -> Lines:
+def _chosen(marks: NDArray[np.bool_]) -> Index:
     """Return where there are marks, at least one."""
     places = np.flatnonzero(marks)
     first, last = int(places[0]), int(places[-1]) + 1
     return slice(first, last) if last - first == len(places) else places
-
-
-def _redo(out: NDArray[Any], rows: Lines, columns: Lines, compute: Compute) -> None:
-    results = out[rows, columns]  # a copy where rows or columns lie apart
-    compute(rows, columns, results)
-    if not (isinstance(rows, slice) and isinstance(columns, slice)):
-        out[rows, columns] = results

@@ -1,4 +1,4 @@
-"""Products cut into pieces, what is redone, and the tile that a CPU takes."""
+"""Products cut into macro tiles, what is left out, and the tile that a CPU takes."""
 
 from __future__ import annotations
 
@@ -7,67 +7,68 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.fallbacks import fall_back
 
 from fastmma.kernels import tiles
 from fastmma.kernels.llvm import cpu
-from fastmma.kernels.pieces import Lines, Missed, OfWorkers, Piece, Pieces, cut, finish_empty
+from fastmma.kernels.macro_tiles import FallbackMask, Index, MacroTile, MacroTiles, OfWorkers, cut, finish_empty
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("shape", [(1, 1), (7, 70), (64, 64), (130, 33), (2050, 200)], ids=str)
-def test_pieces_cover_a_product_once(shape: tuple[int, int], threads: int) -> None:
-    pieces = cut(*shape, (4, 32), threads, 1024, 4)
-    assert pieces.height % 4 == 0
-    assert pieces.height <= 1024 + 4
+def test_macro_tiles_cover_a_product_once(shape: tuple[int, int], threads: int) -> None:
+    macro_tiles = cut(*shape, (4, 32), threads, 1024, 4)
+    assert macro_tiles.height % 4 == 0
+    assert macro_tiles.height <= 1024 + 4
     times = np.zeros(shape, np.int32)
     lock = threading.Lock()
 
-    def compute(piece: Piece, memory: list[Piece]) -> None:
-        memory.append(piece)
+    def compute(macro_tile: MacroTile, memory: list[MacroTile]) -> None:
+        memory.append(macro_tile)
         with lock:
-            times[piece.row : piece.last_row, piece.column : piece.last_column] += 1
+            times[macro_tile.row : macro_tile.last_row, macro_tile.column : macro_tile.last_column] += 1
 
-    memory: OfWorkers[list[Piece]] = OfWorkers(list)
-    pieces.run(threads, memory, compute)
+    memory: OfWorkers[list[MacroTile]] = OfWorkers(list)
+    macro_tiles.run(threads, memory, compute)
     np.testing.assert_array_equal(times, 1)
     assert len(memory) <= threads
-    done = [piece for each in memory.values() for piece in each]
-    assert len(done) == pieces.panels * -(-shape[0] // pieces.height)
+    done = [macro_tile for each in memory.values() for macro_tile in each]
+    assert len(done) == macro_tiles.panels * -(-shape[0] // macro_tiles.height)
 
 
 def test_more_threads_get_more_pieces() -> None:
     assert cut(4096, 64, (4, 64), 1, 4096, 4).height == 4096
     assert cut(4096, 64, (4, 64), 4, 4096, 4).height == 256
     assert cut(4096, 64 * 16, (4, 64), 4, 4096, 4).height == 4096
-    assert cut(40, 64, (4, 64), 8, 4096, 4).height == 20  # a piece has some blocks for its panel of B
+    assert cut(40, 64, (4, 64), 8, 4096, 4).height == 20  # a macro tile has some blocks for its panel of B
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_all_that_is_marked_is_redone(apart: bool) -> None:
-    pieces = Pieces(20, 50, 8, 16)
-    missed = Missed(pieces)
+def test_all_that_is_marked_is_computed(apart: bool) -> None:
+    macro_tiles = MacroTiles(20, 50, 8, 16)
+    fallback = FallbackMask(macro_tiles)
     wanted = np.zeros((20, 50), bool)
     rows, columns = ([3, 4, 9], [0, 20, 49]) if apart else ([3, 4, 5], [20, 21])
-    missed.rows[rows], missed.columns[columns] = True, True
-    missed.parts[1, [4, 15, 17]] = True
-    missed.parts[3, 19] = True
+    fallback.rows[rows], fallback.columns[columns] = True, True
+    fallback.parts[1, [4, 15, 17]] = True
+    fallback.parts[3, 19] = True
     wanted[rows], wanted[:, columns] = True, True
     wanted[[15, 17], 16:32], wanted[19, 48:] = True, True
     out = np.zeros((20, 50), np.int64)
     right = np.arange(1, 1001).reshape(20, 50)
 
-    def compute(lines: Lines, panel: Lines, results: Any) -> None:
+    def compute(lines: Index, panel: Index, results: Any) -> None:
         results[...] = right[lines][:, panel]
 
-    missed.redo(out, compute)
+    fall_back(fallback, out, compute)
     np.testing.assert_array_equal(out, np.where(wanted, right, 0))
 
 
-def test_nothing_is_redone_where_nothing_is_marked() -> None:
+def test_nothing_is_computed_where_nothing_is_marked() -> None:
     def compute(*_: object) -> None:
         raise AssertionError
 
-    Missed(Pieces(3, 4, 8, 16)).redo(np.zeros((3, 4)), compute)
+    fall_back(FallbackMask(MacroTiles(3, 4, 8, 16)), np.zeros((3, 4)), compute)
 
 
 def test_what_is_settled() -> None:

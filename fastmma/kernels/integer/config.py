@@ -20,7 +20,7 @@ _OPERATIONS = {
 
 @constant
 @dataclass(frozen=True)
-class Tile:
+class WordsConfig:
     """A register tile: a kind of words and a shape, for which code is compiled."""
 
     # "bytes" (needs VNNI), "bytes_alike" (needs sdot and udot), "pairs", "bits" or "bits_by_bytes" (counts ones in bytes first, where

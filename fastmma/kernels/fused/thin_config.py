@@ -10,7 +10,7 @@ WORD = 16  # signs of a step's products in a word
 
 
 @dataclass(frozen=True)
-class ThinChain:
+class ThinConfig:
     """The configuration of the kernel.
 
     Sums are held as they are. Exponents of products are words: those of float64's fields.

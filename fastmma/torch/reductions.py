@@ -1,0 +1,223 @@
+"""Sums, softmax, norms and losses that torch's CUDA kernels compute: by operator, the function of `fastmma.functions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastmma.functions import embedding, group_norm, losses, norms, optimizers, reduce, scans, softmax
+from fastmma.host.errors import NotEmulatedError
+from fastmma.torch.arrays import DTYPES, to_numpy, to_torch
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+RECORDED = "PyTorch 2.11 on an H200"
+_ALIGNED = 16  # bytes of an address from which kernels load vectors
+_REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
+
+Arguments = Mapping[str, Any]
+Row = Callable[[Arguments], Any]
+
+
+def as_gpu_array(tensor: Tensor) -> NDArray[Any]:
+    """Return a contiguous tensor as an array.
+
+    Raises
+    ------
+    NotEmulatedError
+        If it is not contiguous, from an aligned address, which decides how a GPU's kernels add.
+    """
+    aligned = tensor.storage_offset() * tensor.itemsize % _ALIGNED == 0
+    if not tensor.is_contiguous() or not aligned or tensor.is_neg() or not tensor.numel():
+        raise NotEmulatedError("the order of additions is known of contiguous tensors, from an aligned address")
+    return to_numpy(tensor)
+
+
+def _maybe(tensor: Tensor | None) -> NDArray[Any] | None:
+    return None if tensor is None else as_gpu_array(tensor)
+
+
+def as_tensor(array: NDArray[Any]) -> Tensor:
+    return to_torch(np.ascontiguousarray(array).reshape(np.shape(array)))
+
+
+def as_tensors(arrays: tuple[NDArray[Any], ...]) -> tuple[Tensor, ...]:
+    return tuple(as_tensor(array) for array in arrays)
+
+
+def _dtype(given: Arguments) -> Any:
+    wanted = given.get("dtype")
+    if wanted is None:
+        return None
+    if wanted not in FLOATS:
+        raise NotEmulatedError(f"sums in {wanted} are not known")
+    return DTYPES[wanted]
+
+
+def _axes(given: Arguments) -> list[int] | None:
+    axes = given.get("dim")
+    return None if axes is None or (isinstance(axes, list | tuple) and not axes) else [axes] if isinstance(axes, int) else list(axes)
+
+
+def _sum(function: Callable[..., NDArray[Any]]) -> Row:
+    def row(given: Arguments) -> Tensor:
+        dtype = {"dtype": _dtype(given)} if "dtype" in given else {}
+        return as_tensor(function(as_gpu_array(given["self"]), _axes(given), keepdims=given.get("keepdim", False), **dtype))
+
+    return row
+
+
+def _variance(root: bool) -> Row:
+    def row(given: Arguments) -> Tensor:
+        correction = given["correction"] if "correction" in given else float(given.get("unbiased", True))
+        correction = 1 if correction is None else correction
+        keepdims = given.get("keepdim", False)
+        return as_tensor(
+            reduce.reduce_variance(as_gpu_array(given["self"]), _axes(given), correction=correction, root=root, keepdims=keepdims)
+        )
+
+    return row
+
+
+def _log_sum_exp(given: Arguments) -> Tensor:
+    axes = _axes(given) or list(range(given["self"].dim()))
+    return as_tensor(reduce.reduce_logsumexp(as_gpu_array(given["self"]), axes, keepdims=given["keepdim"]))
+
+
+def _norm(given: Arguments) -> Tensor:
+    if given["ord"] not in (1, 2) or given["dtype"] is not None:
+        raise NotEmulatedError("norms are known of orders 1 and 2")
+    return as_tensor(reduce.reduce_norm(as_gpu_array(given["self"]), int(given["ord"]), _axes(given), keepdims=given["keepdim"]))
+
+
+def _softmax(log: bool) -> Row:
+    def row(given: Arguments) -> Tensor:
+        dtype = np.float32 if given["half_to_float"] else None
+        return as_tensor(softmax.softmax(as_gpu_array(given["self"]), given["dim"], log=log, dtype=dtype))
+
+    return row
+
+
+def _softmax_backward(log: bool) -> Row:
+    def row(given: Arguments) -> Tensor:
+        arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["output"])
+        return as_tensor(softmax.softmax_backward(*arrays, given["dim"], log=log, dtype=DTYPES[given["input_dtype"]]))
+
+    return row
+
+
+def _masked(given: Arguments, gradients: tuple[Tensor, ...], count: int) -> tuple[Tensor | None, ...]:
+    """Return those gradients that are asked for."""
+    whole = (*gradients, *[None] * (count - len(gradients)))
+    return tuple(each if wanted else None for each, wanted in zip(whole, given["output_mask"], strict=True))
+
+
+def _layer_norm(given: Arguments) -> tuple[Tensor, ...]:
+    arrays = as_gpu_array(given["input"]), given["normalized_shape"], _maybe(given["weight"]), _maybe(given["bias"])
+    return as_tensors(norms.layer_norm(*arrays, given["eps"]))
+
+
+def _layer_norm_backward(given: Arguments) -> tuple[Tensor | None, ...]:
+    arrays = (
+        as_gpu_array(given["grad_out"]),
+        as_gpu_array(given["input"]),
+        given["normalized_shape"],
+        as_gpu_array(given["mean"]),
+        as_gpu_array(given["rstd"]),
+    )
+    return _masked(given, as_tensors(norms.layer_norm_backward(*arrays, _maybe(given["weight"]))), 3)
+
+
+def _rms_norm(given: Arguments) -> tuple[Tensor, ...]:
+    return as_tensors(norms.rms_norm(as_gpu_array(given["input"]), given["normalized_shape"], _maybe(given["weight"]), given["eps"]))
+
+
+def _rms_norm_backward(given: Arguments) -> tuple[Tensor | None, ...]:
+    arrays = as_gpu_array(given["grad_out"]), as_gpu_array(given["input"]), given["normalized_shape"], as_gpu_array(given["rstd"])
+    return _masked(given, as_tensors(norms.rms_norm_backward(*arrays, _maybe(given["weight"]))), 2)
+
+
+def _group_norm(given: Arguments) -> tuple[Tensor, ...]:
+    arrays = as_gpu_array(given["input"]), _maybe(given["weight"]), _maybe(given["bias"])
+    return as_tensors(group_norm.group_norm(*arrays, given["group"], given["eps"]))
+
+
+def _group_norm_backward(given: Arguments) -> tuple[Tensor | None, ...]:
+    arrays = as_gpu_array(given["grad_out"]), as_gpu_array(given["input"]), as_gpu_array(given["mean"]), as_gpu_array(given["rstd"])
+    return _masked(given, as_tensors(group_norm.group_norm_backward(*arrays, _maybe(given["weight"]))), 3)
+
+
+def _nll_loss(given: Arguments) -> tuple[Tensor, ...]:
+    if given["weight"] is not None:
+        raise NotEmulatedError("losses with weights of classes are not known")
+    arrays = as_gpu_array(given["self"]), as_gpu_array(given["target"])
+    return as_tensors(losses.nll_loss(*arrays, _REDUCTIONS[given["reduction"]], given["ignore_index"]))
+
+
+def _nll_loss_backward(given: Arguments) -> Tensor:
+    if given["weight"] is not None:
+        raise NotEmulatedError("losses with weights of classes are not known")
+    arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["self"]), as_gpu_array(given["target"])
+    total = as_gpu_array(given["total_weight"])
+    return as_tensor(losses.nll_loss_backward(*arrays, _REDUCTIONS[given["reduction"]], total, given["ignore_index"]))
+
+
+def _bce_with_logits(given: Arguments) -> Tensor:
+    if given["weight"] is not None or given["pos_weight"] is not None:
+        raise NotEmulatedError("losses with weights are not known")
+    arrays = as_gpu_array(given["self"]), as_gpu_array(given["target"])
+    return as_tensor(losses.binary_cross_entropy_with_logits(*arrays, _REDUCTIONS[given["reduction"]]))
+
+
+def _scan(function: Callable[..., NDArray[Any]]) -> Row:
+    def row(given: Arguments) -> Tensor:
+        if given["dtype"] is not None:
+            raise NotEmulatedError("scans into another format are not known")
+        return as_tensor(function(as_gpu_array(given["self"]), given["dim"]))
+
+    return row
+
+
+def _embedding_backward(given: Arguments) -> Tensor:
+    if given["scale_grad_by_freq"]:
+        raise NotEmulatedError("gradients that are scaled by frequency are not known")
+    arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["indices"])
+    return as_tensor(embedding.embedding_backward(*arrays, given["num_weights"], given["padding_idx"]))
+
+
+def _foreach_norm(given: Arguments) -> list[Tensor]:
+    if given["ord"] != 2 or given["dtype"] is not None:
+        raise NotEmulatedError("norms of lists are known of order 2")
+    return [as_tensor(each) for each in optimizers.foreach_norm([as_gpu_array(each) for each in given["self"]])]
+
+
+ROWS: dict[str, Row] = {
+    "sum": _sum(reduce.reduce_sum),
+    "mean": _sum(reduce.reduce_mean),
+    "amax": _sum(reduce.reduce_max),
+    "var": _variance(False),
+    "std": _variance(True),
+    "linalg_vector_norm": _norm,
+    "_softmax": _softmax(False),
+    "_log_softmax": _softmax(True),
+    "_softmax_backward_data": _softmax_backward(False),
+    "_log_softmax_backward_data": _softmax_backward(True),
+    "native_layer_norm": _layer_norm,
+    "native_layer_norm_backward": _layer_norm_backward,
+    "_fused_rms_norm": _rms_norm,
+    "_fused_rms_norm_backward": _rms_norm_backward,
+    "native_group_norm": _group_norm,
+    "native_group_norm_backward": _group_norm_backward,
+    "nll_loss_forward": _nll_loss,
+    "nll_loss_backward": _nll_loss_backward,
+    "binary_cross_entropy_with_logits": _bce_with_logits,
+    "cumsum": _scan(scans.cumulate_sum),
+    "cumprod": _scan(scans.cumulate_product),
+    "embedding_dense_backward": _embedding_backward,
+    "_foreach_norm": _foreach_norm,
+    "logsumexp": _log_sum_exp,
+}
