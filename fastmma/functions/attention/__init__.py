@@ -1,0 +1,21 @@
+"""Scaled dot product attention as torch computes it on a GPU: flash, memory-efficient and math attention, forward and backward."""
+
+from fastmma.functions.attention.dropout import Dropout
+from fastmma.functions.attention.efficient_forward import efficient
+from fastmma.functions.attention.efficient_gradients import efficient_backward
+from fastmma.functions.attention.flash_forward import flash
+from fastmma.functions.attention.flash_gradients import flash_backward
+from fastmma.functions.attention.math_attention import math_attention, math_backward
+from fastmma.functions.attention.turns import efficient_repeats, flash_repeats
+
+__all__ = [
+    "Dropout",
+    "efficient",
+    "efficient_backward",
+    "efficient_repeats",
+    "flash",
+    "flash_backward",
+    "flash_repeats",
+    "math_attention",
+    "math_backward",
+]

@@ -1,0 +1,150 @@
+"""Memory-efficient attention, backward: ``fmha_cutlassB`` of torch 2.11, kernels of xFormers for compute capability 8.0.
+
+A block of threads has a block of keys and takes the blocks of queries in turn, each block of threads from another one on.
+Probabilities are rounded to the operands' type before they weigh what the output's gradient gives.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmma.functions import libdevice
+from fastmma.functions.attention.blocks import Efficient, count_key_splits, efficient_sizes
+from fastmma.functions.attention.dropout import Dropout, keep_by_places
+from fastmma.functions.attention.efficient_forward import drop_scale, read_bias
+from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, narrow, see
+from fastmma.functions.attention.products import multiply_rows, multiply_tiles
+from fastmma.functions.attention.row_sums import sum_floats, sum_halves
+from fastmma.functions.attention.turns import first_query, order_keys, start_of
+from fastmma.host.errors import OperandError
+
+
+class Given(NamedTuple):
+    """What all blocks of keys read: operands, the output's gradient, and what is known of each query."""
+
+    operands: Heads
+    grad_out: Array
+    logs: Floats
+    delta: Floats  # sums of products of the output and its gradient
+    bias: Floats | None
+    kept: Array | None
+    drop_scale: np.float32
+    causal: bool
+
+
+@np.errstate(all="ignore")
+def efficient_backward(
+    grad_out: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    logsumexp: Floats,
+    *,
+    bias: Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: Dropout | None = None,
+    deterministic: bool = False,
+) -> tuple[Array, Array, Array]:
+    """Compute ``aten::_scaled_dot_product_efficient_attention_backward``: the gradients of queries, keys and values.
+
+    The gradient of the queries is added up in the order in which blocks of keys come to a block of queries when all take equally long
+    (`efficient_repeats` tells where a GPU may add in another one).
+
+    Parameters
+    ----------
+    grad_out : array
+        The gradient of the output.
+    q, k, v, bias : array
+        As in `efficient`.
+    out, logsumexp : array
+        What `efficient` returned.
+    causal, scale, dropout
+        As in `efficient`.
+    deterministic : bool
+        ``torch.use_deterministic_algorithms(True)`` is set: one block of threads takes all keys.
+
+    Returns
+    -------
+    dq, dk, dv : array
+        Of the shapes of q, k and v.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastmma.functions.attention import efficient
+    >>> q = k = v = np.eye(8, dtype=np.float16).reshape(1, 1, 8, 8)
+    >>> dq, dk, dv = efficient_backward(q, q, k, v, *efficient(q, k, v))  # doctest: +SKIP
+    >>> float(dv[0, 0, 0, 0])  # doctest: +SKIP
+    0.1690673828125
+    """
+    operands = heads_of("efficient_backward", q, k, v, scale, EVERY)
+    if k.shape[1] != q.shape[1] or not grad_out.shape == out.shape == (*q.shape[:3], v.shape[3]) or logsumexp.shape != q.shape[:3]:
+        raise OperandError(f"efficient_backward: {grad_out.shape}, {out.shape} and {logsumexp.shape} do not fit {q.shape} and {v.shape}")
+    heads, queries, dimension = operands.q.shape
+    keys = k.shape[2]
+    sizes = efficient_sizes(8 * q.dtype.itemsize, max(dimension, v.shape[3]))
+    gradient, result = flatten(grad_out), flatten(out)
+    delta = sum_floats(gradient, result) if q.dtype == np.float32 else sum_halves(gradient, result, sizes.backward_keys)
+    kept = None if dropout is None else keep_by_places(dropout, heads, queries, keys)
+    factor = np.float32(1) if dropout is None else drop_scale(dropout)
+    added = read_bias("efficient_backward", bias, q, keys)
+    given = Given(operands, gradient, flatten(logsumexp), delta, added, kept, factor, causal)
+    splits = 1 if deterministic else count_key_splits(keys, heads, sizes)
+    dk, dv = np.zeros_like(operands.k), np.zeros_like(operands.v)
+    slopes: list[Array] = []
+    for index, start in enumerate(range(0, keys, sizes.backward_keys)):
+        part = slice(start, min(start + sizes.backward_keys, keys))
+        p, ds = _weigh(given, part)
+        slopes.append(ds)
+        first = first_query(start, queries, sizes.backward_queries, causal=causal)
+        turn = first + start_of(index, splits, queries, sizes.backward_queries, causal=causal)
+        starts = [*range(turn, queries, sizes.backward_queries), *range(first, min(turn, queries), sizes.backward_queries)]
+        dv[:, part] = narrow(_add_queries(p, gradient, starts, sizes), q.dtype)
+        dk[:, part] = narrow(_add_queries(ds.transpose(0, 2, 1), operands.q, starts, sizes), q.dtype)
+    dq = np.empty(operands.q.shape, np.float32)
+    blocks = sizes.backward_queries, sizes.backward_keys
+    for query in range(0, queries, blocks[0]):
+        rows = slice(query, query + blocks[0])
+        total = np.zeros((heads, min(blocks[0], queries - query), dimension), np.float32)
+        for _, _, index in order_keys(query, queries, keys, splits, blocks, causal=causal):
+            total = multiply_tiles(slopes[index][:, rows], operands.k[:, index * blocks[1] : (index + 1) * blocks[1]], total)
+        dq[:, rows] = total
+    return narrow(dq, q.dtype).reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
+
+
+def _weigh(given: Given, part: slice) -> tuple[Array, Array]:
+    """Return probabilities (head, key, query) of a block of keys, without those dropped, and gradients of scores (head, query, key)."""
+    q, k, v, scale = given.operands
+    scores = multiply_rows(k[:, part], q) * scale
+    if given.bias is not None:
+        scores += given.bias[..., part].transpose(0, 2, 1)
+    visible = see(q.shape[1], part.start, part.stop, 0 if given.causal else None)
+    scores[:, np.arange(part.stop - part.start)[:, None] >= visible] = -np.inf
+    p = libdevice.call("expf", scores - given.logs[:, None]).astype(q.dtype)
+    dp = multiply_rows(given.grad_out, v[:, part])
+    weights = p.astype(np.float32).transpose(0, 2, 1)
+    if given.kept is not None:
+        chosen = np.where(given.kept[..., part], given.drop_scale, np.float32(0))
+        dp *= chosen
+        p = p * chosen.astype(q.dtype).transpose(0, 2, 1)
+    return p, ((dp - given.delta[..., None]) * weights * scale).astype(q.dtype)
+
+
+def _add_queries(weights: Array, rows: Array, starts: list[int], sizes: Efficient) -> Floats:
+    """Multiply weights (head, key, query) by rows of queries, and add up blocks of these in the order of a kernel."""
+    total = np.zeros((*weights.shape[:2], rows.shape[2]), np.float32)
+    for start in starts:
+        part = slice(start, start + sizes.backward_queries)
+        if sizes.sums == "result":
+            total = total + multiply_tiles(weights[..., part], rows[:, part])
+        else:
+            total = multiply_tiles(weights[..., part], rows[:, part], total)
+    return total

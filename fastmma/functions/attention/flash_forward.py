@@ -1,0 +1,195 @@
+"""Flash attention, forward: ``flash_fwd_kernel`` and ``flash_fwd_splitkv_kernel`` of torch 2.11.
+
+Scores of a block of keys are multiplied by the scale times log2(e), rounded, and the row's maximum so far, multiplied likewise, is
+subtracted (torch forbids to fuse these); `ex2.approx` of that is a probability. Blocks are taken from the last to the first. Where there
+are few heads and queries, the keys are in parts, which a second kernel joins.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastmma.functions import libdevice
+from fastmma.functions.attention.blocks import FLASH, PROCESSORS, count_parts, round_dimension
+from fastmma.functions.attention.dropout import Dropout, keep_by_warps
+from fastmma.functions.attention.operands import HALVES, Array, Floats, Heads, flatten, heads_of, narrow, see
+from fastmma.functions.attention.products import fuse, multiply
+from fastmma.functions.special import ex2, lg2
+from fastmma.host.errors import OperandError
+from fastmma.host.threads import parallel_for, thread_count
+
+_ROWS = 16  # of an instruction
+_LN2 = np.float32(0.693147182)
+_THREADS = 128  # of a block of the kernel that joins parts
+_LARGEST = max(FLASH)
+_INFINITY = np.float32(np.inf)
+
+
+class Part(NamedTuple):
+    """What blocks of keys gave: results not yet divided, maxima of scores, and sums of exponentials."""
+
+    out: Floats
+    top: Floats
+    total: Floats
+
+
+@np.errstate(all="ignore")
+def flash(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: Dropout | None = None,
+    processors: int = PROCESSORS,
+    threads: int | None = None,
+) -> tuple[Array, Floats]:
+    """Compute ``aten::_scaled_dot_product_flash_attention``: the output, and the logarithms of the sums of exponentials.
+
+    Parameters
+    ----------
+    q, k, v : array
+        bfloat16 or float16 (batch, heads, length, head dimension), the last a multiple of 8 up to 256. Keys and values may have
+        fewer heads.
+    causal : bool
+        A query sees keys up to its own place, counted from the ends of both.
+    scale : float, optional
+        By default one over the square root of the head dimension.
+    dropout : Dropout, optional
+    processors : int
+        Streaming multiprocessors of the GPU, by which the keys are divided.
+    threads : int, optional
+
+    Returns
+    -------
+    out : array (batch, heads, length, head dimension)
+    logsumexp : float32 array (batch, heads, length)
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> q = k = v = np.eye(8, dtype=np.float16).reshape(1, 1, 8, 8)
+    >>> out, logsumexp = flash(q, k, v)
+    >>> float(out[0, 0, 0, 0]), float(logsumexp[0, 0, 0])
+    (0.1690673828125, 2.131098747253418)
+    """
+    operands = heads_of("flash", q, k, v, scale, HALVES)
+    if max(q.shape[3], v.shape[3]) > _LARGEST or q.shape[3] != v.shape[3]:
+        raise OperandError(f"flash: head dimensions are one and up to {_LARGEST}, not {q.shape[3]} and {v.shape[3]}")
+    if q.shape[2] == 1 and k.shape[1] < q.shape[1] and dropout is None:  # heads that share keys are queries of one head
+        operands = operands._replace(q=flatten(q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])), k=flatten(k), v=flatten(v))
+    offset = k.shape[2] - q.shape[2] if causal and q.shape[2] > 1 else None
+    out, logs = _attend(operands, offset, dropout, processors, thread_count(threads))
+    return narrow(out, q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])
+
+
+def _attend(operands: Heads, offset: int | None, dropout: Dropout | None, processors: int, threads: int) -> tuple[Floats, Floats]:
+    heads, queries, dimension = operands.q.shape
+    keys = operands.k.shape[1]
+    sizes = FLASH[round_dimension(dimension)]
+    parts = 1 if dropout is not None else count_parts(queries, keys, dimension, heads, processors)
+    if parts == 1:
+        kept = None if dropout is None else keep_by_warps(dropout, heads, queries, keys)
+        columns = sizes.keys if dropout is None else sizes.kept_keys
+        found = attend_blocks(operands, range(0, keys, columns), columns, offset, kept, threads)
+        out, logs = normalise(found, operands.scale, _INFINITY, None if dropout is None else np.float32(1) / dropout.kept)
+        return out, logs
+    columns = sizes.split_keys
+    starts = range(0, keys, columns)
+    each = -(-len(starts) // parts)
+    split = [starts[part * each : part * each + each] for part in range(parts)]
+    found_parts = [normalise(attend_blocks(operands, part, columns, offset, None, threads), operands.scale, -_INFINITY) for part in split]
+    return _join([out for out, _ in found_parts], np.stack([logs for _, logs in found_parts]), round_dimension(dimension))
+
+
+def attend_blocks(operands: Heads, starts: range, columns: int, offset: int | None, kept: Array | None, threads: int) -> Part:
+    """Add up blocks of keys, the last first.
+
+    Parameters
+    ----------
+    operands : Heads
+    starts : range
+        Where blocks begin.
+    columns : int
+        Keys of a block.
+    offset : int, optional
+        A query sees keys up to its own place plus this.
+    kept : bool array, optional
+        Which probabilities (head, query, key) are not dropped.
+    threads : int
+    """
+    from fastmma.kernels.functions import attention as kernels
+
+    heads, queries, _ = operands.q.shape
+    keys, dimension = operands.v.shape[1:]
+    out = np.zeros((heads, queries, dimension), np.float32)
+    top = np.full((heads, queries), -_INFINITY)
+    sums = np.zeros((heads, queries, kernels.LANES), np.float32)
+    for start in reversed(starts):
+        stop = min(start + columns, keys)
+        low = 0 if offset is None else min(max(start - offset, 0), queries) // _ROWS * _ROWS  # queries before see none of the block
+        if low == queries:
+            continue
+        scores = multiply(operands.q[:, low:], operands.k[:, start:stop].transpose(0, 2, 1))
+        visible = see(queries, start, stop, offset)[low:]
+        now, added, factors = top[:, low:].copy(), sums[:, low:].copy(), np.empty((heads, queries - low), np.float32)
+        each_head(kernels.subtract_maxima, threads, scores, visible, operands.scale_log2, now, factors)
+        exponentials = ex2(scores, flush=False)
+        factors = ex2(factors, flush=False)
+        each_head(kernels.add_to_lanes, threads, exponentials, factors, added)
+        weights = exponentials.astype(operands.q.dtype)
+        if kept is not None:
+            weights = np.where(kept[:, low:, start:stop], weights, weights.dtype.type(0))
+        out[:, low:] = multiply(weights, operands.v[:, start:stop], out[:, low:] * factors[..., None])
+        top[:, low:], sums[:, low:] = now, added
+    total = sums + sums[..., [2, 3, 0, 1]]
+    return Part(out, top, (total + total[..., [1, 0, 3, 2]])[..., 0])
+
+
+def each_head(kernel: Any, threads: int, *arrays: Any) -> None:
+    """Run a kernel on the heads of arrays of at least two dimensions; others are passed as they are."""
+    first = next(each for each in arrays if isinstance(each, np.ndarray))
+
+    def work(start: int, stop: int, _: int) -> None:
+        kernel(*(each[start:stop] if isinstance(each, np.ndarray) and each.ndim > 1 else each for each in arrays))
+
+    parallel_for(work, len(first), threads)
+
+
+def normalise(part: Part, scale: np.float32, nothing: np.float32, again: np.float32 | None = None) -> tuple[Floats, Floats]:
+    """Divide results by their sums; also return logarithms of these, `nothing` where no key is seen."""
+    empty = (part.total == 0) | np.isnan(part.total)
+    total = np.where(empty, np.float32(1), part.total)
+    inverse = np.reciprocal(total)
+    logs = np.where(empty, nothing, fuse(part.top, scale, lg2(total, flush=False) * _LN2))
+    return part.out * (inverse if again is None else inverse * again)[..., None], logs
+
+
+def _join(outs: list[Floats], logs: Floats, dimension: int) -> tuple[Floats, Floats]:
+    """Join parts of the keys as ``flash_fwd_splitkv_combine_kernel`` does: their sums in a tree of lanes, their results in order."""
+    parts = len(logs)
+    room = 1 << max(1, (parts - 1).bit_length())
+    rows = 4 if dimension % 128 == 0 else 8 if dimension % 64 == 0 else 16
+    most = logs.max(0)
+    most = np.where(most == -_INFINITY, np.float32(0), most)
+    sums = np.zeros((room, *logs.shape[1:]), np.float32)
+    sums[:parts] = libdevice.call("expf", logs - most)
+    lanes = sums.reshape(-1, min(_THREADS // rows, room), *sums.shape[1:])
+    total = lanes[0]
+    for more in lanes[1:]:
+        total = total + more
+    while len(total) > 1:
+        total = total[: len(total) // 2] + total[len(total) // 2 :]
+    empty = (total[0] == 0) | np.isnan(total[0])
+    whole = np.where(empty, _INFINITY, libdevice.call("logf", np.where(empty, np.float32(1), total[0])) + most)
+    out = np.zeros_like(outs[0])
+    for each, log in zip(outs, logs, strict=True):
+        out = fuse(libdevice.call("expf", log - whole)[..., None], each, out)
+    return out, whole

@@ -1,0 +1,192 @@
+"""Flash attention, backward: ``flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel`` of torch 2.11, and the kernels before and after it.
+
+A block of threads has a block of keys and takes blocks of queries from the last to the first; it adds to the gradient of the queries by
+atomics.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmma.functions.attention.blocks import FLASH, PROCESSORS, round_dimension
+from fastmma.functions.attention.dropout import Dropout, keep_by_warps
+from fastmma.functions.attention.operands import HALVES, Array, Floats, flatten, heads_of, narrow, see
+from fastmma.functions.attention.products import fuse, multiply
+from fastmma.functions.special import ex2
+from fastmma.host.errors import OperandError
+
+_ROWS = 16  # of an instruction
+_LOADED = 8  # elements that a thread loads at once
+_SUMS = 4  # of a thread of torch's reduction kernel
+_LOG2E = np.float32(math.log2(math.e))
+
+
+class Descending(NamedTuple):
+    """Rows in blocks, the last block first; each is filled up with rows that are not there."""
+
+    places: Array  # -1: none
+    starts: Array  # where the block of a row begins
+
+    def take(self, rows: Array, fill: float = 0) -> Array:
+        """Take rows (head, row, ...) in this order."""
+        found = rows[:, self.places]
+        found[:, self.places < 0] = fill
+        return found
+
+
+def descend(count: int, block: int) -> Descending:
+    """Order rows by blocks, the last first.
+
+    Examples
+    --------
+    >>> descend(20, 16).places[:6].tolist()
+    [16, 17, 18, 19, -1, -1]
+    """
+    starts = np.arange((count - 1) // block * block, -1, -block)
+    lengths = -(-np.minimum(block, count - starts) // _ROWS) * _ROWS
+    places = np.concatenate([start + np.arange(length) for start, length in zip(starts, lengths, strict=True)])
+    return Descending(np.where(places < count, places, -1), np.repeat(starts, lengths))
+
+
+@np.errstate(all="ignore")
+def flash_backward(
+    grad_out: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    logsumexp: Floats,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: Dropout | None = None,
+    deterministic: bool = False,
+    processors: int = PROCESSORS,
+) -> tuple[Array, Array, Array]:
+    """Compute ``aten::_scaled_dot_product_flash_attention_backward``: the gradients of queries, keys and values.
+
+    From three blocks of keys on a GPU adds the gradient of the queries up in any order, unless `deterministic` (`flash_repeats` tells);
+    here it is the order of the keys.
+
+    Parameters
+    ----------
+    grad_out : array
+        The gradient of the output.
+    q, k, v : array
+        As in `flash`.
+    out, logsumexp : array
+        What `flash` returned.
+    causal, scale, dropout, processors
+        As in `flash`.
+    deterministic : bool
+        ``torch.use_deterministic_algorithms(True)`` is set.
+
+    Returns
+    -------
+    dq, dk, dv : array
+        Of the shapes of q, k and v.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastmma.functions.attention.flash_forward import flash
+    >>> q = k = v = np.eye(8, dtype=np.float16).reshape(1, 1, 8, 8)
+    >>> dq, dk, dv = flash_backward(q, q, k, v, *flash(q, k, v))
+    >>> float(dv[0, 0, 0, 0])
+    0.1690673828125
+    """
+    operands = heads_of("flash_backward", q, k, v, scale, HALVES)
+    if grad_out.shape != q.shape or out.shape != q.shape or logsumexp.shape != q.shape[:3]:
+        raise OperandError(
+            f"flash_backward: grad_out {grad_out.shape}, out {out.shape} and logsumexp {logsumexp.shape} do not fit {q.shape}"
+        )
+    heads, queries, dimension = operands.q.shape
+    keys = k.shape[2]
+    padded = round_dimension(dimension)
+    sizes = FLASH[padded]
+    order = descend(queries, sizes.backward_queries)
+    kept = np.float32(1) if dropout is None else dropout.kept
+    again = np.float32(1) / kept
+    rows, gradient = order.take(operands.q), order.take(flatten(grad_out))
+    delta = order.take(_dots(flatten(grad_out), flatten(out), padded) * kept)
+    logs = flatten(logsumexp)
+    shifts = order.take(np.where(logs == -np.inf, np.float32(0), logs * _LOG2E), np.inf)
+    chosen = None if dropout is None else order.take(keep_by_warps(dropout, heads, queries, keys))
+    offset = keys - queries if causal else None
+    columns = sizes.backward_keys
+    starts = range(0, keys, columns)
+    buffers = min(-(-processors // heads), len(starts)) if deterministic else 1
+    sums = np.zeros((buffers, *rows.shape), np.float32)
+    dk, dv = np.zeros_like(operands.k, np.float32), np.zeros_like(operands.v, np.float32)
+    for index, start in enumerate(starts):
+        part = slice(start, min(start + columns, keys))
+        first = 0 if offset is None else max(start - offset, 0) // sizes.backward_queries * sizes.backward_queries
+        seen = slice(0, int(np.count_nonzero(order.starts >= first)))  # blocks of queries that see the block
+        if not seen.stop:
+            continue
+        scores = multiply(rows[:, seen], operands.k[:, part].transpose(0, 2, 1))
+        hidden = np.arange(part.stop - start) >= see(queries, start, part.stop, offset)[order.places[seen]][:, None]
+        exponents = np.where(hidden, np.float32(-np.inf), scores * operands.scale_log2 - shifts[:, seen, None])
+        p = ex2(exponents, flush=False)
+        dp = multiply(gradient[:, seen], operands.v[:, part].transpose(0, 2, 1))
+        below = delta[:, seen, None]
+        if chosen is None:
+            ds = p * (dp - below)
+        else:
+            ds = p * np.where(chosen[:, seen, part], dp - below, -below)
+            p = np.where(chosen[:, seen, part], p, np.float32(0))
+        p, ds = p.astype(q.dtype), ds.astype(q.dtype)
+        dv[:, part] = multiply(p.transpose(0, 2, 1), gradient[:, seen])
+        dk[:, part] = multiply(ds.transpose(0, 2, 1), rows[:, seen])
+        sums[index % buffers][:, seen] += multiply(ds, operands.k[:, part])
+    total = sums[0]
+    for more in sums[1:]:
+        total = total + more
+    dq = np.empty(operands.q.shape, q.dtype)
+    there = order.places >= 0
+    dq[:, order.places[there]] = narrow(total[:, there] * (again * operands.scale), q.dtype)
+    dv = dv if dropout is None else dv * again
+    return (
+        dq.reshape(q.shape),
+        _add_groups(narrow(dk * (again * operands.scale), q.dtype), k.shape),
+        _add_groups(narrow(dv, q.dtype), v.shape),
+    )
+
+
+def _dots(grad_out: Array, out: Array, dimension: int) -> Floats:
+    """Multiply rows by rows: 8 threads (4 of dimensions that are no multiple of 64) take 8 elements in turn, and join in a tree."""
+    lanes = 8 if dimension % 64 == 0 else 4
+    heads, count, _ = grad_out.shape
+    padded = np.zeros((2, heads, count, dimension), np.float32)
+    padded[..., : grad_out.shape[2]] = grad_out.astype(np.float32), out.astype(np.float32)
+    x, y = padded.reshape(2, heads, count, -1, lanes, _LOADED).transpose(0, 3, 5, 1, 2, 4).reshape(2, -1, heads, count, lanes)
+    total = x[0] * y[0]
+    for a, b in zip(x[1:], y[1:], strict=True):
+        total = fuse(a, b, total)
+    while total.shape[-1] > 1:
+        half = total.shape[-1] // 2
+        total = total[..., :half] + total[..., half:]
+    dots: Floats = total[..., 0]
+    return dots
+
+
+def _add_groups(gradient: Array, shape: tuple[int, ...]) -> Array:
+    """Add the gradients of heads that share keys, as torch's reduction kernel does: four sums, which are then joined in order."""
+    groups = gradient.reshape(shape[0], shape[1], -1, *shape[2:])
+    count = groups.shape[2]
+    if count == 1:
+        return groups[:, :, 0]
+    sums = [groups[:, :, index].astype(np.float32) for index in range(min(_SUMS, count))]
+    for index in range(_SUMS, count):
+        sums[index % _SUMS] = sums[index % _SUMS] + groups[:, :, index].astype(np.float32)
+    total = sums[0]
+    for more in sums[1:]:
+        total = total + more
+    return narrow(total, gradient.dtype)

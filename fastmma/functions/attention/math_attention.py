@@ -1,0 +1,181 @@
+"""Math attention: ``_scaled_dot_product_attention_math``, which torch 2.11 composes of products, a softmax and functions of each element.
+
+Queries and keys are both multiplied by the root of the scale. Operands of 16 bits become float32 first, and results are rounded once,
+unless torch is allowed to multiply them as they are. A product of float32 is one chain of fused multiply-adds, k ascending, if torch is not
+allowed to use TF32. What cuBLAS does with operands of 16 bits, or with vectors, is not known here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, narrow, see
+from fastmma.functions.softmax import softmax, softmax_backward
+from fastmma.host.errors import NotEmulatedError, OperandError
+from fastmma.products.matmul import matmul
+
+Product = Callable[[Array, Array], Array]
+_INSTRUCTION, _TARGET = "fma.rn.f32", "sm_90a"
+
+
+class Scores(NamedTuple):
+    """What is done to scores: the shape of the queries, a bias, and whether later keys are hidden."""
+
+    shape: tuple[int, ...]
+    bias: Array | None
+    causal: bool
+
+
+class Composed(NamedTuple):
+    """What the products of a call have in common: scaled queries and keys, probabilities (head, query, key), and their root scale."""
+
+    q: Array
+    k: Array
+    v: Array
+    weights: Array
+    root: np.float32
+
+
+def multiply_chains(a: Array, b: Array) -> Array:
+    """Multiply stacks of float32 as cuBLAS does for attention: one chain of fused multiply-adds for each element.
+
+    Raises
+    ------
+    NotEmulatedError
+        If the operands are of 16 bits, or one is a vector.
+    """
+    if a.dtype != np.float32 or 1 in (a.shape[1], b.shape[2]):
+        raise NotEmulatedError(f"math attention: cuBLAS's product of {a.dtype} {a.shape} and {b.shape} is for a `product` to say")
+    found: Array = matmul(a, b, target=_TARGET, instruction=_INSTRUCTION)
+    return found
+
+
+def math_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    bias: Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    wide: bool = True,
+    product: Product = multiply_chains,
+) -> Array:
+    """Compute ``aten::_scaled_dot_product_attention_math`` without dropout.
+
+    Parameters
+    ----------
+    q, k, v : array
+        float32, bfloat16 or float16 (batch, heads, length, head dimension). Keys and values may have fewer heads.
+    bias : array, optional
+        Added to the scores; of the same dtype, and of a shape that broadcasts to (batch, heads, queries, keys).
+    causal : bool
+        A query sees keys up to its own place, counted from the beginnings of both.
+    scale : float, optional
+        By default one over the square root of the head dimension.
+    wide : bool
+        Compute with 16-bit operands in float32: ``torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp`` is not set.
+    product : function, optional
+        Of stacks (head, M, K) and (head, K, N) of one dtype; returns that of their products.
+
+    Returns
+    -------
+    array (batch, heads, queries, head dimension of the values)
+
+    Raises
+    ------
+    OperandError, OperandTypeError, NotEmulatedError
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> q = k = v = np.eye(8, dtype=np.float32).reshape(1, 1, 8, 8)
+    >>> math_attention(q, k, v).shape  # doctest: +SKIP
+    (1, 1, 8, 8)
+    """
+    operands = heads_of("math_attention", q, k, v, scale, EVERY)
+    composed = _compose(operands, _root(scale, q.shape[3]), Scores(q.shape, bias, causal), wide, product)
+    return narrow(product(composed.weights, composed.v), q.dtype).reshape(*q.shape[:3], v.shape[3])
+
+
+def math_backward(
+    grad_out: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    bias: Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    wide: bool = True,
+    product: Product = multiply_chains,
+) -> tuple[Array, Array, Array]:
+    """Compute the gradients of `math_attention`, by the operators that torch's autograd derives.
+
+    Parameters
+    ----------
+    grad_out : array
+        The gradient of the output.
+    q, k, v, bias, causal, scale, wide, product
+        As in `math_attention`; queries, keys and values have equally many heads.
+
+    Returns
+    -------
+    dq, dk, dv : array
+
+    Raises
+    ------
+    OperandError, OperandTypeError, NotEmulatedError
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> q = k = v = np.eye(8, dtype=np.float32).reshape(1, 1, 8, 8)
+    >>> [gradient.shape for gradient in math_backward(q, q, k, v)]  # doctest: +SKIP
+    [(1, 1, 8, 8), (1, 1, 8, 8), (1, 1, 8, 8)]
+    """
+    if k.shape[1] != q.shape[1] or grad_out.shape != (*q.shape[:3], v.shape[3]):
+        raise OperandError(f"math_backward: {grad_out.shape} does not fit {q.shape}, {k.shape} and {v.shape}")
+    operands = heads_of("math_backward", q, k, v, scale, EVERY)
+    composed = _compose(operands, _root(scale, q.shape[3]), Scores(q.shape, bias, causal), wide, product)
+    gradient = flatten(grad_out).astype(composed.q.dtype)
+    dv = product(composed.weights.transpose(0, 2, 1), gradient)
+    slopes = softmax_backward(product(gradient, composed.v.transpose(0, 2, 1)), composed.weights, 2)
+    dq = _scaled(product(slopes, composed.k), composed.root)
+    dk = _scaled(product(slopes.transpose(0, 2, 1), composed.q), composed.root)
+    return narrow(dq, q.dtype).reshape(q.shape), narrow(dk, q.dtype).reshape(k.shape), narrow(dv, q.dtype).reshape(v.shape)
+
+
+def _scaled(values: Array, factor: np.float32) -> Array:
+    return (values.astype(np.float32) * factor).astype(values.dtype)
+
+
+def _root(scale: float | None, dimension: int) -> np.float32:
+    """Return the root of the scale, which the host computes in float64 and rounds once."""
+    if scale is not None and scale < 0:
+        raise OperandError(f"math attention: the scale is not negative, as {scale} is")
+    return np.float32(math.sqrt(1 / math.sqrt(dimension) if scale is None else scale))
+
+
+def _compose(operands: Heads, root: np.float32, wanted: Scores, wide: bool, product: Product) -> Composed:
+    """Scale queries and keys, and compute probabilities; rows that see no key are zeros."""
+    dtype = np.dtype(np.float32) if wide else operands.q.dtype
+    shape, bias, causal = wanted
+    q, k, v = (each.astype(dtype) for each in operands[:3])
+    q, k = _scaled(q, root), _scaled(k, root)
+    scores = product(q, k.transpose(0, 2, 1))
+    keys = k.shape[1]
+    if causal:
+        scores[:, np.arange(keys) >= see(shape[2], 0, keys, 0)[:, None]] = -np.inf
+    if bias is not None:
+        if bias.dtype != operands.q.dtype:
+            raise OperandError(f"math_attention: a bias is of {operands.q.dtype}, not of {bias.dtype}")
+        added: Floats = flatten(np.broadcast_to(bias, (*shape[:3], keys))).astype(np.float32)
+        scores = (scores.astype(np.float32) + added).astype(dtype)
+    weights = softmax(scores, 2)
+    weights[np.isneginf(scores.astype(np.float32)).all(2)] = 0
+    return Composed(q, k, v, weights, root)
