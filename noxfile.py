@@ -16,6 +16,7 @@ nox.options.reuse_existing_virtualenvs = True
 TORCH = "torch==2.13.0"
 INTEGRATIONS = (
     "tests/integrations",
+    "tests/functions",
     "tests/testing",
     "tests/scaling/test_torch_scaling.py",
     "tests/study/test_bench_command.py",

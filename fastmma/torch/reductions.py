@@ -50,12 +50,9 @@ def as_tensors(arrays: tuple[NDArray[Any], ...]) -> tuple[Tensor, ...]:
 
 
 def _dtype(given: Arguments) -> Any:
-    wanted = given.get("dtype")
-    if wanted is None:
-        return None
-    if wanted not in FLOATS:
-        raise NotEmulatedError(f"sums in {wanted} are not known")
-    return DTYPES[wanted]
+    if given["dtype"] not in FLOATS:
+        raise NotEmulatedError(f"sums in {given['dtype']} are not known")
+    return DTYPES[given["dtype"]]
 
 
 def _axes(given: Arguments) -> list[int] | None:
@@ -65,10 +62,16 @@ def _axes(given: Arguments) -> list[int] | None:
 
 def _sum(function: Callable[..., NDArray[Any]]) -> Row:
     def row(given: Arguments) -> Tensor:
-        dtype = {"dtype": _dtype(given)} if "dtype" in given else {}
+        dtype = {} if given.get("dtype") in (None, given["self"].dtype) else {"dtype": _dtype(given)}
         return as_tensor(function(as_gpu_array(given["self"]), _axes(given), keepdims=given.get("keepdim", False), **dtype))
 
     return row
+
+
+def _mean(given: Arguments) -> Tensor:
+    if given.get("dtype") not in (None, given["self"].dtype):
+        raise NotEmulatedError("means in another format are not known")
+    return _sum(reduce.reduce_mean)(given)
 
 
 def _variance(root: bool) -> Row:
@@ -197,7 +200,7 @@ def _foreach_norm(given: Arguments) -> list[Tensor]:
 
 ROWS: dict[str, Row] = {
     "sum": _sum(reduce.reduce_sum),
-    "mean": _sum(reduce.reduce_mean),
+    "mean": _mean,
     "amax": _sum(reduce.reduce_max),
     "var": _variance(False),
     "std": _variance(True),

@@ -232,9 +232,9 @@ def _floor_quotient(a: Value, b: Value | float, quotient: Callable[[Value], Valu
 
 
 def _inverse(divisor: float) -> float:
-    """Divide 1 by a scalar, as kernels do that multiply by what they get."""
+    """Divide 1 by a scalar, in float64, as kernels do that multiply by what they get."""
     with np.errstate(divide="ignore", over="ignore"):
-        return float(np.float32(1) / np.float32(divisor))
+        return float(np.float64(1) / np.float64(divisor))
 
 
 def _floor_divide_by(divisor: float, x: Value) -> Value:
