@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.functions import libdevice
+from fastmma.functions.arithmetic import fuse, round_to
 from fastmma.functions.attention.blocks import STORED_QUERIES, efficient_sizes
 from fastmma.functions.attention.dropout import Dropout, keep_by_places
 from fastmma.functions.attention.flash_forward import each_head
-from fastmma.functions.attention.operands import EVERY, Array, Floats, flatten, heads_of, narrow, see
-from fastmma.functions.attention.products import fuse, multiply_rows, multiply_tiles
+from fastmma.functions.attention.operands import EVERY, Array, Floats, flatten, heads_of, see
+from fastmma.functions.attention.products import multiply_rows, multiply_tiles
 from fastmma.functions.special import ex2
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
@@ -125,7 +126,7 @@ def efficient(
     if sizes.in_registers:
         out = out * _inverse(sums)
     logs = top / _LOG2E + libdevice.call("logf", sums)
-    return narrow(out, q.dtype).reshape(*q.shape[:3], wide), logs.reshape(q.shape[:3])
+    return round_to(out, q.dtype).reshape(*q.shape[:3], wide), logs.reshape(q.shape[:3])
 
 
 def _inverse(sums: Floats) -> Floats:

@@ -11,13 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmma.functions import libdevice
+from fastmma.functions.arithmetic import round_to
 from fastmma.functions.attention.blocks import Efficient, count_key_splits, efficient_sizes
 from fastmma.functions.attention.dropout import Dropout, keep_by_places
 from fastmma.functions.attention.efficient_forward import drop_scale, read_bias
-from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, narrow, see
+from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, see
 from fastmma.functions.attention.products import multiply_rows, multiply_tiles
-from fastmma.functions.attention.row_sums import sum_floats, sum_halves
+from fastmma.functions.attention.row_sums import add_in_pairs
 from fastmma.functions.attention.turns import first_query, order_keys, start_of
+from fastmma.functions.reduce import reduce_sum
 from fastmma.host.errors import OperandError
 
 
@@ -92,7 +94,8 @@ def efficient_backward(
     keys = k.shape[2]
     sizes = efficient_sizes(8 * q.dtype.itemsize, max(dimension, v.shape[3]))
     gradient, result = flatten(grad_out), flatten(out)
-    delta = sum_floats(gradient, result) if q.dtype == np.float32 else sum_halves(gradient, result, sizes.backward_keys)
+    single = q.dtype == np.float32  # whose sums torch's reduction kernel computes
+    delta = reduce_sum(gradient * result, 2) if single else add_in_pairs(gradient, result, sizes.backward_keys)
     kept = None if dropout is None else keep_by_places(dropout, heads, queries, keys)
     factor = np.float32(1) if dropout is None else drop_scale(dropout)
     added = read_bias("efficient_backward", bias, q, keys)
@@ -107,8 +110,8 @@ def efficient_backward(
         first = first_query(start, queries, sizes.backward_queries, causal=causal)
         turn = first + start_of(index, splits, queries, sizes.backward_queries, causal=causal)
         starts = [*range(turn, queries, sizes.backward_queries), *range(first, min(turn, queries), sizes.backward_queries)]
-        dv[:, part] = narrow(_add_queries(p, gradient, starts, sizes), q.dtype)
-        dk[:, part] = narrow(_add_queries(ds.transpose(0, 2, 1), operands.q, starts, sizes), q.dtype)
+        dv[:, part] = round_to(_add_queries(p, gradient, starts, sizes), q.dtype)
+        dk[:, part] = round_to(_add_queries(ds.transpose(0, 2, 1), operands.q, starts, sizes), q.dtype)
     dq = np.empty(operands.q.shape, np.float32)
     blocks = sizes.backward_queries, sizes.backward_keys
     for query in range(0, queries, blocks[0]):
@@ -117,7 +120,7 @@ def efficient_backward(
         for _, _, index in order_keys(query, queries, keys, splits, blocks, causal=causal):
             total = multiply_tiles(slopes[index][:, rows], operands.k[:, index * blocks[1] : (index + 1) * blocks[1]], total)
         dq[:, rows] = total
-    return narrow(dq, q.dtype).reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
+    return round_to(dq, q.dtype).reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
 
 
 def _weigh(given: Given, part: slice) -> tuple[Array, Array]:

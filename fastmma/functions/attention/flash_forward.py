@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmma.functions import libdevice
+from fastmma.functions.arithmetic import fuse, round_to
 from fastmma.functions.attention.blocks import FLASH, PROCESSORS, count_parts, round_dimension
 from fastmma.functions.attention.dropout import Dropout, keep_by_warps
-from fastmma.functions.attention.operands import HALVES, Array, Floats, Heads, flatten, heads_of, narrow, see
-from fastmma.functions.attention.products import fuse, multiply
+from fastmma.functions.attention.operands import HALVES, Array, Floats, Heads, flatten, heads_of, see
+from fastmma.functions.attention.products import multiply
 from fastmma.functions.special import ex2, lg2
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import parallel_for, thread_count
@@ -87,7 +88,7 @@ def flash(
         operands = operands._replace(q=flatten(q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])), k=flatten(k), v=flatten(v))
     offset = k.shape[2] - q.shape[2] if causal and q.shape[2] > 1 else None
     out, logs = _attend(operands, offset, dropout, processors, thread_count(threads))
-    return narrow(out, q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])
+    return round_to(out, q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])
 
 
 def _attend(operands: Heads, offset: int | None, dropout: Dropout | None, processors: int, threads: int) -> tuple[Floats, Floats]:

@@ -11,16 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmma.functions.arithmetic import fuse, round_to
 from fastmma.functions.attention.blocks import FLASH, PROCESSORS, round_dimension
 from fastmma.functions.attention.dropout import Dropout, keep_by_warps
-from fastmma.functions.attention.operands import HALVES, Array, Floats, flatten, heads_of, narrow, see
-from fastmma.functions.attention.products import fuse, multiply
+from fastmma.functions.attention.operands import HALVES, Array, Floats, flatten, heads_of, see
+from fastmma.functions.attention.products import multiply
+from fastmma.functions.reduce import reduce_sum
 from fastmma.functions.special import ex2
 from fastmma.host.errors import OperandError
 
 _ROWS = 16  # of an instruction
 _LOADED = 8  # elements that a thread loads at once
-_SUMS = 4  # of a thread of torch's reduction kernel
 _LOG2E = np.float32(math.log2(math.e))
 
 
@@ -151,12 +152,12 @@ def flash_backward(
         total = total + more
     dq = np.empty(operands.q.shape, q.dtype)
     there = order.places >= 0
-    dq[:, order.places[there]] = narrow(total[:, there] * (again * operands.scale), q.dtype)
+    dq[:, order.places[there]] = round_to(total[:, there] * (again * operands.scale), q.dtype)
     dv = dv if dropout is None else dv * again
     return (
         dq.reshape(q.shape),
-        _add_groups(narrow(dk * (again * operands.scale), q.dtype), k.shape),
-        _add_groups(narrow(dv, q.dtype), v.shape),
+        _add_groups(round_to(dk * (again * operands.scale), q.dtype), k.shape),
+        _add_groups(round_to(dv, q.dtype), v.shape),
     )
 
 
@@ -178,15 +179,8 @@ def _dots(grad_out: Array, out: Array, dimension: int) -> Floats:
 
 
 def _add_groups(gradient: Array, shape: tuple[int, ...]) -> Array:
-    """Add the gradients of heads that share keys, as torch's reduction kernel does: four sums, which are then joined in order."""
+    """Add the gradients of heads that share keys, as torch's reduction kernel does."""
     groups = gradient.reshape(shape[0], shape[1], -1, *shape[2:])
-    count = groups.shape[2]
-    if count == 1:
+    if groups.shape[2] == 1:
         return groups[:, :, 0]
-    sums = [groups[:, :, index].astype(np.float32) for index in range(min(_SUMS, count))]
-    for index in range(_SUMS, count):
-        sums[index % _SUMS] = sums[index % _SUMS] + groups[:, :, index].astype(np.float32)
-    total = sums[0]
-    for more in sums[1:]:
-        total = total + more
-    return narrow(total, gradient.dtype)
+    return reduce_sum(groups.transpose(0, 3, 1, 2, 4), 3).transpose(0, 2, 1, 3)

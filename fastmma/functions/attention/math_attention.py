@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, narrow, see
+from fastmma.functions.arithmetic import round_to
+from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, see
 from fastmma.functions.softmax import softmax, softmax_backward
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.products.matmul import matmul
@@ -99,7 +100,7 @@ def math_attention(
     """
     operands = heads_of("math_attention", q, k, v, scale, EVERY)
     composed = _compose(operands, _root(scale, q.shape[3]), Scores(q.shape, bias, causal), wide, product)
-    return narrow(product(composed.weights, composed.v), q.dtype).reshape(*q.shape[:3], v.shape[3])
+    return round_to(product(composed.weights, composed.v), q.dtype).reshape(*q.shape[:3], v.shape[3])
 
 
 def math_backward(
@@ -147,7 +148,7 @@ def math_backward(
     slopes = softmax_backward(product(gradient, composed.v.transpose(0, 2, 1)), composed.weights, 2)
     dq = _scaled(product(slopes, composed.k), composed.root)
     dk = _scaled(product(slopes.transpose(0, 2, 1), composed.q), composed.root)
-    return narrow(dq, q.dtype).reshape(q.shape), narrow(dk, q.dtype).reshape(k.shape), narrow(dv, q.dtype).reshape(v.shape)
+    return round_to(dq, q.dtype).reshape(q.shape), round_to(dk, q.dtype).reshape(k.shape), round_to(dv, q.dtype).reshape(v.shape)
 
 
 def _scaled(values: Array, factor: np.float32) -> Array:

@@ -61,14 +61,6 @@ def heads_of(where: str, q: Array, k: Array, v: Array, scale: float | None, dtyp
     return Heads(flatten(q), _share(k, q.shape[1]), _share(v, q.shape[1]), factor)
 
 
-def narrow(values: Floats, dtype: np.dtype[Any]) -> Array:
-    """Round results to the type of the operands; what is no number has the bits that a GPU's conversion gives."""
-    found = values.astype(dtype)
-    codes = found.view(f"u{dtype.itemsize}")
-    codes[np.isnan(values)] = np.iinfo(codes.dtype).max >> 1
-    return found
-
-
 def see(queries: int, start: int, stop: int, offset: int | None) -> NDArray[np.int64]:
     """Count the keys from `start` to `stop` that each query sees: all, or with an offset those up to its own place plus that."""
     whole = np.full(queries, stop - start, np.int64)

@@ -24,14 +24,6 @@ _SHALLOW = {
 }
 
 
-def fuse(a: Array | np.float32, b: Array | np.float32, c: Array | np.float32) -> Floats:
-    """Multiply a and b, add c, and round once."""
-    from fastmma.kernels.functions import apply
-
-    found: Floats = apply.apply("addcmul", c, a, b, parameters=(1.0,), out_dtype=np.float32)
-    return found
-
-
 def multiply(a: Array, b: Array, c: Floats | None = None) -> Floats:
     """``a @ b + c`` by flash attention's instruction, k ascending."""
     found: Floats = matmul(a, b, c=c, target=TARGET, instruction=_DEEP[a.dtype.name])
