@@ -105,6 +105,17 @@ def _softmax(log: bool) -> Row:
     return row
 
 
+def _safe_softmax(given: Arguments) -> Tensor:
+    """Compute a softmax whose rows of -inf alone are zeros."""
+    x = given["self"]
+    if given["dtype"] not in (None, x.dtype):
+        raise NotEmulatedError("a softmax in another format is not known")
+    array = as_gpu_array(x)
+    found = softmax.softmax(array, given["dim"])
+    empty = np.isneginf(array.astype(np.float32)).all(given["dim"], keepdims=True)
+    return as_tensor(np.where(empty, np.zeros((), found.dtype), found))
+
+
 def _softmax_backward(log: bool) -> Row:
     def row(given: Arguments) -> Tensor:
         arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["output"])
@@ -206,6 +217,7 @@ ROWS: dict[str, Row] = {
     "std": _variance(True),
     "linalg_vector_norm": _norm,
     "_softmax": _softmax(False),
+    "_safe_softmax": _safe_softmax,
     "_log_softmax": _softmax(True),
     "_softmax_backward_data": _softmax_backward(False),
     "_log_softmax_backward_data": _softmax_backward(True),

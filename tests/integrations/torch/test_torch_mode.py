@@ -108,9 +108,12 @@ def test_attention_is_taken_apart_forward_and_backward(options: dict[str, Any]) 
     before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
     torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
     try:
-        with ft.emulate("H100", plans=ONE_PART) as gpu:
+        with ft.emulate("H100", plans=ONE_PART, functions="torch") as gpu:
             found = attended(**options)
-        with ft.emulate("H100", plans=ONE_PART) as math, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        with (
+            ft.emulate("H100", plans=ONE_PART, functions="torch") as math,
+            torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+        ):
             wanted = attended(**options)
     finally:
         torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
@@ -160,7 +163,7 @@ def test_what_is_assumed_is_warned_of_once_and_reported() -> None:
 def test_it_goes_with_checkpoint_autocast_and_function_transforms() -> None:
     w = drawn(16, 32, dtype=torch.float32).requires_grad_()
     x = drawn(8, 32, dtype=torch.float32)
-    with ft.emulate("H100", unknown="one") as gpu, torch.autocast("cpu", dtype=BF16):
+    with ft.emulate("H100", unknown="one", functions="torch") as gpu, torch.autocast("cpu", dtype=BF16):
         y = torch.utils.checkpoint.checkpoint(lambda t: functional.linear(t, w), x, use_reentrant=False)
         y.backward(torch.ones_like(y))
         mapped = torch.vmap(lambda row: (row[None].to(BF16) @ w.detach().to(BF16).t())[0])(x)

@@ -169,12 +169,12 @@ def test_all_forms_of_a_product_are_installed(inference: bool) -> None:
 
 def test_compiled_graphs_are_emulated_forward_and_backward() -> None:
     layer = torch.nn.Linear(2048, 32, dtype=BF16)
-    gpu = ft.backend("H100", inner="eager")
+    gpu = ft.backend("H100", inner="eager", functions="torch")
     compiled = torch.compile(lambda x: torch.relu(layer(x)), backend=gpu, fullgraph=True)
     compiled(A).float().square().sum().backward()
     found = [compiled(A).detach(), layer.weight.grad.clone(), layer.bias.grad.clone()]
     layer.zero_grad()
-    with ft.emulate("H100"):
+    with ft.emulate("H100", functions="torch"):
         torch.relu(layer(A)).float().square().sum().backward()
         wanted = [torch.relu(layer(A)).detach(), layer.weight.grad, layer.bias.grad]
     assert [torch.equal(each, other) for each, other in zip(found, wanted, strict=True)] == [True, True, True]

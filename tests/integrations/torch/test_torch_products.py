@@ -105,7 +105,7 @@ def test_shapes_without_elements_and_of_one_row() -> None:
 
 def test_gradients_are_products_too() -> None:
     x, w = drawn(0, 16, 32).requires_grad_(), drawn(1, 24, 32).requires_grad_()
-    with ft.emulate("H100") as gpu:
+    with ft.emulate("H100", functions="torch") as gpu:
         y = torch.nn.functional.linear(x, w)
         (y.float() ** 2).sum().backward()
     grad = (2 * y.detach().float()).to(torch.bfloat16)

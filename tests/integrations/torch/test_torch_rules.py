@@ -82,7 +82,7 @@ def test_a_transformer_layer_without_its_fast_path_is_emulated() -> None:
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with ft.emulate("H100", unknown="one") as gpu:
+        with ft.emulate("H100", unknown="one", functions="torch") as gpu:
             wanted = LAYER(drawn(2, 8, 16)).detach()
             with torch.inference_mode():
                 assert torch.equal(LAYER(drawn(2, 8, 16)), wanted)
