@@ -37,6 +37,8 @@ REVIEWED = {
     "host/kept_memory.py: _kept": "of one result: its maxlen is 1",
     "host/threads.py: self.used": "of one call",
     "host/threads.py: self.busy": "of one call",
+    "kernels/functions/expression.py: self.lines": "of one formula",
+    "kernels/functions/expression.py: self.calls": "of one formula",
     "kernels/fused/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/integer/words.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/llvm/emit.py: _pointers": "LLVM types of numbers, and vectors of a power of two of them",

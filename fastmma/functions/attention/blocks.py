@@ -13,8 +13,8 @@ import numpy as np
 
 PROCESSORS = 132  # streaming multiprocessors of an H100 or H200
 
-_FILLED = np.float32(0.8)  # of the room for blocks: with so many, one part is enough
-_EFFICIENT = 0.85  # of the best efficiency
+_FILLED = np.float32(float.fromhex("0x1.99999a0000000p-1"))  # 0.8 of the room for blocks: with so many, one part is enough
+_EFFICIENT = float.fromhex("0x1.b333333333333p-1")  # 0.85 of the best efficiency
 _MOST_PARTS = 128
 _SPLIT_ROWS = 64
 _FEW, _MANY = 200, 256  # heads of all batches

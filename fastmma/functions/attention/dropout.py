@@ -16,7 +16,7 @@ _MASK, _HALF = np.uint64(_LOW), np.uint64(32)
 _FLASH_ROUNDS, _ROUNDS = 7, 10
 _WARP = 32
 _BAND, _STRIP = 16, 32  # rows and columns for which a warp draws at once
-_UNIT = np.float32(2.3283064e-10)  # 2^-32
+_UNIT = np.float32(float.fromhex("0x1.0000000000000p-32"))  # 2^-32
 
 
 class Dropout(NamedTuple):

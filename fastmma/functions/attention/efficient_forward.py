@@ -21,7 +21,7 @@ from fastmma.functions.special import ex2
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
 
-_LOG2E = np.float32(1.4426950408889634)
+_LOG2E = np.float32(float.fromhex("0x1.7154760000000p+0"))
 _ONE = np.float32(1)
 
 

@@ -22,7 +22,7 @@ from fastmma.host.errors import OperandError
 from fastmma.host.threads import parallel_for, thread_count
 
 _ROWS = 16  # of an instruction
-_LN2 = np.float32(0.693147182)
+_LN2 = np.float32(float.fromhex("0x1.62e4300000000p-1"))
 _THREADS = 128  # of a block of the kernel that joins parts
 _LARGEST = max(FLASH)
 _INFINITY = np.float32(np.inf)

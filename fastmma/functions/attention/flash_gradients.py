@@ -6,7 +6,6 @@ atomics.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from fastmma.host.errors import OperandError
 
 _ROWS = 16  # of an instruction
 _LOADED = 8  # elements that a thread loads at once
-_LOG2E = np.float32(math.log2(math.e))
+_LOG2E = np.float32(float.fromhex("0x1.7154760000000p+0"))
 
 
 class Descending(NamedTuple):

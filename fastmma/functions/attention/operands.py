@@ -17,7 +17,7 @@ Array = NDArray[Any]
 HALVES = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 EVERY = (*HALVES, np.dtype(np.float32))
 _ALIGNED = 8  # elements to which torch pads head dimensions
-_LOG2E = math.log2(math.e)
+_LOG2E = float.fromhex("0x1.71547652b82fep+0")
 
 
 class Heads(NamedTuple):

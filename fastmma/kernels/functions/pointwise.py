@@ -28,12 +28,12 @@ from fastmma.kernels.functions.expression import (
 
 Formula = Callable[..., Value]
 WIDE = 24  # bits of a significand of float32
-_ROOT_HALF = math.sqrt(0.5)
-_GELU_BETA = math.sqrt(2) * (2 / math.sqrt(math.pi)) * 0.5
-_GELU_KAPPA = 0.044715
-_THREE_KAPPA = float(np.float32(3) * np.float32(_GELU_KAPPA))
-_PDF = (2 / math.sqrt(math.pi)) * math.sqrt(0.5) * 0.5
-_SIXTH = 1 / 6
+_ROOT_HALF = float.fromhex("0x1.6a09e667f3bcdp-1")
+_GELU_BETA = float.fromhex("0x1.9884533d43651p-1")  # sqrt(2 / pi)
+_GELU_KAPPA = float.fromhex("0x1.6e4e26d4801f7p-5")  # 0.044715
+_THREE_KAPPA = float.fromhex("0x1.12ba9c0000000p-3")  # in float32
+_PDF = float.fromhex("0x1.9884533d43651p-2")  # 1 / sqrt(2 pi)
+_SIXTH = float.fromhex("0x1.5555555555555p-3")
 
 
 def _exp(x: Value) -> Value:
@@ -272,7 +272,6 @@ def _difference_squared(bits: float, a: Value, b: Value) -> Value:
     return difference * difference
 
 
-_SELU = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 # of libdevice, by how many operands they have
 LIBDEVICE = {
     1: "acosf acoshf asinf asinhf atanf atanhf cbrtf cosf coshf erff erfcf erfcinvf erfinvf exp10f exp2f expf expm1f j0f j1f lgammaf "
