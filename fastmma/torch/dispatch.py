@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fastmma.host.errors import NotEmulatedError
+from fastmma.host.float_mode import in_default_mode
 from fastmma.torch import composites, conditions, functions, fused, neutral
 from fastmma.torch.attention import FUSED as FUSED_ATTENTION
 from fastmma.torch.attention import answered
@@ -148,7 +149,7 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
     fixed = kind.other in (FIXED, MENDED) and kind.unless(args, kwargs) is None
     if fixed or not settings.computes_functions or _holds_nothing(args):
         return _ANSWERS[kind.other](mode, kind, func, args, kwargs)
-    result = functions.compute(func, args, kwargs, settings.threads)
+    result = in_default_mode(functions.compute, func, args, kwargs, settings.threads)
     if result is None:
         return _ANSWERS[kind.other](mode, kind, func, args, kwargs)
     mode.told += 1
@@ -191,7 +192,7 @@ def _fused(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwa
     """Compute a composite that is one kernel on a GPU; its operators are a guess where that is not known."""
     if not _holds_nothing(args):
         with mode.once():
-            found, known = fused.compute(mode.run, kind.name, args, kwargs)
+            found, known = in_default_mode(fused.compute, mode.run, kind.name, args, kwargs)
         if found is not None:
             mode.told += 1
             return found

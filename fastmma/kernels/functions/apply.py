@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastmma.host.bounded import Bounded
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.float_mode import in_default_mode
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.kernels.functions.bitcode import file_digest
 from fastmma.kernels.functions.machine_code import Form, source
@@ -43,7 +44,7 @@ def _loop(record: _Record) -> Any:
     if found is None:
         formula = partial(FORMULAS[record.name], *record.parameters)
         names = ("set_tables", "needed_tables", "loop")
-        set_tables, needed, loop = link_text(_FILES, record, lambda: source(formula, record.form), names)
+        set_tables, needed, loop = link_text(_FILES, record, lambda: in_default_mode(source, formula, record.form), names)
         bits = ctypes.CFUNCTYPE(ctypes.c_int32)(needed)()
         places = [table(name).ctypes.data if bits >> index & 1 else None for index, name in enumerate(NAMES)]
         ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(NAMES))(set_tables)(*places)
