@@ -16,7 +16,7 @@ def trained(gpu: str, steps: int = 20) -> list[torch.Tensor]:
     x, y = torch.randn(1024, 512, dtype=torch.bfloat16), torch.randint(8, (1024,))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     kept = []
-    with fastmma.torch.emulate(gpu):
+    with fastmma.torch.emulate(gpu, functions="torch"):
         for _ in range(steps):
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(x).float(), y)

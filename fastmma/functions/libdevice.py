@@ -12,7 +12,7 @@ from fastmma import kernels
 # by the beginning of a file's SHA-256: its release, and functions that differ from those of CUDA 13.0
 RELEASES: dict[str, tuple[str, frozenset[str]]] = {
     "91334d6e12748f6c": ("CUDA 13.0", frozenset()),
-    "9e84b504f25d26ec": ("Triton 3.9", frozenset({"asinhf", "acoshf", "erfinvf"})),
+    "9e84b504f25d26ec": ("Triton 3.9", frozenset({"asinhf", "acoshf", "atan2f", "erfinvf"})),
 }
 # of CUDA 13.0: those of which all results on an H200 are known to be these, 2^24 at a time by a checksum; powf and others by samples
 _ALL_RESULTS = (

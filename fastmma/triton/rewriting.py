@@ -131,9 +131,9 @@ class Transformer(interpreter.ASTTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:  # noqa: N802
         """Join tensors, element by element."""
         self.generic_visit(node)
-        start = _call("Operands", ast.Constant(value=None), at=node)
+        start = _call("OperandChain", ast.Constant(value=None), at=node)
         start.keywords = [ast.keyword(arg="decides", value=ast.Constant(value=isinstance(node.op, ast.Or)))]
-        wrapped: list[ast.expr] = [_call("Operands", value, at=value) for value in node.values]
+        wrapped: list[ast.expr] = [_call("OperandChain", value, at=value) for value in node.values]
         chain = ast.Compare(left=start, ops=[ast.Lt() for _ in wrapped], comparators=wrapped)
         return ast.copy_location(ast.Call(func=ast.Attribute(value=chain, attr="join", ctx=ast.Load()), args=[], keywords=[]), node)
 
