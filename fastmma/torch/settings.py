@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.targets import target_of
 from fastmma.products.cublas.book import check_book
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.library_gpu import library_gpu
 
 Plans = Mapping[tuple[int, int, int], int | GemmPlan] | str | Path
 _ALLOWED: dict[str, tuple[str | bool | None, ...]] = {
@@ -37,7 +39,7 @@ class Modes(NamedTuple):
     split_k: bool = True
 
 
-_RECORDED = ((9, 0),)  # compute capabilities whose functions are recorded
+_RECORDED = ("H100", "H200")  # of 132 multiprocessors, which decide how sums are shared
 _USUAL = Modes()
 # whether parts of k may be joined in 16 bits, and whether there may be any: what torch.backends.cuda.matmul reads, at a tenth of its cost
 _REDUCTIONS = {
@@ -91,10 +93,10 @@ class Settings:
         """Return what the caller says of a shape."""
         return self.plans.get((m, n, k)) if isinstance(self.plans, Mapping) else None
 
-    @property
+    @cached_property
     def computes_functions(self) -> bool:
         """Tell whether functions have the bits of the GPU, as far as they are recorded."""
-        return self.functions is True and self.capability in _RECORDED
+        return self.functions is True and library_gpu(self.target) in _RECORDED
 
     @property
     def capability(self) -> tuple[int, int]:

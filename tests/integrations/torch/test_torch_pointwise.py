@@ -52,7 +52,7 @@ def test_all_codes_with_a_first_byte_have_an_h200s_bits(function: str, first: in
     assert torch_functions.checksum(found) == int(torch_functions.checksums()[function][first])
 
 
-@cases("target", ["A100", "B200"])
+@cases("target", ["A100", "B200", "H100 PCIe", "H20", "GH200"])
 def test_functions_of_other_gpus_are_torchs(target: str) -> None:
     x = torch.linspace(-3, 3, 100)
     with ft.emulate(target) as gpu:
