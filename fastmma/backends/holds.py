@@ -1,4 +1,4 @@
-"""What each kernel computes: arithmetics and operands, as texts and as tests of a problem."""
+"""The arithmetics and operands that each kernel computes, as texts and as tests of a problem."""
 
 from __future__ import annotations
 

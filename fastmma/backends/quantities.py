@@ -1,4 +1,4 @@
-"""What the ranges of the table of kernels bound: numbers of a problem."""
+"""Numbers of a problem that the ranges of the table of kernels bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How torch's reduction kernel shares a reduction among threads and blocks (``setReduceConfig`` in ``Reduce.cuh``, PyTorch 2.11)."""
+"""Share a reduction among threads and blocks, as torch's kernel does (``setReduceConfig`` in ``Reduce.cuh``, PyTorch 2.11)."""
 
 from __future__ import annotations
 

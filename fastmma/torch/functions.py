@@ -147,8 +147,11 @@ def _hardtanh_backward(given: Arguments) -> Formula:
     return Formula("hardtanh_backward", (given["grad_output"], given["self"]), limits)
 
 
-def _glu(given: Arguments) -> Formula:
-    first, second = given["self"].chunk(2, given["dim"])
+def _glu(given: Arguments) -> Formula | None:
+    x, dim = given["self"], given["dim"]
+    if not x.dim() or x.shape[dim] % 2:  # torch names what is wrong
+        return None
+    first, second = x.chunk(2, dim)
     return Formula("glu", (first, second))
 
 

@@ -42,6 +42,8 @@ class _RmsNorm(torch.autograd.Function):
 def _rms_norm(run: Emulation, x: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     if weight is not None and weight.dtype is not x.dtype:
         raise NotEmulatedError("weights of another format are not known")
+    if any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in (x, weight) if each is not None):
+        raise NotEmulatedError("function transforms take rms_norm apart")
     found: Tensor = _RmsNorm.apply(run, x, list(shape), weight, eps)
     return found
 

@@ -24,7 +24,7 @@ from fastmma.host.errors import OperandError
 
 
 class Given(NamedTuple):
-    """What all blocks of keys read: operands, the output's gradient, and what is known of each query."""
+    """Operands that all blocks of keys read, the output's gradient, and what is known of each query."""
 
     operands: Heads
     grad_out: Array

@@ -29,7 +29,7 @@ _INFINITY = np.float32(np.inf)
 
 
 class Part(NamedTuple):
-    """What blocks of keys gave: results not yet divided, maxima of scores, and sums of exponentials."""
+    """Sums of blocks of keys: results not yet divided, maxima of scores, and sums of exponentials."""
 
     out: Floats
     top: Floats

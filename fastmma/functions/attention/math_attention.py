@@ -24,7 +24,7 @@ _INSTRUCTION, _TARGET = "fma.rn.f32", "sm_90a"
 
 
 class Scores(NamedTuple):
-    """What is done to scores: the shape of the queries, a bias, and whether later keys are hidden."""
+    """Changes of scores: the shape of the queries, a bias, and whether later keys are hidden."""
 
     shape: tuple[int, ...]
     bias: Array | None
@@ -32,7 +32,7 @@ class Scores(NamedTuple):
 
 
 class Composed(NamedTuple):
-    """What the products of a call have in common: scaled queries and keys, probabilities (head, query, key), and their root scale."""
+    """Operands that the products of a call share: scaled queries and keys, probabilities (head, query, key), and their root scale."""
 
     q: Array
     k: Array

@@ -28,7 +28,7 @@ _GRAIN = 1 << 14  # elements that a thread takes at a time
 
 
 class _Record(NamedTuple):
-    """What a loop is compiled for."""
+    """A formula, its parameters, formats and libdevice, for which a loop is compiled."""
 
     name: str
     parameters: tuple[float, ...]

@@ -87,6 +87,22 @@ def test_float16_becomes_float32_within_the_softmax() -> None:
     assert x.grad.dtype is torch.float16
 
 
+def test_function_transforms_take_rms_norm_apart_and_it_is_assumed() -> None:
+    def total(t: torch.Tensor) -> torch.Tensor:
+        return functional.rms_norm(t, [8]).sum()
+
+    x = drawn([2, 8], torch.float32)
+    with ft.emulate("H200") as gpu:
+        slope = torch.func.grad(total)(x)
+    assert slope.shape == x.shape
+    assert gpu.report.lines("assumed")
+
+
+def test_glu_of_an_odd_size_is_torchs_error() -> None:
+    with ft.emulate("H200"), pytest.raises(RuntimeError, match="must be even"):
+        functional.glu(torch.ones(5))
+
+
 def test_losses_reach_leaves() -> None:
     x, y = drawn([64, 100], torch.float32).requires_grad_(), torch.arange(64) % 100
     with ft.emulate("H200") as gpu:
