@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fastmma.kernels.functions.bitcode import bitcode
 from fastmma.kernels.functions.expression import Code, Formula, Value
-from fastmma.kernels.functions.nvvm import INLINE, definitions, local_name, needed_tables
+from fastmma.kernels.functions.nvvm import INLINE, definitions, local_name
 
 _CALLED = re.compile(r"@(llvm\.nvvm\.[\w.]+)\(")
 _INLINE = re.compile(r'call (float|double|\{ i32, i32 \}) asm "([^"]*)", "[^"]*"\(')
@@ -99,4 +99,4 @@ def source(formula: Formula, form: Form) -> str:
         body += f" %q{index} = getelementptr {_TYPES[fmt]}, ptr %d{index}, i64 %i\n"
         body += _STORES[fmt].format(x=value.name, p=f"%q{index}")
     called = _libdevice(list(code.calls)) + _LOOP.format(parameters=", ".join(parameters), body=body)
-    return definitions() + needed_tables(called) + called
+    return definitions() + called
