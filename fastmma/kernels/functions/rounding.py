@@ -47,4 +47,20 @@ define internal double @error_of_sum(double %a, double %b, double %s) alwaysinli
  %r = select i1 %finite, double %e, double 0.0
  ret double %r
 }
+; a * b + c of 0 <= a * b <= c / 2, where c has as many bits before the point as a significand has: what is left of a sum is a float32
+define internal float @down_to_whole(float %a, float %b, float %c) alwaysinline {
+ %q = call float @llvm.fma.f32(float %a, float %b, float %c)
+ %z = fsub float %q, %c
+ %m = fneg float %z
+ %d = call float @llvm.fma.f32(float %a, float %b, float %m)
+ %over = fcmp olt float %d, 0.0
+ %less = fsub float %q, 1.0
+ %r = select i1 %over, float %less, float %q
+ ret float %r
+}
 """
+# calls of NVVM's intrinsics by how their text begins, and functions that compute them in float32: exponentials round a number from 0 to 1,
+# times 252 and added to 1.5 * 2^23 + 1
+IN_FLOAT32 = {
+    r"@llvm\.nvvm\.fma\.rm(?:\.ftz)?\.f\((?=float %[\w.]+, float 2\.520000e\+02, )": "@down_to_whole(",
+}
