@@ -26,6 +26,7 @@ from fastmma.kernels.functions.expression import (
     square_root,
 )
 from fastmma.kernels.functions.losses import LOSSES
+from fastmma.kernels.functions.normalizers import NORMALIZERS
 
 
 def _xlogy(x: Value, y: Value) -> Value:
@@ -141,4 +142,4 @@ FORMULAS |= {
     "entropy": _entropy,
     "logit_backward": lambda dy, x: choose(x < 0.0, math.nan, choose(x > 1.0, math.nan, dy / (x * (1.0 - x)))),
 }
-FORMULAS |= ACTIVATIONS | LOSSES
+FORMULAS |= ACTIVATIONS | LOSSES | NORMALIZERS

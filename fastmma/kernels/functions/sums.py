@@ -114,7 +114,41 @@ def add_square_vectors(values: Any, sums: Any, start: int, stop: int, size: int)
 
 
 @compiled
-def multiply_add(a: Any, b: Any, c: Any, out: Any) -> None:
-    """Compute ``a * b + c`` of each element, rounded once."""
-    for index in range(out.size):
-        out[index] = fma(a[index], b[index], c[index])
+def add_warps(values: Any, lanes: int, out: Any) -> None:
+    """Add rows by the lanes of a warp, of which each takes every `lanes`-th value, and halve them."""
+    kept = np.empty(lanes, np.float32)
+    for row in range(len(values)):
+        line = values[row]
+        kept[:] = np.float32(0)
+        for first in range(0, line.size, lanes):
+            part = line[first : first + lanes]
+            for lane in range(part.size):
+                kept[lane] += part[lane]
+        half = lanes // 2
+        while half:
+            for lane in range(half):
+                kept[lane] += kept[lane + half]
+            half //= 2
+        out[row] = kept[0]
+
+
+@compiled
+def find_largest(values: Any, out: Any) -> None:
+    """Find the largest number of each row, or NaN where it has one."""
+    lanes = 64
+    kept = np.empty(lanes, np.float32)
+    for row in range(len(values)):
+        line = values[row]
+        kept[:] = np.float32(-np.inf)
+        for first in range(0, line.size, lanes):
+            part = line[first : first + lanes]
+            for lane in range(part.size):
+                value = part[lane]
+                kept[lane] = kept[lane] if kept[lane] >= value or kept[lane] != kept[lane] else value
+        half = lanes // 2
+        while half:
+            for lane in range(half):
+                value = kept[lane + half]
+                kept[lane] = kept[lane] if kept[lane] >= value or kept[lane] != kept[lane] else value
+            half //= 2
+        out[row] = kept[0]
