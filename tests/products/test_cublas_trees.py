@@ -24,7 +24,7 @@ NAMES = [name.removesuffix("_split") for name in TREES._archive.files if name.en
 
 @pytest.mark.parametrize("name", NAMES)
 def test_trees_are_whole(name: str) -> None:
-    tree = TREES._tree(name)
+    tree = TREES.tree(name)
     inner = int((tree.split != 255).sum())
     assert len(tree.split) == 2 * inner + 1
     assert len(tree.threshold) == inner == len(tree.leaf) - 1
@@ -37,12 +37,12 @@ def test_trees_are_whole(name: str) -> None:
 
 def test_choices_of_trees_are_of_algorithms_that_a_gpu_answered() -> None:
     seen = TABLES["H200", "13.1"].seen
-    algorithms = {Choice.of_row(tuple(row)).algo for row in TREES._choices.tolist()}
+    algorithms = {Choice.of_row(tuple(row)).algo for row in TREES.choices.tolist()}
     assert algorithms - set(seen) <= {35, 42}  # which no plan has
 
 
 def test_a_tree_is_walked_as_its_levels_say() -> None:
-    tree = TREES._tree("e4m3")
+    tree = TREES.tree("e4m3")
     for m, n, k in ((1, 16, 16), (17, 4096, 4096), (4096, 14336, 8192)):
         values, node = measure(numbers(Product("e4m3", "nt", m, n, k, "bf16"), 1))[0], 0
         while tree.split[node] != 255:

@@ -8,4 +8,8 @@ Anywhere, with gigabytes of memory and minutes for each million answers::
 
     python -m tools.choice_trees.grow answers trees
     python -m tools.choice_trees.pack answers trees fastmma/products/books/cublas_trees_h200_13_1.npz
+
+The trees that ship are judged by answers for seeds that no tree was grown from::
+
+    python -m tools.choice_trees.judge answers
 """

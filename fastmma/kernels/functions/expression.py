@@ -5,9 +5,12 @@ Nothing is contracted: where a GPU's compiler fuses a product and a sum, a formu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
+WIDE = 24  # bits of a significand of float32
 
 
 class Code:
@@ -58,7 +61,7 @@ class Value(NamedTuple):
     code: Code
     name: str
     kind: str = "float"
-    bits: float = 24
+    bits: float = WIDE
 
     def _of(self, other: Value | float) -> str:
         return other.name if isinstance(other, Value) else constant(other)
@@ -119,6 +122,9 @@ class Value(NamedTuple):
         return self._compare("uno", 0.0)
 
 
+Formula = Callable[..., Value | tuple[Value, ...]]
+
+
 def fma(a: Value, b: Value | float, c: Value | float) -> Value:
     """Multiply and add, and round once."""
     return a.code.add(f"call float @llvm.fma.f32(float {a.name}, float {a._of(b)}, float {a._of(c)})")
@@ -145,6 +151,11 @@ def call(function: str, first: Value, *others: Value | float) -> Value:
     first.code.calls[f"__nv_{function}"] = 1 + len(others)
     given = ", ".join(f"float {text}" for text in (first.name, *(first._of(other) for other in others)))
     return first.code.add(f"call float @__nv_{function}({given})")
+
+
+def exp(x: Value) -> Value:
+    """Call libdevice's exponential function."""
+    return call("expf", x)
 
 
 def absolute(x: Value) -> Value:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 from fastmma.kernels.functions.bitcode import bitcode
-from fastmma.kernels.functions.expression import Code, Value
+from fastmma.kernels.functions.expression import Code, Formula, Value
 from fastmma.kernels.functions.nvvm import INLINE, definitions, local_name, needed_tables
 
 _CALLED = re.compile(r"@(llvm\.nvvm\.[\w.]+)\(")
@@ -54,8 +53,6 @@ done:
 _PLACE = """ {p}o = mul i64 %i, {step}
  {p} = getelementptr {type}, ptr {array}, i64 {p}o
 """
-
-Formula = Callable[..., Value | tuple[Value, ...]]
 
 
 class Form(NamedTuple):

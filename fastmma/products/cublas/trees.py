@@ -106,12 +106,14 @@ class Trees:
         return np.load(self._path, allow_pickle=False)
 
     @cached_property
-    def _choices(self) -> NDArray[np.int32]:
+    def choices(self) -> NDArray[np.int32]:
+        """All choices, a row each, as `Choice.of_row` takes them."""
         choices: NDArray[np.int32] = self._archive["choices"]
         return choices
 
     @lru_cache(32)  # noqa: B019 - there is one object a file
-    def _tree(self, name: str) -> Tree | None:
+    def tree(self, name: str) -> Tree | None:
+        """Return the tree of a kind of products; None where there is none."""
         if f"{name}_split" not in self._archive:
             return None
         split, planes, leaf, rates = (self._archive[f"{name}_{part}"] for part in ("split", "threshold", "leaf", "rates"))
@@ -138,12 +140,12 @@ class Trees:
         """
         name = product.fmt + ("_bias" if biased else "_stack" if stack > 1 else "")
         asked = ASKED.get(name)
-        tree = self._tree(name) if asked is not None and asked.holds(product, stack) else None
+        tree = self.tree(name) if asked is not None and asked.holds(product, stack) else None
         if tree is None:
             return None
         leaf = tree.find(measure(numbers(product, stack))[0])
         right, of = tree.rates[leaf // _CHOICES].tolist()
-        return Prediction(Choice.of_row(tuple(self._choices[leaf % _CHOICES].tolist())), (right, of)) if of else None
+        return Prediction(Choice.of_row(tuple(self.choices[leaf % _CHOICES].tolist())), (right, of)) if of else None
 
 
 @lru_cache(8)
