@@ -23,18 +23,31 @@ Arguments = Mapping[str, Any]
 Row = Callable[[Arguments], Any]
 
 
+def _check_memory(tensor: Tensor, what: str) -> None:
+    if not tensor.numel() or tensor.is_neg():
+        raise NotEmulatedError(f"{what} of no elements, or of a view of negatives, are torch's")
+
+
 def as_gpu_array(tensor: Tensor) -> NDArray[Any]:
-    """Return a contiguous tensor as an array.
+    """Return a tensor as an array, contiguous as kernels make it that copy what is not.
 
     Raises
     ------
     NotEmulatedError
-        If it is not contiguous, from an aligned address, which decides how a GPU's kernels add.
+        If it is contiguous from an address that is not aligned, which decides how a GPU's kernels add.
     """
-    aligned = tensor.storage_offset() * tensor.itemsize % _ALIGNED == 0
-    if not tensor.is_contiguous() or not aligned or tensor.is_neg() or not tensor.numel():
-        raise NotEmulatedError("the order of additions is known of contiguous tensors, from an aligned address")
+    _check_memory(tensor, "sums")
+    if not tensor.is_contiguous():
+        return to_numpy(tensor.contiguous())
+    if tensor.storage_offset() * tensor.itemsize % _ALIGNED:
+        raise NotEmulatedError("the order of additions is known of tensors from an aligned address")
     return to_numpy(tensor)
+
+
+def as_strided_array(tensor: Tensor) -> tuple[NDArray[Any], dict[str, int]]:
+    """Return a tensor as an array of its strides, and where it begins on a GPU, in elements after an aligned address."""
+    _check_memory(tensor, "sums")
+    return to_numpy(tensor), {"offset": tensor.storage_offset() % _ALIGNED}
 
 
 def _maybe(tensor: Tensor | None) -> NDArray[Any] | None:
@@ -63,15 +76,10 @@ def _axes(given: Arguments) -> list[int] | None:
 def _sum(function: Callable[..., NDArray[Any]]) -> Row:
     def row(given: Arguments) -> Tensor:
         dtype = {} if given.get("dtype") in (None, given["self"].dtype) else {"dtype": _dtype(given)}
-        return as_tensor(function(as_gpu_array(given["self"]), _axes(given), keepdims=given.get("keepdim", False), **dtype))
+        x, memory = as_strided_array(given["self"])
+        return as_tensor(function(x, _axes(given), keepdims=given.get("keepdim", False), **dtype, **memory))
 
     return row
-
-
-def _mean(given: Arguments) -> Tensor:
-    if given.get("dtype") not in (None, given["self"].dtype):
-        raise NotEmulatedError("means in another format are not known")
-    return _sum(reduce.reduce_mean)(given)
 
 
 def _variance(root: bool) -> Row:
@@ -79,22 +87,22 @@ def _variance(root: bool) -> Row:
         correction = given["correction"] if "correction" in given else float(given.get("unbiased", True))
         correction = 1 if correction is None else correction
         keepdims = given.get("keepdim", False)
-        return as_tensor(
-            reduce.reduce_variance(as_gpu_array(given["self"]), _axes(given), correction=correction, root=root, keepdims=keepdims)
-        )
+        x, memory = as_strided_array(given["self"])
+        return as_tensor(reduce.reduce_variance(x, _axes(given), correction=correction, root=root, keepdims=keepdims, **memory))
 
     return row
 
 
 def _log_sum_exp(given: Arguments) -> Tensor:
     axes = _axes(given) or list(range(given["self"].dim()))
-    return as_tensor(reduce.reduce_logsumexp(as_gpu_array(given["self"]), axes, keepdims=given["keepdim"]))
+    return as_tensor(reduce.reduce_logsumexp(as_strided_array(given["self"])[0], axes, keepdims=given["keepdim"]))
 
 
 def _norm(given: Arguments) -> Tensor:
     if given["ord"] not in (1, 2) or given["dtype"] is not None:
         raise NotEmulatedError("norms are known of orders 1 and 2")
-    return as_tensor(reduce.reduce_norm(as_gpu_array(given["self"]), int(given["ord"]), _axes(given), keepdims=given["keepdim"]))
+    x, memory = as_strided_array(given["self"])
+    return as_tensor(reduce.reduce_norm(x, int(given["ord"]), _axes(given), keepdims=given["keepdim"], **memory))
 
 
 def _softmax(log: bool) -> Row:
@@ -211,7 +219,7 @@ def _foreach_norm(given: Arguments) -> list[Tensor]:
 
 ROWS: dict[str, Row] = {
     "sum": _sum(reduce.reduce_sum),
-    "mean": _mean,
+    "mean": _sum(reduce.reduce_mean),
     "amax": _sum(reduce.reduce_max),
     "var": _variance(False),
     "std": _variance(True),

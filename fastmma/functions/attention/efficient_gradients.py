@@ -95,7 +95,7 @@ def efficient_backward(
     sizes = efficient_sizes(8 * q.dtype.itemsize, max(dimension, v.shape[3]))
     gradient, result = flatten(grad_out), flatten(out)
     single = q.dtype == np.float32  # whose sums torch's reduction kernel computes
-    delta = reduce_sum(gradient * result, 2) if single else add_in_pairs(gradient, result, sizes.backward_keys)
+    delta = reduce_sum(np.ascontiguousarray(gradient * result), 2) if single else add_in_pairs(gradient, result, sizes.backward_keys)
     kept = None if dropout is None else keep_by_places(dropout, heads, queries, keys)
     factor = np.float32(1) if dropout is None else drop_scale(dropout)
     added = read_bias("efficient_backward", bias, q, keys)

@@ -182,4 +182,4 @@ def _add_groups(gradient: Array, shape: tuple[int, ...]) -> Array:
     groups = gradient.reshape(shape[0], shape[1], -1, *shape[2:])
     if groups.shape[2] == 1:
         return groups[:, :, 0]
-    return reduce_sum(groups.transpose(0, 3, 1, 2, 4), 3).transpose(0, 2, 1, 3)
+    return reduce_sum(np.ascontiguousarray(groups.transpose(0, 3, 1, 2, 4)), 3).transpose(0, 2, 1, 3)
