@@ -18,6 +18,7 @@ from fastmma.functions.arithmetic import Floats, round_to, widen
 from fastmma.functions.block import add_strided, halve
 from fastmma.functions.reduce import reduce_mean, reduce_sum
 from fastmma.host.errors import NotEmulatedError
+from fastmma.host.float_mode import default_floats
 
 _ROWS = 16  # of a thread
 _FEWEST, _MOST = 32, 1024  # threads
@@ -34,6 +35,7 @@ def _check_matrix(x: NDArray[Any]) -> None:
         raise NotEmulatedError("an nll_loss of other than two dimensions was not recorded")
 
 
+@default_floats
 def nll_loss(x: NDArray[Any], target: NDArray[Any], reduction: str, ignore_index: int = -100) -> tuple[NDArray[Any], NDArray[Any]]:
     """Compute ``aten::nll_loss_forward`` without weights of classes.
 
@@ -73,6 +75,7 @@ def nll_loss(x: NDArray[Any], target: NDArray[Any], reduction: str, ignore_index
         return round_to(total / count if reduction == "mean" else total, x.dtype), round_to(count, x.dtype)
 
 
+@default_floats
 def nll_loss_backward(
     grad: NDArray[Any], x: NDArray[Any], target: NDArray[Any], reduction: str, total_weight: NDArray[Any], ignore_index: int = -100
 ) -> NDArray[Any]:
@@ -112,6 +115,7 @@ def _sigmoid(x: NDArray[Any]) -> Floats:
         return np.asarray(np.float32(1) / (np.float32(1) + libdevice.call("expf", -widen(x))), np.float32)
 
 
+@default_floats
 def binary_cross_entropy_with_logits(x: NDArray[Any], target: NDArray[Any], reduction: str) -> NDArray[Any]:
     """Compute ``aten::binary_cross_entropy_with_logits`` without weights, (1 - target) * x - log(sigmoid(x)), rounded after each step.
 
@@ -136,6 +140,7 @@ def binary_cross_entropy_with_logits(x: NDArray[Any], target: NDArray[Any], redu
     return each if reduction == "none" else _WHOLE[reduction](each)
 
 
+@default_floats
 def binary_cross_entropy_with_logits_backward(grad: NDArray[Any], x: NDArray[Any], target: NDArray[Any], reduction: str) -> NDArray[Any]:
     """Compute the gradient of `binary_cross_entropy_with_logits`, (sigmoid(x) - target) * grad, of a mean times 1 / n, rounded each time.
 

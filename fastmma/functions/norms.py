@@ -25,6 +25,7 @@ from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import add_block, halve, start_sums
 from fastmma.functions.moments import join_block, join_by_reciprocal, take_elements, take_vectors
 from fastmma.host.errors import NotEmulatedError, OperandError
+from fastmma.host.float_mode import default_floats
 
 _THREADS, _VECTOR = 128, 4
 _THREADS_OF_ELEMENTS = 512
@@ -110,6 +111,7 @@ def _backward(
     return result, *(round_to(halve(each.T), x.dtype).reshape(shape) for each in (of_weight, of_bias))
 
 
+@default_floats
 def layer_norm(
     x: NDArray[Any], normalized_shape: Sequence[int], weight: NDArray[Any] | None, bias: NDArray[Any] | None, eps: float
 ) -> tuple[NDArray[Any], Floats, Floats]:
@@ -143,6 +145,7 @@ def layer_norm(
     return result, found.mean.reshape(outer), found.rstd.reshape(outer)
 
 
+@default_floats
 def layer_norm_backward(
     grad: NDArray[Any], x: NDArray[Any], normalized_shape: Sequence[int], mean: Floats, rstd: Floats, weight: NDArray[Any] | None
 ) -> tuple[NDArray[Any], ...]:
@@ -174,6 +177,7 @@ def layer_norm_backward(
     return _backward(grad, x, normalized_shape, _Statistics(mean, rstd), weight, True)
 
 
+@default_floats
 def rms_norm(
     x: NDArray[Any], normalized_shape: Sequence[int], weight: NDArray[Any] | None, eps: float | None
 ) -> tuple[NDArray[Any], Floats]:
@@ -191,6 +195,7 @@ def rms_norm(
     return result, found.rstd.reshape(outer)
 
 
+@default_floats
 def rms_norm_backward(
     grad: NDArray[Any], x: NDArray[Any], normalized_shape: Sequence[int], rstd: Floats, weight: NDArray[Any] | None
 ) -> tuple[NDArray[Any], ...]:

@@ -14,6 +14,7 @@ from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import add_block, add_strided, start_sums
+from fastmma.host.float_mode import default_floats
 
 _CHUNK, _THREADS, _VECTOR = 65536, 512, 4
 
@@ -24,6 +25,7 @@ def _correction(beta: np.float32, step: float) -> Floats:
     return np.asarray(np.float32(1) - libdevice.call("powf", beta, np.float32(step)))
 
 
+@default_floats
 def step_adam(
     param: Arrays,
     grad: Arrays,
@@ -76,6 +78,7 @@ def step_adam(
     return tuple(round_to(each, param.dtype) for each in found)
 
 
+@default_floats
 def step_sgd(
     param: Arrays,
     grad: Arrays,
@@ -134,6 +137,7 @@ def _sum_squares(values: Floats, aligned: bool) -> np.float32:
     return np.float32(add_block(total[None])[0])
 
 
+@default_floats
 def foreach_norm(arrays: list[Arrays]) -> list[Arrays]:
     """Compute ``aten::_foreach_norm.Scalar`` of order 2: chunks of 65536 elements are summed by 512 threads each, then the chunks.
 

@@ -15,8 +15,10 @@ from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import round_to, widen
 from fastmma.functions.moments import Moments
 from fastmma.functions.reduce_threads import LARGEST, MAGNITUDES, MOMENTS, SQUARES, SUM, finish, reduce_array
+from fastmma.host.float_mode import default_floats
 
 
+@default_floats
 def reduce_sum(
     x: NDArray[Any],
     axes: Sequence[int] | int | None = None,
@@ -49,6 +51,7 @@ def reduce_sum(
     return finish(state[0], shape, x, axes, keepdims, dtype)
 
 
+@default_floats
 def reduce_mean(
     x: NDArray[Any],
     axes: Sequence[int] | int | None = None,
@@ -71,6 +74,7 @@ def reduce_mean(
     return finish(state[0] * share, shape, x, axes, keepdims, dtype)
 
 
+@default_floats
 def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False, offset: int = 0) -> NDArray[Any]:
     """Compute ``aten::amax``. Parameters are those of `reduce_sum`.
 
@@ -83,6 +87,7 @@ def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keep
     return finish(state[0], shape, x, axes, keepdims, None)
 
 
+@default_floats
 def reduce_variance(
     x: NDArray[Any],
     axes: Sequence[int] | int | None = None,
@@ -115,6 +120,7 @@ def reduce_variance(
         return finish(np.sqrt(variance) if root else variance, shape, x, axes, keepdims, None)
 
 
+@default_floats
 def reduce_norm(
     x: NDArray[Any], order: int, axes: Sequence[int] | int | None = None, *, keepdims: bool = False, offset: int = 0
 ) -> NDArray[Any]:
@@ -136,6 +142,7 @@ def reduce_norm(
     return finish(state[0] if order == 1 else np.sqrt(state[0]), shape, x, axes, keepdims, None)
 
 
+@default_floats
 def reduce_logsumexp(x: NDArray[Any], axes: Sequence[int] | int, *, keepdims: bool = False) -> NDArray[Any]:
     """Compute ``aten::logsumexp``, whose steps are operators of their own, rounded each to the format of `x`.
 

@@ -21,6 +21,7 @@ from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import BITS, F32, Floats, apply, widen
 from fastmma.functions.block import WARP, add_block, add_in_sequence, add_strided, add_unaligned, add_vectors, halve
+from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import parallel_for, thread_count
 
 _THREADS = 1024
@@ -117,6 +118,7 @@ def _differentiate(grad: NDArray[Any], output: NDArray[Any], inner: int, log: bo
     apply("log_softmax_backward" if log else "softmax_backward", output, sums[:, None], values, out=result, threads=1)
 
 
+@default_floats
 def softmax(x: NDArray[Any], axis: int, *, log: bool = False, dtype: DTypeLike | None = None) -> NDArray[Any]:
     """Compute ``aten::_softmax`` or ``aten::_log_softmax``.
 
@@ -145,6 +147,7 @@ def softmax(x: NDArray[Any], axis: int, *, log: bool = False, dtype: DTypeLike |
     return _back(result, x, axis)
 
 
+@default_floats
 def softmax_backward(
     grad: NDArray[Any], output: NDArray[Any], axis: int, *, log: bool = False, dtype: DTypeLike | None = None
 ) -> NDArray[Any]:
