@@ -129,7 +129,7 @@ def step_sgd(
 def _sum_squares(values: Floats, aligned: bool) -> np.float32:
     """Sum a chunk: threads keep 4 sums, of vectors, or of elements that lie 512 apart."""
     sums = start_sums(1, _THREADS * _VECTOR)
-    kernels.functions.sums.add_squares(values[None], sums, 0, values.size)
+    kernels.functions.sums.add_products(values[None], values[None], sums, 0, values.size, 1)
     places = sums.reshape(_THREADS, _VECTOR) if aligned else sums.reshape(_VECTOR, _THREADS).T
     total = places[:, 0]
     for index in range(1, _VECTOR):
