@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmma.functions.arithmetic import fuse, round_to
+from fastmma.functions.arithmetic import flush, fuse, round_to
 from fastmma.functions.attention.blocks import CUDNN_KEYS, CUDNN_MOST_KEYS_OF_ONE, CUDNN_ONE_KEYS
 from fastmma.functions.attention.dropout import Dropout, keep_by_tiles
 from fastmma.functions.attention.efficient_forward import read_bias
@@ -117,7 +117,7 @@ def cudnn(
         visible = see(queries, start, stop, 0 if causal else None)[low:]
         now, total, factors = top[:, low:].copy(), sums[:, low:].copy(), np.empty((heads, queries - low), np.float32)
         each_head(kernels.subtract_maxima, threads, scores, visible, factor, True, now, factors)
-        exponentials, factors = ex2(scores, flush=False), ex2(factors, flush=False)
+        exponentials, factors = ex2(scores, flush=True), ex2(factors, flush=True)
         each_head(kernels.add_blocks_to_lanes, threads, exponentials, factors, total)
         if kept is not None:
             exponentials = np.where(kept[:, low:, start:stop], exponentials * again, np.float32(0))
@@ -128,4 +128,4 @@ def cudnn(
     most, log2 = top * factor, lg2(whole, flush=False)
     logs = fuse(log2, _LN2, most * _LN2) if one else fuse(most, _LN2, log2 * _LN2)
     inverse = rcp(np.where(whole == 0, np.float32(1), whole))  # the result of a row that sees nothing is zero
-    return round_to(out * inverse[..., None], q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])
+    return round_to(flush(out * inverse[..., None]), q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])
