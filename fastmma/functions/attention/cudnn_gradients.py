@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmma.functions.arithmetic import fuse, round_to
+from fastmma.functions.arithmetic import flush, fuse, round_to
 from fastmma.functions.attention.blocks import CUDNN_KEYS
 from fastmma.functions.attention.cudnn_forward import LOG2E, check_sizes
 from fastmma.functions.attention.dropout import Dropout, keep_by_tiles
@@ -105,7 +105,7 @@ def cudnn_backward(
         dp = multiply_warpgroup(gradient[:, low:], operands.v[:, part].transpose(0, 2, 1))
         if kept is not None:
             dp = np.where(kept[:, low:, part], dp, np.float32(0))
-        ds = (p * (dp - delta[:, low:]) * again * operands.scale).astype(q.dtype)
+        ds = flush(flush(flush(p * (dp - delta[:, low:])) * again) * operands.scale).astype(q.dtype)
         if kept is not None:
             p = np.where(kept[:, low:, part], p * again, np.float32(0))
         dv[:, part] = multiply_warpgroup(p.astype(q.dtype).transpose(0, 2, 1), gradient[:, low:])
@@ -122,14 +122,15 @@ def _dots(grad_out: Array, out: Array) -> Floats:
     """Multiply rows by rows: a thread adds 8 neighbouring products in pairs, and a power of two of threads join in a tree."""
     heads, count, size = out.shape
     threads = 1 << (-(-size // _LOADED) - 1).bit_length()
-    products = np.zeros((heads, count, threads * _LOADED), np.float32)
-    products[..., :size] = grad_out.astype(np.float32) * out.astype(np.float32)
-    pairs = (products[..., 0::2] + products[..., 1::2]).reshape(heads, count, threads, -1)
+    padded = np.zeros((2, heads, count, threads * _LOADED), np.float32)
+    padded[..., :size] = grad_out.astype(np.float32), out.astype(np.float32)
+    x, y = padded.reshape(2, heads, count, threads, _LOADED // 2, 2)
+    pairs = flush(fuse(x[..., 0], y[..., 0], flush(x[..., 1] * y[..., 1])))
     total = pairs[..., 0]
-    for index in range(1, pairs.shape[-1]):
-        total = total + pairs[..., index]
+    for index in range(1, _LOADED // 2):
+        total = flush(total + pairs[..., index])
     while total.shape[-1] > 1:
         half = total.shape[-1] // 2
-        total = total[..., :half] + total[..., half:]
+        total = flush(total[..., :half] + total[..., half:])
     dots: Floats = total[..., 0]
     return dots
