@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastmma.functions.arithmetic import flush, fuse, round_to
-from fastmma.functions.attention.blocks import CUDNN_KEYS, CUDNN_MOST_KEYS_OF_ONE, CUDNN_ONE_KEYS
+from fastmma.functions.attention.blocks import CUDNN_KEYS, CUDNN_MOST_HEADS_OF_ONE, CUDNN_MOST_KEYS_OF_ONE, CUDNN_ONE_KEYS
 from fastmma.functions.attention.dropout import Dropout, keep_by_tiles
 from fastmma.functions.attention.efficient_forward import read_bias
 from fastmma.functions.attention.flash_forward import each_head
@@ -78,7 +78,7 @@ def cudnn(
     ------
     OperandError, OperandTypeError
     NotEmulatedError
-        For one query and more than 256 keys cuDNN has another kernel, whose order is not known.
+        For one query and more than 256 keys or 64 heads cuDNN has another kernel, whose order is not known.
 
     Examples
     --------
@@ -95,8 +95,11 @@ def cudnn(
     added = read_bias("cudnn", bias, q, k.shape[2])
     heads, queries, _ = operands.q.shape
     keys, one = k.shape[2], queries == 1
-    if one and keys > CUDNN_MOST_KEYS_OF_ONE:
-        raise NotEmulatedError(f"cudnn: the order of a call with one query and more than {CUDNN_MOST_KEYS_OF_ONE} keys is not known")
+    if one and (keys > CUDNN_MOST_KEYS_OF_ONE or heads > CUDNN_MOST_HEADS_OF_ONE):
+        raise NotEmulatedError(
+            f"cudnn: of one query, orders are known of up to {CUDNN_MOST_KEYS_OF_ONE} keys and {CUDNN_MOST_HEADS_OF_ONE} heads, "
+            f"not {keys} and {heads}"
+        )
     columns, product = (CUDNN_ONE_KEYS, multiply) if one else (CUDNN_KEYS, multiply_warpgroup)
     factor = LOG2E if one or added is not None else operands.scale * LOG2E
     kept = None if dropout is None else keep_by_tiles(dropout, heads, queries, keys)

@@ -105,7 +105,7 @@ def cudnn_backward(
         dp = multiply_warpgroup(gradient[:, low:], operands.v[:, part].transpose(0, 2, 1))
         if kept is not None:
             dp = np.where(kept[:, low:, part], dp, np.float32(0))
-        ds = flush(flush(flush(p * (dp - delta[:, low:])) * again) * operands.scale).astype(q.dtype)
+        ds = flush(flush(flush(p * flush(flush(dp) - delta[:, low:])) * again) * operands.scale).astype(q.dtype)
         if kept is not None:
             p = np.where(kept[:, low:, part], p * again, np.float32(0))
         dv[:, part] = multiply_warpgroup(p.astype(q.dtype).transpose(0, 2, 1), gradient[:, low:])
@@ -113,9 +113,17 @@ def cudnn_backward(
         dq[:, low:] += multiply_warpgroup(ds, operands.k[:, part])
     return (
         round_to(dq, q.dtype).reshape(q.shape),
-        add_groups(round_to(dk, q.dtype), k.shape),
-        add_groups(round_to(dv, q.dtype), v.shape),
+        _join_groups(round_to(dk, q.dtype), k.shape),
+        _join_groups(round_to(dv, q.dtype), v.shape),
     )
+
+
+def _join_groups(gradient: Array, shape: tuple[int, ...]) -> Array:
+    """Add the gradients of heads that share keys: ``fmha_reduce_head``."""
+    if len(gradient) == shape[0] * shape[1]:
+        return gradient.reshape(shape)
+    total = add_groups(flush(gradient.astype(np.float32)).astype(gradient.dtype), shape)
+    return flush(total.astype(np.float32)).astype(gradient.dtype)
 
 
 def _dots(grad_out: Array, out: Array) -> Floats:
@@ -124,7 +132,7 @@ def _dots(grad_out: Array, out: Array) -> Floats:
     threads = 1 << (-(-size // _LOADED) - 1).bit_length()
     padded = np.zeros((2, heads, count, threads * _LOADED), np.float32)
     padded[..., :size] = grad_out.astype(np.float32), out.astype(np.float32)
-    x, y = padded.reshape(2, heads, count, threads, _LOADED // 2, 2)
+    x, y = flush(padded).reshape(2, heads, count, threads, _LOADED // 2, 2)
     pairs = flush(fuse(x[..., 0], y[..., 0], flush(x[..., 1] * y[..., 1])))
     total = pairs[..., 0]
     for index in range(1, _LOADED // 2):
