@@ -78,7 +78,7 @@ def cudnn(
     ------
     OperandError, OperandTypeError
     NotEmulatedError
-        For one query and more than 256 keys or 64 heads cuDNN has another kernel, whose order is not known.
+        For one query and more than 256 keys or 64 heads cuDNN has another kernel, whose warps add to a sum in no fixed order.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def cudnn(
     keys, one = k.shape[2], queries == 1
     if one and (keys > CUDNN_MOST_KEYS_OF_ONE or heads > CUDNN_MOST_HEADS_OF_ONE):
         raise NotEmulatedError(
-            f"cudnn: of one query, orders are known of up to {CUDNN_MOST_KEYS_OF_ONE} keys and {CUDNN_MOST_HEADS_OF_ONE} heads, "
+            f"cudnn: with one query a GPU adds in a fixed order for up to {CUDNN_MOST_KEYS_OF_ONE} keys and {CUDNN_MOST_HEADS_OF_ONE} heads, "
             f"not {keys} and {heads}"
         )
     columns, product = (CUDNN_ONE_KEYS, multiply) if one else (CUDNN_KEYS, multiply_warpgroup)

@@ -42,7 +42,7 @@ def cudnn_backward(
     """Compute ``aten::_scaled_dot_product_cudnn_attention_backward``: the gradients of queries, keys and values.
 
     From three blocks of keys on a GPU adds the gradient of the queries up in any order (`cudnn_repeats` tells); here it is the order of
-    the keys.
+    the keys. Where values are infinite, the gradient of the queries differs from a GPU's.
 
     Parameters
     ----------
