@@ -97,8 +97,8 @@ def cudnn(
     keys, one = k.shape[2], queries == 1
     if one and (keys > CUDNN_MOST_KEYS_OF_ONE or heads > CUDNN_MOST_HEADS_OF_ONE):
         raise NotEmulatedError(
-            f"cudnn: with one query a GPU adds in a fixed order for up to {CUDNN_MOST_KEYS_OF_ONE} keys and {CUDNN_MOST_HEADS_OF_ONE} heads, "
-            f"not {keys} and {heads}"
+            f"cudnn: with one query a GPU adds in a fixed order for up to {CUDNN_MOST_KEYS_OF_ONE} keys and "
+            f"{CUDNN_MOST_HEADS_OF_ONE} heads, not {keys} and {heads}"
         )
     columns, product = (CUDNN_ONE_KEYS, multiply) if one else (CUDNN_KEYS, multiply_warpgroup)
     factor = LOG2E if one or added is not None else operands.scale * LOG2E
