@@ -15,6 +15,7 @@ from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import add_block, add_strided, start_sums
 
+ORDERS = (1.0, 2.0, float("inf"))  # of norms
 _CHUNK, _THREADS, _VECTOR = 65536, 512, 4
 
 Arrays = NDArray[Any]
@@ -123,10 +124,10 @@ def step_sgd(
     return tuple(round_to(each, param.dtype) for each in ((p,) if buffer is None else (p, buffer)))
 
 
-def _sum_squares(values: Floats, aligned: bool) -> np.float32:
+def _add_chunk(values: Floats, aligned: bool, add: Any) -> np.float32:
     """Sum a chunk: threads keep 4 sums, of vectors, or of elements that lie 512 apart."""
     sums = start_sums(1, _THREADS * _VECTOR)
-    kernels.functions.sums.add_squares(values[None], sums, 0, values.size)
+    add(values[None], sums, 0, values.size)
     places = sums.reshape(_THREADS, _VECTOR) if aligned else sums.reshape(_VECTOR, _THREADS).T
     total = places[:, 0]
     for index in range(1, _VECTOR):
@@ -134,13 +135,15 @@ def _sum_squares(values: Floats, aligned: bool) -> np.float32:
     return np.float32(add_block(total[None])[0])
 
 
-def foreach_norm(arrays: list[Arrays]) -> list[Arrays]:
-    """Compute ``aten::_foreach_norm.Scalar`` of order 2: chunks of 65536 elements are summed by 512 threads each, then the chunks.
+def foreach_norm(arrays: list[Arrays], order: float = 2) -> list[Arrays]:
+    """Compute ``aten::_foreach_norm.Scalar``: chunks of 65536 elements are summed by 512 threads each, then the chunks.
 
     Parameters
     ----------
     arrays : list of float32, float16 or bfloat16 array
         Each as if contiguous, from an aligned address.
+    order : float
+        1, 2 or infinity.
 
     Examples
     --------
@@ -150,8 +153,12 @@ def foreach_norm(arrays: list[Arrays]) -> list[Arrays]:
     found = []
     for array in arrays:
         values = np.ascontiguousarray(widen(array)).reshape(-1)
+        if order == np.inf:
+            found.append(round_to(np.abs(values).max(initial=0), array.dtype))
+            continue
+        add = kernels.functions.sums.add_squares if order == 2 else kernels.functions.sums.add_magnitudes
         firsts = range(0, values.size, _CHUNK)
-        chunks = [_sum_squares(values[first : first + _CHUNK], (values.size - first) % _VECTOR == 0) for first in firsts]
+        chunks = [_add_chunk(values[first : first + _CHUNK], (values.size - first) % _VECTOR == 0, add) for first in firsts]
         total = add_block(add_strided(np.array([chunks], np.float32), _THREADS))[0]
-        found.append(round_to(np.sqrt(total), array.dtype))
+        found.append(round_to(np.sqrt(total) if order == 2 else total, array.dtype))
     return found

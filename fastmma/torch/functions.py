@@ -12,7 +12,7 @@ from torch import Tensor
 from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.host.errors import NotEmulatedError
-from fastmma.torch import reductions
+from fastmma.torch import draws, lists, reductions
 from fastmma.torch.arrays import as_numpy, to_numpy
 from fastmma.torch.formulas import BITS, ROWS, Formula
 from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
@@ -20,6 +20,7 @@ from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
 FLOATS = tuple(BITS)
 _EXTRA = {"log_sigmoid_forward": lambda result: (result, result.new_empty(0))}  # which return what a GPU leaves empty
 RECORDED = "PyTorch 2.11 on an H200, CUDA 13.0's libdevice"
+DONE = object()  # the result of what only changes its arguments
 _NONE, _MEAN = 0, 1  # torch's numbers of reductions
 _LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss")  # which are summed after
 
@@ -37,7 +38,7 @@ def _glu_backward(given: dict[str, Any], threads: int | None) -> Tensor | None:
 WHOLE: dict[str, Callable[[dict[str, Any], int | None], Any]] = {"glu_backward": _glu_backward}
 
 
-NAMES = frozenset(ROWS) | frozenset(WHOLE) | frozenset(reductions.ROWS)
+NAMES = frozenset(ROWS) | frozenset(WHOLE) | frozenset(reductions.ROWS) | lists.NAMES
 
 
 def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -61,9 +62,10 @@ def _is_exact(name: str) -> bool:
     return found is not None and name not in found[1]
 
 
-def _result_dtype(formula: Formula) -> torch.dtype:
-    """Find the format of a result: tensors without dimensions count where all are so."""
-    counted = [each for each in formula.operands if each.dim()] or formula.operands
+def _result_dtype(formula: Formula, tensors: list[Tensor]) -> torch.dtype:
+    """Find the format of a result: tensors without dimensions count where all are so, and numbers that were made tensors do not."""
+    given = [each for each in formula.operands if any(each is tensor for tensor in tensors)] or formula.operands
+    counted = [each for each in given if each.dim()] or given
     return functools.reduce(torch.promote_types, (each.dtype for each in counted))
 
 
@@ -105,6 +107,11 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     if any(isinstance(each, complex) for each in given.values()):
         return None
     name = func._schema.name.partition("::")[2].removesuffix("_")
+    if draws.draws(func):
+        return draws.compute(func, given)
+    if name in lists.NAMES:
+        found, known = lists.compute(func, given)
+        return DONE if known and found is None else found
     floats = [each.dtype in FLOATS for each in tensors]
     if libdevice.release() is None or not any(floats):
         return None
@@ -117,7 +124,7 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     formula = ROWS[name](given)
     if formula is None or not _fits(formula) or not _is_exact(formula.name):
         return None
-    dtype = _result_dtype(formula)
+    dtype = _result_dtype(formula, tensors)
     form = form_of(func)
     target = given["self"] if form == IN_PLACE else next((given[each.name] for each in func._schema.arguments if each.is_out), None)
     if target is not None and (target.dtype not in FLOATS or target.device.type != "cpu"):

@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 
+from fastmma.kernels.functions.sines import SINE_DEFINITIONS, SINES
 from fastmma.kernels.functions.tables import NAMES, powers
 
 _HEAD = """
@@ -426,8 +427,8 @@ def definitions() -> str:
     """Return the IR of all of them; forms that flush subnormals exist as those that do not: libdevice asks which it shall take."""
     entries = ", ".join(f"double {_double(power)}" for power in powers())
     tabulated = f"@powers = internal constant [{len(powers())} x double] [{entries}]\n"
-    found = [_HEAD, tabulated, _TABLE.replace("POLYNOMIAL", _polynomial()), _MULTIPLY_ADD]
-    for name, (arguments, body) in _DEFINITIONS.items():
+    found = [_HEAD, tabulated, _TABLE.replace("POLYNOMIAL", _polynomial()), SINES, _MULTIPLY_ADD]
+    for name, (arguments, body) in (_DEFINITIONS | SINE_DEFINITIONS).items():
         found.append(_function(local_name(f"nvvm.{name}"), arguments, body))
         flushing = name.replace(".f", ".ftz.f", 1) if not name.endswith(".f32") else name.replace(".f32", ".ftz.f32")
         if "ftz" not in name and flushing not in _DEFINITIONS:
