@@ -25,6 +25,17 @@ def _correction(beta: np.float32, step: float) -> Floats:
     return np.asarray(np.float32(1) - libdevice.call("powf", beta, np.float32(step)))
 
 
+def _decayed(p: Floats, g: Floats, decay: np.float32, maximize: bool) -> Floats:
+    """Add to gradients what decays: of the four elements of a thread the compiler fuses the product and the sum for the last three."""
+    apart = np.asarray(p * decay, np.float32) + g
+    if maximize:
+        return apart
+    place = np.arange(p.size)
+    aligned = (p.size - place // _CHUNK * _CHUNK) % _VECTOR == 0
+    first = np.where(aligned, place % _VECTOR, place % _CHUNK // _THREADS % _VECTOR) == 0
+    return np.where(first.reshape(p.shape), apart, fuse(p, decay, g))
+
+
 def step_adam(
     param: Arrays,
     grad: Arrays,
@@ -37,6 +48,7 @@ def step_adam(
     eps: float,
     weight_decay: float,
     decoupled: bool,
+    maximize: bool = False,
     max_exp_avg_sq: Arrays | None = None,
 ) -> tuple[Arrays, ...]:
     """Compute ``aten::_fused_adam_``, or ``aten::_fused_adamw_`` where decay is `decoupled`, of one parameter.
@@ -48,7 +60,7 @@ def step_adam(
         From 1.
     lr, betas, eps, weight_decay
         As torch has them.
-    decoupled : bool
+    decoupled, maximize : bool
     max_exp_avg_sq : array, optional
         Of ``amsgrad``.
 
@@ -65,9 +77,10 @@ def step_adam(
     """
     rate, beta1, beta2, decay, small = map(np.float32, (lr, *betas, weight_decay, eps))
     p, g, m, v = map(widen, (param, grad, exp_avg, exp_avg_sq))
+    g = -g if maximize else g
     with np.errstate(all="ignore"):
         if weight_decay:
-            p, g = (fuse(-(rate * decay), p, p), g) if decoupled else (p, fuse(p, decay, g))
+            p, g = (fuse(-(rate * decay), p, p), g) if decoupled else (p, _decayed(p, g, decay, maximize))
         m = fuse(beta1, m, fuse(-beta1, g, g))
         v = fuse(beta2, v, fuse(-beta2, g * g, g * g))
         largest = v if max_exp_avg_sq is None else np.fmax(widen(max_exp_avg_sq), v)

@@ -134,8 +134,8 @@ def _adam(decoupled: bool) -> Callable[[Arguments], None]:
         rates = {"lr": float(given["lr"]), "betas": (given["beta1"], given["beta2"]), "eps": given["eps"]}
         for index, steps in enumerate(given["state_steps"]):
             param, grad, first, second, *largest = (given[name][index] for name in names)
-            arrays = [to_numpy(each) for each in (param, _gradient(given, grad), first, second)]
-            options = rates | {"weight_decay": given["weight_decay"], "decoupled": decoupled}
+            arrays = [_array(each) for each in (param, _unscaled(given, grad), first, second)]
+            options = rates | {"weight_decay": given["weight_decay"], "decoupled": decoupled, "maximize": given["maximize"]}
             found = optimizers.step_adam(*arrays, float(steps), max_exp_avg_sq=to_numpy(largest[0]) if largest else None, **options)
             _put((param, first, second, *largest), found)
 
@@ -146,17 +146,23 @@ def _sgd(given: Arguments) -> None:
     options = {name: given[name] for name in ("momentum", "dampening", "weight_decay", "nesterov")}
     for index, (param, grad) in enumerate(zip(given["self"], given["grads"], strict=True)):
         buffers = [given["momentum_buffer_list"][index]] if given["momentum"] else []
-        arrays = [to_numpy(each) for each in (param, _gradient(given, grad))]
-        buffer = to_numpy(buffers[0]) if buffers else None
+        arrays = [_array(each) for each in (param, -grad if given["maximize"] else grad)]
+        buffer = _array(buffers[0]) if buffers else None
         found = optimizers.step_sgd(*arrays, buffer, lr=float(given["lr"]), first=given["is_first_step"], **options)
         _put((param, *buffers), found)
 
 
-def _gradient(given: Arguments, gradient: Tensor) -> Tensor:
-    """Return a gradient as a step takes it: unscaled, which is kept, and turned for what is to grow."""
-    if given["grad_scale"] is not None:
-        gradient.copy_(_apply("divide", gradient, float(given["grad_scale"])))
-    return -gradient if given["maximize"] else gradient
+def _array(tensor: Tensor) -> Any:
+    if not tensor.is_contiguous() or tensor.storage_offset() % _VECTOR:
+        raise NotEmulatedError("how a step takes tensors that are not contiguous is not known")
+    return to_numpy(tensor)
+
+
+def _unscaled(given: Arguments, gradient: Tensor) -> Tensor:
+    """Return a gradient without its scale, as the kernel leaves it."""
+    if given["grad_scale"] is None:
+        return gradient
+    return gradient.copy_(_apply("divide", gradient, float(given["grad_scale"])))
 
 
 def _put(places: tuple[Tensor, ...], arrays: tuple[Any, ...]) -> None:
@@ -202,6 +208,8 @@ def compute(func: Any, given: Arguments) -> tuple[Any, bool]:
         return None, False
     try:
         if name in STEPS:
+            if name == "_fused_sgd_" and given["grad_scale"] is not None:
+                raise NotEmulatedError("fused SGD with scaled gradients differed")
             return _stepped(name, given), True
         row = ROWS[name.removeprefix(_PREFIX).removesuffix("_")]
         first = given["self"] if isinstance(given["self"], list | tuple) else given["exponent"]
