@@ -18,6 +18,7 @@ import torch
 
 from fastmma.functions.philox import Generator
 
+_GPU = torch.device("cuda", 0)  # which a mode that pretends would take for the CPU
 _KEEPERS = frozenset({"torch.utils.checkpoint", "torch.random"})  # which put back the states of all devices
 
 
@@ -38,7 +39,7 @@ class CudaGenerator(torch.Generator):
     @property
     def device(self) -> torch.device:
         """A GPU."""
-        return torch.device("cuda", 0)
+        return _GPU
 
     def manual_seed(self, seed: int) -> CudaGenerator:
         """Begin the sequence of a seed."""

@@ -46,7 +46,7 @@ def _of_each(given: Arguments, index: int) -> Any:
     """Return what belongs to a tensor: a tensor, or a number."""
     value = next(given[name] for name in ("other", "scalars", "scalar", "value", "exponent", "weights", "weight") if name in given)
     if isinstance(value, Tensor):
-        return float(value if value.dim() == 0 else value[index])
+        return float(value[index]) if value.dim() else value
     return value[index] if isinstance(value, list | tuple) else value
 
 
@@ -131,6 +131,8 @@ ROWS |= {
 def _adam(decoupled: bool) -> Callable[[Arguments], None]:
     def step(given: Arguments) -> None:
         names = ("self", "grads", "exp_avgs", "exp_avg_sqs", *(("max_exp_avg_sqs",) if given["amsgrad"] else ()))
+        if given["weight_decay"] and not decoupled and (given["amsgrad"] or given["self"][0].dtype is not torch.float32):
+            raise NotEmulatedError("which products the compiler fused is known of float32 without amsgrad")
         rates = {"lr": float(given["lr"]), "betas": (given["beta1"], given["beta2"]), "eps": given["eps"]}
         for index, steps in enumerate(given["state_steps"]):
             param, grad, first, second, *largest = (given[name][index] for name in names)

@@ -105,11 +105,23 @@ def _answers(target: str) -> dict[str, Any]:
     }
 
 
+def _seed(value: int) -> None:
+    torch.default_generator.manual_seed(int(value))
+
+
 @contextmanager
-def pretended(target: str) -> Iterator[None]:
-    """Within the ``with``, torch says that there is a GPU; what it says is the process's, where tensors go is the thread's."""
+def pretended(target: str, *, draws: bool) -> Iterator[None]:
+    """Within the ``with``, torch says that there is a GPU; what it says is the process's, where tensors go is the thread's.
+
+    Parameters
+    ----------
+    target : str
+    draws : bool
+        Whether random numbers are drawn as the GPU does; else the CPU's generator draws them, and is seeded for the GPU's.
+    """
+    answers = _answers(target) | ({} if draws else {"manual_seed": _seed, "manual_seed_all": _seed})
     with ExitStack() as stack:
-        for name, answer in _answers(target).items():
+        for name, answer in answers.items():
             for module in (torch.cuda, torch.cuda.random):  # which imports some of them by name
                 if hasattr(module, name):
                     stack.enter_context(mock.patch.object(module, name, answer))
