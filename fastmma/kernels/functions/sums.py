@@ -87,6 +87,31 @@ def keep_largest(values: Any, sums: Any, start: int, stop: int) -> None:
 
 
 @compiled
+def keep_smallest(values: Any, sums: Any, start: int, stop: int) -> None:
+    """Keep the smaller one, or NaN, of what a thread has and its next value."""
+    threads = sums.shape[1]
+    for row in range(len(values)):
+        kept = sums[row]
+        for first in range(start, stop, threads):
+            part = values[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                if not (np.isnan(kept[thread]) or kept[thread] < part[thread]):
+                    kept[thread] = part[thread]
+
+
+@compiled
+def multiply_strided(values: Any, sums: Any, start: int, stop: int) -> None:
+    """Multiply the product of the next thread by each value, the first one after the last."""
+    threads = sums.shape[1]
+    for row in range(len(values)):
+        kept = sums[row]
+        for first in range(start, stop, threads):
+            part = values[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                kept[thread] *= part[thread]
+
+
+@compiled
 def add_vectors(values: Any, sums: Any, start: int, stop: int, size: int) -> None:
     """Add a vector of `size` values, in order, to the sum of the next thread."""
     threads = sums.shape[1]
