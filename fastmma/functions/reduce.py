@@ -83,9 +83,7 @@ def reduce_mean(
     return finish(state[0] * share, shape, x, axes, keepdims, dtype)
 
 
-def reduce_max(
-    x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False, offset: int = 0
-) -> NDArray[Any]:
+def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False, offset: int = 0) -> NDArray[Any]:
     """Compute ``aten::amax``. Parameters are those of `reduce_sum`.
 
     Examples
@@ -243,9 +241,7 @@ def reduce_norm(
         return finish(found, shape, x, axes, keepdims, dtype)
 
 
-def reduce_logsumexp(
-    x: NDArray[Any], axes: Sequence[int] | int, *, keepdims: bool = False
-) -> NDArray[Any]:
+def reduce_logsumexp(x: NDArray[Any], axes: Sequence[int] | int, *, keepdims: bool = False) -> NDArray[Any]:
     """Compute ``aten::logsumexp``, whose steps are operators of their own, rounded each to the format of `x`.
 
     Parameters are those of `reduce_sum`.

@@ -201,5 +201,3 @@ def finish(values: Any, shape: tuple[int, ...], x: NDArray[Any], axes: Any, keep
     result = round_to(values, x.dtype if dtype is None else dtype).reshape(shape)
     given = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
     return result if keepdims or not x.ndim else result.squeeze(tuple({axis % x.ndim for axis in given}))
-
-

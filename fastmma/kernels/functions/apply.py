@@ -18,7 +18,6 @@ from fastmma.host.threads import parallel_for, thread_count
 from fastmma.kernels.functions.bitcode import file_digest
 from fastmma.kernels.functions.machine_code import Form, source
 from fastmma.kernels.functions.pointwise import FORMULAS
-from fastmma.kernels.functions.tables import NAMES, table
 from fastmma.kernels.llvm.disk_cache import KernelFiles
 from fastmma.kernels.llvm.object_code import link_text
 
@@ -43,11 +42,7 @@ def _loop(record: _Record) -> Any:
     found = _loops.get(record)
     if found is None:
         formula = partial(FORMULAS[record.name], *record.parameters)
-        names = ("set_tables", "needed_tables", "loop")
-        set_tables, needed, loop = link_text(_FILES, record, lambda: in_default_mode(source, formula, record.form), names)
-        bits = ctypes.CFUNCTYPE(ctypes.c_int32)(needed)()
-        places = [table(name).ctypes.data if bits >> index & 1 else None for index, name in enumerate(NAMES)]
-        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(NAMES))(set_tables)(*places)
+        (loop,) = link_text(_FILES, record, lambda: in_default_mode(source, formula, record.form), ("loop",))
         kinds = [ctypes.c_void_p, ctypes.c_int64] * len(record.form.given) + [ctypes.c_void_p] * len(record.form.made)
         found = ctypes.CFUNCTYPE(None, *kinds, ctypes.c_int64, ctypes.c_int64)(loop)
         _loops.keep(record, found)

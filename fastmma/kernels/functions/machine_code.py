@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from fastmma.kernels.functions.bitcode import bitcode
 from fastmma.kernels.functions.expression import Code, Formula, Value
-from fastmma.kernels.functions.nvvm import INLINE, definitions, local_name, needed_tables
+from fastmma.kernels.functions.nvvm import INLINE, definitions, local_name
+from fastmma.kernels.functions.rounding import IN_FLOAT32
 
 _CALLED = re.compile(r"@(llvm\.nvvm\.[\w.]+)\(")
 _INLINE = re.compile(r'call (float|double|\{ i32, i32 \}) asm "([^"]*)", "[^"]*"\(')
@@ -70,7 +71,10 @@ def _inlined(match: re.Match[str]) -> str:
 @lru_cache(256)
 def _body(name: str) -> str:
     """Return the definition of a function of libdevice, with NVVM's intrinsics called by their local names."""
-    found = _CALLED.sub(lambda match: f"@{local_name(match[1])}(", bitcode().functions[name])
+    text = bitcode().functions[name]
+    for beginning, other in IN_FLOAT32.items():
+        text = re.sub(beginning, other, text)
+    found = _CALLED.sub(lambda match: f"@{local_name(match[1])}(", text)
     return _METADATA.sub("", _ATTRIBUTES.sub("", _INLINE.sub(_inlined, found))).replace("define ", "define internal ", 1)
 
 
@@ -99,4 +103,4 @@ def source(formula: Formula, form: Form) -> str:
         body += f" %q{index} = getelementptr {_TYPES[fmt]}, ptr %d{index}, i64 %i\n"
         body += _STORES[fmt].format(x=value.name, p=f"%q{index}")
     called = _libdevice(list(code.calls)) + _LOOP.format(parameters=", ".join(parameters), body=body)
-    return definitions() + needed_tables(called) + called
+    return definitions() + called
