@@ -92,6 +92,8 @@ class Recording:
         In the order of computation.
     unrepeated : tuple of str
         Tensors that had other bits when the GPU ran the same step again.
+    step : object, optional
+        What ran: the model, its inputs and the optimizer, which no file holds.
     """
 
     gpu: str
@@ -105,6 +107,7 @@ class Recording:
     given: tuple[Kept, ...] = field(repr=False)
     tensors: tuple[Kept, ...] = field(repr=False)
     unrepeated: tuple[str, ...] = ()
+    step: Any = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items() if version)

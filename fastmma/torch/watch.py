@@ -11,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from fastmma.products.report import Mark
 from fastmma.torch.recordings import Kept, keep_of
 from fastmma.torch.report import Report
 
@@ -21,7 +22,7 @@ class Watch:
     Attributes
     ----------
     tensors : list of Kept
-    marks : list of Counter
+    marks : list of Mark
         What the report had counted when each tensor was there.
     prefix : str
         Of names.
@@ -29,7 +30,7 @@ class Watch:
 
     def __init__(self, keep: int, report: Report | None = None) -> None:
         self.tensors: list[Kept] = []
-        self.marks: list[Counter[Any]] = []
+        self.marks: list[Mark] = []
         self.prefix = ""
         self._keep, self._report = keep, report
         self._met: Counter[str] = Counter()
