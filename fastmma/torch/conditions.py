@@ -236,7 +236,8 @@ def added(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
 def topped(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why the largest elements are not neutral: one that is equal to another of them, or to the next, may have any place."""
     x, count = args[:2]
-    dim, largest, in_order = (*args[2:], *(-1, True, True)[len(args) - 2 :])
+    rest = (*args[2:], *(-1, True, True)[len(args) - 2 :])
+    dim, largest, in_order = rest[0], rest[1], rest[2]
     if x.is_meta or not x.dim():
         return None
     if not in_order or (x.is_floating_point() and bool(x.isnan().any())):

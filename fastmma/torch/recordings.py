@@ -147,7 +147,7 @@ class Recording:
                 meta, codes = json.loads(file["meta"].tobytes()), file["codes"]
             if meta.pop("format") != _FORMAT:
                 raise OperandError(f"{path} is a recording of another version of fastmma; record the step anew")
-            start, lists = 0, {}
+            start, lists = 0, dict[str, Any]()
             for which in ("given", "tensors"):
                 found = []
                 for name, dtype, shape, digest in meta.pop(which):
