@@ -55,8 +55,8 @@ class _Rows(NamedTuple):
 
     Attributes
     ----------
-    height, width : int
-        Numbers of rows, and of elements of one.
+    number, width : int
+        Of rows, and of elements of one.
     operands : tuple of arrays
     steps : tuple of int
         Elements of an operand from a row to the next.
@@ -64,7 +64,7 @@ class _Rows(NamedTuple):
         Whether it has an element for each one of a row.
     """
 
-    height: int
+    number: int
     width: int
     operands: tuple[NDArray[Any], ...]
     steps: tuple[int, ...]
@@ -91,9 +91,9 @@ def _arrange(arrays: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> _Rows:
         arrays = [array if array.size == 1 else np.broadcast_to(array, shape) for array in arrays]
         merged = _merge(arrays, shape)
     none = (False,) * len(arrays)
-    (height, across), (width, along) = [*[(1, none)] * (2 - len(merged)), *merged]
+    (count, across), (width, along) = [*[(1, none)] * (2 - len(merged)), *merged]
     steps = tuple((width if each else 1) if other else 0 for other, each in zip(across, along, strict=True))
-    return _Rows(height, width, tuple(map(np.ascontiguousarray, arrays)), steps, along)
+    return _Rows(count, width, tuple(map(np.ascontiguousarray, arrays)), steps, along)
 
 
 def apply(
@@ -149,11 +149,11 @@ def apply(
     for array, step in zip(rows.operands, rows.steps, strict=True):
         given += [array.ctypes.data, step]
     given += [result.ctypes.data, rows.width]
-    if rows.height == 1:
+    if rows.number == 1:
         parallel_for(lambda start, stop, _: loop(*given, 0, 1, start, stop), rows.width, thread_count(threads), _GRAIN)
     else:
         grain = max(_GRAIN // rows.width, 1)
-        parallel_for(lambda start, stop, _: loop(*given, start, stop, 0, rows.width), rows.height, thread_count(threads), grain)
+        parallel_for(lambda start, stop, _: loop(*given, start, stop, 0, rows.width), rows.number, thread_count(threads), grain)
     return result
 
 
