@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastmma.functions.arithmetic import Floats, round_to, widen
 from fastmma.functions.block import start_sums
 from fastmma.host.errors import NotEmulatedError
+from fastmma.host.float_mode import default_floats
 
 _FEW = 3072
 _CHUNK = 32
@@ -55,6 +56,7 @@ def _add_sorted(rows: Floats, indices: NDArray[Any], weight: NDArray[Any]) -> No
     weight[rows_of_weight] = round_to(sums, weight.dtype)
 
 
+@default_floats
 def embedding_backward(grad: NDArray[Any], indices: NDArray[Any], rows: int, padding_idx: int = -1) -> NDArray[Any]:
     """Compute ``aten::embedding_dense_backward``, not scaled by frequency.
 

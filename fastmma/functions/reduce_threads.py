@@ -25,46 +25,81 @@ State = tuple[Floats, ...]
 
 
 class Reduction(NamedTuple):
-    """Hold an operation: what threads begin with, the loop by which they take values, and how two join."""
+    """Hold an operation: what threads begin with, how they take values from a first to a last one, and how two join."""
 
     start: Callable[[int, int], State]
-    loop: tuple[str, str]  # where it is in `fastmma.kernels.functions`
+    take: Callable[[Floats, State, int, int], None]
     join: Callable[[State, State], State]
     sums: int = 4  # of a thread
     vector: int = 4  # elements of a load
     vector_of_halves: int = 4
-
-    def take(self, values: Floats, state: State, start: int, stop: int) -> None:
-        """Have threads take values from a first to a last one."""
-        room, name = self.loop
-        getattr(getattr(kernels.functions, room), name)(values, *state, start, stop)
 
 
 def _start_sum(rows: int, threads: int) -> State:
     return (start_sums(rows, threads),)
 
 
+def _take_sum(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.add_vectors(values, *state, start, stop, 1)
+
+
+def _take_squares(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.add_products(values, values, *state, start, stop, 1)
+
+
+def _take_magnitudes(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.add_vectors(np.abs(values), *state, start, stop, 1)
+
+
+def _take_product(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.multiply_strided(values, *state, start, stop)
+
+
+def _take_largest(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.keep_largest(values, *state, start, stop)
+
+
+def _take_smallest(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.keep_smallest(values, *state, start, stop)
+
+
+def _take_moments(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.moments.join_values(values, *state, start, stop)
+
+
 def _add(first: State, second: State) -> State:
     return (first[0] + second[0],)
 
 
-def _start_largest(rows: int, threads: int) -> State:
-    return (np.full((rows, threads), -np.inf, np.float32),)
+def _start_at(number: float) -> Callable[[int, int], State]:
+    return lambda rows, threads: (np.full((rows, threads), number, np.float32),)
 
 
 def _larger(first: State, second: State) -> State:
     return (np.where(np.isnan(first[0]) | (first[0] > second[0]), first[0], second[0]),)
 
 
+def _smaller(first: State, second: State) -> State:
+    return (np.where(np.isnan(first[0]) | (first[0] < second[0]), first[0], second[0]),)
+
+
+def _multiply(first: State, second: State) -> State:
+    return (first[0] * second[0],)
+
+
 def _join_moments(first: State, second: State) -> State:
     return join_by_quotient(Moments(*first), Moments(*second))
 
 
-SUM = Reduction(_start_sum, ("sums", "add_strided"), _add, vector_of_halves=8)
-SQUARES = Reduction(_start_sum, ("sums", "add_squares"), _add)
-MAGNITUDES = Reduction(_start_sum, ("sums", "add_magnitudes"), _add)
-LARGEST = Reduction(_start_largest, ("sums", "keep_largest"), _larger)
-MOMENTS = Reduction(start_moments, ("moments", "join_values"), _join_moments, sums=2, vector=2, vector_of_halves=2)
+SUM = Reduction(_start_sum, _take_sum, _add, vector_of_halves=8)
+PLAIN_SUM = Reduction(_start_sum, _take_sum, _add)  # whose loads of halves are no longer than those of float32
+SQUARES = Reduction(_start_sum, _take_squares, _add)
+MAGNITUDES = Reduction(_start_sum, _take_magnitudes, _add)
+PRODUCT = Reduction(_start_at(1), _take_product, _multiply)
+LARGEST = Reduction(_start_at(-np.inf), _take_largest, _larger)
+LARGEST_MAGNITUDE = Reduction(_start_at(0), _take_largest, _larger)
+SMALLEST_MAGNITUDE = Reduction(_start_at(np.inf), _take_smallest, _smaller)
+MOMENTS = Reduction(start_moments, _take_moments, _join_moments, sums=2, vector=2, vector_of_halves=2)
 
 
 def _part(state: State, key: Any) -> State:
@@ -161,18 +196,22 @@ def _starts(x: NDArray[Any], kept: Sequence[int], offset: int) -> NDArray[np.int
 
 
 def reduce_array(
-    x: NDArray[Any], axes: Sequence[int] | int | None, operation: Reduction, offset: int = 0
+    x: NDArray[Any], axes: Sequence[int] | int | None, operation: Reduction, offset: int = 0, values: Floats | None = None
 ) -> tuple[State, View, tuple[int, ...]]:
-    """Reduce an array; also return what was merged, and the shape of the results with axes of size 1 in place of the reduced ones."""
+    """Reduce an array, or float32 values in the place of its elements.
+
+    Also return what was merged, and the shape of the results with axes of size 1 in place of the reduced ones.
+    """
+    taken = widen(x) if values is None else values
     given = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
     reduced = sorted({axis % x.ndim for axis in given}) if x.ndim else []
     kept = [axis for axis in range(x.ndim) if axis not in reduced]
     view = merge_dimensions(x.shape, reduced, [step // x.itemsize for step in x.strides], offset)
     plan = plan_reduction(view, operation.vector if x.itemsize == F32.itemsize else operation.vector_of_halves)
     if operation is SUM and _has_columns(x, view):
-        state = _add_columns(np.ascontiguousarray(widen(x)).reshape(-1, view.inputs, view.sizes[1]), plan.threads * plan.blocks)
+        state = _add_columns(np.ascontiguousarray(taken).reshape(-1, view.inputs, view.sizes[1]), plan.threads * plan.blocks)
     else:
-        rows = np.ascontiguousarray(widen(x).transpose(*kept, *view.order)).reshape(view.outputs, view.inputs)
+        rows = np.ascontiguousarray(taken.transpose(*kept, *view.order)).reshape(view.outputs, view.inputs)
         state = _take(rows, _starts(x, kept, offset), plan, operation)
     block = (view.outputs, plan.blocks, plan.height if plan.along_y else 1, plan.width if plan.along_x else 1)
     state = _halve(_halve(tuple(each.reshape(block) for each in state), 3, operation), 2, operation)
@@ -181,6 +220,7 @@ def reduce_array(
 
 
 def finish(values: Any, shape: tuple[int, ...], x: NDArray[Any], axes: Any, keepdims: bool, dtype: DTypeLike | None) -> NDArray[Any]:
+    """Round results, and give them their shape."""
     result = round_to(values, x.dtype if dtype is None else dtype).reshape(shape)
     given = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
     return result if keepdims or not x.ndim else result.squeeze(tuple({axis % x.ndim for axis in given}))

@@ -81,7 +81,8 @@ def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     if tensor.dtype is dtype:
         return tensor
     is_weight = tensor.requires_grad and tensor.is_leaf and not tensor._is_view() and tensor.dtype is torch.float32
-    if not (is_weight and dtype is torch.get_autocast_dtype(_DEVICE) and torch.is_autocast_cache_enabled()):
+    cached = torch.is_grad_enabled() and torch.is_autocast_cache_enabled() and dtype is torch.get_autocast_dtype(_DEVICE)
+    if not (is_weight and cached):
         return tensor.to(dtype)
     found = _local.casts.get(id(tensor))
     if found is not None and found[0]() is tensor:

@@ -12,16 +12,15 @@ from torch import Tensor
 from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.host.errors import NotEmulatedError
-from fastmma.torch import reductions
+from fastmma.torch import formulas, loss_formulas, quotients, reductions
 from fastmma.torch.arrays import as_numpy, to_numpy
-from fastmma.torch.formulas import BITS, ROWS, Formula
+from fastmma.torch.formulas import BITS, Formula
 from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
 
 FLOATS = tuple(BITS)
 _EXTRA = {"log_sigmoid_forward": lambda result: (result, result.new_empty(0))}  # which return what a GPU leaves empty
 RECORDED = "PyTorch 2.11 on an H200, CUDA 13.0's libdevice"
-_NONE, _MEAN = 0, 1  # torch's numbers of reductions
-_LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss")  # which are summed after
+ROWS = formulas.ROWS | quotients.ROWS | loss_formulas.ROWS
 
 
 def _glu_backward(given: dict[str, Any], threads: int | None) -> Tensor | None:
@@ -65,6 +64,15 @@ def _result_dtype(formula: Formula) -> torch.dtype:
     """Find the format of a result: tensors without dimensions count where all are so."""
     counted = [each for each in formula.operands if each.dim()] or formula.operands
     return functools.reduce(torch.promote_types, (each.dtype for each in counted))
+
+
+def _in_one_format(formula: Formula, tensors: list[Tensor], dtype: torch.dtype) -> Formula:
+    """Round tensors without dimensions to the format of the others, as kernels do that load them."""
+    wide = [any(each is one for one in tensors) and each.dtype.itemsize > dtype.itemsize for each in formula.operands]
+    if not any(wide):
+        return formula
+    operands = (each.to(dtype) if is_wide else each for each, is_wide in zip(formula.operands, wide, strict=True))
+    return formula._replace(operands=tuple(operands))
 
 
 def _is_dense(tensor: Tensor) -> bool:
@@ -122,9 +130,14 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     target = given["self"] if form == IN_PLACE else next((given[each.name] for each in func._schema.arguments if each.is_out), None)
     if target is not None and (target.dtype not in FLOATS or target.device.type != "cpu"):
         return None
-    found = _computed(formula, dtype, threads)
-    if name in _LOSSES and given["reduction"] != _NONE:
-        found = _reduced("mean" if given["reduction"] == _MEAN else "sum", {"self": found}, [found])
+    found = _computed(_in_one_format(formula, tensors, dtype), dtype, threads)
+    if name in loss_formulas.ROWS and given.get("weight") is not None:
+        found = found * given["weight"]
+    share = loss_formulas.shared(name, given, found)
+    if share is not None:
+        found = _computed(share, dtype, threads)
+    if name in loss_formulas.LOSSES and given["reduction"] != loss_formulas.NONE:
+        found = _reduced("mean" if given["reduction"] == loss_formulas.MEAN else "sum", {"self": found}, [found])
         if found is None:
             return None
     if target is None:

@@ -21,6 +21,7 @@ from fastmma.functions.attention.row_sums import add_in_pairs
 from fastmma.functions.attention.turns import first_query, order_keys, start_of
 from fastmma.functions.reduce import reduce_sum
 from fastmma.host.errors import OperandError
+from fastmma.host.float_mode import default_floats
 
 
 class Given(NamedTuple):
@@ -37,6 +38,7 @@ class Given(NamedTuple):
 
 
 @np.errstate(all="ignore")
+@default_floats
 def efficient_backward(
     grad_out: Array,
     q: Array,
