@@ -208,7 +208,7 @@ _NORMS = {1: MAGNITUDES, _EUCLIDEAN: SQUARES, np.inf: LARGEST_MAGNITUDE, -np.inf
 def _norm_values(values: Floats, order: float) -> Floats:
     """Return what threads take for a norm of an order."""
     if order == 0:
-        return (values != 0).astype(np.float32)
+        return np.asarray(values != 0, np.float32)
     if abs(order) == np.inf:
         return np.abs(values)
     return values if order in _NORMS else libdevice.call("powf", np.abs(values), np.float32(order))

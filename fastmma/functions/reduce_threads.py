@@ -165,6 +165,8 @@ def _take(rows: Floats, starts: NDArray[np.int64], plan: Plan, operation: Reduct
     if plan.vector == 1:
         return _take_elements(rows, threads, operation)
     shifts = starts % plan.vector
+    if (shifts == shifts[0]).all():
+        return _take_vectors(rows, threads, int(shifts[0]), plan.vector, operation)
     state = operation.start(len(rows), threads)
     for shift in np.unique(shifts):
         where = np.flatnonzero(shifts == shift)
