@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastmma import kernels
+from fastmma.host.float_mode import default_floats
 
 # by the beginning of a file's SHA-256: its release, and functions that differ from those of CUDA 13.0
 RELEASES: dict[str, tuple[str, frozenset[str]]] = {
@@ -27,6 +28,7 @@ def release() -> tuple[str, frozenset[str]] | None:
     return RELEASES.get(kernels.functions.bitcode.file_digest())
 
 
+@default_floats
 def call(function: str, *operands: ArrayLike, threads: int | None = None) -> NDArray[np.float32]:
     """Call a float32 function of libdevice for each element.
 

@@ -14,6 +14,7 @@ from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import add_block, add_strided, start_sums
+from fastmma.host.float_mode import default_floats
 
 ORDERS = (1.0, 2.0, float("inf"))  # of norms
 _CHUNK, _THREADS, _VECTOR = 65536, 512, 4
@@ -36,6 +37,7 @@ def _decayed(p: Floats, g: Floats, decay: np.float32, maximize: bool) -> Floats:
     return np.where(first.reshape(p.shape), apart, fuse(p, decay, g))
 
 
+@default_floats
 def step_adam(
     param: Arrays,
     grad: Arrays,
@@ -90,6 +92,7 @@ def step_adam(
     return tuple(round_to(each, param.dtype) for each in found)
 
 
+@default_floats
 def step_sgd(
     param: Arrays,
     grad: Arrays,
@@ -137,10 +140,13 @@ def step_sgd(
     return tuple(round_to(each, param.dtype) for each in ((p,) if buffer is None else (p, buffer)))
 
 
-def _add_chunk(values: Floats, aligned: bool, add: Any) -> np.float32:
-    """Sum a chunk: threads keep 4 sums, of vectors, or of elements that lie 512 apart."""
-    sums = start_sums(1, _THREADS * _VECTOR)
-    add(values[None], sums, 0, values.size)
+def _add_chunk(values: Floats, aligned: bool, order: float) -> np.float32:
+    """Sum squares or magnitudes of a chunk: threads keep 4 sums, of vectors, or of elements that lie 512 apart."""
+    sums, row = start_sums(1, _THREADS * _VECTOR), values[None]
+    if order == 2:
+        kernels.functions.sums.add_products(row, row, sums, 0, values.size, 1)
+    else:
+        kernels.functions.sums.add_vectors(np.abs(row), sums, 0, values.size, 1)
     places = sums.reshape(_THREADS, _VECTOR) if aligned else sums.reshape(_VECTOR, _THREADS).T
     total = places[:, 0]
     for index in range(1, _VECTOR):
@@ -148,6 +154,7 @@ def _add_chunk(values: Floats, aligned: bool, add: Any) -> np.float32:
     return np.float32(add_block(total[None])[0])
 
 
+@default_floats
 def foreach_norm(arrays: list[Arrays], order: float = 2) -> list[Arrays]:
     """Compute ``aten::_foreach_norm.Scalar``: chunks of 65536 elements are summed by 512 threads each, then the chunks.
 
@@ -169,9 +176,8 @@ def foreach_norm(arrays: list[Arrays], order: float = 2) -> list[Arrays]:
         if order == np.inf:
             found.append(round_to(np.abs(values).max(initial=0), array.dtype))
             continue
-        add = kernels.functions.sums.add_squares if order == 2 else kernels.functions.sums.add_magnitudes
         firsts = range(0, values.size, _CHUNK)
-        chunks = [_add_chunk(values[first : first + _CHUNK], (values.size - first) % _VECTOR == 0, add) for first in firsts]
+        chunks = [_add_chunk(values[first : first + _CHUNK], (values.size - first) % _VECTOR == 0, order) for first in firsts]
         total = add_block(add_strided(np.array([chunks], np.float32), _THREADS))[0]
         found.append(round_to(np.sqrt(total) if order == 2 else total, array.dtype))
     return found

@@ -6,23 +6,24 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.host.errors import NotEmulatedError
-from fastmma.torch import draws, lists, reductions
+from fastmma.host.threads import with_threads
+from fastmma.torch import draws, formulas, lists, loss_formulas, quotients, reductions
 from fastmma.torch.arrays import as_numpy, to_numpy
-from fastmma.torch.formulas import BITS, ROWS, Formula
+from fastmma.torch.formulas import BITS, Formula
 from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
 
 FLOATS = tuple(BITS)
 _EXTRA = {"log_sigmoid_forward": lambda result: (result, result.new_empty(0))}  # which return what a GPU leaves empty
 RECORDED = "PyTorch 2.11 on an H200, CUDA 13.0's libdevice"
+ROWS = formulas.ROWS | quotients.ROWS | loss_formulas.ROWS
 DONE = object()  # the result of what only changes its arguments
-_NONE, _MEAN = 0, 1  # torch's numbers of reductions
-_LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss")  # which are summed after
 
 
 def _glu_backward(given: dict[str, Any], threads: int | None) -> Tensor | None:
@@ -69,6 +70,15 @@ def _result_dtype(formula: Formula, tensors: list[Tensor]) -> torch.dtype:
     return functools.reduce(torch.promote_types, (each.dtype for each in counted))
 
 
+def _in_one_format(formula: Formula, tensors: list[Tensor], dtype: torch.dtype) -> Formula:
+    """Round tensors without dimensions to the format of the others, as kernels do that load them."""
+    wide = [any(each is one for one in tensors) and each.dtype.itemsize > dtype.itemsize for each in formula.operands]
+    if not any(wide):
+        return formula
+    operands = (each.to(dtype) if is_wide else each for each, is_wide in zip(formula.operands, wide, strict=True))
+    return formula._replace(operands=tuple(operands))
+
+
 def _is_dense(tensor: Tensor) -> bool:
     return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
@@ -76,26 +86,27 @@ def _is_dense(tensor: Tensor) -> bool:
 def _computed(formula: Formula, dtype: torch.dtype, threads: int | None) -> Tensor:
     """Compute a formula; a result lies in memory as its first operand does."""
     first = formula.operands[0]
-    alike = all(each.shape == first.shape and each.stride() == first.stride() for each in formula.operands)
+    shapes = {each.shape for each in formula.operands}
+    alike = len(shapes) == 1 and all(each.stride() == first.stride() for each in formula.operands)
     if alike and first.dim() > 1 and not first.is_contiguous() and _is_dense(first):
         order = sorted(range(first.dim()), key=lambda dim: (-first.stride(dim), dim))
         turned = formula._replace(operands=tuple(each.permute(order) for each in formula.operands))
         back = [order.index(dim) for dim in range(first.dim())]
         return _computed(turned, dtype, threads).permute(back)
-    shape = torch.broadcast_shapes(*(each.shape for each in formula.operands))
+    shape = np.broadcast_shapes(*shapes)  # torch's own takes as long as a small function
     result = torch.empty(shape, dtype=dtype)
     arrays = [to_numpy(each) for each in formula.operands]
     kernels.functions.apply.apply(formula.name, *arrays, parameters=formula.parameters, out=as_numpy(result), threads=threads)
     return result
 
 
-def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor]) -> Any:
+def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor], threads: int | None) -> Any:
     """Compute a sum, or what contains one; None where its order is not known."""
     plain = all(each.device.type == "cpu" and each.layout is torch.strided and not each.is_nested for each in tensors)
     if not plain or any(each.is_floating_point() and each.dtype not in FLOATS for each in tensors):
         return None
     try:
-        return reductions.ROWS[name](given)
+        return with_threads(threads, reductions.ROWS[name], given)
     except NotEmulatedError:
         return None
 
@@ -116,7 +127,7 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     if libdevice.release() is None or not any(floats):
         return None
     if name in reductions.ROWS and name not in ROWS:
-        return _reduced(name, given, tensors) if form_of(func) == NEW else None
+        return _reduced(name, given, tensors, threads) if form_of(func) == NEW else None
     if not all(floats):
         return None
     if name in WHOLE:
@@ -129,9 +140,14 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     target = given["self"] if form == IN_PLACE else next((given[each.name] for each in func._schema.arguments if each.is_out), None)
     if target is not None and (target.dtype not in FLOATS or target.device.type != "cpu"):
         return None
-    found = _computed(formula, dtype, threads)
-    if name in _LOSSES and given["reduction"] != _NONE:
-        found = _reduced("mean" if given["reduction"] == _MEAN else "sum", {"self": found}, [found])
+    found = _computed(_in_one_format(formula, tensors, dtype), dtype, threads)
+    if name in loss_formulas.ROWS and given.get("weight") is not None:
+        found = found * given["weight"]
+    share = loss_formulas.shared(name, given, found)
+    if share is not None:
+        found = _computed(share, dtype, threads)
+    if name in loss_formulas.LOSSES and given["reduction"] != loss_formulas.NONE:
+        found = _reduced("mean" if given["reduction"] == loss_formulas.MEAN else "sum", {"self": found}, [found], threads)
         if found is None:
             return None
     if target is None:

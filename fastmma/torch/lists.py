@@ -136,7 +136,7 @@ def _adam(decoupled: bool) -> Callable[[Arguments], None]:
         rates = {"lr": float(given["lr"]), "betas": (given["beta1"], given["beta2"]), "eps": given["eps"]}
         for index, steps in enumerate(given["state_steps"]):
             param, grad, first, second, *largest = (given[name][index] for name in names)
-            arrays = [_array(each) for each in (param, _unscaled(given, grad), first, second)]
+            arrays = (_array(param), _array(_unscaled(given, grad)), _array(first), _array(second))
             options = rates | {"weight_decay": given["weight_decay"], "decoupled": decoupled, "maximize": given["maximize"]}
             found = optimizers.step_adam(*arrays, float(steps), max_exp_avg_sq=to_numpy(largest[0]) if largest else None, **options)
             _put((param, first, second, *largest), found)
@@ -148,7 +148,7 @@ def _sgd(given: Arguments) -> None:
     options = {name: given[name] for name in ("momentum", "dampening", "weight_decay", "nesterov")}
     for index, (param, grad) in enumerate(zip(given["self"], given["grads"], strict=True)):
         buffers = [given["momentum_buffer_list"][index]] if given["momentum"] else []
-        arrays = [_array(each) for each in (param, -grad if given["maximize"] else grad)]
+        arrays = _array(param), _array(-grad if given["maximize"] else grad)
         buffer = _array(buffers[0]) if buffers else None
         found = optimizers.step_sgd(*arrays, buffer, lr=float(given["lr"]), first=given["is_first_step"], **options)
         _put((param, *buffers), found)
@@ -212,7 +212,8 @@ def compute(func: Any, given: Arguments) -> tuple[Any, bool]:
         if name in STEPS:
             if name == "_fused_sgd_" and given["grad_scale"] is not None:
                 raise NotEmulatedError("fused SGD with scaled gradients differed")
-            return _stepped(name, given), True
+            _stepped(name, given)
+            return None, True
         row = ROWS[name.removeprefix(_PREFIX).removesuffix("_")]
         first = given["self"] if isinstance(given["self"], list | tuple) else given["exponent"]
         found = [row(given, index) for index in range(len(first))]

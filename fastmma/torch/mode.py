@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any
 
 from fastmma.isa.gpus import TargetName
+from fastmma.torch.autocast import casting
 from fastmma.torch.composites import recognised
 from fastmma.torch.dispatch import DispatchMode, emulates, recognise
 from fastmma.torch.emulation import Emulation
@@ -95,6 +96,7 @@ class emulate:  # noqa: N801 - a context manager, named as one
                 settings = self._run.settings
                 stack.enter_context(pretended(settings.architecture, draws=settings.computes_functions))
             stack.enter_context(recognised(recognise, emulates))
+            stack.enter_context(casting())
             mode = DispatchMode(self._run)
             stack.callback(self._run.report.settle, mode.tally)
             stack.enter_context(mode)

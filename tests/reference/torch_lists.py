@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from reference.torch_random import DTYPES, seeded
 
 PATH = Path(__file__).parent / "torch_lists.json"

@@ -1,4 +1,4 @@
-"""Random numbers that PyTorch 2.11 drew on an H200: sequences of calls after a seed, checksums of their results, and the offsets after each.
+"""Random numbers that PyTorch 2.11 drew on an H200: calls after a seed, checksums of their results, and the offsets after each.
 
 A case is a row of ``torch_random.json``: a seed, the way in which it is set, and calls: a name, arguments, a shape and a dtype.
 """

@@ -53,7 +53,8 @@ def test_a_seed_begins_the_gpus_sequence_before_and_within() -> None:
     with ft.emulate("H200") as gpu:
         first = functional.dropout(torch.ones(1000), 0.5)
         second = functional.dropout(torch.ones(1000), 0.5)
-        assert torch.equal(drawn(5), first) and not torch.equal(first, second)
+        assert torch.equal(drawn(5), first)
+        assert not torch.equal(first, second)
         assert generators.take(1) == (5, 4)
         cpu = torch.Generator().manual_seed(5)
         torch.manual_seed(5)
@@ -90,8 +91,8 @@ def test_a_pretended_gpu_has_generators() -> None:
         first = torch.randn(5, device="cuda", generator=own)
         own.set_state(state)
         assert torch.equal(torch.randn(5, device="cuda", generator=own), first)
-        assert own.get_offset() == 4 and own.device.type == "cuda" and own.initial_seed() == 9
-        assert isinstance(own, torch.Generator) and isinstance(torch.Generator(), torch.Generator)
+        assert (own.get_offset(), own.device.type, own.initial_seed()) == (4, "cuda", 9)
+        assert all(isinstance(each, torch.Generator) for each in (own, torch.Generator()))
         torch.cuda.manual_seed(9)
         assert torch.equal(torch.randn(5, device="cuda"), first)
         before = torch.cuda.get_rng_state()
