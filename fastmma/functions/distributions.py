@@ -75,10 +75,9 @@ def draw_uniform(generator: Generator, count: int, low: float, high: float, dtyp
     """
     wanted = np.dtype(dtype)
     if wanted == _F64:
-        spread = np.empty(count, np.float64)
-        numbers = [np.full(count, number, np.float64) for number in (high - low, low)]
-        kernels.functions.sums.multiply_add(_doubles(generator, count), *numbers, spread)
-        return np.where(spread == high, low, spread)
+        found = _doubles(generator, count)
+        kernels.functions.philox.spread(found, float(high - low), float(low))
+        return np.where(found == high, low, found)
     ends = [float(round_to(end, wanted)) for end in (low, high)]
     span = float(round_to(np.float32(ends[1]) - np.float32(ends[0]), wanted))
     bits = float(_DIGITS[wanted.name])
