@@ -68,10 +68,11 @@ def _result_dtype(formula: Formula) -> torch.dtype:
 
 def _in_one_format(formula: Formula, tensors: list[Tensor], dtype: torch.dtype) -> Formula:
     """Round tensors without dimensions to the format of the others, as kernels do that load them."""
-    wide = [any(each is one for one in tensors) and each.dtype.itemsize > dtype.itemsize for each in formula.operands]
-    if not any(wide):
-        return formula
-    return formula._replace(operands=tuple(each.to(dtype) if is_wide else each for each, is_wide in zip(formula.operands, wide, strict=True)))
+    operands = [
+        each.to(dtype) if each.dtype.itemsize > dtype.itemsize and any(each is one for one in tensors) else each
+        for each in formula.operands
+    ]
+    return formula._replace(operands=tuple(operands))
 
 
 def _is_dense(tensor: Tensor) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from fastmma.kernels.functions.bitcode import bitcode
@@ -12,7 +14,8 @@ from fastmma.kernels.functions.nvvm import INLINE, definitions, local_name
 from fastmma.kernels.functions.rounding import IN_FLOAT32
 
 _CALLED = re.compile(r"@(llvm\.nvvm\.[\w.]+)\(")
-_INLINE = re.compile(r'call (float|double|\{ i32, i32 \}) asm "([^"]*)", "[^"]*"\(')
+_INLINE = re.compile(r'call (float|double|\{ i(?:32|64), i(?:32|64) \}) asm "([^"]*)", "[^"]*"\(')
+_INTRINSIC = re.compile(r"@(llvm\.[\w.]+)\(")
 _ATTRIBUTES = re.compile(r" #\d+")
 _METADATA = re.compile(r", ![\w.]+ !\d+")
 # how a number of a format becomes a float32, and back
@@ -37,7 +40,7 @@ _STORES = {
 """,
 }
 _TYPES = {"f32": "float", "f16": "half", "bf16": "i16"}
-_LOOP = """
+LOOP = """
 define void @loop({parameters}, i64 %from, i64 %to) {{
 entry:
  %none = icmp sge i64 %from, %to
@@ -51,7 +54,7 @@ done:
  ret void
 }}
 """
-_PLACE = """ {p}o = mul i64 %i, {step}
+PLACE = """ {p}o = mul i64 %i, {step}
  {p} = getelementptr {type}, ptr {array}, i64 {p}o
 """
 
@@ -64,27 +67,34 @@ class Form(NamedTuple):
 
 
 def _inlined(match: re.Match[str]) -> str:
-    name = next(function for start, function in INLINE.items() if match[2].startswith(start))
+    name = next(function for part, function in INLINE.items() if part in match[2])
     return f"call {match[1]} @{name}("
 
 
-@lru_cache(256)
-def _body(name: str) -> str:
+@lru_cache(512)
+def _body(name: str, path: Path | None) -> str:
     """Return the definition of a function of libdevice, with NVVM's intrinsics called by their local names."""
-    text = bitcode().functions[name]
+    text = bitcode(path).functions[name]
     for beginning, other in IN_FLOAT32.items():
         text = re.sub(beginning, other, text)
     found = _CALLED.sub(lambda match: f"@{local_name(match[1])}(", text)
-    return _METADATA.sub("", _ATTRIBUTES.sub("", _INLINE.sub(_inlined, found))).replace("define ", "define internal ", 1)
+    return (
+        _METADATA.sub("", _ATTRIBUTES.sub("", _INLINE.sub(_inlined, found)))
+        .replace("define internal ", "define ", 1)
+        .replace("define ", "define internal ", 1)
+    )
 
 
-def _libdevice(names: list[str]) -> str:
-    """Return the definitions of functions and of all that they call and read."""
-    needed = sorted({each for name in names for each in bitcode().needed(name)})
-    body = "".join(_body(name) for name in needed)
+def libdevice_text(names: Iterable[str], given: str, path: Path | None = None) -> str:
+    """Write the definitions of functions, and of all that they call and read but for what is `given`, of a libdevice."""
+    code = bitcode(path)
+    needed = sorted({each for name in names for each in code.needed(name)})
+    body = "".join(_body(name, path) for name in needed)
     used = set(re.findall(r"@([\w.]+)", body))
-    constants = "".join(text for each, text in bitcode().constants.items() if each in used)
-    return bitcode().types + constants + body if names else ""
+    constants = "".join(text for each, text in code.constants.items() if each in used)
+    declared = set(_INTRINSIC.findall(given))
+    wanted = sorted({each for each in _INTRINSIC.findall(body) if each not in declared})
+    return code.types + constants + "".join(code.declarations[each] for each in wanted) + body if needed else ""
 
 
 def source(formula: Formula, form: Form) -> str:
@@ -95,12 +105,11 @@ def source(formula: Formula, form: Form) -> str:
     body, parameters = "", []
     for index, fmt in enumerate(form.given):
         parameters.append(f"ptr noalias %a{index}, i64 %s{index}")
-        body += _PLACE.format(p=f"%p{index}", step=f"%s{index}", type=_TYPES[fmt], array=f"%a{index}")
+        body += PLACE.format(p=f"%p{index}", step=f"%s{index}", type=_TYPES[fmt], array=f"%a{index}")
         body += _LOADS[fmt].format(x=f"%x{index}", p=f"%p{index}")
     body += "".join(code.lines)
     for index, (fmt, value) in enumerate(zip(form.made, results, strict=True)):
         parameters.append(f"ptr noalias %d{index}")
         body += f" %q{index} = getelementptr {_TYPES[fmt]}, ptr %d{index}, i64 %i\n"
         body += _STORES[fmt].format(x=value.name, p=f"%q{index}")
-    called = _libdevice(list(code.calls)) + _LOOP.format(parameters=", ".join(parameters), body=body)
-    return definitions() + called
+    return definitions() + libdevice_text(code.calls, definitions()) + LOOP.format(parameters=", ".join(parameters), body=body)

@@ -6,6 +6,7 @@ Operands of 16 bits are converted to float32 first, and results are rounded to n
 from __future__ import annotations
 
 import math
+
 from fastmma.kernels.functions.activations import ACTIVATIONS
 from fastmma.kernels.functions.expression import (
     Formula,

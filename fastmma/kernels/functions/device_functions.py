@@ -1,0 +1,129 @@
+"""Functions of libdevice by their symbols, as Triton's compiler takes them: with its own release, numbers flushed, products contracted."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.bounded import Bounded
+from fastmma.host.errors import OperandError
+from fastmma.host.float_mode import in_default_mode
+from fastmma.host.threads import parallel_for, thread_count
+from fastmma.kernels.functions.bitcode import bitcode, file_digest, find_tritons
+from fastmma.kernels.functions.contraction import contract
+from fastmma.kernels.functions.machine_code import LOOP, PLACE, libdevice_text
+from fastmma.kernels.functions.nvvm import INLINE, definitions
+from fastmma.kernels.llvm.disk_cache import KernelFiles
+from fastmma.kernels.llvm.object_code import link_text
+
+_DEFINED = re.compile(r"define (?:internal )?([\w]+) @[\w.]+\(([^)]*)\)")
+_LOCAL = re.compile(r"@(nvvm_\w+)\(")
+_DTYPES = {"float": np.dtype(np.float32), "double": np.dtype(np.float64), "i32": np.dtype(np.int32), "i64": np.dtype(np.int64)}
+_COMPILER = "triton"
+_PTX = re.compile(r'asm "([^"]*)"')
+_GRAIN = 1 << 14  # elements that a thread takes at a time
+
+
+class _Record(NamedTuple):
+    """A function and its libdevice, for which a loop is compiled."""
+
+    symbol: str
+    digest: str
+    compiler: str
+
+
+class _Loop(NamedTuple):
+    run: Any
+    given: tuple[np.dtype[Any], ...]
+    made: np.dtype[Any]
+
+
+_loops: Bounded[_Record, _Loop] = Bounded()
+
+
+def _signature(symbol: str, path: Path) -> tuple[list[str], str]:
+    match = _DEFINED.match(bitcode(path).functions[symbol])
+    assert match is not None
+    return [each.split()[0] for each in match[2].split(",")], match[1]
+
+
+def _source(symbol: str, path: Path) -> str:
+    """Write a module with a loop that calls a function for each element."""
+    kinds, made = _signature(symbol, path)
+    parameters = [f"ptr noalias %a{index}, i64 %s{index}" for index in range(len(kinds))]
+    body = ""
+    for index, kind in enumerate(kinds):
+        body += PLACE.format(p=f"%p{index}", step=f"%s{index}", type=kind, array=f"%a{index}")
+        body += f" %x{index} = load {kind}, ptr %p{index}\n"
+    given = ", ".join(f"{kind} %x{index}" for index, kind in enumerate(kinds))
+    body += f" %r = call {made} @{symbol}({given})\n %q = getelementptr {made}, ptr %d, i64 %i\n store {made} %r, ptr %q\n"
+    defined = definitions(_COMPILER)
+    loop = LOOP.format(parameters=", ".join([*parameters, "ptr noalias %d"]), body=body)
+    return defined + contract_all(libdevice_text([symbol], defined, path)) + loop
+
+
+def contract_all(text: str) -> str:
+    """Contract each function of a text by itself."""
+    return re.sub(r"^define .*?^\}\n", lambda match: contract(match[0]), text, flags=re.S | re.M)
+
+
+@cache
+def is_known(symbol: str) -> bool:
+    """Tell whether Triton's libdevice is on this machine, and has a function that is made of nothing unknown."""
+    path = find_tritons()
+    if path is None or symbol not in bitcode(path).functions:
+        return False
+    kinds, made = _signature(symbol, path)
+    if not {*kinds, made} <= _DTYPES.keys():
+        return False
+    text, defined = bitcode(path), definitions(_COMPILER)
+    bodies = "".join(text.functions[each] for each in text.needed(symbol))
+    called = {f"nvvm_{each.replace('.', '_')}" for each in re.findall(r"@llvm\.nvvm\.([\w.]+)\(", bodies)}
+    written = all(any(part in each for part in INLINE) for each in _PTX.findall(bodies))
+    return written and called <= set(_LOCAL.findall(defined))
+
+
+def call(symbol: str, *operands: NDArray[Any], threads: int | None = None) -> NDArray[Any]:
+    """Call a function for each element.
+
+    Parameters
+    ----------
+    symbol : str
+        For example ``"__nv_expf"``.
+    operands : array
+        Of the function's types; of one shape.
+    threads : int, optional
+
+    Raises
+    ------
+    OperandError
+        If it is not known.
+    """
+    path = find_tritons()
+    if path is None or not is_known(symbol):
+        raise OperandError(f"{symbol} is no function that is known of Triton's libdevice")
+    record = _Record(symbol, file_digest(path), _COMPILER)
+    found = _loops.get(record)
+    if found is None:
+        (address,) = link_text(_FILES, record, lambda: in_default_mode(_source, symbol, path), ("loop",))
+        kinds, made = _signature(symbol, path)
+        types = [ctypes.c_void_p, ctypes.c_int64] * len(kinds) + [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+        found = _Loop(ctypes.CFUNCTYPE(None, *types)(address), tuple(_DTYPES[kind] for kind in kinds), _DTYPES[made])
+        _loops.keep(record, found)
+    loop = found
+    arrays = [np.ascontiguousarray(operand, dtype) for operand, dtype in zip(operands, loop.given, strict=True)]
+    result = np.empty(arrays[0].shape, loop.made)
+    given: list[int] = []
+    for array in arrays:
+        given += [array.ctypes.data, 1]
+    parallel_for(lambda start, stop, _: loop.run(*given, result.ctypes.data, start, stop), result.size, thread_count(threads), _GRAIN)
+    return result
+
+
+_FILES = KernelFiles(call)
