@@ -216,9 +216,10 @@ def _nll_loss_backward(given: Arguments) -> Tensor:
 
 
 def _bce_with_logits(given: Arguments) -> Tensor:
-    weights = {name: _maybe(given[name]) for name in ("weight", "pos_weight")}
-    arrays = as_gpu_array(given["self"]), as_gpu_array(given["target"])
-    return as_tensor(losses.binary_cross_entropy_with_logits(*arrays, _REDUCTIONS[given["reduction"]], **weights))
+    x, target = as_gpu_array(given["self"]), as_gpu_array(given["target"])
+    weight, pos_weight = _maybe(given["weight"]), _maybe(given["pos_weight"])
+    how = _REDUCTIONS[given["reduction"]]
+    return as_tensor(losses.binary_cross_entropy_with_logits(x, target, how, weight=weight, pos_weight=pos_weight))
 
 
 def _scan(function: Callable[..., NDArray[Any]]) -> Row:

@@ -24,7 +24,8 @@ from fastmma.kernels.llvm.object_code import link_text
 
 _DEFINED = re.compile(r"define (?:internal )?([\w]+) @[\w.]+\(([^)]*)\)")
 _LOCAL = re.compile(r"@(nvvm_\w+)\(")
-_DTYPES = {"float": np.dtype(np.float32), "double": np.dtype(np.float64), "i32": np.dtype(np.int32), "i64": np.dtype(np.int64)}
+_NAMES = {"float": "float32", "double": "float64", "i32": "int32", "i64": "int64"}
+_DTYPES: dict[str, np.dtype[Any]] = {kind: np.dtype(name) for kind, name in _NAMES.items()}
 _COMPILER = "triton"
 _PTX = re.compile(r'asm "([^"]*)"')
 _GRAIN = 1 << 14  # elements that a thread takes at a time

@@ -190,7 +190,7 @@ define internal double @rsqrt64_refined(double %x) alwaysinline {
  %s = call double @llvm.fma.f64(double %e, double 3.750000e-01, double 5.000000e-01)
  %ey = fmul double %e, %y
  %q = call double @llvm.fma.f64(double %s, double %ey, double %y)
- %up = fmul double %q, 0x4190000000000000
+ %up = fmul double %q, 0x41A0000000000000
  %r0 = select i1 %subnormal, double %up, double %q
  %zero = fcmp oeq double %x, 0.0
  %infinite = icmp eq i64 %be, 2047
