@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastmma import kernels
+from fastmma.host.float_mode import default_floats
 
 # by the beginning of a file's SHA-256: its release, and functions that differ from those of CUDA 13.0
 RELEASES: dict[str, tuple[str, frozenset[str]]] = {
@@ -41,6 +42,7 @@ def tritons_release() -> tuple[str, frozenset[str]] | None:
     return None if place is None else TRITONS.get(kernels.functions.bitcode.file_digest(place))
 
 
+@default_floats
 def call_tritons(symbol: str, *operands: ArrayLike, threads: int | None = None) -> NDArray[Any] | None:
     """Call a function of Triton's libdevice for each element, as Triton's compiler links it; None where it is not known.
 
@@ -64,6 +66,7 @@ def call_tritons(symbol: str, *operands: ArrayLike, threads: int | None = None) 
     return found
 
 
+@default_floats
 def call(function: str, *operands: ArrayLike, threads: int | None = None) -> NDArray[np.float32]:
     """Call a float32 function of libdevice for each element.
 

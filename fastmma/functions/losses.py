@@ -19,6 +19,7 @@ from fastmma.functions.arithmetic import F32, Floats, round_to, widen
 from fastmma.functions.block import add_strided, halve, start_sums
 from fastmma.functions.reduce import reduce_mean, reduce_sum
 from fastmma.host.errors import NotEmulatedError
+from fastmma.host.float_mode import default_floats
 
 _ROWS = 16  # of a thread
 _FEWEST, _MOST = 32, 1024  # threads
@@ -35,6 +36,7 @@ def _check_matrix(x: NDArray[Any]) -> None:
         raise NotEmulatedError("an nll_loss of other than two dimensions was not recorded")
 
 
+@default_floats
 def nll_loss(
     x: NDArray[Any], target: NDArray[Any], reduction: str, ignore_index: int = -100, *, weight: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -77,7 +79,7 @@ def nll_loss(
     threads = _threads(len(x))
     if x.dtype == F32:
         sums = start_sums(1, threads)
-        kernels.functions.sums.add_products(each[None], shares[None], sums, 0, len(each))
+        kernels.functions.sums.add_products(each[None], shares[None], sums, 0, len(each), 1)
     else:
         sums = add_strided(widen(round_to(each * shares, x.dtype))[None], threads)
     total, count = halve(sums)[0], halve(add_strided(shares[None], threads))[0]
@@ -85,6 +87,7 @@ def nll_loss(
         return round_to(total / count if reduction == "mean" else total, x.dtype), round_to(count, x.dtype)
 
 
+@default_floats
 def nll_loss_backward(
     grad: NDArray[Any],
     x: NDArray[Any],
@@ -132,6 +135,7 @@ def _sigmoid(x: NDArray[Any]) -> Floats:
         return np.asarray(np.float32(1) / (np.float32(1) + libdevice.call("expf", -widen(x))), np.float32)
 
 
+@default_floats
 def binary_cross_entropy_with_logits(
     x: NDArray[Any],
     target: NDArray[Any],
@@ -170,6 +174,7 @@ def binary_cross_entropy_with_logits(
     return each if reduction == "none" else _WHOLE[reduction](each)
 
 
+@default_floats
 def binary_cross_entropy_with_logits_backward(grad: NDArray[Any], x: NDArray[Any], target: NDArray[Any], reduction: str) -> NDArray[Any]:
     """Compute the gradient of `binary_cross_entropy_with_logits`, (sigmoid(x) - target) * grad, of a mean times 1 / n, rounded each time.
 

@@ -14,6 +14,7 @@ from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import add_block, add_strided, start_sums
+from fastmma.host.float_mode import default_floats
 
 _CHUNK, _THREADS, _VECTOR = 65536, 512, 4
 
@@ -24,6 +25,7 @@ def _correction(beta: np.float32, step: float) -> Floats:
     return np.asarray(np.float32(1) - libdevice.call("powf", beta, np.float32(step)))
 
 
+@default_floats
 def step_adam(
     param: Arrays,
     grad: Arrays,
@@ -76,6 +78,7 @@ def step_adam(
     return tuple(round_to(each, param.dtype) for each in found)
 
 
+@default_floats
 def step_sgd(
     param: Arrays,
     grad: Arrays,
@@ -126,7 +129,7 @@ def step_sgd(
 def _sum_squares(values: Floats, aligned: bool) -> np.float32:
     """Sum a chunk: threads keep 4 sums, of vectors, or of elements that lie 512 apart."""
     sums = start_sums(1, _THREADS * _VECTOR)
-    kernels.functions.sums.add_squares(values[None], sums, 0, values.size)
+    kernels.functions.sums.add_products(values[None], values[None], sums, 0, values.size, 1)
     places = sums.reshape(_THREADS, _VECTOR) if aligned else sums.reshape(_VECTOR, _THREADS).T
     total = places[:, 0]
     for index in range(1, _VECTOR):
@@ -134,6 +137,7 @@ def _sum_squares(values: Floats, aligned: bool) -> np.float32:
     return np.float32(add_block(total[None])[0])
 
 
+@default_floats
 def foreach_norm(arrays: list[Arrays]) -> list[Arrays]:
     """Compute ``aten::_foreach_norm.Scalar`` of order 2: chunks of 65536 elements are summed by 512 threads each, then the chunks.
 

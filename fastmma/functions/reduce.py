@@ -28,8 +28,10 @@ from fastmma.functions.reduce_threads import (
     finish,
     reduce_array,
 )
+from fastmma.host.float_mode import default_floats
 
 
+@default_floats
 def reduce_sum(
     x: NDArray[Any],
     axes: Sequence[int] | int | None = None,
@@ -62,6 +64,7 @@ def reduce_sum(
     return finish(state[0], shape, x, axes, keepdims, dtype)
 
 
+@default_floats
 def reduce_mean(
     x: NDArray[Any],
     axes: Sequence[int] | int | None = None,
@@ -84,6 +87,7 @@ def reduce_mean(
     return finish(state[0] * share, shape, x, axes, keepdims, dtype)
 
 
+@default_floats
 def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False, offset: int = 0) -> NDArray[Any]:
     """Compute ``aten::amax``. Parameters are those of `reduce_sum`.
 
@@ -96,6 +100,7 @@ def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keep
     return finish(state[0], shape, x, axes, keepdims, None)
 
 
+@default_floats
 def reduce_variance(
     x: NDArray[Any],
     axes: Sequence[int] | int | None = None,
@@ -128,6 +133,7 @@ def reduce_variance(
         return finish(np.sqrt(variance) if root else variance, shape, x, axes, keepdims, None)
 
 
+@default_floats
 def reduce_product(
     x: NDArray[Any],
     axes: Sequence[int] | int | None = None,
@@ -147,6 +153,7 @@ def reduce_product(
     return finish(state[0], shape, x, axes, keepdims, dtype)
 
 
+@default_floats
 def reduce_present(
     x: NDArray[Any],
     axes: Sequence[int] | int | None = None,
@@ -167,6 +174,7 @@ def reduce_present(
     return finish(state[0], shape, x, axes, keepdims, dtype)
 
 
+@default_floats
 def reduce_moments(
     x: NDArray[Any],
     axes: Sequence[int] | int | None = None,
@@ -207,6 +215,7 @@ def _norm_values(values: Floats, order: float) -> Floats:
     return values if order in _NORMS else libdevice.call("powf", np.abs(values), np.float32(order))
 
 
+@default_floats
 def reduce_norm(
     x: NDArray[Any],
     order: float,
@@ -242,6 +251,7 @@ def reduce_norm(
         return finish(found, shape, x, axes, keepdims, dtype)
 
 
+@default_floats
 def reduce_logsumexp(x: NDArray[Any], axes: Sequence[int] | int, *, keepdims: bool = False) -> NDArray[Any]:
     """Compute ``aten::logsumexp``, whose steps are operators of their own, rounded each to the format of `x`.
 

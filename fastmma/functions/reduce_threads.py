@@ -25,23 +25,46 @@ State = tuple[Floats, ...]
 
 
 class Reduction(NamedTuple):
-    """Hold an operation: what threads begin with, the loop by which they take values, and how two join."""
+    """Hold an operation: what threads begin with, how they take values from a first to a last one, and how two join."""
 
     start: Callable[[int, int], State]
-    loop: tuple[str, str]  # where it is in `fastmma.kernels.functions`
+    take: Callable[[Floats, State, int, int], None]
     join: Callable[[State, State], State]
     sums: int = 4  # of a thread
     vector: int = 4  # elements of a load
     vector_of_halves: int = 4
 
-    def take(self, values: Floats, state: State, start: int, stop: int) -> None:
-        """Have threads take values from a first to a last one."""
-        room, name = self.loop
-        getattr(getattr(kernels.functions, room), name)(values, *state, start, stop)
-
 
 def _start_sum(rows: int, threads: int) -> State:
     return (start_sums(rows, threads),)
+
+
+def _take_sum(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.add_vectors(values, *state, start, stop, 1)
+
+
+def _take_squares(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.add_products(values, values, *state, start, stop, 1)
+
+
+def _take_magnitudes(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.add_vectors(np.abs(values), *state, start, stop, 1)
+
+
+def _take_product(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.multiply_strided(values, *state, start, stop)
+
+
+def _take_largest(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.keep_largest(values, *state, start, stop)
+
+
+def _take_smallest(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.keep_smallest(values, *state, start, stop)
+
+
+def _take_moments(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.moments.join_values(values, *state, start, stop)
 
 
 def _add(first: State, second: State) -> State:
@@ -68,15 +91,15 @@ def _join_moments(first: State, second: State) -> State:
     return join_by_quotient(Moments(*first), Moments(*second))
 
 
-SUM = Reduction(_start_sum, ("sums", "add_strided"), _add, vector_of_halves=8)
-PLAIN_SUM = Reduction(_start_sum, ("sums", "add_strided"), _add)  # whose loads of halves are no longer than those of float32
-SQUARES = Reduction(_start_sum, ("sums", "add_squares"), _add)
-MAGNITUDES = Reduction(_start_sum, ("sums", "add_magnitudes"), _add)
-PRODUCT = Reduction(_start_at(1), ("sums", "multiply_strided"), _multiply)
-LARGEST = Reduction(_start_at(-np.inf), ("sums", "keep_largest"), _larger)
-LARGEST_MAGNITUDE = Reduction(_start_at(0), ("sums", "keep_largest"), _larger)
-SMALLEST_MAGNITUDE = Reduction(_start_at(np.inf), ("sums", "keep_smallest"), _smaller)
-MOMENTS = Reduction(start_moments, ("moments", "join_values"), _join_moments, sums=2, vector=2, vector_of_halves=2)
+SUM = Reduction(_start_sum, _take_sum, _add, vector_of_halves=8)
+PLAIN_SUM = Reduction(_start_sum, _take_sum, _add)  # whose loads of halves are no longer than those of float32
+SQUARES = Reduction(_start_sum, _take_squares, _add)
+MAGNITUDES = Reduction(_start_sum, _take_magnitudes, _add)
+PRODUCT = Reduction(_start_at(1), _take_product, _multiply)
+LARGEST = Reduction(_start_at(-np.inf), _take_largest, _larger)
+LARGEST_MAGNITUDE = Reduction(_start_at(0), _take_largest, _larger)
+SMALLEST_MAGNITUDE = Reduction(_start_at(np.inf), _take_smallest, _smaller)
+MOMENTS = Reduction(start_moments, _take_moments, _join_moments, sums=2, vector=2, vector_of_halves=2)
 
 
 def _part(state: State, key: Any) -> State:
@@ -142,6 +165,8 @@ def _take(rows: Floats, starts: NDArray[np.int64], plan: Plan, operation: Reduct
     if plan.vector == 1:
         return _take_elements(rows, threads, operation)
     shifts = starts % plan.vector
+    if (shifts == shifts[0]).all():
+        return _take_vectors(rows, threads, int(shifts[0]), plan.vector, operation)
     state = operation.start(len(rows), threads)
     for shift in np.unique(shifts):
         where = np.flatnonzero(shifts == shift)

@@ -6,12 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.host.errors import NotEmulatedError
+from fastmma.host.threads import with_threads
 from fastmma.torch import formulas, loss_formulas, quotients, reductions
 from fastmma.torch.arrays import as_numpy, to_numpy
 from fastmma.torch.formulas import BITS, Formula
@@ -68,10 +70,10 @@ def _result_dtype(formula: Formula) -> torch.dtype:
 
 def _in_one_format(formula: Formula, tensors: list[Tensor], dtype: torch.dtype) -> Formula:
     """Round tensors without dimensions to the format of the others, as kernels do that load them."""
-    operands = [
-        each.to(dtype) if each.dtype.itemsize > dtype.itemsize and any(each is one for one in tensors) else each
-        for each in formula.operands
-    ]
+    wide = [any(each is one for one in tensors) and each.dtype.itemsize > dtype.itemsize for each in formula.operands]
+    if not any(wide):
+        return formula
+    operands = (each.to(dtype) if is_wide else each for each, is_wide in zip(formula.operands, wide, strict=True))
     return formula._replace(operands=tuple(operands))
 
 
@@ -82,26 +84,27 @@ def _is_dense(tensor: Tensor) -> bool:
 def _computed(formula: Formula, dtype: torch.dtype, threads: int | None) -> Tensor:
     """Compute a formula; a result lies in memory as its first operand does."""
     first = formula.operands[0]
-    alike = all(each.shape == first.shape and each.stride() == first.stride() for each in formula.operands)
+    shapes = {each.shape for each in formula.operands}
+    alike = len(shapes) == 1 and all(each.stride() == first.stride() for each in formula.operands)
     if alike and first.dim() > 1 and not first.is_contiguous() and _is_dense(first):
         order = sorted(range(first.dim()), key=lambda dim: (-first.stride(dim), dim))
         turned = formula._replace(operands=tuple(each.permute(order) for each in formula.operands))
         back = [order.index(dim) for dim in range(first.dim())]
         return _computed(turned, dtype, threads).permute(back)
-    shape = torch.broadcast_shapes(*(each.shape for each in formula.operands))
+    shape = np.broadcast_shapes(*shapes)  # torch's own takes as long as a small function
     result = torch.empty(shape, dtype=dtype)
     arrays = [to_numpy(each) for each in formula.operands]
     kernels.functions.apply.apply(formula.name, *arrays, parameters=formula.parameters, out=as_numpy(result), threads=threads)
     return result
 
 
-def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor]) -> Any:
+def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor], threads: int | None) -> Any:
     """Compute a sum, or what contains one; None where its order is not known."""
     plain = all(each.device.type == "cpu" and each.layout is torch.strided and not each.is_nested for each in tensors)
     if not plain or any(each.is_floating_point() and each.dtype not in FLOATS for each in tensors):
         return None
     try:
-        return reductions.ROWS[name](given)
+        return with_threads(threads, reductions.ROWS[name], given)
     except NotEmulatedError:
         return None
 
@@ -117,7 +120,7 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     if libdevice.release() is None or not any(floats):
         return None
     if name in reductions.ROWS and name not in ROWS:
-        return _reduced(name, given, tensors) if form_of(func) == NEW else None
+        return _reduced(name, given, tensors, threads) if form_of(func) == NEW else None
     if not all(floats):
         return None
     if name in WHOLE:
@@ -137,7 +140,7 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     if share is not None:
         found = _computed(share, dtype, threads)
     if name in loss_formulas.LOSSES and given["reduction"] != loss_formulas.NONE:
-        found = _reduced("mean" if given["reduction"] == loss_formulas.MEAN else "sum", {"self": found}, [found])
+        found = _reduced("mean" if given["reduction"] == loss_formulas.MEAN else "sum", {"self": found}, [found], threads)
         if found is None:
             return None
     if target is None:

@@ -49,7 +49,7 @@ class Generator(torch.Generator):
         _made[self._cdata] = self
 
     @property
-    def device(self) -> torch.device:  # type: ignore[override]
+    def device(self) -> torch.device:
         """A GPU."""
         return torch.device("cuda", 0)
 

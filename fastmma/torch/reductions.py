@@ -50,6 +50,11 @@ def as_strided_array(tensor: Tensor) -> tuple[NDArray[Any], dict[str, int]]:
     return to_numpy(tensor), {"offset": tensor.storage_offset() % _ALIGNED}
 
 
+def _indices(tensor: Tensor) -> NDArray[Any]:
+    """Return integers that a kernel reads one by one, wherever they lie."""
+    return to_numpy(tensor.contiguous())
+
+
 def _maybe(tensor: Tensor | None) -> NDArray[Any] | None:
     return None if tensor is None else as_gpu_array(tensor)
 
@@ -205,21 +210,20 @@ def _group_norm_backward(given: Arguments) -> tuple[Tensor | None, ...]:
 
 
 def _nll_loss(given: Arguments) -> tuple[Tensor, ...]:
-    arrays = as_gpu_array(given["self"]), as_gpu_array(given["target"])
+    arrays = as_gpu_array(given["self"]), _indices(given["target"])
     return as_tensors(losses.nll_loss(*arrays, _REDUCTIONS[given["reduction"]], given["ignore_index"], weight=_maybe(given["weight"])))
 
 
 def _nll_loss_backward(given: Arguments) -> Tensor:
-    arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["self"]), as_gpu_array(given["target"])
+    arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["self"]), _indices(given["target"])
     total, how = as_gpu_array(given["total_weight"]), _REDUCTIONS[given["reduction"]]
     return as_tensor(losses.nll_loss_backward(*arrays, how, total, given["ignore_index"], weight=_maybe(given["weight"])))
 
 
 def _bce_with_logits(given: Arguments) -> Tensor:
-    x, target = as_gpu_array(given["self"]), as_gpu_array(given["target"])
+    arrays, how = (as_gpu_array(given["self"]), as_gpu_array(given["target"])), _REDUCTIONS[given["reduction"]]
     weight, pos_weight = _maybe(given["weight"]), _maybe(given["pos_weight"])
-    how = _REDUCTIONS[given["reduction"]]
-    return as_tensor(losses.binary_cross_entropy_with_logits(x, target, how, weight=weight, pos_weight=pos_weight))
+    return as_tensor(losses.binary_cross_entropy_with_logits(*arrays, how, weight=weight, pos_weight=pos_weight))
 
 
 def _scan(function: Callable[..., NDArray[Any]]) -> Row:
@@ -234,7 +238,7 @@ def _scan(function: Callable[..., NDArray[Any]]) -> Row:
 def _embedding_backward(given: Arguments) -> Tensor:
     if given["scale_grad_by_freq"]:
         raise NotEmulatedError("gradients that are scaled by frequency are not known")
-    arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["indices"])
+    arrays = as_gpu_array(given["grad_output"]), _indices(given["indices"])
     return as_tensor(embedding.embedding_backward(*arrays, given["num_weights"], given["padding_idx"]))
 
 

@@ -19,6 +19,7 @@ from fastmma.functions.attention.operands import EVERY, Array, Floats, flatten, 
 from fastmma.functions.attention.products import multiply_rows, multiply_tiles
 from fastmma.functions.special import ex2
 from fastmma.host.errors import OperandError
+from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import thread_count
 
 _LOG2E = np.float32(float.fromhex("0x1.7154760000000p+0"))
@@ -48,6 +49,7 @@ def drop_scale(dropout: Dropout) -> np.float32:
 
 
 @np.errstate(all="ignore")
+@default_floats
 def efficient(
     q: Array,
     k: Array,

@@ -19,6 +19,7 @@ from fastmma.functions.attention.operands import HALVES, Array, Floats, Heads, f
 from fastmma.functions.attention.products import multiply
 from fastmma.functions.special import ex2, lg2
 from fastmma.host.errors import OperandError
+from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import parallel_for, thread_count
 
 _ROWS = 16  # of an instruction
@@ -37,6 +38,7 @@ class Part(NamedTuple):
 
 
 @np.errstate(all="ignore")
+@default_floats
 def flash(
     q: Array,
     k: Array,

@@ -18,6 +18,7 @@ from fastmma.functions.attention.products import multiply
 from fastmma.functions.reduce import reduce_sum
 from fastmma.functions.special import ex2
 from fastmma.host.errors import OperandError
+from fastmma.host.float_mode import default_floats
 
 _ROWS = 16  # of an instruction
 _LOADED = 8  # elements that a thread loads at once
@@ -52,6 +53,7 @@ def descend(count: int, block: int) -> Descending:
 
 
 @np.errstate(all="ignore")
+@default_floats
 def flash_backward(
     grad_out: Array,
     q: Array,

@@ -17,7 +17,7 @@ from fastmma.host.float_mode import in_default_mode
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.kernels.functions.bitcode import bitcode, file_digest, find_tritons
 from fastmma.kernels.functions.contraction import contract
-from fastmma.kernels.functions.machine_code import LOOP, PLACE, libdevice_text
+from fastmma.kernels.functions.machine_code import libdevice_text, reached
 from fastmma.kernels.functions.nvvm import INLINE, definitions
 from fastmma.kernels.llvm.disk_cache import KernelFiles
 from fastmma.kernels.llvm.object_code import link_text
@@ -29,6 +29,24 @@ _DTYPES: dict[str, np.dtype[Any]] = {kind: np.dtype(name) for kind, name in _NAM
 _COMPILER = "triton"
 _PTX = re.compile(r'asm "([^"]*)"')
 _GRAIN = 1 << 14  # elements that a thread takes at a time
+
+
+_LOOP = """
+define void @loop({parameters}, ptr noalias %d, i64 %from, i64 %to) {{
+entry:
+ %none = icmp sge i64 %from, %to
+ br i1 %none, label %done, label %next
+next:
+ %i = phi i64 [ %from, %entry ], [ %j, %next ]
+{body} %q = getelementptr {made}, ptr %d, i64 %i
+ store {made} %r, ptr %q
+ %j = add nuw nsw i64 %i, 1
+ %more = icmp slt i64 %j, %to
+ br i1 %more, label %next, label %done
+done:
+ ret void
+}}
+"""
 
 
 class _Record(NamedTuple):
@@ -57,16 +75,14 @@ def _signature(symbol: str, path: Path) -> tuple[list[str], str]:
 def _source(symbol: str, path: Path) -> str:
     """Write a module with a loop that calls a function for each element."""
     kinds, made = _signature(symbol, path)
-    parameters = [f"ptr noalias %a{index}, i64 %s{index}" for index in range(len(kinds))]
     body = ""
     for index, kind in enumerate(kinds):
-        body += PLACE.format(p=f"%p{index}", step=f"%s{index}", type=kind, array=f"%a{index}")
-        body += f" %x{index} = load {kind}, ptr %p{index}\n"
+        body += f" %p{index} = getelementptr {kind}, ptr %a{index}, i64 %i\n %x{index} = load {kind}, ptr %p{index}\n"
     given = ", ".join(f"{kind} %x{index}" for index, kind in enumerate(kinds))
-    body += f" %r = call {made} @{symbol}({given})\n %q = getelementptr {made}, ptr %d, i64 %i\n store {made} %r, ptr %q\n"
+    body += f" %r = call {made} @{symbol}({given})\n"
+    loop = _LOOP.format(parameters=", ".join(f"ptr noalias %a{index}" for index in range(len(kinds))), made=made, body=body)
     defined = definitions(_COMPILER)
-    loop = LOOP.format(parameters=", ".join([*parameters, "ptr noalias %d"]), body=body)
-    return defined + contract_all(libdevice_text([symbol], defined, path)) + loop
+    return reached(defined + contract_all(libdevice_text([symbol], defined, path)) + loop, "loop")
 
 
 def contract_all(text: str) -> str:
@@ -114,15 +130,13 @@ def call(symbol: str, *operands: NDArray[Any], threads: int | None = None) -> ND
     if found is None:
         (address,) = link_text(_FILES, record, lambda: in_default_mode(_source, symbol, path), ("loop",))
         kinds, made = _signature(symbol, path)
-        types = [ctypes.c_void_p, ctypes.c_int64] * len(kinds) + [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+        types = [ctypes.c_void_p] * (len(kinds) + 1) + [ctypes.c_int64] * 2
         found = _Loop(ctypes.CFUNCTYPE(None, *types)(address), tuple(_DTYPES[kind] for kind in kinds), _DTYPES[made])
         _loops.keep(record, found)
     loop = found
     arrays = [np.ascontiguousarray(operand, dtype) for operand, dtype in zip(operands, loop.given, strict=True)]
     result = np.empty(arrays[0].shape, loop.made)
-    given: list[int] = []
-    for array in arrays:
-        given += [array.ctypes.data, 1]
+    given = [array.ctypes.data for array in arrays]
     parallel_for(lambda start, stop, _: loop.run(*given, result.ctypes.data, start, stop), result.size, thread_count(threads), _GRAIN)
     return result
 

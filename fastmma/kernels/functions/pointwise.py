@@ -20,6 +20,7 @@ from fastmma.kernels.functions.expression import (
     square_root,
 )
 from fastmma.kernels.functions.losses import LOSSES
+from fastmma.kernels.functions.normalizers import NORMALIZERS
 from fastmma.kernels.functions.quotients import QUOTIENTS
 
 _INVERSE_LOG_TWO = 1.4426950408889634
@@ -129,4 +130,4 @@ FORMULAS |= {
     "entropy": _entropy,
     "logit_backward": lambda dy, x: choose(x < 0.0, math.nan, choose(x > 1.0, math.nan, dy / (x * (1.0 - x)))),
 }
-FORMULAS |= ACTIVATIONS | LOSSES | QUOTIENTS
+FORMULAS |= ACTIVATIONS | LOSSES | NORMALIZERS | QUOTIENTS
