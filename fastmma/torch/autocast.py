@@ -264,6 +264,11 @@ def is_on() -> bool:
     return bool(torch.is_autocast_enabled(_DEVICE))
 
 
+def is_inside() -> bool:
+    """Tell whether the thread is within an emulation."""
+    return _local.depth > 0
+
+
 def paused() -> Any:
     """Return a context in which operators cast nothing: below autograd, autocast has cast already."""
     return torch._C._ExcludeDispatchKeyGuard(_KEYS)

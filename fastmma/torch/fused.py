@@ -13,6 +13,7 @@ from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.reductions import FLOATS, RECORDED, as_gpu_array, as_tensor, as_tensors
 from fastmma.torch.report import EMULATED
+from fastmma.torch.scaled_attention import attend
 
 WHY = "a GPU's kernel of it is another"
 
@@ -62,6 +63,7 @@ _COMPUTE: dict[str, Callable[..., Tensor | None]] = {
     "rms_norm": _rms_norm,
     "softmax": _softmax(torch._softmax),
     "log_softmax": _softmax(torch._log_softmax),
+    "scaled_dot_product_attention": attend,
 }
 
 
