@@ -163,7 +163,9 @@ def attend(
     bias = _bias(attn_mask, call)
     options = Options(dropout_p, is_causal, scale)
     if kernel == MATH:
-        found = composites.decompose(_MATH, (query, key, value, bias, dropout_p, is_causal, None), {"scale": scale, "enable_gqa": enable_gqa})
+        found = composites.decompose(
+            _MATH, (query, key, value, bias, dropout_p, is_causal, None), {"scale": scale, "enable_gqa": enable_gqa}
+        )
         return found[0]
     if kernel == CUDNN and fused_attention.refuses_cudnn(run, call):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from fastmma.kernels.functions.rounding import DIRECTED
+from fastmma.kernels.functions.sines import SINE_DEFINITIONS, SINES
 from fastmma.kernels.functions.unit import special_functions
 
 _HEAD = """
@@ -153,8 +154,8 @@ def local_name(intrinsic: str) -> str:
 @cache
 def definitions() -> str:
     """Return the IR of all of them; forms that flush subnormals exist as those that do not: libdevice asks which it shall take."""
-    found = [_HEAD, DIRECTED, special_functions(), _MULTIPLY_ADD]
-    for name, (arguments, body) in _DEFINITIONS.items():
+    found = [_HEAD, DIRECTED, special_functions(), SINES, _MULTIPLY_ADD]
+    for name, (arguments, body) in (_DEFINITIONS | SINE_DEFINITIONS).items():
         found.append(_function(local_name(f"nvvm.{name}"), arguments, body))
         flushing = name.replace(".f", ".ftz.f", 1) if not name.endswith(".f32") else name.replace(".f32", ".ftz.f32")
         if "ftz" not in name and flushing not in _DEFINITIONS:
