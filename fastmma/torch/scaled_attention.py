@@ -10,15 +10,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from fastmma.torch import autocast, composites, fused_attention
+from fastmma.torch import autocast, composites, cudnn_operators, efficient_operators, flash_operators
 from fastmma.torch.attention import taken_apart
 from fastmma.torch.attention_choice import CUDNN, EFFICIENT, FLASH, MATH, Call, choose
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.unfixed import MATH_ATTENTION
 
 _MATH = getattr(torch.ops.aten, MATH_ATTENTION).default
-_ALIGNED = 8  # elements to which flash attention fills up head dimensions
-_BIAS_ALIGNED = 16  # and memory-efficient attention rows of a bias
+_ALIGNED = 8  # elements to which flash attention fills up head dimensions, and memory-efficient attention rows of a bias
 
 
 class Options(NamedTuple):
@@ -71,9 +70,9 @@ def _cudnn_kept(operands: Found, results: Found, options: Options) -> Arguments:
 
 
 OPERATORS: dict[str, Operators] = {
-    FLASH: Operators(fused_attention.FLASH, _of_flash, fused_attention.FLASH_BACKWARD, _flash_kept, (0, 1, 6, 7)),
-    EFFICIENT: Operators(fused_attention.EFFICIENT, _of_efficient, fused_attention.EFFICIENT_BACKWARD, _efficient_kept, (0, 1, 2, 3)),
-    CUDNN: Operators(fused_attention.CUDNNS, _of_cudnn, fused_attention.CUDNNS_BACKWARD, _cudnn_kept, (0, 1, 6, 7)),
+    FLASH: Operators(flash_operators.FORWARD, _of_flash, flash_operators.BACKWARD, _flash_kept, (0, 1, 6, 7)),
+    EFFICIENT: Operators(efficient_operators.FORWARD, _of_efficient, efficient_operators.BACKWARD, _efficient_kept, (0, 1, 2, 3)),
+    CUDNN: Operators(cudnn_operators.FORWARD, _of_cudnn, cudnn_operators.BACKWARD, _cudnn_kept, (0, 1, 6, 7)),
 }
 
 
@@ -119,7 +118,7 @@ def _laid_out(bias: Tensor | None, call: Call) -> Tensor | None:
     if bias is None:
         return None
     whole = bias.expand(*call.query.shape[:3], call.key.shape[2])
-    missing = -whole.shape[-1] % _BIAS_ALIGNED
+    missing = -whole.shape[-1] % _ALIGNED
     return functional.pad(whole, (0, missing))[..., : whole.shape[-1]] if missing else whole
 
 
@@ -163,9 +162,11 @@ def attend(
     bias = _bias(attn_mask, call)
     options = Options(dropout_p, is_causal, scale)
     if kernel == MATH:
-        found = composites.decompose(_MATH, (query, key, value, bias, dropout_p, is_causal, None), {"scale": scale, "enable_gqa": enable_gqa})
+        found = composites.decompose(
+            _MATH, (query, key, value, bias, dropout_p, is_causal, None), {"scale": scale, "enable_gqa": enable_gqa}
+        )
         return found[0]
-    if kernel == CUDNN and fused_attention.refuses_cudnn(run, call):
+    if kernel == CUDNN and cudnn_operators.refuses(run, call):
         return None
     if kernel == EFFICIENT:
         bias = _laid_out(bias, call)
