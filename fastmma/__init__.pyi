@@ -1,6 +1,8 @@
 """The public names, for type checkers: `__init__.py` imports each where it is first used."""
 
 from fastmma import scaling, shared
+from fastmma.agreement.same_bits import same_bits
+from fastmma.agreement.verdict import Verdict
 from fastmma.execution import tcgen05, warp, warpgroup
 from fastmma.execution.plan import MmaPlan, mma_plan
 from fastmma.execution.tiles import mma
@@ -76,6 +78,7 @@ __all__ = [
     "Source",
     "StreamK",
     "TargetError",
+    "Verdict",
     "VersionWarning",
     "arithmetic",
     "compare",
@@ -95,6 +98,7 @@ __all__ = [
     "mma_plan",
     "placement",
     "prepare",
+    "same_bits",
     "scaled_matmul",
     "scaled_plan",
     "scaling",

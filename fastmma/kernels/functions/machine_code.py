@@ -8,11 +8,14 @@ from typing import NamedTuple
 
 from fastmma.kernels.functions.bitcode import bitcode
 from fastmma.kernels.functions.expression import Code, Formula, Value
+from fastmma.kernels.functions.lookup import SIXTEEN
 from fastmma.kernels.functions.nvvm import INLINE, definitions, local_name
 from fastmma.kernels.functions.rounding import IN_FLOAT32
 
 _CALLED = re.compile(r"@(llvm\.nvvm\.[\w.]+)\(")
 _INLINE = re.compile(r'call (float|double|\{ i32, i32 \}) asm "([^"]*)", "[^"]*"\(')
+_DEFINED = re.compile(r"^define[^\n]*?@([\w.]+)\(.*?^\}\n", re.S | re.M)
+_NAMED = re.compile(r"[@(]([\w.]+)")
 _ATTRIBUTES = re.compile(r" #\d+")
 _METADATA = re.compile(r", ![\w.]+ !\d+")
 # how a number of a format becomes a float32, and back
@@ -105,6 +108,22 @@ def _libdevice(names: list[str]) -> str:
     return bitcode().types + constants + body if names else ""
 
 
+def _reached(text: str, start: str) -> str:
+    """Leave functions out that a function does not call; those of 16 lanes are used by loops that are not vectorised yet."""
+    functions = {match[1]: match[0] for match in _DEFINED.finditer(text)}
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        if name in functions and name not in found:
+            found.add(name)
+            waiting += _NAMED.findall(functions[name])
+    wide = sorted(name for name in found if name.endswith(SIXTEEN))
+    kept = _DEFINED.sub(lambda match: match[0] if match[1] in found else "", text)
+    used = ", ".join(f"ptr @{name}" for name in wide)
+    return kept + (f'@llvm.compiler.used = appending global [{len(wide)} x ptr] [{used}], section "llvm.metadata"\n' if wide else "")
+
+
 def _reads(form: Form) -> tuple[str, str]:
     """Write what is read once a row, and what is read of each element."""
     head, body = "", ""
@@ -136,4 +155,4 @@ def source(formula: Formula, form: Form) -> str:
     parameters = [f"ptr noalias %a{index}, i64 %s{index}" for index in range(len(form.given))]
     parameters += [f"ptr noalias %d{index}" for index in range(len(form.made))]
     loop = _LOOP.format(parameters=", ".join(parameters), head=head, body=body)
-    return definitions() + _libdevice(list(code.calls)) + loop
+    return _reached(definitions() + _libdevice(list(code.calls)) + loop, "loop")
