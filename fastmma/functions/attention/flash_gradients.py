@@ -158,8 +158,8 @@ def flash_backward(
     dv = dv if dropout is None else dv * again
     return (
         dq.reshape(q.shape),
-        _add_groups(round_to(dk * (again * operands.scale), q.dtype), k.shape),
-        _add_groups(round_to(dv, q.dtype), v.shape),
+        add_groups(round_to(dk * (again * operands.scale), q.dtype), k.shape),
+        add_groups(round_to(dv, q.dtype), v.shape),
     )
 
 
@@ -189,7 +189,7 @@ def _dots(grad_out: Array, out: Array, dimension: int) -> Floats:
     return dots
 
 
-def _add_groups(gradient: Array, shape: tuple[int, ...]) -> Array:
+def add_groups(gradient: Array, shape: tuple[int, ...]) -> Array:
     """Add the gradients of heads that share keys, as torch's reduction kernel does."""
     groups = gradient.reshape(shape[0], shape[1], -1, *shape[2:])
     if groups.shape[2] == 1:
