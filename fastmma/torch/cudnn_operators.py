@@ -1,37 +1,28 @@
-"""torch's operators of cuDNN's attention.
-
-Its kernels are not known. Flash attention agrees with them in most elements, and stands for them where it computes the same; this is told
-as assumed.
-"""
+"""torch's operators of cuDNN's attention, as cuDNN 9.19 computes them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fastmma.torch import flash_operators
-from fastmma.torch.arrays import as_numpy
-from fastmma.torch.attention_arrays import filled, tell
-from fastmma.torch.attention_choice import Call
+from fastmma.functions.attention import cudnn, cudnn_backward, cudnn_repeats
+from fastmma.torch.arrays import to_numpy
+from fastmma.torch.attention_arrays import ANY_ORDER, as_arrays, computed, filled, tell
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.plans import UnknownError
+from fastmma.torch.reductions import as_tensor
 
 FORWARD = torch.ops.aten._scaled_dot_product_cudnn_attention.default
 BACKWARD = torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default
-_ASSUMED = "cuDNN's kernel is not known; computed as flash attention"
 
 
-def refuses(run: Emulation, call: Call) -> bool:
-    """Tell whether flash attention does not stand for cuDNN's: of masks and dropout, or where nothing is to be assumed."""
-    square = not call.causal or call.query.shape[2] == call.key.shape[2]
-    return run.settings.attention == "error" or call.mask is not None or call.dropout > 0 or not square
-
-
-def _check(run: Emulation, call: Call) -> None:
-    if refuses(run, call):
-        raise UnknownError("cuDNN's attention is not known")
+def _bias_of(bias: Tensor | None, dropout: float) -> NDArray[Any] | None:
+    if dropout > 0:
+        raise UnknownError("cuDNN's dropout is not known")
+    return None if bias is None else as_arrays(bias)[0]
 
 
 def cudnn_forward(
@@ -47,18 +38,28 @@ def cudnn_forward(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """Compute ``aten::_scaled_dot_product_cudnn_attention`` as flash attention does.
+    """Compute ``aten::_scaled_dot_product_cudnn_attention``.
 
     Raises
     ------
     UnknownError
     """
-    _check(run, Call(query, key, value, attn_bias, dropout_p, is_causal, True))
-    out, logs = flash_operators.attend(query, key, value, None, is_causal, scale)
-    tell(run, FORWARD, (query, key, value), _ASSUMED)
+    bias = _bias_of(attn_bias, dropout_p)
+    arrays = as_arrays(query, key, value)
+    out, logs = computed(cudnn, *arrays, bias=bias, causal=is_causal, scale=scale, threads=run.settings.threads)
+    tell(run, FORWARD, (query, key, value))
     none = torch.empty((), dtype=torch.int64)
-    laid = filled(torch.empty_like(query), as_numpy(out))
-    return laid, logs[..., None], None, None, query.shape[2], key.shape[2], none, none, query.new_empty(0)
+    return (
+        filled(torch.empty_like(query), out),
+        as_tensor(logs)[..., None],
+        None,
+        None,
+        query.shape[2],
+        key.shape[2],
+        none,
+        none,
+        query.new_empty(0),
+    )
 
 
 def cudnn_gradients(
@@ -81,13 +82,15 @@ def cudnn_gradients(
     *,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute ``aten::_scaled_dot_product_cudnn_attention_backward`` as flash attention does.
+    """Compute ``aten::_scaled_dot_product_cudnn_attention_backward``.
 
     Raises
     ------
     UnknownError
     """
-    _check(run, Call(query, key, value, attn_bias, dropout_p, is_causal, True))
-    found = flash_operators.gradients_of((grad_out, query, key, value, out), logsumexp[..., 0], None, is_causal, scale)
-    tell(run, BACKWARD, (grad_out, query, key, value), _ASSUMED)
-    return found
+    bias = _bias_of(attn_bias, dropout_p)
+    arrays = [*as_arrays(grad_out, query, key, value, out), to_numpy(logsumexp)[..., 0]]
+    gradients = computed(cudnn_backward, *arrays, bias=bias, causal=is_causal, scale=scale)
+    dq, dk, dv = (filled(torch.empty_like(each), gradient) for each, gradient in zip((query, key, value), gradients, strict=True))
+    tell(run, BACKWARD, (grad_out, query, key, value), "" if cudnn_repeats(key.shape) else ANY_ORDER)
+    return dq, dk, dv

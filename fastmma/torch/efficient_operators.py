@@ -41,7 +41,7 @@ def efficient_forward(
     bias = None if attn_bias is None else as_arrays(attn_bias)[0]
     batch, heads, length, _ = query.shape
     dropout = draw(dropout_p, batch * heads * length * key.shape[2])
-    out, logs = computed(efficient, q, k, v, bias=bias, causal=is_causal, scale=scale, dropout=dropout)
+    out, logs = computed(efficient, q, k, v, bias=bias, causal=is_causal, scale=scale, dropout=dropout, threads=run.settings.threads)
     room = -(-length // _LOGS) * _LOGS if compute_log_sumexp else 0
     sums = torch.full((batch, heads, room), float("inf"))
     if room:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,17 +13,11 @@ from fastmma.torch.attention_arrays import ANY_ORDER, as_arrays, computed, draw,
 from fastmma.torch.attention_choice import repeats
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.plans import UnknownError
+from fastmma.torch.reductions import as_tensor
 
 FORWARD = torch.ops.aten._scaled_dot_product_flash_attention.default
 BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_backward.default
 _WARP = 32  # threads that draw, of each head
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor, dropout: Dropout | None, causal: bool, scale: float | None) -> Any:
-    q, k, v = as_arrays(query, key, value)
-    out, logs = computed(flash, q, k, v, causal=causal, scale=scale, dropout=dropout)
-    swapped = query.shape[2] == 1 and key.shape[1] < query.shape[1] and dropout is None
-    return lie_in_rows(out, query.dtype) if swapped else lie_like(query, out), torch.from_numpy(np.ascontiguousarray(logs))
 
 
 def flash_forward(
@@ -46,21 +39,14 @@ def flash_forward(
     """
     if return_debug_mask and dropout_p > 0:
         raise UnknownError("the mask of dropout that flash attention returns is not known")
+    arrays = as_arrays(query, key, value)
     dropout = draw(dropout_p, query.shape[0] * query.shape[1] * _WARP)
-    out, logs = attend(query, key, value, dropout, is_causal, scale)
+    out, logs = computed(flash, *arrays, causal=is_causal, scale=scale, dropout=dropout, threads=run.settings.threads)
+    swapped = query.shape[2] == 1 and key.shape[1] < query.shape[1] and dropout is None
+    laid = lie_in_rows(out, query.dtype) if swapped else lie_like(query, out)
     state = torch.tensor([0, 0] if dropout is None else [dropout.seed, dropout.offset], dtype=torch.uint64)
     tell(run, FORWARD, (query, key, value))
-    return out, logs, None, None, query.shape[2], key.shape[2], state, torch.empty((), dtype=torch.uint64), query.new_empty(0)
-
-
-def gradients_of(
-    given: tuple[Tensor, ...], logsumexp: Tensor, dropout: Dropout | None, causal: bool, scale: float | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    grad_out, q, k, v, out = as_arrays(*given)
-    options = {"causal": causal, "scale": scale, "dropout": dropout, "deterministic": repeats()}
-    gradients = computed(flash_backward, grad_out, q, k, v, out, to_numpy(logsumexp), **options)
-    dq, dk, dv = map(lie_like, given[1:4], gradients)
-    return dq, dk, dv
+    return laid, as_tensor(logs), None, None, query.shape[2], key.shape[2], state, torch.empty((), dtype=torch.uint64), query.new_empty(0)
 
 
 def flash_gradients(
@@ -89,7 +75,9 @@ def flash_gradients(
     UnknownError
     """
     dropout = Dropout(dropout_p, *philox_seed.tolist()) if dropout_p > 0 else None
-    found = gradients_of((grad_out, query, key, value, out), logsumexp, dropout, is_causal, scale)
+    arrays = [*as_arrays(grad_out, query, key, value, out), to_numpy(logsumexp)]
+    found = computed(flash_backward, *arrays, causal=is_causal, scale=scale, dropout=dropout, deterministic=repeats())
+    dq, dk, dv = map(lie_like, (query, key, value), found)
     fixed = flash_repeats(query.shape, key.shape, deterministic=repeats())
     tell(run, BACKWARD, (grad_out, query, key, value), "" if fixed else ANY_ORDER)
-    return found
+    return dq, dk, dv

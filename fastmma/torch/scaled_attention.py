@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from fastmma.torch import autocast, composites, cudnn_operators, efficient_operators, flash_operators
+from fastmma.torch import autocast, composites, cudnn_operators, efficient_operators, flash_operators, generators
 from fastmma.torch.attention import taken_apart
 from fastmma.torch.attention_choice import CUDNN, EFFICIENT, FLASH, MATH, Call, choose
 from fastmma.torch.emulation import Emulation
@@ -18,6 +18,7 @@ from fastmma.torch.unfixed import MATH_ATTENTION
 
 _MATH = getattr(torch.ops.aten, MATH_ATTENTION).default
 _ALIGNED = 8  # elements to which flash attention fills up head dimensions, and memory-efficient attention rows of a bias
+_FILLED_UP = "head dimensions that torch fills up were not compared"
 
 
 class Options(NamedTuple):
@@ -78,7 +79,8 @@ OPERATORS: dict[str, Operators] = {
 
 def _asked(run: Emulation, func: Any, args: Arguments, scale: float | None) -> Found:
     """Call an operator; outside of an emulation, as the one that its forward pass was in computes it."""
-    found: Found = func(*args, scale=scale) if autocast.is_inside() else taken_apart(run, func, args, {"scale": scale})
+    dispatched = autocast.is_inside() and not run.guess
+    found: Found = func(*args, scale=scale) if dispatched else taken_apart(run, func, args, {"scale": scale})
     return found
 
 
@@ -134,6 +136,17 @@ def _is_plain(call: Call) -> bool:
     return alike and masked and (call.grouped or call.query.shape[-3:-2] == call.key.shape[-3:-2] == call.value.shape[-3:-2])
 
 
+def _guess_cudnn(call: Call, bias: Tensor | None, options: Options) -> Tensor:
+    """Compute math attention with dropout, which is assumed; as many numbers are drawn as cuDNN draws, in an order that is not known."""
+    state = generators.default()
+    start = state.offset
+    given = (*call.operands, bias, options.dropout, options.causal, None)
+    found: Tensor = _MATH(*given, scale=options.scale, enable_gqa=call.grouped)[0]
+    state.offset = start
+    state.take(found.shape[0] * found.shape[1] * found.shape[2] * call.key.shape[2])
+    return torch.empty_like(call.query).copy_(found)
+
+
 def attend(
     run: Emulation,
     query: Tensor,
@@ -166,15 +179,15 @@ def attend(
             _MATH, (query, key, value, bias, dropout_p, is_causal, None), {"scale": scale, "enable_gqa": enable_gqa}
         )
         return found[0]
-    if kernel == CUDNN and cudnn_operators.refuses(run, call):
-        return None
+    if kernel == CUDNN and dropout_p > 0:
+        return _guess_cudnn(call, bias, options)
     if kernel == EFFICIENT:
         bias = _laid_out(bias, call)
     size = query.shape[-1]
     missing = -size % _ALIGNED if kernel == FLASH else 0
     if missing:
         query, key, value = (functional.pad(each, (0, missing)) for each in call.operands)
-        options = options._replace(scale=size**-0.5 if scale is None else scale)
+        options, run = options._replace(scale=size**-0.5 if scale is None else scale), run.guessing(_FILLED_UP)
     operands = query, key, value, bias
     if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in operands):
         out = _Attention.apply(run, kernel, options, *operands)
