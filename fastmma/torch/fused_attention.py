@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fastmma.torch import cudnn_operators, efficient_operators, flash_operators
 from fastmma.torch.attention_choice import NUMBERS, Call, choose
+from fastmma.torch.attention_kernels import KERNELS
 from fastmma.torch.emulation import Emulation
 
 
@@ -46,4 +47,5 @@ COMPUTED: dict[Any, Callable[..., Any]] = {
     cudnn_operators.FORWARD: cudnn_operators.cudnn_forward,
     cudnn_operators.BACKWARD: cudnn_operators.cudnn_gradients,
     torch.ops.aten._fused_sdp_choice.default: choice,
+    **KERNELS,
 }

@@ -100,7 +100,8 @@ class _Attention(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad_out: Tensor) -> Any:
         run, row, options, results = ctx.given
-        operands, kept = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
+        saved = ctx.saved_tensors  # once: checkpoints compute them anew
+        operands, kept = saved[:4], saved[4:]
         whole = list(results)
         for index, tensor in zip(row.results, kept, strict=True):
             whole[index] = tensor
