@@ -65,6 +65,14 @@ def test_the_same_step_is_the_same(path: Path) -> None:
         assert mine.grad is None
 
 
+def test_the_first_steps_are_compared_alone(path: Path) -> None:
+    model, optimizer = made()
+    found = ft.assert_same_step(path, model, X, loss=squared, optimizer=optimizer, steps=1)
+    assert 2 * found.compared == len(ft.Recording.load(path).tensors)
+    with pytest.raises(OperandError, match="from 1 to 2"):
+        ft.assert_same_step(path, model, X, loss=squared, optimizer=optimizer, steps=3)
+
+
 def test_a_recording_is_read_as_it_was_written(path: Path) -> None:
     recording = ft.Recording.load(path)
     again = path.with_name("again.npz")
