@@ -62,7 +62,7 @@ def compared(recording: Recording, steps: int, watch: Watch, report: Report) -> 
     text = [f"{first} differs from the recording ({recording}):", f"  {how}"]
     text += ["computed since the tensor before it by", *_listed(computed)]
     text += ["assumed, passed or unseen up to it:", *_listed(doubtful)]
-    text.append(f"{names.index(first)} tensors before it have the recorded bits; {len(wrong) - 1} of {len(names)} differ after it")
+    text.append(f"of {len(names)} tensors {names.index(first)} before it have the recorded bits, and {len(wrong) - 1} after it differ")
     raise StepDiffersError("\n".join(text), first, ulp, computed)
 
 
