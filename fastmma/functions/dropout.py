@@ -55,7 +55,7 @@ def drop(generator: Generator, x: NDArray[Any], probability: float, address: int
     Examples
     --------
     >>> drop(Generator(0), np.ones(4, np.float32), 0.5)[0].tolist()
-    [2.0, 0.0, 2.0, 2.0]
+    [2.0, 0.0, 0.0, 0.0]
     """
     launch = launch_of(x.size)
     seed, offset = generator.take(launch.calls * WORDS)

@@ -269,7 +269,9 @@ def ordered(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
 
 def united(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why distinct elements are not neutral."""
-    return None if len(args) < 2 or args[1] else ORDER
+    if len(args) > 1 and not args[1]:
+        return ORDER
+    return ZERO if args[0].is_floating_point() else None
 
 
 def counted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
