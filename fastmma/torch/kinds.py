@@ -10,7 +10,7 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.library import _impls as _python_kernels
 
-from fastmma.torch import conditions, functions, fused, neutral, unfixed
+from fastmma.torch import conditions, draws, functions, fused, neutral, unfixed
 from fastmma.torch.attention import APART
 from fastmma.torch.fused_attention import COMPUTED
 from fastmma.torch.operators import OPERATORS, UNKNOWN
@@ -67,7 +67,7 @@ KINDS: dict[int, Kind] = {}  # by the operators' places in memory: they live as 
 def kind_of(func: Any) -> Kind:
     """Find the kind of an operator, once."""
     found = _higher_order(func) if isinstance(func, HigherOrderOperator) else _kind(func)
-    if found.answer in (FIXED, MENDED, TOLD, WHOLE) and func.namespace == "aten" and found.name in functions.NAMES:
+    if found.answer in (FIXED, MENDED, TOLD, WHOLE) and func.namespace == "aten" and (found.name in functions.NAMES or draws.draws(func)):
         found.answer, found.other = FUNCTION, found.answer
     KINDS[id(func)] = found
     return found

@@ -93,7 +93,8 @@ class emulate:  # noqa: N801 - a context manager, named as one
             if self._as_cuda:
                 from fastmma.torch.pretended import pretended
 
-                stack.enter_context(pretended(self._run.settings.architecture))
+                settings = self._run.settings
+                stack.enter_context(pretended(settings.architecture, draws=settings.computes_functions))
             stack.enter_context(recognised(recognise, emulates))
             stack.enter_context(casting())
             mode = DispatchMode(self._run)

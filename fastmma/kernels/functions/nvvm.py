@@ -7,6 +7,7 @@ from functools import cache
 from fastmma.kernels.functions.nvvm_directed import INLINE_DIRECTED, ROUNDED, UP_AND_FLUSHED, flush
 from fastmma.kernels.functions.nvvm_float64 import FLOAT64, INLINE_FLOAT64, MIXED
 from fastmma.kernels.functions.rounding import DIRECTED
+from fastmma.kernels.functions.sines import SINE_DEFINITIONS, SINES
 from fastmma.kernels.functions.unit import special_functions
 
 _HEAD = """
@@ -153,8 +154,8 @@ def local_name(intrinsic: str) -> str:
 @cache
 def definitions(compiler: str = "nvcc") -> str:
     """Return the IR of all of them, as libdevice calls them in code of a compiler, ``"nvcc"`` or ``"triton"``."""
-    found = [_HEAD, _REFLECT.format(*_REFLECTED[compiler]), DIRECTED, UP_AND_FLUSHED, special_functions(), _MULTIPLY_ADD, MIXED]
-    table = _DEFINITIONS | ROUNDED
+    found = [_HEAD, _REFLECT.format(*_REFLECTED[compiler]), DIRECTED, UP_AND_FLUSHED, special_functions(), SINES, _MULTIPLY_ADD, MIXED]
+    table = _DEFINITIONS | SINE_DEFINITIONS | ROUNDED
     for name, (arguments, body) in table.items():
         found.append(_function(local_name(f"nvvm.{name}"), arguments, body))
         flushing = name.replace(".f", ".ftz.f", 1) if not name.endswith(".f32") else name.replace(".f32", ".ftz.f32")
