@@ -33,7 +33,7 @@ def taken_apart(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[s
         with suppress(UnknownError):
             return COMPUTED[func](run, *args, **kwargs)
     if func not in APART:
-        return (plain or func)(*args, **kwargs)
+        return passed(run, func, args, kwargs, UNKNOWN[func], plain) if func in UNKNOWN else (plain or func)(*args, **kwargs)
     if wish == "error":
         raise NotEmulatedError(f"{func}: {FUSED}; attention='math' takes it apart")
     if wish == "pass":

@@ -1,4 +1,4 @@
-"""Which kernel scaled dot product attention takes on a GPU of compute capability 9.0: the choice of PyTorch 2.11, with cuDNN 9.15.1 or newer.
+"""Which kernel attention takes on a GPU of compute capability 9.0: the choice of PyTorch 2.11, with cuDNN 9.15.1 or newer.
 
 Kernels are asked in order, cuDNN's first, and the first whose conditions all hold is taken. What torch's settings forbid is not asked.
 """

@@ -10,15 +10,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from fastmma.torch import autocast, composites, fused_attention
+from fastmma.torch import autocast, composites, cudnn_operators, efficient_operators, flash_operators, generators
 from fastmma.torch.attention import taken_apart
 from fastmma.torch.attention_choice import CUDNN, EFFICIENT, FLASH, MATH, Call, choose
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.unfixed import MATH_ATTENTION
 
 _MATH = getattr(torch.ops.aten, MATH_ATTENTION).default
-_ALIGNED = 8  # elements to which flash attention fills up head dimensions
-_BIAS_ALIGNED = 16  # and memory-efficient attention rows of a bias
+_ALIGNED = 8  # elements to which flash attention fills up head dimensions, and memory-efficient attention rows of a bias
+_FILLED_UP = "head dimensions that torch fills up were not compared"
 
 
 class Options(NamedTuple):
@@ -71,15 +71,16 @@ def _cudnn_kept(operands: Found, results: Found, options: Options) -> Arguments:
 
 
 OPERATORS: dict[str, Operators] = {
-    FLASH: Operators(fused_attention.FLASH, _of_flash, fused_attention.FLASH_BACKWARD, _flash_kept, (0, 1, 6, 7)),
-    EFFICIENT: Operators(fused_attention.EFFICIENT, _of_efficient, fused_attention.EFFICIENT_BACKWARD, _efficient_kept, (0, 1, 2, 3)),
-    CUDNN: Operators(fused_attention.CUDNNS, _of_cudnn, fused_attention.CUDNNS_BACKWARD, _cudnn_kept, (0, 1, 6, 7)),
+    FLASH: Operators(flash_operators.FORWARD, _of_flash, flash_operators.BACKWARD, _flash_kept, (0, 1, 6, 7)),
+    EFFICIENT: Operators(efficient_operators.FORWARD, _of_efficient, efficient_operators.BACKWARD, _efficient_kept, (0, 1, 2, 3)),
+    CUDNN: Operators(cudnn_operators.FORWARD, _of_cudnn, cudnn_operators.BACKWARD, _cudnn_kept, (0, 1, 6, 7)),
 }
 
 
 def _asked(run: Emulation, func: Any, args: Arguments, scale: float | None) -> Found:
     """Call an operator; outside of an emulation, as the one that its forward pass was in computes it."""
-    found: Found = func(*args, scale=scale) if autocast.is_inside() else taken_apart(run, func, args, {"scale": scale})
+    dispatched = autocast.is_inside() and not run.guess
+    found: Found = func(*args, scale=scale) if dispatched else taken_apart(run, func, args, {"scale": scale})
     return found
 
 
@@ -99,7 +100,8 @@ class _Attention(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad_out: Tensor) -> Any:
         run, row, options, results = ctx.given
-        operands, kept = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
+        saved = ctx.saved_tensors  # once: checkpoints compute them anew
+        operands, kept = saved[:4], saved[4:]
         whole = list(results)
         for index, tensor in zip(row.results, kept, strict=True):
             whole[index] = tensor
@@ -119,7 +121,7 @@ def _laid_out(bias: Tensor | None, call: Call) -> Tensor | None:
     if bias is None:
         return None
     whole = bias.expand(*call.query.shape[:3], call.key.shape[2])
-    missing = -whole.shape[-1] % _BIAS_ALIGNED
+    missing = -whole.shape[-1] % _ALIGNED
     return functional.pad(whole, (0, missing))[..., : whole.shape[-1]] if missing else whole
 
 
@@ -133,6 +135,17 @@ def _is_plain(call: Call) -> bool:
     alike = len({each.dtype for each in call.operands}) == 1
     masked = call.mask is None or (call.mask.dtype in (torch.bool, call.query.dtype) and not call.causal)
     return alike and masked and (call.grouped or call.query.shape[-3:-2] == call.key.shape[-3:-2] == call.value.shape[-3:-2])
+
+
+def _guess_cudnn(call: Call, bias: Tensor | None, options: Options) -> Tensor:
+    """Compute math attention with dropout, which is assumed; as many numbers are drawn as cuDNN draws, in an order that is not known."""
+    state = generators.default()
+    start = state.offset
+    given = (*call.operands, bias, options.dropout, options.causal, None)
+    found: Tensor = _MATH(*given, scale=options.scale, enable_gqa=call.grouped)[0]
+    state.offset = start
+    state.take(found.shape[0] * found.shape[1] * found.shape[2] * call.key.shape[2])
+    return torch.empty_like(call.query).copy_(found)
 
 
 def attend(
@@ -167,15 +180,15 @@ def attend(
             _MATH, (query, key, value, bias, dropout_p, is_causal, None), {"scale": scale, "enable_gqa": enable_gqa}
         )
         return found[0]
-    if kernel == CUDNN and fused_attention.refuses_cudnn(run, call):
-        return None
+    if kernel == CUDNN and dropout_p > 0:
+        return _guess_cudnn(call, bias, options)
     if kernel == EFFICIENT:
         bias = _laid_out(bias, call)
     size = query.shape[-1]
     missing = -size % _ALIGNED if kernel == FLASH else 0
     if missing:
         query, key, value = (functional.pad(each, (0, missing)) for each in call.operands)
-        options = options._replace(scale=size**-0.5 if scale is None else scale)
+        options, run = options._replace(scale=size**-0.5 if scale is None else scale), run.guessing(_FILLED_UP)
     operands = query, key, value, bias
     if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in operands):
         out = _Attention.apply(run, kernel, options, *operands)

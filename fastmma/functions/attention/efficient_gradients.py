@@ -195,7 +195,7 @@ def _read(
 
 
 def _weigh(given: Given, part: slice) -> tuple[Array, Floats]:
-    """Return probabilities (head, key, query) of a block of keys, without those dropped, and gradients of biased scores (head, query, key)."""
+    """Return probabilities (head, key, query) of a block of keys, without those dropped, and gradients of scores (head, query, key)."""
     q, k, v, scale = given.operands
     scores = multiply_rows(k[:, part], q) * scale
     if given.bias is not None:

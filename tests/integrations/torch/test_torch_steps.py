@@ -148,3 +148,14 @@ def test_a_file_that_is_none_is_refused(path: Path, tmp_path: Path, change: dict
     model, optimizer = made()
     with pytest.raises(OperandError, match=r"recording"):
         ft.assert_same_step(wrong, model, X, loss=squared, optimizer=optimizer)
+
+
+def test_all_shapes_and_dtypes_are_kept() -> None:
+    class Sorted(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return x[:0], x.to(torch.complex128), x > 0, x.sum(), x.argmax(), x.float() / 0
+
+    recording = ft.record(Sorted(), X, loss=lambda _: torch.ones(1, requires_grad=True))
+    shown = {each.dtype: each.shape for each in recording.tensors}
+    assert shown == {"bfloat16": (), "complex128": (8, 32), "bool": (8, 32), "int64": (), "float32": (1,)}
+    assert ft.assert_same_step(recording).compared == 7
