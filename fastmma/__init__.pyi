@@ -1,6 +1,7 @@
 """The public names, for type checkers: `__init__.py` imports each where it is first used."""
 
 from fastmma import scaling, shared
+from fastmma.agreement.invariance import Invariance, invariance
 from fastmma.agreement.same_bits import same_bits
 from fastmma.agreement.verdict import Verdict
 from fastmma.execution import tcgen05, warp, warpgroup
@@ -64,6 +65,7 @@ __all__ = [
     "GemmPlan",
     "Instruction",
     "InstructionError",
+    "Invariance",
     "Layout",
     "Match",
     "MmaPlan",
@@ -93,6 +95,7 @@ __all__ = [
     "identify",
     "instruction",
     "instructions",
+    "invariance",
     "matmul",
     "mma",
     "mma_plan",

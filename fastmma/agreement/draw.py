@@ -120,7 +120,9 @@ def _mantissas(fmt: Format, shape: Any, rng: np.random.Generator) -> Values:
     ulp = 2.0**-fmt.mantissa_bits
     edges = np.array([*_EDGES, 1 + ulp, 2 - ulp])
     drawn = 1 + rng.integers(0, 1 << min(fmt.mantissa_bits, 62), shape) * ulp
-    return np.asarray(np.where(rng.random(shape) < 0.8, rng.choice(edges, shape), drawn))
+    single = 1 + np.ldexp(1.0, -rng.integers(min(1, fmt.mantissa_bits), fmt.mantissa_bits + 1, shape))  # one bit somewhere
+    kind = rng.random(shape)
+    return np.asarray(np.where(kind < 0.7, rng.choice(edges, shape), np.where(kind < 0.85, np.minimum(single, 2 - ulp), drawn)))
 
 
 def _support(hints: Hints, rng: np.random.Generator) -> NDArray[np.int_]:

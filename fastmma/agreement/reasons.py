@@ -12,7 +12,7 @@ from fastmma.numerics.arithmetic import NO_FLOOR, Arithmetic
 from fastmma.numerics.methods import METHODS
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_plan import LibraryPlan
-from fastmma.products.order import Order, left_out_text, order_text
+from fastmma.products.order import Order, left_out_text, order_text, split
 from fastmma.products.plan import AccumulationPlan
 
 
@@ -44,13 +44,17 @@ def _alignment(plan: Plan) -> str:
     return "exact alignment" if arithmetic.align_rounding == "exact" else f"F = {arithmetic.align_bits}"
 
 
-def _order(plan: Plan) -> str:
+def order_of(plan: Plan, k: int | None = None) -> str:
+    """Say how a plan cuts k, and whether it leaves out some."""
     if isinstance(plan, LanesPlan):
         return str(plan.lanes)
-    order = getattr(plan, "order", Order())
+    order: Order = getattr(plan, "order", Order())
     if order.parts == 1:
         return "k in one part"
-    left = left_out_text(order)
+    whole = False
+    if k is not None and isinstance(order.parts, int) and not order.dealt:
+        whole = split(k, order.parts, order.unit, leaves_out=order.leaves_out)[-1][1] == k
+    left = "" if whole else left_out_text(order)
     cut = "cut" if isinstance(order.parts, tuple) else "in"
     return f"k {cut} {order_text(order, plan.operation.instruction)}{f', without {left}' if left else ''}"
 
@@ -79,7 +83,7 @@ _FACTS: tuple[tuple[Callable[[Plan], str], str], ...] = (
     (reading, ""),
     (lambda plan: plan.operation.arithmetic.method, ""),
     (lambda plan: plan.operation.instruction.bit_op, ""),
-    (_order, ""),
+    (order_of, ""),
     (_promotion, ""),
     (_step, ""),
     (_says("align_rounding", "terms rounded {}", usual="exact", without="exact alignment"), "align_rounding"),

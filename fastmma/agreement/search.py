@@ -72,8 +72,8 @@ def hints_of(pair: Pair) -> Hints:
 def _starts(form: Node) -> Iterator[int]:
     for node in walk(form):
         if isinstance(node, Steps):
-            yield from (places[0] for _, places in node.steps)
-            yield from (places[-1] for _, places in node.steps)
+            yield from (places[0] for _, places in node.steps if places)
+            yield from (places[-1] for _, places in node.steps if places)
         elif getattr(node, "places", ()):
             yield node.places[0]
             yield node.places[-1]
