@@ -1,6 +1,7 @@
 """The public names, for type checkers: `__init__.py` imports each where it is first used."""
 
 from fastmma import scaling, shared
+from fastmma.agreement.gpus import Agreement, compare_gpus
 from fastmma.agreement.invariance import Invariance, invariance
 from fastmma.agreement.same_bits import same_bits
 from fastmma.agreement.verdict import Verdict
@@ -54,6 +55,7 @@ __all__ = [
     "FORMATS",
     "TARGETS",
     "AccumulationPlan",
+    "Agreement",
     "Arithmetic",
     "BackendError",
     "CacheWarning",
@@ -84,6 +86,7 @@ __all__ = [
     "VersionWarning",
     "arithmetic",
     "compare",
+    "compare_gpus",
     "cublas",
     "decode",
     "encode",

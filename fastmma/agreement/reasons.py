@@ -105,11 +105,11 @@ _FACTS: tuple[tuple[Callable[[Plan], str], str], ...] = (
 )
 
 
-def differences(p: Plan, q: Plan, shown: Collection[StepRule] | None = None) -> list[str]:
+def differences(p: Plan, q: Plan, shown: Collection[StepRule] | None = None, k: int | None = None) -> list[str]:
     """Return in what two plans differ: ``"F = 25 against F = 24"``; of steps only what shows in some rules, where they are given."""
     found = []
     for fact, number in _FACTS:
-        one, other = fact(p), fact(q)
+        one, other = (order_of(plan, k) if fact is order_of else fact(plan) for plan in (p, q))
         hidden = shown is not None and number and len({getattr(rule, number) for rule in shown}) < 2
         if one != other and not hidden:
             found.append(f"{one or 'not'} against {other or 'not'}")
@@ -118,7 +118,7 @@ def differences(p: Plan, q: Plan, shown: Collection[StepRule] | None = None) -> 
 
 def alike(p: Plan, q: Plan, problem: Problem, form: Node, k: int | None) -> str:
     """Say why two plans with one normal form have the same bits."""
-    others = differences(p, q)
+    others = differences(p, q, None, k)
     if not others:
         steps = "" if _in_steps(p) is None else f" in {_step(p)}, {_alignment(p)}"
         names = p.operation.instruction, q.operation.instruction
@@ -131,10 +131,10 @@ def alike(p: Plan, q: Plan, problem: Problem, form: Node, k: int | None) -> str:
     return f"{', '.join(others)} cannot show for {problem.a} x {problem.b} at {about}"
 
 
-def unlike(p: Plan, q: Plan, forms: tuple[Node, ...] = ()) -> str:
+def unlike(p: Plan, q: Plan, forms: tuple[Node, ...] = (), k: int | None = None) -> str:
     """Say in what two plans that have other bits differ."""
     shown = {rule for form in forms for rule in rules(form)}
-    found = differences(p, q, shown or None) or differences(p, q)
+    found = differences(p, q, shown or None, k) or differences(p, q, None, k)
     return "; ".join(found) or f"{p.operation.instruction} takes k otherwise than {q.operation.instruction}"
 
 
