@@ -10,8 +10,9 @@ import typer
 from fastmma.agreement.gpus import compare_gpus
 from fastmma.agreement.invariance import LAYOUTS, LEAST_RATE, PRESETS
 from fastmma.agreement.invariance import invariance as find
+from fastmma.agreement.table import plans_of, reasons_of, rows_of, verdicts
 from fastmma.cli.inputs import parse_size
-from fastmma.cli.table import print_json
+from fastmma.cli.table import print_json, print_markdown
 from fastmma.host.errors import OperandError
 from fastmma.verification.cublas_requests import read_rows
 
@@ -50,8 +51,8 @@ def invariance(
 
 
 def agree(
-    gpu: Annotated[str, typer.Argument(help="A GPU, such as H100.")],
-    other: Annotated[str, typer.Argument(help="Another one.")],
+    gpu: Annotated[str | None, typer.Argument(help="A GPU, such as H100.")] = None,
+    other: Annotated[str | None, typer.Argument(help="Another one.")] = None,
     model: Annotated[Path | None, typer.Option(help="A folder with a model's config or tensors, whose linear layers are compared.")] = None,
     layer: Annotated[list[str] | None, typer.Option(help="A layer as NxK, outputs by inputs; repeat it.")] = None,
     types: Types = "bf16",
@@ -60,9 +61,15 @@ def agree(
     preset: Preset = "cublas",
     bias: Bias = False,
     least_rate: Rate = LEAST_RATE,
+    table: Annotated[bool, typer.Option("--table", help="Compare the instructions of all kinds of GPUs, in Markdown.")] = False,
     as_json: Json = False,
 ) -> None:
     """Tell whether two GPUs have the same bits for a model's layers; the exit status is 1 if some differ, and 3 if some are not known."""
+    if table:
+        _print_gpus(types)
+        return
+    if gpu is None or other is None:
+        raise OperandError("agree needs two GPUs, or --table")
     options = {"dtype": types, "layout": layout, "preset": preset, "bias": bias, "least_rate": least_rate}
     counts = _rows(rows)
     found = []
@@ -80,6 +87,15 @@ def agree(
         )
     equal = {each.equal for each in found}
     _leave(False if False in equal else None if None in equal else True)
+
+
+def _print_gpus(types: str) -> None:
+    """Print the table of GPUs by GPUs, and below it operands on which some differ."""
+    plans = plans_of(types)
+    found = verdicts(plans)
+    print_markdown(("GPU", "arithmetic", "known", *plans), [tuple(row) for row in rows_of(plans, found)])
+    for name, second, verdict in reasons_of(found):
+        typer.echo(f"\n{name} (p) and {second} (q):\n\n```\n{verdict}\n```")
 
 
 def _leave(equal: bool | None) -> None:
