@@ -18,10 +18,12 @@ from fastmma.torch.functional import addmm, baddbmm, bmm, grouped_mm, int_mm, li
 from fastmma.torch.library import Installation, install
 from fastmma.torch.mode import emulate
 from fastmma.torch.report import Report
+from fastmma.torch.rows import ModelInvariance, invariance
 
 __all__ = [
     "AssumedWarning",
     "Installation",
+    "ModelInvariance",
     "NotEmulatedError",
     "Report",
     "TorchOperand",
@@ -34,6 +36,7 @@ __all__ = [
     "grouped_mm",
     "install",
     "int_mm",
+    "invariance",
     "linear",
     "mm",
     "scaled_grouped_mm",
