@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, round_to, widen
 from fastmma.functions.moments import Moments
+from fastmma.functions.reduce_plan import sort_axes
 from fastmma.functions.reduce_threads import (
     LARGEST,
     LARGEST_MAGNITUDE,
@@ -210,7 +211,7 @@ def _norm_values(values: Floats, order: float) -> Floats:
     if order == 0:
         return np.asarray(values != 0, np.float32)
     if abs(order) == np.inf:
-        return np.abs(values)
+        return np.asarray(np.abs(values))
     return values if order in _NORMS else libdevice.call("powf", np.abs(values), np.float32(order))
 
 
@@ -262,7 +263,7 @@ def reduce_logsumexp(x: NDArray[Any], axes: Sequence[int] | int, *, keepdims: bo
     0.6931471824645996
     """
     dtype = x.dtype
-    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))  # results of each element lie as their operands do
+    order = sort_axes(x.shape, [x.strides])[::-1]  # results of each element lie as their operands do
     back = [order.index(axis) for axis in range(x.ndim)]
     with np.errstate(all="ignore"):
         largest = reduce_max(x, axes, keepdims=True)

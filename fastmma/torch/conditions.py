@@ -269,7 +269,12 @@ def ordered(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
 
 def united(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why distinct elements are not neutral."""
-    return None if len(args) < 2 or args[1] else ORDER
+    if len(args) > 1 and not args[1]:
+        return ORDER
+    if not args[0].is_floating_point():
+        return None
+    negative = args[0][args[0] == 0].signbit()
+    return ZERO if negative.any() and not negative.all() else None
 
 
 def counted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

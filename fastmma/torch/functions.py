@@ -14,7 +14,7 @@ from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.threads import with_threads
-from fastmma.torch import formulas, loss_formulas, quotients, reductions
+from fastmma.torch import draws, formulas, lists, loss_formulas, quotients, reductions
 from fastmma.torch.arrays import as_numpy, to_numpy
 from fastmma.torch.formulas import BITS, Formula
 from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
@@ -23,6 +23,7 @@ FLOATS = tuple(BITS)
 _EXTRA = {"log_sigmoid_forward": lambda result: (result, result.new_empty(0))}  # which return what a GPU leaves empty
 RECORDED = "PyTorch 2.11 on an H200, CUDA 13.0's libdevice"
 ROWS = formulas.ROWS | quotients.ROWS | loss_formulas.ROWS
+DONE = object()  # the result of what only changes its arguments
 
 
 def _glu_backward(given: dict[str, Any], threads: int | None) -> Tensor | None:
@@ -38,7 +39,7 @@ def _glu_backward(given: dict[str, Any], threads: int | None) -> Tensor | None:
 WHOLE: dict[str, Callable[[dict[str, Any], int | None], Any]] = {"glu_backward": _glu_backward}
 
 
-NAMES = frozenset(ROWS) | frozenset(WHOLE) | frozenset(reductions.ROWS)
+NAMES = frozenset(ROWS) | frozenset(WHOLE) | frozenset(reductions.ROWS) | lists.NAMES
 
 
 def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -62,9 +63,10 @@ def _is_exact(name: str) -> bool:
     return found is not None and name not in found[1]
 
 
-def _result_dtype(formula: Formula) -> torch.dtype:
-    """Find the format of a result: tensors without dimensions count where all are so."""
-    counted = [each for each in formula.operands if each.dim()] or formula.operands
+def _result_dtype(formula: Formula, tensors: list[Tensor]) -> torch.dtype:
+    """Find the format of a result: tensors without dimensions count where all are so, and numbers that were made tensors do not."""
+    given = [each for each in formula.operands if any(each is tensor for tensor in tensors)] or formula.operands
+    counted = [each for each in given if each.dim()] or given
     return functools.reduce(torch.promote_types, (each.dtype for each in counted))
 
 
@@ -116,6 +118,11 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     if any(isinstance(each, complex) for each in given.values()):
         return None
     name = func._schema.name.partition("::")[2].removesuffix("_")
+    if draws.draws(func):
+        return draws.compute(func, given)
+    if name in lists.NAMES:
+        found, known = lists.compute(func, given)
+        return DONE if known and found is None else found
     floats = [each.dtype in FLOATS for each in tensors]
     if libdevice.release() is None or not any(floats):
         return None
@@ -128,7 +135,7 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     formula = ROWS[name](given)
     if formula is None or not _fits(formula) or not _is_exact(formula.name):
         return None
-    dtype = _result_dtype(formula)
+    dtype = _result_dtype(formula, tensors)
     form = form_of(func)
     target = given["self"] if form == IN_PLACE else next((given[each.name] for each in func._schema.arguments if each.is_out), None)
     if target is not None and (target.dtype not in FLOATS or target.device.type != "cpu"):

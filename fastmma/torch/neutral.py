@@ -67,6 +67,7 @@ UNLESS: dict[str, Unless] = {
     **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), conditions.put),
     **dict.fromkeys(("copy", "copy_"), conditions.copied),
     "relu": conditions.real,
+    "_amp_update_scale_": conditions.real,
     "clamp_max": conditions.cut_above,
     "mul": conditions.multiplied,
     "div": conditions.divided,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -64,7 +64,8 @@ def keep_of(name: str, tensor: torch.Tensor, keep: int) -> Kept:
     flat = plain.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
     held = flat.view(torch.uint8).numpy()
     dtype = str(tensor.dtype).removeprefix("torch.")
-    codes = held.view(_CODES[flat.element_size()]).reshape(flat.numel(), -1)
+    size = flat.element_size()
+    codes = held.view(_CODES[size]).reshape(flat.numel(), max(size // 8, 1))
     chosen = codes[kept_places(flat.numel(), keep)]
     return Kept(name, dtype, tuple(tensor.shape), blake2b(held.tobytes(), digest_size=12).hexdigest(), chosen.reshape(-1).copy())
 
@@ -130,12 +131,12 @@ class Recording:
             np.savez_compressed(file, meta=text, codes=np.concatenate([np.empty(0, np.uint8), *held]))
 
     @classmethod
-    def load(cls, path: str | Path) -> Recording:
+    def load(cls, path: str | Path | BinaryIO) -> Recording:
         """Read a file that `save` wrote.
 
         Parameters
         ----------
-        path : str or Path
+        path : str, Path or binary file
 
         Raises
         ------

@@ -54,7 +54,7 @@ RECURRENT = {
     **dict.fromkeys(("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"), "a GPU adds the biases of a cell after its products"),
 }
 # composites that are one kernel on a GPU: operators, and their overloads
-FUSED = {"rms_norm": "default", "softmax": "int", "log_softmax": "int"}
+FUSED = {"rms_norm": "default", "dropout": "default", "softmax": "int", "log_softmax": "int", "scaled_dot_product_attention": "default"}
 MATH_ATTENTION = "_scaled_dot_product_attention_math"
 
 APPROXIMATED = "a GPU approximates it in its own way"

@@ -115,7 +115,7 @@ def efficient(
             scores += added[..., part]
         scores *= _LOG2E
         visible = see(queries, part.start, part.stop, 0 if causal else None)
-        each_head(kernels.subtract_maxima, threads, scores, visible, _ONE, top, factors)
+        each_head(kernels.subtract_maxima, threads, scores, visible, _ONE, False, top, factors)
         exponentials, factors = ex2(scores, flush=False), ex2(factors, flush=False)
         each_head(kernels.add_tiles, threads, exponentials, factors, sums)
         p = exponentials.astype(q.dtype)

@@ -143,7 +143,7 @@ def attend_blocks(operands: Heads, starts: range, columns: int, offset: int | No
         scores = multiply(operands.q[:, low:], operands.k[:, start:stop].transpose(0, 2, 1))
         visible = see(queries, start, stop, offset)[low:]
         now, added, factors = top[:, low:].copy(), sums[:, low:].copy(), np.empty((heads, queries - low), np.float32)
-        each_head(kernels.subtract_maxima, threads, scores, visible, operands.scale_log2, now, factors)
+        each_head(kernels.subtract_maxima, threads, scores, visible, operands.scale_log2, False, now, factors)
         exponentials = ex2(scores, flush=False)
         factors = ex2(factors, flush=False)
         each_head(kernels.add_to_lanes, threads, exponentials, factors, added)

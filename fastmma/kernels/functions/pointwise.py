@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from fastmma.kernels.functions.activations import ACTIVATIONS
+from fastmma.kernels.functions.distributions import DISTRIBUTIONS
 from fastmma.kernels.functions.expression import (
     Formula,
     Value,
@@ -90,7 +91,7 @@ def _lerp(weight: Value | float, a: Value, b: Value) -> Value:
 # of libdevice, by how many operands they have
 LIBDEVICE = {
     1: "acosf acoshf asinf asinhf atanf atanhf cbrtf cosf coshf erff erfcf erfcinvf erfinvf exp10f exp2f expf expm1f j0f j1f lgammaf "
-    "log10f log1pf log2f logf normcdff normcdfinvf rsqrtf sinf sinhf tanf tanhf tgammaf",
+    "fast_cosf fast_expf fast_logf fast_sinf fast_tanf log10f log1pf log2f logf normcdff normcdfinvf rsqrtf sinf sinhf tanf tanhf tgammaf",
     2: "atan2f fmodf hypotf powf remainderf",
 }
 
@@ -107,7 +108,7 @@ def _of_unit(name: str, flush: str) -> Formula:
 _UNIT = ("ex2", "lg2", "rcp", "rsqrt", "sqrt")  # of the special function unit
 # by name: parameters first, then operands
 FORMULAS: dict[str, Formula] = {name: _of_libdevice(name) for names in LIBDEVICE.values() for name in names.split()}
-FORMULAS |= {f"{name}.approx.f32": _of_unit(name, "") for name in _UNIT if name != "rcp"}
+FORMULAS |= {f"{name}.approx.f32": _of_unit(name, "") for name in ("sin", "cos", *_UNIT) if name != "rcp"}
 FORMULAS |= {f"{name}.approx.ftz.f32": _of_unit(name, "_ftz") for name in _UNIT}
 FORMULAS |= {
     "sinc": _sinc,
@@ -121,6 +122,13 @@ FORMULAS |= {
     "addcmul": lambda value, a, b, c: fma(b, c, a) if value == 1 else fma(b * c, value, a),
     "addcdiv": lambda value, a, b, c: fma(b / c, value, a),
     "add": lambda alpha, a, b: fma(b, alpha, a),
+    "add_scaled": lambda a, b, alpha: fma(b, alpha, a),
+    "multiply": lambda a, b: a * b,
+    "addcmul_of_each": lambda a, b, c, value: fma(b * c, value, a),
+    "addcmul_of_one": lambda a, b, c: fma(b, c, a),
+    "addcdiv_of_one": lambda a, b, c: a + b / c,
+    "addcdiv_of_each": lambda a, b, c, value: fma(b / c, value, a),
+    "powf_of_second": lambda x, base: call("powf", base, x),
     "xlogy": _xlogy,
     "log_add_exp": _log_add_exp,
     "log_add_exp2": _log_add_exp2,
@@ -130,4 +138,4 @@ FORMULAS |= {
     "entropy": _entropy,
     "logit_backward": lambda dy, x: choose(x < 0.0, math.nan, choose(x > 1.0, math.nan, dy / (x * (1.0 - x)))),
 }
-FORMULAS |= ACTIVATIONS | LOSSES | NORMALIZERS | QUOTIENTS
+FORMULAS |= ACTIVATIONS | DISTRIBUTIONS | LOSSES | NORMALIZERS | QUOTIENTS

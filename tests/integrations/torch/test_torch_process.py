@@ -65,7 +65,7 @@ def test_what_is_no_product_is_told_and_attention_is_taken_apart() -> None:
     wide = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
     torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
     try:
-        with ft.emulate("H100"):
+        with ft.emulate("H100", attention="math"):
             wanted = torch.autograd.grad(attended(*leaves).float().square().sum(), leaves)
         with ft.install("H100") as installed:
             found = torch.autograd.grad(attended(*leaves).float().square().sum(), leaves)

@@ -65,6 +65,14 @@ def test_the_same_step_is_the_same(path: Path) -> None:
         assert mine.grad is None
 
 
+def test_the_first_steps_are_compared_alone(path: Path) -> None:
+    model, optimizer = made()
+    found = ft.assert_same_step(path, model, X, loss=squared, optimizer=optimizer, steps=1)
+    assert 2 * found.compared == len(ft.Recording.load(path).tensors)
+    with pytest.raises(OperandError, match="from 1 to 2"):
+        ft.assert_same_step(path, model, X, loss=squared, optimizer=optimizer, steps=3)
+
+
 def test_a_recording_is_read_as_it_was_written(path: Path) -> None:
     recording = ft.Recording.load(path)
     again = path.with_name("again.npz")
@@ -90,7 +98,7 @@ def test_a_difference_is_told_with_what_computed_it(path: Path) -> None:
     assert f"({Path(__file__).name}" not in text  # the whole path
     assert f"{Path(__file__)}:" in text
     assert text.count("passed    aten.digamma.default") == 2  # it computed the tensor, and is not emulated
-    assert "1 tensors before it have the recorded bits" in text
+    assert " tensors 1 before it have the recorded bits, and " in text
 
 
 def test_one_bit_is_a_difference(path: Path) -> None:
@@ -148,3 +156,14 @@ def test_a_file_that_is_none_is_refused(path: Path, tmp_path: Path, change: dict
     model, optimizer = made()
     with pytest.raises(OperandError, match=r"recording"):
         ft.assert_same_step(wrong, model, X, loss=squared, optimizer=optimizer)
+
+
+def test_all_shapes_and_dtypes_are_kept() -> None:
+    class Sorted(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return x[:0], x.to(torch.complex128), x > 0, x.sum(), x.argmax(), x.float() / 0
+
+    recording = ft.record(Sorted(), X, loss=lambda _: torch.ones(1, requires_grad=True))
+    shown = {each.dtype: each.shape for each in recording.tensors}
+    assert shown == {"bfloat16": (), "complex128": (8, 32), "bool": (8, 32), "int64": (), "float32": (1,)}
+    assert ft.assert_same_step(recording).compared == 7
