@@ -56,27 +56,25 @@ def _are_not_empty(call: Call) -> bool:
 
 
 def _have_elements_side_by_side(call: Call) -> bool:
-    strided = all(each.stride(3) == 1 for each in call.operands)
-    return strided and (call.mask is None or call.mask.stride(-1) == 1)
+    return all(each.stride(-1) == 1 for each in (*call.operands, call.mask) if each is not None)
 
 
 def _have_rows_side_by_side(call: Call) -> bool:
-    single = call.query.shape[3] == 1 and (call.mask is None or call.mask.stride(-1) == 1)
-    return single or _have_elements_side_by_side(call)
+    return bool(call.query.shape[3] == 1) or _have_elements_side_by_side(call)
 
 
 def _have_one_batch(call: Call) -> bool:
-    return call.query.shape[0] == call.key.shape[0] == call.value.shape[0]
+    return len({each.shape[0] for each in call.operands}) == 1
 
 
 def _have_equal_heads(call: Call) -> bool:
-    return call.query.shape[1] == call.key.shape[1] == call.value.shape[1]
+    return len({each.shape[1] for each in call.operands}) == 1
 
 
 def _share_heads(call: Call) -> bool:
     if not call.grouped:
         return _have_equal_heads(call)
-    return call.key.shape[1] == call.value.shape[1] and call.query.shape[1] % call.key.shape[1] == 0
+    return bool(call.key.shape[1] == call.value.shape[1] and call.query.shape[1] % call.key.shape[1] == 0)
 
 
 def _have_no_mask(call: Call) -> bool:
@@ -84,11 +82,11 @@ def _have_no_mask(call: Call) -> bool:
 
 
 def _have_a_square_of_scores(call: Call) -> bool:
-    return not call.causal or call.query.shape[2] == call.key.shape[2]
+    return not call.causal or bool(call.query.shape[2] == call.key.shape[2])
 
 
 def _have_one_dimension(call: Call) -> bool:
-    return call.query.shape[3] == call.key.shape[3] == call.value.shape[3] <= _WIDEST
+    return bool(call.query.shape[3] == call.key.shape[3] == call.value.shape[3] <= _WIDEST)
 
 
 def _have_aligned_rows(call: Call) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -62,7 +63,8 @@ def flash_kernel(
     UnknownError
     """
     _check((cum_seq_q, cum_seq_k), rest)
-    found = flash_forward(run, *_turned(query, key, value), dropout_p, is_causal, return_debug_mask, scale=scale)
+    q, k, v = _turned(query, key, value)
+    found = flash_forward(run, q, k, v, dropout_p, is_causal, return_debug_mask, scale=scale)
     return found[0].transpose(1, 2), found[1], *found[6:]
 
 
@@ -121,8 +123,9 @@ def efficient_kernel(
     UnknownError
     """
     _check((cu_seqlens_q, cu_seqlens_k), rest)
-    options = bias, compute_log_sumexp, dropout_p, _is_causal(custom_mask_type)
-    out, logs, seed, offset = efficient_forward(run, *_turned(query, key, value), *options, scale=scale)
+    q, k, v = _turned(query, key, value)
+    causal = _is_causal(custom_mask_type)
+    out, logs, seed, offset = efficient_forward(run, q, k, v, bias, compute_log_sumexp, dropout_p, causal, scale=scale)
     return out.transpose(1, 2), logs, seed, offset, query.shape[1], key.shape[1]
 
 
@@ -155,14 +158,15 @@ def efficient_kernel_gradients(
     UnknownError
     """
     _check((cu_seqlens_q, cu_seqlens_k), rest)
-    turned_out = _turned(out)[0]
-    given = *_turned(grad_out, query, key, value), bias, turned_out, logsumexp, philox_seed, philox_offset, dropout_p
+    grad, q, k, v, result = _turned(grad_out, query, key, value, out)
+    drawn = philox_seed, philox_offset, dropout_p
     wanted = [True, True, True, bias_requires_grad]
-    *gradients, of_bias = efficient_gradients(run, *given, wanted, _is_causal(custom_mask_type), scale=scale)
+    causal = _is_causal(custom_mask_type)
+    *gradients, of_bias = efficient_gradients(run, grad, q, k, v, bias, result, logsumexp, *drawn, wanted, causal, scale=scale)
     return *_turned(*filter(torch.is_tensor, gradients)), of_bias
 
 
-KERNELS = {
+KERNELS: dict[Any, Callable[..., Any]] = {
     aten._flash_attention_forward.default: flash_kernel,
     aten._flash_attention_backward.default: flash_kernel_gradients,
     aten._efficient_attention_forward.default: efficient_kernel,

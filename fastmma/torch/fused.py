@@ -16,6 +16,7 @@ from fastmma.torch.report import EMULATED
 from fastmma.torch.scaled_attention import attend
 
 WHY = "a GPU's kernel of it is another"
+ATTENTION = "scaled_dot_product_attention"
 
 
 class _RmsNorm(torch.autograd.Function):
@@ -68,12 +69,17 @@ _COMPUTE: dict[str, Callable[..., Tensor | None]] = {
     "dropout": _dropout,
     "softmax": _softmax(torch._softmax),
     "log_softmax": _softmax(torch._log_softmax),
-    "scaled_dot_product_attention": attend,
+    ATTENTION: attend,
 }
 
 
 def compute(run: Emulation, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor | None, bool]:
     """Compute a composite as a GPU does.
+
+    Raises
+    ------
+    NotEmulatedError
+        Of attention, where the settings want no guesses.
 
     Returns
     -------
@@ -85,5 +91,7 @@ def compute(run: Emulation, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     try:
         found = _COMPUTE[name](run, *args, **kwargs)
     except NotEmulatedError:
+        if name == ATTENTION and run.settings.attention == "error":
+            raise
         return None, False
     return found, True

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from fastmma.host.errors import NotEmulatedError
 from fastmma.torch import autocast, composites, cudnn_operators, efficient_operators, flash_operators, generators
 from fastmma.torch.attention import taken_apart
 from fastmma.torch.attention_choice import CUDNN, EFFICIENT, FLASH, MATH, Call, choose
@@ -97,7 +98,7 @@ class _Attention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> Any:
         run, row, options, results = ctx.given
         saved = ctx.saved_tensors  # once: checkpoints compute them anew
@@ -166,6 +167,8 @@ def attend(
     ------
     RuntimeError
         If torch finds no kernel on a GPU.
+    NotEmulatedError
+        Where the settings want no guesses.
     """
     call = Call(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     if not run.settings.computes_attention or not _is_plain(call):
@@ -186,6 +189,8 @@ def attend(
         bias = _laid_out(bias, call)
     size = query.shape[-1]
     missing = -size % _ALIGNED if kernel == FLASH else 0
+    if missing and run.settings.attention == "error":
+        raise NotEmulatedError(_FILLED_UP)
     if missing:
         query, key, value = (functional.pad(each, (0, missing)) for each in call.operands)
         options, run = options._replace(scale=size**-0.5 if scale is None else scale), run.guessing(_FILLED_UP)
