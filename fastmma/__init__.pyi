@@ -1,6 +1,8 @@
 """The public names, for type checkers: `__init__.py` imports each where it is first used."""
 
 from fastmma import scaling, shared
+from fastmma.agreement.gpus import Agreement, compare_gpus
+from fastmma.agreement.invariance import Invariance, invariance
 from fastmma.agreement.same_bits import same_bits
 from fastmma.agreement.verdict import Verdict
 from fastmma.execution import tcgen05, warp, warpgroup
@@ -53,6 +55,7 @@ __all__ = [
     "FORMATS",
     "TARGETS",
     "AccumulationPlan",
+    "Agreement",
     "Arithmetic",
     "BackendError",
     "CacheWarning",
@@ -64,6 +67,7 @@ __all__ = [
     "GemmPlan",
     "Instruction",
     "InstructionError",
+    "Invariance",
     "Layout",
     "Match",
     "MmaPlan",
@@ -82,6 +86,7 @@ __all__ = [
     "VersionWarning",
     "arithmetic",
     "compare",
+    "compare_gpus",
     "cublas",
     "decode",
     "encode",
@@ -93,6 +98,7 @@ __all__ = [
     "identify",
     "instruction",
     "instructions",
+    "invariance",
     "matmul",
     "mma",
     "mma_plan",

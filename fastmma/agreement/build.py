@@ -178,10 +178,13 @@ def _stored(ins: Instruction, start: int, stop: int, depth: int) -> Sequence[int
     return range(start * ins.stored_k // ins.k, -(-min(stop, depth) * ins.stored_k // ins.k))
 
 
+_DERIVED = ("sums", "widened", "native_c", "flush_before")
+
+
 @lru_cache(1024)
 def rule_of(ins: Instruction, arithmetic: Arithmetic) -> StepRule:
     """Return the rule of an arithmetic's steps."""
-    numbers = {each.name: getattr(arithmetic, each.name) for each in fields(StepRule) if each.name not in ("sums", "widened", "native_c")}
+    numbers = {each.name: getattr(arithmetic, each.name) for each in fields(StepRule) if each.name not in _DERIVED}
     wide, native = FORMATS.get(arithmetic.widened), arithmetic.native_c and ins.ctype != ins.accumulator
     # a format in which all elements have the exponents of their own is none
     widened = {fmt.name: wide.name for fmt in ins.formats[:2] if wide is not None and span_of(fmt, wide) != span_of(fmt)}
@@ -191,20 +194,20 @@ def rule_of(ins: Instruction, arithmetic: Arithmetic) -> StepRule:
 
 
 @lru_cache(1024)
-def _turns(ins: Instruction, arithmetic: Arithmetic) -> tuple[tuple[Places, ...], ...]:
-    """Return which places of an instruction make a step: by run from zero (two where it is lowered), then by step."""
+def _turns(ins: Instruction, arithmetic: Arithmetic) -> tuple[Places, ...]:
+    """Return which places of an instruction make a step, one after the other."""
     stored, chunk = (pattern_of(ins).stored, pattern_of(ins).chunk) if ins.sparse else (1, 1)
     place = range(ins.stored_k)
     k = [each // stored * chunk for each in place]
     size = arithmetic.terms * arithmetic.group
     if arithmetic.split:
         halves = [[each for each in place if k[each] // arithmetic.split % 2 == half] for half in (0, 1)]
-        return (tuple(step for half in halves for step in _sized(half, size)),)
+        return tuple(step for half in halves for step in _sized(half, size))
     order = list(place)
     if arithmetic.interleave:
         steps = ins.stored_k // size
         order = [each for step in range(steps) for each in place if k[each] // arithmetic.interleave % steps == step]
-    return (tuple(_sized(order, size)),)
+    return tuple(_sized(order, size))
 
 
 def _sized(places: Sequence[int], size: int) -> Iterator[Places]:
@@ -221,27 +224,24 @@ def _run(operation: Operation, taken: Sequence[int], before: Node) -> Node:
     if method.chain is not None:
         return _chained(operation, taken, before)
     rule, total = rule_of(ins, arithmetic), before
-    if not arithmetic.split:
-        return _steps(rule, _filled(_turns(ins, arithmetic)[0], taken, ins.stored_k), before)
     for first in range(0, len(taken), ins.stored_k):
-        own = _steps(rule, _filled(_turns(ins, arithmetic)[0], taken[first : first + ins.stored_k], ins.stored_k), _ZERO)
-        total = add(ins.accumulator, total, own)
+        filled = _filled(rule, _turns(ins, arithmetic), taken[first : first + ins.stored_k])
+        total = add(ins.accumulator, total, _steps(filled, _ZERO)) if arithmetic.split else _steps(filled, total)
     return total
 
 
-def _filled(turns: Iterable[Places], taken: Sequence[int], size: int) -> Iterator[Places]:
-    """Yield the places of each step; steps of zeros alone are none."""
-    for first in range(0, len(taken), size):
-        for turn in turns:
-            step = tuple(taken[first + each] for each in turn if first + each < len(taken))
-            if step:
-                yield step
+def _filled(rule: StepRule, turns: Iterable[Places], taken: Sequence[int]) -> Iterator[tuple[StepRule, Places]]:
+    """Yield the steps of an instruction; those that zeros fill are one, as the first of them is all that may take bits."""
+    first, empty = replace(rule, flush_before=rule.flush_inputs), False
+    for number, turn in enumerate(turns):
+        step = tuple(taken[each] for each in turn if each < len(taken))
+        if step or not empty:
+            yield (rule if number else first), step
+        empty = not step
 
 
-def _steps(rule: StepRule, steps: Iterable[Places], before: Node) -> Node:
-    found = tuple((rule, step) for step in steps)
-    if not found:
-        return before
+def _steps(steps: Iterable[tuple[StepRule, Places]], before: Node) -> Node:
+    found = tuple(steps)
     return Steps(before.before, before.steps + found) if isinstance(before, Steps) else Steps(before, found)
 
 

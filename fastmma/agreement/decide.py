@@ -50,7 +50,7 @@ def decide(plans: tuple[Plan, Plan], cells: tuple[Cell, Cell], problem: Problem,
         operands, done = search(pair, budget // 32 if slow else budget, 1)
     if operands is not None:
         return _differing(pair, operands, depth)
-    return Verdict(None, f"{unlike(p, q, pair.forms)}; no difference among {done:,} elements, and no proof", k=depth)
+    return Verdict(None, f"{unlike(p, q, pair.forms, depth)}; no difference among {done:,} elements, and no proof", k=depth)
 
 
 def _stored_places(problem: Problem, depth: int) -> range:
@@ -95,7 +95,7 @@ def _differing(pair: Pair, operands: Operands, depth: int) -> Verdict:
         others = {name: value for name, value in others.items() if name not in scales}
     if problem.shape is not None:
         left, right, others = _tile(problem.shape, operands)
-    return Verdict(False, unlike(p, q, pair.forms), "", Witness(left, right), (0, 0), (found[0], found[1]), others, depth)
+    return Verdict(False, unlike(p, q, pair.forms, depth), "", Witness(left, right), (0, 0), (found[0], found[1]), others, depth)
 
 
 def _tile(shape: tuple[int, int, int], operands: Operands) -> tuple[Any, Any, dict[str, Any]]:

@@ -17,6 +17,7 @@ from fastmma.verification.inputs import INTEGER_PAIRS, PAIRS, codes
 
 Values = NDArray[Any]
 _MOST_DENSE = 512  # places of k that are all drawn
+_LARGEST = 1000  # exponent of a product, which float64 holds
 _EDGES = (1.0, 1.0, 1.0, 1.5)
 
 
@@ -63,33 +64,39 @@ def _rounded(values: Values, fmt: Format) -> Values:
 def _structured(a: Format, b: Format, hints: Hints, rng: np.random.Generator) -> tuple[Values, Values, Values]:
     """Rows of few products whose exponents lie some distances below the largest, and columns that shift them."""
     size, depth = hints.size, hints.depth
+    mild = rng.random() < 0.5  # numbers near 1, of which nothing overflows
     shifts = _columns(b, hints, rng)
+    shifts = np.clip(shifts, -6, 6) if mild else shifts
     signs = np.where(rng.random(shifts.shape) < 0.5 * (rng.random(size) < 0.5), -1, 1)
     second = np.ldexp(_mantissas(b, shifts.shape, rng), shifts) * signs
+    second[:, (rng.random(size) < 0.4) & (shifts == 0).all(0)] = 1.0  # so that a row's numbers are its products
     low, high = a.emin - a.mantissa_bits + b.emin - b.mantissa_bits, a.emax + b.emax
     first, largest = np.zeros((size, depth)), np.zeros(size, int)
     for row in range(size):
         places = _support(hints, rng)
-        base = int(
-            rng.choice(
-                [high - 1, 0, low + 30, int(rng.integers(low, high + 1)), *(each + int(rng.integers(0, 3)) for each in hints.halves)]
-            )
-        )
-        base = min(max(base, low), high)
-        far = np.where(
-            rng.random(len(places)) < 0.6, rng.choice([*hints.distances, base - low], len(places)), rng.integers(0, 60, len(places))
-        )
-        far[rng.integers(len(places))] = 0
-        if len(places) > 2 and rng.random() < 0.7:  # two that cancel, or nearly
-            pair = rng.choice(len(places), 2, replace=False)
-            far[pair[1]] = far[pair[0]] = 0
-        exponents = np.clip(base - far - shifts[places, row % size], a.emin - a.mantissa_bits, a.emax)
-        signs = np.where(rng.random(len(places)) < 0.5, -1.0, 1.0)
-        if len(places) > 1 and rng.random() < 0.6:
-            signs[0], signs[1] = 1.0, -1.0
-        first[row, places] = np.ldexp(signs * _mantissas(a, len(places), rng), exponents)
-        largest[row] = base
+        near = int(rng.integers(-12, 13))
+        halves = [each + int(rng.integers(0, 3)) for each in hints.halves]
+        base = near if mild else int(rng.choice([high - 1, 0, low + 30, int(rng.integers(low, high + 1)), *halves]))
+        largest[row] = min(max(base, low), high, _LARGEST)
+        values = _products(a, int(largest[row]), low, len(places), hints, rng)
+        exponents = np.clip(np.frexp(values)[1] - 1 - shifts[places, row % size], a.emin - a.mantissa_bits, a.emax)
+        first[row, places] = np.ldexp(np.frexp(values)[0] * 2, exponents)
     return first, second, largest
+
+
+def _products(fmt: Format, base: int, low: int, count: int, hints: Hints, rng: np.random.Generator) -> Values:
+    """Draw a few products: the largest of an exponent, others some bits below, two of which may cancel, or nearly."""
+    far = np.where(rng.random(count) < 0.6, rng.choice([*hints.distances, base - low], count), rng.integers(0, 60, count))
+    far[rng.integers(count)] = 0
+    signs = np.where(rng.random(count) < 0.5, -1.0, 1.0)
+    if count > 1 and rng.random() < 0.6:
+        signs[:2] = 1.0, -1.0
+    values: Values = np.ldexp(signs * _mantissas(fmt, count, rng), base - far)
+    if count > 2 and rng.random() < 0.7:
+        one, other = rng.choice(count, 2, replace=False)
+        values[one] = np.ldexp(np.frexp(values[one])[0], base + 1)
+        values[other] = -values[one] if rng.random() < 0.5 else np.ldexp(np.frexp(values[other])[0], base + 1)
+    return values
 
 
 def _full(a: Format, b: Format, hints: Hints, rng: np.random.Generator) -> tuple[Values, Values, Values]:
@@ -120,7 +127,9 @@ def _mantissas(fmt: Format, shape: Any, rng: np.random.Generator) -> Values:
     ulp = 2.0**-fmt.mantissa_bits
     edges = np.array([*_EDGES, 1 + ulp, 2 - ulp])
     drawn = 1 + rng.integers(0, 1 << min(fmt.mantissa_bits, 62), shape) * ulp
-    return np.asarray(np.where(rng.random(shape) < 0.8, rng.choice(edges, shape), drawn))
+    single = 1 + np.ldexp(1.0, -rng.integers(min(1, fmt.mantissa_bits), fmt.mantissa_bits + 1, shape))  # one bit somewhere
+    kind = rng.random(shape)
+    return np.asarray(np.where(kind < 0.7, rng.choice(edges, shape), np.where(kind < 0.85, np.minimum(single, 2 - ulp), drawn)))
 
 
 def _support(hints: Hints, rng: np.random.Generator) -> NDArray[np.int_]:

@@ -32,6 +32,7 @@ class StepRule:
     join_bits: int = 0
     flush_inputs: bool = False
     flush_results: bool = False
+    flush_before: bool = False  # whether the value before counts as an input: it is the c of an instruction
 
     @cached_property
     def _hash(self) -> int:
@@ -64,7 +65,7 @@ class Start(Node):
 
 @dataclass(frozen=True)
 class Steps(Node):
-    """Fused steps, one after the other, the value so far being a term of each."""
+    """Fused steps, one after the other, the value so far being a term of each; a step without places has no other."""
 
     before: Node
     steps: tuple[tuple[StepRule, Places], ...]

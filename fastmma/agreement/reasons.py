@@ -12,7 +12,7 @@ from fastmma.numerics.arithmetic import NO_FLOOR, Arithmetic
 from fastmma.numerics.methods import METHODS
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_plan import LibraryPlan
-from fastmma.products.order import Order, left_out_text, order_text
+from fastmma.products.order import Order, left_out_text, order_text, split
 from fastmma.products.plan import AccumulationPlan
 
 
@@ -44,13 +44,17 @@ def _alignment(plan: Plan) -> str:
     return "exact alignment" if arithmetic.align_rounding == "exact" else f"F = {arithmetic.align_bits}"
 
 
-def _order(plan: Plan) -> str:
+def order_of(plan: Plan, k: int | None = None) -> str:
+    """Say how a plan cuts k, and whether it leaves out some."""
     if isinstance(plan, LanesPlan):
         return str(plan.lanes)
-    order = getattr(plan, "order", Order())
+    order: Order = getattr(plan, "order", Order())
     if order.parts == 1:
         return "k in one part"
-    left = left_out_text(order)
+    whole = False
+    if k is not None and isinstance(order.parts, int) and not order.dealt:
+        whole = split(k, order.parts, order.unit, leaves_out=order.leaves_out)[-1][1] == k
+    left = "" if whole else left_out_text(order)
     cut = "cut" if isinstance(order.parts, tuple) else "in"
     return f"k {cut} {order_text(order, plan.operation.instruction)}{f', without {left}' if left else ''}"
 
@@ -79,7 +83,7 @@ _FACTS: tuple[tuple[Callable[[Plan], str], str], ...] = (
     (reading, ""),
     (lambda plan: plan.operation.arithmetic.method, ""),
     (lambda plan: plan.operation.instruction.bit_op, ""),
-    (_order, ""),
+    (order_of, ""),
     (_promotion, ""),
     (_step, ""),
     (_says("align_rounding", "terms rounded {}", usual="exact", without="exact alignment"), "align_rounding"),
@@ -101,11 +105,11 @@ _FACTS: tuple[tuple[Callable[[Plan], str], str], ...] = (
 )
 
 
-def differences(p: Plan, q: Plan, shown: Collection[StepRule] | None = None) -> list[str]:
+def differences(p: Plan, q: Plan, shown: Collection[StepRule] | None = None, k: int | None = None) -> list[str]:
     """Return in what two plans differ: ``"F = 25 against F = 24"``; of steps only what shows in some rules, where they are given."""
     found = []
     for fact, number in _FACTS:
-        one, other = fact(p), fact(q)
+        one, other = (order_of(plan, k) if fact is order_of else fact(plan) for plan in (p, q))
         hidden = shown is not None and number and len({getattr(rule, number) for rule in shown}) < 2
         if one != other and not hidden:
             found.append(f"{one or 'not'} against {other or 'not'}")
@@ -114,7 +118,7 @@ def differences(p: Plan, q: Plan, shown: Collection[StepRule] | None = None) -> 
 
 def alike(p: Plan, q: Plan, problem: Problem, form: Node, k: int | None) -> str:
     """Say why two plans with one normal form have the same bits."""
-    others = differences(p, q)
+    others = differences(p, q, None, k)
     if not others:
         steps = "" if _in_steps(p) is None else f" in {_step(p)}, {_alignment(p)}"
         names = p.operation.instruction, q.operation.instruction
@@ -127,10 +131,10 @@ def alike(p: Plan, q: Plan, problem: Problem, form: Node, k: int | None) -> str:
     return f"{', '.join(others)} cannot show for {problem.a} x {problem.b} at {about}"
 
 
-def unlike(p: Plan, q: Plan, forms: tuple[Node, ...] = ()) -> str:
+def unlike(p: Plan, q: Plan, forms: tuple[Node, ...] = (), k: int | None = None) -> str:
     """Say in what two plans that have other bits differ."""
     shown = {rule for form in forms for rule in rules(form)}
-    found = differences(p, q, shown or None) or differences(p, q)
+    found = differences(p, q, shown or None, k) or differences(p, q, None, k)
     return "; ".join(found) or f"{p.operation.instruction} takes k otherwise than {q.operation.instruction}"
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastmma.agreement.draw import Hints, draw
 from fastmma.agreement.form import Node, Steps, rules, walk
 from fastmma.agreement.problem import Problem
 from fastmma.agreement.run import Operands, compute
 from fastmma.backends.plan import Plan
-from fastmma.isa.codes import encode, from_codes
+from fastmma.isa.codes import decode, encode, from_codes
 from fastmma.isa.formats import FORMATS
 
 _MOST_EDGES = 256
+_PATIENCE = 40  # draws after which operands whose results are infinite, or no numbers, are taken
 _MOST_PLAIN = 32  # elements that are made plainer
 _MOST_TRIES = 400  # operands with fewer products
 _MOST_WORK = 1 << 25  # multiply-adds that are drawn at once
@@ -37,14 +39,24 @@ class Pair(NamedTuple):
 def search(pair: Pair, budget: int, seed: int = 0) -> tuple[Operands | None, int]:
     """Search among at most so many elements; return the operands of one that differs, if one was found, and how many were computed."""
     rng, hints, done, turn = np.random.default_rng(seed), hints_of(pair), 0, 0
-    while done < budget:
+    found: Operands | None = None
+    patience = _PATIENCE
+    while done < budget and patience:
         operands = draw(pair.problem, hints, rng, turn)
-        differs = compute(pair.p, pair.problem, operands) != compute(pair.q, pair.problem, operands)
+        results = [compute(plan, pair.problem, operands) for plan in (pair.p, pair.q)]
+        differs = results[0] != results[1]
         done, turn = done + differs.size, turn + 1
         if differs.any():
-            row, column = (int(each) for each in np.argwhere(differs)[0])
-            return small(pair, operands.element(row, column)), done
-    return None, done
+            plain = differs & _finite(results[0], pair.problem.result) & _finite(results[1], pair.problem.result)
+            row, column = (int(each) for each in np.argwhere(plain if plain.any() else differs)[0])
+            found, patience = operands.element(row, column), 0 if plain.any() else patience
+        patience -= found is not None and patience > 0
+    return None if found is None else small(pair, found), done
+
+
+def _finite(codes: NDArray[Any], fmt: str) -> NDArray[np.bool_]:
+    """Tell which codes are numbers."""
+    return np.asarray(np.isfinite(decode(codes, fmt).astype(np.float64)))
 
 
 def differ(pair: Pair, operands: Operands, backend: str = "numba") -> bool:
@@ -72,8 +84,8 @@ def hints_of(pair: Pair) -> Hints:
 def _starts(form: Node) -> Iterator[int]:
     for node in walk(form):
         if isinstance(node, Steps):
-            yield from (places[0] for _, places in node.steps)
-            yield from (places[-1] for _, places in node.steps)
+            yield from (places[0] for _, places in node.steps if places)
+            yield from (places[-1] for _, places in node.steps if places)
         elif getattr(node, "places", ()):
             yield node.places[0]
             yield node.places[-1]

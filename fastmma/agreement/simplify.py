@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fastmma.agreement.form import PADDING, Chain, Ended, Exact, Integers, Node, Places, Promoted, Rounded, Start, Steps, Sum
-from fastmma.agreement.spans import Span, holds, reach, sum_span
+from fastmma.agreement.form import PADDING, Chain, Ended, Exact, Integers, Node, Places, Promoted, Rounded, Start, StepRule, Steps, Sum
+from fastmma.agreement.spans import Span, holds, keeps, reach, sum_span
 from fastmma.isa.formats import FORMATS, Format
 
 
@@ -82,13 +82,16 @@ def _steps(node: Steps, inputs: Inputs) -> Simple:
     """Fused steps: the exact ones at the beginning are one sum."""
     value = _simple(node.before, inputs)
     assert inputs.term is not None
-    kept, sure, span, exact = [], value.exact if not value.negative_zero else None, value.span, value.span
+    kept: list[tuple[StepRule, Places]] = []
+    sure, span, exact = value.exact if not value.negative_zero else None, value.span, value.span
     if node.before == Start("c") and node.steps[0][0].native_c:
         span = inputs.native_c
     if node.before == Start("-0"):
         sure = None
     taken = None if sure is None else list(sure)
     for rule, places in node.steps:
+        if not places and (span is None or (keeps(rule, span) and not (value.negative_zero and not kept))):
+            continue
         rule, after = reach(rule, len(places), inputs.term, span)
         fmt = FORMATS[rule.sums]
         if taken is not None and rule.is_exact and after.most is not None and after.most.bit_length() + after.unit <= fmt.emax + 1:
@@ -191,7 +194,7 @@ def _first_place(node: Node) -> tuple[int, ...]:
         if isinstance(each, Exact | Chain | Integers):
             found += [place for place in each.places if place >= 0][:1]
         if isinstance(each, Steps):
-            found += [places[0] for _, places in each.steps[:1]]
+            found += [places[0] for _, places in each.steps[:1] if places]
         waiting += [value for value in (getattr(each, "before", None), getattr(each, "value", None)) if value is not None]
         waiting += [part[1] if isinstance(part, tuple) else part for part in getattr(each, "parts", ())]
     return (1, min(found, default=-1))

@@ -82,6 +82,17 @@ def holds(fmt: Format, span: Span, bits: int | None = None) -> bool:
     return fits and span.unit >= fmt.emin - fmt.mantissa_bits and span.most.bit_length() + span.unit <= fmt.emax + 1
 
 
+def keeps(rule: StepRule, before: Span) -> bool:
+    """Tell whether a step without terms leaves any value of a span as it is."""
+    if rule.flush_before and before.unit < FORMATS[rule.sums].emin:
+        return False
+    last = max(before.unit, FORMATS[rule.sums].emin - before.fraction)
+    aligned = rule.align_rounding == "exact" or (rule.align_bits >= before.fraction and rule.emax_floor - rule.align_bits <= last)
+    joins = rule.c_joins == "terms" or (rule.join_bits >= before.fraction and rule.align_bits >= before.fraction)
+    joins &= rule.c_joins == "terms" or rule.emax_floor - min(rule.align_bits, rule.join_bits) <= last
+    return aligned and joins and rule.keep_bits >= before.fraction
+
+
 class Reached(NamedTuple):
     """A step's rule without what cannot show, and the span of its results."""
 
@@ -95,7 +106,7 @@ def reach(rule: StepRule, count: int, term: Span, before: Span | None) -> Reache
 
     Only a fused step whose exponents are those of its products, and whose c is a term, is looked into.
     """
-    fmt = FORMATS[rule.sums]
+    fmt, keep = FORMATS[rule.sums], rule.keep_bits
     spans = [term] if before is None else [term, before]
     unit, low, high = min(each.unit for each in spans), min(each.low for each in spans), max(each.high for each in spans)
     most: int | None = 0
@@ -110,7 +121,7 @@ def reach(rule: StepRule, count: int, term: Span, before: Span | None) -> Reache
         if rule.align_rounding not in ("rz", "exact"):  # a term may grow to a unit, which is 2**emax at most
             most = 2 * most + ((count + 1) << max(max(high, rule.emax_floor) - unit, 0))
         most = 1 << most.bit_length()  # to which a rounding may take it
-    return Reached(rule, sum_span(fmt, unit, most))
+    return Reached(rule, sum_span(fmt, unit, most)._replace(fraction=keep))
 
 
 def _c_as_term(rule: StepRule, fmt: Format, count: int, spans: list[Span], unit: int, high: int, most: int | None) -> StepRule:

@@ -271,7 +271,10 @@ def united(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why distinct elements are not neutral."""
     if len(args) > 1 and not args[1]:
         return ORDER
-    return ZERO if args[0].is_floating_point() else None
+    if not args[0].is_floating_point():
+        return None
+    negative = args[0][args[0] == 0].signbit()
+    return ZERO if negative.any() and not negative.all() else None
 
 
 def counted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

@@ -142,12 +142,13 @@ def assert_same_step(
     *,
     loss: Loss | None = None,
     optimizer: torch.optim.Optimizer | None = None,
+    steps: int | None = None,
     target: TargetName | None = None,
     **options: Any,
 ) -> SameStep:
     """Run a recorded step under `emulate`, and raise unless every tensor has the recorded bits.
 
-    torch's settings, the seed, autocast and the number of steps are those of the recording.
+    torch's settings, the seed and autocast are those of the recording.
 
     Parameters
     ----------
@@ -155,6 +156,8 @@ def assert_same_step(
         What `record` returned, or the file that it wrote.
     model, inputs, loss, optimizer
         As `record` was given them, with the same weights, on the CPU. Without a model, it is the very one that `record` was given.
+    steps : int, optional
+        Fewer than were recorded; by default all.
     target : str, optional
         By default the GPU of the recording.
     **options
@@ -186,14 +189,18 @@ def assert_same_step(
     """
     found = recording if isinstance(recording, Recording) else Recording.load(recording)
     dtype = getattr(torch, found.autocast) if found.autocast else None
-    step = found.step if model is None else Step(model, inputs, loss, optimizer, found.steps, found.seed, dtype)
+    count = found.steps if steps is None else steps
+    if not 1 <= count <= found.steps:
+        raise OperandError(f"steps must be from 1 to {found.steps}, as many as were recorded, not {steps}")
+    step = found.step._replace(steps=count) if model is None and found.step else None
+    if model is not None:
+        step = Step(model, inputs, loss, optimizer, count, found.seed, dtype)
     if step is None or _is_on_gpu(step.model):
         raise OperandError("assert_same_step needs the model and its inputs, on the CPU: a recording does not hold them")
     _check_given(found.given, _given(step, found.keep))
     with applied(found.settings), emulate(target or found.gpu, **options) as emulation:
         watch = run_step(step, found.keep, emulation.report)
-    count = compared(found, watch, emulation.report)
-    return SameStep(count, found.unrepeated, emulation.report)
+    return SameStep(compared(found, count, watch, emulation.report), found.unrepeated, emulation.report)
 
 
 def _is_on_gpu(model: torch.nn.Module) -> bool:

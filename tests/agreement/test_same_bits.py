@@ -40,6 +40,9 @@ SCALED = AccumulationPlan(
     ("round",),
     "bf16",
 )
+SHORT, SHORT_8 = (
+    replace(plan, arithmetic=replace(fastmma.arithmetic(plan.instruction, "sm_80"), align_bits=13)) for plan in (AMPERE, AMPERE_8)
+)
 ROUNDED = replace(WGMMA, epilogue=("alpha+bias", "round"), out="bf16")
 
 
@@ -78,6 +81,9 @@ def test_equal_by_proof(p: Any, q: Any, given: dict[str, Any]) -> None:
     [
         (WGMMA, AMPERE, {}, "steps of 16 against steps of 8; F = 25 against F = 24"),
         (HOPPER, HOPPER_8, {"k": 16}, "steps of 16 against steps of 8"),
+        # steps of zeros take bits where sums have more than alignment leaves
+        (SHORT, SHORT_8, {"k": 8}, "takes k otherwise"),
+        (SHORT, SHORT_8, {}, "takes k otherwise"),
         (WGMMA, replace(WGMMA, split_k=2), {"k": 4096}, "k in one part against k in 2 parts"),
         (WGMMA, replace(WGMMA, split_k=2), {}, "k in one part against k in 2 parts"),
         (WGMMA, replace(WGMMA, promote_every=128), {}, "no promotion against promotion every 128 k"),

@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 PROCESSORS = 132  # streaming multiprocessors of an H100 or H200
-CUDNN_KEYS = 128  # of a block of cuDNN's forward kernel
+CUDNN_KEYS = 128  # of a block of cuDNN's kernels
+CUDNN_ONE_KEYS = 64  # of a block of its forward kernel for one query
+CUDNN_MOST_KEYS_OF_ONE = 256  # that this kernel takes
 
 _FILLED = np.float32(float.fromhex("0x1.99999a0000000p-1"))  # 0.8 of the room for blocks: with so many, one part is enough
 _EFFICIENT = float.fromhex("0x1.b333333333333p-1")  # 0.85 of the best efficiency
@@ -81,17 +83,6 @@ def round_dimension(dimension: int) -> int:
 def efficient_sizes(bits: int, dimension: int) -> Efficient:
     """Return the sizes of memory-efficient attention for operands of so many bits."""
     return next(sizes for most, sizes in EFFICIENT[bits].items() if dimension <= most)
-
-
-def cudnn_backward_keys(dimension: int) -> int:
-    """Return the keys of a block of cuDNN's backward kernel, for a head dimension.
-
-    Examples
-    --------
-    >>> cudnn_backward_keys(128), cudnn_backward_keys(136)
-    (128, 64)
-    """
-    return 128 if dimension <= 128 else 64
 
 
 def count_parts(queries: int, keys: int, dimension: int, heads: int, processors: int = PROCESSORS) -> int:

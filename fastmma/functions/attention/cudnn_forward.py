@@ -1,9 +1,9 @@
-"""cuDNN's fused attention, forward: the kernel ``sm90_flash_fprop_wgmma_f16`` of cuDNN 9.19, which torch 2.11 calls on an H200.
+"""cuDNN's fused attention, forward: ``sm90_flash_fprop_wgmma_f16`` and ``sm80_flash_fprop_wmma_f16`` of cuDNN 9.19, as torch 2.11 has it.
 
-Scores of a block of 128 keys are multiplied by the scale times log2(e), rounded, and the row's maximum so far, multiplied likewise, is
-subtracted; with a bias, scores are scaled and the bias added by one fused multiply-add before. `ex2.approx` of that is a probability.
-Blocks are taken in order. A thread adds the probabilities of a block in its columns, then those of the blocks before by a fused
-multiply-add; four threads join in pairs. Results are multiplied by `rcp.approx` of the sum.
+Scores of a block of keys are multiplied by the scale times log2(e), rounded, and the row's maximum so far, multiplied likewise, is
+subtracted; the kernel for one query multiplies by the scale and by log2(e) one after the other, and a bias is added to scaled scores by one
+fused multiply-add. `ex2.approx` of that is a probability. Blocks are taken in order. A thread adds the probabilities of a block in its
+columns, and the blocks before by a fused multiply-add; four threads join in pairs. Results are multiplied by `rcp.approx` of the sum.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from fastmma.functions.arithmetic import fuse, round_to
-from fastmma.functions.attention.blocks import CUDNN_KEYS
+from fastmma.functions.attention.blocks import CUDNN_KEYS, CUDNN_MOST_KEYS_OF_ONE, CUDNN_ONE_KEYS
 from fastmma.functions.attention.efficient_forward import read_bias
 from fastmma.functions.attention.flash_forward import each_head
 from fastmma.functions.attention.operands import HALVES, Array, Floats, heads_of, see
-from fastmma.functions.attention.products import multiply_warpgroup
+from fastmma.functions.attention.products import multiply, multiply_warpgroup
 from fastmma.functions.special import ex2, lg2, rcp
-from fastmma.host.errors import OperandError
+from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import thread_count
 
@@ -74,6 +74,8 @@ def cudnn(
     Raises
     ------
     OperandError, OperandTypeError
+    NotEmulatedError
+        For one query and more than 256 keys cuDNN has another kernel, whose order is not known.
 
     Examples
     --------
@@ -88,28 +90,35 @@ def cudnn(
     operands, threads = heads_of("cudnn", q, k, v, scale, HALVES), thread_count(threads)
     check_sizes("cudnn", q, v, operands.scale)
     added = read_bias("cudnn", bias, q, k.shape[2])
-    factor = LOG2E if added is not None else operands.scale * LOG2E
     heads, queries, _ = operands.q.shape
-    keys = k.shape[2]
+    keys, one = k.shape[2], queries == 1
+    if one and keys > CUDNN_MOST_KEYS_OF_ONE:
+        raise NotEmulatedError(f"cudnn: the order of a call with one query and more than {CUDNN_MOST_KEYS_OF_ONE} keys is not known")
+    columns, product = (CUDNN_ONE_KEYS, multiply) if one else (CUDNN_KEYS, multiply_warpgroup)
+    factor = LOG2E if one or added is not None else operands.scale * LOG2E
     out = np.zeros(operands.q.shape, np.float32)
     top = np.full((heads, queries), np.float32(-np.inf))
     sums = np.zeros((heads, queries, kernels.LANES), np.float32)
-    for start in range(0, keys, CUDNN_KEYS):
-        stop = min(start + CUDNN_KEYS, keys)
+    for start in range(0, keys, columns):
+        stop = min(start + columns, keys)
         low = min(start, queries) if causal else 0  # queries before see none of the block
         if low == queries:
             break
-        scores = multiply_warpgroup(operands.q[:, low:], operands.k[:, start:stop].transpose(0, 2, 1))
+        scores = product(operands.q[:, low:], operands.k[:, start:stop].transpose(0, 2, 1))
         if added is not None:
             scores = fuse(scores, operands.scale, added[:, low:, start:stop])
+        elif one:
+            scores *= operands.scale
         visible = see(queries, start, stop, 0 if causal else None)[low:]
         now, total, factors = top[:, low:].copy(), sums[:, low:].copy(), np.empty((heads, queries - low), np.float32)
         each_head(kernels.subtract_maxima, threads, scores, visible, factor, True, now, factors)
         exponentials, factors = ex2(scores, flush=False), ex2(factors, flush=False)
         each_head(kernels.add_blocks_to_lanes, threads, exponentials, factors, total)
-        out[:, low:] = multiply_warpgroup(exponentials.astype(q.dtype), operands.v[:, start:stop], out[:, low:] * factors[..., None])
+        out[:, low:] = product(exponentials.astype(q.dtype), operands.v[:, start:stop], out[:, low:] * factors[..., None])
         top[:, low:], sums[:, low:] = now, total
     pairs = sums[..., 0::2] + sums[..., 1::2]
     whole = pairs[..., 0] + pairs[..., 1]
-    logs = fuse(top * factor, _LN2, lg2(whole, flush=False) * _LN2)
-    return round_to(out * rcp(whole)[..., None], q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])
+    most, log2 = top * factor, lg2(whole, flush=False)
+    logs = fuse(log2, _LN2, most * _LN2) if one else fuse(most, _LN2, log2 * _LN2)
+    inverse = rcp(np.where(whole == 0, np.float32(1), whole))  # the result of a row that sees nothing is zero
+    return round_to(out * inverse[..., None], q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])

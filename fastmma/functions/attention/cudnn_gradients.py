@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastmma.functions.arithmetic import fuse, round_to
-from fastmma.functions.attention.blocks import cudnn_backward_keys
+from fastmma.functions.attention.blocks import CUDNN_KEYS
 from fastmma.functions.attention.cudnn_forward import LOG2E, check_sizes
 from fastmma.functions.attention.efficient_forward import read_bias
 from fastmma.functions.attention.flash_gradients import add_groups
@@ -79,13 +79,13 @@ def cudnn_backward(
         )
     added = read_bias("cudnn_backward", bias, q, k.shape[2])
     queries, keys = q.shape[2], k.shape[2]
-    gradient, logs = flatten(grad_out), flatten(logsumexp)[..., None]
+    gradient = flatten(grad_out)
+    logs = np.where(flatten(logsumexp) == -np.inf, np.float32(0), flatten(logsumexp))[..., None]
     delta = _dots(gradient, flatten(out))[..., None]
     dq = np.zeros(operands.q.shape, np.float32)
     dk, dv = np.zeros_like(operands.k, np.float32), np.zeros_like(operands.v, np.float32)
-    columns = cudnn_backward_keys(q.shape[3])
-    for start in range(0, keys, columns):
-        part = slice(start, min(start + columns, keys))
+    for start in range(0, keys, CUDNN_KEYS):
+        part = slice(start, min(start + CUDNN_KEYS, keys))
         low = min(start, queries) if causal else 0  # queries before see none of the block
         if low == queries:
             break
@@ -96,7 +96,7 @@ def cudnn_backward(
         else:
             exponents = fuse(scores, operands.scale, added[:, low:, part]) - logs[:, low:]
         hidden = np.arange(part.stop - start) >= see(queries, start, part.stop, 0 if causal else None)[low:, None]
-        p = np.where(hidden, np.float32(0), ex2(exponents * LOG2E, flush=False))
+        p = np.where(hidden, np.float32(0), ex2(exponents * LOG2E, flush=True))
         dp = multiply_warpgroup(gradient[:, low:], operands.v[:, part].transpose(0, 2, 1))
         ds = (p * (dp - delta[:, low:]) * operands.scale).astype(q.dtype)
         dv[:, part] = multiply_warpgroup(p.astype(q.dtype).transpose(0, 2, 1), gradient[:, low:])

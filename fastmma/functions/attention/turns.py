@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastmma.functions.attention.blocks import FLASH, PROCESSORS, count_key_splits, cudnn_backward_keys, efficient_sizes, round_dimension
+from fastmma.functions.attention.blocks import CUDNN_KEYS, FLASH, PROCESSORS, count_key_splits, efficient_sizes, round_dimension
 
 _FREE = 2  # so many terms have one sum in either order
 _WARPS = {16: 12, 32: 8}  # of the backward kernel that a streaming multiprocessor holds at least, by the bits of an element
@@ -87,10 +87,10 @@ def cudnn_repeats(key_shape: Sequence[int]) -> bool:
 
     Examples
     --------
-    >>> cudnn_repeats((1, 8, 256, 64)), cudnn_repeats((1, 8, 256, 192))
+    >>> cudnn_repeats((1, 8, 256, 64)), cudnn_repeats((1, 8, 300, 64))
     (True, False)
     """
-    return -(-key_shape[2] // cudnn_backward_keys(key_shape[3])) <= _FREE
+    return -(-key_shape[2] // CUDNN_KEYS) <= _FREE
 
 
 def efficient_repeats(

@@ -65,6 +65,14 @@ def test_the_same_step_is_the_same(path: Path) -> None:
         assert mine.grad is None
 
 
+def test_the_first_steps_are_compared_alone(path: Path) -> None:
+    model, optimizer = made()
+    found = ft.assert_same_step(path, model, X, loss=squared, optimizer=optimizer, steps=1)
+    assert 2 * found.compared == len(ft.Recording.load(path).tensors)
+    with pytest.raises(OperandError, match="from 1 to 2"):
+        ft.assert_same_step(path, model, X, loss=squared, optimizer=optimizer, steps=3)
+
+
 def test_a_recording_is_read_as_it_was_written(path: Path) -> None:
     recording = ft.Recording.load(path)
     again = path.with_name("again.npz")
@@ -90,7 +98,7 @@ def test_a_difference_is_told_with_what_computed_it(path: Path) -> None:
     assert f"({Path(__file__).name}" not in text  # the whole path
     assert f"{Path(__file__)}:" in text
     assert text.count("passed    aten.digamma.default") == 2  # it computed the tensor, and is not emulated
-    assert "1 tensors before it have the recorded bits" in text
+    assert " tensors 1 before it have the recorded bits, and " in text
 
 
 def test_one_bit_is_a_difference(path: Path) -> None:
