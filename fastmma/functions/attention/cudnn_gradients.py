@@ -13,7 +13,7 @@ from fastmma.functions.arithmetic import fuse, round_to
 from fastmma.functions.attention.blocks import CUDNN_KEYS
 from fastmma.functions.attention.cudnn_forward import LOG2E, check_sizes
 from fastmma.functions.attention.efficient_forward import read_bias
-from fastmma.functions.attention.flash_gradients import add_groups
+from fastmma.functions.attention.flash_gradients import add_groups, flush
 from fastmma.functions.attention.operands import HALVES, Array, Floats, flatten, heads_of, see
 from fastmma.functions.attention.products import multiply_warpgroup
 from fastmma.functions.special import ex2
@@ -104,8 +104,8 @@ def cudnn_backward(
         dq[:, low:] += multiply_warpgroup(ds, operands.k[:, part])
     return (
         round_to(dq, q.dtype).reshape(q.shape),
-        add_groups(round_to(dk, q.dtype), k.shape),
-        add_groups(round_to(dv, q.dtype), v.shape),
+        add_groups(round_to(flush(dk), q.dtype), k.shape),
+        add_groups(round_to(flush(dv), q.dtype), v.shape),
     )
 
 
