@@ -13,7 +13,13 @@ from fastmma import kernels
 Floats = NDArray[np.float32]
 
 F32 = np.dtype(np.float32)
-_CODES = {F32: np.uint32, np.dtype(np.float16): np.uint16, np.dtype(ml_dtypes.bfloat16): np.uint16}
+BITS = {F32: 24.0, np.dtype(np.float16): 11.0, np.dtype(ml_dtypes.bfloat16): 8.0}  # of a significand
+
+
+def apply(name: str, *operands: Any, **choices: Any) -> NDArray[Any]:
+    """Apply a formula to each element, as `fastmma.kernels.functions.apply` does."""
+    found: NDArray[Any] = kernels.functions.apply.apply(name, *operands, **choices)
+    return found
 
 
 def fuse(a: Any, b: Any, c: Any) -> Floats:
@@ -25,15 +31,13 @@ def fuse(a: Any, b: Any, c: Any) -> Floats:
     [1.000000238418579]
     """
     arrays = [np.asarray(each, np.float32) for each in (a, b, c)]
-    out = np.empty(np.broadcast_shapes(*(each.shape for each in arrays)), np.float32)
-    whole = (each if each.shape == out.shape else np.broadcast_to(each, out.shape).copy() for each in arrays)
-    kernels.functions.sums.multiply_add(*(np.ascontiguousarray(each).reshape(-1) for each in whole), out.reshape(-1))
-    return out
+    return apply("fused", *arrays)
 
 
 def widen(x: NDArray[Any]) -> Floats:
     """Return the f32 numbers of an array of f32, f16 or bf16."""
-    return np.asarray(x).astype(np.float32, copy=False)
+    array = np.asarray(x)
+    return array if array.dtype == F32 else apply("rounded", array, out_dtype=F32)
 
 
 def round_to(x: Any, dtype: DTypeLike) -> NDArray[Any]:
@@ -44,10 +48,4 @@ def round_to(x: Any, dtype: DTypeLike) -> NDArray[Any]:
     >>> round_to(np.float32([np.nan, 1e6]), np.float16).view(np.uint16).tolist()
     [32767, 31744]
     """
-    wanted, values = np.dtype(dtype), np.asarray(x, np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        result = values.astype(wanted)
-        if values.size and np.isnan(values.min()):
-            codes = result.view(_CODES[wanted])
-            codes[np.isnan(values)] = np.iinfo(codes.dtype).max >> 1
-    return result
+    return apply("rounded", np.asarray(x, np.float32), out_dtype=dtype)

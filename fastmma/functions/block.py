@@ -26,9 +26,7 @@ def add_strided(values: Floats, threads: int) -> Floats:
     >>> add_strided(np.float32([[1, 2, 3, 4, 5]]), 2).tolist()
     [[9.0, 6.0]]
     """
-    sums = start_sums(len(values), threads)
-    kernels.functions.sums.add_strided(values, sums, 0, values.shape[1])
-    return sums
+    return add_vectors(values, threads, 1)
 
 
 def add_vectors(values: Floats, threads: int, size: int) -> Floats:
@@ -43,11 +41,11 @@ def _add_shifted(values: Floats, threads: int, size: int, shift: int) -> Floats:
     begin, count = 0, values.shape[1]
     if shift:
         begin = min(threads - shift, count)
-        kernels.functions.sums.add_strided(values, sums[:, shift:], 0, begin)
+        kernels.functions.sums.add_vectors(values, sums[:, shift:], 0, begin, 1)
         count -= begin
     whole = count - count % (size * threads)
     kernels.functions.sums.add_vectors(values, sums, begin, begin + whole, size)
-    kernels.functions.sums.add_strided(values, sums, begin + whole, begin + count)
+    kernels.functions.sums.add_vectors(values, sums, begin + whole, begin + count, 1)
     return sums
 
 
@@ -73,17 +71,27 @@ def halve(sums: NDArray[Any]) -> Floats:
     >>> halve(np.float32([[1, 2, 3, 4]])).tolist()
     [10.0]
     """
-    while sums.shape[-1] > 1:
-        half = sums.shape[-1] // 2
-        sums = sums[..., :half] + sums[..., half:]
-    return np.asarray(sums[..., 0], np.float32)
+    rows = np.ascontiguousarray(sums, np.float32).reshape(-1, sums.shape[-1])
+    found = np.empty(len(rows), np.float32)
+    kernels.functions.sums.halve(rows, found)
+    return found.reshape(sums.shape[:-1])
+
+
+def halve_rows(sums: Floats) -> Floats:
+    """Add the lower half of rows to the upper one until one is left."""
+    while len(sums) > 1:
+        sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
+    return np.asarray(sums[0])
 
 
 def add_block(sums: Floats) -> Floats:
     """Add the threads of a block (last axis) by warps and then the warps, as ``BlockReduce`` does; a single warp is halved."""
     warps = halve(sums.reshape(*sums.shape[:-1], -1, WARP))
-    missing = WARP - warps.shape[-1] if warps.shape[-1] > 1 else 0
-    return halve(np.pad(warps, [(0, 0)] * (warps.ndim - 1) + [(0, missing)]))
+    if warps.shape[-1] == 1:
+        return warps[..., 0]
+    lanes = np.zeros((*warps.shape[:-1], WARP), np.float32)
+    lanes[..., : warps.shape[-1]] = warps
+    return halve(lanes)
 
 
 def add_in_sequence(sums: Floats) -> Floats:

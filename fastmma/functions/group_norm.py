@@ -19,6 +19,7 @@ from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import WARP, add_block, add_strided, start_sums
 from fastmma.functions.moments import join_block, take_elements
 from fastmma.host.errors import NotEmulatedError
+from fastmma.host.float_mode import default_floats
 
 _THREADS = 512
 _MOST = 128  # examples whose gradients one thread adds
@@ -34,7 +35,7 @@ def _sum(rows: Floats, factors: Floats | None = None) -> Floats:
     if factors is None:
         return add_block(add_strided(rows, threads))
     sums = start_sums(len(rows), threads)
-    kernels.functions.sums.add_products(rows, factors, sums, 0, rows.shape[1])
+    kernels.functions.sums.add_products(rows, factors, sums, 0, rows.shape[1], 1)
     return add_block(sums)
 
 
@@ -49,6 +50,7 @@ def _check(inner: int, examples: int) -> None:
         raise NotEmulatedError(f"a group norm of single elements, or of more than {_MOST} examples, was not recorded")
 
 
+@default_floats
 def group_norm(
     x: NDArray[Any], weight: NDArray[Any] | None, bias: NDArray[Any] | None, groups: int, eps: float
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -93,6 +95,7 @@ def group_norm(
     return result.reshape(x.shape), mean.reshape(examples, groups), rstd.reshape(examples, groups)
 
 
+@default_floats
 def group_norm_backward(
     grad: NDArray[Any], x: NDArray[Any], mean: NDArray[Any], rstd: NDArray[Any], weight: NDArray[Any] | None
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

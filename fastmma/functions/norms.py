@@ -21,16 +21,18 @@ from numpy.typing import NDArray
 
 from fastmma import kernels
 from fastmma.functions import libdevice
-from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
-from fastmma.functions.block import add_block, halve, start_sums
+from fastmma.functions.arithmetic import Floats, apply, fuse, round_to, widen
+from fastmma.functions.block import add_block, halve_rows, start_sums
 from fastmma.functions.moments import join_block, join_by_reciprocal, take_elements, take_vectors
 from fastmma.host.errors import NotEmulatedError, OperandError
+from fastmma.host.float_mode import default_floats
 
 _THREADS, _VECTOR = 128, 4
 _THREADS_OF_ELEMENTS = 512
 _ROWS = 8  # that a thread of a column takes at a time
 _HEIGHTS = ((256, 32), (128, 16), (64, 8), (0, 1))  # rows from which on a column has so many threads
 _MOST_ROWS = 65536  # more may be shared by blocks, in an order that was not recorded
+_ONE, _NOTHING = np.float32(1), np.float32(-0.0)  # a weight and a bias that change no bit
 _EPSILON = float(np.finfo(np.float32).eps)
 
 
@@ -67,7 +69,7 @@ def _statistics(values: Floats, eps: float, centred: bool) -> _Statistics:
         mean, variance = np.ascontiguousarray(found.mean), found.squares / np.float32(count)
     else:
         sums = start_sums(rows, _THREADS)
-        kernels.functions.sums.add_square_vectors(values, sums, 0, count, _VECTOR)
+        kernels.functions.sums.add_products(values, values, sums, 0, count, _VECTOR)
         variance = add_block(sums) / np.float32(count)
     return _Statistics(mean, libdevice.call("rsqrtf", variance + np.float32(eps)))
 
@@ -76,12 +78,11 @@ def _norm(x: NDArray[Any], shape: Sequence[int], weight: Any, bias: Any, eps: fl
     values, w, b = _rows(x, shape), _flat(weight, x), _flat(bias, x)
     if w is None and b is not None:
         raise NotEmulatedError("a norm with a bias and no weight was not recorded")
-    ones, nothing = np.ones(values.shape[1], np.float32), np.full(values.shape[1], -0.0, np.float32)  # which change no bit
-    result = np.empty(values.shape, np.float32)
     with np.errstate(all="ignore"):
         found = _statistics(values, eps, centred)
-    kernels.functions.norms.normalize(values, *found, ones if w is None else w, nothing if b is None else b, result)
-    return round_to(result, x.dtype).reshape(x.shape), found
+    factor, added = _ONE if w is None else w, _NOTHING if b is None else b
+    result = apply("layer_norm", values, found.mean[:, None], found.rstd[:, None], factor, added, out_dtype=x.dtype)
+    return result.reshape(x.shape), found
 
 
 def _height(rows: int) -> int:
@@ -100,16 +101,17 @@ def _backward(
     sums, products = start_sums(rows, _THREADS), start_sums(rows, _THREADS)
     kernels.functions.norms.add_along_rows(dy, values, factors, mean, rstd, sums, products, _VECTOR)
     total = add_block(sums) if centred else np.zeros(rows, np.float32)
-    gradients = np.empty(values.shape, np.float32)
-    kernels.functions.norms.differentiate(dy, values, factors, mean, rstd, total, add_block(products), gradients)
-    result = round_to(gradients, x.dtype).reshape(x.shape)
+    share = np.float32(1) / np.float32(columns) * rstd
+    of_rows = (each[:, None] for each in (mean, rstd, total, add_block(products), share))
+    result = apply("layer_norm_backward", dy, values, np.float32(columns) * factors, *of_rows, out_dtype=x.dtype).reshape(x.shape)
     if w is None:
         return (result,)
     of_weight, of_bias = start_sums(_height(rows), columns), start_sums(_height(rows), columns)
     kernels.functions.norms.add_along_columns(dy, values, mean, rstd, of_weight, of_bias, _ROWS)
-    return result, *(round_to(halve(each.T), x.dtype).reshape(shape) for each in (of_weight, of_bias))
+    return result, *(round_to(halve_rows(each), x.dtype).reshape(shape) for each in (of_weight, of_bias))
 
 
+@default_floats
 def layer_norm(
     x: NDArray[Any], normalized_shape: Sequence[int], weight: NDArray[Any] | None, bias: NDArray[Any] | None, eps: float
 ) -> tuple[NDArray[Any], Floats, Floats]:
@@ -143,6 +145,7 @@ def layer_norm(
     return result, found.mean.reshape(outer), found.rstd.reshape(outer)
 
 
+@default_floats
 def layer_norm_backward(
     grad: NDArray[Any], x: NDArray[Any], normalized_shape: Sequence[int], mean: Floats, rstd: Floats, weight: NDArray[Any] | None
 ) -> tuple[NDArray[Any], ...]:
@@ -174,6 +177,7 @@ def layer_norm_backward(
     return _backward(grad, x, normalized_shape, _Statistics(mean, rstd), weight, True)
 
 
+@default_floats
 def rms_norm(
     x: NDArray[Any], normalized_shape: Sequence[int], weight: NDArray[Any] | None, eps: float | None
 ) -> tuple[NDArray[Any], Floats]:
@@ -191,6 +195,7 @@ def rms_norm(
     return result, found.rstd.reshape(outer)
 
 
+@default_floats
 def rms_norm_backward(
     grad: NDArray[Any], x: NDArray[Any], normalized_shape: Sequence[int], rstd: Floats, weight: NDArray[Any] | None
 ) -> tuple[NDArray[Any], ...]:

@@ -1,196 +1,58 @@
-"""Reductions as torch's CUDA kernel computes them (``reduce_kernel`` in ``Reduce.cuh``, PyTorch 2.11), of contiguous arrays.
+"""Reductions of torch: sums, means, extrema, variances, norms and logarithms of sums (PyTorch 2.11).
 
-With t the number of a thread among all those that share a result, and T how many these are, thread t takes the elements t, t + T, t + 2T
-and so on in turn into `sums` sums (4; 2 for variances), or vectors of V elements, each place into a sum of its own (V is 4, of halves 8
-for sums and means; 2 for variances). Where rows are no whole vectors, a row's first elements up to an aligned address and its last ones
-join the first sum of the first threads. A thread then joins its sums one after another; threads along x are halved, then those along y.
-Blocks that share a result leave theirs in memory: the last block's threads take these in turn, and are halved along y, then along x.
+Strides count: they decide in which order a GPU's kernel adds (`fastmma.functions.reduce_threads`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastmma import kernels
 from fastmma.functions import libdevice
-from fastmma.functions.arithmetic import F32, Floats, round_to, widen
-from fastmma.functions.block import start_sums
-from fastmma.functions.moments import Moments, join_by_quotient, start_moments
-from fastmma.functions.reduce_plan import Plan, View, merge_dimensions, plan_reduction
-
-State = tuple[Floats, ...]
-
-
-class _Reduction(NamedTuple):
-    """Hold an operation: what threads begin with, the loop by which they take values, and how two join."""
-
-    start: Callable[[int, int], State]
-    loop: tuple[str, str]  # where it is in `fastmma.kernels.functions`
-    join: Callable[[State, State], State]
-    sums: int = 4  # of a thread
-    vector: int = 4  # elements of a load
-    vector_of_halves: int = 4
-
-    def take(self, values: Floats, state: State, start: int, stop: int) -> None:
-        """Have threads take values from a first to a last one."""
-        room, name = self.loop
-        getattr(getattr(kernels.functions, room), name)(values, *state, start, stop)
+from fastmma.functions.arithmetic import Floats, round_to, widen
+from fastmma.functions.moments import Moments
+from fastmma.functions.reduce_plan import sort_axes
+from fastmma.functions.reduce_threads import (
+    LARGEST,
+    LARGEST_MAGNITUDE,
+    MAGNITUDES,
+    MOMENTS,
+    PLAIN_SUM,
+    PRODUCT,
+    SMALLEST_MAGNITUDE,
+    SQUARES,
+    SUM,
+    finish,
+    reduce_array,
+)
+from fastmma.host.float_mode import default_floats
 
 
-def _start_sum(rows: int, threads: int) -> State:
-    return (start_sums(rows, threads),)
-
-
-def _add(first: State, second: State) -> State:
-    return (first[0] + second[0],)
-
-
-def _start_largest(rows: int, threads: int) -> State:
-    return (np.full((rows, threads), -np.inf, np.float32),)
-
-
-def _larger(first: State, second: State) -> State:
-    return (np.where(np.isnan(first[0]) | (first[0] > second[0]), first[0], second[0]),)
-
-
-def _join_moments(first: State, second: State) -> State:
-    return join_by_quotient(Moments(*first), Moments(*second))
-
-
-_SUM = _Reduction(_start_sum, ("sums", "add_strided"), _add, vector_of_halves=8)
-_SQUARES = _Reduction(_start_sum, ("sums", "add_squares"), _add)
-_MAGNITUDES = _Reduction(_start_sum, ("sums", "add_magnitudes"), _add)
-_LARGEST = _Reduction(_start_largest, ("sums", "keep_largest"), _larger)
-_MOMENTS = _Reduction(start_moments, ("moments", "join_values"), _join_moments, sums=2, vector=2, vector_of_halves=2)
-
-
-def _part(state: State, key: Any) -> State:
-    return tuple(each[key] for each in state)
-
-
-def _fold(state: State, operation: _Reduction) -> State:
-    """Join the sums of a thread (last axis), one after another."""
-    total = _part(state, (..., 0))
-    for index in range(1, state[0].shape[-1]):
-        total = operation.join(total, _part(state, (..., index)))
-    return total
-
-
-def _halve(state: State, axis: int, operation: _Reduction) -> State:
-    """Join the upper half of an axis to the lower one until one is left."""
-    state = tuple(np.moveaxis(each, axis, -1) for each in state)
-    while state[0].shape[-1] > 1:
-        half = state[0].shape[-1] // 2
-        state = operation.join(_part(state, (..., slice(None, half))), _part(state, (..., slice(half, None))))
-    return _part(state, (..., 0))
-
-
-def _fold_elements(state: State, threads: int, operation: _Reduction) -> State:
-    return _fold(tuple(each.reshape(len(each), -1, threads).swapaxes(1, 2) for each in state), operation)
-
-
-def _take_elements(rows: Floats, threads: int, operation: _Reduction) -> State:
-    state = operation.start(len(rows), operation.sums * threads)
-    operation.take(rows, state, 0, rows.shape[1])
-    return _fold_elements(state, threads, operation)
-
-
-def _has_columns(view: View) -> bool:
-    """Tell whether columns of matrices are reduced, which lie one after another."""
-    return view.reduced == 1 and view.strides[1:2] == (1,) and view.strides[0] == view.sizes[1]
-
-
-def _add_columns(matrices: Floats, threads: int) -> State:
-    """Add the columns of matrices (matrix, row, column) as `_take_elements` adds rows."""
-    count, _, columns = matrices.shape
-    state = np.zeros((count, _SUM.sums * threads, columns), np.float32)
-    kernels.functions.sums.add_rows(matrices, state)
-    return _fold_elements((state.swapaxes(1, 2).reshape(count * columns, -1),), threads, _SUM)
-
-
-def _take_vectors(rows: Floats, threads: int, shift: int, vector: int, operation: _Reduction) -> State:
-    """Take rows that begin `shift` elements after an aligned address."""
-    state = operation.start(len(rows), threads * vector)
-    firsts = tuple(each[:, ::vector] for each in state)  # the first sums of the threads
-    head = -shift % vector
-    if head:
-        operation.take(rows, _part(firsts, (slice(None), slice(shift, None))), 0, head)
-    tail = rows.shape[1] - (rows.shape[1] - head) % vector
-    operation.take(rows[:, head:], state, 0, tail - head)
-    operation.take(rows, firsts, tail, rows.shape[1])
-    return _fold(tuple(each.reshape(len(rows), threads, vector) for each in state), operation)
-
-
-def _take(rows: Floats, plan: Plan, operation: _Reduction) -> State:
-    """Have all threads take their values: one state for each result and thread."""
-    threads = plan.threads * plan.blocks
-    if plan.vector == 1:
-        return _take_elements(rows, threads, operation)
-    shifts = np.arange(len(rows)) * rows.shape[1] % plan.vector
-    state = operation.start(len(rows), threads)
-    for shift in np.unique(shifts):
-        where = np.flatnonzero(shifts == shift)
-        found = _take_vectors(np.ascontiguousarray(rows[where]), threads, int(shift), plan.vector, operation)
-        for each, part in zip(state, found, strict=True):
-            each[where] = part
-    return state
-
-
-def _join_blocks(state: State, plan: Plan, operation: _Reduction) -> State:
-    """Join what blocks left in memory (last axis), as the last of them does."""
-    across = plan.width if plan.along_x else 1
-    total = operation.start(len(state[0]), across * plan.height)
-    for first in range(0, plan.blocks, total[0].shape[1]):
-        found = _part(state, (slice(None), slice(first, first + total[0].shape[1])))
-        some = (slice(None), slice(found[0].shape[1]))
-        for each, part in zip(total, operation.join(_part(total, some), found), strict=True):
-            each[some] = part
-    block = tuple(each.reshape(len(each), plan.height, across) for each in total)
-    return _halve(_halve(block, 1, operation), 1, operation)
-
-
-def _reduce(x: NDArray[Any], axes: Sequence[int] | int | None, operation: _Reduction) -> tuple[State, View, tuple[int, ...]]:
-    """Reduce an array; also return what was merged, and the shape of the results with axes of size 1 in place of the reduced ones."""
-    given = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
-    reduced = sorted({axis % x.ndim for axis in given}) if x.ndim else []
-    kept = [axis for axis in range(x.ndim) if axis not in reduced]
-    view = merge_dimensions(x.shape, reduced)
-    plan = plan_reduction(view, operation.vector if x.itemsize == F32.itemsize else operation.vector_of_halves)
-    if operation is _SUM and _has_columns(view):
-        state = _add_columns(np.ascontiguousarray(widen(x)).reshape(-1, view.inputs, view.sizes[1]), plan.threads * plan.blocks)
-    else:
-        rows = np.ascontiguousarray(widen(x).transpose(*kept, *reduced)).reshape(view.outputs, view.inputs)
-        state = _take(rows, plan, operation)
-    block = (view.outputs, plan.blocks, plan.height if plan.along_y else 1, plan.width if plan.along_x else 1)
-    state = _halve(_halve(tuple(each.reshape(block) for each in state), 3, operation), 2, operation)
-    joined = _join_blocks(state, plan, operation) if plan.blocks > 1 else _part(state, (slice(None), 0))
-    return joined, view, tuple(1 if axis in reduced else size for axis, size in enumerate(x.shape))
-
-
-def _finish(values: Any, shape: tuple[int, ...], x: NDArray[Any], axes: Any, keepdims: bool, dtype: DTypeLike | None) -> NDArray[Any]:
-    result = round_to(values, x.dtype if dtype is None else dtype).reshape(shape)
-    given = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
-    return result if keepdims or not x.ndim else result.squeeze(tuple({axis % x.ndim for axis in given}))
-
-
+@default_floats
 def reduce_sum(
-    x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False, dtype: DTypeLike | None = None
+    x: NDArray[Any],
+    axes: Sequence[int] | int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: DTypeLike | None = None,
+    offset: int = 0,
 ) -> NDArray[Any]:
     """Compute ``aten::sum.dim_IntList`` (``aten::sum`` where `axes` is None).
 
     Parameters
     ----------
     x : float32, float16 or bfloat16 array
-        As if contiguous, from an aligned address; of at least one element.
+        Of at least one element; its strides decide in which order elements are added.
     axes : int or sequence of int, optional
         Those reduced; all, if None.
     keepdims : bool
     dtype : dtype, optional
         Of the result: float32 of halves is summed without a copy.
+    offset : int
+        Where the array begins on the GPU, in elements after an aligned address.
 
     Examples
     --------
@@ -198,26 +60,35 @@ def reduce_sum(
     >>> float(reduce_sum(x)) - 2**24, float(np.add.reduce(x)) - 2**24
     (2.0, 0.0)
     """
-    state, _, shape = _reduce(x, axes, _SUM)
-    return _finish(state[0], shape, x, axes, keepdims, dtype)
+    state, _, shape = reduce_array(x, axes, SUM, offset)
+    return finish(state[0], shape, x, axes, keepdims, dtype)
 
 
-def reduce_mean(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False) -> NDArray[Any]:
+@default_floats
+def reduce_mean(
+    x: NDArray[Any],
+    axes: Sequence[int] | int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: DTypeLike | None = None,
+    offset: int = 0,
+) -> NDArray[Any]:
     """Compute ``aten::mean.dim`` (``aten::mean`` where `axes` is None): the sum times the rounded share of one element.
 
-    Parameters are those of `reduce_sum`, but for `dtype`, which was not recorded.
+    Parameters are those of `reduce_sum`.
 
     Examples
     --------
     >>> float(reduce_mean(np.float32([1, 2, 6])))
     3.0
     """
-    state, view, shape = _reduce(x, axes, _SUM)
+    state, view, shape = reduce_array(x, axes, SUM, offset)
     share = np.float32(view.outputs) / np.float32(view.outputs * view.inputs)
-    return _finish(state[0] * share, shape, x, axes, keepdims, None)
+    return finish(state[0] * share, shape, x, axes, keepdims, dtype)
 
 
-def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False) -> NDArray[Any]:
+@default_floats
+def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False, offset: int = 0) -> NDArray[Any]:
     """Compute ``aten::amax``. Parameters are those of `reduce_sum`.
 
     Examples
@@ -225,18 +96,25 @@ def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keep
     >>> float(reduce_max(np.float32([1, 6, 2])))
     6.0
     """
-    state, _, shape = _reduce(x, axes, _LARGEST)
-    return _finish(state[0], shape, x, axes, keepdims, None)
+    state, _, shape = reduce_array(x, axes, LARGEST, offset)
+    return finish(state[0], shape, x, axes, keepdims, None)
 
 
+@default_floats
 def reduce_variance(
-    x: NDArray[Any], axes: Sequence[int] | int | None = None, *, correction: float = 1, root: bool = False, keepdims: bool = False
+    x: NDArray[Any],
+    axes: Sequence[int] | int | None = None,
+    *,
+    correction: float = 1,
+    root: bool = False,
+    keepdims: bool = False,
+    offset: int = 0,
 ) -> NDArray[Any]:
     """Compute ``aten::var.correction``, or ``aten::std.correction`` with `root`.
 
     Parameters
     ----------
-    x, axes, keepdims
+    x, axes, keepdims, offset
         As of `reduce_sum`.
     correction : float
         That is taken off the count.
@@ -248,32 +126,132 @@ def reduce_variance(
     >>> float(reduce_variance(np.float32([1, 2, 6])))
     7.0
     """
-    state, _, shape = _reduce(x, axes, _MOMENTS)
+    state, _, shape = reduce_array(x, axes, MOMENTS, offset)
     found = Moments(*state)
     with np.errstate(all="ignore"):
         variance = found.squares / np.maximum(found.counts - np.float32(correction), np.float32(0))
-        return _finish(np.sqrt(variance) if root else variance, shape, x, axes, keepdims, None)
+        return finish(np.sqrt(variance) if root else variance, shape, x, axes, keepdims, None)
 
 
-def reduce_norm(x: NDArray[Any], order: int, axes: Sequence[int] | int | None = None, *, keepdims: bool = False) -> NDArray[Any]:
-    """Compute ``aten::linalg_vector_norm`` of order 1 or 2.
+@default_floats
+def reduce_product(
+    x: NDArray[Any],
+    axes: Sequence[int] | int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: DTypeLike | None = None,
+    offset: int = 0,
+) -> NDArray[Any]:
+    """Compute ``aten::prod``. Parameters are those of `reduce_sum`.
+
+    Examples
+    --------
+    >>> float(reduce_product(np.float32([1, 6, 2])))
+    12.0
+    """
+    state, _, shape = reduce_array(x, axes, PRODUCT, offset)
+    return finish(state[0], shape, x, axes, keepdims, dtype)
+
+
+@default_floats
+def reduce_present(
+    x: NDArray[Any],
+    axes: Sequence[int] | int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: DTypeLike | None = None,
+    offset: int = 0,
+) -> NDArray[Any]:
+    """Compute ``aten::nansum``, which takes NaN for 0. Parameters are those of `reduce_sum`.
+
+    Examples
+    --------
+    >>> float(reduce_present(np.float32([1, np.nan, 2])))
+    3.0
+    """
+    values = widen(x)
+    state, _, shape = reduce_array(x, axes, PLAIN_SUM, offset, np.where(np.isnan(values), np.float32(0), values))
+    return finish(state[0], shape, x, axes, keepdims, dtype)
+
+
+@default_floats
+def reduce_moments(
+    x: NDArray[Any],
+    axes: Sequence[int] | int | None = None,
+    *,
+    correction: float = 1,
+    root: bool = False,
+    keepdims: bool = False,
+    offset: int = 0,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Compute ``aten::var_mean.correction``, or ``aten::std_mean.correction`` with `root`: what `reduce_variance` returns, and the mean.
+
+    Parameters are those of `reduce_variance`.
+
+    Examples
+    --------
+    >>> [float(each) for each in reduce_moments(np.float32([1, 2, 6]))]
+    [7.0, 3.0]
+    """
+    state, _, shape = reduce_array(x, axes, MOMENTS, offset)
+    found = Moments(*state)
+    with np.errstate(all="ignore"):
+        variance = found.squares / np.maximum(found.counts - np.float32(correction), np.float32(0))
+        results = np.sqrt(variance) if root else variance, found.mean
+        first, second = (finish(each, shape, x, axes, keepdims, None) for each in results)
+    return first, second
+
+
+_EUCLIDEAN = 2
+_NORMS = {1: MAGNITUDES, _EUCLIDEAN: SQUARES, np.inf: LARGEST_MAGNITUDE, -np.inf: SMALLEST_MAGNITUDE}
+
+
+def _norm_values(values: Floats, order: float) -> Floats:
+    """Return what threads take for a norm of an order."""
+    if order == 0:
+        return np.asarray(values != 0, np.float32)
+    if abs(order) == np.inf:
+        return np.asarray(np.abs(values))
+    return values if order in _NORMS else libdevice.call("powf", np.abs(values), np.float32(order))
+
+
+@default_floats
+def reduce_norm(
+    x: NDArray[Any],
+    order: float,
+    axes: Sequence[int] | int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: DTypeLike | None = None,
+    offset: int = 0,
+) -> NDArray[Any]:
+    """Compute ``aten::linalg_vector_norm``.
 
     Parameters
     ----------
-    x, axes, keepdims
+    x, axes, keepdims, dtype, offset
         As of `reduce_sum`.
-    order : int
-        1, the sum of magnitudes, or 2, the root of the sum of squares.
+    order : float
+        1, the sum of magnitudes; 2, the root of the sum of squares; infinite ones, the largest or the smallest magnitude; 0, how many
+        are not 0; others, the root of the sum of powers.
 
     Examples
     --------
     >>> float(reduce_norm(np.float32([3, 4]), 2))
     5.0
     """
-    state, _, shape = _reduce(x, axes, {1: _MAGNITUDES, 2: _SQUARES}[order])
-    return _finish(state[0] if order == 1 else np.sqrt(state[0]), shape, x, axes, keepdims, None)
+    operation = _NORMS.get(order, PLAIN_SUM)
+    with np.errstate(all="ignore"):
+        state, _, shape = reduce_array(x, axes, operation, offset, _norm_values(widen(x), order))
+        found = state[0]
+        if order == _EUCLIDEAN:
+            found = np.sqrt(found)
+        elif order not in _NORMS and order:
+            found = libdevice.call("powf", found, np.float32(1) / np.float32(order))
+        return finish(found, shape, x, axes, keepdims, dtype)
 
 
+@default_floats
 def reduce_logsumexp(x: NDArray[Any], axes: Sequence[int] | int, *, keepdims: bool = False) -> NDArray[Any]:
     """Compute ``aten::logsumexp``, whose steps are operators of their own, rounded each to the format of `x`.
 
@@ -285,10 +263,13 @@ def reduce_logsumexp(x: NDArray[Any], axes: Sequence[int] | int, *, keepdims: bo
     0.6931471824645996
     """
     dtype = x.dtype
+    order = sort_axes(x.shape, [x.strides])[::-1]  # results of each element lie as their operands do
+    back = [order.index(axis) for axis in range(x.ndim)]
     with np.errstate(all="ignore"):
         largest = reduce_max(x, axes, keepdims=True)
         largest = np.where(np.isinf(widen(largest)), dtype.type(0), largest).astype(dtype)
-        less = round_to(widen(x) - widen(largest), dtype)
-        total = reduce_sum(round_to(libdevice.call("expf", widen(less)), dtype), axes, keepdims=True)
+        less = round_to(np.ascontiguousarray((widen(x) - widen(largest)).transpose(order)), dtype)
+        exponentials = round_to(libdevice.call("expf", widen(less)), dtype)
+        total = reduce_sum(exponentials.transpose(back), axes, keepdims=True)
         result = round_to(libdevice.call("logf", widen(total)), dtype)
-        return _finish(widen(result) + widen(largest), result.shape, x, axes, keepdims, None)
+        return finish(widen(result) + widen(largest), result.shape, x, axes, keepdims, None)

@@ -33,6 +33,10 @@ class View(NamedTuple):
         How many of them are reduced.
     outputs, inputs : int
         How many results there are, and of how many elements each.
+    order : tuple of int
+        The reduced axes, in the order in which their elements are taken: the innermost one last.
+    offset : int
+        Where the array begins, in elements after an aligned address.
     """
 
     sizes: tuple[int, ...]
@@ -40,6 +44,8 @@ class View(NamedTuple):
     reduced: int
     outputs: int
     inputs: int
+    order: tuple[int, ...] = ()
+    offset: int = 0
 
 
 class Plan(NamedTuple):
@@ -69,27 +75,94 @@ class Plan(NamedTuple):
         return (self.width if self.along_x else 1) * (self.height if self.along_y else 1)
 
 
-def merge_dimensions(shape: Sequence[int], axes: Collection[int]) -> View:
-    """Merge the dimensions of a contiguous array, reduced along axes.
+def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a contiguous array, in elements."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _is_after(first: int, second: int, shape: Sequence[int], strides: Sequence[Sequence[int]], output: Sequence[int]) -> int:
+    """Tell whether an axis comes after another (1), before it (-1), or nothing says so (0)."""
+    if output and (output[first] == 0) != (output[second] == 0):
+        return 1 if output[second] == 0 else -1
+    for each in (output, *strides) if output else strides:
+        one, other = each[first], each[second]
+        if one == 0 or other == 0:
+            continue
+        if one != other:
+            return -1 if one < other else 1
+        if shape[first] > shape[second]:
+            return 1
+    return 0
+
+
+def sort_axes(shape: Sequence[int], strides: Sequence[Sequence[int]], output: Sequence[int] = ()) -> list[int]:
+    """Sort axes by insertion, the innermost one first, as the iterator does.
+
+    Parameters
+    ----------
+    shape : sequence of int
+    strides : sequence of sequence of int
+        Of the operands.
+    output : sequence of int
+        Of the result of a reduction, 0 along reduced axes, which come before others.
 
     Examples
     --------
-    >>> merge_dimensions((16, 33, 65), (0, 1))
-    View(sizes=(528, 65), strides=(65, 1), reduced=1, outputs=65, inputs=528)
+    >>> sort_axes((4, 5, 6), [(1, 24, 4)])
+    [0, 2, 1]
     """
-    groups: tuple[list[tuple[int, int]], ...] = ([], [])  # of those that are reduced, and of others
-    stride = 1
-    for axis in reversed(range(len(shape))):
-        merged = groups[axis not in axes]
-        if shape[axis] != 1:
-            if merged and math.prod(merged[-1]) == stride:
-                merged[-1] = merged[-1][0] * shape[axis], merged[-1][1]
-            else:
-                merged.append((shape[axis], stride))
-        stride *= shape[axis]
-    both = groups[0] + groups[1]
-    inputs, outputs = (math.prod(size for size, _ in group) for group in groups)
-    return View(tuple(size for size, _ in both), tuple(each for _, each in both), len(groups[0]), outputs, inputs)
+    axes = list(reversed(range(len(shape))))
+    for last in range(1, len(axes)):
+        place = last
+        for before in range(last - 1, -1, -1):
+            wanted = _is_after(axes[before], axes[place], shape, strides, output)
+            if wanted > 0:
+                axes[before], axes[place] = axes[place], axes[before]
+                place = before
+            elif wanted < 0:
+                break
+    return axes
+
+
+def merge_dimensions(shape: Sequence[int], axes: Collection[int], strides: Sequence[int] | None = None, offset: int = 0) -> View:
+    """Sort and merge the dimensions of an array that is reduced along axes.
+
+    Parameters
+    ----------
+    shape : sequence of int
+    axes : collection of int
+        Those reduced.
+    strides : sequence of int, optional
+        In elements; by default those of a contiguous array.
+    offset : int
+        Where the array begins, in elements after an aligned address.
+
+    Examples
+    --------
+    >>> view = merge_dimensions((16, 33, 65), (0, 1))
+    >>> view.sizes, view.strides, view.reduced, view.outputs, view.inputs
+    ((528, 65), (65, 1), 1, 65, 528)
+    >>> merge_dimensions((16, 33), (0, 1), (1, 16)).order
+    (1, 0)
+    """
+    given = _contiguous(shape) if strides is None else strides
+    kept = [1 if axis in axes else size for axis, size in enumerate(shape)]
+    output = [0 if axis in axes else stride for axis, stride in enumerate(_contiguous(kept))]
+    order = sort_axes(shape, (given,), output)
+    merged: list[tuple[int, int, int]] = []  # size, stride of the output, stride of the input
+    for axis in order:
+        size, out, step = shape[axis], output[axis], given[axis]
+        if size == 1:
+            continue
+        if merged and merged[-1][0] * merged[-1][1] == out and merged[-1][0] * merged[-1][2] == step:
+            merged[-1] = merged[-1][0] * size, *merged[-1][1:]
+        else:
+            merged.append((size, out, step))
+    reduced = sum(out == 0 for _, out, _ in merged)
+    inputs = math.prod(shape[axis] for axis in axes)
+    innermost_last = tuple(axis for axis in reversed(order) if axis in axes)
+    sizes, steps = tuple(size for size, _, _ in merged), tuple(step for _, _, step in merged)
+    return View(sizes, steps, reduced, math.prod(kept), inputs, innermost_last, offset)
 
 
 def _power(count: int, most: int) -> int:
@@ -122,7 +195,7 @@ def plan_reduction(view: View, vector: int, device: Device = H200) -> Plan:
         along = vector
     elif fastest == 1 and not inner:
         others = (stride for index, stride in enumerate(view.strides) if index != view.reduced)
-        across = math.gcd(4, view.sizes[view.reduced], *others)
+        across = math.gcd(4, view.offset, view.sizes[view.reduced], *others)
     most = _THREADS // across
     columns, rows = _power(first // (along * across), most), _power(second, most)
     height = min(rows, most // min(columns, WARP))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fastmma.functions.arithmetic import round_to, widen
 from fastmma.functions.block import WARP
 from fastmma.host.errors import NotEmulatedError
+from fastmma.host.float_mode import default_floats
 
 Operation = Callable[[Any, Any], NDArray[Any]]
 
@@ -102,6 +103,7 @@ def _scan(x: NDArray[Any], axis: int, operation: Operation, neutral: int) -> NDA
         return np.ascontiguousarray(np.moveaxis(_along_outer(np.moveaxis(x, axis, 0), operation, neutral), 0, axis))
 
 
+@default_floats
 def cumulate_sum(x: NDArray[Any], axis: int) -> NDArray[Any]:
     """Compute ``aten::cumsum``.
 
@@ -124,6 +126,7 @@ def cumulate_sum(x: NDArray[Any], axis: int) -> NDArray[Any]:
     return _scan(x, axis, _add, 0)
 
 
+@default_floats
 def cumulate_product(x: NDArray[Any], axis: int) -> NDArray[Any]:
     """Compute ``aten::cumprod``. Parameters and errors are those of `cumulate_sum`.
 

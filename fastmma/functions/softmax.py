@@ -11,27 +11,32 @@ g - y * sum(g), with g the incoming one times y, or g - exp(y) * sum(g), in one 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from fastmma import kernels
 from fastmma.functions import libdevice
-from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
+from fastmma.functions.arithmetic import BITS, Floats, apply, widen
 from fastmma.functions.block import WARP, add_block, add_in_sequence, add_strided, add_unaligned, add_vectors, halve
+from fastmma.host.float_mode import default_floats
+from fastmma.host.threads import parallel_for, thread_count
 
 _THREADS = 1024
 _SHARED = 49152  # bytes of a block's shared memory
 _REGISTERS = 9  # elements of a thread that it keeps
 _LOAD = 16  # bytes
-_PART, _PARTS_OF = 1 << 16, 8  # elements and rows that are computed at a time
+_PART, _PARTS_OF = 1 << 17, 8  # elements and rows that are computed at a time
 _SPATIAL = 64  # threads along the axis share a row where no more lie across it, and no fewer along it
 
 
 def _warp_sum(values: Floats) -> Floats:
     lanes = min(WARP, 1 << (values.shape[1] - 1).bit_length())
-    return halve(add_strided(values, lanes))
+    sums = np.empty(len(values), np.float32)
+    kernels.functions.sums.add_warps(values, lanes, sums)
+    return sums
 
 
 def _fits_shared(count: int, size: int, threads: int) -> bool:
@@ -88,29 +93,39 @@ def _back(rows: NDArray[Any], like: NDArray[Any], axis: int) -> NDArray[Any]:
     return np.ascontiguousarray(np.moveaxis(rows.reshape(shape), -1, axis))
 
 
-def _parts(rows: NDArray[Any]) -> Iterator[slice]:
-    """Cut rows into parts that fit into a cache; a multiple of 8 begins a part, as aligned as the first row is."""
+def _each_part(compute: Callable[[slice, Floats], None], rows: NDArray[Any]) -> None:
+    """Compute parts of rows that fit into a cache, each with memory for as many; a multiple of 8 begins a part, as aligned as row 0 is."""
     size = max(_PART // rows.shape[1], 1)
-    size += -size % _PARTS_OF
-    return (slice(first, first + size) for first in range(0, len(rows), size))
+    size = min(size + -size % _PARTS_OF, len(rows))
+    kept: dict[int, Floats] = {}  # of each thread
+
+    def run(first: int, stop: int, worker: int) -> None:
+        if worker not in kept:
+            kept[worker] = np.empty((size, rows.shape[1]), np.float32)
+        compute(slice(first, stop), kept[worker][: stop - first])
+
+    parallel_for(run, len(rows), thread_count(None), size)
 
 
-def _normalize(rows: NDArray[Any], inner: int, log: bool, dtype: np.dtype[Any]) -> NDArray[Any]:
-    values = widen(rows)
-    less = values - values.max(1)[:, None]
-    exponentials = libdevice.call("expf", less)
-    sums = _forward_sum(exponentials, rows.itemsize, dtype == rows.dtype) if inner == 1 else _spatial_sum(exponentials, inner)
-    return round_to(less - libdevice.call("logf", sums)[:, None] if log else exponentials / sums[:, None], dtype)
+def _normalize(rows: NDArray[Any], inner: int, log: bool, result: NDArray[Any], memory: Floats) -> None:
+    largest = np.empty((len(rows), 1), np.float32)
+    kernels.functions.sums.find_largest(widen(rows), largest[:, 0])
+    exponentials = apply("exponential_of_difference", rows, largest, out=memory, threads=1)
+    narrowed = result.dtype == rows.dtype
+    sums = _forward_sum(exponentials, rows.itemsize, narrowed) if inner == 1 else _spatial_sum(exponentials, inner)
+    if log:
+        apply("log_softmax", rows, largest, libdevice.call("logf", sums, threads=1)[:, None], out=result, threads=1)
+    else:
+        apply("quotient", exponentials, sums[:, None], out=result, threads=1)
 
 
-def _differentiate(grad: NDArray[Any], output: NDArray[Any], inner: int, log: bool, dtype: np.dtype[Any]) -> NDArray[Any]:
-    values, outputs = widen(grad), widen(output)
-    if not log:
-        values = widen(round_to(values * outputs, grad.dtype))
-    sums = _backward_sum(values, grad.itemsize, dtype.itemsize) if inner == 1 else _spatial_sum(values, inner)
-    return round_to(fuse(libdevice.call("expf", outputs) if log else outputs, -sums[:, None], values), dtype)
+def _differentiate(grad: NDArray[Any], output: NDArray[Any], inner: int, log: bool, result: NDArray[Any], memory: Floats) -> None:
+    values = widen(grad) if log else apply("product", grad, output, parameters=(BITS[grad.dtype],), out=memory, threads=1)
+    sums = _backward_sum(values, grad.itemsize, result.itemsize) if inner == 1 else _spatial_sum(values, inner)
+    apply("log_softmax_backward" if log else "softmax_backward", output, sums[:, None], values, out=result, threads=1)
 
 
+@default_floats
 def softmax(x: NDArray[Any], axis: int, *, log: bool = False, dtype: DTypeLike | None = None) -> NDArray[Any]:
     """Compute ``aten::_softmax`` or ``aten::_log_softmax``.
 
@@ -135,12 +150,11 @@ def softmax(x: NDArray[Any], axis: int, *, log: bool = False, dtype: DTypeLike |
         return np.empty(x.shape, wanted)
     rows, inner = _rows(x, axis)
     result = np.empty(rows.shape, wanted)
-    with np.errstate(all="ignore"):
-        for part in _parts(rows):
-            result[part] = _normalize(rows[part], inner, log, wanted)
+    _each_part(lambda part, memory: _normalize(rows[part], inner, log, result[part], memory), rows)
     return _back(result, x, axis)
 
 
+@default_floats
 def softmax_backward(
     grad: NDArray[Any], output: NDArray[Any], axis: int, *, log: bool = False, dtype: DTypeLike | None = None
 ) -> NDArray[Any]:
@@ -168,7 +182,5 @@ def softmax_backward(
         return np.empty(grad.shape, wanted)
     (grads, inner), (outputs, _) = _rows(grad, axis), _rows(output, axis)
     result = np.empty(grads.shape, wanted)
-    with np.errstate(all="ignore"):
-        for part in _parts(grads):
-            result[part] = _differentiate(grads[part], outputs[part], inner, log, wanted)
+    _each_part(lambda part, memory: _differentiate(grads[part], outputs[part], inner, log, result[part], memory), grads)
     return _back(result, grad, axis)

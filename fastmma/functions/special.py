@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma import kernels
+from fastmma.host.float_mode import default_floats
 
 Floats = NDArray[np.float32]
 
@@ -22,6 +23,7 @@ def _apply(name: str, x: Floats) -> Floats:
     return found
 
 
+@default_floats
 def ex2(x: Floats, *, flush: bool) -> Floats:
     """``ex2.approx.f32``, with ``.ftz`` if results below the normal numbers are flushed to zero.
 
@@ -36,6 +38,7 @@ def ex2(x: Floats, *, flush: bool) -> Floats:
     return _apply("ex2.approx.ftz.f32" if flush else "ex2.approx.f32", x)
 
 
+@default_floats
 def lg2(x: Floats, *, flush: bool) -> Floats:
     """``lg2.approx.f32``, with ``.ftz`` if numbers below the normal ones are taken for zeros.
 
@@ -50,26 +53,31 @@ def lg2(x: Floats, *, flush: bool) -> Floats:
     return _apply("lg2.approx.ftz.f32" if flush else "lg2.approx.f32", x)
 
 
+@default_floats
 def exp(x: Floats) -> Floats:
     """Compute ``exp`` as Triton does: ``ex2.approx.f32`` of x times log2(e), rounded."""
     return ex2(x * _LOG2E, flush=False)
 
 
+@default_floats
 def rcp(x: Floats) -> Floats:
     """``rcp.approx.ftz.f32``."""
     return _apply("rcp.approx.ftz.f32", x)
 
 
+@default_floats
 def rsqrt(x: Floats) -> Floats:
     """``rsqrt.approx.ftz.f32``."""
     return _apply("rsqrt.approx.ftz.f32", x)
 
 
+@default_floats
 def sqrt(x: Floats) -> Floats:
     """``sqrt.approx.ftz.f32``."""
     return _apply("sqrt.approx.ftz.f32", x)
 
 
+@default_floats
 def factorise(x: Floats, y: Floats, *, constant: float | None = None) -> tuple[Floats, Floats]:
     """Return the factors of which ``div.full.f32`` is the product: x and the reciprocal of y.
 
@@ -79,9 +87,11 @@ def factorise(x: Floats, y: Floats, *, constant: float | None = None) -> tuple[F
     if constant is not None and _TINY <= abs(constant) <= np.float32(2.0**126):
         return x, np.full(x.shape, 1 / np.float64(np.float32(constant)), np.float32)
     scale = np.where(np.abs(y) > np.float32(2.0**126), np.float32(0.25), np.where(np.abs(y) < _TINY, np.float32(2.0**24), np.float32(1)))
-    return x * scale, rcp(y * scale)
+    with np.errstate(all="ignore"):
+        return x * scale, rcp(y * scale)
 
 
+@default_floats
 def divided(x: Floats, y: Floats, *, constant: float | None = None) -> Floats:
     """Divide as ``div.full.f32`` does; by a constant of the kernel, if one is given.
 
@@ -92,5 +102,6 @@ def divided(x: Floats, y: Floats, *, constant: float | None = None) -> Floats:
     [0.3333333432674408, inf, 1.0]
     """
     first, second = factorise(x, y, constant=constant)
-    result = first * second
+    with np.errstate(all="ignore"):
+        result = first * second
     return np.where(np.isnan(result), _NAN, result).astype(np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.emulation import Emulation
+from fastmma.torch.fused_attention import COMPUTED
 from fastmma.torch.operators import OPERATORS, UNKNOWN, Handler, called, passed
 from fastmma.torch.plans import UnknownError
 from fastmma.torch.report import ASSUMED, PASSED
@@ -19,7 +21,7 @@ FUSED = "a GPU's fused attention is not known"
 
 
 def taken_apart(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plain: Handler | None = None) -> Any:
-    """Fused attention, as the settings say.
+    """Fused attention, as the settings say: as a GPU computes it, where that is known.
 
     Raises
     ------
@@ -27,6 +29,11 @@ def taken_apart(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[s
         If it is not to be computed.
     """
     wish = run.settings.attention
+    if run.settings.computes_attention and func in COMPUTED:
+        with suppress(UnknownError):
+            return COMPUTED[func](run, *args, **kwargs)
+    if func not in APART:
+        return passed(run, func, args, kwargs, UNKNOWN[func], plain) if func in UNKNOWN else (plain or func)(*args, **kwargs)
     if wish == "error":
         raise NotEmulatedError(f"{func}: {FUSED}; attention='math' takes it apart")
     if wish == "pass":
@@ -295,6 +302,6 @@ def answered(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     """
     if func in OPERATORS:
         return called(run, func, args, kwargs, plain)
-    if func in APART:
+    if func in APART or func in COMPUTED:
         return taken_apart(run, func, args, kwargs, plain)
     return passed(run, func, args, kwargs, UNKNOWN.get(func, "it is not taken apart"), plain)

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import in_default_mode
-from fastmma.torch import composites, conditions, functions, fused, neutral
+from fastmma.torch import autocast, composites, conditions, functions, fused, neutral
 from fastmma.torch.attention import FUSED as FUSED_ATTENTION
 from fastmma.torch.attention import answered
 from fastmma.torch.emulation import Emulation, tensors_text
@@ -40,6 +40,7 @@ from fastmma.torch.report import ASSUMED, EMULATED, PASSED, UNSEEN
 
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_APART = frozenset({COMPOSITE, RECURRENT, MATH_ATTENTION, FUSED, BODY, FLOW})  # whose operators come back, and are cast
 _FAKE = "FakeTensor"  # which has a shape, and holds nothing
 
 
@@ -83,7 +84,10 @@ class DispatchMode(TorchDispatchMode):
             result = func(*args, **kwargs)
             self.tally[kind] = self.tally.get(kind, 0) + 1
             return result
-        return _ANSWERS[answer](self, kind, func, args, kwargs)
+        if answer in _APART or not autocast.is_on():
+            return _ANSWERS[answer](self, kind, func, args, kwargs)
+        with autocast.paused():
+            return _ANSWERS[answer](self, kind, func, args, kwargs)
 
     @contextmanager
     def guessing(self, why: str) -> Iterator[None]:
@@ -155,7 +159,7 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
     mode.told += 1
     guess = mode.run.guess
     mode.run.tell(kind.line.operator, ASSUMED if guess else EMULATED, guess or functions.RECORDED, args)
-    return result
+    return None if result is functions.DONE else result
 
 
 def _product(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

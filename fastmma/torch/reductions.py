@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastmma.functions import embedding, group_norm, losses, norms, optimizers, reduce, scans, softmax
+from fastmma.functions import embedding, group_norm, largest, losses, norms, optimizers, reduce, scans, softmax
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.arrays import DTYPES, to_numpy, to_torch
 
@@ -23,18 +23,36 @@ Arguments = Mapping[str, Any]
 Row = Callable[[Arguments], Any]
 
 
+def _check_memory(tensor: Tensor, what: str) -> None:
+    if not tensor.numel() or tensor.is_neg():
+        raise NotEmulatedError(f"{what} of no elements, or of a view of negatives, are torch's")
+
+
 def as_gpu_array(tensor: Tensor) -> NDArray[Any]:
-    """Return a contiguous tensor as an array.
+    """Return a tensor as an array, contiguous as kernels make it that copy what is not.
 
     Raises
     ------
     NotEmulatedError
-        If it is not contiguous, from an aligned address, which decides how a GPU's kernels add.
+        If it is contiguous from an address that is not aligned, which decides how a GPU's kernels add.
     """
-    aligned = tensor.storage_offset() * tensor.itemsize % _ALIGNED == 0
-    if not tensor.is_contiguous() or not aligned or tensor.is_neg() or not tensor.numel():
-        raise NotEmulatedError("the order of additions is known of contiguous tensors, from an aligned address")
+    _check_memory(tensor, "sums")
+    if not tensor.is_contiguous():
+        return to_numpy(tensor.contiguous())
+    if tensor.storage_offset() * tensor.itemsize % _ALIGNED:
+        raise NotEmulatedError("the order of additions is known of tensors from an aligned address")
     return to_numpy(tensor)
+
+
+def as_strided_array(tensor: Tensor) -> tuple[NDArray[Any], dict[str, int]]:
+    """Return a tensor as an array of its strides, and where it begins on a GPU, in elements after an aligned address."""
+    _check_memory(tensor, "sums")
+    return to_numpy(tensor), {"offset": tensor.storage_offset() % _ALIGNED}
+
+
+def _indices(tensor: Tensor) -> NDArray[Any]:
+    """Return integers that a kernel reads one by one, wherever they lie."""
+    return to_numpy(tensor.contiguous())
 
 
 def _maybe(tensor: Tensor | None) -> NDArray[Any] | None:
@@ -49,10 +67,15 @@ def as_tensors(arrays: tuple[NDArray[Any], ...]) -> tuple[Tensor, ...]:
     return tuple(as_tensor(array) for array in arrays)
 
 
+def _check_dtype(dtype: Any) -> torch.dtype:
+    if dtype not in FLOATS:
+        raise NotEmulatedError(f"sums in {dtype} are not known")
+    found: torch.dtype = dtype
+    return found
+
+
 def _dtype(given: Arguments) -> Any:
-    if given["dtype"] not in FLOATS:
-        raise NotEmulatedError(f"sums in {given['dtype']} are not known")
-    return DTYPES[given["dtype"]]
+    return DTYPES[_check_dtype(given["dtype"])]
 
 
 def _axes(given: Arguments) -> list[int] | None:
@@ -60,41 +83,62 @@ def _axes(given: Arguments) -> list[int] | None:
     return None if axes is None or (isinstance(axes, list | tuple) and not axes) else [axes] if isinstance(axes, int) else list(axes)
 
 
+def _in_result_dtype(given: Arguments) -> Tensor:
+    """Convert to the format that is asked for, as kernels do that have no float32 result of halves."""
+    tensor: Tensor = given["self"]
+    dtype = given.get("dtype")
+    return tensor if dtype in (None, tensor.dtype, torch.float32) else tensor.to(_check_dtype(dtype))
+
+
 def _sum(function: Callable[..., NDArray[Any]]) -> Row:
     def row(given: Arguments) -> Tensor:
-        dtype = {} if given.get("dtype") in (None, given["self"].dtype) else {"dtype": _dtype(given)}
-        return as_tensor(function(as_gpu_array(given["self"]), _axes(given), keepdims=given.get("keepdim", False), **dtype))
+        tensor = _in_result_dtype(given)
+        dtype = {} if given.get("dtype") in (None, tensor.dtype) else {"dtype": _dtype(given)}
+        x, memory = as_strided_array(tensor)
+        return as_tensor(function(x, _axes(given), keepdims=given.get("keepdim", False), **dtype, **memory))
 
     return row
 
 
-def _mean(given: Arguments) -> Tensor:
-    if given.get("dtype") not in (None, given["self"].dtype):
-        raise NotEmulatedError("means in another format are not known")
-    return _sum(reduce.reduce_mean)(given)
-
-
-def _variance(root: bool) -> Row:
-    def row(given: Arguments) -> Tensor:
+def _variance(function: Callable[..., Any], root: bool) -> Row:
+    def row(given: Arguments) -> Any:
         correction = given["correction"] if "correction" in given else float(given.get("unbiased", True))
         correction = 1 if correction is None else correction
         keepdims = given.get("keepdim", False)
-        return as_tensor(
-            reduce.reduce_variance(as_gpu_array(given["self"]), _axes(given), correction=correction, root=root, keepdims=keepdims)
-        )
+        x, memory = as_strided_array(given["self"])
+        found = function(x, _axes(given), correction=correction, root=root, keepdims=keepdims, **memory)
+        return as_tensors(found) if isinstance(found, tuple) else as_tensor(found)
 
     return row
 
 
 def _log_sum_exp(given: Arguments) -> Tensor:
     axes = _axes(given) or list(range(given["self"].dim()))
-    return as_tensor(reduce.reduce_logsumexp(as_gpu_array(given["self"]), axes, keepdims=given["keepdim"]))
+    return as_tensor(reduce.reduce_logsumexp(as_strided_array(given["self"])[0], axes, keepdims=given["keepdim"]))
+
+
+def _product(given: Arguments) -> Tensor:
+    """Multiply, unless autograd computes a gradient, for which within a mode it takes other steps than on a GPU."""
+    if given["self"].requires_grad:
+        raise NotEmulatedError("the gradient of a product has other steps")
+    return _sum(reduce.reduce_product)(given)
 
 
 def _norm(given: Arguments) -> Tensor:
-    if given["ord"] not in (1, 2) or given["dtype"] is not None:
-        raise NotEmulatedError("norms are known of orders 1 and 2")
-    return as_tensor(reduce.reduce_norm(as_gpu_array(given["self"]), int(given["ord"]), _axes(given), keepdims=given["keepdim"]))
+    x, memory = as_strided_array(_in_result_dtype(given))
+    dtype = None if given["dtype"] is None else _dtype(given)
+    return as_tensor(reduce.reduce_norm(x, float(given["ord"]), _axes(given), keepdims=given["keepdim"], dtype=dtype, **memory))
+
+
+def _older_norm(given: Arguments) -> Tensor:
+    """Compute ``aten::norm``, which calls `linalg_vector_norm`."""
+    order = 2.0 if given["p"] is None else given["p"]
+    asked = {"ord": order, "dim": given.get("dim"), "keepdim": given.get("keepdim", False), "dtype": given.get("dtype")}
+    return _norm({"self": given["self"], **asked})
+
+
+def _distance(given: Arguments) -> Tensor:
+    return _older_norm({"self": given["self"] - given["other"], "p": given["p"]})
 
 
 def _softmax(log: bool) -> Row:
@@ -166,25 +210,20 @@ def _group_norm_backward(given: Arguments) -> tuple[Tensor | None, ...]:
 
 
 def _nll_loss(given: Arguments) -> tuple[Tensor, ...]:
-    if given["weight"] is not None:
-        raise NotEmulatedError("losses with weights of classes are not known")
-    arrays = as_gpu_array(given["self"]), as_gpu_array(given["target"])
-    return as_tensors(losses.nll_loss(*arrays, _REDUCTIONS[given["reduction"]], given["ignore_index"]))
+    arrays = as_gpu_array(given["self"]), _indices(given["target"])
+    return as_tensors(losses.nll_loss(*arrays, _REDUCTIONS[given["reduction"]], given["ignore_index"], weight=_maybe(given["weight"])))
 
 
 def _nll_loss_backward(given: Arguments) -> Tensor:
-    if given["weight"] is not None:
-        raise NotEmulatedError("losses with weights of classes are not known")
-    arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["self"]), as_gpu_array(given["target"])
-    total = as_gpu_array(given["total_weight"])
-    return as_tensor(losses.nll_loss_backward(*arrays, _REDUCTIONS[given["reduction"]], total, given["ignore_index"]))
+    arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["self"]), _indices(given["target"])
+    total, how = as_gpu_array(given["total_weight"]), _REDUCTIONS[given["reduction"]]
+    return as_tensor(losses.nll_loss_backward(*arrays, how, total, given["ignore_index"], weight=_maybe(given["weight"])))
 
 
 def _bce_with_logits(given: Arguments) -> Tensor:
-    if given["weight"] is not None or given["pos_weight"] is not None:
-        raise NotEmulatedError("losses with weights are not known")
-    arrays = as_gpu_array(given["self"]), as_gpu_array(given["target"])
-    return as_tensor(losses.binary_cross_entropy_with_logits(*arrays, _REDUCTIONS[given["reduction"]]))
+    arrays, how = (as_gpu_array(given["self"]), as_gpu_array(given["target"])), _REDUCTIONS[given["reduction"]]
+    weight, pos_weight = _maybe(given["weight"]), _maybe(given["pos_weight"])
+    return as_tensor(losses.binary_cross_entropy_with_logits(*arrays, how, weight=weight, pos_weight=pos_weight))
 
 
 def _scan(function: Callable[..., NDArray[Any]]) -> Row:
@@ -199,8 +238,16 @@ def _scan(function: Callable[..., NDArray[Any]]) -> Row:
 def _embedding_backward(given: Arguments) -> Tensor:
     if given["scale_grad_by_freq"]:
         raise NotEmulatedError("gradients that are scaled by frequency are not known")
-    arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["indices"])
+    arrays = as_gpu_array(given["grad_output"]), _indices(given["indices"])
     return as_tensor(embedding.embedding_backward(*arrays, given["num_weights"], given["padding_idx"]))
+
+
+def _top(given: Arguments) -> tuple[Tensor, ...]:
+    """Compute the largest elements, some of which are equal."""
+    x = given["self"]
+    if not (given["largest"] and given["sorted"]) or given["dim"] not in (-1, x.dim() - 1) or not x.dim():
+        raise NotEmulatedError("the smallest elements, or those along other axes, were not recorded")
+    return as_tensors(largest.take_largest(to_numpy(x.contiguous()), given["k"]))
 
 
 def _foreach_norm(given: Arguments) -> list[Tensor]:
@@ -211,11 +258,17 @@ def _foreach_norm(given: Arguments) -> list[Tensor]:
 
 ROWS: dict[str, Row] = {
     "sum": _sum(reduce.reduce_sum),
-    "mean": _mean,
+    "mean": _sum(reduce.reduce_mean),
     "amax": _sum(reduce.reduce_max),
-    "var": _variance(False),
-    "std": _variance(True),
+    "nansum": _sum(reduce.reduce_present),
+    "prod": _product,
+    "var": _variance(reduce.reduce_variance, False),
+    "std": _variance(reduce.reduce_variance, True),
+    "var_mean": _variance(reduce.reduce_moments, False),
+    "std_mean": _variance(reduce.reduce_moments, True),
     "linalg_vector_norm": _norm,
+    "norm": _older_norm,
+    "dist": _distance,
     "_softmax": _softmax(False),
     "_safe_softmax": _safe_softmax,
     "_log_softmax": _softmax(True),
@@ -235,4 +288,5 @@ ROWS: dict[str, Row] = {
     "embedding_dense_backward": _embedding_backward,
     "_foreach_norm": _foreach_norm,
     "logsumexp": _log_sum_exp,
+    "topk": _top,
 }

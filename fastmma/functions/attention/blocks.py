@@ -12,6 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 PROCESSORS = 132  # streaming multiprocessors of an H100 or H200
+CUDNN_KEYS = 128  # of a block of cuDNN's kernels
+CUDNN_ONE_KEYS = 64  # of a block of its forward kernel for one query
+CUDNN_MOST_KEYS_OF_ONE = 256  # that this kernel takes
 
 _FILLED = np.float32(float.fromhex("0x1.99999a0000000p-1"))  # 0.8 of the room for blocks: with so many, one part is enough
 _EFFICIENT = float.fromhex("0x1.b333333333333p-1")  # 0.85 of the best efficiency

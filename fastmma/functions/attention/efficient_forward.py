@@ -19,6 +19,7 @@ from fastmma.functions.attention.operands import EVERY, Array, Floats, flatten, 
 from fastmma.functions.attention.products import multiply_rows, multiply_tiles
 from fastmma.functions.special import ex2
 from fastmma.host.errors import OperandError
+from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import thread_count
 
 _LOG2E = np.float32(float.fromhex("0x1.7154760000000p+0"))
@@ -48,6 +49,7 @@ def drop_scale(dropout: Dropout) -> np.float32:
 
 
 @np.errstate(all="ignore")
+@default_floats
 def efficient(
     q: Array,
     k: Array,
@@ -113,7 +115,7 @@ def efficient(
             scores += added[..., part]
         scores *= _LOG2E
         visible = see(queries, part.start, part.stop, 0 if causal else None)
-        each_head(kernels.subtract_maxima, threads, scores, visible, _ONE, top, factors)
+        each_head(kernels.subtract_maxima, threads, scores, visible, _ONE, False, top, factors)
         exponentials, factors = ex2(scores, flush=False), ex2(factors, flush=False)
         each_head(kernels.add_tiles, threads, exponentials, factors, sums)
         p = exponentials.astype(q.dtype)

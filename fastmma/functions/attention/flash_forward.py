@@ -19,6 +19,7 @@ from fastmma.functions.attention.operands import HALVES, Array, Floats, Heads, f
 from fastmma.functions.attention.products import multiply
 from fastmma.functions.special import ex2, lg2
 from fastmma.host.errors import OperandError
+from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import parallel_for, thread_count
 
 _ROWS = 16  # of an instruction
@@ -37,6 +38,7 @@ class Part(NamedTuple):
 
 
 @np.errstate(all="ignore")
+@default_floats
 def flash(
     q: Array,
     k: Array,
@@ -141,7 +143,7 @@ def attend_blocks(operands: Heads, starts: range, columns: int, offset: int | No
         scores = multiply(operands.q[:, low:], operands.k[:, start:stop].transpose(0, 2, 1))
         visible = see(queries, start, stop, offset)[low:]
         now, added, factors = top[:, low:].copy(), sums[:, low:].copy(), np.empty((heads, queries - low), np.float32)
-        each_head(kernels.subtract_maxima, threads, scores, visible, operands.scale_log2, now, factors)
+        each_head(kernels.subtract_maxima, threads, scores, visible, operands.scale_log2, False, now, factors)
         exponentials = ex2(scores, flush=False)
         factors = ex2(factors, flush=False)
         each_head(kernels.add_to_lanes, threads, exponentials, factors, added)

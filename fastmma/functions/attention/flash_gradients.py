@@ -18,9 +18,11 @@ from fastmma.functions.attention.products import multiply
 from fastmma.functions.reduce import reduce_sum
 from fastmma.functions.special import ex2
 from fastmma.host.errors import OperandError
+from fastmma.host.float_mode import default_floats
 
 _ROWS = 16  # of an instruction
 _LOADED = 8  # elements that a thread loads at once
+_LEAST = np.finfo(np.float32).tiny
 _LOG2E = np.float32(float.fromhex("0x1.7154760000000p+0"))
 
 
@@ -52,6 +54,7 @@ def descend(count: int, block: int) -> Descending:
 
 
 @np.errstate(all="ignore")
+@default_floats
 def flash_backward(
     grad_out: Array,
     q: Array,
@@ -145,7 +148,7 @@ def flash_backward(
         p, ds = p.astype(q.dtype), ds.astype(q.dtype)
         dv[:, part] = multiply(p.transpose(0, 2, 1), gradient[:, seen])
         dk[:, part] = multiply(ds.transpose(0, 2, 1), rows[:, seen])
-        sums[index % buffers][:, seen] += multiply(ds, operands.k[:, part])
+        sums[index % buffers][:, seen] = _add_atomically(sums[index % buffers][:, seen], multiply(ds, operands.k[:, part]))
     total = sums[0]
     for more in sums[1:]:
         total = total + more
@@ -155,9 +158,18 @@ def flash_backward(
     dv = dv if dropout is None else dv * again
     return (
         dq.reshape(q.shape),
-        _add_groups(round_to(dk * (again * operands.scale), q.dtype), k.shape),
-        _add_groups(round_to(dv, q.dtype), v.shape),
+        add_groups(round_to(dk * (again * operands.scale), q.dtype), k.shape),
+        add_groups(round_to(dv, q.dtype), v.shape),
     )
+
+
+def _add_atomically(sums: Floats, more: Floats) -> Floats:
+    """Add as atomics in global memory do, for which subnormal numbers are zeros."""
+    return _flush(sums + _flush(more))
+
+
+def _flush(values: Floats) -> Floats:
+    return np.where(np.abs(values) < _LEAST, np.copysign(np.float32(0), values), values)
 
 
 def _dots(grad_out: Array, out: Array, dimension: int) -> Floats:
@@ -177,9 +189,9 @@ def _dots(grad_out: Array, out: Array, dimension: int) -> Floats:
     return dots
 
 
-def _add_groups(gradient: Array, shape: tuple[int, ...]) -> Array:
+def add_groups(gradient: Array, shape: tuple[int, ...]) -> Array:
     """Add the gradients of heads that share keys, as torch's reduction kernel does."""
     groups = gradient.reshape(shape[0], shape[1], -1, *shape[2:])
     if groups.shape[2] == 1:
         return groups[:, :, 0]
-    return reduce_sum(groups.transpose(0, 3, 1, 2, 4), 3).transpose(0, 2, 1, 3)
+    return reduce_sum(np.ascontiguousarray(groups.transpose(0, 3, 1, 2, 4)), 3).transpose(0, 2, 1, 3)

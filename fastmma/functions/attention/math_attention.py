@@ -17,6 +17,7 @@ from fastmma.functions.arithmetic import round_to
 from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, see
 from fastmma.functions.softmax import softmax, softmax_backward
 from fastmma.host.errors import NotEmulatedError, OperandError
+from fastmma.host.float_mode import default_floats
 from fastmma.products.matmul import matmul
 
 Product = Callable[[Array, Array], Array]
@@ -55,6 +56,7 @@ def multiply_chains(a: Array, b: Array) -> Array:
     return found
 
 
+@default_floats
 def math_attention(
     q: Array,
     k: Array,
@@ -103,6 +105,7 @@ def math_attention(
     return round_to(product(composed.weights, composed.v), q.dtype).reshape(*q.shape[:3], v.shape[3])
 
 
+@default_floats
 def math_backward(
     grad_out: Array,
     q: Array,

@@ -23,6 +23,17 @@ _SHALLOW = {
     "float32": "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
 }
 
+_WARPGROUP = {
+    "bfloat16": "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16",
+    "float16": "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16",
+}
+
+
+def multiply_warpgroup(a: Array, b: Array, c: Floats | None = None) -> Floats:
+    """``a @ b + c`` by the instruction of cuDNN's kernels, k ascending."""
+    found: Floats = matmul(a, b, c=c, target="sm_90a", instruction=_WARPGROUP[a.dtype.name])
+    return found
+
 
 def multiply(a: Array, b: Array, c: Floats | None = None) -> Floats:
     """``a @ b + c`` by flash attention's instruction, k ascending."""

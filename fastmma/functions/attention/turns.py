@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastmma.functions.attention.blocks import FLASH, PROCESSORS, count_key_splits, efficient_sizes, round_dimension
+from fastmma.functions.attention.blocks import CUDNN_KEYS, FLASH, PROCESSORS, count_key_splits, efficient_sizes, round_dimension
 
 _FREE = 2  # so many terms have one sum in either order
 _WARPS = {16: 12, 32: 8}  # of the backward kernel that a streaming multiprocessor holds at least, by the bits of an element
@@ -75,6 +75,22 @@ def flash_repeats(query_shape: Sequence[int], key_shape: Sequence[int], *, deter
     (True, False)
     """
     return deterministic or -(-key_shape[2] // FLASH[round_dimension(query_shape[3])].backward_keys) <= _FREE
+
+
+def cudnn_repeats(key_shape: Sequence[int]) -> bool:
+    """Tell whether a GPU computes the same gradient of the queries each time, by cuDNN's attention.
+
+    Parameters
+    ----------
+    key_shape : sequence of int
+        (batch, heads, length, head dimension).
+
+    Examples
+    --------
+    >>> cudnn_repeats((1, 8, 256, 64)), cudnn_repeats((1, 8, 300, 64))
+    (True, False)
+    """
+    return -(-key_shape[2] // CUDNN_KEYS) <= _FREE
 
 
 def efficient_repeats(

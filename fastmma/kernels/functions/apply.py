@@ -18,13 +18,13 @@ from fastmma.host.threads import parallel_for, thread_count
 from fastmma.kernels.functions.bitcode import file_digest
 from fastmma.kernels.functions.machine_code import Form, source
 from fastmma.kernels.functions.pointwise import FORMULAS
-from fastmma.kernels.functions.tables import NAMES, table
 from fastmma.kernels.llvm.disk_cache import KernelFiles
 from fastmma.kernels.llvm.object_code import link_text
 
 DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 _FORMATS = {dtype: fmt for fmt, dtype in DTYPES.items()}
 _GRAIN = 1 << 14  # elements that a thread takes at a time
+_SHORT = 32  # elements of a row, below which a loop over each is slow
 
 
 class _Record(NamedTuple):
@@ -43,15 +43,57 @@ def _loop(record: _Record) -> Any:
     found = _loops.get(record)
     if found is None:
         formula = partial(FORMULAS[record.name], *record.parameters)
-        names = ("set_tables", "needed_tables", "loop")
-        set_tables, needed, loop = link_text(_FILES, record, lambda: in_default_mode(source, formula, record.form), names)
-        bits = ctypes.CFUNCTYPE(ctypes.c_int32)(needed)()
-        places = [table(name).ctypes.data if bits >> index & 1 else None for index, name in enumerate(NAMES)]
-        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(NAMES))(set_tables)(*places)
+        (loop,) = link_text(_FILES, record, lambda: in_default_mode(source, formula, record.form), ("loop",))
         kinds = [ctypes.c_void_p, ctypes.c_int64] * len(record.form.given) + [ctypes.c_void_p] * len(record.form.made)
-        found = ctypes.CFUNCTYPE(None, *kinds, ctypes.c_int64, ctypes.c_int64)(loop)
+        found = ctypes.CFUNCTYPE(None, *kinds, *[ctypes.c_int64] * 5)(loop)
         _loops.keep(record, found)
     return found
+
+
+class _Rows(NamedTuple):
+    """Operands of results that are cut into rows.
+
+    Attributes
+    ----------
+    number, width : int
+        Of rows, and of elements of one.
+    operands : tuple of arrays
+    steps : tuple of int
+        Elements of an operand from a row to the next.
+    along : tuple of bool
+        Whether it has an element for each one of a row.
+    """
+
+    number: int
+    width: int
+    operands: tuple[NDArray[Any], ...]
+    steps: tuple[int, ...]
+    along: tuple[bool, ...]
+
+
+def _merge(arrays: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> list[tuple[int, tuple[bool, ...]]]:
+    """Merge dimensions that the same operands have: their sizes, and which operands those are."""
+    merged: list[tuple[int, tuple[bool, ...]]] = []
+    for axis, size in enumerate(shape, -len(shape)):
+        if size != 1:
+            have = tuple(array.ndim >= -axis and array.shape[axis] != 1 for array in arrays)
+            if merged and merged[-1][1] == have:
+                merged[-1] = merged[-1][0] * size, have
+            else:
+                merged.append((size, have))
+    return merged
+
+
+def _arrange(arrays: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> _Rows:
+    """Cut results into rows, along which an operand is whole or one element; operands are repeated where there are no such rows."""
+    merged = _merge(arrays, shape)
+    if len(merged) > 2 or (len(merged) == 2 and merged[1][0] < _SHORT):
+        arrays = [array if array.size == 1 else np.broadcast_to(array, shape) for array in arrays]
+        merged = _merge(arrays, shape)
+    none = (False,) * len(arrays)
+    (count, across), (width, along) = [*[(1, none)] * (2 - len(merged)), *merged]
+    steps = tuple((width if each else 1) if other else 0 for other, each in zip(across, along, strict=True))
+    return _Rows(count, width, tuple(map(np.ascontiguousarray, arrays)), steps, along)
 
 
 def apply(
@@ -97,16 +139,21 @@ def apply(
         if array.dtype not in _FORMATS:
             raise OperandTypeError(f"apply: operands and results are float32, float16 or bfloat16, not {array.dtype}")
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    whole = [array if array.size == 1 else np.ascontiguousarray(np.broadcast_to(array, shape)) for array in arrays]
     result = np.empty(shape, dtype) if out is None else out
     if result.shape != shape or not result.flags.c_contiguous:
         raise OperandError(f"apply: out must be contiguous, and of the shape {shape}, not {result.shape}")
-    form = Form(tuple(_FORMATS[array.dtype] for array in arrays), (_FORMATS[dtype],))
+    rows = _arrange(arrays, shape)
+    form = Form(tuple(_FORMATS[array.dtype] for array in arrays), (_FORMATS[dtype],), rows.along)
     loop = _loop(_Record(name, tuple(map(float, parameters)), form, file_digest()))
     given: list[int] = []
-    for array in whole:
-        given += [array.ctypes.data, 0 if array.size == 1 else 1]
-    parallel_for(lambda start, stop, _: loop(*given, result.ctypes.data, start, stop), result.size, thread_count(threads), _GRAIN)
+    for array, step in zip(rows.operands, rows.steps, strict=True):
+        given += [array.ctypes.data, step]
+    given += [result.ctypes.data, rows.width]
+    if rows.number == 1:
+        parallel_for(lambda start, stop, _: loop(*given, 0, 1, start, stop), rows.width, thread_count(threads), _GRAIN)
+    else:
+        grain = max(_GRAIN // rows.width, 1)
+        parallel_for(lambda start, stop, _: loop(*given, start, stop, 0, rows.width), rows.number, thread_count(threads), grain)
     return result
 
 

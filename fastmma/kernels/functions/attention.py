@@ -19,11 +19,11 @@ TILE = 32  # columns of a warp of CUTLASS's kernels
 
 
 @compiled
-def subtract_maxima(scores: Any, visible: Any, scale: Any, top: Any, factors: Any) -> None:
+def subtract_maxima(scores: Any, visible: Any, scale: Any, apart: Any, top: Any, factors: Any) -> None:
     """Replace scores by ``score * scale - maximum * scale``, and the columns from `visible` of their row on by minus infinity.
 
     `top` has the maxima of the blocks before, and gets those of all; `factors` get what sums of the blocks before are to be multiplied by,
-    as the logarithm to base 2.
+    as the logarithm to base 2: the difference of maxima times the scale, or, where these are `apart`, that of each times the scale.
     """
     infinity = np.float32(np.inf)
     for head in range(scores.shape[0]):
@@ -36,7 +36,12 @@ def subtract_maxima(scores: Any, visible: Any, scale: Any, top: Any, factors: An
                 if line[column] > new:
                     new = line[column]
             top[head, row] = new
-            factors[head, row] = np.float32(0) if old == new else np.float32(np.float32(old - new) * scale)
+            if old == new:
+                factors[head, row] = np.float32(0)
+            elif apart:
+                factors[head, row] = np.float32(np.float32(old * scale) - np.float32(new * scale))
+            else:
+                factors[head, row] = np.float32(np.float32(old - new) * scale)
             shift = np.float32(0) if new == -infinity else np.float32(new * scale)
             for column in range(seen):
                 line[column] = np.float32(np.float32(line[column] * scale) - shift)
@@ -57,6 +62,20 @@ def add_to_lanes(exponentials: Any, factors: Any, sums: Any) -> None:
                     for column in range(start + (start == first), min(start + PAIR, line.size)):
                         total = np.float32(total + line[column])
                 sums[head, row, lane] = total
+
+
+@compiled
+def add_blocks_to_lanes(exponentials: Any, factors: Any, sums: Any) -> None:
+    """Add the exponentials of each thread, columns ascending, and to that its sums so far (head, row, 4) times factors, fused."""
+    for head in range(exponentials.shape[0]):
+        for row in range(exponentials.shape[1]):
+            line = exponentials[head, row]
+            for lane in range(LANES):
+                total = np.float32(0)
+                for start in range(PAIR * lane, line.size, PAIR * LANES):
+                    for column in range(start, min(start + PAIR, line.size)):
+                        total = np.float32(total + line[column])
+                sums[head, row, lane] = fma(sums[head, row, lane], factors[head, row], total)
 
 
 @compiled

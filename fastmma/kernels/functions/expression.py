@@ -191,6 +191,12 @@ def rounded(x: Value, bits: float) -> Value:
     return x.code.add(f"bitcast i32 {names[-1]} to float")
 
 
+def canonical(x: Value) -> Value:
+    """Give NaN the bits that a GPU's arithmetic does."""
+    nan = x.code.add("bitcast i32 2147483647 to float")
+    return choose(x.is_nan, nan, x)
+
+
 def floor(x: Value) -> Value:
     """Round down to a whole number."""
     return x.code.add(f"call float @llvm.floor.f32(float {x.name})")

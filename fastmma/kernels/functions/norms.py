@@ -1,36 +1,11 @@
-"""Loops of layer norm and RMS norm and of their gradients, as threads of a GPU run them."""
+"""Sums of the gradients of layer norm and RMS norm, as threads of a GPU add them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import fma
-
-
-@compiled
-def normalize(x: Any, mean: Any, rstd: Any, weight: Any, bias: Any, out: Any) -> None:
-    """Write fma((x - mean) * rstd, weight, bias)."""
-    for row in range(len(x)):
-        given, result = x[row], out[row]
-        center, scale = mean[row], rstd[row]
-        for column in range(len(given)):
-            result[column] = fma((given[column] - center) * scale, weight[column], bias[column])
-
-
-@compiled
-def differentiate(grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, sums: Any, products: Any, out: Any) -> None:
-    """Write the gradient of x, of the sums of gradients and of their products with the normalized input."""
-    count = np.float32(x.shape[1])
-    for row in range(len(x)):
-        dy, given, result = grad[row], x[row], out[row]
-        center, scale, total, product = mean[row], rstd[row], sums[row], products[row]
-        share = np.float32(1) / count * scale
-        for column in range(len(given)):
-            joined = fma(count * weight[column], dy[column], -((given[column] - center) * scale * product))
-            result[column] = (joined - total) * share
 
 
 @compiled

@@ -14,63 +14,39 @@ from fastmma.kernels.llvm.simd import fma
 
 
 @compiled
-def add_strided(values: Any, sums: Any, start: int, stop: int) -> None:
-    """Add each value to the sum of the next thread, the first one after the last."""
+def add_vectors(values: Any, sums: Any, start: int, stop: int, size: int) -> None:
+    """Add each vector of `size` values, in order, to the sum of the next thread, the first one after the last."""
     threads = sums.shape[1]
     for row in range(len(values)):
         kept = sums[row]
-        for first in range(start, stop, threads):
-            part = values[row, first : min(first + threads, stop)]
-            for thread in range(len(part)):
-                kept[thread] += part[thread]
+        for first in range(start, stop, threads * size):
+            part = values[row, first : min(first + threads * size, stop)]
+            if size == 1:  # of which a compiler knows that they lie side by side
+                for thread in range(part.size):
+                    kept[thread] += part[thread]
+            else:
+                for element in range(size):
+                    for thread in range(part.size // size):
+                        kept[thread] += part[thread * size + element]
 
 
 @compiled
-def add_rows(values: Any, sums: Any) -> None:
-    """Add rows of matrices, each to the next row of sums, the first one after the last."""
-    for matrix in range(len(values)):
-        kept = sums[matrix]
-        for row in range(values.shape[1]):
-            total, part = kept[row % len(kept)], values[matrix, row]
-            for column in range(len(part)):
-                total[column] += part[column]
-
-
-@compiled
-def add_squares(values: Any, sums: Any, start: int, stop: int) -> None:
-    """Add squares as `add_strided` adds values, each by one fused multiply-add."""
+def add_products(values: Any, factors: Any, sums: Any, start: int, stop: int, size: int) -> None:
+    """Add products of two arrays as `add_vectors` adds values, each by one fused multiply-add."""
     threads = sums.shape[1]
     for row in range(len(values)):
         kept = sums[row]
-        for first in range(start, stop, threads):
-            part = values[row, first : min(first + threads, stop)]
-            for thread in range(len(part)):
-                kept[thread] = fma(part[thread], part[thread], kept[thread])
-
-
-@compiled
-def add_magnitudes(values: Any, sums: Any, start: int, stop: int) -> None:
-    """Add magnitudes as `add_strided` adds values."""
-    threads = sums.shape[1]
-    for row in range(len(values)):
-        kept = sums[row]
-        for first in range(start, stop, threads):
-            part = values[row, first : min(first + threads, stop)]
-            for thread in range(len(part)):
-                kept[thread] += abs(part[thread])
-
-
-@compiled
-def add_products(values: Any, factors: Any, sums: Any, start: int, stop: int) -> None:
-    """Add products of two arrays as `add_strided` adds values, each by one fused multiply-add."""
-    threads = sums.shape[1]
-    for row in range(len(values)):
-        kept = sums[row]
-        for first in range(start, stop, threads):
-            part = values[row, first : min(first + threads, stop)]
-            other = factors[row, first : min(first + threads, stop)]
-            for thread in range(len(part)):
-                kept[thread] = fma(part[thread], other[thread], kept[thread])
+        for first in range(start, stop, threads * size):
+            part = values[row, first : min(first + threads * size, stop)]
+            other = factors[row, first : min(first + threads * size, stop)]
+            if size == 1:
+                for thread in range(part.size):
+                    kept[thread] = fma(part[thread], other[thread], kept[thread])
+            else:
+                for element in range(size):
+                    for thread in range(part.size // size):
+                        place = thread * size + element
+                        kept[thread] = fma(part[place], other[place], kept[thread])
 
 
 @compiled
@@ -87,34 +63,92 @@ def keep_largest(values: Any, sums: Any, start: int, stop: int) -> None:
 
 
 @compiled
-def add_vectors(values: Any, sums: Any, start: int, stop: int, size: int) -> None:
-    """Add a vector of `size` values, in order, to the sum of the next thread."""
-    threads = sums.shape[1]
-    for row in range(len(values)):
-        for first in range(start, stop, threads * size):
-            for thread in range(min(threads, (stop - first) // size)):
-                total = sums[row, thread]
-                for element in range(size):
-                    total += values[row, first + thread * size + element]
-                sums[row, thread] = total
+def add_rows(values: Any, sums: Any) -> None:
+    """Add rows of matrices, each to the next row of sums, the first one after the last."""
+    for matrix in range(len(values)):
+        kept = sums[matrix]
+        for row in range(values.shape[1]):
+            total, part = kept[row % len(kept)], values[matrix, row]
+            for column in range(len(part)):
+                total[column] += part[column]
 
 
 @compiled
-def add_square_vectors(values: Any, sums: Any, start: int, stop: int, size: int) -> None:
-    """Add squares as `add_vectors` adds values, each by one fused multiply-add."""
+def keep_smallest(values: Any, sums: Any, start: int, stop: int) -> None:
+    """Keep the smaller one, or NaN, of what a thread has and its next value."""
     threads = sums.shape[1]
     for row in range(len(values)):
-        for first in range(start, stop, threads * size):
-            for thread in range(min(threads, (stop - first) // size)):
-                total = sums[row, thread]
-                for element in range(size):
-                    value = values[row, first + thread * size + element]
-                    total = fma(value, value, total)
-                sums[row, thread] = total
+        kept = sums[row]
+        for first in range(start, stop, threads):
+            part = values[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                if not (np.isnan(kept[thread]) or kept[thread] < part[thread]):
+                    kept[thread] = part[thread]
 
 
 @compiled
-def multiply_add(a: Any, b: Any, c: Any, out: Any) -> None:
-    """Compute ``a * b + c`` of each element, rounded once."""
-    for index in range(out.size):
-        out[index] = fma(a[index], b[index], c[index])
+def multiply_strided(values: Any, sums: Any, start: int, stop: int) -> None:
+    """Multiply the product of the next thread by each value, the first one after the last."""
+    threads = sums.shape[1]
+    for row in range(len(values)):
+        kept = sums[row]
+        for first in range(start, stop, threads):
+            part = values[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                kept[thread] *= part[thread]
+
+
+@compiled
+def add_warps(values: Any, lanes: int, out: Any) -> None:
+    """Add rows by the lanes of a warp, of which each takes every `lanes`-th value, and halve them."""
+    kept = np.empty(lanes, np.float32)
+    for row in range(len(values)):
+        line = values[row]
+        kept[:] = np.float32(0)
+        for first in range(0, line.size, lanes):
+            part = line[first : first + lanes]
+            for lane in range(part.size):
+                kept[lane] += part[lane]
+        half = lanes // 2
+        while half:
+            for lane in range(half):
+                kept[lane] += kept[lane + half]
+            half //= 2
+        out[row] = kept[0]
+
+
+@compiled
+def find_largest(values: Any, out: Any) -> None:
+    """Find the largest number of each row, or NaN where it has one."""
+    lanes = 64
+    kept = np.empty(lanes, np.float32)
+    for row in range(len(values)):
+        line = values[row]
+        kept[:] = np.float32(-np.inf)
+        for first in range(0, line.size, lanes):
+            part = line[first : first + lanes]
+            for lane in range(part.size):
+                value = part[lane]
+                kept[lane] = kept[lane] if kept[lane] >= value or kept[lane] != kept[lane] else value
+        half = lanes // 2
+        while half:
+            for lane in range(half):
+                value = kept[lane + half]
+                kept[lane] = kept[lane] if kept[lane] >= value or kept[lane] != kept[lane] else value
+            half //= 2
+        out[row] = kept[0]
+
+
+@compiled
+def halve(sums: Any, out: Any) -> None:
+    """Add the upper half of each row to the lower one until one is left."""
+    kept = np.empty(max(sums.shape[1] // 2, 1), np.float32)
+    for row in range(len(sums)):
+        line, half = sums[row], sums.shape[1] // 2
+        for place in range(half):
+            kept[place] = line[place] + line[place + half]
+        while half > 1:
+            half //= 2
+            for place in range(half):
+                kept[place] += kept[place + half]
+        out[row] = kept[0] if sums.shape[1] > 1 else line[0]

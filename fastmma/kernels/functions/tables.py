@@ -1,56 +1,62 @@
-"""Tables of a GPU's special function unit: by how many units in the last place a result differs from a correctly rounded one.
+"""Coefficients of a GPU's special function unit: an interpolating polynomial of degree 2 for each segment of a function.
 
-ex2, rcp, rsqrt and sqrt have two bits a mantissa, the difference plus 2, for all that the unit looks at; they were recorded on an H100,
-exhaustively. Of lg2, whose results near 1 have an error of their own, the table holds the results, as differences of differences; it was
-recorded on an H200, and all 2^32 results agree with it by a checksum an octave.
+Linear programs found them in recordings of every mantissa, on an H100 and, of lg2, on an H200; they have every bit of these. All 2^32
+results of lg2 and of 24 functions of libdevice agree with an H200's by checksums.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
+import csv
 from functools import lru_cache
 from importlib.resources import files
-from math import isqrt
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-NAMES = ("ex2", "rcp", "rsqrt", "sqrt", "lg2")
-BITS = 23  # of a fraction
-STEPS = 5  # bits of a fraction by which `powers` are tabulated
-_FINE = 200  # bits of exact roots
+from typing import NamedTuple
 
 
-def _read(name: str) -> NDArray[Any]:
-    with files("fastmma.kernels.functions").joinpath("tables", "sm_90.npz").open("rb") as file, np.load(file) as archive:
-        found: NDArray[Any] = archive[name]
-    return found
+class Interpolator(NamedTuple):
+    """How the unit computes a function of a fraction of 23 bits: ``floor((c0 * 2^grid + bias + c1 * x + c2 * s) / 2^(grid + 2))``.
+
+    x is what the fraction has below the number of its segment, in units of 2^-23 or, where there are 128 segments, of 2^-24; s is its
+    square, cut off (`fastmma.kernels.functions.unit`).
+
+    Attributes
+    ----------
+    bits : int
+        Of a fraction that tell its segment.
+    grid, bias : int
+    start : int
+        Code of the float32 number from which results count; 0 of lg2, whose results are no float32 numbers yet.
+    cut : int
+        Low bits of x that are multiplied apart, lest a product has more than 31 bits.
+    """
+
+    bits: int
+    grid: int
+    bias: int
+    start: int
+    cut: int = 2
+
+
+_ONE, _HALF = 0x3F800000, 0x3F000000
+INTERPOLATORS = {
+    "ex2": Interpolator(6, 13, 6114, _ONE),
+    "rcp": Interpolator(7, 14, 4046, _HALF),
+    "rsqrt": Interpolator(6, 14, 16383, _HALF),  # of 1 to 2, and then of 2 to 4; so sqrt
+    "sqrt": Interpolator(6, 15, 32767, _ONE, 3),
+    "lg2": Interpolator(6, 12, 837, 0),
+}
 
 
 @lru_cache(maxsize=1)
-def powers() -> list[float]:
-    """Tabulate 2 to the multiples of 1/32 below 1, correctly rounded.
+def coefficients() -> dict[str, list[tuple[int, int, int]]]:
+    """Read c0, c1 and c2 of the segments of each function.
 
     Examples
     --------
-    >>> powers()[16]
-    1.4142135623730951
+    >>> coefficients()["ex2"][0]
+    (3, 22713, 494)
     """
-    found = []
-    for step in range(1 << STEPS):
-        root = 1 << (step + (_FINE << STEPS))
-        for _ in range(STEPS):
-            root = isqrt(root)
-        found.append(float(Fraction(root, 1 << _FINE)))
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    with files("fastmma.kernels.functions").joinpath("tables", "sm_90.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            found.setdefault(row["function"], []).append((int(row["c0"]), int(row["c1"]), int(row["c2"])))
     return found
-
-
-@lru_cache(maxsize=len(NAMES))
-def table(name: str) -> NDArray[Any]:
-    """Read a table: bytes of four mantissas each; of lg2 float32 results for 1 to 2, and then for 1/2 to 1."""
-    if name != "lg2":
-        return np.ascontiguousarray(_read(name))
-    curve = _read("lg2_curve").astype(np.int64)
-    curve[_read("lg2_places")] = _read("lg2_jumps")
-    return np.cumsum(np.cumsum(curve)).astype(np.int32).view(np.float32)

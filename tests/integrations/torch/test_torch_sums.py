@@ -114,10 +114,10 @@ def test_losses_reach_leaves() -> None:
     assert x.grad is not None
 
 
-@cases("what", ["transposed", "offset", "float64", "H100 PCIe", "A100", "left to torch"])
+@cases("what", ["float64", "H100 PCIe", "A100", "left to torch"])
 def test_what_is_not_known_is_passed(what: str) -> None:
     x = drawn([40, 300], torch.float32)
-    x = {"transposed": x.t(), "offset": x.reshape(-1)[1:301], "float64": x.double()}.get(what, x)
+    x = x.double() if what == "float64" else x
     options = {"functions": "torch"} if what == "left to torch" else {}
     with ft.emulate(what if what in ("H100 PCIe", "A100") else "H200", **options) as gpu:
         found = x.sum(-1)

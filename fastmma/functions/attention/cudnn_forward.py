@@ -1,0 +1,124 @@
+"""cuDNN's fused attention, forward: ``sm90_flash_fprop_wgmma_f16`` and ``sm80_flash_fprop_wmma_f16`` of cuDNN 9.19, as torch 2.11 has it.
+
+Scores of a block of keys are multiplied by the scale times log2(e), rounded, and the row's maximum so far, multiplied likewise, is
+subtracted; the kernel for one query multiplies by the scale and by log2(e) one after the other, and a bias is added to scaled scores by one
+fused multiply-add. `ex2.approx` of that is a probability. Blocks are taken in order. A thread adds the probabilities of a block in its
+columns, and the blocks before by a fused multiply-add; four threads join in pairs. Results are multiplied by `rcp.approx` of the sum.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastmma.functions.arithmetic import fuse, round_to
+from fastmma.functions.attention.blocks import CUDNN_KEYS, CUDNN_MOST_KEYS_OF_ONE, CUDNN_ONE_KEYS
+from fastmma.functions.attention.efficient_forward import read_bias
+from fastmma.functions.attention.flash_forward import each_head
+from fastmma.functions.attention.operands import HALVES, Array, Floats, heads_of, see
+from fastmma.functions.attention.products import multiply, multiply_warpgroup
+from fastmma.functions.special import ex2, lg2, rcp
+from fastmma.host.errors import NotEmulatedError, OperandError
+from fastmma.host.float_mode import default_floats
+from fastmma.host.threads import thread_count
+
+LOG2E = np.float32(float.fromhex("0x1.7154760000000p+0"))
+_LN2 = np.float32(float.fromhex("0x1.62e4300000000p-1"))
+_LARGEST = 256
+
+
+def check_sizes(where: str, q: Array, v: Array, scale: np.float32) -> None:
+    """Check what cuDNN's kernels are recorded for: one head dimension up to 256, and a scale above zero.
+
+    Raises
+    ------
+    OperandError
+    """
+    if not (q.shape[3] == v.shape[3] <= _LARGEST and scale > 0):
+        raise OperandError(
+            f"{where}: head dimensions are one and up to {_LARGEST}, and the scale is above zero, not {q.shape[3]}, {v.shape[3]} and {scale}"
+        )
+
+
+@np.errstate(all="ignore")
+@default_floats
+def cudnn(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    bias: Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    threads: int | None = None,
+) -> tuple[Array, Floats]:
+    """Compute ``aten::_scaled_dot_product_cudnn_attention``: the output, and the logarithms of the sums of exponentials.
+
+    Parameters
+    ----------
+    q, k, v : array
+        bfloat16 or float16 (batch, heads, length, head dimension), the last a multiple of 8 up to 256. Keys and values may have
+        fewer heads.
+    bias : array, optional
+        Added to the scores; of the same dtype, and of a shape that broadcasts to (batch, heads, queries, keys).
+    causal : bool
+        A query sees keys up to its own place, counted from the beginnings of both.
+    scale : float, optional
+        By default one over the square root of the head dimension.
+    threads : int, optional
+
+    Returns
+    -------
+    out : array (batch, heads, length, head dimension)
+    logsumexp : float32 array (batch, heads, length)
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+    NotEmulatedError
+        For one query and more than 256 keys cuDNN has another kernel, whose order is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> q = k = v = np.eye(8, dtype=np.float16).reshape(1, 1, 8, 8)
+    >>> out, logsumexp = cudnn(q, k, v)
+    >>> float(out[0, 0, 0, 0]), float(logsumexp[0, 0, 0])
+    (0.1690673828125, 2.131098747253418)
+    """
+    from fastmma.kernels.functions import attention as kernels
+
+    operands, threads = heads_of("cudnn", q, k, v, scale, HALVES), thread_count(threads)
+    check_sizes("cudnn", q, v, operands.scale)
+    added = read_bias("cudnn", bias, q, k.shape[2])
+    heads, queries, _ = operands.q.shape
+    keys, one = k.shape[2], queries == 1
+    if one and keys > CUDNN_MOST_KEYS_OF_ONE:
+        raise NotEmulatedError(f"cudnn: the order of a call with one query and more than {CUDNN_MOST_KEYS_OF_ONE} keys is not known")
+    columns, product = (CUDNN_ONE_KEYS, multiply) if one else (CUDNN_KEYS, multiply_warpgroup)
+    factor = LOG2E if one or added is not None else operands.scale * LOG2E
+    out = np.zeros(operands.q.shape, np.float32)
+    top = np.full((heads, queries), np.float32(-np.inf))
+    sums = np.zeros((heads, queries, kernels.LANES), np.float32)
+    for start in range(0, keys, columns):
+        stop = min(start + columns, keys)
+        low = min(start, queries) if causal else 0  # queries before see none of the block
+        if low == queries:
+            break
+        scores = product(operands.q[:, low:], operands.k[:, start:stop].transpose(0, 2, 1))
+        if added is not None:
+            scores = fuse(scores, operands.scale, added[:, low:, start:stop])
+        elif one:
+            scores *= operands.scale
+        visible = see(queries, start, stop, 0 if causal else None)[low:]
+        now, total, factors = top[:, low:].copy(), sums[:, low:].copy(), np.empty((heads, queries - low), np.float32)
+        each_head(kernels.subtract_maxima, threads, scores, visible, factor, True, now, factors)
+        exponentials, factors = ex2(scores, flush=False), ex2(factors, flush=False)
+        each_head(kernels.add_blocks_to_lanes, threads, exponentials, factors, total)
+        out[:, low:] = product(exponentials.astype(q.dtype), operands.v[:, start:stop], out[:, low:] * factors[..., None])
+        top[:, low:], sums[:, low:] = now, total
+    pairs = sums[..., 0::2] + sums[..., 1::2]
+    whole = pairs[..., 0] + pairs[..., 1]
+    most, log2 = top * factor, lg2(whole, flush=False)
+    logs = fuse(log2, _LN2, most * _LN2) if one else fuse(most, _LN2, log2 * _LN2)
+    inverse = rcp(np.where(whole == 0, np.float32(1), whole))  # the result of a row that sees nothing is zero
+    return round_to(out * inverse[..., None], q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])

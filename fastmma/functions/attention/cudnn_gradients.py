@@ -1,0 +1,126 @@
+"""cuDNN's fused attention, backward: ``compute_dot_do_o``, ``sm90_flash_bprop_wgmma_f16`` and ``convert_dq_to_16bits`` of cuDNN 9.19.
+
+A probability is `ex2.approx` of what the scaled score exceeds the logarithm of the sum by, one fused multiply-add, times log2(e). Gradients
+of scores are multiplied by the scale before they are rounded to 16 bits. Those of keys and values are sums over all queries in order; a
+block of threads has a block of keys, and adds to the gradient of the queries by atomics.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastmma.functions.arithmetic import fuse, round_to
+from fastmma.functions.attention.blocks import CUDNN_KEYS
+from fastmma.functions.attention.cudnn_forward import LOG2E, check_sizes
+from fastmma.functions.attention.efficient_forward import read_bias
+from fastmma.functions.attention.flash_gradients import add_groups
+from fastmma.functions.attention.operands import HALVES, Array, Floats, flatten, heads_of, see
+from fastmma.functions.attention.products import multiply_warpgroup
+from fastmma.functions.special import ex2
+from fastmma.host.errors import OperandError
+from fastmma.host.float_mode import default_floats
+
+_LOADED = 8  # elements that a thread loads at once
+
+
+@np.errstate(all="ignore")
+@default_floats
+def cudnn_backward(
+    grad_out: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    logsumexp: Floats,
+    *,
+    bias: Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> tuple[Array, Array, Array]:
+    """Compute ``aten::_scaled_dot_product_cudnn_attention_backward``: the gradients of queries, keys and values.
+
+    From three blocks of keys on a GPU adds the gradient of the queries up in any order (`cudnn_repeats` tells); here it is the order of
+    the keys.
+
+    Parameters
+    ----------
+    grad_out : array
+        The gradient of the output.
+    q, k, v : array
+        As in `cudnn`.
+    out, logsumexp : array
+        What `cudnn` returned.
+    bias, causal, scale
+        As in `cudnn`.
+
+    Returns
+    -------
+    dq, dk, dv : array
+        Of the shapes of q, k and v.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastmma.functions.attention.cudnn_forward import cudnn
+    >>> q = k = v = np.eye(8, dtype=np.float16).reshape(1, 1, 8, 8)
+    >>> dq, dk, dv = cudnn_backward(q, q, k, v, *cudnn(q, k, v))
+    >>> float(dv[0, 0, 0, 0])
+    0.1690673828125
+    """
+    operands = heads_of("cudnn_backward", q, k, v, scale, HALVES)
+    check_sizes("cudnn_backward", q, v, operands.scale)
+    if grad_out.shape != q.shape or out.shape != q.shape or logsumexp.shape != q.shape[:3]:
+        raise OperandError(
+            f"cudnn_backward: grad_out {grad_out.shape}, out {out.shape} and logsumexp {logsumexp.shape} do not fit {q.shape}"
+        )
+    added = read_bias("cudnn_backward", bias, q, k.shape[2])
+    queries, keys = q.shape[2], k.shape[2]
+    gradient = flatten(grad_out)
+    logs = np.where(flatten(logsumexp) == -np.inf, np.float32(0), flatten(logsumexp))[..., None]
+    delta = _dots(gradient, flatten(out))[..., None]
+    dq = np.zeros(operands.q.shape, np.float32)
+    dk, dv = np.zeros_like(operands.k, np.float32), np.zeros_like(operands.v, np.float32)
+    for start in range(0, keys, CUDNN_KEYS):
+        part = slice(start, min(start + CUDNN_KEYS, keys))
+        low = min(start, queries) if causal else 0  # queries before see none of the block
+        if low == queries:
+            break
+        rows = operands.q[:, low:]
+        scores = multiply_warpgroup(rows, operands.k[:, part].transpose(0, 2, 1))
+        if added is None:
+            exponents = fuse(scores, operands.scale, -logs[:, low:])
+        else:
+            exponents = fuse(scores, operands.scale, added[:, low:, part]) - logs[:, low:]
+        hidden = np.arange(part.stop - start) >= see(queries, start, part.stop, 0 if causal else None)[low:, None]
+        p = np.where(hidden, np.float32(0), ex2(exponents * LOG2E, flush=True))
+        dp = multiply_warpgroup(gradient[:, low:], operands.v[:, part].transpose(0, 2, 1))
+        ds = (p * (dp - delta[:, low:]) * operands.scale).astype(q.dtype)
+        dv[:, part] = multiply_warpgroup(p.astype(q.dtype).transpose(0, 2, 1), gradient[:, low:])
+        dk[:, part] = multiply_warpgroup(ds.transpose(0, 2, 1), rows)
+        dq[:, low:] += multiply_warpgroup(ds, operands.k[:, part])
+    return (
+        round_to(dq, q.dtype).reshape(q.shape),
+        add_groups(round_to(dk, q.dtype), k.shape),
+        add_groups(round_to(dv, q.dtype), v.shape),
+    )
+
+
+def _dots(grad_out: Array, out: Array) -> Floats:
+    """Multiply rows by rows: a thread adds 8 neighbouring products in pairs, and a power of two of threads join in a tree."""
+    heads, count, size = out.shape
+    threads = 1 << (-(-size // _LOADED) - 1).bit_length()
+    products = np.zeros((heads, count, threads * _LOADED), np.float32)
+    products[..., :size] = grad_out.astype(np.float32) * out.astype(np.float32)
+    pairs = (products[..., 0::2] + products[..., 1::2]).reshape(heads, count, threads, -1)
+    total = pairs[..., 0]
+    for index in range(1, pairs.shape[-1]):
+        total = total + pairs[..., index]
+    while total.shape[-1] > 1:
+        half = total.shape[-1] // 2
+        total = total[..., :half] + total[..., half:]
+    dots: Floats = total[..., 0]
+    return dots
