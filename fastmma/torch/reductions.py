@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastmma.functions import embedding, group_norm, losses, norms, optimizers, reduce, scans, softmax
+from fastmma.functions import embedding, group_norm, largest, losses, norms, optimizers, reduce, scans, softmax
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.arrays import DTYPES, to_numpy, to_torch
 
@@ -242,6 +242,14 @@ def _embedding_backward(given: Arguments) -> Tensor:
     return as_tensor(embedding.embedding_backward(*arrays, given["num_weights"], given["padding_idx"]))
 
 
+def _top(given: Arguments) -> tuple[Tensor, ...]:
+    """Compute the largest elements, some of which are equal."""
+    x = given["self"]
+    if not (given["largest"] and given["sorted"]) or given["dim"] not in (-1, x.dim() - 1) or not x.dim():
+        raise NotEmulatedError("the smallest elements, or those along other axes, were not recorded")
+    return as_tensors(largest.take_largest(to_numpy(x.contiguous()), given["k"]))
+
+
 def _foreach_norm(given: Arguments) -> list[Tensor]:
     if given["ord"] != 2 or given["dtype"] is not None:
         raise NotEmulatedError("norms of lists are known of order 2")
@@ -280,4 +288,5 @@ ROWS: dict[str, Row] = {
     "embedding_dense_backward": _embedding_backward,
     "_foreach_norm": _foreach_norm,
     "logsumexp": _log_sum_exp,
+    "topk": _top,
 }

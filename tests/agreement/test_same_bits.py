@@ -43,6 +43,7 @@ SCALED = AccumulationPlan(
 SHORT, SHORT_8 = (
     replace(plan, arithmetic=replace(fastmma.arithmetic(plan.instruction, "sm_80"), align_bits=13)) for plan in (AMPERE, AMPERE_8)
 )
+F64 = GemmPlan("sm_90a", "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64")
 ROUNDED = replace(WGMMA, epilogue=("alpha+bias", "round"), out="bf16")
 
 
@@ -84,6 +85,9 @@ def test_equal_by_proof(p: Any, q: Any, given: dict[str, Any]) -> None:
         # steps of zeros take bits where sums have more than alignment leaves
         (SHORT, SHORT_8, {"k": 8}, "takes k otherwise"),
         (SHORT, SHORT_8, {}, "takes k otherwise"),
+        # zeros that fill an instruction make -0 a +0
+        (F64, replace(F64, first_tile=64), {"k": 66}, "what is left over"),
+        (F64, replace(F64, instruction="mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64"), {}, "m16n8k16"),
         (WGMMA, replace(WGMMA, split_k=2), {"k": 4096}, "k in one part against k in 2 parts"),
         (WGMMA, replace(WGMMA, split_k=2), {}, "k in one part against k in 2 parts"),
         (WGMMA, replace(WGMMA, promote_every=128), {}, "no promotion against promotion every 128 k"),

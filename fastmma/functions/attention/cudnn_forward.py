@@ -31,8 +31,9 @@ def check_sizes(where: str, q: Array, v: Array, scale: np.float32) -> None:
     OperandError
     """
     if not (q.shape[3] == v.shape[3] <= _LARGEST and scale > 0):
-        found = f"{q.shape[3]}, {v.shape[3]} and {scale}"
-        raise OperandError(f"{where}: head dimensions are one and up to {_LARGEST}, and the scale is above zero, not {found}")
+        raise OperandError(
+            f"{where}: there is one head dimension up to {_LARGEST}, and a scale above zero, not {q.shape[3]}, {v.shape[3]} and {scale}"
+        )
 
 
 @np.errstate(all="ignore")

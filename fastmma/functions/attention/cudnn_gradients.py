@@ -12,7 +12,7 @@ import numpy as np
 from fastmma.functions.arithmetic import fuse, round_to
 from fastmma.functions.attention.blocks import CUDNN_KEYS
 from fastmma.functions.attention.cudnn_forward import check_sizes
-from fastmma.functions.attention.flash_gradients import add_groups
+from fastmma.functions.attention.flash_gradients import add_groups, flush
 from fastmma.functions.attention.operands import HALVES, LOG2E, Array, Floats, check_gradient, flatten, heads_of, hide, read_bias
 from fastmma.functions.attention.products import multiply_warpgroup
 from fastmma.functions.attention.row_sums import add_neighbours
@@ -98,6 +98,6 @@ def cudnn_backward(
         dq[:, low:] += multiply_warpgroup(ds, operands.k[:, part])
     return (
         round_to(dq, q.dtype).reshape(q.shape),
-        add_groups(round_to(dk, q.dtype), k.shape),
-        add_groups(round_to(dv, q.dtype), v.shape),
+        add_groups(round_to(flush(dk), q.dtype), k.shape),
+        add_groups(round_to(flush(dv), q.dtype), v.shape),
     )

@@ -27,7 +27,7 @@ def _deal(lanes: int, *rows: Array) -> list[Floats]:
 def add_in_pairs(grad_out: Array, out: Array, keys: int) -> Floats:
     """Sum as memory-efficient attention does for blocks of so many keys: threads take 8 elements in turn, and join in pairs."""
     x, y = _deal(keys // _KEYS, out, grad_out)
-    total = np.zeros_like(x[0])
+    total: Floats = np.zeros_like(x[0])
     for a, b in zip(x, y, strict=True):
         total = fuse(a, b, total)
     while total.shape[-1] > 1:
