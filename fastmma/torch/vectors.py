@@ -100,7 +100,7 @@ def are_outer(run: Emulation, a: Tensor, b: Tensor) -> bool:
 def outer(run: Emulation, name: str, a: Tensor, b: Tensor) -> Tensor:
     """``a @ b`` of what `are_outer`: products to which no zero is added, so that -0 stays."""
     run.done(Line(name, EMULATED, tensors_text((a, b)), "products of one k", "by definition"))
-    return a * b
+    return (a * b).contiguous()
 
 
 def product(

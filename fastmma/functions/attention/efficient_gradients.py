@@ -14,8 +14,8 @@ from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import round_to
 from fastmma.functions.attention.blocks import Efficient, count_key_splits, efficient_sizes
 from fastmma.functions.attention.dropout import Dropout, keep_by_places
-from fastmma.functions.attention.efficient_forward import drop_scale, read_bias
-from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, see
+from fastmma.functions.attention.efficient_forward import drop_scale
+from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, check_gradient, flatten, heads_of, read_bias, see
 from fastmma.functions.attention.products import multiply_rows, multiply_tiles
 from fastmma.functions.attention.row_sums import add_in_pairs
 from fastmma.functions.attention.turns import first_query, order_keys, start_of
@@ -180,8 +180,9 @@ def _read(
     q, k, v = given
     grad_out, out, logsumexp = results
     operands = heads_of("efficient_backward", q, k, v, scale, EVERY)
-    if k.shape[1] != q.shape[1] or not grad_out.shape == out.shape == (*q.shape[:3], v.shape[3]) or logsumexp.shape != q.shape[:3]:
-        raise OperandError(f"efficient_backward: {grad_out.shape}, {out.shape} and {logsumexp.shape} do not fit {q.shape} and {v.shape}")
+    check_gradient("efficient_backward", grad_out, q, v, out, logsumexp)
+    if k.shape[1] != q.shape[1]:
+        raise OperandError(f"efficient_backward: keys have {k.shape[1]} heads, and queries {q.shape[1]}")
     heads, queries, dimension = operands.q.shape
     keys = k.shape[2]
     sizes = efficient_sizes(8 * q.dtype.itemsize, max(dimension, v.shape[3]))
