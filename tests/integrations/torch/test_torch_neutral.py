@@ -53,6 +53,7 @@ def test_every_operator_that_computes_is_recorded(compared: dict[str, Any]) -> N
     shown = set().union(*(operators for is_neutral, _, operators in compared.values() if is_neutral))
     shown |= {name.removesuffix("_") for name in shown}
     others = {"_cummax_helper", "_cummin_helper", "_chunk_cat"}  # what cummax and cummin are on a GPU, and cat with zeros
+    others |= {"_amp_update_scale_"}  # of a GradScaler, recorded with optimizers
     others |= {"topk"}  # which routes the tokens of the recorded mixtures of experts
     assert (neutral.MOVES | set(neutral.UNLESS)) - shown == others
 
