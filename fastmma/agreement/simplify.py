@@ -112,12 +112,12 @@ def _chain(node: Chain, inputs: Inputs) -> Simple:
     value, fmt = _simple(node.before, inputs), FORMATS[node.fmt]
     assert inputs.term is not None
     places = tuple(place for place in node.places if place != PADDING)
-    if len(places) < len(node.places):
-        node = replace(node, places=(*places, PADDING))
     term, count = inputs.term, len(places)
-    negative = value.negative_zero or term.unit < fmt.emin - fmt.mantissa_bits
-    if not negative:
-        node = replace(node, places=places)
+    # zeros make -0 a +0, the first of them: elsewhere they are none
+    negative = value.negative_zero or node.mode != "rn" or term.unit < fmt.emin - fmt.mantissa_bits
+    before = (0, *node.places)
+    kept = tuple(each for each, last in zip(node.places, before, strict=False) if each != PADDING or last != PADDING)
+    node = replace(node, places=kept if negative else places)
     if node.mode == "rn" and value.exact is not None and not inputs.unbounded and fmt.name != "f64":
         span = _added(value.span, term, count)
         alone = value.span is None and count == 1 and holds(fmt, term, term.fraction + 2)
@@ -125,7 +125,7 @@ def _chain(node: Chain, inputs: Inputs) -> Simple:
             if not value.negative_zero:
                 return _exact((*value.exact, *places), span)
             return Simple(replace(node, before=value.node), span, (*value.exact, *places), len(places) == len(node.places))
-    ends = len(node.places) > len(places)
+    ends = node.places[-1:] == (PADDING,)
     return Simple(replace(node, before=value.node), sum_span(fmt, term.unit, None), None, negative and not ends)
 
 

@@ -20,11 +20,13 @@ from fastmma.torch.library import Installation, install
 from fastmma.torch.mode import emulate
 from fastmma.torch.recordings import Recording
 from fastmma.torch.report import Report
+from fastmma.torch.rows import ModelInvariance, invariance
 from fastmma.torch.steps import SameStep, assert_same_step, record
 
 __all__ = [
     "AssumedWarning",
     "Installation",
+    "ModelInvariance",
     "NotEmulatedError",
     "Recording",
     "Report",
@@ -41,6 +43,7 @@ __all__ = [
     "grouped_mm",
     "install",
     "int_mm",
+    "invariance",
     "linear",
     "mm",
     "record",

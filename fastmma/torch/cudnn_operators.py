@@ -19,10 +19,6 @@ FORWARD = torch.ops.aten._scaled_dot_product_cudnn_attention.default
 BACKWARD = torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default
 
 
-def _why(query: Tensor) -> str:
-    return "cuDNN's kernel for one query is not known" if query.shape[2] == 1 else ""
-
-
 def _bias_of(bias: Tensor | None, dropout: float) -> NDArray[Any] | None:
     if dropout > 0:
         raise UnknownError("cuDNN's dropout is not known")
@@ -51,7 +47,7 @@ def cudnn_forward(
     bias = _bias_of(attn_bias, dropout_p)
     arrays = as_arrays(query, key, value)
     out, logs = computed(cudnn, *arrays, bias=bias, causal=is_causal, scale=scale, threads=run.settings.threads)
-    tell(run, FORWARD, (query, key, value), _why(query))
+    tell(run, FORWARD, (query, key, value))
     none = torch.empty((), dtype=torch.int64)
     return (
         filled(torch.empty_like(query), out),
@@ -96,5 +92,5 @@ def cudnn_gradients(
     arrays = [*as_arrays(grad_out, query, key, value, out), to_numpy(logsumexp)[..., 0]]
     gradients = computed(cudnn_backward, *arrays, bias=bias, causal=is_causal, scale=scale)
     dq, dk, dv = (filled(torch.empty_like(each), gradient) for each, gradient in zip((query, key, value), gradients, strict=True))
-    tell(run, BACKWARD, (grad_out, query, key, value), _why(query) or ("" if cudnn_repeats(key.shape) else ANY_ORDER))
+    tell(run, BACKWARD, (grad_out, query, key, value), "" if cudnn_repeats(key.shape) else ANY_ORDER)
     return dq, dk, dv

@@ -11,7 +11,7 @@ from torch._ops import HigherOrderOperator
 from torch.library import _impls as _python_kernels
 
 from fastmma.torch import conditions, draws, functions, fused, neutral, unfixed
-from fastmma.torch.attention import APART
+from fastmma.torch.attention_apart import APART
 from fastmma.torch.fused_attention import COMPUTED
 from fastmma.torch.operators import OPERATORS, UNKNOWN
 from fastmma.torch.report import NEUTRAL, PASSED, UNSEEN, Line

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -15,9 +17,12 @@ from reference.cases import cases
 
 import fastmma
 from fastmma import AccumulationPlan, GemmPlan, OperandError, StreamK, mma_plan, same_bits
-from fastmma.agreement.build import Cell, form_of
-from fastmma.agreement.problem import inputs_of, problem_of
-from fastmma.agreement.simplify import simplify
+from fastmma.agreement.build import Cell
+from fastmma.agreement.decide import normal_form
+from fastmma.agreement.draw import draw
+from fastmma.agreement.problem import problem_of
+from fastmma.agreement.run import compute
+from fastmma.agreement.search import Pair, hints_of
 from fastmma.products.lanes import Lanes
 from fastmma.products.lanes_plan import LanesPlan
 
@@ -43,6 +48,7 @@ SCALED = AccumulationPlan(
 SHORT, SHORT_8 = (
     replace(plan, arithmetic=replace(fastmma.arithmetic(plan.instruction, "sm_80"), align_bits=13)) for plan in (AMPERE, AMPERE_8)
 )
+F64 = GemmPlan("sm_90a", "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64")
 ROUNDED = replace(WGMMA, epilogue=("alpha+bias", "round"), out="bf16")
 
 
@@ -84,6 +90,9 @@ def test_equal_by_proof(p: Any, q: Any, given: dict[str, Any]) -> None:
         # steps of zeros take bits where sums have more than alignment leaves
         (SHORT, SHORT_8, {"k": 8}, "takes k otherwise"),
         (SHORT, SHORT_8, {}, "takes k otherwise"),
+        # zeros that fill an instruction make -0 a +0
+        (F64, replace(F64, first_tile=64), {"k": 66}, "what is left over"),
+        (F64, replace(F64, instruction="mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64"), {}, "m16n8k16"),
         (WGMMA, replace(WGMMA, split_k=2), {"k": 4096}, "k in one part against k in 2 parts"),
         (WGMMA, replace(WGMMA, split_k=2), {}, "k in one part against k in 2 parts"),
         (WGMMA, replace(WGMMA, promote_every=128), {}, "no promotion against promotion every 128 k"),
@@ -145,21 +154,45 @@ def test_every_input_of_tiny_formats() -> None:
             assert same_bits(p, q, k=2).equal is (one == other), (p, q)
 
 
-def test_normal_forms_are_one_only_where_bits_are() -> None:
-    """Cuts, joins and tiles of one k: plans with one normal form have one result, on operands that differ in all of them."""
-    orders = [{"split_k": parts, "join": join} for parts in (1, 2, 3, 5) for join in ("ascending", "pairwise", "pairwise from the end")]
-    orders += [{"split_k": 4, "dealt": 16, "join": "second half"}, {"split_k": ((0, 48), (48, 96), (96, 130))}, {"promote_every": 32}]
-    orders += [{"first_tile": 64}, {"split_k": 3, "split_unit": 32, "leaves_out": True}, {"split_k": 2, "dealt": 64}]
-    rng = np.random.default_rng(0)
-    a, b = (np.ldexp(rng.standard_normal(shape), rng.integers(-8, 6, shape)).astype(np.float16) for shape in ((64, 130), (130, 64)))
-    found: dict[Any, set[bytes]] = {}
-    for order in orders:
-        plan = replace(HOPPER, **order)
-        (_, _, cuts) = next(plan.order.blocks(1, 1, 130))
-        form = simplify(form_of(plan, Cell(130, cuts)), inputs_of(plan, problem_of(plan, False)))
-        found.setdefault(form, set()).add(fastmma.gemm(a, b, plan=plan).tobytes())
-    assert [len(results) for results in found.values()] == [1] * len(found)
-    assert len({result for results in found.values() for result in results}) == len(found) < len(orders)
+ORDERS = [{"split_k": parts, "join": join} for parts in (1, 2, 3, 5) for join in ("ascending", "pairwise", "pairwise from the end")]
+ORDERS += [{"split_k": 4, "dealt": 16, "join": "second half"}, {"promote_every": 32}, {"first_tile": 64}, {"split_k": 2, "dealt": 64}]
+ORDERS += [{"split_k": 3, "split_unit": 32, "leaves_out": True}, {"split_k": 2, "join_dtype": "bf16"}]
+
+
+def ordered(bases: Sequence[GemmPlan]) -> Iterator[GemmPlan]:
+    """Yield plans with every order that goes with an instruction."""
+    for base in bases:
+        for order in ORDERS:
+            with suppress(OperandError):
+                yield replace(base, **order)
+
+
+@cases(
+    "k, bases, others",
+    [
+        (130, [HOPPER, HOPPER_8, AMPERE], []),
+        (33, [GemmPlan("sm_90a", opcode) for opcode in ("mma.m16n8k16.f32.bf16", "mma.m16n8k8.f32.bf16")], [CHAIN]),
+        (70, [GemmPlan("sm_90a", opcode) for opcode in ("mma.m16n8k32.f32.e4m3", "wgmma.m64n8k32.f32.e4m3")], []),
+        (66, [F64, GemmPlan("sm_90a", "mma.m16n8k16.f64")], []),
+        (17, [TINY], []),
+        (17, [GemmPlan("sm_90a", "fma.rn.f32")], [LanesPlan("sm_90a", "fma.rn.f32", Lanes(lanes)) for lanes in (1, 2, 32)]),
+    ],
+)
+def test_normal_forms_are_one_only_where_bits_are(k: int, bases: list[GemmPlan], others: list[LanesPlan]) -> None:
+    """Cuts, joins and tiles of one k: plans with one normal form have one result, on operands where steps and parts meet."""
+    plans = [*ordered(bases), *others]
+    problem = problem_of(plans[0], False)
+    groups: dict[Any, list[Any]] = {}
+    for plan in plans:
+        cuts = ((0, k),) if isinstance(plan, LanesPlan) else next(plan.order.blocks(1, 1, k))[2]
+        groups.setdefault(normal_form(plan, Cell(k, cuts), problem), []).append(plan)
+    first, last = next(iter(groups)), next(reversed(groups))
+    rng, hints = np.random.default_rng(0), hints_of(Pair(plans[0], plans[-1], problem, (first, last), k))
+    for turn in range(12):
+        operands = draw(problem, hints, rng, turn)
+        for group in groups.values():
+            assert len({compute(plan, problem, operands).tobytes() for plan in group}) == 1, (turn, group)
+    assert len(groups) < len(plans)
 
 
 @pytest.mark.parametrize(

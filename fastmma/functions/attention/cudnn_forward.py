@@ -12,6 +12,7 @@ import numpy as np
 
 from fastmma.functions.arithmetic import fuse, round_to
 from fastmma.functions.attention.blocks import CUDNN_KEYS, CUDNN_MOST_KEYS_OF_ONE, CUDNN_ONE_KEYS
+from fastmma.functions.attention.dropout import Dropout, keep_by_tiles
 from fastmma.functions.attention.efficient_forward import read_bias
 from fastmma.functions.attention.flash_forward import each_head
 from fastmma.functions.attention.operands import HALVES, Array, Floats, heads_of, see
@@ -35,7 +36,7 @@ def check_sizes(where: str, q: Array, v: Array, scale: np.float32) -> None:
     """
     if not (q.shape[3] == v.shape[3] <= _LARGEST and scale > 0):
         raise OperandError(
-            f"{where}: head dimensions are one and up to {_LARGEST}, and the scale is above zero, not {q.shape[3]}, {v.shape[3]} and {scale}"
+            f"{where}: head dimensions are one and up to {_LARGEST}, not {q.shape[3]} and {v.shape[3]}; the scale, {scale}, is above zero"
         )
 
 
@@ -49,6 +50,7 @@ def cudnn(
     bias: Array | None = None,
     causal: bool = False,
     scale: float | None = None,
+    dropout: Dropout | None = None,
     threads: int | None = None,
 ) -> tuple[Array, Floats]:
     """Compute ``aten::_scaled_dot_product_cudnn_attention``: the output, and the logarithms of the sums of exponentials.
@@ -64,6 +66,7 @@ def cudnn(
         A query sees keys up to its own place, counted from the beginnings of both.
     scale : float, optional
         By default one over the square root of the head dimension.
+    dropout : Dropout, optional
     threads : int, optional
 
     Returns
@@ -96,6 +99,8 @@ def cudnn(
         raise NotEmulatedError(f"cudnn: the order of a call with one query and more than {CUDNN_MOST_KEYS_OF_ONE} keys is not known")
     columns, product = (CUDNN_ONE_KEYS, multiply) if one else (CUDNN_KEYS, multiply_warpgroup)
     factor = LOG2E if one or added is not None else operands.scale * LOG2E
+    kept = None if dropout is None else keep_by_tiles(dropout, heads, queries, keys)
+    again = np.float32(1) if dropout is None else np.float32(1) / dropout.kept
     out = np.zeros(operands.q.shape, np.float32)
     top = np.full((heads, queries), np.float32(-np.inf))
     sums = np.zeros((heads, queries, kernels.LANES), np.float32)
@@ -114,6 +119,8 @@ def cudnn(
         each_head(kernels.subtract_maxima, threads, scores, visible, factor, True, now, factors)
         exponentials, factors = ex2(scores, flush=False), ex2(factors, flush=False)
         each_head(kernels.add_blocks_to_lanes, threads, exponentials, factors, total)
+        if kept is not None:
+            exponentials = np.where(kept[:, low:, start:stop], exponentials * again, np.float32(0))
         out[:, low:] = product(exponentials.astype(q.dtype), operands.v[:, start:stop], out[:, low:] * factors[..., None])
         top[:, low:], sums[:, low:] = now, total
     pairs = sums[..., 0::2] + sums[..., 1::2]

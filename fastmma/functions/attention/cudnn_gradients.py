@@ -12,8 +12,9 @@ import numpy as np
 from fastmma.functions.arithmetic import fuse, round_to
 from fastmma.functions.attention.blocks import CUDNN_KEYS
 from fastmma.functions.attention.cudnn_forward import LOG2E, check_sizes
+from fastmma.functions.attention.dropout import Dropout, keep_by_tiles
 from fastmma.functions.attention.efficient_forward import read_bias
-from fastmma.functions.attention.flash_gradients import add_groups
+from fastmma.functions.attention.flash_gradients import add_groups, flush
 from fastmma.functions.attention.operands import HALVES, Array, Floats, flatten, heads_of, see
 from fastmma.functions.attention.products import multiply_warpgroup
 from fastmma.functions.special import ex2
@@ -36,6 +37,7 @@ def cudnn_backward(
     bias: Array | None = None,
     causal: bool = False,
     scale: float | None = None,
+    dropout: Dropout | None = None,
 ) -> tuple[Array, Array, Array]:
     """Compute ``aten::_scaled_dot_product_cudnn_attention_backward``: the gradients of queries, keys and values.
 
@@ -50,7 +52,7 @@ def cudnn_backward(
         As in `cudnn`.
     out, logsumexp : array
         What `cudnn` returned.
-    bias, causal, scale
+    bias, causal, scale, dropout
         As in `cudnn`.
 
     Returns
@@ -81,7 +83,10 @@ def cudnn_backward(
     queries, keys = q.shape[2], k.shape[2]
     gradient = flatten(grad_out)
     logs = np.where(flatten(logsumexp) == -np.inf, np.float32(0), flatten(logsumexp))[..., None]
-    delta = _dots(gradient, flatten(out))[..., None]
+    kept = None if dropout is None else keep_by_tiles(dropout, len(operands.q), queries, keys)
+    share = np.float32(1) if dropout is None else dropout.kept
+    again = np.float32(1) / share
+    delta = (_dots(gradient, flatten(out)) * share)[..., None]
     dq = np.zeros(operands.q.shape, np.float32)
     dk, dv = np.zeros_like(operands.k, np.float32), np.zeros_like(operands.v, np.float32)
     for start in range(0, keys, CUDNN_KEYS):
@@ -98,14 +103,18 @@ def cudnn_backward(
         hidden = np.arange(part.stop - start) >= see(queries, start, part.stop, 0 if causal else None)[low:, None]
         p = np.where(hidden, np.float32(0), ex2(exponents * LOG2E, flush=True))
         dp = multiply_warpgroup(gradient[:, low:], operands.v[:, part].transpose(0, 2, 1))
-        ds = (p * (dp - delta[:, low:]) * operands.scale).astype(q.dtype)
+        if kept is not None:
+            dp = np.where(kept[:, low:, part], dp, np.float32(0))
+        ds = (p * (dp - delta[:, low:]) * again * operands.scale).astype(q.dtype)
+        if kept is not None:
+            p = np.where(kept[:, low:, part], p * again, np.float32(0))
         dv[:, part] = multiply_warpgroup(p.astype(q.dtype).transpose(0, 2, 1), gradient[:, low:])
         dk[:, part] = multiply_warpgroup(ds.transpose(0, 2, 1), rows)
         dq[:, low:] += multiply_warpgroup(ds, operands.k[:, part])
     return (
         round_to(dq, q.dtype).reshape(q.shape),
-        add_groups(round_to(dk, q.dtype), k.shape),
-        add_groups(round_to(dv, q.dtype), v.shape),
+        add_groups(round_to(flush(dk), q.dtype), k.shape),
+        add_groups(round_to(flush(dv), q.dtype), v.shape),
     )
 
 

@@ -16,6 +16,7 @@ _MASK, _HALF = np.uint64(_LOW), np.uint64(32)
 _FLASH_ROUNDS, _ROUNDS = 7, 10
 _WARP = 32
 _BAND, _STRIP = 16, 32  # rows and columns for which a warp draws at once
+_TILE = 16  # rows and columns of cuDNN's tiles
 _UNIT = np.float32(float.fromhex("0x1.0000000000000p-32"))  # 2^-32
 
 
@@ -74,6 +75,29 @@ def keep_by_warps(dropout: Dropout, heads: int, queries: int, keys: int) -> NDAr
     # head, band, strip, lane // 4, lane % 4, 16 columns of 32, 8 of these, 8 rows of 16, one of two columns
     drawn = drawn.reshape(*shape[:3], 8, 4, 2, 2, 2, 2).transpose(0, 1, 7, 3, 2, 5, 6, 4, 8)
     return np.ascontiguousarray(drawn.reshape(heads, shape[1] * _BAND, shape[2] * _STRIP)[:, :queries, :keys])
+
+
+def keep_by_tiles(dropout: Dropout, heads: int, queries: int, keys: int) -> NDArray[np.bool_]:
+    """Return which probabilities (head, query, key) cuDNN's attention keeps.
+
+    Four words serve 16 queries and keys that are one modulo 8: a word for each quarter, with its upper half for odd queries.
+
+    Examples
+    --------
+    >>> int(keep_by_tiles(Dropout(0.5, 1), 1, 2, 8).sum())
+    10
+    """
+    bands, strips = -(-queries // _TILE), -(-keys // _TILE)
+    tiles = np.arange(strips, dtype=np.uint64) * np.uint64(bands) + np.arange(bands, dtype=np.uint64)[:, None]
+    columns = np.arange(8, dtype=np.uint64) + np.uint64(8) * np.arange(heads, dtype=np.uint64)[:, None] + np.uint64(dropout.offset // 4)
+    shape = (heads, bands, strips, 8)
+    counters = (columns & _MASK)[:, None, None], (columns >> _HALF)[:, None, None], tiles[..., None]
+    low, high, tile = (np.broadcast_to(each, shape) for each in counters)
+    words = _philox(dropout.seed, [low, high, tile, np.zeros(shape, np.uint64)], _FLASH_ROUNDS)
+    # head, band, strip, column, half of the rows, half of the columns, parity of the row
+    drawn = words.view("<u2").reshape(*shape, 2, 2, 2) <= np.float32(dropout.kept * np.float32(1 << 16))
+    rows = np.broadcast_to(drawn[:, :, :, :, :, :, None], (*shape, 2, 2, 4, 2))
+    return np.ascontiguousarray(rows.transpose(0, 1, 4, 6, 7, 2, 5, 3).reshape(heads, bands * _TILE, strips * _TILE)[:, :queries, :keys])
 
 
 def keep_by_places(dropout: Dropout, heads: int, queries: int, keys: int) -> NDArray[np.bool_]:

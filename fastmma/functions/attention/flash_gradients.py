@@ -165,10 +165,11 @@ def flash_backward(
 
 def _add_atomically(sums: Floats, more: Floats) -> Floats:
     """Add as atomics in global memory do, for which subnormal numbers are zeros."""
-    return _flush(sums + _flush(more))
+    return flush(sums + flush(more))
 
 
-def _flush(values: Floats) -> Floats:
+def flush(values: Floats) -> Floats:
+    """Make subnormal numbers zeros of their signs."""
     return np.where(np.abs(values) < _LEAST, np.copysign(np.float32(0), values), values)
 
 
