@@ -12,8 +12,8 @@ _SPARSE = "products of sparse tensors"
 _SOLVER = "a GPU's library solves it in other steps"
 _WITHIN = "its products are summed within a kernel of its own"
 PRODUCTS = {
-    **dict.fromkeys(("convolution", "convolution_backward", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_tbc_backward"), _CONVOLUTION),
-    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "_convolution", "conv_depthwise3d"), _CONVOLUTION),
+    **dict.fromkeys(("conv_tbc", "conv_tbc_backward", "_convolution", "conv_depthwise3d"), _CONVOLUTION),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _CONVOLUTION),
     **dict.fromkeys(("convolution_overrideable", "_conv_depthwise2d", "_slow_conv2d_forward", "_slow_conv2d_backward"), _CONVOLUTION),
     **dict.fromkeys(("slow_conv3d_forward", "slow_conv_dilated2d", "slow_conv_dilated3d", "slow_conv_transpose2d"), _CONVOLUTION),
     **dict.fromkeys(("slow_conv_transpose3d", "mkldnn_convolution", "cudnn_convolution", "cudnn_convolution_transpose"), _CONVOLUTION),

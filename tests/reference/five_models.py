@@ -26,7 +26,7 @@ import fastmma.torch as ft
 
 PATH = Path(__file__).parent / "five_models.npz"
 STEPS = 10
-DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32, "autocast": torch.float32}
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "autocast": torch.float32}
 
 
 @dataclass(frozen=True)

@@ -110,3 +110,10 @@ def test_a_bias_is_added_to_what_is_rounded() -> None:
     with ft.emulate("H200"):
         found, plain = functional.conv2d(x, weight, bias, 16), functional.conv2d(x, weight, None, 16)
     assert torch.equal(found, plain + bias[:, None, None])
+
+
+def test_convolutions_are_taken_apart_in_inference_mode() -> None:
+    x, weight = operands(2, 3, 32, 32).bfloat16(), operands(64, 3, 16, 16).bfloat16()
+    with ft.emulate("H200") as gpu, torch.inference_mode():
+        functional.conv2d(x, weight, None, 16)
+    gpu.report.assert_all_emulated()
