@@ -81,12 +81,14 @@ def _structured(a: Format, b: Format, hints: Hints, rng: np.random.Generator) ->
         values = _products(a, int(largest[row]), low, len(places), hints, rng)
         exponents = np.clip(np.frexp(values)[1] - 1 - shifts[places, row % size], a.emin - a.mantissa_bits, a.emax)
         first[row, places] = np.ldexp(np.frexp(values)[0] * 2, exponents)
+    first[0] = 0  # where c is alone
     return first, second, largest
 
 
 def _products(fmt: Format, base: int, low: int, count: int, hints: Hints, rng: np.random.Generator) -> Values:
     """Draw a few products: the largest of an exponent, others some bits below, two of which may cancel, or nearly."""
-    far = np.where(rng.random(count) < 0.6, rng.choice([*hints.distances, base - low], count), rng.integers(0, 60, count))
+    far = np.where(rng.random(count) < 0.6, rng.choice(hints.distances, count), rng.integers(0, 60, count))
+    far = np.where(rng.random(count) < 0.1, base - low, far)  # the smallest product
     far[rng.integers(count)] = 0
     signs = np.where(rng.random(count) < 0.5, -1.0, 1.0)
     if count > 1 and rng.random() < 0.6:
@@ -174,6 +176,7 @@ def _c(fmt: Format, size: int, rng: np.random.Generator, kind: str, largest: Val
         return from_codes(codes(fmt, kind or "edges", size * size, rng).reshape(size, size), fmt)
     far = np.where(rng.random((size, size)) < 0.5, rng.integers(-3, 30, (size, size)), rng.integers(-2, 3, (size, size)))
     exponents = np.clip(largest[:, None] - far, fmt.emin - fmt.mantissa_bits, fmt.emax)
+    exponents[0] = rng.integers(fmt.emin - fmt.mantissa_bits, fmt.emin + 3, size)
     values = np.ldexp(_mantissas(fmt, (size, size), rng), exponents) * rng.choice([-1.0, 1.0, 0.0, 0.0], (size, size))
     return _rounded(values, fmt)
 
