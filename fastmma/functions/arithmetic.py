@@ -13,6 +13,7 @@ from fastmma import kernels
 Floats = NDArray[np.float32]
 
 F32 = np.dtype(np.float32)
+_SMALLEST = np.finfo(np.float32).smallest_normal
 BITS = {F32: 24.0, np.dtype(np.float16): 11.0, np.dtype(ml_dtypes.bfloat16): 8.0}  # of a significand
 
 
@@ -49,3 +50,15 @@ def round_to(x: Any, dtype: DTypeLike) -> NDArray[Any]:
     [32767, 31744]
     """
     return apply("rounded", np.asarray(x, np.float32), out_dtype=dtype)
+
+
+def flush(x: Floats) -> Floats:
+    """Replace f32 numbers below the normal ones by zeros of their sign.
+
+    Examples
+    --------
+    >>> flush(np.float32([1e-39, -1e-39, 2])).tolist()
+    [0.0, -0.0, 2.0]
+    """
+    small = np.abs(x) < _SMALLEST
+    return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x

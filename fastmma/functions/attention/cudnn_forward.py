@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmma.functions.arithmetic import fuse, round_to
+from fastmma.functions.arithmetic import flush, fuse, round_to
 from fastmma.functions.attention.blocks import CUDNN_KEYS, CUDNN_MOST_KEYS_OF_ONE, CUDNN_ONE_KEYS
 from fastmma.functions.attention.dropout import Dropout, keep_by_tiles
 from fastmma.functions.attention.operands import HALVES, LN2, LOG2E, Array, Floats, heads_of, read_bias, see
@@ -111,7 +111,8 @@ def cudnn(
         elif one:
             scores *= operands.scale
         visible = see(queries, start, stop, 0 if causal else None)[low:]
-        exponentials, factors = running.take(scores, visible, factor, kernels.add_blocks_to_lanes, threads, low=low, apart=True)
+        adds = kernels.add_blocks_to_lanes
+        exponentials, factors = running.take(scores, visible, factor, adds, threads, low=low, apart=True, flush=True)
         if kept is not None:
             exponentials = np.where(kept[:, low:, start:stop], exponentials * again, np.float32(0))
         out[:, low:] = product(exponentials.astype(q.dtype), operands.v[:, start:stop], out[:, low:] * factors)
@@ -120,4 +121,4 @@ def cudnn(
     most, log2 = running.top * factor, lg2(whole, flush=False)
     logs = fuse(log2, LN2, most * LN2) if one else fuse(most, LN2, log2 * LN2)
     inverse = rcp(np.where(whole == 0, np.float32(1), whole))  # the result of a row that sees nothing is zero
-    return round_to(out * inverse[..., None], q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])
+    return round_to(flush(out * inverse[..., None]), q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])

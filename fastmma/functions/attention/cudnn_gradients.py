@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmma.functions.arithmetic import fuse, round_to
+from fastmma.functions.arithmetic import flush, fuse, round_to
 from fastmma.functions.attention.blocks import CUDNN_KEYS
 from fastmma.functions.attention.cudnn_forward import check_sizes
 from fastmma.functions.attention.dropout import Dropout, keep_by_tiles
-from fastmma.functions.attention.flash_gradients import add_groups, flush
+from fastmma.functions.attention.flash_gradients import add_groups
 from fastmma.functions.attention.operands import HALVES, LOG2E, Array, Floats, check_gradient, flatten, heads_of, hide, read_bias
 from fastmma.functions.attention.products import multiply_warpgroup
 from fastmma.functions.attention.row_sums import add_neighbours
@@ -99,7 +99,7 @@ def cudnn_backward(
         dp = multiply_warpgroup(gradient[:, low:], operands.v[:, part].transpose(0, 2, 1))
         if kept is not None:
             dp = np.where(kept[:, low:, part], dp, np.float32(0))
-        ds = (p * (dp - delta[:, low:]) * again * operands.scale).astype(q.dtype)
+        ds = flush(flush(flush(p * (dp - delta[:, low:])) * again) * operands.scale).astype(q.dtype)
         if kept is not None:
             p = np.where(kept[:, low:, part], p * again, np.float32(0))
         dv[:, part] = multiply_warpgroup(p.astype(q.dtype).transpose(0, 2, 1), gradient[:, low:])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmma.functions.arithmetic import round_to
+from fastmma.functions.arithmetic import flush, round_to
 from fastmma.functions.attention.blocks import FLASH, PROCESSORS, round_dimension
 from fastmma.functions.attention.dropout import Dropout, keep_by_warps
 from fastmma.functions.attention.operands import HALVES, LOG2E, Array, Floats, check_gradient, flatten, heads_of, hide
@@ -21,7 +21,6 @@ from fastmma.functions.special import ex2
 from fastmma.host.float_mode import default_floats
 
 _ROWS = 16  # of an instruction
-_LEAST = np.finfo(np.float32).tiny
 
 
 class Descending(NamedTuple):
@@ -161,11 +160,6 @@ def flash_backward(
 def _add_atomically(sums: Floats, more: Floats) -> Floats:
     """Add as atomics in global memory do, for which subnormal numbers are zeros."""
     return flush(sums + flush(more))
-
-
-def flush(values: Floats) -> Floats:
-    """Make subnormal numbers zeros of their signs."""
-    return np.where(np.abs(values) < _LEAST, np.copysign(np.float32(0), values), values)
 
 
 def add_groups(gradient: Array, shape: tuple[int, ...]) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmma.functions.arithmetic import fuse
+from fastmma.functions.arithmetic import flush, fuse
 from fastmma.functions.attention.operands import Array, Floats
 from fastmma.functions.block import halve
 
@@ -45,11 +45,13 @@ def add_by_threads(grad_out: Array, out: Array, dimension: int) -> Floats:
 
 
 def add_neighbours(grad_out: Array, out: Array) -> Floats:
-    """Sum as cuDNN does: a thread adds 8 neighbouring products in pairs, and a power of two of threads are halved."""
+    """Sum as cuDNN does: a thread adds 8 neighbouring products in pairs, and a power of two of threads are halved; all is flushed."""
     x, y = _deal(1 << (-(-out.shape[2] // _LOADED) - 1).bit_length(), grad_out, out)
-    products = x * y
-    pairs = products[0::2] + products[1::2]
+    pairs = flush(fuse(x[0::2], y[0::2], flush(x[1::2] * y[1::2])))
     total = pairs[0]
     for more in pairs[1:]:
-        total = total + more
-    return halve(total)
+        total = flush(total + more)
+    while total.shape[-1] > 1:
+        half = total.shape[-1] // 2
+        total = flush(total[..., :half] + total[..., half:])
+    return total[..., 0]

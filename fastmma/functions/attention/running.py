@@ -26,7 +26,16 @@ class Running:
         self.sums: Floats = np.zeros((heads, rows, *lanes), np.float32)
 
     def take(
-        self, scores: Floats, visible: Array, scale: np.float32, adds: Any, threads: int, *, low: int = 0, apart: bool = False
+        self,
+        scores: Floats,
+        visible: Array,
+        scale: np.float32,
+        adds: Any,
+        threads: int,
+        *,
+        low: int = 0,
+        apart: bool = False,
+        flush: bool = False,
     ) -> tuple[Floats, Floats]:
         """Take scores of a block of columns, which are lost.
 
@@ -44,6 +53,8 @@ class Running:
             The first row of the block.
         apart : bool
             The old maximum and the new one are each multiplied by the scale, not their difference.
+        flush : bool
+            Whether exponentials below the normal numbers are zeros.
 
         Returns
         -------
@@ -56,7 +67,7 @@ class Running:
         top, sums = self.top[:, low:].copy(), self.sums[:, low:].copy()
         exponents = np.empty(top.shape, np.float32)
         _each_head(kernels.subtract_maxima, threads, scores, visible, scale, apart, top, exponents)
-        exponentials, factors = ex2(scores, flush=False), ex2(exponents, flush=False)
+        exponentials, factors = ex2(scores, flush=flush), ex2(exponents, flush=flush)
         _each_head(adds, threads, exponentials, factors, sums)
         self.top[:, low:], self.sums[:, low:] = top, sums
         return exponentials, factors[..., None]
