@@ -30,6 +30,10 @@ if not _is_command():
 
 # the module of each public name: it is imported when the name is first used, so that `import fastmma` takes no time
 _NAMES_OF_MODULES = {
+    "agreement.gpus": ("Agreement", "compare_gpus"),
+    "agreement.invariance": ("Invariance", "invariance"),
+    "agreement.same_bits": ("same_bits",),
+    "agreement.verdict": ("Verdict",),
     "execution.plan": ("MmaPlan", "mma_plan"),
     "execution.tiles": ("mma",),
     "explanation.comparison": ("Comparison", "compare"),

@@ -1,6 +1,10 @@
 """The public names, for type checkers: `__init__.py` imports each where it is first used."""
 
 from fastmma import scaling, shared
+from fastmma.agreement.gpus import Agreement, compare_gpus
+from fastmma.agreement.invariance import Invariance, invariance
+from fastmma.agreement.same_bits import same_bits
+from fastmma.agreement.verdict import Verdict
 from fastmma.execution import tcgen05, warp, warpgroup
 from fastmma.execution.plan import MmaPlan, mma_plan
 from fastmma.execution.tiles import mma
@@ -51,6 +55,7 @@ __all__ = [
     "FORMATS",
     "TARGETS",
     "AccumulationPlan",
+    "Agreement",
     "Arithmetic",
     "BackendError",
     "CacheWarning",
@@ -62,6 +67,7 @@ __all__ = [
     "GemmPlan",
     "Instruction",
     "InstructionError",
+    "Invariance",
     "Layout",
     "Match",
     "MmaPlan",
@@ -76,9 +82,11 @@ __all__ = [
     "Source",
     "StreamK",
     "TargetError",
+    "Verdict",
     "VersionWarning",
     "arithmetic",
     "compare",
+    "compare_gpus",
     "cublas",
     "decode",
     "encode",
@@ -90,11 +98,13 @@ __all__ = [
     "identify",
     "instruction",
     "instructions",
+    "invariance",
     "matmul",
     "mma",
     "mma_plan",
     "placement",
     "prepare",
+    "same_bits",
     "scaled_matmul",
     "scaled_plan",
     "scaling",

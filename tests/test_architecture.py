@@ -24,7 +24,7 @@ FLOORS = (
     ("numerics", "operands", "scaling", "shared"),
     ("backends",),
     ("products", "execution"),
-    ("study", "verification", "explanation", "functions"),
+    ("study", "verification", "explanation", "functions", "agreement"),
     ("",),  # the package itself: the public names
     ("cli", "__main__"),
     ("torch", "triton", "jax", "dask", "testing"),  # integrations with other libraries
@@ -36,7 +36,7 @@ OPTIONAL = set().union(
 )
 
 
-ROOMS = 15  # and the integrations
+ROOMS = 16  # and the integrations
 
 
 def module_name(path: Path) -> str:

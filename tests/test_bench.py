@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,13 @@ def test_shapes() -> None:
     done = python("-m", "bench.shapes", "--quick", "--rounds", "1", cwd=ROOT, OPENBLAS_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     assert "`scaled_matmul`, NVFP4, sm_120a" in done.stdout
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_functions() -> None:
+    done = python("-m", "bench.functions", "--quick", "--rounds", "1", cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    assert "GPT, the same" in done.stdout
 
 
 def test_published_facts() -> None:

@@ -16,6 +16,7 @@ from fastmma.cli.explain import explain
 from fastmma.cli.explorer import explorer
 from fastmma.cli.gemm import gemm
 from fastmma.cli.identify import identify
+from fastmma.cli.invariance import agree, invariance
 from fastmma.cli.layout import layout
 from fastmma.cli.listing import list_instructions
 from fastmma.cli.record import record
@@ -41,6 +42,8 @@ app.command("gemm")(gemm)
 app.command("explain")(explain)
 app.command("compare")(compare)
 app.command("identify")(identify)
+app.command("agree")(agree)
+app.command("invariance")(invariance)
 app.command("study")(study)
 app.command("verify")(verify)
 app.command("record")(record)

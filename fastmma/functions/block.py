@@ -81,7 +81,7 @@ def halve_rows(sums: Floats) -> Floats:
     """Add the lower half of rows to the upper one until one is left."""
     while len(sums) > 1:
         sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
-    return sums[0]
+    return np.asarray(sums[0])
 
 
 def add_block(sums: Floats) -> Floats:

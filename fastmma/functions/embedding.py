@@ -68,20 +68,20 @@ def embedding_backward(grad: NDArray[Any], indices: NDArray[Any], rows: int, pad
     rows : int
         Of the weight.
     padding_idx : int
-        An index without a gradient; only none (-1) was recorded.
+        An index without a gradient, which no element of `indices` may be: such a call was not recorded.
 
     Raises
     ------
     NotEmulatedError
-        With a padding index.
+        If the padding index is among the indices.
 
     Examples
     --------
     >>> embedding_backward(np.float32([[1], [2], [4]]), np.array([1, 0, 1]), 3).tolist()
     [[2.0], [5.0], [0.0]]
     """
-    if padding_idx >= 0:
-        raise NotEmulatedError("a gradient of an embedding with a padding index was not recorded")
+    if padding_idx >= 0 and bool(np.any(np.asarray(indices) == padding_idx)):
+        raise NotEmulatedError("a gradient of an embedding without that of a padding index was not recorded")
     weight = np.zeros((rows, grad.shape[-1]), grad.dtype)
     if grad.size:
         flat = np.ascontiguousarray(indices).reshape(-1).astype(np.int64)

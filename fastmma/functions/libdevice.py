@@ -15,6 +15,14 @@ RELEASES: dict[str, tuple[str, frozenset[str]]] = {
     "91334d6e12748f6c": ("CUDA 13.0", frozenset()),
     "9e84b504f25d26ec": ("Triton 3.9", frozenset({"asinhf", "acoshf", "atan2f", "erfinvf"})),
 }
+# by the beginning of a file's SHA-256: the release of Triton that links it, and functions that differ from those of Triton 3.6
+TRITONS: dict[str, tuple[str, frozenset[str]]] = {
+    "5c2fae37c86e68c3": ("Triton 3.6", frozenset()),
+    "9e84b504f25d26ec": (
+        "Triton 3.9",
+        frozenset(f"__nv_{name}f" for name in ("acos", "asin", "atan", "cospi", "erf", "fdim", "pow", "sinpi", "tgamma", "fast_tanh")),
+    ),
+}
 # of CUDA 13.0: those of which all results on an H200 are known to be these, 2^24 at a time by a checksum; powf and others by samples
 _ALL_RESULTS = (
     "acosf acoshf asinf asinhf atanf atanhf cosf coshf erff erfcf erfinvf expf exp2f expm1f lgammaf logf log10f log1pf log2f rsqrtf "
@@ -26,6 +34,36 @@ CHECKED = frozenset(_ALL_RESULTS.split())
 def release() -> tuple[str, frozenset[str]] | None:
     """Return the release of libdevice on this machine, and its functions that differ from CUDA 13.0's; None where it is not known."""
     return RELEASES.get(kernels.functions.bitcode.file_digest())
+
+
+def tritons_release() -> tuple[str, frozenset[str]] | None:
+    """Return the release of Triton's libdevice, and its functions that differ from those that were recorded; None where it is not known."""
+    place = kernels.functions.bitcode.find_tritons()
+    return None if place is None else TRITONS.get(kernels.functions.bitcode.file_digest(place))
+
+
+@default_floats
+def call_tritons(symbol: str, *operands: ArrayLike, threads: int | None = None) -> NDArray[Any] | None:
+    """Call a function of Triton's libdevice for each element, as Triton's compiler links it; None where it is not known.
+
+    Parameters
+    ----------
+    symbol : str
+        For example ``"__nv_expf"``.
+    operands : array
+        Of one shape.
+    threads : int, optional
+
+    Examples
+    --------
+    >>> call_tritons("__nv_erf", np.float64([0.5]))  # doctest: +SKIP
+    array([0.52049988])
+    """
+    functions = kernels.functions.device_functions
+    if not functions.is_known(symbol):
+        return None
+    found: NDArray[Any] = functions.call(symbol, *(np.asarray(operand) for operand in operands), threads=threads)
+    return found
 
 
 @default_floats

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma import kernels
 from fastmma.functions import libdevice
-from fastmma.functions.arithmetic import Floats, round_to, widen
-from fastmma.functions.block import add_strided, halve
+from fastmma.functions.arithmetic import F32, Floats, round_to, widen
+from fastmma.functions.block import add_strided, halve, start_sums
 from fastmma.functions.reduce import reduce_mean, reduce_sum
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import default_floats
@@ -36,8 +37,10 @@ def _check_matrix(x: NDArray[Any]) -> None:
 
 
 @default_floats
-def nll_loss(x: NDArray[Any], target: NDArray[Any], reduction: str, ignore_index: int = -100) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Compute ``aten::nll_loss_forward`` without weights of classes.
+def nll_loss(
+    x: NDArray[Any], target: NDArray[Any], reduction: str, ignore_index: int = -100, *, weight: NDArray[Any] | None = None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Compute ``aten::nll_loss_forward``.
 
     Parameters
     ----------
@@ -48,10 +51,12 @@ def nll_loss(x: NDArray[Any], target: NDArray[Any], reduction: str, ignore_index
         ``"none"``, ``"mean"`` or ``"sum"``.
     ignore_index : int
         A target that does not count.
+    weight : array (classes,), optional
+        Of the dtype of `x`.
 
     Returns
     -------
-    The loss, and how many rows count, as the kernel leaves it: of the dtype of `x`, and 0 without reduction.
+    The loss, and the weight of the rows that count, as the kernel leaves it: of the dtype of `x`, and 0 without reduction.
 
     Raises
     ------
@@ -65,27 +70,41 @@ def nll_loss(x: NDArray[Any], target: NDArray[Any], reduction: str, ignore_index
     """
     _check_matrix(x)
     counts = target != ignore_index
-    picked = np.take_along_axis(x, np.where(counts, target, 0)[:, None], 1)[:, 0]
-    each = np.where(counts, -widen(picked), np.float32(0))
+    classes = np.where(counts, target, 0)
+    picked = widen(np.take_along_axis(x, classes[:, None], 1)[:, 0])
+    weights = np.ones_like(picked) if weight is None else widen(weight)[classes]
+    each, shares = (np.where(counts, part, np.float32(0)) for part in (-picked, weights))
     if reduction == "none":
-        return round_to(each, x.dtype), round_to(0, x.dtype)
+        return round_to(each * shares, x.dtype), round_to(0, x.dtype)
     threads = _threads(len(x))
-    total, count = (halve(add_strided(part[None], threads))[0] for part in (each, counts.astype(np.float32)))
+    if x.dtype == F32:
+        sums = start_sums(1, threads)
+        kernels.functions.sums.add_products(each[None], shares[None], sums, 0, len(each), 1)
+    else:
+        sums = add_strided(widen(round_to(each * shares, x.dtype))[None], threads)
+    total, count = halve(sums)[0], halve(add_strided(shares[None], threads))[0]
     with np.errstate(all="ignore"):
         return round_to(total / count if reduction == "mean" else total, x.dtype), round_to(count, x.dtype)
 
 
 @default_floats
 def nll_loss_backward(
-    grad: NDArray[Any], x: NDArray[Any], target: NDArray[Any], reduction: str, total_weight: NDArray[Any], ignore_index: int = -100
+    grad: NDArray[Any],
+    x: NDArray[Any],
+    target: NDArray[Any],
+    reduction: str,
+    total_weight: NDArray[Any],
+    ignore_index: int = -100,
+    *,
+    weight: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Compute ``aten::nll_loss_backward`` without weights of classes.
+    """Compute ``aten::nll_loss_backward``.
 
     Parameters
     ----------
     grad : array
         The incoming gradient, one number or (rows,).
-    x, target, reduction, ignore_index
+    x, target, reduction, ignore_index, weight
         As of `nll_loss`.
     total_weight : array
         The second result of `nll_loss`.
@@ -106,7 +125,8 @@ def nll_loss_backward(
         share = round_to(widen(grad) / widen(total_weight), x.dtype) if reduction == "mean" else np.asarray(grad)
     rows = np.flatnonzero(target != ignore_index)
     result = np.zeros(x.shape, x.dtype)
-    result[rows, target[rows]] = round_to(np.broadcast_to(-widen(share), target.shape)[rows], x.dtype)
+    found = np.broadcast_to(-widen(share), target.shape)[rows]
+    result[rows, target[rows]] = round_to(found if weight is None else found * widen(weight)[target[rows]], x.dtype)
     return result
 
 
@@ -116,8 +136,15 @@ def _sigmoid(x: NDArray[Any]) -> Floats:
 
 
 @default_floats
-def binary_cross_entropy_with_logits(x: NDArray[Any], target: NDArray[Any], reduction: str) -> NDArray[Any]:
-    """Compute ``aten::binary_cross_entropy_with_logits`` without weights, (1 - target) * x - log(sigmoid(x)), rounded after each step.
+def binary_cross_entropy_with_logits(
+    x: NDArray[Any],
+    target: NDArray[Any],
+    reduction: str,
+    *,
+    weight: NDArray[Any] | None = None,
+    pos_weight: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Compute ``aten::binary_cross_entropy_with_logits``, (1 - target) * x - log(sigmoid(x)), rounded after each step.
 
     Parameters
     ----------
@@ -125,6 +152,8 @@ def binary_cross_entropy_with_logits(x: NDArray[Any], target: NDArray[Any], redu
         Of the same shape and dtype.
     reduction : str
         ``"none"``, ``"mean"`` or ``"sum"``.
+    weight, pos_weight : array, optional
+        Of the dtype of `x`, broadcast to its shape: of the losses, and of those of targets that are 1.
 
     Examples
     --------
@@ -135,8 +164,13 @@ def binary_cross_entropy_with_logits(x: NDArray[Any], target: NDArray[Any], redu
     with np.errstate(all="ignore"):
         softened = libdevice.call("log1pf", libdevice.call("expf", -np.abs(logits)))
         logarithm = round_to(np.minimum(np.float32(0), logits) - softened, dtype)
+        if pos_weight is not None:
+            scaled = round_to(widen(round_to(widen(pos_weight) - np.float32(1), dtype)) * widen(target), dtype)
+            logarithm = round_to(widen(logarithm) * widen(round_to(widen(scaled) + np.float32(1), dtype)), dtype)
         product = round_to(widen(round_to(np.float32(1) - widen(target), dtype)) * logits, dtype)
         each = round_to(widen(product) - widen(logarithm), dtype)
+        if weight is not None:
+            each = round_to(widen(each) * widen(weight), dtype)
     return each if reduction == "none" else _WHOLE[reduction](each)
 
 

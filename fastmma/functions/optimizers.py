@@ -16,6 +16,7 @@ from fastmma.functions.arithmetic import Floats, fuse, round_to, widen
 from fastmma.functions.block import add_block, add_strided, start_sums
 from fastmma.host.float_mode import default_floats
 
+ORDERS = (1.0, 2.0, float("inf"))  # of norms
 _CHUNK, _THREADS, _VECTOR = 65536, 512, 4
 
 Arrays = NDArray[Any]
@@ -23,6 +24,17 @@ Arrays = NDArray[Any]
 
 def _correction(beta: np.float32, step: float) -> Floats:
     return np.asarray(np.float32(1) - libdevice.call("powf", beta, np.float32(step)))
+
+
+def _decayed(p: Floats, g: Floats, decay: np.float32, maximize: bool) -> Floats:
+    """Add to gradients what decays: of the four elements of a thread the compiler fuses the product and the sum for the last three."""
+    apart = np.asarray(p * decay, np.float32) + g
+    if maximize:
+        return apart
+    place = np.arange(p.size)
+    aligned = (p.size - place // _CHUNK * _CHUNK) % _VECTOR == 0
+    first = np.where(aligned, place % _VECTOR, place % _CHUNK // _THREADS % _VECTOR) == 0
+    return np.where(first.reshape(p.shape), apart, fuse(p, decay, g))
 
 
 @default_floats
@@ -38,6 +50,7 @@ def step_adam(
     eps: float,
     weight_decay: float,
     decoupled: bool,
+    maximize: bool = False,
     max_exp_avg_sq: Arrays | None = None,
 ) -> tuple[Arrays, ...]:
     """Compute ``aten::_fused_adam_``, or ``aten::_fused_adamw_`` where decay is `decoupled`, of one parameter.
@@ -49,7 +62,7 @@ def step_adam(
         From 1.
     lr, betas, eps, weight_decay
         As torch has them.
-    decoupled : bool
+    decoupled, maximize : bool
     max_exp_avg_sq : array, optional
         Of ``amsgrad``.
 
@@ -66,9 +79,10 @@ def step_adam(
     """
     rate, beta1, beta2, decay, small = map(np.float32, (lr, *betas, weight_decay, eps))
     p, g, m, v = map(widen, (param, grad, exp_avg, exp_avg_sq))
+    g = -g if maximize else g
     with np.errstate(all="ignore"):
         if weight_decay:
-            p, g = (fuse(-(rate * decay), p, p), g) if decoupled else (p, fuse(p, decay, g))
+            p, g = (fuse(-(rate * decay), p, p), g) if decoupled else (p, _decayed(p, g, decay, maximize))
         m = fuse(beta1, m, fuse(-beta1, g, g))
         v = fuse(beta2, v, fuse(-beta2, g * g, g * g))
         largest = v if max_exp_avg_sq is None else np.fmax(widen(max_exp_avg_sq), v)
@@ -126,10 +140,13 @@ def step_sgd(
     return tuple(round_to(each, param.dtype) for each in ((p,) if buffer is None else (p, buffer)))
 
 
-def _sum_squares(values: Floats, aligned: bool) -> np.float32:
-    """Sum a chunk: threads keep 4 sums, of vectors, or of elements that lie 512 apart."""
-    sums = start_sums(1, _THREADS * _VECTOR)
-    kernels.functions.sums.add_products(values[None], values[None], sums, 0, values.size, 1)
+def _add_chunk(values: Floats, aligned: bool, order: float) -> np.float32:
+    """Sum squares or magnitudes of a chunk: threads keep 4 sums, of vectors, or of elements that lie 512 apart."""
+    sums, row = start_sums(1, _THREADS * _VECTOR), values[None]
+    if order == 2:
+        kernels.functions.sums.add_products(row, row, sums, 0, values.size, 1)
+    else:
+        kernels.functions.sums.add_vectors(np.abs(row), sums, 0, values.size, 1)
     places = sums.reshape(_THREADS, _VECTOR) if aligned else sums.reshape(_VECTOR, _THREADS).T
     total = places[:, 0]
     for index in range(1, _VECTOR):
@@ -138,13 +155,15 @@ def _sum_squares(values: Floats, aligned: bool) -> np.float32:
 
 
 @default_floats
-def foreach_norm(arrays: list[Arrays]) -> list[Arrays]:
-    """Compute ``aten::_foreach_norm.Scalar`` of order 2: chunks of 65536 elements are summed by 512 threads each, then the chunks.
+def foreach_norm(arrays: list[Arrays], order: float = 2) -> list[Arrays]:
+    """Compute ``aten::_foreach_norm.Scalar``: chunks of 65536 elements are summed by 512 threads each, then the chunks.
 
     Parameters
     ----------
     arrays : list of float32, float16 or bfloat16 array
         Each as if contiguous, from an aligned address.
+    order : float
+        1, 2 or infinity.
 
     Examples
     --------
@@ -154,8 +173,11 @@ def foreach_norm(arrays: list[Arrays]) -> list[Arrays]:
     found = []
     for array in arrays:
         values = np.ascontiguousarray(widen(array)).reshape(-1)
+        if order == np.inf:
+            found.append(round_to(np.abs(values).max(initial=0), array.dtype))
+            continue
         firsts = range(0, values.size, _CHUNK)
-        chunks = [_sum_squares(values[first : first + _CHUNK], (values.size - first) % _VECTOR == 0) for first in firsts]
+        chunks = [_add_chunk(values[first : first + _CHUNK], (values.size - first) % _VECTOR == 0, order) for first in firsts]
         total = add_block(add_strided(np.array([chunks], np.float32), _THREADS))[0]
-        found.append(round_to(np.sqrt(total), array.dtype))
+        found.append(round_to(np.sqrt(total) if order == 2 else total, array.dtype))
     return found

@@ -6,6 +6,7 @@ element belongs to the thread of its number, modulo all threads, and the element
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,48 @@ MULTIPROCESSORS = 132  # of an H100 SXM and an H200
 WORDS = 4  # of a call
 _BLOCK, _THREADS = 256, 2048  # threads of a block, and of a multiprocessor
 _GRAIN = 4096  # threads of a GPU that a thread of this machine takes at a time
+_SEED = 67280421310721  # of a generator that nobody has seeded
+_lock = Lock()
 
 Words = NDArray[np.uint32]
+
+
+class Generator:
+    """A generator of a GPU.
+
+    Parameters
+    ----------
+    seed : int
+        As ``torch.manual_seed`` has it.
+    offset : int
+        How much was drawn, a multiple of 4.
+
+    Attributes
+    ----------
+    seed, offset : int
+    lost : bool
+        Whether a kernel has drawn from it of which nobody knows how much.
+
+    Examples
+    --------
+    >>> generator = Generator(7)
+    >>> generator.take(4), generator.take(10), generator.take(1)
+    ((7, 0), (7, 4), (7, 16))
+    """
+
+    def __init__(self, seed: int = _SEED, offset: int = 0) -> None:
+        self.seed, self.offset, self.lost = seed, offset, False
+
+    def move(self, seed: int, offset: int = 0) -> None:
+        """Go to another place, or to another sequence."""
+        self.seed, self.offset, self.lost = seed, offset, False
+
+    def take(self, count: int) -> tuple[int, int]:
+        """Return the seed and the offset, which then grows by a multiple of 4 that is at least `count`."""
+        with _lock:
+            offset = self.offset
+            self.offset += -(-count // WORDS) * WORDS
+        return self.seed, offset
 
 
 class Launch(NamedTuple):
@@ -35,22 +76,16 @@ class Launch(NamedTuple):
     threads: int
     calls: int
 
-    @property
-    def offset(self) -> int:
-        """By how much the generator's offset grows."""
-        return self.calls * WORDS
-
 
 def launch_of(count: int, taken: int = WORDS) -> Launch:
     """Find how a kernel shares elements, of which a call makes `taken`.
 
     Examples
     --------
-    >>> launch_of(1000), launch_of(1_500_000).offset
-    (Launch(threads=1024, calls=1), 8)
+    >>> launch_of(1000), launch_of(1_500_000)
+    (Launch(threads=1024, calls=1), Launch(threads=270336, calls=2))
     """
-    blocks = min(-(-count // _BLOCK), MULTIPROCESSORS * _THREADS // _BLOCK)
-    threads = blocks * _BLOCK
+    threads = min(-(-count // _BLOCK), MULTIPROCESSORS * _THREADS // _BLOCK) * _BLOCK
     return Launch(threads, -(-count // (threads * taken)) if count else 0)
 
 
@@ -79,3 +114,10 @@ def draw_words(seed: int, offset: int, launch: Launch, *, threads: int | None = 
     draw = kernels.functions.philox.draw
     parallel_for(lambda start, stop, _: draw(key, call, words, start, stop), launch.threads, thread_count(threads), _GRAIN)
     return words
+
+
+def take_words(generator: Generator, count: int, taken: int = WORDS) -> Words:
+    """Draw for elements, of which a call makes `taken`, what `draw_words` returns; the generator goes on."""
+    launch = launch_of(count, taken)
+    seed, offset = generator.take(launch.calls * WORDS)
+    return draw_words(seed, offset, launch)

@@ -12,9 +12,22 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fastmma.functions import libdevice
-from fastmma.functions.arithmetic import round_to, widen
+from fastmma.functions.arithmetic import Floats, round_to, widen
 from fastmma.functions.moments import Moments
-from fastmma.functions.reduce_threads import LARGEST, MAGNITUDES, MOMENTS, SQUARES, SUM, finish, reduce_array
+from fastmma.functions.reduce_plan import sort_axes
+from fastmma.functions.reduce_threads import (
+    LARGEST,
+    LARGEST_MAGNITUDE,
+    MAGNITUDES,
+    MOMENTS,
+    PLAIN_SUM,
+    PRODUCT,
+    SMALLEST_MAGNITUDE,
+    SQUARES,
+    SUM,
+    finish,
+    reduce_array,
+)
 from fastmma.host.float_mode import default_floats
 
 
@@ -121,25 +134,121 @@ def reduce_variance(
 
 
 @default_floats
-def reduce_norm(
-    x: NDArray[Any], order: int, axes: Sequence[int] | int | None = None, *, keepdims: bool = False, offset: int = 0
+def reduce_product(
+    x: NDArray[Any],
+    axes: Sequence[int] | int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: DTypeLike | None = None,
+    offset: int = 0,
 ) -> NDArray[Any]:
-    """Compute ``aten::linalg_vector_norm`` of order 1 or 2.
+    """Compute ``aten::prod``. Parameters are those of `reduce_sum`.
+
+    Examples
+    --------
+    >>> float(reduce_product(np.float32([1, 6, 2])))
+    12.0
+    """
+    state, _, shape = reduce_array(x, axes, PRODUCT, offset)
+    return finish(state[0], shape, x, axes, keepdims, dtype)
+
+
+@default_floats
+def reduce_present(
+    x: NDArray[Any],
+    axes: Sequence[int] | int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: DTypeLike | None = None,
+    offset: int = 0,
+) -> NDArray[Any]:
+    """Compute ``aten::nansum``, which takes NaN for 0. Parameters are those of `reduce_sum`.
+
+    Examples
+    --------
+    >>> float(reduce_present(np.float32([1, np.nan, 2])))
+    3.0
+    """
+    values = widen(x)
+    state, _, shape = reduce_array(x, axes, PLAIN_SUM, offset, np.where(np.isnan(values), np.float32(0), values))
+    return finish(state[0], shape, x, axes, keepdims, dtype)
+
+
+@default_floats
+def reduce_moments(
+    x: NDArray[Any],
+    axes: Sequence[int] | int | None = None,
+    *,
+    correction: float = 1,
+    root: bool = False,
+    keepdims: bool = False,
+    offset: int = 0,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Compute ``aten::var_mean.correction``, or ``aten::std_mean.correction`` with `root`: what `reduce_variance` returns, and the mean.
+
+    Parameters are those of `reduce_variance`.
+
+    Examples
+    --------
+    >>> [float(each) for each in reduce_moments(np.float32([1, 2, 6]))]
+    [7.0, 3.0]
+    """
+    state, _, shape = reduce_array(x, axes, MOMENTS, offset)
+    found = Moments(*state)
+    with np.errstate(all="ignore"):
+        variance = found.squares / np.maximum(found.counts - np.float32(correction), np.float32(0))
+        results = np.sqrt(variance) if root else variance, found.mean
+        first, second = (finish(each, shape, x, axes, keepdims, None) for each in results)
+    return first, second
+
+
+_EUCLIDEAN = 2
+_NORMS = {1: MAGNITUDES, _EUCLIDEAN: SQUARES, np.inf: LARGEST_MAGNITUDE, -np.inf: SMALLEST_MAGNITUDE}
+
+
+def _norm_values(values: Floats, order: float) -> Floats:
+    """Return what threads take for a norm of an order."""
+    if order == 0:
+        return np.asarray(values != 0, np.float32)
+    if abs(order) == np.inf:
+        return np.asarray(np.abs(values))
+    return values if order in _NORMS else libdevice.call("powf", np.abs(values), np.float32(order))
+
+
+@default_floats
+def reduce_norm(
+    x: NDArray[Any],
+    order: float,
+    axes: Sequence[int] | int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: DTypeLike | None = None,
+    offset: int = 0,
+) -> NDArray[Any]:
+    """Compute ``aten::linalg_vector_norm``.
 
     Parameters
     ----------
-    x, axes, keepdims, offset
+    x, axes, keepdims, dtype, offset
         As of `reduce_sum`.
-    order : int
-        1, the sum of magnitudes, or 2, the root of the sum of squares.
+    order : float
+        1, the sum of magnitudes; 2, the root of the sum of squares; infinite ones, the largest or the smallest magnitude; 0, how many
+        are not 0; others, the root of the sum of powers.
 
     Examples
     --------
     >>> float(reduce_norm(np.float32([3, 4]), 2))
     5.0
     """
-    state, _, shape = reduce_array(x, axes, {1: MAGNITUDES, 2: SQUARES}[order], offset)
-    return finish(state[0] if order == 1 else np.sqrt(state[0]), shape, x, axes, keepdims, None)
+    operation = _NORMS.get(order, PLAIN_SUM)
+    with np.errstate(all="ignore"):
+        state, _, shape = reduce_array(x, axes, operation, offset, _norm_values(widen(x), order))
+        found = state[0]
+        if order == _EUCLIDEAN:
+            found = np.sqrt(found)
+        elif order not in _NORMS and order:
+            found = libdevice.call("powf", found, np.float32(1) / np.float32(order))
+        return finish(found, shape, x, axes, keepdims, dtype)
 
 
 @default_floats
@@ -154,7 +263,7 @@ def reduce_logsumexp(x: NDArray[Any], axes: Sequence[int] | int, *, keepdims: bo
     0.6931471824645996
     """
     dtype = x.dtype
-    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))  # results of each element lie as their operands do
+    order = sort_axes(x.shape, [x.strides])[::-1]  # results of each element lie as their operands do
     back = [order.index(axis) for axis in range(x.ndim)]
     with np.errstate(all="ignore"):
         largest = reduce_max(x, axes, keepdims=True)

@@ -80,12 +80,12 @@ def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def _is_after(first: int, second: int, shape: Sequence[int], both: Sequence[Sequence[int]]) -> int:
-    """Tell whether an axis comes after another (1), before it (-1), or nothing says so (0); `both` are strides of output and input."""
-    for index, strides in enumerate(both):
-        one, other = strides[first], strides[second]
-        if index == 0 and (one == 0) != (other == 0):
-            return 1 if other == 0 else -1
+def _is_after(first: int, second: int, shape: Sequence[int], strides: Sequence[Sequence[int]], output: Sequence[int]) -> int:
+    """Tell whether an axis comes after another (1), before it (-1), or nothing says so (0)."""
+    if output and (output[first] == 0) != (output[second] == 0):
+        return 1 if output[second] == 0 else -1
+    for each in (output, *strides) if output else strides:
+        one, other = each[first], each[second]
         if one == 0 or other == 0:
             continue
         if one != other:
@@ -95,13 +95,27 @@ def _is_after(first: int, second: int, shape: Sequence[int], both: Sequence[Sequ
     return 0
 
 
-def _sorted_axes(shape: Sequence[int], both: Sequence[Sequence[int]]) -> list[int]:
-    """Sort axes by insertion, the innermost one first, as the iterator does: reduced axes come before others."""
+def sort_axes(shape: Sequence[int], strides: Sequence[Sequence[int]], output: Sequence[int] = ()) -> list[int]:
+    """Sort axes by insertion, the innermost one first, as the iterator does.
+
+    Parameters
+    ----------
+    shape : sequence of int
+    strides : sequence of sequence of int
+        Of the operands.
+    output : sequence of int
+        Of the result of a reduction, 0 along reduced axes, which come before others.
+
+    Examples
+    --------
+    >>> sort_axes((4, 5, 6), [(1, 24, 4)])
+    [0, 2, 1]
+    """
     axes = list(reversed(range(len(shape))))
     for last in range(1, len(axes)):
         place = last
         for before in range(last - 1, -1, -1):
-            wanted = _is_after(axes[before], axes[place], shape, both)
+            wanted = _is_after(axes[before], axes[place], shape, strides, output)
             if wanted > 0:
                 axes[before], axes[place] = axes[place], axes[before]
                 place = before
@@ -134,7 +148,7 @@ def merge_dimensions(shape: Sequence[int], axes: Collection[int], strides: Seque
     given = _contiguous(shape) if strides is None else strides
     kept = [1 if axis in axes else size for axis, size in enumerate(shape)]
     output = [0 if axis in axes else stride for axis, stride in enumerate(_contiguous(kept))]
-    order = _sorted_axes(shape, (output, given))
+    order = sort_axes(shape, (given,), output)
     merged: list[tuple[int, int, int]] = []  # size, stride of the output, stride of the input
     for axis in order:
         size, out, step = shape[axis], output[axis], given[axis]

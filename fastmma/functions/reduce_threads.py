@@ -51,8 +51,16 @@ def _take_magnitudes(values: Floats, state: State, start: int, stop: int) -> Non
     kernels.functions.sums.add_vectors(np.abs(values), *state, start, stop, 1)
 
 
+def _take_product(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.multiply_strided(values, *state, start, stop)
+
+
 def _take_largest(values: Floats, state: State, start: int, stop: int) -> None:
     kernels.functions.sums.keep_largest(values, *state, start, stop)
+
+
+def _take_smallest(values: Floats, state: State, start: int, stop: int) -> None:
+    kernels.functions.sums.keep_smallest(values, *state, start, stop)
 
 
 def _take_moments(values: Floats, state: State, start: int, stop: int) -> None:
@@ -63,12 +71,20 @@ def _add(first: State, second: State) -> State:
     return (first[0] + second[0],)
 
 
-def _start_largest(rows: int, threads: int) -> State:
-    return (np.full((rows, threads), -np.inf, np.float32),)
+def _start_at(number: float) -> Callable[[int, int], State]:
+    return lambda rows, threads: (np.full((rows, threads), number, np.float32),)
 
 
 def _larger(first: State, second: State) -> State:
     return (np.where(np.isnan(first[0]) | (first[0] > second[0]), first[0], second[0]),)
+
+
+def _smaller(first: State, second: State) -> State:
+    return (np.where(np.isnan(first[0]) | (first[0] < second[0]), first[0], second[0]),)
+
+
+def _multiply(first: State, second: State) -> State:
+    return (first[0] * second[0],)
 
 
 def _join_moments(first: State, second: State) -> State:
@@ -76,9 +92,13 @@ def _join_moments(first: State, second: State) -> State:
 
 
 SUM = Reduction(_start_sum, _take_sum, _add, vector_of_halves=8)
+PLAIN_SUM = Reduction(_start_sum, _take_sum, _add)  # whose loads of halves are no longer than those of float32
 SQUARES = Reduction(_start_sum, _take_squares, _add)
 MAGNITUDES = Reduction(_start_sum, _take_magnitudes, _add)
-LARGEST = Reduction(_start_largest, _take_largest, _larger)
+PRODUCT = Reduction(_start_at(1), _take_product, _multiply)
+LARGEST = Reduction(_start_at(-np.inf), _take_largest, _larger)
+LARGEST_MAGNITUDE = Reduction(_start_at(0), _take_largest, _larger)
+SMALLEST_MAGNITUDE = Reduction(_start_at(np.inf), _take_smallest, _smaller)
 MOMENTS = Reduction(start_moments, _take_moments, _join_moments, sums=2, vector=2, vector_of_halves=2)
 
 
@@ -145,6 +165,8 @@ def _take(rows: Floats, starts: NDArray[np.int64], plan: Plan, operation: Reduct
     if plan.vector == 1:
         return _take_elements(rows, threads, operation)
     shifts = starts % plan.vector
+    if (shifts == shifts[0]).all():
+        return _take_vectors(rows, threads, int(shifts[0]), plan.vector, operation)
     state = operation.start(len(rows), threads)
     for shift in np.unique(shifts):
         where = np.flatnonzero(shifts == shift)
@@ -176,18 +198,22 @@ def _starts(x: NDArray[Any], kept: Sequence[int], offset: int) -> NDArray[np.int
 
 
 def reduce_array(
-    x: NDArray[Any], axes: Sequence[int] | int | None, operation: Reduction, offset: int = 0
+    x: NDArray[Any], axes: Sequence[int] | int | None, operation: Reduction, offset: int = 0, values: Floats | None = None
 ) -> tuple[State, View, tuple[int, ...]]:
-    """Reduce an array; also return what was merged, and the shape of the results with axes of size 1 in place of the reduced ones."""
+    """Reduce an array, or float32 values in the place of its elements.
+
+    Also return what was merged, and the shape of the results with axes of size 1 in place of the reduced ones.
+    """
+    taken = widen(x) if values is None else values
     given = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
     reduced = sorted({axis % x.ndim for axis in given}) if x.ndim else []
     kept = [axis for axis in range(x.ndim) if axis not in reduced]
     view = merge_dimensions(x.shape, reduced, [step // x.itemsize for step in x.strides], offset)
     plan = plan_reduction(view, operation.vector if x.itemsize == F32.itemsize else operation.vector_of_halves)
     if operation is SUM and _has_columns(x, view):
-        state = _add_columns(np.ascontiguousarray(widen(x)).reshape(-1, view.inputs, view.sizes[1]), plan.threads * plan.blocks)
+        state = _add_columns(np.ascontiguousarray(taken).reshape(-1, view.inputs, view.sizes[1]), plan.threads * plan.blocks)
     else:
-        rows = np.ascontiguousarray(widen(x).transpose(*kept, *view.order)).reshape(view.outputs, view.inputs)
+        rows = np.ascontiguousarray(taken.transpose(*kept, *view.order)).reshape(view.outputs, view.inputs)
         state = _take(rows, _starts(x, kept, offset), plan, operation)
     block = (view.outputs, plan.blocks, plan.height if plan.along_y else 1, plan.width if plan.along_x else 1)
     state = _halve(_halve(tuple(each.reshape(block) for each in state), 3, operation), 2, operation)
@@ -196,6 +222,7 @@ def reduce_array(
 
 
 def finish(values: Any, shape: tuple[int, ...], x: NDArray[Any], axes: Any, keepdims: bool, dtype: DTypeLike | None) -> NDArray[Any]:
+    """Round results, and give them their shape."""
     result = round_to(values, x.dtype if dtype is None else dtype).reshape(shape)
     given = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
     return result if keepdims or not x.ndim else result.squeeze(tuple({axis % x.ndim for axis in given}))

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from fastmma import kernels
 from fastmma.functions import libdevice
-from fastmma.functions.arithmetic import BITS, F32, Floats, apply, widen
+from fastmma.functions.arithmetic import BITS, Floats, apply, widen
 from fastmma.functions.block import WARP, add_block, add_in_sequence, add_strided, add_unaligned, add_vectors, halve
 from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import parallel_for, thread_count
@@ -93,17 +93,24 @@ def _back(rows: NDArray[Any], like: NDArray[Any], axis: int) -> NDArray[Any]:
     return np.ascontiguousarray(np.moveaxis(rows.reshape(shape), -1, axis))
 
 
-def _each_part(compute: Callable[[slice], None], rows: NDArray[Any]) -> None:
-    """Compute parts of rows that fit into a cache; a multiple of 8 begins a part, as aligned as the first row is."""
+def _each_part(compute: Callable[[slice, Floats], None], rows: NDArray[Any]) -> None:
+    """Compute parts of rows that fit into a cache, each with memory for as many; a multiple of 8 begins a part, as aligned as row 0 is."""
     size = max(_PART // rows.shape[1], 1)
-    size += -size % _PARTS_OF
-    parallel_for(lambda first, stop, _: compute(slice(first, stop)), len(rows), thread_count(None), size)
+    size = min(size + -size % _PARTS_OF, len(rows))
+    kept: dict[int, Floats] = {}  # of each thread
+
+    def run(first: int, stop: int, worker: int) -> None:
+        if worker not in kept:
+            kept[worker] = np.empty((size, rows.shape[1]), np.float32)
+        compute(slice(first, stop), kept[worker][: stop - first])
+
+    parallel_for(run, len(rows), thread_count(None), size)
 
 
-def _normalize(rows: NDArray[Any], inner: int, log: bool, result: NDArray[Any]) -> None:
+def _normalize(rows: NDArray[Any], inner: int, log: bool, result: NDArray[Any], memory: Floats) -> None:
     largest = np.empty((len(rows), 1), np.float32)
     kernels.functions.sums.find_largest(widen(rows), largest[:, 0])
-    exponentials = apply("exponential_of_difference", rows, largest, out_dtype=F32, threads=1)
+    exponentials = apply("exponential_of_difference", rows, largest, out=memory, threads=1)
     narrowed = result.dtype == rows.dtype
     sums = _forward_sum(exponentials, rows.itemsize, narrowed) if inner == 1 else _spatial_sum(exponentials, inner)
     if log:
@@ -112,8 +119,8 @@ def _normalize(rows: NDArray[Any], inner: int, log: bool, result: NDArray[Any]) 
         apply("quotient", exponentials, sums[:, None], out=result, threads=1)
 
 
-def _differentiate(grad: NDArray[Any], output: NDArray[Any], inner: int, log: bool, result: NDArray[Any]) -> None:
-    values = widen(grad) if log else apply("product", grad, output, parameters=(BITS[grad.dtype],), out_dtype=F32, threads=1)
+def _differentiate(grad: NDArray[Any], output: NDArray[Any], inner: int, log: bool, result: NDArray[Any], memory: Floats) -> None:
+    values = widen(grad) if log else apply("product", grad, output, parameters=(BITS[grad.dtype],), out=memory, threads=1)
     sums = _backward_sum(values, grad.itemsize, result.itemsize) if inner == 1 else _spatial_sum(values, inner)
     apply("log_softmax_backward" if log else "softmax_backward", output, sums[:, None], values, out=result, threads=1)
 
@@ -143,7 +150,7 @@ def softmax(x: NDArray[Any], axis: int, *, log: bool = False, dtype: DTypeLike |
         return np.empty(x.shape, wanted)
     rows, inner = _rows(x, axis)
     result = np.empty(rows.shape, wanted)
-    _each_part(lambda part: _normalize(rows[part], inner, log, result[part]), rows)
+    _each_part(lambda part, memory: _normalize(rows[part], inner, log, result[part], memory), rows)
     return _back(result, x, axis)
 
 
@@ -175,5 +182,5 @@ def softmax_backward(
         return np.empty(grad.shape, wanted)
     (grads, inner), (outputs, _) = _rows(grad, axis), _rows(output, axis)
     result = np.empty(grads.shape, wanted)
-    _each_part(lambda part: _differentiate(grads[part], outputs[part], inner, log, result[part]), grads)
+    _each_part(lambda part, memory: _differentiate(grads[part], outputs[part], inner, log, result[part], memory), grads)
     return _back(result, grad, axis)

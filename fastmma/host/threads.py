@@ -24,14 +24,34 @@ _MAX_THREADS = 1024
 _PAUSE = 0.0009765625  # seconds between two looks at whether helpers are busy
 
 
+class _Allowed(threading.local):
+    """Of each thread: how many its calls may take that do not say."""
+
+    threads: int | None = None
+
+
+_allowed = _Allowed()
+
+
+def with_threads(threads: int | None, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function, within which ``threads=None`` means `threads`."""
+    before = _allowed.threads
+    _allowed.threads = threads
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _allowed.threads = before
+
+
 def thread_count(threads: int | None = None) -> int:
-    """Resolve a ``threads=`` argument: itself, else ``FASTMMA_NUM_THREADS``, else the usable cores.
+    """Resolve a ``threads=`` argument: itself, else that of `with_threads`, ``FASTMMA_NUM_THREADS``, or the usable cores.
 
     Raises
     ------
     OperandError
         If the number is not an integer from 1 to 1024.
     """
+    threads = _allowed.threads if threads is None else threads
     source: object = threads
     name = "threads"
     if threads is None:

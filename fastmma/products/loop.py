@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.engine import Backend
 from fastmma.kernels.params import Promotion
 from fastmma.products.order import IN_PLACE, SECOND_HALF, WORKSPACE, Cuts, Order
 
-Add = Callable[[Codes, Codes], Codes]
+T = TypeVar("T")
 
 
 def accumulate(
@@ -71,11 +72,11 @@ def _joined(
         narrow = "" if order.join == WORKSPACE else order.join_dtype
         return _rounded(backend, backend.join(total, part, ins.formats.d), narrow, threads)
 
-    d[...] = _sum_of(parts(), order, add)
+    d[...] = join_parts(parts(), order, add)
 
 
-def _sum_of(parts: Iterable[Codes], order: Order, add: Add) -> Codes:
-    """Join parts, which are given in ascending order."""
+def join_parts(parts: Iterable[T], order: Order, add: Callable[[T, T], T]) -> T:
+    """Join parts of k, which are given in ascending order, as `order` says, by a sum of two."""
     if order.join == SECOND_HALF and isinstance(order.parts, int):
         return _folded(parts, order.parts, add)
     if order.join == "pairwise":
@@ -83,10 +84,10 @@ def _sum_of(parts: Iterable[Codes], order: Order, add: Add) -> Codes:
     return _pairwise(reversed(list(parts)), add) if order.join == "pairwise from the end" else _ascending(parts, add)
 
 
-def _folded(parts: Iterable[Codes], count: int, add: Add) -> Codes:
+def _folded(parts: Iterable[T], count: int, add: Callable[[T, T], T]) -> T:
     """Add the second half of so many parts to the first ones in turn, the last of them to the first one, and then these up."""
     half, turn = -(-count // 2), max(count // 2 - 1, 1)
-    sums: list[Codes] = []
+    sums: list[T] = []
     for number, part in enumerate(parts):
         if number < half:
             sums.append(part)
@@ -96,18 +97,18 @@ def _folded(parts: Iterable[Codes], count: int, add: Add) -> Codes:
     return _ascending(sums, add)
 
 
-def _ascending(parts: Iterable[Codes], add: Add) -> Codes:
+def _ascending(parts: Iterable[T], add: Callable[[T, T], T]) -> T:
     """((first + second) + third) + ..."""
-    total: Codes | None = None
+    total: T | None = None
     for part in parts:
         total = part if total is None else add(total, part)
     assert total is not None
     return total
 
 
-def _pairwise(parts: Iterable[Codes], add: Add) -> Codes:
+def _pairwise(parts: Iterable[T], add: Callable[[T, T], T]) -> T:
     """Neighbours are added, then the neighbours of these sums, until one is left; what has no neighbour waits for the next round."""
-    sums: list[tuple[int, Codes]] = []  # how many parts each is the sum of: falling powers of two
+    sums: list[tuple[int, T]] = []  # how many parts each is the sum of: falling powers of two
     for part in parts:
         count, total = 1, part
         while sums and sums[-1][0] == count:

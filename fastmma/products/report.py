@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -63,6 +64,9 @@ class Line:
         return f"{self.operator}{between}{''.join(parts)}" + (f"  ({self.where})" if self.where else "")
 
 
+Mark = Mapping[tuple[Line, str], int]
+
+
 class ClosedReport:
     """Counts of all operations of a program, each with one of five statuses.
 
@@ -86,6 +90,16 @@ class ClosedReport:
         """Forget everything."""
         with LOCK:
             self._counts.clear()
+
+    def mark(self) -> Mark:
+        """Remember what is counted now, for `between`."""
+        with LOCK:
+            return Counter(self._counts)
+
+    def between(self, first: Mark | None, last: Mark) -> list[Line]:
+        """List the kinds of calls that were counted from one mark, or from the beginning, to another."""
+        before = first or {}
+        return [replace(line, where=where) if where else line for (line, where), n in last.items() if n > before.get((line, where), 0)]
 
     def lines(self, *statuses: str) -> list[tuple[Line, int]]:
         """List kinds of calls and how often they were made, in the order of their first calls; all, or those of some statuses."""

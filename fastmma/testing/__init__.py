@@ -15,12 +15,30 @@ from typing import Any as _Any
 if TYPE_CHECKING:
     from fastmma.testing.assertions import assert_bits_equal, assert_product
     from fastmma.testing.bits import ulp_distance
+    from fastmma.testing.decisions import assert_invariant, assert_same_bits
     from fastmma.testing.inputs import adversarial
+    from fastmma.testing.sensitivity import assert_sensitive
 
-__all__ = ["adversarial", "assert_bits_equal", "assert_product", "ulp_distance"]
+__all__ = [
+    "adversarial",
+    "assert_bits_equal",
+    "assert_invariant",
+    "assert_product",
+    "assert_same_bits",
+    "assert_sensitive",
+    "ulp_distance",
+]
 
 # imported when they are first used: pytest imports this package with its plug-in, whatever the tests are about
-_MODULES = {"adversarial": "inputs", "assert_bits_equal": "assertions", "assert_product": "assertions", "ulp_distance": "bits"}
+_MODULES = {
+    "adversarial": "inputs",
+    "assert_bits_equal": "assertions",
+    "assert_invariant": "decisions",
+    "assert_product": "assertions",
+    "assert_same_bits": "decisions",
+    "assert_sensitive": "sensitivity",
+    "ulp_distance": "bits",
+}
 
 
 def __getattr__(name: str) -> _Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from operator import index
 from typing import Any
 
@@ -17,7 +18,7 @@ _SPREAD = 6  # exponents above and below 2^0: sums of some thousand products sta
 
 
 @public_call
-def adversarial(shape: int | tuple[int, ...], dtype: Any = "f16", *, seed: int = 0) -> NDArray[Any]:
+def adversarial(shape: int | tuple[int, ...], dtype: Any = "f16", *, seed: int = 0) -> Any:
     """Finite operands of a product on which GPUs with different arithmetic give different bits.
 
     Magnitudes lie up to twelve powers of two apart, so that alignment drops bits of small terms; half of the mantissas are at the edges
@@ -28,9 +29,14 @@ def adversarial(shape: int | tuple[int, ...], dtype: Any = "f16", *, seed: int =
     ----------
     shape : int or tuple of int
     dtype : format or dtype
-        Of an operand, for example ``"bf16"`` or ``np.float16``; of integers all values are drawn, the extremes more often.
+        Of an operand, for example ``"bf16"`` or ``np.float16``; of integers all values are drawn, the extremes more often. With a dtype of
+        torch the result is a tensor.
     seed : int
         The same arguments give the same array, everywhere. Give the two operands of a product different ones.
+
+    Returns
+    -------
+    array or torch.Tensor
 
     Raises
     ------
@@ -43,6 +49,10 @@ def adversarial(shape: int | tuple[int, ...], dtype: Any = "f16", *, seed: int =
     >>> len({fastmma.gemm(a, b, target=gpu).tobytes() for gpu in ("V100", "A100", "H100") if gpu != "V100"})
     2
     """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(dtype, getattr(torch, "dtype", ())):
+        array = adversarial(shape, str(dtype).removeprefix("torch."), seed=seed)
+        return torch.from_numpy(array.view(f"u{array.itemsize}")).view(dtype)  # torch takes no array of ml_dtypes
     fmt = format_of(dtype)
     try:
         extents = (index(shape),) if not isinstance(shape, tuple) else tuple(map(index, shape))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.agreement.reasons import assumed
 from fastmma.backends.plan import Plan
 from fastmma.explanation.numbers import number_text
 from fastmma.host.errors import FastmmaError
@@ -88,6 +89,8 @@ def _origin(actual: NDArray[Any], expected: NDArray[Any], at: tuple[int, ...], p
     if product.plan is not None:
         yield "expected:"
         yield from ("  " + line for line in str(product.plan).splitlines())
+        for text in assumed(product.plan, "this product", True):
+            yield f"  assumed        {text}"
 
 
 def _matrix(product: ComparedProduct, shape: tuple[int, ...], lead: tuple[int, ...]) -> dict[str, Any] | None:

@@ -139,6 +139,19 @@ def _targets(config: pytest.Config, mark: pytest.Mark | None) -> list[str]:
     return config.getoption("--tensor-core") or list(mark.args if mark else ()) or [_DEFAULT]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the fixture come before all others of a test, in whose bodies products may be, but for those that several tests share."""
+    for item in items:
+        names, info = getattr(item, "fixturenames", []), getattr(item, "_fixtureinfo", None)
+        if info is None or "tensor_core" not in names:
+            continue
+        definitions = info.name2fixturedefs
+        own = [name for name in names if definitions.get(name) and definitions[name][-1].scope == "function"]
+        first = names.index(own[0])
+        names.remove("tensor_core")
+        names.insert(first, "tensor_core")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if isinstance(item, pytest.Function) and item.get_closest_marker("tensor_core") and "tensor_core" not in item.fixturenames:
         pytest.fail(f"{item.name} is marked tensor_core, but does not take the fixture tensor_core, which does the work", pytrace=False)

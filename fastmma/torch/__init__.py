@@ -13,19 +13,28 @@ from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.arrays import to_numpy, to_torch
 from fastmma.torch.compilation import backend
 from fastmma.torch.conversion import TorchOperand, from_scaled, to_scaled
+from fastmma.torch.differences import StepDiffersError
 from fastmma.torch.emulation import AssumedWarning
 from fastmma.torch.functional import addmm, baddbmm, bmm, grouped_mm, int_mm, linear, mm, scaled_grouped_mm, scaled_mm
 from fastmma.torch.library import Installation, install
 from fastmma.torch.mode import emulate
+from fastmma.torch.recordings import Recording
 from fastmma.torch.report import Report
+from fastmma.torch.rows import ModelInvariance, invariance
+from fastmma.torch.steps import SameStep, assert_same_step, record
 
 __all__ = [
     "AssumedWarning",
     "Installation",
+    "ModelInvariance",
     "NotEmulatedError",
+    "Recording",
     "Report",
+    "SameStep",
+    "StepDiffersError",
     "TorchOperand",
     "addmm",
+    "assert_same_step",
     "backend",
     "baddbmm",
     "bmm",
@@ -34,8 +43,10 @@ __all__ = [
     "grouped_mm",
     "install",
     "int_mm",
+    "invariance",
     "linear",
     "mm",
+    "record",
     "scaled_grouped_mm",
     "scaled_mm",
     "to_numpy",

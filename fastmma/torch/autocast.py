@@ -81,7 +81,8 @@ def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     if tensor.dtype is dtype:
         return tensor
     is_weight = tensor.requires_grad and tensor.is_leaf and not tensor._is_view() and tensor.dtype is torch.float32
-    if not (is_weight and dtype is torch.get_autocast_dtype(_DEVICE) and torch.is_autocast_cache_enabled()):
+    cached = torch.is_grad_enabled() and torch.is_autocast_cache_enabled() and dtype is torch.get_autocast_dtype(_DEVICE)
+    if not (is_weight and cached):
         return tensor.to(dtype)
     found = _local.casts.get(id(tensor))
     if found is not None and found[0]() is tensor:
@@ -91,18 +92,21 @@ def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return made
 
 
-def _cast_all(given: Any, dtype: torch.dtype) -> Any:
-    device = _device_of(given)
-    return tree_map(lambda each: _cast(each, dtype) if _eligible(device, each) else each, given)
+def _cast_all(args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    device = _device_of((args, kwargs))
+    found: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(
+        lambda each: _cast(each, dtype) if _eligible(device, each) else each, (args, kwargs)
+    )
+    return found
 
 
 def _lower(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    args, kwargs = _cast_all((args, kwargs), torch.get_autocast_dtype(_DEVICE))
+    args, kwargs = _cast_all(args, kwargs, torch.get_autocast_dtype(_DEVICE))
     return func(*args, **kwargs)
 
 
 def _single(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    args, kwargs = _cast_all((args, kwargs), torch.float32)
+    args, kwargs = _cast_all(args, kwargs, torch.float32)
     return func(*args, **kwargs)
 
 
@@ -146,7 +150,7 @@ def _widest(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     formats = {each.dtype for each in tree_leaves((args, kwargs)) if _eligible(device, each)}
     if formats - {torch.float32, narrow}:
         raise RuntimeError("Unexpected floating ScalarType in at::autocast::prioritize")
-    args, kwargs = _cast_all((args, kwargs), torch.float32 if torch.float32 in formats else narrow)
+    args, kwargs = _cast_all(args, kwargs, torch.float32 if torch.float32 in formats else narrow)
     return func(*args, **kwargs)
 
 
@@ -261,6 +265,11 @@ def casting() -> Iterator[None]:
 def is_on() -> bool:
     """Tell whether the thread is within a region of CUDA's autocast."""
     return bool(torch.is_autocast_enabled(_DEVICE))
+
+
+def is_inside() -> bool:
+    """Tell whether the thread is within an emulation."""
+    return _local.depth > 0
 
 
 def paused() -> Any:

@@ -18,6 +18,8 @@ from torch._higher_order_ops.map import map_impl
 from torch.utils._pytree import tree_leaves
 
 from fastmma.host import forks
+from fastmma.torch.choices import chosen_as_on_gpu
+from fastmma.torch.generators import checkpointed
 from fastmma.torch.unfixed import FUSED, MATH_ATTENTION, RECURRENT
 
 Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -57,6 +59,8 @@ def _entered(answer: Answer, emulates: Asks) -> ExitStack:
     stack = ExitStack()
     try:
         _leave_uncompiled(stack)
+        stack.enter_context(checkpointed())
+        stack.enter_context(chosen_as_on_gpu(lambda: _computes_functions(emulates((), {}))))
         stack.callback(_forget)
         for flow, run in _FLOWS:
             stack.callback(flow.py_kernels.__setitem__, _AUTOGRAD, flow.py_kernels[_AUTOGRAD])
@@ -70,6 +74,10 @@ def _entered(answer: Answer, emulates: Asks) -> ExitStack:
         stack.close()
         raise
     return stack
+
+
+def _computes_functions(mode: Any) -> bool:
+    return mode is not None and mode.run.settings.computes_functions
 
 
 def _composites() -> Iterator[Any]:

@@ -22,6 +22,7 @@ _RECIPROCAL = "a GPU multiplies by the reciprocal of a number"
 ZERO = "it depends on the machine which of 0 and -0 is the larger"
 _ROUNDED = "MKL's square root is not the nearest number, as a GPU's is"
 _TWICE = "of two values for one place, a GPU keeps any"
+_ANY_ORDER = "a GPU adds to a place in any order"
 _RANGE = "the integers do not hold all these numbers: a GPU then gives others than a CPU"
 DRAWN = "a GPU draws other numbers"
 ORDER = "the order of equal elements is up to the machine"
@@ -194,16 +195,55 @@ def _distinct(places: Tensor) -> bool:
     return bool(places.is_meta or places.shape[1] == torch.unique(places, dim=1).shape[1])
 
 
+def _meet_in_order(places: Tensor, x: Tensor) -> bool:
+    """Does the order of additions to these columns of places not matter: is each there once, or twice where a tensor holds zeros alone?"""
+    if places.is_meta:
+        return True
+    most = int(torch.unique(places, dim=1, return_counts=True)[1].max()) if places.numel() else 0
+    return most < 2 or (most == 2 and not bool(x.any()))
+
+
 def put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why values that are put to places are not neutral."""
     x, indices, values = args[:3]
-    if len(args) > 3 and args[3]:
-        return "a GPU adds to a place in any order" if x.dtype in FLOATS else real(args, kwargs)
     given = [(each, size) for each, size in zip(indices, x.shape, strict=False) if each is not None]
+    if len(args) > 3 and args[3]:
+        masks = any(each.dtype in (torch.bool, torch.uint8) for each, _ in given)
+        if x.dtype in FLOATS and (masks or not _meet_in_order(_columns(given), x)):
+            return _ANY_ORDER
+        return real(args, kwargs)
     if values.numel() == 1 or any(each.dtype in (torch.bool, torch.uint8) for each, _ in given):
         return None  # places of a mask are distinct
+    return None if _distinct(_columns(given)) else _TWICE
+
+
+def _columns(given: list[tuple[Tensor, int]]) -> Tensor:
+    """Return the places that indices of dimensions of some sizes name, a column each."""
     places = torch.broadcast_tensors(*(torch.where(each < 0, each + size, each) for each, size in given))
-    return None if _distinct(torch.stack([each.reshape(-1) for each in places])) else _TWICE
+    return torch.stack([each.reshape(-1) for each in places])
+
+
+def added(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Say why rows that are added to places are not neutral."""
+    x, _, places, rows = args[:4]
+    if kwargs.get("alpha", 1) != 1 and x.dtype in FLOATS:
+        return _SCALE
+    if x.dtype in FLOATS and not _meet_in_order(places.reshape(1, -1), x):
+        return _ANY_ORDER
+    return real((x, rows), kwargs)
+
+
+def topped(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Say why the largest elements are not neutral: one that is equal to another of them, or to the next, may have any place."""
+    x, count = args[:2]
+    rest = (*args[2:], *(-1, True, True)[len(args) - 2 :])
+    dim, largest, in_order = rest[0], rest[1], rest[2]
+    if x.is_meta or not x.dim():
+        return None
+    if not in_order or (x.is_floating_point() and bool(x.isnan().any())):
+        return ORDER
+    values = x.sort(dim, descending=largest).values.narrow(dim, 0, min(count + 1, x.shape[dim]))
+    return ORDER if bool((values.diff(dim=dim) == 0).any()) else real(args, kwargs)
 
 
 def placed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
@@ -229,7 +269,12 @@ def ordered(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
 
 def united(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why distinct elements are not neutral."""
-    return None if len(args) < 2 or args[1] else ORDER
+    if len(args) > 1 and not args[1]:
+        return ORDER
+    if not args[0].is_floating_point():
+        return None
+    negative = args[0][args[0] == 0].signbit()
+    return ZERO if negative.any() and not negative.all() else None
 
 
 def counted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

@@ -159,7 +159,7 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
     mode.told += 1
     guess = mode.run.guess
     mode.run.tell(kind.line.operator, ASSUMED if guess else EMULATED, guess or functions.RECORDED, args)
-    return result
+    return None if result is functions.DONE else result
 
 
 def _product(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

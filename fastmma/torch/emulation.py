@@ -18,13 +18,13 @@ from fastmma.host.caller import find_caller
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import is_default
 from fastmma.products.bound import Bound, Strided
-from fastmma.products.gemm import gemm
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import as_numpy, strided, to_numpy
+from fastmma.torch.chains import chained, multiply_by_lanes
 from fastmma.torch.places import LIBRARIES, where
-from fastmma.torch.plans import ALIGNED, FORMATS, Ends, InvalidError, Planned, UnknownError, chained, planned
+from fastmma.torch.plans import ALIGNED, FORMATS, Ends, InvalidError, Planned, UnknownError, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
 from fastmma.torch.settings import Modes, Settings
 
@@ -153,12 +153,13 @@ class Emulation:
         ends = ends._replace(aligned=not any(each.data_ptr() % ALIGNED for each in lines))
         thin = self.settings.library is not None and 1 in (a.shape[-2], b.shape[-1])  # which cuBLAS multiplies by other kernels
         off_tensor_cores = dtype is torch.float32 and (thin or not modes.tf32)
-        how = chained(self.settings, x, y, ends) if off_tensor_cores else planned(self.settings, x, y, dtype, ends, modes)
+        how = chained(self.settings, x, y, ends, modes) if off_tensor_cores else planned(self.settings, x, y, dtype, ends, modes)
         out, shape = torch.int32 if dtype is torch.int8 else ends.out, (*x.shape[:-1], y.shape[-1])
         if isinstance(how.plan, LanesPlan):
             if a.is_cuda:
                 raise UnknownError("products whose k are shared by lanes are computed on CPUs alone")
-            return _Computation(partial(gemm, plan=how.plan, threads=self.settings.threads), line_of(operator, how, x, y), out, shape)
+            lanes = partial(multiply_by_lanes, plan=how.plan, threads=self.settings.threads)
+            return _Computation(lanes, line_of(operator, how, x, y), out, shape)
         if a.is_cuda:
             return _Computation(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, shape)
         product = prepare(plan=how.plan, threads=self.settings.threads)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 BITS = {torch.float32: 24.0, torch.float16: 11.0, torch.bfloat16: 8.0}  # of a significand
-_MEAN = 1  # torch's number of a reduction
 
 Arguments = Mapping[str, Any]
 
@@ -57,7 +56,7 @@ def _gelu_backward(given: Arguments) -> Formula:
     return Formula(name, (given["grad_output"], given["self"]))
 
 
-def _rounded(number: float, dtype: torch.dtype) -> float:
+def rounded_to(number: float, dtype: torch.dtype) -> float:
     """Round a scalar to the format of the tensor, as kernels do that take it in the tensor's type."""
     return float(torch.tensor(number, dtype=dtype))
 
@@ -67,38 +66,23 @@ def _power(given: Arguments) -> Formula | None:
     if isinstance(exponent, Tensor) and isinstance(base, Tensor):
         return Formula("powf", (base, exponent))
     if isinstance(exponent, Tensor):
-        return Formula("powf", (torch.full((), _rounded(base, exponent.dtype), dtype=torch.float32), exponent))
-    return Formula("power", (base,), (_rounded(exponent, base.dtype), BITS[base.dtype]))
+        return Formula("powf", (torch.full((), rounded_to(base, exponent.dtype), dtype=torch.float32), exponent))
+    return Formula("power", (base,), (rounded_to(exponent, base.dtype), BITS[base.dtype]))
 
 
-def _pair(name: str) -> Row:
-    def row(given: Arguments) -> Formula | None:
-        other = given["other"]
-        if not isinstance(other, Tensor):
-            other = torch.full((), _rounded(other, given["self"].dtype), dtype=torch.float32)
-        return Formula(name, (given["self"], other))
+def as_operand(value: Any, like: Any) -> Tensor:
+    """Return a tensor, or a number in the format of the other operand."""
+    return value if isinstance(value, Tensor) else torch.full((), rounded_to(value, like.dtype), dtype=torch.float32)
+
+
+def pair(name: str) -> Row:
+    """Take two operands, of which one may be a number."""
+
+    def row(given: Arguments) -> Formula:
+        first, second = given["self"], given["other"]
+        return Formula(name, (as_operand(first, second), as_operand(second, first)))
 
     return row
-
-
-def _divide(given: Arguments) -> Formula | None:
-    other = given["other"]
-    mode = given.get("rounding_mode")
-    if mode == "floor":
-        return _floor_divide(given)
-    if mode is not None:
-        return None
-    if isinstance(other, Tensor):
-        return Formula("divide", (given["self"], other))
-    return Formula("divide_by", (given["self"],), (float(other),))
-
-
-def _floor_divide(given: Arguments) -> Formula | None:
-    other = given["other"]
-    if isinstance(other, Tensor):
-        wide = given["self"].dtype is torch.float32  # of narrower formats it is not known where they are rounded
-        return Formula("floor_divide", (given["self"], other)) if wide else None
-    return Formula("floor_divide_by", (given["self"],), (float(other),)) if given["self"].dtype is torch.float32 else None
 
 
 def _lerp(given: Arguments) -> Formula:
@@ -110,20 +94,6 @@ def _lerp(given: Arguments) -> Formula:
 
 def _step(name: str) -> Row:
     return lambda given: Formula(name, (given["self"], given["tensor1"], given["tensor2"]), (float(given["value"]),))
-
-
-def _loss(name: str, parameter: str) -> Row:
-    def row(given: Arguments) -> Formula | None:
-        dtype = given["self"].dtype
-        parameters = (float(given[parameter]), BITS[dtype]) if parameter else (BITS[dtype],)
-        return Formula(name, (given["self"], given["target"]), parameters)
-
-    return row
-
-
-def _huber(given: Arguments) -> Formula | None:
-    wide = given["self"].dtype is torch.float32
-    return Formula("huber", (given["self"], given["target"]), (float(given["delta"]),)) if wide else None
 
 
 def _shrink_backward(gradient: str) -> Row:
@@ -141,17 +111,6 @@ def _glu(given: Arguments) -> Formula | None:
         return None
     first, second = x.chunk(2, dim)
     return Formula("glu", (first, second))
-
-
-def _loss_backward(name: str, parameter: str) -> Row:
-    def row(given: Arguments) -> Formula:
-        count = given["self"].numel() if given["reduction"] == _MEAN else 1
-        norm = (2.0 if name == "mse_backward" else 1.0) / max(count, 1)
-        dtype = given["self"].dtype
-        parameters = (_rounded(norm, dtype), *((_rounded(given[parameter], dtype),) if parameter else ()), BITS[dtype])
-        return Formula(name, (given["self"], given["target"], given["grad_output"]), parameters)
-
-    return row
 
 
 def _elu(given: Arguments) -> Formula:
@@ -172,12 +131,16 @@ def _softplus(given: Arguments) -> Formula:
     return Formula("softplus", (given["self"],), (float(given["beta"]), float(given["threshold"])))
 
 
-def _logit(given: Arguments) -> Formula | None:
-    return Formula("logit", (given["self"],)) if given["eps"] is None else None
+def _logit(given: Arguments) -> Formula:
+    x = given["self"]
+    return Formula("logit", (x,)) if given["eps"] is None else Formula("logit_within", (x,), (float(given["eps"]),))
 
 
-def _logit_backward(given: Arguments) -> Formula | None:
-    return Formula("logit_backward", (given["grad_output"], given["self"])) if given["eps"] is None else None
+def _logit_backward(given: Arguments) -> Formula:
+    operands = given["grad_output"], given["self"]
+    if given["eps"] is None or given["eps"] < 0:
+        return Formula("logit_backward", operands)
+    return Formula("logit_within_backward", operands, (float(given["eps"]),))
 
 
 def _log_sigmoid_backward(given: Arguments) -> Formula:
@@ -196,6 +159,10 @@ def _sum(given: Arguments) -> Formula | None:
 def _difference(given: Arguments) -> Formula | None:
     found = _sum(given)
     return None if found is None else found._replace(parameters=(-found.parameters[0],))
+
+
+def _difference_from(given: Arguments) -> Formula:
+    return Formula("add", (_number(given["other"]), given["self"]), (-float(given["alpha"]),))
 
 
 _SYMBOLS = "acos acosh asin asinh atan atanh cos cosh erf erfc erfinv exp exp2 expm1 lgamma log log10 log1p log2 rsqrt sin sinh tan tanh"
@@ -218,31 +185,24 @@ ROWS |= {
     "logit": _logit,
     "log_sigmoid_backward": _log_sigmoid_backward,
     "pow": _power,
-    "atan2": _pair("atan2f"),
-    "hypot": _pair("hypotf"),
-    "fmod": _pair("fmodf"),
-    "remainder": _pair("remainder"),
-    "div": _divide,
-    "floor_divide": _floor_divide,
+    "atan2": pair("atan2f"),
+    "hypot": pair("hypotf"),
     "log_sigmoid_forward": _unary("log_sigmoid"),
     "lerp": _lerp,
     "addcmul": _step("addcmul"),
     "addcdiv": _step("addcdiv"),
     "add": _sum,
     "sub": _difference,
-    "xlogy": _pair("xlogy"),
-    "logaddexp": _pair("log_add_exp"),
+    "rsub": _difference_from,
+    "xlogy": pair("xlogy"),
+    "logaddexp": pair("log_add_exp"),
+    "logaddexp2": pair("log_add_exp2"),
+    "special_xlog1py": pair("xlog1py"),
     "special_entr": _unary("entropy"),
     "logit_backward": _logit_backward,
-    "mse_loss": _loss("squared_difference", ""),
-    "smooth_l1_loss": _loss("smooth_l1", "beta"),
-    "huber_loss": _huber,
     "hardshrink_backward": _shrink_backward("grad_out"),
     "softshrink_backward": _shrink_backward("grad_output"),
     "softshrink": lambda given: Formula("soft_shrink", (given["self"],), (float(given["lambd"]),)),
     "hardtanh_backward": _hardtanh_backward,
     "glu": _glu,
-    "mse_loss_backward": _loss_backward("mse_backward", ""),
-    "smooth_l1_loss_backward": _loss_backward("smooth_l1_backward", "beta"),
-    "huber_loss_backward": _loss_backward("huber_backward", "delta"),
 }

@@ -6,22 +6,24 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.host.errors import NotEmulatedError
-from fastmma.torch import reductions
+from fastmma.host.threads import with_threads
+from fastmma.torch import draws, formulas, lists, loss_formulas, quotients, reductions
 from fastmma.torch.arrays import as_numpy, to_numpy
-from fastmma.torch.formulas import BITS, ROWS, Formula
+from fastmma.torch.formulas import BITS, Formula
 from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
 
 FLOATS = tuple(BITS)
 _EXTRA = {"log_sigmoid_forward": lambda result: (result, result.new_empty(0))}  # which return what a GPU leaves empty
 RECORDED = "PyTorch 2.11 on an H200, CUDA 13.0's libdevice"
-_NONE, _MEAN = 0, 1  # torch's numbers of reductions
-_LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss")  # which are summed after
+ROWS = formulas.ROWS | quotients.ROWS | loss_formulas.ROWS
+DONE = object()  # the result of what only changes its arguments
 
 
 def _glu_backward(given: dict[str, Any], threads: int | None) -> Tensor | None:
@@ -37,7 +39,7 @@ def _glu_backward(given: dict[str, Any], threads: int | None) -> Tensor | None:
 WHOLE: dict[str, Callable[[dict[str, Any], int | None], Any]] = {"glu_backward": _glu_backward}
 
 
-NAMES = frozenset(ROWS) | frozenset(WHOLE) | frozenset(reductions.ROWS)
+NAMES = frozenset(ROWS) | frozenset(WHOLE) | frozenset(reductions.ROWS) | lists.NAMES
 
 
 def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -61,10 +63,20 @@ def _is_exact(name: str) -> bool:
     return found is not None and name not in found[1]
 
 
-def _result_dtype(formula: Formula) -> torch.dtype:
-    """Find the format of a result: tensors without dimensions count where all are so."""
-    counted = [each for each in formula.operands if each.dim()] or formula.operands
+def _result_dtype(formula: Formula, tensors: list[Tensor]) -> torch.dtype:
+    """Find the format of a result: tensors without dimensions count where all are so, and numbers that were made tensors do not."""
+    given = [each for each in formula.operands if any(each is tensor for tensor in tensors)] or formula.operands
+    counted = [each for each in given if each.dim()] or given
     return functools.reduce(torch.promote_types, (each.dtype for each in counted))
+
+
+def _in_one_format(formula: Formula, tensors: list[Tensor], dtype: torch.dtype) -> Formula:
+    """Round tensors without dimensions to the format of the others, as kernels do that load them."""
+    wide = [any(each is one for one in tensors) and each.dtype.itemsize > dtype.itemsize for each in formula.operands]
+    if not any(wide):
+        return formula
+    operands = (each.to(dtype) if is_wide else each for each, is_wide in zip(formula.operands, wide, strict=True))
+    return formula._replace(operands=tuple(operands))
 
 
 def _is_dense(tensor: Tensor) -> bool:
@@ -74,26 +86,27 @@ def _is_dense(tensor: Tensor) -> bool:
 def _computed(formula: Formula, dtype: torch.dtype, threads: int | None) -> Tensor:
     """Compute a formula; a result lies in memory as its first operand does."""
     first = formula.operands[0]
-    alike = all(each.shape == first.shape and each.stride() == first.stride() for each in formula.operands)
+    shapes = {each.shape for each in formula.operands}
+    alike = len(shapes) == 1 and all(each.stride() == first.stride() for each in formula.operands)
     if alike and first.dim() > 1 and not first.is_contiguous() and _is_dense(first):
         order = sorted(range(first.dim()), key=lambda dim: (-first.stride(dim), dim))
         turned = formula._replace(operands=tuple(each.permute(order) for each in formula.operands))
         back = [order.index(dim) for dim in range(first.dim())]
         return _computed(turned, dtype, threads).permute(back)
-    shape = torch.broadcast_shapes(*(each.shape for each in formula.operands))
+    shape = np.broadcast_shapes(*shapes)  # torch's own takes as long as a small function
     result = torch.empty(shape, dtype=dtype)
     arrays = [to_numpy(each) for each in formula.operands]
     kernels.functions.apply.apply(formula.name, *arrays, parameters=formula.parameters, out=as_numpy(result), threads=threads)
     return result
 
 
-def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor]) -> Any:
+def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor], threads: int | None) -> Any:
     """Compute a sum, or what contains one; None where its order is not known."""
     plain = all(each.device.type == "cpu" and each.layout is torch.strided and not each.is_nested for each in tensors)
     if not plain or any(each.is_floating_point() and each.dtype not in FLOATS for each in tensors):
         return None
     try:
-        return reductions.ROWS[name](given)
+        return with_threads(threads, reductions.ROWS[name], given)
     except NotEmulatedError:
         return None
 
@@ -105,11 +118,16 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     if any(isinstance(each, complex) for each in given.values()):
         return None
     name = func._schema.name.partition("::")[2].removesuffix("_")
+    if draws.draws(func):
+        return draws.compute(func, given)
+    if name in lists.NAMES:
+        found, known = lists.compute(func, given)
+        return DONE if known and found is None else found
     floats = [each.dtype in FLOATS for each in tensors]
     if libdevice.release() is None or not any(floats):
         return None
     if name in reductions.ROWS and name not in ROWS:
-        return _reduced(name, given, tensors) if form_of(func) == NEW else None
+        return _reduced(name, given, tensors, threads) if form_of(func) == NEW else None
     if not all(floats):
         return None
     if name in WHOLE:
@@ -117,14 +135,19 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     formula = ROWS[name](given)
     if formula is None or not _fits(formula) or not _is_exact(formula.name):
         return None
-    dtype = _result_dtype(formula)
+    dtype = _result_dtype(formula, tensors)
     form = form_of(func)
     target = given["self"] if form == IN_PLACE else next((given[each.name] for each in func._schema.arguments if each.is_out), None)
     if target is not None and (target.dtype not in FLOATS or target.device.type != "cpu"):
         return None
-    found = _computed(formula, dtype, threads)
-    if name in _LOSSES and given["reduction"] != _NONE:
-        found = _reduced("mean" if given["reduction"] == _MEAN else "sum", {"self": found}, [found])
+    found = _computed(_in_one_format(formula, tensors, dtype), dtype, threads)
+    if name in loss_formulas.ROWS and given.get("weight") is not None:
+        found = found * given["weight"]
+    share = loss_formulas.shared(name, given, found)
+    if share is not None:
+        found = _computed(share, dtype, threads)
+    if name in loss_formulas.LOSSES and given["reduction"] != loss_formulas.NONE:
+        found = _reduced("mean" if given["reduction"] == loss_formulas.MEAN else "sum", {"self": found}, [found], threads)
         if found is None:
             return None
     if target is None:

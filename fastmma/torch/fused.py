@@ -13,8 +13,10 @@ from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.reductions import FLOATS, RECORDED, as_gpu_array, as_tensor, as_tensors
 from fastmma.torch.report import EMULATED
+from fastmma.torch.scaled_attention import attend
 
 WHY = "a GPU's kernel of it is another"
+ATTENTION = "scaled_dot_product_attention"
 
 
 class _RmsNorm(torch.autograd.Function):
@@ -40,7 +42,7 @@ class _RmsNorm(torch.autograd.Function):
 
 
 def _rms_norm(run: Emulation, x: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    if weight is not None and weight.dtype is not x.dtype:
+    if x.dtype not in FLOATS or (weight is not None and weight.dtype is not x.dtype):
         raise NotEmulatedError("weights of another format are not known")
     if any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in (x, weight) if each is not None):
         raise NotEmulatedError("function transforms take rms_norm apart")
@@ -58,25 +60,38 @@ def _softmax(function: Callable[..., Tensor]) -> Callable[..., Tensor | None]:
     return compute
 
 
+def _dropout(run: Emulation, x: Tensor, p: float, train: bool) -> Tensor | None:
+    return torch.native_dropout(x, p, train)[0] if train and 0 < p < 1 and x.numel() else None
+
+
 _COMPUTE: dict[str, Callable[..., Tensor | None]] = {
     "rms_norm": _rms_norm,
+    "dropout": _dropout,
     "softmax": _softmax(torch._softmax),
     "log_softmax": _softmax(torch._log_softmax),
+    ATTENTION: attend,
 }
 
 
 def compute(run: Emulation, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor | None, bool]:
     """Compute a composite as a GPU does.
 
+    Raises
+    ------
+    NotEmulatedError
+        Of attention, where the settings want no guesses.
+
     Returns
     -------
     Its result, or None where its operators are the GPU's, too, or nobody knows; and whether they are the GPU's.
     """
     x = args[0]
-    if not run.settings.computes_functions or libdevice.release() is None or x.dtype not in FLOATS or x.device.type != "cpu":
+    if not run.settings.computes_functions or libdevice.release() is None or not x.is_floating_point() or x.device.type != "cpu":
         return None, True
     try:
         found = _COMPUTE[name](run, *args, **kwargs)
     except NotEmulatedError:
+        if name == ATTENTION and run.settings.attention == "error":
+            raise
         return None, False
     return found, True

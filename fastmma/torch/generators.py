@@ -9,53 +9,41 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 from weakref import WeakValueDictionary
 
 import torch
 
-_STEP = 4  # words of a call of a thread, of which offsets are multiples
-_SEED = 67280421310721  # of a generator that nobody has seeded
+from fastmma.functions.philox import Generator
+
+_GPU = torch.device("cuda", 0)  # which a mode that pretends would take for the CPU
 _KEEPERS = frozenset({"torch.utils.checkpoint", "torch.random"})  # which put back the states of all devices
-_lock = threading.Lock()
 
 
-class State:
-    """What a generator draws from.
-
-    Attributes
-    ----------
-    seed, offset : int
-    """
-
-    def __init__(self, seed: int = _SEED, offset: int = 0) -> None:
-        self.seed, self.offset = seed, offset
-
-    def take(self, count: int) -> tuple[int, int]:
-        """Return the seed and the offset, which then grows by a multiple of 4 that is at least `count`."""
-        with _lock:
-            offset = self.offset
-            self.offset += -(-count // _STEP) * _STEP
-        return self.seed, offset
-
-
-class Generator(torch.Generator):
+class CudaGenerator(torch.Generator):
     """What ``torch.Generator(device="cuda")`` makes where a GPU is pretended."""
 
     def __init__(self, device: Any = "cuda") -> None:
-        self.state = State()
+        self._state = Generator()
         _made[self._cdata] = self
 
     @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        """A GPU."""
-        return torch.device("cuda", 0)
+    def state(self) -> Generator:
+        """What it draws from; the GPU's own one follows ``torch.manual_seed``."""
+        if self is DEFAULT:
+            _hear(self._state)
+        return self._state
 
-    def manual_seed(self, seed: int) -> Generator:
+    @property
+    def device(self) -> torch.device:
+        """A GPU."""
+        return _GPU
+
+    def manual_seed(self, seed: int) -> CudaGenerator:
         """Begin the sequence of a seed."""
-        self.state.seed, self.state.offset = int(seed) % (1 << 64), 0
+        self.state.move(int(seed) % (1 << 64))
         return self
 
     def seed(self) -> int:
@@ -73,30 +61,31 @@ class Generator(torch.Generator):
 
     def set_offset(self, offset: int) -> None:
         """Go to another place of the sequence."""
-        self.state.offset = int(offset)
+        self.state.move(self.state.seed, int(offset))
 
     def get_state(self) -> torch.Tensor:
         """Return the bytes of the seed and the offset, as CUDA's generator does."""
         numbers = self.state.seed, self.state.offset
         return torch.frombuffer(bytearray(b"".join(each.to_bytes(8, "little") for each in numbers)), dtype=torch.uint8)
 
-    def set_state(self, new_state: torch.Tensor) -> Generator:
+    def set_state(self, new_state: torch.Tensor) -> CudaGenerator:
         """Take bytes that `get_state` has returned."""
         code = bytes(new_state.tolist())
-        self.state.seed, self.state.offset = int.from_bytes(code[:8], "little"), int.from_bytes(code[8:16], "little")
+        self.state.move(int.from_bytes(code[:8], "little"), int.from_bytes(code[8:16], "little"))
         return self
 
-    def clone_state(self) -> Generator:
+    def clone_state(self) -> CudaGenerator:
         """Return another generator at the same place."""
-        return Generator().set_state(self.get_state())
+        return CudaGenerator().set_state(self.get_state())
 
 
-_made: WeakValueDictionary[int, Generator] = WeakValueDictionary()  # by the generators' places in memory, which torch's operators name
-DEFAULT = Generator()
+_made: WeakValueDictionary[int, CudaGenerator] = WeakValueDictionary()  # by the generators' places in memory, which torch's operators name
+DEFAULT = CudaGenerator()
+_thread = threading.local()
 _told: Any = None  # the last seed that torch keeps for CUDA and that was taken from there
 
 
-def of_call(generator: torch.Generator | None) -> State | None:
+def of_call(generator: torch.Generator | None) -> Generator | None:
     """Return the state that an operator draws from; None where its generator is the CPU's."""
     if generator is None:
         return default()
@@ -104,18 +93,22 @@ def of_call(generator: torch.Generator | None) -> State | None:
     return found and found.state
 
 
-def default() -> State:
-    """Return the state of the GPU's own generator, at which ``torch.manual_seed`` aims."""
+def default() -> Generator:
+    """Return the state of the GPU's own generator."""
+    return DEFAULT.state
+
+
+def _hear(state: Generator) -> None:
+    """Take the seed that torch keeps for CUDA, if it is a new one."""
     global _told
     kept = torch.cuda._lazy_seed_tracker.get_calls()
     if not kept and _told is None:
         _told = ()
-        DEFAULT.manual_seed(torch.initial_seed())
+        state.move(torch.initial_seed() % (1 << 64))
     elif kept and kept[-1] is not _told:
         _told = kept[-1]
         callback = _told[0]
-        DEFAULT.manual_seed(callback.__closure__[callback.__code__.co_freevars.index("seed")].cell_contents)
-    return DEFAULT.state
+        state.move(int(callback.__closure__[callback.__code__.co_freevars.index("seed")].cell_contents) % (1 << 64))
 
 
 def take(count: int) -> tuple[int, int]:
@@ -128,6 +121,21 @@ def take(count: int) -> tuple[int, int]:
     ((7, 0), (7, 4), (7, 16))
     """
     return default().take(count)
+
+
+@contextmanager
+def placed_on_gpu() -> Iterator[None]:
+    """Within the ``with``, this thread's new tensors are the GPU's."""
+    before, _thread.on_gpu = on_gpu(), True
+    try:
+        yield
+    finally:
+        _thread.on_gpu = before
+
+
+def on_gpu() -> bool:
+    """Tell whether this thread's new tensors are the GPU's."""
+    return getattr(_thread, "on_gpu", False)
 
 
 @contextmanager
@@ -145,9 +153,10 @@ def checkpointed() -> Iterator[None]:
     def put_both(new_state: torch.Tensor) -> None:
         put(new_state)
         if sys._getframe(1).f_globals.get("__name__") in _KEEPERS and hasattr(new_state, "of_gpu"):
-            state = default()
-            state.seed, state.offset = new_state.of_gpu
+            default().move(*new_state.of_gpu)
 
-    patches = {"get_rng_state": get_both, "set_rng_state": put_both}
-    with mock.patch.dict(vars(torch), patches), mock.patch.dict(vars(torch.random), patches):
+    with ExitStack() as stack:
+        for place in (torch, torch.random):
+            stack.enter_context(mock.patch.object(place, "get_rng_state", get_both))
+            stack.enter_context(mock.patch.object(place, "set_rng_state", put_both))
         yield

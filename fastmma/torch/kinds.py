@@ -10,8 +10,9 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.library import _impls as _python_kernels
 
-from fastmma.torch import conditions, functions, fused, neutral, unfixed
-from fastmma.torch.attention import APART
+from fastmma.torch import conditions, draws, functions, fused, neutral, unfixed
+from fastmma.torch.attention_apart import APART
+from fastmma.torch.fused_attention import COMPUTED
 from fastmma.torch.operators import OPERATORS, UNKNOWN
 from fastmma.torch.report import NEUTRAL, PASSED, UNSEEN, Line
 
@@ -66,7 +67,7 @@ KINDS: dict[int, Kind] = {}  # by the operators' places in memory: they live as 
 def kind_of(func: Any) -> Kind:
     """Find the kind of an operator, once."""
     found = _higher_order(func) if isinstance(func, HigherOrderOperator) else _kind(func)
-    if found.answer in (FIXED, MENDED, TOLD, WHOLE) and func.namespace == "aten" and found.name in functions.NAMES:
+    if found.answer in (FIXED, MENDED, TOLD, WHOLE) and func.namespace == "aten" and (found.name in functions.NAMES or draws.draws(func)):
         found.answer, found.other = FUNCTION, found.answer
     KINDS[id(func)] = found
     return found
@@ -88,7 +89,7 @@ def _higher_order(func: Any) -> Kind:
 def _kind(func: Any) -> Kind:
     name, space = _name(func), func.namespace
     plain = name if name in neutral.UNLESS or name in neutral.MOVES | neutral.METADATA else name.removesuffix("_")
-    if func in OPERATORS or func in APART or func in UNKNOWN:
+    if func in OPERATORS or func in APART or func in COMPUTED or func in UNKNOWN:
         return Kind(func, PRODUCT)
     if space != "aten":
         return _foreign(func, name, space)

@@ -11,7 +11,8 @@ import torch
 from fastmma.host import forks
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName
-from fastmma.torch.attention import APART, answered
+from fastmma.torch.attention import answered
+from fastmma.torch.attention_apart import APART
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.operators import OPERATORS, UNKNOWN
 from fastmma.torch.report import UNSEEN, Line, Report

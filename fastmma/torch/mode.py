@@ -39,8 +39,10 @@ class emulate:  # noqa: N801 - a context manager, named as one
         What becomes of operations that multiply, and that no tensor core does, or whose bits nobody knows: torch's own result, with a
         warning or without, or NotEmulatedError. The report calls them passed, or unseen where fastmma has not heard of them. Sums, and
         functions that are not emulated, are passed in any case, and told in the report alone.
-    attention : {"math", "pass", "error"}
-        What becomes of fused attention, whose bits are not known: products and a softmax, torch's CPU kernel, or what `other` says.
+    attention : {"fused", "math", "pass", "error"}
+        Fused attention by the kernels that the GPU takes, where their bits are known: where functions are. Others are taken apart into
+        products and a softmax, which are assumed; so are all with ``"math"``. ``"pass"`` leaves all to torch's CPU kernels, and
+        ``"error"`` refuses what is not known.
     functions : {True, "torch"}
         Functions of each element (`exp`, GELU, powers, ...) with the bits of the GPU's kernels, where they are known: on an H100 and an
         H200, with NVIDIA's libdevice installed. ``"torch"`` leaves them to torch.
@@ -93,7 +95,8 @@ class emulate:  # noqa: N801 - a context manager, named as one
             if self._as_cuda:
                 from fastmma.torch.pretended import pretended
 
-                stack.enter_context(pretended(self._run.settings.architecture))
+                settings = self._run.settings
+                stack.enter_context(pretended(settings.architecture, draws=settings.computes_functions))
             stack.enter_context(recognised(recognise, emulates))
             stack.enter_context(casting())
             mode = DispatchMode(self._run)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fastmma.host.errors import NotEmulatedError
-from fastmma.torch import grouped, products, scaled
+from fastmma.torch import convolutions, grouped, products, scaled
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.plans import InvalidError, UnknownError
 from fastmma.torch.unfixed import PRODUCTS
@@ -35,6 +35,8 @@ _HANDLERS: dict[str, Handler] = {
     "bmm": products.bmm,
     "baddbmm": products.baddbmm,
     "addbmm": products.addbmm,
+    "convolution": convolutions.convolution,
+    "convolution_backward": convolutions.convolution_backward,
     "_int_mm": products.int_mm,
     "_grouped_mm": products.grouped_mm,
     "_scaled_mm": scaled.scaled_mm,
@@ -60,7 +62,7 @@ def _overloads(name: str) -> list[Any]:
 
 OPERATORS = {each: Operator(str(each), handler, form_of(each)) for name, handler in _HANDLERS.items() for each in _overloads(name)}
 # products that are torch's own affair: what a GPU's libraries do with them is not known
-UNKNOWN = {each: why for name, why in PRODUCTS.items() for each in _overloads(name)}
+UNKNOWN = {each: why for name, why in PRODUCTS.items() for each in _overloads(name) if each not in OPERATORS}
 
 
 def called(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plain: Handler | None = None) -> Any:

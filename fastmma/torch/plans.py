@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from fastmma.host.errors import InstructionError, OperandError, TargetError
-from fastmma.isa.scalar import FMA
 from fastmma.products import cublas
 from fastmma.products.bound import Strided
 from fastmma.products.choice import default_instruction
@@ -80,7 +79,7 @@ def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends
         given |= {"instruction": _tf32(settings.architecture), "cast": True}
     if modes.half_sums:
         given |= {"accumulator": "f16"}
-    given |= _ends(ends)
+    given |= ends_of(ends)
     if a.ndim == 3 and a.shape[0] == 1:  # a stack of one is multiplied as its matrices are
         a, b = a.matrix, b.matrix
     said = settings.said(a.shape[-2], b.shape[-1], a.shape[-1])
@@ -96,12 +95,12 @@ def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends
     except (InstructionError, TargetError, OperandError) as error:
         raise UnknownError(str(error)) from None
     if found.status == ASSUMED and said is None and settings.library is not None and not ends.grouped:
-        chosen = _by_choice(settings, a, b, ends)
+        chosen = by_choice(settings, a, b, ends)
         if chosen is not None and isinstance(chosen.plan, LanesPlan):
-            return _checked(settings, chosen if modes.narrow_joins else found)
+            return checked(settings, chosen if modes.narrow_joins else found)
         found = chosen or found
     found = found if modes.narrow_joins or settings.library is None else _joined_wide(settings, found)
-    return _checked(settings, _chosen(found, said))
+    return checked(settings, _chosen(found, said))
 
 
 def _refuse(modes: Modes) -> None:
@@ -127,39 +126,12 @@ def _joined_wide(settings: Settings, found: Planned) -> Planned:
     return Planned(wide, ASSUMED, f"no plan without reduced-precision reductions is recorded; with them, {found.how}")
 
 
-def chained(settings: Settings, a: Strided, b: Strided, ends: Ends) -> Planned:
-    """The plan of a product of float32 off the tensor cores, where the slices of k are known: there is one k, or the caller says them.
-
-    Raises
-    ------
-    UnknownError
-        If nobody knows.
-    """
-    said = settings.said(a.shape[-2], b.shape[-1], a.shape[-1])
-    if isinstance(said, GemmPlan):
-        return Planned(said, EMULATED, "as the caller's plans say")
-    if isinstance(said, int):
-        status, how = EMULATED, f"{said} slices of k, as the caller's plans say"
-    elif a.shape[-1] <= 1:
-        said, status, how = 1, EMULATED, "one k"
-    elif settings.library is None:
-        said, status, how = 1, ASSUMED, "one accumulator"
-    elif chosen := _by_choice(settings, a, b, ends, tf32=False):
-        return _checked(settings, chosen)
-    else:
-        raise UnknownError("float32 without TF32, or by a vector, is multiplied off the tensor cores, in parts of k that cuBLAS chooses")
-    if settings.library is not None and (ends.c or ends.bias):
-        raise UnknownError("how cuBLAS adds to products of float32 without TF32 is not known")
-    plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=said, **_ends(ends))
-    return _checked(settings, Planned(plan, status, how))
-
-
-def _by_choice(settings: Settings, a: Strided, b: Strided, ends: Ends, *, tf32: bool = True) -> Planned | None:
+def by_choice(settings: Settings, a: Strided, b: Strided, ends: Ends, *, tf32: bool = True) -> Planned | None:
     """The plan of the kernel that the library chose for matrices like these when it was asked; None where it was not, or no plan has it."""
-    if settings.library is None or not ends.aligned or (a.ndim != 2 and settings.book is None):
+    if settings.library is None or not ends.aligned or (a.ndim != 2 and tf32 and settings.book is None):
         return None
     try:
-        plan = cublas.plan(a, b, target=settings.target, out_dtype=DTYPES[ends.out], tf32=tf32, plans=settings.book, **_ends(ends))
+        plan = cublas.plan(a, b, target=settings.target, out_dtype=DTYPES[ends.out], tf32=tf32, plans=settings.book, **ends_of(ends))
     except OperandError:
         return None
     return Planned(plan, status_of(plan.evidence), str(plan.evidence))
@@ -175,7 +147,7 @@ _WIDE_RULE = "wgmma, one part of k and results in float32 are alike without redu
 _ADDED = np.zeros(1, np.float32)  # stands for an addend where only its presence counts
 
 
-def _ends(ends: Ends) -> dict[str, Any]:
+def ends_of(ends: Ends) -> dict[str, Any]:
     """Return what a product begins and ends with, as `gemm_plan` is told it."""
     given: dict[str, Any] = {"alpha": float(ends.alpha)}
     given |= {"bias": _ADDED} if ends.bias else {}
@@ -200,7 +172,7 @@ def _of_library(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, 
         evidence = OrderEvidence("fitted" if rate else "assumed", _GROUPED_RULE, rate)
         return Planned(gemm_plan(a, b, **given), status_of(evidence), str(evidence))
     if settings.book is not None:
-        return _by_choice(settings, a, b, ends)
+        return by_choice(settings, a, b, ends)
     try:
         plan = gemm_plan(a, b, **given, preset=settings.library)
     except OperandError:
@@ -222,7 +194,7 @@ def _chosen(found: Planned, said: int | GemmPlan | None) -> Planned:
     return Planned(said if isinstance(said, GemmPlan) else replace(found.plan, split_k=said), EMULATED, "as the caller's plans say")
 
 
-def _checked(settings: Settings, found: Planned) -> Planned:
+def checked(settings: Settings, found: Planned) -> Planned:
     """The plan, unless the settings refuse what is only assumed, or reported."""
     if found.status == ASSUMED and settings.unknown == "error" and settings.library is not None:
         raise TargetError(f"{found.how}; unknown='one' takes one part of k")

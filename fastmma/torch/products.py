@@ -55,6 +55,8 @@ def addmm_activation(
 
 def bmm(run: Emulation, name: str, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:
     """A batch of products."""
+    if vectors.are_outer(run, a, b):
+        return vectors.outer(run, name, a, b)
     return run.product(name, a, b, out_dtype=out_dtype)
 
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastmma.functions import embedding, group_norm, losses, norms, optimizers, reduce, scans, softmax
+from fastmma.functions import embedding, group_norm, largest, losses, norms, optimizers, reduce, scans, softmax
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.arrays import DTYPES, to_numpy, to_torch
 
@@ -50,6 +50,11 @@ def as_strided_array(tensor: Tensor) -> tuple[NDArray[Any], dict[str, int]]:
     return to_numpy(tensor), {"offset": tensor.storage_offset() % _ALIGNED}
 
 
+def _indices(tensor: Tensor) -> NDArray[Any]:
+    """Return integers that a kernel reads one by one, wherever they lie."""
+    return to_numpy(tensor.contiguous())
+
+
 def _maybe(tensor: Tensor | None) -> NDArray[Any] | None:
     return None if tensor is None else as_gpu_array(tensor)
 
@@ -62,10 +67,15 @@ def as_tensors(arrays: tuple[NDArray[Any], ...]) -> tuple[Tensor, ...]:
     return tuple(as_tensor(array) for array in arrays)
 
 
+def _check_dtype(dtype: Any) -> torch.dtype:
+    if dtype not in FLOATS:
+        raise NotEmulatedError(f"sums in {dtype} are not known")
+    found: torch.dtype = dtype
+    return found
+
+
 def _dtype(given: Arguments) -> Any:
-    if given["dtype"] not in FLOATS:
-        raise NotEmulatedError(f"sums in {given['dtype']} are not known")
-    return DTYPES[given["dtype"]]
+    return DTYPES[_check_dtype(given["dtype"])]
 
 
 def _axes(given: Arguments) -> list[int] | None:
@@ -73,22 +83,31 @@ def _axes(given: Arguments) -> list[int] | None:
     return None if axes is None or (isinstance(axes, list | tuple) and not axes) else [axes] if isinstance(axes, int) else list(axes)
 
 
+def _in_result_dtype(given: Arguments) -> Tensor:
+    """Convert to the format that is asked for, as kernels do that have no float32 result of halves."""
+    tensor: Tensor = given["self"]
+    dtype = given.get("dtype")
+    return tensor if dtype in (None, tensor.dtype, torch.float32) else tensor.to(_check_dtype(dtype))
+
+
 def _sum(function: Callable[..., NDArray[Any]]) -> Row:
     def row(given: Arguments) -> Tensor:
-        dtype = {} if given.get("dtype") in (None, given["self"].dtype) else {"dtype": _dtype(given)}
-        x, memory = as_strided_array(given["self"])
+        tensor = _in_result_dtype(given)
+        dtype = {} if given.get("dtype") in (None, tensor.dtype) else {"dtype": _dtype(given)}
+        x, memory = as_strided_array(tensor)
         return as_tensor(function(x, _axes(given), keepdims=given.get("keepdim", False), **dtype, **memory))
 
     return row
 
 
-def _variance(root: bool) -> Row:
-    def row(given: Arguments) -> Tensor:
+def _variance(function: Callable[..., Any], root: bool) -> Row:
+    def row(given: Arguments) -> Any:
         correction = given["correction"] if "correction" in given else float(given.get("unbiased", True))
         correction = 1 if correction is None else correction
         keepdims = given.get("keepdim", False)
         x, memory = as_strided_array(given["self"])
-        return as_tensor(reduce.reduce_variance(x, _axes(given), correction=correction, root=root, keepdims=keepdims, **memory))
+        found = function(x, _axes(given), correction=correction, root=root, keepdims=keepdims, **memory)
+        return as_tensors(found) if isinstance(found, tuple) else as_tensor(found)
 
     return row
 
@@ -98,11 +117,28 @@ def _log_sum_exp(given: Arguments) -> Tensor:
     return as_tensor(reduce.reduce_logsumexp(as_strided_array(given["self"])[0], axes, keepdims=given["keepdim"]))
 
 
+def _product(given: Arguments) -> Tensor:
+    """Multiply, unless autograd computes a gradient, for which within a mode it takes other steps than on a GPU."""
+    if given["self"].requires_grad:
+        raise NotEmulatedError("the gradient of a product has other steps")
+    return _sum(reduce.reduce_product)(given)
+
+
 def _norm(given: Arguments) -> Tensor:
-    if given["ord"] not in (1, 2) or given["dtype"] is not None:
-        raise NotEmulatedError("norms are known of orders 1 and 2")
-    x, memory = as_strided_array(given["self"])
-    return as_tensor(reduce.reduce_norm(x, int(given["ord"]), _axes(given), keepdims=given["keepdim"], **memory))
+    x, memory = as_strided_array(_in_result_dtype(given))
+    dtype = None if given["dtype"] is None else _dtype(given)
+    return as_tensor(reduce.reduce_norm(x, float(given["ord"]), _axes(given), keepdims=given["keepdim"], dtype=dtype, **memory))
+
+
+def _older_norm(given: Arguments) -> Tensor:
+    """Compute ``aten::norm``, which calls `linalg_vector_norm`."""
+    order = 2.0 if given["p"] is None else given["p"]
+    asked = {"ord": order, "dim": given.get("dim"), "keepdim": given.get("keepdim", False), "dtype": given.get("dtype")}
+    return _norm({"self": given["self"], **asked})
+
+
+def _distance(given: Arguments) -> Tensor:
+    return _older_norm({"self": given["self"] - given["other"], "p": given["p"]})
 
 
 def _softmax(log: bool) -> Row:
@@ -174,25 +210,20 @@ def _group_norm_backward(given: Arguments) -> tuple[Tensor | None, ...]:
 
 
 def _nll_loss(given: Arguments) -> tuple[Tensor, ...]:
-    if given["weight"] is not None:
-        raise NotEmulatedError("losses with weights of classes are not known")
-    arrays = as_gpu_array(given["self"]), as_gpu_array(given["target"])
-    return as_tensors(losses.nll_loss(*arrays, _REDUCTIONS[given["reduction"]], given["ignore_index"]))
+    arrays = as_gpu_array(given["self"]), _indices(given["target"])
+    return as_tensors(losses.nll_loss(*arrays, _REDUCTIONS[given["reduction"]], given["ignore_index"], weight=_maybe(given["weight"])))
 
 
 def _nll_loss_backward(given: Arguments) -> Tensor:
-    if given["weight"] is not None:
-        raise NotEmulatedError("losses with weights of classes are not known")
-    arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["self"]), as_gpu_array(given["target"])
-    total = as_gpu_array(given["total_weight"])
-    return as_tensor(losses.nll_loss_backward(*arrays, _REDUCTIONS[given["reduction"]], total, given["ignore_index"]))
+    arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["self"]), _indices(given["target"])
+    total, how = as_gpu_array(given["total_weight"]), _REDUCTIONS[given["reduction"]]
+    return as_tensor(losses.nll_loss_backward(*arrays, how, total, given["ignore_index"], weight=_maybe(given["weight"])))
 
 
 def _bce_with_logits(given: Arguments) -> Tensor:
-    if given["weight"] is not None or given["pos_weight"] is not None:
-        raise NotEmulatedError("losses with weights are not known")
-    arrays = as_gpu_array(given["self"]), as_gpu_array(given["target"])
-    return as_tensor(losses.binary_cross_entropy_with_logits(*arrays, _REDUCTIONS[given["reduction"]]))
+    arrays, how = (as_gpu_array(given["self"]), as_gpu_array(given["target"])), _REDUCTIONS[given["reduction"]]
+    weight, pos_weight = _maybe(given["weight"]), _maybe(given["pos_weight"])
+    return as_tensor(losses.binary_cross_entropy_with_logits(*arrays, how, weight=weight, pos_weight=pos_weight))
 
 
 def _scan(function: Callable[..., NDArray[Any]]) -> Row:
@@ -207,8 +238,16 @@ def _scan(function: Callable[..., NDArray[Any]]) -> Row:
 def _embedding_backward(given: Arguments) -> Tensor:
     if given["scale_grad_by_freq"]:
         raise NotEmulatedError("gradients that are scaled by frequency are not known")
-    arrays = as_gpu_array(given["grad_output"]), as_gpu_array(given["indices"])
+    arrays = as_gpu_array(given["grad_output"]), _indices(given["indices"])
     return as_tensor(embedding.embedding_backward(*arrays, given["num_weights"], given["padding_idx"]))
+
+
+def _top(given: Arguments) -> tuple[Tensor, ...]:
+    """Compute the largest elements, some of which are equal."""
+    x = given["self"]
+    if not (given["largest"] and given["sorted"]) or given["dim"] not in (-1, x.dim() - 1) or not x.dim():
+        raise NotEmulatedError("the smallest elements, or those along other axes, were not recorded")
+    return as_tensors(largest.take_largest(to_numpy(x.contiguous()), given["k"]))
 
 
 def _foreach_norm(given: Arguments) -> list[Tensor]:
@@ -221,9 +260,15 @@ ROWS: dict[str, Row] = {
     "sum": _sum(reduce.reduce_sum),
     "mean": _sum(reduce.reduce_mean),
     "amax": _sum(reduce.reduce_max),
-    "var": _variance(False),
-    "std": _variance(True),
+    "nansum": _sum(reduce.reduce_present),
+    "prod": _product,
+    "var": _variance(reduce.reduce_variance, False),
+    "std": _variance(reduce.reduce_variance, True),
+    "var_mean": _variance(reduce.reduce_moments, False),
+    "std_mean": _variance(reduce.reduce_moments, True),
     "linalg_vector_norm": _norm,
+    "norm": _older_norm,
+    "dist": _distance,
     "_softmax": _softmax(False),
     "_safe_softmax": _safe_softmax,
     "_log_softmax": _softmax(True),
@@ -243,4 +288,5 @@ ROWS: dict[str, Row] = {
     "embedding_dense_backward": _embedding_backward,
     "_foreach_norm": _foreach_norm,
     "logsumexp": _log_sum_exp,
+    "topk": _top,
 }

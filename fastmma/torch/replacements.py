@@ -10,7 +10,8 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from fastmma.host import forks
-from fastmma.torch.attention import APART, answered
+from fastmma.torch.attention import answered
+from fastmma.torch.attention_apart import APART
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.operators import NEW, OPERATORS, UNKNOWN, form_of
 from fastmma.torch.places import belong_to

@@ -23,7 +23,7 @@ _ALLOWED: dict[str, tuple[str | bool | None, ...]] = {
     "library": ("cublas", None),
     "unknown": ("one", "warn", "error"),
     "other": ("pass", "warn", "error"),
-    "attention": ("math", "pass", "error"),
+    "attention": ("fused", "math", "pass", "error"),
     "fp32": ("tf32", "ieee", None),
     "check": ("cuda", None),
     "functions": (True, "torch"),
@@ -62,7 +62,7 @@ class Settings:
     plans: Plans | None = field(default=None, hash=False)
     unknown: str = "warn"
     other: str = "pass"
-    attention: str = "math"
+    attention: str = "fused"
     fp32: str | None = None
     check: str | None = "cuda"
     functions: bool | str = True
@@ -97,6 +97,11 @@ class Settings:
     def computes_functions(self) -> bool:
         """Tell whether functions have the bits of the GPU, as far as they are recorded."""
         return self.functions is True and library_gpu(self.target) in _RECORDED
+
+    @property
+    def computes_attention(self) -> bool:
+        """Tell whether fused attention has the bits of the GPU, as far as they are known."""
+        return self.computes_functions and self.attention in ("fused", "error")
 
     @property
     def capability(self) -> tuple[int, int]:

@@ -12,8 +12,8 @@ _SPARSE = "products of sparse tensors"
 _SOLVER = "a GPU's library solves it in other steps"
 _WITHIN = "its products are summed within a kernel of its own"
 PRODUCTS = {
-    **dict.fromkeys(("convolution", "convolution_backward", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_tbc_backward"), _CONVOLUTION),
-    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "_convolution", "conv_depthwise3d"), _CONVOLUTION),
+    **dict.fromkeys(("conv_tbc", "conv_tbc_backward", "_convolution", "conv_depthwise3d"), _CONVOLUTION),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _CONVOLUTION),
     **dict.fromkeys(("convolution_overrideable", "_conv_depthwise2d", "_slow_conv2d_forward", "_slow_conv2d_backward"), _CONVOLUTION),
     **dict.fromkeys(("slow_conv3d_forward", "slow_conv_dilated2d", "slow_conv_dilated3d", "slow_conv_transpose2d"), _CONVOLUTION),
     **dict.fromkeys(("slow_conv_transpose3d", "mkldnn_convolution", "cudnn_convolution", "cudnn_convolution_transpose"), _CONVOLUTION),
@@ -54,7 +54,7 @@ RECURRENT = {
     **dict.fromkeys(("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"), "a GPU adds the biases of a cell after its products"),
 }
 # composites that are one kernel on a GPU: operators, and their overloads
-FUSED = {"rms_norm": "default", "softmax": "int", "log_softmax": "int"}
+FUSED = {"rms_norm": "default", "dropout": "default", "softmax": "int", "log_softmax": "int", "scaled_dot_product_attention": "default"}
 MATH_ATTENTION = "_scaled_dot_product_attention_math"
 
 APPROXIMATED = "a GPU approximates it in its own way"
@@ -86,7 +86,7 @@ SUMS = names(
     _native_batch_norm_legit_no_training _segment_reduce_backward _unsafe_masked_index_put_accumulate adaptive_avg_pool1d
     adaptive_avg_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
     avg_pool3d_backward batch_norm_backward bincount col2im cudnn_batch_norm cudnn_batch_norm_backward cumprod cumsum
-    embedding_dense_backward embedding_renorm index_add index_reduce linalg_vector_norm max_pool2d_with_indices_backward
+    embedding_dense_backward embedding_renorm index_reduce linalg_vector_norm max_pool2d_with_indices_backward
     max_pool3d_with_indices_backward mean mse_loss_backward multi_margin_loss multi_margin_loss_backward multilabel_margin_loss_backward
     multilabel_margin_loss_forward native_batch_norm native_batch_norm_backward native_group_norm native_group_norm_backward
     native_layer_norm native_layer_norm_backward native_norm nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward
@@ -99,7 +99,7 @@ STEPS = names(
     _foreach_addcdiv _foreach_addcmul _foreach_lerp _fused_adagrad _fused_adam _fused_adamw _fused_sgd addcdiv addcmul lerp
     """
 )
-TIES = names("kthvalue median mode nanmedian put topk")
+TIES = names("kthvalue median mode nanmedian put")
 RANDOM = names("_fused_dropout _masked_scale _philox_normal _philox_uniform rand rand_like randn randn_like randperm")
 # of processes: what is moved, and what is summed
 GATHERED = names(

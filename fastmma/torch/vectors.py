@@ -89,6 +89,20 @@ def thin(run: Emulation, name: str, a: Tensor, b: Tensor, c: Tensor | None = Non
     return product(run, name, b.t(), a[0], None if added is None else added[0], alpha, beta)[None]
 
 
+def are_outer(run: Emulation, a: Tensor, b: Tensor) -> bool:
+    """Tell whether stacks of float32 vectors have one k, for which a library has a kernel that adds nothing."""
+    plain = a.dtype is b.dtype is float32 and a.layout is b.layout is strided and a.dim() == b.dim() == 3
+    if not plain or run.settings.library is None or a.shape[0] == 1 or b.shape[1] != 1 or a.shape[::2] != (b.shape[0], 1):
+        return False
+    return 1 in (a.shape[1], b.shape[2]) and run.settings.said(a.shape[1], b.shape[2], 1) is None
+
+
+def outer(run: Emulation, name: str, a: Tensor, b: Tensor) -> Tensor:
+    """``a @ b`` of what `are_outer`: products to which no zero is added, so that -0 stays."""
+    run.done(Line(name, EMULATED, tensors_text((a, b)), "products of one k", "by definition"))
+    return (a * b).contiguous()
+
+
 def product(
     run: Emulation, name: str, a: Tensor, x: Tensor, y: Tensor | None = None, alpha: float = 1, beta: float = 1, *, by_column: bool = False
 ) -> Tensor:

@@ -11,12 +11,14 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
 from fastmma.functions import special
+from fastmma.functions.libdevice import call_tritons
 from fastmma.triton.arithmetic import remember_product
 from fastmma.triton.casts import converted
 from fastmma.triton.contraction import QUOTIENT
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import FLOATS, elements
 from fastmma.triton.handles import VALUE
+from fastmma.triton.libdevice import tell
 
 _RECORDED: dict[str, tuple[str, Callable[..., Any]]] = {
     "create_exp": ("ex2.approx.f32 of x log2(e)", special.exp),
@@ -26,22 +28,23 @@ _RECORDED: dict[str, tuple[str, Callable[..., Any]]] = {
     "create_fdiv": ("div.full.f32", special.divided),
     "create_approx_divf": ("div.full.f32", special.divided),
 }
-_UNKNOWN = {
-    "create_log": "a polynomial of libdevice",
-    "create_log2": "a polynomial of libdevice",
-    "create_sin": "code of libdevice",
-    "create_cos": "code of libdevice",
-    "create_erf": "code of libdevice",
-}
+_OF_LIBDEVICE = ("log", "log2", "sin", "cos", "erf")
+_SUFFIXES = {"fp32": "f", "fp64": ""}  # of libdevice's symbols, by Triton's types
 _BY_WAY_OF_F32 = ("f32", "f16", "bf16", "e4m3", "e5m2")
-_OF_F64 = {"rsqrt": "rsqrt.approx.f64"}
 _IEEE_OF_F64 = ("fdiv", "sqrt")  # div.rn.f64 and sqrt.rn.f64
 
 
-def _function(run: Emulation, original: Operation, *operands: Any, name: str, what: str) -> Any:
-    if operands[0].dtype.scalar.is_floating():
-        run.report.passes(name, f"{what}: its approximation is not modelled")
-    return original(*operands)
+def _of_libdevice(run: Emulation, original: Operation, *operands: Any, name: str) -> Any:
+    """Call the function of libdevice for a name and a type."""
+    kind = operands[0].dtype.scalar
+    symbol = f"__nv_{name}{_SUFFIXES.get(kind.name, '')}"
+    result = call_tritons(symbol, *(operand.data for operand in operands)) if kind.name in _SUFFIXES else None
+    if result is None:
+        if kind.is_floating():
+            run.report.passes(name, "code of libdevice: its approximation is not modelled")
+        return original(*operands)
+    tell(run, name, symbol)
+    return TensorHandle(result, kind)
 
 
 def _recorded(run: Emulation, original: Operation, *operands: Any, name: str, what: str, function: Callable[..., Any]) -> Any:
@@ -49,7 +52,7 @@ def _recorded(run: Emulation, original: Operation, *operands: Any, name: str, wh
     if fmt not in _BY_WAY_OF_F32:
         if name in _IEEE_OF_F64:
             return original(*operands)
-        return _function(run, original, *operands, name=name, what=_OF_F64.get(name, "code of libdevice"))
+        return _of_libdevice(run, original, *operands, name=name)
     if run.capability not in special.RECORDED:
         run.report.passes(name, f"{what}: recorded on an H100 only")
         return original(*operands)
@@ -71,6 +74,6 @@ def _short(name: str) -> str:
 
 
 OPERATIONS: dict[str, Operation] = {
-    **{name: partial(_function, name=_short(name), what=what) for name, what in _UNKNOWN.items()},
+    **{f"create_{name}": partial(_of_libdevice, name=name) for name in _OF_LIBDEVICE},
     **{name: partial(_recorded, name=_short(name), what=what, function=function) for name, (what, function) in _RECORDED.items()},
 }

@@ -1,8 +1,7 @@
-"""Triton's functions for CUDA alone: libdevice, of which NumPy computes what it has, and `triton.language.extra.cuda`."""
+"""Triton's functions for CUDA alone: those of libdevice, and `triton.language.extra.cuda`."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,9 +14,10 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
 from fastmma.functions import special
+from fastmma.functions.libdevice import call_tritons
+from fastmma.functions.libdevice import tritons_release as libdevice_release
 from fastmma.host.errors import NotEmulatedError
 from fastmma.products.report import NEUTRAL
-from fastmma.triton.arithmetic import fused
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.twins import list_codes
 
@@ -25,64 +25,38 @@ _MODULES = (stubs, libdevice, cuda)
 _FUNCTIONS = {name: value for module in (libdevice, cuda) for name, value in vars(module).items() if tl.core.is_builtin(value)}
 _EXTRA = tl.extra.__name__
 
-Function = Callable[..., Any]
-
-
-def _vectorise(function: Callable[[float], float]) -> Function:
-    return np.vectorize(function, otypes=[np.float64])
-
-
-# by the symbol without __nv_ and without the f of those of f32: results that IEEE 754 fixes, and those that libdevice approximates
-_EXACT: dict[str, Function] = {
-    "fabs": np.abs,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "trunc": np.trunc,
-    "rint": np.rint,
-    "nearbyint": np.rint,
-    "copysign": np.copysign,
-    "sqrt_rn": np.sqrt,
-    "fsqrt_rn": np.sqrt,
-    "dsqrt_rn": np.sqrt,
-    "fdiv_rn": np.divide,
-    "ddiv_rn": np.divide,
-    "fadd_rn": np.add,
-    "dadd_rn": np.add,
-    "fmul_rn": np.multiply,
-    "dmul_rn": np.multiply,
-    "fmaf_rn": fused,
-    "fma_rn": fused,
-    "isnan": np.isnan,
-    "isnand": np.isnan,
-    "isinf": np.isinf,
-    "isinfd": np.isinf,
-    "finite": np.isfinite,
-    "isfinited": np.isfinite,
-    "signbit": np.signbit,
-}
-_APPROXIMATED: dict[str, Function] = {
-    **{name: getattr(np, name) for name in ("tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh")},
-    **{name: getattr(np, name) for name in ("cosh", "cbrt", "hypot", "sqrt", "fmod")},
-    **{name: getattr(np, f"arc{name[1:]}") for name in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")},
-    **{f"fast_{name}": getattr(np, name) for name in ("exp", "log", "log2", "log10", "sin", "cos", "tan")},
-    "exp10": lambda x: np.power(10.0, x),
-    "fast_exp10": lambda x: np.power(10.0, x),
-    "pow": np.power,
-    "powi": np.power,
-    "fast_pow": np.power,
-    "fast_fdivide": np.divide,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "rcbrt": lambda x: 1 / np.cbrt(x),
-    "erf": _vectorise(math.erf),
-    "erfc": _vectorise(math.erfc),
-    "lgamma": _vectorise(math.lgamma),
-    "tgamma": _vectorise(math.gamma),
+# symbols without __nv_ and without the f of those of f32: IEEE 754 fixes the results
+_ALONE = """
+    fabs floor ceil trunc rint nearbyint copysign fmod remainder isnan isnand isinf isinfd finite isfinited signbit nextafter fma sqrt_rn
+    fsqrt_rn dsqrt_rn frcp_rn drcp_rn
+"""
+_EXACT = frozenset(_ALONE.split()) | {
+    f"{kind}{name}_{rounding}" for kind in "fd" for name in ("add", "sub", "mul", "div") for rounding in ("rn", "rz", "rd", "ru")
 }
 
 
-def _look_up(table: dict[str, Function], symbol: str) -> Function | None:
+def _is_exact(symbol: str) -> bool:
     name = symbol.removeprefix("__nv_")
-    return table.get(name) or table.get(name.removesuffix("f"))
+    return name in _EXACT or name.removesuffix("f") in _EXACT
+
+
+def tell(run: Emulation, name: str, symbol: str) -> None:
+    """Say in the report what a function of libdevice is.
+
+    Raises
+    ------
+    NotEmulatedError
+        If it is passed, and the settings do not allow it.
+    """
+    release, others = libdevice_release() or ("", frozenset())
+    if _is_exact(symbol) and symbol not in others:
+        run.report.tell(NEUTRAL, name, "IEEE 754")
+    elif run.capability not in special.RECORDED:
+        run.report.passes(name, f"{symbol}: recorded on an H100 and an H200 only")
+    elif not release or symbol in others:
+        run.report.assumes(name, f"{symbol} of a release of libdevice that was not recorded")
+    else:
+        run.report.did(name, f"{symbol} of {release}'s libdevice")
 
 
 def _extern(run: Emulation, _original: Operation, _library: str, _path: str, symbol: str, operands: Any, kind: Any, _pure: bool) -> Any:
@@ -91,23 +65,14 @@ def _extern(run: Emulation, _original: Operation, _library: str, _path: str, sym
     Raises
     ------
     NotEmulatedError
-        If NumPy has no such function.
+        If it is made of what nothing on this machine computes.
     """
     values = np.broadcast_arrays(*(operand.data for operand in operands))
-    exact, approximated = (_look_up(table, symbol) for table in (_EXACT, _APPROXIMATED))
-    dtype = interpreter._get_np_dtype(kind.scalar)
-    if symbol == "__nv_rsqrtf" and run.capability in special.RECORDED:
-        run.report.did("rsqrt", "rsqrt.approx.ftz.f32")
-        result = special.rsqrt(*values)
-    elif exact is not None:
-        run.report.tell(NEUTRAL, symbol, "IEEE 754")
-        result = exact(*values)
-    elif approximated is not None:
-        run.report.passes(symbol, "code of libdevice: its approximation is not modelled")
-        result = approximated(*(value.astype(np.float64) if value.dtype.kind == "f" else value for value in values))
-    else:
+    result = call_tritons(symbol, *values)
+    if result is None:
         raise NotEmulatedError(f"{symbol} of libdevice: nothing on this machine computes it")
-    return TensorHandle(np.asarray(result).astype(dtype), kind.scalar)
+    tell(run, symbol, symbol)
+    return TensorHandle(np.asarray(result).astype(interpreter._get_np_dtype(kind.scalar)), kind.scalar)
 
 
 def _assembly(_run: Emulation, _original: Operation, text: str, *_rest: Any) -> Any:

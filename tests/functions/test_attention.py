@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from reference import attention
 
+import fastmma
 from fastmma.functions.attention import (
     Dropout,
     efficient,
@@ -36,6 +37,11 @@ def name_of(call: attention.Call) -> str:
     return f"{call['kernel']} {sizes} causal={call['causal']} dropout={call['dropout']} bias={call['bias']}"
 
 
+def one_chain(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """What cuBLAS computed in all recorded calls, of one head and of few queries, too."""
+    return fastmma.matmul(a, b, target="sm_90a", instruction="fma.rn.f32")
+
+
 def computed(call: attention.Call) -> tuple[list[NDArray[Any]], bool]:
     """Output and gradients of a call, and whether the gradient of the queries is fixed."""
     q, k, v, bias, grad_out = attention.inputs(call)
@@ -45,7 +51,7 @@ def computed(call: attention.Call) -> tuple[list[NDArray[Any]], bool]:
         out, logs = flash(q, k, v, **settings)
         return [out, *flash_backward(grad_out, q, k, v, out, logs, **settings)], flash_repeats(q.shape, k.shape)
     if call["kernel"] == "math":
-        settings = {"causal": call["causal"], "bias": bias, "wide": call["wide"]}
+        settings = {"causal": call["causal"], "bias": bias, "wide": call["wide"], "product": one_chain}
         return [math_attention(q, k, v, **settings), *math_backward(grad_out, q, k, v, **settings)], True
     settings = {"causal": call["causal"], "dropout": dropout, "bias": bias}
     out, logs = efficient(q, k, v, **settings)
@@ -151,8 +157,9 @@ def test_products_of_math_attention_that_are_not_known() -> None:
     q = halves(1, 2, 8, 32)
     with pytest.raises(NotEmulatedError, match="for a `product` to say"):
         math_attention(q, q, q, wide=False)
-    with pytest.raises(NotEmulatedError, match="for a `product` to say"):
-        math_attention(q[:, :, :1], q, q)
+    for few in (q[:, :, :1], q, q[:, :1]):
+        with pytest.raises(NotEmulatedError, match="for a `product` to say"):
+            math_attention(few, q[:, : few.shape[1]], q[:, : few.shape[1]])
     with pytest.raises(OperandError, match="not negative"):
         math_attention(q, q, q, scale=-1.0)
 

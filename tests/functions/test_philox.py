@@ -16,5 +16,5 @@ def test_calls_and_threads_count_on() -> None:
     far = draw_words(-3, (1 << 34) - 4, Launch(256, 3), threads=1)
     assert np.array_equal(far[1:], draw_words((1 << 64) - 3, 1 << 34, Launch(256, 2), threads=2))
     assert len(np.unique(far)) == far.size
-    assert [launch_of(count).offset for count in (0, 1, 4 * 270336, 4 * 270336 + 1)] == [0, 4, 4, 8]
+    assert [launch_of(count).calls for count in (0, 1, 4 * 270336, 4 * 270336 + 1)] == [0, 1, 1, 2]
     assert launch_of(300000, 2) == Launch(270336, 1)

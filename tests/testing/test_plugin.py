@@ -265,3 +265,27 @@ def test_the_plugin_imports_nothing_heavy() -> None:
     program = "import pytest, sys; import fastmma.testing.plugin; print(sorted({name.partition('.')[0] for name in sys.modules}))"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert not {"numpy", "numba", "torch", "triton", "jax", "ml_dtypes"} & set(json.loads(found.replace("'", '"')))
+
+
+def test_fixtures_before_the_fixture_are_emulated_too(pytester: pytest.Pytester, run) -> None:
+    pytester.makeconftest(STANDS_IN)
+    pytester.makepyfile(
+        """
+        import pytest
+        from conftest import log
+
+        @pytest.fixture(scope="module")
+        def shared():
+            return len(log)
+
+        @pytest.fixture
+        def product():
+            return [name for name, *_ in log]
+
+        @pytest.mark.tensor_core("A100")
+        def test_product(shared, product, tensor_core):
+            assert shared == 0
+            assert product == ["torch"]
+        """
+    )
+    run().assert_outcomes(passed=1)

@@ -4,7 +4,7 @@ from fastmma.functions.attention.cudnn_forward import cudnn
 from fastmma.functions.attention.cudnn_gradients import cudnn_backward
 from fastmma.functions.attention.dropout import Dropout
 from fastmma.functions.attention.efficient_forward import efficient
-from fastmma.functions.attention.efficient_gradients import efficient_backward
+from fastmma.functions.attention.efficient_gradients import efficient_backward, efficient_bias_gradient
 from fastmma.functions.attention.flash_forward import flash
 from fastmma.functions.attention.flash_gradients import flash_backward
 from fastmma.functions.attention.math_attention import math_attention, math_backward
@@ -17,6 +17,7 @@ __all__ = [
     "cudnn_repeats",
     "efficient",
     "efficient_backward",
+    "efficient_bias_gradient",
     "efficient_repeats",
     "flash",
     "flash_backward",

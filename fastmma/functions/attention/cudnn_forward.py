@@ -13,17 +13,14 @@ import numpy as np
 from fastmma.functions.arithmetic import flush, fuse, round_to
 from fastmma.functions.attention.blocks import CUDNN_KEYS, CUDNN_MOST_HEADS_OF_ONE, CUDNN_MOST_KEYS_OF_ONE, CUDNN_ONE_KEYS
 from fastmma.functions.attention.dropout import Dropout, keep_by_tiles
-from fastmma.functions.attention.efficient_forward import read_bias
-from fastmma.functions.attention.flash_forward import each_head
-from fastmma.functions.attention.operands import HALVES, Array, Floats, heads_of, see
+from fastmma.functions.attention.operands import HALVES, LN2, LOG2E, Array, Floats, heads_of, read_bias, see
 from fastmma.functions.attention.products import multiply, multiply_warpgroup
-from fastmma.functions.special import ex2, lg2, rcp
+from fastmma.functions.attention.running import Running
+from fastmma.functions.special import lg2, rcp
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import thread_count
 
-LOG2E = np.float32(float.fromhex("0x1.7154760000000p+0"))
-_LN2 = np.float32(float.fromhex("0x1.62e4300000000p-1"))
 _LARGEST = 256
 
 
@@ -105,8 +102,7 @@ def cudnn(
     kept = None if dropout is None else keep_by_tiles(dropout, heads, queries, keys)
     again = np.float32(1) if dropout is None else np.float32(1) / dropout.kept
     out = np.zeros(operands.q.shape, np.float32)
-    top = np.full((heads, queries), np.float32(-np.inf))
-    sums = np.zeros((heads, queries, kernels.LANES), np.float32)
+    running = Running(heads, queries, kernels.LANES)
     for start in range(0, keys, columns):
         stop = min(start + columns, keys)
         low = min(start, queries) if causal else 0  # queries before see none of the block
@@ -118,17 +114,14 @@ def cudnn(
         elif one:
             scores *= operands.scale
         visible = see(queries, start, stop, 0 if causal else None)[low:]
-        now, total, factors = top[:, low:].copy(), sums[:, low:].copy(), np.empty((heads, queries - low), np.float32)
-        each_head(kernels.subtract_maxima, threads, scores, visible, factor, True, now, factors)
-        exponentials, factors = ex2(scores, flush=True), ex2(factors, flush=True)
-        each_head(kernels.add_blocks_to_lanes, threads, exponentials, factors, total)
+        adds = kernels.add_blocks_to_lanes
+        exponentials, factors = running.take(scores, visible, factor, adds, threads, low=low, apart=True, flush=True)
         if kept is not None:
             exponentials = np.where(kept[:, low:, start:stop], exponentials * again, np.float32(0))
-        out[:, low:] = product(exponentials.astype(q.dtype), operands.v[:, start:stop], out[:, low:] * factors[..., None])
-        top[:, low:], sums[:, low:] = now, total
-    pairs = sums[..., 0::2] + sums[..., 1::2]
+        out[:, low:] = product(exponentials.astype(q.dtype), operands.v[:, start:stop], out[:, low:] * factors)
+    pairs = running.sums[..., 0::2] + running.sums[..., 1::2]
     whole = pairs[..., 0] + pairs[..., 1]
-    most, log2 = top * factor, lg2(whole, flush=False)
-    logs = fuse(log2, _LN2, most * _LN2) if one else fuse(most, _LN2, log2 * _LN2)
+    most, log2 = running.top * factor, lg2(whole, flush=False)
+    logs = fuse(log2, LN2, most * LN2) if one else fuse(most, LN2, log2 * LN2)
     inverse = rcp(np.where(whole == 0, np.float32(1), whole))  # the result of a row that sees nothing is zero
     return round_to(flush(out * inverse[..., None]), q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])

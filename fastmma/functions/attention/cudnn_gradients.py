@@ -11,17 +11,14 @@ import numpy as np
 
 from fastmma.functions.arithmetic import flush, fuse, round_to
 from fastmma.functions.attention.blocks import CUDNN_KEYS
-from fastmma.functions.attention.cudnn_forward import LOG2E, check_sizes
+from fastmma.functions.attention.cudnn_forward import check_sizes
 from fastmma.functions.attention.dropout import Dropout, keep_by_tiles
-from fastmma.functions.attention.efficient_forward import read_bias
 from fastmma.functions.attention.flash_gradients import add_groups
-from fastmma.functions.attention.operands import HALVES, Array, Floats, flatten, heads_of, see
+from fastmma.functions.attention.operands import HALVES, LOG2E, Array, Floats, check_gradient, flatten, heads_of, hide, read_bias
 from fastmma.functions.attention.products import multiply_warpgroup
+from fastmma.functions.attention.row_sums import add_neighbours
 from fastmma.functions.special import ex2
-from fastmma.host.errors import OperandError
 from fastmma.host.float_mode import default_floats
-
-_LOADED = 8  # elements that a thread loads at once
 
 
 @np.errstate(all="ignore")
@@ -75,10 +72,7 @@ def cudnn_backward(
     """
     operands = heads_of("cudnn_backward", q, k, v, scale, HALVES)
     check_sizes("cudnn_backward", q, v, operands.scale)
-    if grad_out.shape != q.shape or out.shape != q.shape or logsumexp.shape != q.shape[:3]:
-        raise OperandError(
-            f"cudnn_backward: grad_out {grad_out.shape}, out {out.shape} and logsumexp {logsumexp.shape} do not fit {q.shape}"
-        )
+    check_gradient("cudnn_backward", grad_out, q, v, out, logsumexp)
     added = read_bias("cudnn_backward", bias, q, k.shape[2])
     queries, keys = q.shape[2], k.shape[2]
     gradient = flatten(grad_out)
@@ -86,7 +80,7 @@ def cudnn_backward(
     kept = None if dropout is None else keep_by_tiles(dropout, len(operands.q), queries, keys)
     share = np.float32(1) if dropout is None else dropout.kept
     again = np.float32(1) / share
-    delta = (_dots(gradient, flatten(out)) * share)[..., None]
+    delta = (add_neighbours(gradient, flatten(out)) * share)[..., None]
     dq = np.zeros(operands.q.shape, np.float32)
     dk, dv = np.zeros_like(operands.k, np.float32), np.zeros_like(operands.v, np.float32)
     for start in range(0, keys, CUDNN_KEYS):
@@ -100,7 +94,7 @@ def cudnn_backward(
             exponents = fuse(scores, operands.scale, -logs[:, low:])
         else:
             exponents = fuse(scores, operands.scale, added[:, low:, part]) - logs[:, low:]
-        hidden = np.arange(part.stop - start) >= see(queries, start, part.stop, 0 if causal else None)[low:, None]
+        hidden = hide(queries, start, part.stop, 0 if causal else None)[low:]
         p = np.where(hidden, np.float32(0), ex2(exponents * LOG2E, flush=True))
         dp = multiply_warpgroup(gradient[:, low:], operands.v[:, part].transpose(0, 2, 1))
         if kept is not None:
@@ -124,21 +118,3 @@ def _join_groups(gradient: Array, shape: tuple[int, ...]) -> Array:
         return gradient.reshape(shape)
     total = add_groups(flush(gradient.astype(np.float32)).astype(gradient.dtype), shape)
     return flush(total.astype(np.float32)).astype(gradient.dtype)
-
-
-def _dots(grad_out: Array, out: Array) -> Floats:
-    """Multiply rows by rows: a thread adds 8 neighbouring products in pairs, and a power of two of threads join in a tree."""
-    heads, count, size = out.shape
-    threads = 1 << (-(-size // _LOADED) - 1).bit_length()
-    padded = np.zeros((2, heads, count, threads * _LOADED), np.float32)
-    padded[..., :size] = grad_out.astype(np.float32), out.astype(np.float32)
-    x, y = flush(padded).reshape(2, heads, count, threads, _LOADED // 2, 2)
-    pairs = flush(fuse(x[..., 0], y[..., 0], flush(x[..., 1] * y[..., 1])))
-    total = pairs[..., 0]
-    for index in range(1, _LOADED // 2):
-        total = flush(total + pairs[..., index])
-    while total.shape[-1] > 1:
-        half = total.shape[-1] // 2
-        total = flush(total[..., :half] + total[..., half:])
-    dots: Floats = total[..., 0]
-    return dots

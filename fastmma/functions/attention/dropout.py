@@ -91,9 +91,8 @@ def keep_by_tiles(dropout: Dropout, heads: int, queries: int, keys: int) -> NDAr
     tiles = np.arange(strips, dtype=np.uint64) * np.uint64(bands) + np.arange(bands, dtype=np.uint64)[:, None]
     columns = np.arange(8, dtype=np.uint64) + np.uint64(8) * np.arange(heads, dtype=np.uint64)[:, None] + np.uint64(dropout.offset // 4)
     shape = (heads, bands, strips, 8)
-    low, high, tile = (
-        np.broadcast_to(each, shape) for each in ((columns & _MASK)[:, None, None], (columns >> _HALF)[:, None, None], tiles[..., None])
-    )
+    counters = (columns & _MASK)[:, None, None], (columns >> _HALF)[:, None, None], tiles[..., None]
+    low, high, tile = (np.broadcast_to(each, shape) for each in counters)
     words = _philox(dropout.seed, [low, high, tile, np.zeros(shape, np.uint64)], _FLASH_ROUNDS)
     # head, band, strip, column, half of the rows, half of the columns, parity of the row
     drawn = words.view("<u2").reshape(*shape, 2, 2, 2) <= np.float32(dropout.kept * np.float32(1 << 16))

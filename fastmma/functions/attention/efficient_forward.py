@@ -14,33 +14,14 @@ from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import fuse, round_to
 from fastmma.functions.attention.blocks import STORED_QUERIES, efficient_sizes
 from fastmma.functions.attention.dropout import Dropout, keep_by_places
-from fastmma.functions.attention.flash_forward import each_head
-from fastmma.functions.attention.operands import EVERY, Array, Floats, flatten, heads_of, see
+from fastmma.functions.attention.operands import EVERY, LOG2E, Array, Floats, heads_of, read_bias, see
 from fastmma.functions.attention.products import multiply_rows, multiply_tiles
-from fastmma.functions.special import ex2
+from fastmma.functions.attention.running import Running
 from fastmma.host.errors import OperandError
 from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import thread_count
 
-_LOG2E = np.float32(float.fromhex("0x1.7154760000000p+0"))
 _ONE = np.float32(1)
-
-
-def read_bias(where: str, bias: Array | None, q: Array, keys: int) -> Floats | None:
-    """Lay out a bias that is added to scores as float32 (head, query, key), or of one head for all.
-
-    Raises
-    ------
-    OperandError
-    """
-    if bias is None:
-        return None
-    shape = (*q.shape[:3], keys)
-    if bias.dtype != q.dtype or bias.ndim > len(shape) or np.broadcast_shapes(bias.shape, shape) != shape:
-        raise OperandError(f"{where}: a bias is of {q.dtype} and {shape}, or what broadcasts to it, not of {bias.dtype} and {bias.shape}")
-    shared = all(size == 1 for size in bias.shape[:-2])
-    whole = np.broadcast_to(bias.reshape(bias.shape[-2:]), shape[2:])[None] if shared else flatten(np.broadcast_to(bias, shape))
-    return whole.astype(np.float32)
 
 
 def drop_scale(dropout: Dropout) -> np.float32:
@@ -104,8 +85,7 @@ def efficient(
     weights = None
     if dropout is not None:
         weights = np.where(keep_by_places(dropout, heads, queries, keys), drop_scale(dropout), np.float32(0)).astype(q.dtype)
-    top = np.full((heads, queries), np.float32(-np.inf))
-    sums, factors = np.zeros((heads, queries), np.float32), np.empty((heads, queries), np.float32)
+    running = Running(heads, queries)
     out = np.zeros((heads, queries, wide), np.float32)
     last = _last_blocks(queries, keys, sizes.keys, causal=causal)
     for start in range(0, keys, sizes.keys):
@@ -113,21 +93,19 @@ def efficient(
         scores = multiply_rows(operands.q, operands.k[:, part]) * operands.scale
         if added is not None:
             scores += added[..., part]
-        scores *= _LOG2E
+        scores *= LOG2E
         visible = see(queries, part.start, part.stop, 0 if causal else None)
-        each_head(kernels.subtract_maxima, threads, scores, visible, _ONE, False, top, factors)
-        exponentials, factors = ex2(scores, flush=False), ex2(factors, flush=False)
-        each_head(kernels.add_tiles, threads, exponentials, factors, sums)
+        exponentials, factors = running.take(scores, visible, _ONE, kernels.add_tiles, threads)
         p = exponentials.astype(q.dtype)
         if weights is not None:
             p = p * weights[..., part]
         if sizes.in_registers:
-            out = multiply_tiles(p, operands.v[:, part], out * factors[..., None])
+            out = multiply_tiles(p, operands.v[:, part], out * factors)
         else:
-            out = _store(out, multiply_tiles(p, operands.v[:, part]), (factors, sums), start, last)
+            out = _store(out, multiply_tiles(p, operands.v[:, part]), (factors, running.sums), start, last)
     if sizes.in_registers:
-        out = out * _inverse(sums)
-    logs = top / _LOG2E + libdevice.call("logf", sums)
+        out = out * _inverse(running.sums)
+    logs = running.top / LOG2E + libdevice.call("logf", running.sums)
     return round_to(out, q.dtype).reshape(*q.shape[:3], wide), logs.reshape(q.shape[:3])
 
 
@@ -145,7 +123,7 @@ def _last_blocks(queries: int, keys: int, columns: int, *, causal: bool) -> NDAr
 
 def _store(out: Floats, part: Floats, coefficients: tuple[Floats, Floats], start: int, last: NDArray[np.int64]) -> Floats:
     """Add a block's part to results in memory, brought to the new maximum; at the last block, divide both by the sums."""
-    factors, inverse = coefficients[0][..., None], _inverse(coefficients[1])
+    factors, inverse = coefficients[0], _inverse(coefficients[1])
     ending, going = (last == start)[:, None], (last >= start)[:, None]
     if start == 0:
         return np.where(ending, part * inverse, part)

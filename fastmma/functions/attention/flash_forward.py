@@ -7,7 +7,7 @@ are few heads and queries, the keys are in parts, which a second kernel joins.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,15 +15,16 @@ from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import fuse, round_to
 from fastmma.functions.attention.blocks import FLASH, PROCESSORS, count_parts, round_dimension
 from fastmma.functions.attention.dropout import Dropout, keep_by_warps
-from fastmma.functions.attention.operands import HALVES, Array, Floats, Heads, flatten, heads_of, see
+from fastmma.functions.attention.operands import HALVES, LN2, Array, Floats, Heads, flatten, heads_of, see
 from fastmma.functions.attention.products import multiply
-from fastmma.functions.special import ex2, lg2
+from fastmma.functions.attention.running import Running
+from fastmma.functions.block import halve_rows
+from fastmma.functions.special import lg2
 from fastmma.host.errors import OperandError
 from fastmma.host.float_mode import default_floats
-from fastmma.host.threads import parallel_for, thread_count
+from fastmma.host.threads import thread_count
 
 _ROWS = 16  # of an instruction
-_LN2 = np.float32(float.fromhex("0x1.62e4300000000p-1"))
 _THREADS = 128  # of a block of the kernel that joins parts
 _LARGEST = max(FLASH)
 _INFINITY = np.float32(np.inf)
@@ -133,8 +134,7 @@ def attend_blocks(operands: Heads, starts: range, columns: int, offset: int | No
     heads, queries, _ = operands.q.shape
     keys, dimension = operands.v.shape[1:]
     out = np.zeros((heads, queries, dimension), np.float32)
-    top = np.full((heads, queries), -_INFINITY)
-    sums = np.zeros((heads, queries, kernels.LANES), np.float32)
+    running = Running(heads, queries, kernels.LANES)
     for start in reversed(starts):
         stop = min(start + columns, keys)
         low = 0 if offset is None else min(max(start - offset, 0), queries) // _ROWS * _ROWS  # queries before see none of the block
@@ -142,28 +142,13 @@ def attend_blocks(operands: Heads, starts: range, columns: int, offset: int | No
             continue
         scores = multiply(operands.q[:, low:], operands.k[:, start:stop].transpose(0, 2, 1))
         visible = see(queries, start, stop, offset)[low:]
-        now, added, factors = top[:, low:].copy(), sums[:, low:].copy(), np.empty((heads, queries - low), np.float32)
-        each_head(kernels.subtract_maxima, threads, scores, visible, operands.scale_log2, False, now, factors)
-        exponentials = ex2(scores, flush=False)
-        factors = ex2(factors, flush=False)
-        each_head(kernels.add_to_lanes, threads, exponentials, factors, added)
+        exponentials, factors = running.take(scores, visible, operands.scale_log2, kernels.add_to_lanes, threads, low=low)
         weights = exponentials.astype(operands.q.dtype)
         if kept is not None:
             weights = np.where(kept[:, low:, start:stop], weights, weights.dtype.type(0))
-        out[:, low:] = multiply(weights, operands.v[:, start:stop], out[:, low:] * factors[..., None])
-        top[:, low:], sums[:, low:] = now, added
-    total = sums + sums[..., [2, 3, 0, 1]]
-    return Part(out, top, (total + total[..., [1, 0, 3, 2]])[..., 0])
-
-
-def each_head(kernel: Any, threads: int, *arrays: Any) -> None:
-    """Run a kernel on the heads of arrays of at least two dimensions; others are passed as they are."""
-    first = next(each for each in arrays if isinstance(each, np.ndarray))
-
-    def work(start: int, stop: int, _: int) -> None:
-        kernel(*(each[start:stop] if isinstance(each, np.ndarray) and each.ndim > 1 else each for each in arrays))
-
-    parallel_for(work, len(first), threads)
+        out[:, low:] = multiply(weights, operands.v[:, start:stop], out[:, low:] * factors)
+    total = running.sums + running.sums[..., [2, 3, 0, 1]]
+    return Part(out, running.top, (total + total[..., [1, 0, 3, 2]])[..., 0])
 
 
 def normalise(part: Part, scale: np.float32, nothing: np.float32, again: np.float32 | None = None) -> tuple[Floats, Floats]:
@@ -171,7 +156,7 @@ def normalise(part: Part, scale: np.float32, nothing: np.float32, again: np.floa
     empty = (part.total == 0) | np.isnan(part.total)
     total = np.where(empty, np.float32(1), part.total)
     inverse = np.reciprocal(total)
-    logs = np.where(empty, nothing, fuse(part.top, scale, lg2(total, flush=False) * _LN2))
+    logs = np.where(empty, nothing, fuse(part.top, scale, lg2(total, flush=False) * LN2))
     return part.out * (inverse if again is None else inverse * again)[..., None], logs
 
 
@@ -188,10 +173,9 @@ def _join(outs: list[Floats], logs: Floats, dimension: int) -> tuple[Floats, Flo
     total = lanes[0]
     for more in lanes[1:]:
         total = total + more
-    while len(total) > 1:
-        total = total[: len(total) // 2] + total[len(total) // 2 :]
-    empty = (total[0] == 0) | np.isnan(total[0])
-    whole = np.where(empty, _INFINITY, libdevice.call("logf", np.where(empty, np.float32(1), total[0])) + most)
+    total = halve_rows(total)
+    empty = (total == 0) | np.isnan(total)
+    whole = np.where(empty, _INFINITY, libdevice.call("logf", np.where(empty, np.float32(1), total)) + most)
     out = np.zeros_like(outs[0])
     for each, log in zip(outs, logs, strict=True):
         out = fuse(libdevice.call("expf", log - whole)[..., None], each, out)

@@ -10,19 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmma.functions.arithmetic import fuse, round_to
+from fastmma.functions.arithmetic import flush, round_to
 from fastmma.functions.attention.blocks import FLASH, PROCESSORS, round_dimension
 from fastmma.functions.attention.dropout import Dropout, keep_by_warps
-from fastmma.functions.attention.operands import HALVES, Array, Floats, flatten, heads_of, see
+from fastmma.functions.attention.operands import HALVES, LOG2E, Array, Floats, check_gradient, flatten, heads_of, hide
 from fastmma.functions.attention.products import multiply
+from fastmma.functions.attention.row_sums import add_by_threads
 from fastmma.functions.reduce import reduce_sum
 from fastmma.functions.special import ex2
-from fastmma.host.errors import OperandError
 from fastmma.host.float_mode import default_floats
 
 _ROWS = 16  # of an instruction
-_LOADED = 8  # elements that a thread loads at once
-_LOG2E = np.float32(float.fromhex("0x1.7154760000000p+0"))
 
 
 class Descending(NamedTuple):
@@ -105,10 +103,7 @@ def flash_backward(
     0.1690673828125
     """
     operands = heads_of("flash_backward", q, k, v, scale, HALVES)
-    if grad_out.shape != q.shape or out.shape != q.shape or logsumexp.shape != q.shape[:3]:
-        raise OperandError(
-            f"flash_backward: grad_out {grad_out.shape}, out {out.shape} and logsumexp {logsumexp.shape} do not fit {q.shape}"
-        )
+    check_gradient("flash_backward", grad_out, q, v, out, logsumexp)
     heads, queries, dimension = operands.q.shape
     keys = k.shape[2]
     padded = round_dimension(dimension)
@@ -117,9 +112,9 @@ def flash_backward(
     kept = np.float32(1) if dropout is None else dropout.kept
     again = np.float32(1) / kept
     rows, gradient = order.take(operands.q), order.take(flatten(grad_out))
-    delta = order.take(_dots(flatten(grad_out), flatten(out), padded) * kept)
+    delta = order.take(add_by_threads(flatten(grad_out), flatten(out), padded) * kept)
     logs = flatten(logsumexp)
-    shifts = order.take(np.where(logs == -np.inf, np.float32(0), logs * _LOG2E), np.inf)
+    shifts = order.take(np.where(logs == -np.inf, np.float32(0), logs * LOG2E), np.inf)
     chosen = None if dropout is None else order.take(keep_by_warps(dropout, heads, queries, keys))
     offset = keys - queries if causal else None
     columns = sizes.backward_keys
@@ -134,7 +129,7 @@ def flash_backward(
         if not seen.stop:
             continue
         scores = multiply(rows[:, seen], operands.k[:, part].transpose(0, 2, 1))
-        hidden = np.arange(part.stop - start) >= see(queries, start, part.stop, offset)[order.places[seen]][:, None]
+        hidden = hide(queries, start, part.stop, offset)[order.places[seen]]
         exponents = np.where(hidden, np.float32(-np.inf), scores * operands.scale_log2 - shifts[:, seen, None])
         p = ex2(exponents, flush=False)
         dp = multiply(gradient[:, seen], operands.v[:, part].transpose(0, 2, 1))
@@ -147,7 +142,7 @@ def flash_backward(
         p, ds = p.astype(q.dtype), ds.astype(q.dtype)
         dv[:, part] = multiply(p.transpose(0, 2, 1), gradient[:, seen])
         dk[:, part] = multiply(ds.transpose(0, 2, 1), rows[:, seen])
-        sums[index % buffers][:, seen] += multiply(ds, operands.k[:, part])
+        sums[index % buffers][:, seen] = _add_atomically(sums[index % buffers][:, seen], multiply(ds, operands.k[:, part]))
     total = sums[0]
     for more in sums[1:]:
         total = total + more
@@ -162,21 +157,9 @@ def flash_backward(
     )
 
 
-def _dots(grad_out: Array, out: Array, dimension: int) -> Floats:
-    """Multiply rows by rows: 8 threads (4 of dimensions that are no multiple of 64) take 8 elements in turn, and join in a tree."""
-    lanes = 8 if dimension % 64 == 0 else 4
-    heads, count, _ = grad_out.shape
-    padded = np.zeros((2, heads, count, dimension), np.float32)
-    padded[..., : grad_out.shape[2]] = grad_out.astype(np.float32), out.astype(np.float32)
-    x, y = padded.reshape(2, heads, count, -1, lanes, _LOADED).transpose(0, 3, 5, 1, 2, 4).reshape(2, -1, heads, count, lanes)
-    total = x[0] * y[0]
-    for a, b in zip(x[1:], y[1:], strict=True):
-        total = fuse(a, b, total)
-    while total.shape[-1] > 1:
-        half = total.shape[-1] // 2
-        total = total[..., :half] + total[..., half:]
-    dots: Floats = total[..., 0]
-    return dots
+def _add_atomically(sums: Floats, more: Floats) -> Floats:
+    """Add as atomics in global memory do, for which subnormal numbers are zeros."""
+    return flush(sums + flush(more))
 
 
 def add_groups(gradient: Array, shape: tuple[int, ...]) -> Array:

@@ -2,7 +2,7 @@
 
 Queries and keys are both multiplied by the root of the scale. Operands of 16 bits become float32 first, and results are rounded once,
 unless torch is allowed to multiply them as they are. A product of float32 is one chain of fused multiply-adds, k ascending, if torch is not
-allowed to use TF32. What cuBLAS does with operands of 16 bits, or with vectors, is not known here.
+allowed to use TF32. What cuBLAS does with operands of 16 bits, with one head, with vectors, or with few queries is not known here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmma.functions.arithmetic import round_to
-from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, see
+from fastmma.functions.attention.operands import EVERY, Array, Floats, Heads, flatten, heads_of, hide, read_bias
 from fastmma.functions.softmax import softmax, softmax_backward
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.host.float_mode import default_floats
@@ -22,13 +22,13 @@ from fastmma.products.matmul import matmul
 
 Product = Callable[[Array, Array], Array]
 _INSTRUCTION, _TARGET = "fma.rn.f32", "sm_90a"
+_ROWS = 17  # of which all recorded stacks had one chain an element; of fewer, cuBLAS shares k by lanes
 
 
 class Scores(NamedTuple):
-    """Changes of scores: the shape of the queries, a bias, and whether later keys are hidden."""
+    """Changes of scores: a bias, and whether later keys are hidden."""
 
-    shape: tuple[int, ...]
-    bias: Array | None
+    bias: Floats | None
     causal: bool
 
 
@@ -48,9 +48,10 @@ def multiply_chains(a: Array, b: Array) -> Array:
     Raises
     ------
     NotEmulatedError
-        If the operands are of 16 bits, or one is a vector.
+        If the operands are of 16 bits, of one head, or vectors, or a has few rows whose elements are contiguous.
     """
-    if a.dtype != np.float32 or 1 in (a.shape[1], b.shape[2]):
+    few = a.shape[1] < _ROWS and a.strides[1] != a.itemsize
+    if a.dtype != np.float32 or few or a.shape[0] == 1 or 1 in (a.shape[1], b.shape[2]):
         raise NotEmulatedError(f"math attention: cuBLAS's product of {a.dtype} {a.shape} and {b.shape} is for a `product` to say")
     found: Array = matmul(a, b, target=_TARGET, instruction=_INSTRUCTION)
     return found
@@ -101,7 +102,7 @@ def math_attention(
     (1, 1, 8, 8)
     """
     operands = heads_of("math_attention", q, k, v, scale, EVERY)
-    composed = _compose(operands, _root(scale, q.shape[3]), Scores(q.shape, bias, causal), wide, product)
+    composed = _compose(operands, _root(scale, q.shape[3]), Scores(read_bias("math_attention", bias, q, k.shape[2]), causal), wide, product)
     return round_to(product(composed.weights, composed.v), q.dtype).reshape(*q.shape[:3], v.shape[3])
 
 
@@ -145,7 +146,7 @@ def math_backward(
     if k.shape[1] != q.shape[1] or grad_out.shape != (*q.shape[:3], v.shape[3]):
         raise OperandError(f"math_backward: {grad_out.shape} does not fit {q.shape}, {k.shape} and {v.shape}")
     operands = heads_of("math_backward", q, k, v, scale, EVERY)
-    composed = _compose(operands, _root(scale, q.shape[3]), Scores(q.shape, bias, causal), wide, product)
+    composed = _compose(operands, _root(scale, q.shape[3]), Scores(read_bias("math_backward", bias, q, k.shape[2]), causal), wide, product)
     gradient = flatten(grad_out).astype(composed.q.dtype)
     dv = product(composed.weights.transpose(0, 2, 1), gradient)
     slopes = softmax_backward(product(gradient, composed.v.transpose(0, 2, 1)), composed.weights, 2)
@@ -168,18 +169,13 @@ def _root(scale: float | None, dimension: int) -> np.float32:
 def _compose(operands: Heads, root: np.float32, wanted: Scores, wide: bool, product: Product) -> Composed:
     """Scale queries and keys, and compute probabilities; rows that see no key are zeros."""
     dtype = np.dtype(np.float32) if wide else operands.q.dtype
-    shape, bias, causal = wanted
     q, k, v = (each.astype(dtype) for each in operands[:3])
     q, k = _scaled(q, root), _scaled(k, root)
     scores = product(q, k.transpose(0, 2, 1))
-    keys = k.shape[1]
-    if causal:
-        scores[:, np.arange(keys) >= see(shape[2], 0, keys, 0)[:, None]] = -np.inf
-    if bias is not None:
-        if bias.dtype != operands.q.dtype:
-            raise OperandError(f"math_attention: a bias is of {operands.q.dtype}, not of {bias.dtype}")
-        added: Floats = flatten(np.broadcast_to(bias, (*shape[:3], keys))).astype(np.float32)
-        scores = (scores.astype(np.float32) + added).astype(dtype)
+    if wanted.causal:
+        scores[:, hide(q.shape[1], 0, k.shape[1], 0)] = -np.inf
+    if wanted.bias is not None:
+        scores = (scores.astype(np.float32) + wanted.bias).astype(dtype)
     weights = softmax(scores, 2)
     weights[np.isneginf(scores.astype(np.float32)).all(2)] = 0
     return Composed(q, k, v, weights, root)

@@ -55,7 +55,7 @@ class _Rows(NamedTuple):
 
     Attributes
     ----------
-    count, width : int
+    number, width : int
         Of rows, and of elements of one.
     operands : tuple of arrays
     steps : tuple of int
@@ -64,7 +64,7 @@ class _Rows(NamedTuple):
         Whether it has an element for each one of a row.
     """
 
-    count: int
+    number: int
     width: int
     operands: tuple[NDArray[Any], ...]
     steps: tuple[int, ...]
@@ -149,11 +149,11 @@ def apply(
     for array, step in zip(rows.operands, rows.steps, strict=True):
         given += [array.ctypes.data, step]
     given += [result.ctypes.data, rows.width]
-    if rows.count == 1:
+    if rows.number == 1:
         parallel_for(lambda start, stop, _: loop(*given, 0, 1, start, stop), rows.width, thread_count(threads), _GRAIN)
     else:
         grain = max(_GRAIN // rows.width, 1)
-        parallel_for(lambda start, stop, _: loop(*given, start, stop, 0, rows.width), rows.count, thread_count(threads), grain)
+        parallel_for(lambda start, stop, _: loop(*given, start, stop, 0, rows.width), rows.number, thread_count(threads), grain)
     return result
 
 

@@ -14,12 +14,15 @@ from typing import NamedTuple
 from fastmma.host.errors import BackendError
 
 FILE = "libdevice.10.bc"
+_TRITONS = "backends/nvidia/lib"
 # folders in packages that pip installs, and below a CUDA toolkit
-_PACKAGES = (("nvidia", "cu13/nvvm/libdevice"), ("nvidia", "cuda_nvcc/nvvm/libdevice"), ("triton", "backends/nvidia/lib"))
+_PACKAGES = (("nvidia", "cu13/nvvm/libdevice"), ("nvidia", "cuda_nvcc/nvvm/libdevice"), ("triton", _TRITONS))
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 _DEFAULT_TOOLKIT = "/usr/local/cuda"
 _DEFINITION = re.compile(r"^define[^\n]*@([\w.]+)\([^\n]*\{\n.*?^\}\n", re.S | re.M)
 _GLOBAL = re.compile(r"^@([\w.]+) = [^\n]*\n", re.M)
+_DECLARATION = re.compile(r"^declare[^\n]*@([\w.]+)\([^\n]*\n", re.M)
+_ATTRIBUTES = re.compile(r" #\d+")
 _TYPE = re.compile(r'^%[\w."]+ = type [^\n]*\n', re.M)
 
 
@@ -32,12 +35,15 @@ class Bitcode(NamedTuple):
     functions, constants : dict of str
         Definitions by name.
     types : str
+    declarations : dict of str
+        Of intrinsics, by name.
     """
 
     path: Path
     functions: dict[str, str]
     constants: dict[str, str]
     types: str
+    declarations: dict[str, str]
 
     def needed(self, name: str) -> list[str]:
         """Name a function and all in libdevice that it calls."""
@@ -67,15 +73,22 @@ def find_bitcode() -> Path | None:
 
 
 @cache
-def file_digest() -> str:
+def file_digest(given: Path | None = None) -> str:
     """Return the beginning of the SHA-256 of libdevice's file; empty where there is none."""
-    path = find_bitcode()
+    path = find_bitcode() if given is None else given
     return "" if path is None else sha256(path.read_bytes()).hexdigest()[:16]
 
 
+def find_tritons() -> Path | None:
+    """Find the libdevice that Triton links; None without Triton."""
+    spec = find_spec("triton")
+    places = [Path(root) / _TRITONS / FILE for root in (spec.submodule_search_locations or ())] if spec is not None else []
+    return next((place for place in places if place.is_file()), None)
+
+
 @cache
-def bitcode() -> Bitcode:
-    """Read libdevice.
+def bitcode(given: Path | None = None) -> Bitcode:
+    """Read libdevice, by default that of CUDA's release where it is installed.
 
     Raises
     ------
@@ -87,7 +100,7 @@ def bitcode() -> Bitcode:
     >>> bitcode().needed("__nv_expf")  # doctest: +SKIP
     ['__nv_expf']
     """
-    path = find_bitcode()
+    path = find_bitcode() if given is None else given
     if path is None:
         raise BackendError("NVIDIA's libdevice is not on this machine; pip install nvidia-nvvm==13.0.*")
     from llvmlite import binding
@@ -95,4 +108,5 @@ def bitcode() -> Bitcode:
     text = str(binding.parse_bitcode(path.read_bytes()))
     functions = {match[1]: match[0] for match in _DEFINITION.finditer(text)}
     constants = {match[1]: match[0] for match in _GLOBAL.finditer(text)}
-    return Bitcode(path, functions, constants, "".join(_TYPE.findall(text)))
+    declarations = {match[1]: _ATTRIBUTES.sub("", match[0]) for match in _DECLARATION.finditer(text)}
+    return Bitcode(path, functions, constants, "".join(_TYPE.findall(text)), declarations)

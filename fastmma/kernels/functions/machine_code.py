@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from fastmma.kernels.functions.bitcode import bitcode
 from fastmma.kernels.functions.expression import Code, Formula, Value
+from fastmma.kernels.functions.lookup import SIXTEEN
 from fastmma.kernels.functions.nvvm import INLINE, definitions, local_name
 from fastmma.kernels.functions.rounding import IN_FLOAT32
 
 _CALLED = re.compile(r"@(llvm\.nvvm\.[\w.]+)\(")
-_INLINE = re.compile(r'call (float|double|\{ i32, i32 \}) asm "([^"]*)", "[^"]*"\(')
+_INLINE = re.compile(r'call (float|double|\{ i(?:32|64), i(?:32|64) \}) asm "([^"]*)", "[^"]*"\(')
+_INTRINSIC = re.compile(r"@(llvm\.[\w.]+)\(")
+_DEFINED = re.compile(r"^define[^\n]*?@([\w.]+)\(.*?^\}\n", re.S | re.M)
+_NAMED = re.compile(r"[@(]([\w.]+)")
 _ATTRIBUTES = re.compile(r" #\d+")
 _METADATA = re.compile(r", ![\w.]+ !\d+")
 # how a number of a format becomes a float32, and back
@@ -82,27 +88,47 @@ class Form(NamedTuple):
 
 
 def _inlined(match: re.Match[str]) -> str:
-    name = next(function for start, function in INLINE.items() if match[2].startswith(start))
+    name = next(function for part, function in INLINE.items() if part in match[2])
     return f"call {match[1]} @{name}("
 
 
-@lru_cache(256)
-def _body(name: str) -> str:
+@lru_cache(512)
+def _body(name: str, path: Path | None) -> str:
     """Return the definition of a function of libdevice, with NVVM's intrinsics called by their local names."""
-    text = bitcode().functions[name]
+    text = bitcode(path).functions[name]
     for beginning, other in IN_FLOAT32.items():
         text = re.sub(beginning, other, text)
     found = _CALLED.sub(lambda match: f"@{local_name(match[1])}(", text)
-    return _METADATA.sub("", _ATTRIBUTES.sub("", _INLINE.sub(_inlined, found))).replace("define ", "define internal ", 1)
+    plain = _METADATA.sub("", _ATTRIBUTES.sub("", _INLINE.sub(_inlined, found)))
+    return plain if plain.startswith("define internal ") else plain.replace("define ", "define internal ", 1)
 
 
-def _libdevice(names: list[str]) -> str:
-    """Return the definitions of functions and of all that they call and read."""
-    needed = sorted({each for name in names for each in bitcode().needed(name)})
-    body = "".join(_body(name) for name in needed)
+def libdevice_text(names: Iterable[str], given: str, path: Path | None = None) -> str:
+    """Write the definitions of functions, and of all that they call and read but for what is `given`, of a libdevice."""
+    code = bitcode(path)
+    needed = sorted({each for name in names for each in code.needed(name)})
+    body = "".join(_body(name, path) for name in needed)
     used = set(re.findall(r"@([\w.]+)", body))
-    constants = "".join(text for each, text in bitcode().constants.items() if each in used)
-    return bitcode().types + constants + body if names else ""
+    constants = "".join(text for each, text in code.constants.items() if each in used)
+    declared = set(_INTRINSIC.findall(given))
+    wanted = sorted({each for each in _INTRINSIC.findall(body) if each not in declared})
+    return code.types + constants + "".join(code.declarations[each] for each in wanted) + body if needed else ""
+
+
+def reached(text: str, start: str) -> str:
+    """Leave functions out that a function does not call; those of 16 lanes are used by loops that are not vectorised yet."""
+    functions = {match[1]: match[0] for match in _DEFINED.finditer(text)}
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        if name in functions and name not in found:
+            found.add(name)
+            waiting += _NAMED.findall(functions[name])
+    wide = sorted(name for name in found if name.endswith(SIXTEEN))
+    kept = _DEFINED.sub(lambda match: match[0] if match[1] in found else "", text)
+    used = ", ".join(f"ptr @{name}" for name in wide)
+    return kept + (f'@llvm.compiler.used = appending global [{len(wide)} x ptr] [{used}], section "llvm.metadata"\n' if wide else "")
 
 
 def _reads(form: Form) -> tuple[str, str]:
@@ -136,4 +162,4 @@ def source(formula: Formula, form: Form) -> str:
     parameters = [f"ptr noalias %a{index}, i64 %s{index}" for index in range(len(form.given))]
     parameters += [f"ptr noalias %d{index}" for index in range(len(form.made))]
     loop = _LOOP.format(parameters=", ".join(parameters), head=head, body=body)
-    return definitions() + _libdevice(list(code.calls)) + loop
+    return reached(definitions() + libdevice_text(code.calls, definitions()) + loop, "loop")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from fastmma.kernels.functions.nvvm_directed import INLINE_DIRECTED, ROUNDED, UP_AND_FLUSHED, flush
+from fastmma.kernels.functions.nvvm_float64 import FLOAT64, INLINE_FLOAT64, MIXED
 from fastmma.kernels.functions.rounding import DIRECTED
+from fastmma.kernels.functions.sines import SINE_DEFINITIONS, SINES
 from fastmma.kernels.functions.unit import special_functions
 
 _HEAD = """
@@ -31,17 +34,23 @@ declare i32 @llvm.umin.i32(i32, i32)
 declare i32 @llvm.umax.i32(i32, i32)
 declare i32 @llvm.smin.i32(i32, i32)
 declare i32 @llvm.smax.i32(i32, i32)
+"""
 
-define internal i32 @__nvvm_reflect(ptr %name) alwaysinline {
- %n = load i8, ptr %name
+
+# what __CUDA_FTZ, __CUDA_PREC_DIV and __CUDA_PREC_SQRT, and __CUDA_ARCH are to nvcc by default, and to Triton's compiler
+_REFLECTED = {"nvcc": (0, 1, 900), "triton": (1, 0, 900)}
+_REFLECT = """
+define internal i32 @__nvvm_reflect(ptr %name) alwaysinline {{
  %fourth = getelementptr i8, ptr %name, i64 7
  %c = load i8, ptr %fourth
+ %is_flush = icmp eq i8 %c, 70
  %is_precise = icmp eq i8 %c, 80
  %is_arch = icmp eq i8 %c, 65
- %p = select i1 %is_precise, i32 1, i32 0
- %r = select i1 %is_arch, i32 900, i32 %p
+ %f = select i1 %is_flush, i32 {}, i32 0
+ %p = select i1 %is_precise, i32 {}, i32 %f
+ %r = select i1 %is_arch, i32 {}, i32 %p
  ret i32 %r
-}
+}}
 """
 
 
@@ -51,25 +60,12 @@ def _function(name: str, arguments: str, body: str, returned: str = "float") -> 
     return f"define internal {returned} @{name}({types}) alwaysinline {{\n{body}\n ret {returned} %r\n}}\n"
 
 
-_WIDE = " %a = fpext float %x to double\n %b = fpext float %y to double\n"
-_SUM = " %s = fadd double %a, %b\n %e = call double @error_of_sum(double %a, double %b, double %s)\n"
-_FUSED = """ %a = fpext float %x to double
- %b = fpext float %y to double
- %c = fpext float %z to double
- %p = fmul double %a, %b
- %s = fadd double %p, %c
- %e = call double @error_of_sum(double %p, double %c, double %s)
-"""
 _SCALED = " %s = call float @scaled_up(float %x)\n %small = call i1 @is_small(float %x)\n"
 _DEFINITIONS = {
     "add.rn.f": ("xy", " %r = fadd float %x, %y"),
     "sub.rn.f": ("xy", " %r = fsub float %x, %y"),
     "mul.rn.f": ("xy", " %r = fmul float %x, %y"),
     "fma.rn.f": ("xyz", " %r = call float @llvm.fma.f32(float %x, float %y, float %z)"),
-    "add.rz.f": ("xy", _WIDE + _SUM + " %r = call float @toward_zero(double %s, double %e)"),
-    "mul.rz.f": ("xy", _WIDE + " %s = fmul double %a, %b\n %r = call float @toward_zero(double %s, double 0.0)"),
-    "fma.rz.f": ("xyz", _FUSED + " %r = call float @toward_zero(double %s, double %e)"),
-    "fma.rm.f": ("xyz", _FUSED + " %r = call float @down(double %s, double %e)"),
     "fabs.f32": ("x", " %r = call float @llvm.fabs.f32(float %x)"),
     "fabs.f": ("x", " %r = call float @llvm.fabs.f32(float %x)"),
     "div.rn.f": ("xy", " %r = fdiv float %x, %y"),
@@ -104,7 +100,11 @@ _DEFINITIONS = {
         "x",
         _SCALED + " %q = call float @lg2_of(float %s)\n %u = fsub float %q, 24.0\n %r = select i1 %small, float %u, float %q",
     ),
-    "div.approx.ftz.f": ("xy", " %q = call float @rcp_of(float %y)\n %r = fmul float %x, %q"),
+    "div.approx.ftz.f": (
+        "xy",
+        " %q = call float @rcp_of(float %y)\n %f = call float @flushed(float %x)\n %p = fmul float %f, %q\n"
+        " %r = call float @flushed(float %p)",
+    ),
     "div.approx.f": (
         "xy",
         " %s = call float @scaled_up(float %y)\n %small = call i1 @is_small(float %y)\n %more = fmul float %x, 16777216.0\n"
@@ -115,13 +115,14 @@ _INTEGERS = {
     "f2i.rn": " %y = call float @llvm.roundeven.f32(float %x)\n %r = call i32 @llvm.fptosi.sat.i32.f32(float %y)",
     "f2i.rz": " %r = call i32 @llvm.fptosi.sat.i32.f32(float %x)",
 }
-# inline PTX by its text's beginning: the function that computes it
+# inline PTX by a part of its text: the function that computes it
 INLINE = {
     "rcp.approx.ftz.f32": "nvvm_rcp_approx_ftz_f",
     "sub.rn.f32": "nvvm_sub_rn_f",
-    "sub.rn.ftz.f32": "nvvm_sub_rn_f",
+    "sub.rn.ftz.f32": "nvvm_sub_rn_ftz_f",
     "{\\0A\\09mad.lo.cc.u32": "multiply_add_wide",
 }
+INLINE |= INLINE_DIRECTED | INLINE_FLOAT64
 _MULTIPLY_ADD = """
 define internal { i32, i32 } @multiply_add_wide(i32 %x, i32 %y, i32 %z) alwaysinline {
  %a = zext i32 %x to i64
@@ -151,14 +152,16 @@ def local_name(intrinsic: str) -> str:
 
 
 @cache
-def definitions() -> str:
-    """Return the IR of all of them; forms that flush subnormals exist as those that do not: libdevice asks which it shall take."""
-    found = [_HEAD, DIRECTED, special_functions(), _MULTIPLY_ADD]
-    for name, (arguments, body) in _DEFINITIONS.items():
+def definitions(compiler: str = "nvcc") -> str:
+    """Return the IR of all of them, as libdevice calls them in code of a compiler, ``"nvcc"`` or ``"triton"``."""
+    found = [_HEAD, _REFLECT.format(*_REFLECTED[compiler]), DIRECTED, UP_AND_FLUSHED, special_functions(), SINES, _MULTIPLY_ADD, MIXED]
+    table = _DEFINITIONS | SINE_DEFINITIONS | ROUNDED
+    for name, (arguments, body) in table.items():
         found.append(_function(local_name(f"nvvm.{name}"), arguments, body))
         flushing = name.replace(".f", ".ftz.f", 1) if not name.endswith(".f32") else name.replace(".f32", ".ftz.f32")
-        if "ftz" not in name and flushing not in _DEFINITIONS:
-            found.append(_function(local_name(f"nvvm.{flushing}"), arguments, body))
+        if "ftz" not in name and flushing not in table:
+            found.append(_function(local_name(f"nvvm.{flushing}"), arguments, flush(local_name(f"nvvm.{name}"), arguments)))
+    found += [_function(local_name(f"nvvm.{name}"), arguments, body, "double") for name, (arguments, body) in FLOAT64.items()]
     for name, body in _INTEGERS.items():
         found += [_function(local_name(f"nvvm.{each}"), "x", body, "i32") for each in (name, f"{name}.ftz")]
     return "".join(found)

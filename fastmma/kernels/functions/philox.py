@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.simd import fma
 
 _ROUNDS = 10
 _FIRST, _SECOND = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)  # multipliers
@@ -34,3 +35,10 @@ def draw(seed: Any, call: Any, words: Any, start: int, stop: int) -> None:
                 z, w = (low >> _HALF) ^ w ^ other, low & _LOW
                 key, other = (key + _STEP) & _LOW, (other + _OTHER_STEP) & _LOW
             first[lane], second[lane], third[lane], fourth[lane] = np.uint32(x), np.uint32(y), np.uint32(z), np.uint32(w)
+
+
+@compiled
+def spread(values: Any, span: float, low: float) -> None:
+    """Multiply each float64 number by a span, and add where it begins, rounded once."""
+    for index in range(values.size):
+        values[index] = fma(values[index], span, low)

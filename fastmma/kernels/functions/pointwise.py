@@ -6,27 +6,25 @@ Operands of 16 bits are converted to float32 first, and results are rounded to n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-
-import numpy as np
 
 from fastmma.kernels.functions.activations import ACTIVATIONS
+from fastmma.kernels.functions.distributions import DISTRIBUTIONS
 from fastmma.kernels.functions.expression import (
     Formula,
     Value,
     absolute,
     call,
     choose,
-    copy_sign,
     exp,
-    floor,
     fma,
     rounded,
-    scalar,
     square_root,
 )
 from fastmma.kernels.functions.losses import LOSSES
 from fastmma.kernels.functions.normalizers import NORMALIZERS
+from fastmma.kernels.functions.quotients import QUOTIENTS
+
+_INVERSE_LOG_TWO = 1.4426950408889634
 
 
 def _xlogy(x: Value, y: Value) -> Value:
@@ -62,33 +60,25 @@ def _power(exponent: float, bits: float, x: Value) -> Value:
     return known[exponent]() if exponent in known else call("powf", x, exponent)
 
 
-def _floor_quotient(a: Value, b: Value | float, quotient: Callable[[Value], Value]) -> Value:
-    rest = call("fmodf", a, b)
-    below = b < 0.0 if isinstance(b, Value) else scalar(a, b) < 0.0
-    alike = choose(below, 1.0, 0.0).equals(choose(rest < 0.0, 1.0, 0.0))
-    exact = quotient(a - rest)
-    whole = choose(rest.equals(0.0), exact, choose(alike, exact, exact - 1.0))
-    low = floor(whole)
-    near = choose((whole - low) > 0.5, low + 1.0, low)
-    result = choose(whole.equals(0.0), copy_sign(scalar(a, 0.0), quotient(a)), near)
-    return choose(b.equals(0.0), a / b, result) if isinstance(b, Value) else result
+def _log_add_exp2(a: Value, b: Value) -> Value:
+    most = choose(a >= b, a, b)
+    found = fma(call("log1pf", call("exp2f", -absolute(a - b))), _INVERSE_LOG_TWO, most)
+    same = choose(absolute(a).equals(math.inf), choose(a.equals(b), 1.0, 0.0), 0.0).equals(1.0)
+    return choose(same, a, found)
 
 
-def _inverse(divisor: float) -> float:
-    """Divide 1 by a scalar, in float64, as kernels do that multiply by what they get."""
-    with np.errstate(divide="ignore", over="ignore"):
-        return float(np.float64(1) / np.float64(divisor))
+def _xlog1py(x: Value, y: Value) -> Value:
+    return choose(y.is_nan, math.nan, choose(x.equals(0.0), 0.0, x * call("log1pf", y)))
 
 
-def _floor_divide_by(divisor: float, x: Value) -> Value:
-    inverse = _inverse(divisor)
-    return _floor_quotient(x, divisor, lambda y: y * inverse)
+def _logit_within(limit: float, x: Value) -> Value:
+    """Compute the logit of a number that is moved into [limit, 1 - limit]."""
+    z = choose(x < limit, limit, choose(x > 1.0 - limit, 1.0 - limit, x))
+    return call("logf", z / (1.0 - z))
 
 
-def _remainder(a: Value, b: Value) -> Value:
-    rest = call("fmodf", a, b)
-    alike = choose(rest < 0.0, 1.0, 0.0).equals(choose(b < 0.0, 1.0, 0.0))
-    return choose(rest.equals(0.0), rest, choose(alike, rest, rest + b))
+def _logit_within_backward(limit: float, dy: Value, x: Value) -> Value:
+    return choose(x < limit, 0.0, choose(x > 1.0 - limit, 0.0, dy / (x * (1.0 - x))))
 
 
 def _lerp(weight: Value | float, a: Value, b: Value) -> Value:
@@ -101,7 +91,7 @@ def _lerp(weight: Value | float, a: Value, b: Value) -> Value:
 # of libdevice, by how many operands they have
 LIBDEVICE = {
     1: "acosf acoshf asinf asinhf atanf atanhf cbrtf cosf coshf erff erfcf erfcinvf erfinvf exp10f exp2f expf expm1f j0f j1f lgammaf "
-    "log10f log1pf log2f logf normcdff normcdfinvf rsqrtf sinf sinhf tanf tanhf tgammaf",
+    "fast_cosf fast_expf fast_logf fast_sinf fast_tanf log10f log1pf log2f logf normcdff normcdfinvf rsqrtf sinf sinhf tanf tanhf tgammaf",
     2: "atan2f fmodf hypotf powf remainderf",
 }
 
@@ -118,7 +108,7 @@ def _of_unit(name: str, flush: str) -> Formula:
 _UNIT = ("ex2", "lg2", "rcp", "rsqrt", "sqrt")  # of the special function unit
 # by name: parameters first, then operands
 FORMULAS: dict[str, Formula] = {name: _of_libdevice(name) for names in LIBDEVICE.values() for name in names.split()}
-FORMULAS |= {f"{name}.approx.f32": _of_unit(name, "") for name in _UNIT if name != "rcp"}
+FORMULAS |= {f"{name}.approx.f32": _of_unit(name, "") for name in ("sin", "cos", *_UNIT) if name != "rcp"}
 FORMULAS |= {f"{name}.approx.ftz.f32": _of_unit(name, "_ftz") for name in _UNIT}
 FORMULAS |= {
     "sinc": _sinc,
@@ -127,19 +117,25 @@ FORMULAS |= {
     "reciprocal": lambda x: 1.0 / x,
     "power": _power,
     "power_of_each": lambda a, b: call("powf", a, b),
-    "divide": lambda a, b: a / b,
-    "floor_divide": lambda a, b: _floor_quotient(a, b, lambda y: y / b),
-    "floor_divide_by": _floor_divide_by,
-    "divide_by": lambda divisor, x: x * _inverse(divisor),
-    "remainder": _remainder,
     "lerp": _lerp,
     "lerp_of_each": lambda a, b, weight: _lerp(weight, a, b),
     "addcmul": lambda value, a, b, c: fma(b, c, a) if value == 1 else fma(b * c, value, a),
     "addcdiv": lambda value, a, b, c: fma(b / c, value, a),
     "add": lambda alpha, a, b: fma(b, alpha, a),
+    "add_scaled": lambda a, b, alpha: fma(b, alpha, a),
+    "multiply": lambda a, b: a * b,
+    "addcmul_of_each": lambda a, b, c, value: fma(b * c, value, a),
+    "addcmul_of_one": lambda a, b, c: fma(b, c, a),
+    "addcdiv_of_one": lambda a, b, c: a + b / c,
+    "addcdiv_of_each": lambda a, b, c, value: fma(b / c, value, a),
+    "powf_of_second": lambda x, base: call("powf", base, x),
     "xlogy": _xlogy,
     "log_add_exp": _log_add_exp,
+    "log_add_exp2": _log_add_exp2,
+    "xlog1py": _xlog1py,
+    "logit_within": _logit_within,
+    "logit_within_backward": _logit_within_backward,
     "entropy": _entropy,
     "logit_backward": lambda dy, x: choose(x < 0.0, math.nan, choose(x > 1.0, math.nan, dy / (x * (1.0 - x)))),
 }
-FORMULAS |= ACTIVATIONS | LOSSES | NORMALIZERS
+FORMULAS |= ACTIVATIONS | DISTRIBUTIONS | LOSSES | NORMALIZERS | QUOTIENTS

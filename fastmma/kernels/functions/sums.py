@@ -74,6 +74,31 @@ def add_rows(values: Any, sums: Any) -> None:
 
 
 @compiled
+def keep_smallest(values: Any, sums: Any, start: int, stop: int) -> None:
+    """Keep the smaller one, or NaN, of what a thread has and its next value."""
+    threads = sums.shape[1]
+    for row in range(len(values)):
+        kept = sums[row]
+        for first in range(start, stop, threads):
+            part = values[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                if not (np.isnan(kept[thread]) or kept[thread] < part[thread]):
+                    kept[thread] = part[thread]
+
+
+@compiled
+def multiply_strided(values: Any, sums: Any, start: int, stop: int) -> None:
+    """Multiply the product of the next thread by each value, the first one after the last."""
+    threads = sums.shape[1]
+    for row in range(len(values)):
+        kept = sums[row]
+        for first in range(start, stop, threads):
+            part = values[row, first : min(first + threads, stop)]
+            for thread in range(len(part)):
+                kept[thread] *= part[thread]
+
+
+@compiled
 def add_warps(values: Any, lanes: int, out: Any) -> None:
     """Add rows by the lanes of a warp, of which each takes every `lanes`-th value, and halve them."""
     kept = np.empty(lanes, np.float32)

@@ -1,7 +1,7 @@
 """Coefficients of a GPU's special function unit: an interpolating polynomial of degree 2 for each segment of a function.
 
-They were found by linear programs in what an H100 and an H200 computed of every mantissa: every other choice contradicts a result. All
-2^32 results agree by a checksum an octave.
+Linear programs found them in recordings of every mantissa, on an H100 and, of lg2, on an H200; they have every bit of these. All 2^32
+results of lg2 and of 24 functions of libdevice agree with an H200's by checksums.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from fastmma.kernels.functions.lookup import declare_permutation, look_up
 from fastmma.kernels.functions.tables import INTERPOLATORS, Interpolator, coefficients
 
 _FRACTION = 23  # bits
@@ -36,15 +37,12 @@ def _square() -> str:
 def _interpolator(name: str, row: Interpolator) -> str:
     """Write the table of a function, and the part of its result that c1 and c2 make, rounded down to a multiple of 2^`cut`."""
     found = coefficients()[name]
-    heads = ", ".join(f"i32 {c0}" for c0, _, _ in found)
-    slopes = ", ".join(f"i32 {c1 * (1 << _LOW) + c2 % (1 << _LOW)}" for _, c1, c2 in found)
-    kind = f"[{len(found)} x i32]"
+    heads = look_up(f"{name}_heads", [c0 for c0, _, _ in found])
+    slopes = look_up(f"{name}_slopes", [c1 * (1 << _LOW) + c2 % (1 << _LOW) for _, c1, c2 in found])
     code = f"""
-@{name}_heads = internal constant {kind} [{heads}], align 64
-@{name}_slopes = internal constant {kind} [{slopes}], align 64
-define internal i32 @{name}_rise(i64 %segment, i32 %x) alwaysinline {{
- %p = getelementptr {kind}, ptr @{name}_slopes, i64 0, i64 %segment
- %word = load i32, ptr %p
+{heads}{slopes}
+define internal i32 @{name}_rise(i32 %segment, i32 %x) alwaysinline {{
+ %word = call i32 @{name}_slopes_at(i32 %segment)
  %c1 = ashr i32 %word, {_LOW}
  %up = shl i32 %word, {32 - _LOW}
  %c2 = ashr i32 %up, {32 - _LOW}
@@ -60,11 +58,6 @@ define internal i32 @{name}_rise(i64 %segment, i32 %x) alwaysinline {{
  %r = add i32 %a, %f
  ret i32 %r
 }}
-define internal i32 @{name}_head(i64 %segment) alwaysinline {{
- %p = getelementptr {kind}, ptr @{name}_heads, i64 0, i64 %segment
- %r = load i32, ptr %p
- ret i32 %r
-}}
 """
     if not row.start:
         return code
@@ -73,13 +66,12 @@ define internal i32 @{name}_head(i64 %segment) alwaysinline {{
         + f"""
 ; of a fraction, above which the number of an octave may be: the code of a float32 number
 define internal i32 @{name}_code(i32 %place) alwaysinline {{
- %upper = lshr i32 %place, {_FRACTION - row.bits}
- %segment = zext i32 %upper to i64
+ %segment = lshr i32 %place, {_FRACTION - row.bits}
  %lower = and i32 %place, {(1 << (_FRACTION - row.bits)) - 1}
  %x = shl i32 %lower, {_X + row.bits - _FRACTION}
- %rise = call i32 @{name}_rise(i64 %segment, i32 %x)
+ %rise = call i32 @{name}_rise(i32 %segment, i32 %x)
  %quarters = ashr i32 %rise, {row.grid - row.cut}
- %head = call i32 @{name}_head(i64 %segment)
+ %head = call i32 @{name}_heads_at(i32 %segment)
  %sum = add i32 %head, %quarters
  %whole = ashr i32 %sum, 2
  %r = add i32 %whole, {row.start}
@@ -105,8 +97,10 @@ define internal float @ex2_of(float %x, i1 %flush) alwaysinline {
  %h = select i1 %low, float %half, float %x
  %number = fcmp ord float %h, 0.0
  %h0 = select i1 %number, float %h, float 0.0
- %h1 = call float @llvm.minnum.f32(float %h0, float 192.0)
- %h2 = call float @llvm.maxnum.f32(float %h1, float -192.0)
+ %under = fcmp olt float %h0, 192.0
+ %h1 = select i1 %under, float %h0, float 192.0
+ %over = fcmp ogt float %h1, -192.0
+ %h2 = select i1 %over, float %h1, float -192.0
  %m = call float @llvm.fabs.f32(float %h2)
  %f = fmul float %m, 8388608.0
  %steps = fptosi float %f to i32
@@ -222,11 +216,10 @@ define internal float @lg2_of(float %x) alwaysinline {
  %be = and i32 %biased, 255
  %e = sub i32 %be, 127
  %f = and i32 %c, 8388607
- %upper = lshr i32 %f, 17
- %segment = zext i32 %upper to i64
+ %segment = lshr i32 %f, 17
  %low = and i32 %f, 131071
- %rise = call i32 @lg2_rise(i64 %segment, i32 %low)
- %head = call i32 @lg2_head(i64 %segment)
+ %rise = call i32 @lg2_rise(i32 %segment, i32 %low)
+ %head = call i32 @lg2_heads_at(i32 %segment)
  %steps = sext i32 %rise to i64
  %start = sext i32 %head to i64
  %started = shl i64 %start, 10
@@ -276,4 +269,4 @@ define internal i1 @is_small(float %x) alwaysinline {
 def special_functions() -> str:
     """Write ``ex2_of``, ``rcp_of``, ``rsqrt_of``, ``sqrt_of``, ``lg2_of`` and what they call."""
     square = f"\ndefine internal i32 @square_of(i32 %x) alwaysinline {{\n{_square()}\n}}\n"
-    return square + "".join(_interpolator(name, row) for name, row in INTERPOLATORS.items()) + _FUNCTIONS
+    return declare_permutation() + square + "".join(_interpolator(name, row) for name, row in INTERPOLATORS.items()) + _FUNCTIONS

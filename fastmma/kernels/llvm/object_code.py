@@ -16,6 +16,7 @@ from fastmma.kernels.llvm.numba_internals import LOCK
 
 _OPTIMIZATION = 1  # of emitted vector code, which higher levels take longer over and make no faster
 _OPTIMIZATION_OF_LOOPS = 2  # of code that is written as text
+INLINES_LATE = hasattr(binding.ModulePassManager, "add_always_inliner_pass")  # since llvmlite 0.45
 _linked: list[Any] = []  # engines, which own the memory that compiled code lies in
 
 
@@ -59,6 +60,10 @@ def _compiled_text(text: str) -> bytes:
     tuning.loop_vectorization = True
     passes = binding.create_pass_builder(machine, tuning)
     passes.getModulePassManager().run(module, passes)
+    if INLINES_LATE:  # functions of vectors that vectorised loops have come to call
+        inlining = binding.create_new_module_pass_manager()
+        inlining.add_always_inliner_pass()
+        inlining.run(module, passes)
     code: bytes = machine.emit_object(module)
     return code
 

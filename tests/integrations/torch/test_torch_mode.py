@@ -132,9 +132,9 @@ def test_attention_may_be_passed_or_refused(inference: bool) -> None:
         assert torch.equal(functional.scaled_dot_product_attention(q, q, q), plain)
     if not inference:
         assert [line.operator for line, _ in gpu.report.lines("passed")] == ["aten._scaled_dot_product_flash_attention_for_cpu.default"]
-    with ft.emulate("H100", attention="error", other="pass"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
+    with ft.emulate("H100", attention="error", other="pass", functions="torch"), pytest.raises(fastmma.NotEmulatedError, match="attention"):
         functional.scaled_dot_product_attention(q, q, q)
-    with torch.inference_mode(inference), ft.emulate("H100") as gpu:
+    with torch.inference_mode(inference), ft.emulate("H100", attention="math") as gpu:
         functional.scaled_dot_product_attention(q, q, q)
     # math attention of 16-bit tensors multiplies in float32, unless torch's settings say otherwise
     assert [line for line, _ in gpu.report.lines("passed") if "bmm" in line.operator]

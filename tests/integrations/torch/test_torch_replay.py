@@ -70,7 +70,7 @@ def replayed(
     return equal
 
 
-@pytest.mark.parametrize(("script", "count", "functions", "least"), [("g1", 112, 0, 70), ("g2", 154, 24, 50)])
+@pytest.mark.parametrize(("script", "count", "functions", "least"), [("g1", 114, 0, 70), ("g2", 154, 24, 50)])
 def test_recordings_of_an_h200(script: str, count: int, functions: int, least: int) -> None:
     claimed: set[str] = set()
     equal = replayed(script, None, nullcontext, claimed)

@@ -40,22 +40,23 @@ class Seen(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+LSTM = torch.nn.LSTM(4, 4)
 LAYER = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0, batch_first=True, dtype=BF16).eval()
 WIDE = drawn(4, 4, dtype=torch.float64)
 # what arrives whole in inference mode, and what is not known in any
 WHOLE: dict[str, Callable[[], torch.Tensor]] = {
     "bilinear": lambda: functional.bilinear(A[:4, :8], A[:4, :8], drawn(3, 8, 8)),
     "cdist": lambda: torch.cdist(A[:32, :64].float(), A[:32, :64].float(), compute_mode="use_mm_for_euclid_dist"),
-    "conv2d": lambda: functional.conv2d(drawn(1, 3, 8, 8), drawn(4, 3, 3, 3)),
-    "lstm": lambda: torch.nn.LSTM(4, 4).requires_grad_(False)(drawn(2, 1, 4, dtype=F32))[0],
+    "conv_transpose2d": lambda: functional.conv_transpose2d(drawn(1, 3, 8, 8), drawn(3, 4, 3, 3)),
+    "lstm": lambda: LSTM(drawn(2, 1, 4, dtype=F32))[0],
     "_transformer_encoder_layer_fwd": lambda: LAYER(drawn(2, 8, 16)),
 }
 UNKNOWN: dict[str, Callable[[], torch.Tensor]] = {
-    "conv": WHOLE["conv2d"],
+    "conv": WHOLE["conv_transpose2d"],
     "mm": lambda: WIDE @ WIDE,
     "dot": lambda: torch.dot(A[0], A[0]),
     "addmm_activation": lambda: torch._addmm_activation(A[0, :64], A, A.t(), use_gelu=True),
-    "lstm": lambda: torch.nn.LSTM(4, 4)(drawn(2, 1, 4, dtype=F32))[0],
+    "lstm": WHOLE["lstm"],
 }
 
 
@@ -98,7 +99,7 @@ def test_pooling_is_no_product_and_recurrent_layers_and_convolutions_are_told_ba
     with ft.emulate("H100", other="error"):
         functional.max_pool2d(functional.avg_pool2d(image, 2), 2).sum().backward()
     with ft.emulate("H100") as gpu:
-        functional.conv2d(image, drawn(4, 3, 3, 3)).sum().backward()
+        functional.conv_transpose2d(image, drawn(3, 4, 3, 3)).sum().backward()
         torch.nn.GRU(4, 4)(drawn(2, 1, 4, dtype=F32))[0].sum().backward()
     told = " ".join(line.operator for line, _ in gpu.report.lines("passed"))
     assert "convolution.default" in told

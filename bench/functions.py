@@ -1,0 +1,129 @@
+"""``python -m bench.functions``: functions between products, and a training step, in CPU time of one thread, beside torch's own.
+
+torch's functions have other bits: what is compared is what a caller waits for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import fastmma.torch
+from fastmma.study.speed.measure import interleaved
+
+_WIDTH, _HEADS, _VOCABULARY = 256, 4, 512
+Function = Callable[[torch.Tensor], Any]
+_FUNCTIONS: dict[str, Function] = {
+    "exp": torch.exp,
+    "log": torch.log,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "cos": torch.cos,
+    "rsqrt": torch.rsqrt,
+    "sigmoid": torch.sigmoid,
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "gelu, tanh": partial(functional.gelu, approximate="tanh"),
+    "softmax": partial(torch.softmax, dim=-1),
+    "log_softmax": partial(torch.log_softmax, dim=-1),
+    "sum": partial(torch.sum, dim=-1),
+    "layer_norm": lambda x: functional.layer_norm(x, x.shape[-1:]),
+    "rms_norm": lambda x: functional.rms_norm(x, x.shape[-1:]),
+}
+
+
+def _repeated(function: Function, x: torch.Tensor, calls: int) -> None:
+    for _ in range(calls):
+        function(x)
+
+
+def _emulated(function: Function, x: torch.Tensor, calls: int) -> None:
+    with fastmma.torch.emulate("H200", threads=1):
+        _repeated(function, x, calls)
+
+
+def functions(quick: bool, rounds: int) -> list[str]:
+    """Nanoseconds of an element of each function, and how many times torch's these are."""
+    rows, columns, calls = (4, 64, 1) if quick else (512, 512, 64)
+    lines = ["| of each element, 1 thread | f32, ns | times torch | bf16, ns | times torch |", "| --- | --- | --- | --- | --- |"]
+    for name, function in _FUNCTIONS.items():
+        cells = []
+        for dtype in (torch.float32, torch.bfloat16):
+            x = torch.rand((rows, columns), generator=torch.Generator().manual_seed(1)).to(dtype)
+            runs = {"torch": partial(_repeated, function, x, calls), "ours": partial(_emulated, function, x, calls)}
+            found = interleaved(runs, rounds, time.thread_time)
+            cells.append(f"{found['ours'] / calls / x.numel() * 1e9:.2f} | {found['ours'] / found['torch']:.1f}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+class _Block(torch.nn.Module):
+    """A layer of a Llama without rotations, or of a GPT."""
+
+    def __init__(self, is_llama: bool) -> None:
+        super().__init__()
+        wide = (3 if is_llama else 4) * _WIDTH
+        norm = torch.nn.RMSNorm if is_llama else torch.nn.LayerNorm
+        self.first, self.second = norm(_WIDTH), norm(_WIDTH)
+        self.qkv, self.out = torch.nn.Linear(_WIDTH, 3 * _WIDTH, bias=False), torch.nn.Linear(_WIDTH, _WIDTH, bias=False)
+        self.gate = torch.nn.Linear(_WIDTH, wide, bias=False) if is_llama else None
+        self.up, self.down = torch.nn.Linear(_WIDTH, wide, bias=False), torch.nn.Linear(wide, _WIDTH, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Attend, and take the layers behind."""
+        batch, length, _ = x.shape
+        heads = (batch, length, _HEADS, _WIDTH // _HEADS)
+        q, k, v = (each.reshape(heads).transpose(1, 2) for each in self.qkv(self.first(x)).split(_WIDTH, -1))
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(x.shape))
+        y = self.second(x)
+        return x + self.down(functional.gelu(self.up(y)) if self.gate is None else functional.silu(self.gate(y)) * self.up(y))
+
+
+def _step(model: torch.nn.Module, tokens: torch.Tensor, emulated: bool) -> None:
+    model.zero_grad()
+    with sdpa_kernel(SDPBackend.MATH):
+        if emulated:
+            with fastmma.torch.emulate("H200", threads=1, unknown="one"):
+                functional.cross_entropy(model(tokens).float().flatten(0, 1), tokens.flatten()).backward()
+        else:
+            functional.cross_entropy(model(tokens).float().flatten(0, 1), tokens.flatten()).backward()
+
+
+def models(quick: bool, rounds: int) -> list[str]:
+    """Milliseconds of a training step of two layers of width 256, and how many times plain torch's these are."""
+    shape = (1, 16) if quick else (4, 128)
+    tokens = torch.randint(0, _VOCABULARY, shape, generator=torch.Generator().manual_seed(2))
+    lines = [f"| {shape[0]} x {shape[1]} tokens, forward and backward, 1 thread | f32, ms | times torch | bf16, ms | times torch |"]
+    lines.append("| --- | --- | --- | --- | --- |")
+    for name, is_llama in (("Llama, 2 layers of width 256", True), ("GPT, the same", False)):
+        cells = []
+        for dtype in (torch.float32, torch.bfloat16):
+            torch.manual_seed(3)
+            ends = torch.nn.Embedding(_VOCABULARY, _WIDTH), torch.nn.Linear(_WIDTH, _VOCABULARY, bias=False)
+            model = torch.nn.Sequential(ends[0], _Block(is_llama), _Block(is_llama), ends[1]).to(dtype)
+            runs = {"torch": partial(_step, model, tokens, False), "ours": partial(_step, model, tokens, True)}
+            found = interleaved(runs, rounds)
+            cells.append(f"{found['ours'] * 1e3:.0f} | {found['ours'] / found['torch']:.1f}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def measure(
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only checks that everything runs.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 5,
+) -> None:
+    """Measure functions and models."""
+    torch.set_num_threads(1)
+    typer.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (functions, models)))
+
+
+if __name__ == "__main__":
+    typer.run(measure)

@@ -1,0 +1,113 @@
+"""The verdict about two plans: whether they have the same bits, for which inputs, why, and operands on which they differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALL_INPUTS = "all inputs, NaN and infinities too"
+_SHOWN = 16  # products of a witness that are printed
+_SHOWN_OTHERS = ("c", "alpha", "beta", "bias")
+
+
+class Witness(NamedTuple):
+    """Operands on which two plans differ: what both take as a and b; `Verdict.others` has what else they take."""
+
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether two plans have the same bits.
+
+    Attributes
+    ----------
+    equal : bool or None
+        None where something is assumed, or nothing was proved and no difference was found.
+    reason : str
+        In a sentence.
+    scope : str
+        The inputs for which plans are equal; empty where they are not.
+    witness : Witness or None
+        Operands a and b on which they differ; both plans were computed on it.
+    at : (int, int) or None
+        The element that differs.
+    results : (float, float) or None
+        Its values by p and by q.
+    others : dict
+        What else is multiplied or added, by the names of calls: c, alpha, beta, bias, metadata, scales.
+    k : int or None
+        The K that it is about; None for every one.
+    assumed : tuple of str
+        What is not known of the plans. As they are written they are alike or not: `as_written`.
+    as_written : bool or None
+        Whether the plans have the same bits, if what is assumed of them holds.
+    """
+
+    equal: bool | None
+    reason: str
+    scope: str = ""
+    witness: Witness | None = None
+    at: tuple[int, int] | None = None
+    results: tuple[Any, Any] | None = None
+    others: dict[str, Any] = field(default_factory=dict, compare=False)
+    k: int | None = None
+    assumed: tuple[str, ...] = ()
+    as_written: bool | None = None
+
+    def __bool__(self) -> bool:
+        raise TypeError("a Verdict is True, False or None: ask .equal")
+
+    def __str__(self) -> str:
+        said = {True: "the same bits", False: "other bits", None: "not decided"}[self.equal]
+        about = f" for {self.scope}" if self.scope else ""
+        lines = [f"{said}{about}{'' if self.k is None else f', K = {self.k}'}: {self.reason}"]
+        if self.witness is not None and self.at is not None and self.results is not None:
+            lines += [f"  {text}" for text in _shown(self.witness, self.at)]
+            lines += [f"  {name} = {_number(_of(value, self.at))}" for name, value in self.others.items() if name in _SHOWN_OTHERS]
+            lines += [f"  {name}: d{list(self.at)} = {_number(value)}" for name, value in zip("pq", self.results, strict=True)]
+        return "\n".join(lines)
+
+
+def _of(value: Any, at: tuple[int, int]) -> Any:
+    """Return what an operand has for an element: c one number each, a bias one a column, alpha and beta one."""
+    return value if np.ndim(value) == 0 else np.asarray(value)[at[2 - np.ndim(value) :]]
+
+
+def _shown(witness: Witness, at: tuple[int, int]) -> list[str]:
+    """Show the products of a witness that are not zero."""
+    row = np.asarray(getattr(witness.a, "elements", witness.a))[at[0]]
+    column = np.asarray(getattr(witness.b, "elements", witness.b))[:, at[1]]
+    if len(row) != len(column):
+        return [f"a[{at[0]}, {place}] = {_number(row[place])}" for place in _places(row)[:_SHOWN]]
+    places = sorted({*_places(row), *_places(column)})
+    shown = [f"k = {place}: {_number(row[place])} * {_number(column[place])}" for place in places[:_SHOWN]]
+    return [
+        *shown,
+        *([f"and {len(places) - _SHOWN} products more"] if len(places) > _SHOWN else []),
+        *(["all other elements are 0"] if len(places) < len(row) else []),
+    ]
+
+
+def _places(values: NDArray[Any]) -> list[int]:
+    return [int(place) for place in np.flatnonzero(values.astype(np.float64) != 0)]
+
+
+def _number(value: Any) -> str:
+    """Write a number by its shortest digits, and a float that is not simple by its bits too."""
+    plain = np.asarray(value).reshape(-1)[0]
+    number = float(plain)
+    if number == 0 or not np.isfinite(number):
+        return str(number)
+    mantissa, exponent = np.frexp(abs(number))
+    scaled = mantissa
+    while scaled != int(scaled):
+        scaled, exponent = scaled * 2, exponent - 1
+    sign = "-" if number < 0 else ""
+    if exponent in range(-4, 17) and abs(number) < 1e6:
+        return f"{sign}{abs(number):.12g}"
+    return f"{sign}{int(scaled)} * 2^{exponent}" if scaled != 1 else f"{sign}2^{exponent}"

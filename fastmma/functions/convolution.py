@@ -1,0 +1,180 @@
+"""Convolutions as cuDNN's kernels sum them (9.19, an H200): each result has one accumulator, and what differs is the order of its products.
+
+A kernel takes the products of a result by channel, row and column (``crs``), as NCHW lies, or by row, column and channel (``rsc``), as NHWC
+does. It adds them by fused multiply-adds, or by tensor cores, several at a time, where some kernels fill the channels up with zeros to
+whole instructions (``padded``). Gradients of weights are sums over images and places, in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.errors import OperandError
+from fastmma.products.gemm import gemm
+
+FMA = "fma.rn.f32"
+_MMA = {
+    "float16": ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 16),
+    "bfloat16": ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", 16),
+    "float32": ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 8),
+}
+
+
+class Order(NamedTuple):
+    """How a kernel sums the products of a result.
+
+    Attributes
+    ----------
+    by : {"crs", "rsc"}
+        Channels first, or last.
+    tensor_cores : bool
+        By mma; else by fma.
+    padded : bool
+        Channels are filled up to whole instructions.
+    nearest : bool
+        float32 is rounded to the nearest TF32 before a tensor core takes it, which cuts it off else.
+    """
+
+    by: str
+    tensor_cores: bool
+    padded: bool = False
+    nearest: bool = False
+
+    def __str__(self) -> str:
+        how = ("mma" if self.tensor_cores else FMA, "channels first" if self.by == "crs" else "channels last")
+        return ", ".join([*how, *(["channels filled up"] if self.padded else []), *(["nearest TF32"] if self.nearest else [])])
+
+
+def convolve(
+    x: NDArray[Any], weight: NDArray[Any], order: Order, *, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> NDArray[Any]:
+    """Compute a convolution of two dimensions without groups and without a bias, rounded once.
+
+    Parameters
+    ----------
+    x : float32, float16 or bfloat16 array (images, channels, height, width)
+    weight : array (results, channels, rows, columns)
+        Of the dtype of `x`.
+    order : Order
+    stride, padding, dilation : two integers
+
+    Returns
+    -------
+    array (images, results, height, width)
+
+    Raises
+    ------
+    OperandError
+        If the weight does not fit.
+
+    Examples
+    --------
+    >>> x, weight = np.ones((1, 2, 4, 4), np.float32), np.ones((3, 2, 2, 2), np.float32)
+    >>> result = convolve(x, weight, Order("crs", False), stride=(2, 2), padding=(0, 0), dilation=(1, 1))
+    >>> result.shape, float(result[0, 0, 0, 0])
+    ((1, 3, 2, 2), 8.0)
+    """
+    patches = _patches(x, weight.shape, stride, padding, dilation)
+    images, height, width = patches.shape[:3]
+    sides = [_lined(each, order) for each in (patches.reshape(-1, *patches.shape[3:]), weight)]
+    found = multiply(sides[0], sides[1], order).astype(x.dtype)
+    return np.ascontiguousarray(found.reshape(images, height, width, -1).transpose(0, 3, 1, 2))
+
+
+def convolve_backward_weight(
+    grad: NDArray[Any],
+    x: NDArray[Any],
+    shape: Sequence[int],
+    order: Order,
+    *,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> NDArray[Any]:
+    """Compute the gradient of the weight of a convolution, summed over images, rows and columns in turn.
+
+    Parameters
+    ----------
+    grad : array (images, results, height, width)
+    x : array (images, channels, height, width)
+    shape : four integers
+        Of the weight.
+    order : Order
+        Of which only `tensor_cores` counts.
+    stride, padding, dilation : two integers
+
+    Raises
+    ------
+    OperandError
+        If the shape does not fit.
+
+    Examples
+    --------
+    >>> grad, x = np.ones((1, 3, 2, 2), np.float32), np.ones((1, 2, 4, 4), np.float32)
+    >>> found = convolve_backward_weight(grad, x, (3, 2, 2, 2), Order("crs", False), stride=(2, 2), padding=(0, 0), dilation=(1, 1))
+    >>> found.shape, float(found[0, 0, 0, 0])
+    ((3, 2, 2, 2), 4.0)
+    """
+    patches = _patches(x, shape, stride, padding, dilation)
+    places = patches.reshape(int(np.prod(patches.shape[:3])), -1)
+    rows = grad.transpose(1, 0, 2, 3).reshape(grad.shape[1], -1)
+    return multiply(rows, np.ascontiguousarray(places.T), order).astype(x.dtype).reshape(tuple(shape))
+
+
+def _patches(x: NDArray[Any], shape: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> NDArray[Any]:
+    """View what each result is a sum over: (images, height, width, channels, rows, columns)."""
+    if len(shape) != 4 or shape[1] != x.shape[1]:
+        raise OperandError(f"a weight of {tuple(shape)} does not fit images of {x.shape}")
+    filled = np.pad(x, ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
+    spans = [step * (size - 1) + 1 for step, size in zip(dilation, shape[2:], strict=True)]
+    if any(span > size for span, size in zip(spans, filled.shape[2:], strict=True)):
+        raise OperandError(f"a weight of {tuple(shape)} is larger than images of {x.shape}")
+    windows = np.lib.stride_tricks.sliding_window_view(filled, spans, (2, 3))
+    return windows[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]].transpose(0, 2, 3, 1, 4, 5)
+
+
+def _lined(parts: NDArray[Any], order: Order) -> NDArray[Any]:
+    """Lay (..., channels, rows, columns) out in the order of sums."""
+    if order.by == "rsc":
+        parts = parts.transpose(0, 2, 3, 1)
+        missing = -parts.shape[3] % _MMA[parts.dtype.name][1] if order.padded else 0
+        parts = np.pad(parts, ((0, 0), (0, 0), (0, 0), (0, missing)))
+    return np.ascontiguousarray(parts).reshape(len(parts), -1)
+
+
+def multiply(rows: NDArray[Any], columns: NDArray[Any], order: Order) -> NDArray[Any]:
+    """Multiply rows by columns, each of which lies in whole, to sums in float32.
+
+    Parameters
+    ----------
+    rows : float32, float16 or bfloat16 array (M, K)
+    columns : array (N, K)
+    order : Order
+        Of which `tensor_cores` and `nearest` count.
+
+    Returns
+    -------
+    float32 array (M, N)
+
+    Examples
+    --------
+    >>> multiply(np.float32([[1, 2]]), np.float32([[3, 4], [5, 6]]), Order("crs", False)).tolist()
+    [[11.0, 17.0]]
+    """
+    if not order.tensor_cores:
+        return np.asarray(gemm(rows.astype(np.float32), columns.astype(np.float32).T, instruction=FMA))
+    if rows.dtype == np.float32:
+        rows, columns = (_nearest_tf32(each) for each in (rows, columns)) if order.nearest else (rows, columns)
+        return np.asarray(gemm(rows, columns.T, instruction=_MMA["float32"][0], cast=True))
+    return np.asarray(gemm(rows, columns.T, instruction=_MMA[rows.dtype.name][0], out_dtype="f32"))
+
+
+def _nearest_tf32(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Round to the nearest TF32, ties away from zero, as ``cvt.rna.tf32.f32`` does."""
+    codes = np.ascontiguousarray(x).view(np.uint32)
+    finite = (codes & np.uint32(0x7F800000)) != np.uint32(0x7F800000)
+    return np.where(finite, (codes + np.uint32(0x1000)) & np.uint32(0xFFFFE000), codes).view(np.float32)

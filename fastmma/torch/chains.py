@@ -1,0 +1,108 @@
+"""Plans of products of float32 off the tensor cores: without TF32, and by vectors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.isa.scalar import FMA
+from fastmma.products.bound import Strided
+from fastmma.products.evidence import OrderEvidence
+from fastmma.products.gemm import gemm
+from fastmma.products.gemm_choice import gemm_plan
+from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.lanes_plan import LanesPlan
+from fastmma.products.library_gpu import library_gpu
+from fastmma.torch.plans import Ends, Planned, UnknownError, by_choice, checked, ends_of, status_of
+from fastmma.torch.report import ASSUMED, EMULATED
+from fastmma.torch.settings import Modes, Settings
+
+_UNKNOWN = "float32 without TF32, or by a vector, is multiplied off the tensor cores, in parts of k that cuBLAS chooses"
+_DOTS = "stacks of single results are dot products, for which the kernel was another one now and then"
+_GAPS = "matrices with gaps between their rows or columns, of which nobody asked"
+
+
+class _Stacks(NamedTuple):
+    """Stacks of matrices of which all that were recorded, of all sizes in these limits, were summed in one chain."""
+
+    rows: int = 17  # of a, unless its columns are contiguous; cuBLAS has kernels of lanes for fewer
+    most: int = 1100  # rows, columns and k
+    matrices: int = 64
+
+    def holds(self, a: Strided, b: Strided) -> bool:
+        """Tell whether stacks of two and more are within the limits."""
+        (count, m, k), n = a.shape, b.shape[2]
+        by_column = a.strides[1] == a.dtype.itemsize
+        return 1 < count <= self.matrices and min(m, n, k) > 1 and max(m, n, k) <= self.most and (m >= self.rows or by_column)
+
+
+_STACKS = _Stacks()
+_CHAIN = "stacks of float32 matrices, of 17 and more rows or contiguous columns, have one chain an element"
+_CHAIN_RATES = {"H200": (1212, 1212)}  # fresh calls of torch.bmm that had every bit
+
+
+def chained(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes) -> Planned:
+    """The plan of a product of float32 off the tensor cores, where the slices of k are known: there is one k, or the caller says them.
+
+    Parameters
+    ----------
+    settings : Settings
+    a, b : Strided (..., M, K) and (..., K, N)
+    ends : Ends
+    modes : Modes
+
+    Raises
+    ------
+    UnknownError
+        If nobody knows.
+    """
+    said = settings.said(a.shape[-2], b.shape[-1], a.shape[-1])
+    if isinstance(said, GemmPlan):
+        return Planned(said, EMULATED, "as the caller's plans say")
+    if isinstance(said, int):
+        status, how = EMULATED, f"{said} slices of k, as the caller's plans say"
+    elif a.shape[-1] <= 1:
+        said, status, how = 1, EMULATED, "one k"
+    elif settings.library is None:
+        said, status, how = 1, ASSUMED, "one accumulator"
+    elif chosen := by_choice(settings, a, b, ends, tf32=False) if a.ndim == 2 else _of_stack(settings, a, b, ends, modes):
+        return checked(settings, chosen)
+    else:
+        raise UnknownError(_UNKNOWN)
+    if settings.library is not None and (ends.c or ends.bias):
+        raise UnknownError("how cuBLAS adds to products of float32 without TF32 is not known")
+    plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=said, **ends_of(ends))
+    return checked(settings, Planned(plan, status, how))
+
+
+def _of_stack(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes) -> Planned | None:
+    """The plan of a stack; None where nothing is known of such stacks."""
+    rate = _CHAIN_RATES.get(library_gpu(settings.target))
+    if rate is None or modes.tf32 or not ends.aligned or ends.c or ends.bias or ends.alpha != 1:
+        return None
+    if settings.book is None and _STACKS.holds(a, b):
+        evidence = OrderEvidence("fitted", _CHAIN, rate)
+        plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=1, **ends_of(ends))
+        return Planned(plan, status_of(evidence), str(evidence))
+    x, y = (a, b) if a.shape[0] > 1 else (a.matrix, b.matrix)  # a stack of one is multiplied as its matrices are
+    if found := by_choice(settings, x, y, ends, tf32=False):
+        return found._replace(status=ASSUMED, how=f"{_DOTS}; else {found.how}") if a.shape[1] == b.shape[2] == 1 else found
+    found = by_choice(settings, _without_gaps(x), _without_gaps(y), ends, tf32=False)
+    return found and found._replace(status=ASSUMED, how=f"{_GAPS}; without, {found.how}")
+
+
+def _without_gaps(matrices: Strided) -> Strided:
+    """Lay out matrices, or a stack of them, one element after the other, by rows or by columns as they are."""
+    size, (rows, columns) = matrices.dtype.itemsize, matrices.shape[-2:]
+    by_column = matrices.strides[-2] == size and matrices.strides[-1] != size
+    inner = (size, rows * size) if by_column else (columns * size, size)
+    return Strided(matrices.dtype, matrices.shape, (rows * columns * size, *inner)[-len(matrices.shape) :])
+
+
+def multiply_by_lanes(a: NDArray[Any], b: NDArray[Any], *, plan: LanesPlan, threads: int | None, **given: Any) -> NDArray[Any]:
+    """Multiply matrices, or stacks of them one by one, by a plan of lanes."""
+    if a.ndim == 2:
+        return gemm(a, b, plan=plan, threads=threads, **given)
+    return np.stack([gemm(x, y, plan=plan, threads=threads, **given) for x, y in zip(a, b, strict=True)])

@@ -1,0 +1,96 @@
+"""torch's operators of cuDNN's attention, as cuDNN 9.19 computes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastmma.functions.attention import cudnn, cudnn_backward, cudnn_repeats
+from fastmma.torch.arrays import to_numpy
+from fastmma.torch.attention_arrays import ANY_ORDER, as_arrays, computed, filled, tell
+from fastmma.torch.emulation import Emulation
+from fastmma.torch.plans import UnknownError
+from fastmma.torch.reductions import as_tensor
+
+FORWARD = torch.ops.aten._scaled_dot_product_cudnn_attention.default
+BACKWARD = torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default
+
+
+def _bias_of(bias: Tensor | None, dropout: float) -> NDArray[Any] | None:
+    if dropout > 0:
+        raise UnknownError("cuDNN's dropout is not known")
+    return None if bias is None else as_arrays(bias)[0]
+
+
+def cudnn_forward(
+    run: Emulation,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    """Compute ``aten::_scaled_dot_product_cudnn_attention``.
+
+    Raises
+    ------
+    UnknownError
+    """
+    bias = _bias_of(attn_bias, dropout_p)
+    arrays = as_arrays(query, key, value)
+    out, logs = computed(cudnn, *arrays, bias=bias, causal=is_causal, scale=scale, threads=run.settings.threads)
+    tell(run, FORWARD, (query, key, value))
+    none = torch.empty((), dtype=torch.int64)
+    return (
+        filled(torch.empty_like(query), out),
+        as_tensor(logs)[..., None],
+        None,
+        None,
+        query.shape[2],
+        key.shape[2],
+        none,
+        none,
+        query.new_empty(0),
+    )
+
+
+def cudnn_gradients(
+    run: Emulation,
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    attn_bias: Tensor | None,
+    cum_seq_q: Tensor | None,
+    cum_seq_k: Tensor | None,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute ``aten::_scaled_dot_product_cudnn_attention_backward``.
+
+    Raises
+    ------
+    UnknownError
+    """
+    bias = _bias_of(attn_bias, dropout_p)
+    arrays = [*as_arrays(grad_out, query, key, value, out), to_numpy(logsumexp)[..., 0]]
+    gradients = computed(cudnn_backward, *arrays, bias=bias, causal=is_causal, scale=scale)
+    dq, dk, dv = (filled(torch.empty_like(each), gradient) for each, gradient in zip((query, key, value), gradients, strict=True))
+    tell(run, BACKWARD, (grad_out, query, key, value), "" if cudnn_repeats(key.shape) else ANY_ORDER)
+    return dq, dk, dv

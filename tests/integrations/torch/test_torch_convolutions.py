@@ -1,0 +1,119 @@
+"""Convolutions of patches and of 1 x 1: what is called emulated has the bits of cuDNN on an H200, and most of what is assumed, too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+from reference import convolutions  # noqa: E402
+from reference.cases import cases  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+import fastmma.torch as ft  # noqa: E402
+from fastmma.host.errors import NotEmulatedError, TargetError  # noqa: E402
+
+ORDER = ("the result", "the gradient of the input", "the gradient of the weight", "the gradient of the bias")
+
+
+def statuses(report: ft.Report) -> dict[str, str]:
+    """What the report says of each result of a convolution."""
+    found = {}
+    for line, _ in report.lines("emulated", "assumed", "passed"):
+        what = line.how.partition(":")[0]
+        found[what if what in ORDER else ORDER[0]] = line.status
+    return found
+
+
+def test_what_is_emulated_has_an_h200s_bits() -> None:
+    counts: Counter[tuple[str, str, bool]] = Counter()
+    for case, sums, unrepeated in convolutions.recorded():
+        tf32 = case.mode.startswith("tf32")
+        with ft.emulate("H200", unknown="one", fp32="tf32" if tf32 else "ieee") as gpu:
+            found = convolutions.computed(convolutions.drawn(case))
+        said = statuses(gpu.report)
+        for name, what, tensor in zip(convolutions.NAMES, ORDER, found, strict=False):
+            if name not in unrepeated:
+                counts[name, said[what], convolutions.checksum(tensor) == sums[name]] += 1
+    assert {(name, equal) for name, status, equal in counts if status == "emulated"} == {("y", True), ("dx", True), ("db", True)}
+    rates = {}
+    for name in ("y", "dx", "dw", "db"):
+        for status in ("emulated", "assumed", "passed"):
+            right, wrong = counts[name, status, True], counts[name, status, False]
+            if right + wrong:
+                rates[name, status] = right, right + wrong
+    assert rates == RATES
+
+
+RATES = {
+    ("y", "emulated"): (69, 69),
+    ("y", "assumed"): (58, 79),
+    ("dx", "emulated"): (46, 46),
+    ("dx", "assumed"): (69, 82),
+    ("dx", "passed"): (3, 20),
+    ("dw", "assumed"): (53, 90),
+    ("dw", "passed"): (13, 45),
+    ("db", "emulated"): (78, 78),
+}
+
+
+def operands(*shape: int, **options: Any) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0), **options)
+
+
+@cases(
+    ("change", "status"),
+    [
+        ({}, "emulated"),
+        ({"target": "H100"}, "assumed"),  # whose choices nobody recorded
+        ({"stride": 8}, "assumed"),
+        ({"weight": operands(64, 3, 16, 16).bfloat16().contiguous(memory_format=torch.channels_last)}, "assumed"),
+        ({"groups": 1, "benchmark": True}, "assumed"),
+        ({"x": operands(2, 6, 32, 32).bfloat16(), "groups": 2}, "passed"),
+        ({"transposed": True}, "passed"),
+        ({"dtype": torch.float64}, "passed"),
+    ],
+)
+def test_what_other_convolutions_are_called(change: dict[str, Any], status: str) -> None:
+    given = {"x": operands(2, 3, 32, 32).bfloat16(), "weight": operands(64, 3, 16, 16).bfloat16(), "stride": 16, "groups": 1, **change}
+    x, weight = (given[name].to(given.get("dtype", torch.bfloat16)) for name in ("x", "weight"))
+    if change.get("transposed"):
+        call: Any = lambda: functional.conv_transpose2d(x, weight.transpose(0, 1), stride=16)  # noqa: E731
+    else:
+        call = lambda: functional.conv2d(x, weight, None, given["stride"], groups=given["groups"])  # noqa: E731
+    plain = call()
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = bool(change.get("benchmark"))
+    try:
+        with ft.emulate(given.get("target", "H200"), unknown="one") as gpu:
+            found = call()
+    finally:
+        torch.backends.cudnn.benchmark = before
+    assert [line.status for line, _ in gpu.report.lines("emulated", "assumed", "passed")] == [status]
+    assert found.stride() == plain.stride()
+    torch.testing.assert_close(found, plain, rtol=0.02, atol=0.1)
+
+
+def test_what_is_not_known_is_refused_on_request() -> None:
+    x, weight = operands(2, 3, 32, 32).bfloat16(), operands(64, 3, 3, 3).bfloat16()
+    with ft.emulate("H200", unknown="error"), pytest.raises(TargetError, match="channels last"):
+        functional.conv2d(x, weight)
+    with ft.emulate("H200", other="error"), pytest.raises(NotEmulatedError, match="cuDNN"):
+        functional.conv2d(x, weight[:, :1], groups=3)
+
+
+def test_a_bias_is_added_to_what_is_rounded() -> None:
+    x, weight, bias = operands(2, 3, 32, 32).bfloat16(), operands(64, 3, 16, 16).bfloat16(), operands(64).bfloat16()
+    with ft.emulate("H200"):
+        found, plain = functional.conv2d(x, weight, bias, 16), functional.conv2d(x, weight, None, 16)
+    assert torch.equal(found, plain + bias[:, None, None])
+
+
+def test_convolutions_are_taken_apart_in_inference_mode() -> None:
+    x, weight = operands(2, 3, 32, 32).bfloat16(), operands(64, 3, 16, 16).bfloat16()
+    with ft.emulate("H200") as gpu, torch.inference_mode():
+        functional.conv2d(x, weight, None, 16)
+    gpu.report.assert_all_emulated()
