@@ -17,7 +17,7 @@ from fastmma.host.errors import NotEmulatedError
 _F64 = np.dtype(np.float64)
 _DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}  # of significands
 _WIDE = 1 << 28  # from which ranges on integers are made of two words
-_UNIT, _FINE = 2.0**-32, 2.0**-53
+_UNIT, _FINE = float.fromhex("0x1p-32"), float.fromhex("0x1p-53")
 _APPLIED = 512  # threads of a block that takes 4 elements a thread
 
 Array = NDArray[Any]

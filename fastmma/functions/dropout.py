@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastmma.functions.arithmetic import round_to
 from fastmma.functions.philox import WORDS, Generator, Launch, draw_words, launch_of
 
-_UNIT = np.float32(2.0**-32)
+_UNIT = np.float32(float.fromhex("0x1p-32"))
 _VECTOR = 16  # bytes that a thread loads
 
 

@@ -6,13 +6,13 @@ element belongs to the thread of its number, modulo all threads, and the element
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma import kernels
+from fastmma.host import forks
 from fastmma.host.threads import parallel_for, thread_count
 
 MULTIPROCESSORS = 132  # of an H100 SXM and an H200
@@ -20,7 +20,7 @@ WORDS = 4  # of a call
 _BLOCK, _THREADS = 256, 2048  # threads of a block, and of a multiprocessor
 _GRAIN = 4096  # threads of a GPU that a thread of this machine takes at a time
 _SEED = 67280421310721  # of a generator that nobody has seeded
-_lock = Lock()
+_lock = forks.shared_lock()
 
 Words = NDArray[np.uint32]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,7 +72,7 @@ def find_bitcode() -> Path | None:
     return next((place for place in _places() if place.is_file()), None)
 
 
-@cache
+@lru_cache(8)
 def file_digest(given: Path | None = None) -> str:
     """Return the beginning of the SHA-256 of libdevice's file; empty where there is none."""
     path = find_bitcode() if given is None else given
@@ -86,7 +86,7 @@ def find_tritons() -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-@cache
+@lru_cache(8)
 def bitcode(given: Path | None = None) -> Bitcode:
     """Read libdevice, by default that of CUDA's release where it is installed.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,7 +90,7 @@ def contract_all(text: str) -> str:
     return re.sub(r"^define .*?^\}\n", lambda match: contract(match[0]), text, flags=re.S | re.M)
 
 
-@cache
+@lru_cache(1024)
 def is_known(symbol: str) -> bool:
     """Tell whether Triton's libdevice is on this machine, and has a function that is made of nothing unknown."""
     path = find_tritons()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from functools import partial
 
-import numpy as np
-
 from fastmma.kernels.functions.expression import Formula, Value, call, choose, fma, rounded, square_root
 
-_UNIT = 2.0**-32
-_TURN = float(np.float32(_UNIT) * np.float32(2 * math.pi))
-_EPSILON = 2.0**-23
+_UNIT = float.fromhex("0x1p-32")
+_TURN = float.fromhex("0x1.921fb60000000p-30")  # 2 pi times the unit, in float32
+_EPSILON = float.fromhex("0x1p-23")
 
 
 def _uniform(word: Value) -> Value:

@@ -17,7 +17,8 @@ from fastmma.kernels.functions.expression import (
     rounded,
 )
 
-_EPSILON = {24.0: 1e-12, 11.0: 0.0, 8.0: 1e-12}  # by bits of a significand; float16 has no such number
+_TINY = float.fromhex("0x1.19799812dea11p-40")  # 1e-12
+_EPSILON = {24.0: _TINY, 11.0: 0.0, 8.0: _TINY}  # by bits of a significand; float16 has no such number
 
 
 def _difference_squared(bits: float, a: Value, b: Value) -> Value:

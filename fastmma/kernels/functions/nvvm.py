@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 from fastmma.kernels.functions.nvvm_directed import INLINE_DIRECTED, ROUNDED, UP_AND_FLUSHED, flush
 from fastmma.kernels.functions.nvvm_float64 import FLOAT64, INLINE_FLOAT64, MIXED
@@ -151,7 +151,7 @@ def local_name(intrinsic: str) -> str:
     return intrinsic.removeprefix("llvm.").replace(".", "_")
 
 
-@cache
+@lru_cache(4)
 def definitions(compiler: str = "nvcc") -> str:
     """Return the IR of all of them, as libdevice calls them in code of a compiler, ``"nvcc"`` or ``"triton"``."""
     found = [_HEAD, _REFLECT.format(*_REFLECTED[compiler]), DIRECTED, UP_AND_FLUSHED, special_functions(), SINES, _MULTIPLY_ADD, MIXED]

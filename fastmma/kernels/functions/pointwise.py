@@ -24,7 +24,7 @@ from fastmma.kernels.functions.losses import LOSSES
 from fastmma.kernels.functions.normalizers import NORMALIZERS
 from fastmma.kernels.functions.quotients import QUOTIENTS
 
-_INVERSE_LOG_TWO = 1.4426950408889634
+_INVERSE_LOG_TWO = float.fromhex("0x1.71547652b82fep+0")
 
 
 def _xlogy(x: Value, y: Value) -> Value:

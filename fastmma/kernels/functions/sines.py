@@ -27,7 +27,7 @@ _CURVES = """
 926 946 967 988 1004 1025 1043 1059 1074 1093 1107 1123 1136 1148 1162 1172 1185 1196 1203 1213 1220 1230 1236 1242 1247 1250
 1258 1260 1260 1263 1265
 """
-_VALUE_UNIT, _UNIT = 2.0**12, 2.0**-37
+_VALUE_UNIT, _UNIT = 4096.0, float.fromhex("0x1p-37")
 _COLUMNS = range(2, 9)  # of the folded square, beside the square of the upper bits
 
 

@@ -6,12 +6,14 @@ import threading
 import warnings
 
 import pytest
-import torch
-from torch.nn import functional
 
-import fastmma.torch
-from fastmma.functions import libdevice
-from tests.reference import torch_autocast
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+from reference import torch_autocast  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+import fastmma.torch  # noqa: E402
+from fastmma.functions import libdevice  # noqa: E402
 
 needs_libdevice = pytest.mark.skipif(libdevice.release() is None, reason="no release of libdevice that is known")
 

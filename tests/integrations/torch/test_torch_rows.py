@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-import fastmma
-from fastmma.torch import invariance
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+import fastmma  # noqa: E402
+from fastmma.torch import invariance  # noqa: E402
 
 
 class Block(torch.nn.Module):
