@@ -77,3 +77,14 @@ def lie_in_rows(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
 
 def draw(probability: float, count: int) -> Dropout | None:
     return Dropout(probability, *generators.take(count)) if probability > 0 else None
+
+
+def numbers_of(dropout: Dropout | None) -> tuple[Tensor, Tensor]:
+    """Return the seed and the offset of what was dropped, as operators have them."""
+    seed, offset = (0, 0) if dropout is None else (dropout.seed, dropout.offset)
+    return torch.tensor(seed - (1 << 64) if seed >= 1 << 63 else seed), torch.tensor(offset)
+
+
+def dropout_of(probability: float, seed: Tensor, offset: Tensor) -> Dropout | None:
+    """Return what a forward pass dropped."""
+    return Dropout(probability, int(seed) % (1 << 64), int(offset)) if probability > 0 else None

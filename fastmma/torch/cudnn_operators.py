@@ -10,18 +10,15 @@ from torch import Tensor
 
 from fastmma.functions.attention import cudnn, cudnn_backward, cudnn_repeats
 from fastmma.torch.arrays import to_numpy
-from fastmma.torch.attention_arrays import ANY_ORDER, as_arrays, computed, filled, tell
+from fastmma.torch.attention_arrays import ANY_ORDER, as_arrays, computed, draw, dropout_of, filled, numbers_of, tell
 from fastmma.torch.emulation import Emulation
-from fastmma.torch.plans import UnknownError
 from fastmma.torch.reductions import as_tensor
 
 FORWARD = torch.ops.aten._scaled_dot_product_cudnn_attention.default
 BACKWARD = torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default
 
 
-def _bias_of(bias: Tensor | None, dropout: float) -> NDArray[Any] | None:
-    if dropout > 0:
-        raise UnknownError("cuDNN's dropout is not known")
+def _bias_of(bias: Tensor | None) -> NDArray[Any] | None:
     return None if bias is None else as_arrays(bias)[0]
 
 
@@ -44,11 +41,11 @@ def cudnn_forward(
     ------
     UnknownError
     """
-    bias = _bias_of(attn_bias, dropout_p)
+    bias = _bias_of(attn_bias)
     arrays = as_arrays(query, key, value)
-    out, logs = computed(cudnn, *arrays, bias=bias, causal=is_causal, scale=scale, threads=run.settings.threads)
+    dropout = draw(dropout_p, query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2])
+    out, logs = computed(cudnn, *arrays, bias=bias, causal=is_causal, scale=scale, dropout=dropout, threads=run.settings.threads)
     tell(run, FORWARD, (query, key, value))
-    none = torch.empty((), dtype=torch.int64)
     return (
         filled(torch.empty_like(query), out),
         as_tensor(logs)[..., None],
@@ -56,8 +53,7 @@ def cudnn_forward(
         None,
         query.shape[2],
         key.shape[2],
-        none,
-        none,
+        *numbers_of(dropout),
         query.new_empty(0),
     )
 
@@ -88,9 +84,9 @@ def cudnn_gradients(
     ------
     UnknownError
     """
-    bias = _bias_of(attn_bias, dropout_p)
+    bias, dropout = _bias_of(attn_bias), dropout_of(dropout_p, philox_seed, philox_offset)
     arrays = [*as_arrays(grad_out, query, key, value, out), to_numpy(logsumexp)[..., 0]]
-    gradients = computed(cudnn_backward, *arrays, bias=bias, causal=is_causal, scale=scale)
+    gradients = computed(cudnn_backward, *arrays, bias=bias, causal=is_causal, scale=scale, dropout=dropout)
     dq, dk, dv = (filled(torch.empty_like(each), gradient) for each, gradient in zip((query, key, value), gradients, strict=True))
     tell(run, BACKWARD, (grad_out, query, key, value), "" if cudnn_repeats(key.shape) else ANY_ORDER)
     return dq, dk, dv

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fastmma.functions.attention import Dropout, efficient, efficient_backward, efficient_bias_gradient, efficient_repeats
+from fastmma.functions.attention import efficient, efficient_backward, efficient_bias_gradient, efficient_repeats
 from fastmma.torch.arrays import to_numpy
-from fastmma.torch.attention_arrays import ANY_ORDER, as_arrays, computed, draw, filled, lie_in_rows, tell
+from fastmma.torch.attention_arrays import ANY_ORDER, as_arrays, computed, draw, dropout_of, filled, lie_in_rows, numbers_of, tell
 from fastmma.torch.attention_choice import repeats
 from fastmma.torch.emulation import Emulation
 
@@ -46,13 +46,8 @@ def efficient_forward(
     sums = torch.full((batch, heads, room), float("inf"))
     if room:
         filled(sums, logs)
-    seed, offset = (0, 0) if dropout is None else (dropout.seed, dropout.offset)
     tell(run, FORWARD, (query, key, value), _WIDE if query.shape[3] != value.shape[3] else "")
-    return lie_in_rows(out, query.dtype), sums, torch.tensor(_signed(seed)), torch.tensor(offset)
-
-
-def _signed(seed: int) -> int:
-    return seed - (1 << 64) if seed >= 1 << 63 else seed
+    return lie_in_rows(out, query.dtype), sums, *numbers_of(dropout)
 
 
 def efficient_gradients(
@@ -80,8 +75,7 @@ def efficient_gradients(
     """
     arrays = [*as_arrays(grad_out, query, key, value, out), to_numpy(logsumexp)[..., : query.shape[2]]]
     bias = None if attn_bias is None else as_arrays(attn_bias)[0]
-    seed = int(philox_seed) % (1 << 64)
-    dropout = Dropout(dropout_p, seed, int(philox_offset)) if dropout_p > 0 else None
+    dropout = dropout_of(dropout_p, philox_seed, philox_offset)
     options = {"bias": bias, "causal": is_causal, "scale": scale, "dropout": dropout}
     gradients = computed(efficient_backward, *arrays, **options, deterministic=repeats())
     found: list[Tensor | None] = [lie_in_rows(each, query.dtype) for each in gradients]

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from fastmma.functions.attention import cudnn_adds_in_order
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch import autocast, composites, cudnn_operators, efficient_operators, flash_operators, generators
 from fastmma.torch.attention import taken_apart
@@ -139,7 +140,7 @@ def _is_plain(call: Call) -> bool:
 
 
 def _guess_cudnn(call: Call, bias: Tensor | None, options: Options) -> Tensor:
-    """Compute math attention with dropout, which is assumed; as many numbers are drawn as cuDNN draws, in an order that is not known."""
+    """Compute math attention with dropout, which is assumed, where cuDNN's sums have no fixed order; as many numbers are drawn."""
     state = generators.default()
     start = state.offset
     given = (*call.operands, bias, options.dropout, options.causal, None)
@@ -183,7 +184,7 @@ def attend(
             _MATH, (query, key, value, bias, dropout_p, is_causal, None), {"scale": scale, "enable_gqa": enable_gqa}
         )
         return found[0]
-    if kernel == CUDNN and dropout_p > 0:
+    if kernel == CUDNN and dropout_p > 0 and not cudnn_adds_in_order(query.shape[0] * query.shape[1], query.shape[2], key.shape[2]):
         return _guess_cudnn(call, bias, options)
     if kernel == EFFICIENT:
         bias = _laid_out(bias, call)

@@ -1,6 +1,6 @@
 """Scaled dot product attention as torch computes it on a GPU: cuDNN's, flash, memory-efficient and math attention, forward and backward."""
 
-from fastmma.functions.attention.cudnn_forward import cudnn
+from fastmma.functions.attention.cudnn_forward import cudnn, cudnn_adds_in_order
 from fastmma.functions.attention.cudnn_gradients import cudnn_backward
 from fastmma.functions.attention.dropout import Dropout
 from fastmma.functions.attention.efficient_forward import efficient
@@ -13,6 +13,7 @@ from fastmma.functions.attention.turns import cudnn_repeats, efficient_repeats, 
 __all__ = [
     "Dropout",
     "cudnn",
+    "cudnn_adds_in_order",
     "cudnn_backward",
     "cudnn_repeats",
     "efficient",

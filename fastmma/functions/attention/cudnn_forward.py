@@ -37,6 +37,17 @@ def check_sizes(where: str, q: Array, v: Array, scale: np.float32) -> None:
         )
 
 
+def cudnn_adds_in_order(heads: int, queries: int, keys: int) -> bool:
+    """Tell whether a GPU adds the probabilities of a row in a fixed order; `heads` are those of all batches.
+
+    Examples
+    --------
+    >>> cudnn_adds_in_order(8, 1, 256), cudnn_adds_in_order(8, 1, 300), cudnn_adds_in_order(8, 2, 300)
+    (True, False, True)
+    """
+    return queries > 1 or (keys <= CUDNN_MOST_KEYS_OF_ONE and heads <= CUDNN_MOST_HEADS_OF_ONE)
+
+
 @np.errstate(all="ignore")
 @default_floats
 def cudnn(
@@ -92,7 +103,7 @@ def cudnn(
     added = read_bias("cudnn", bias, q, k.shape[2])
     heads, queries, _ = operands.q.shape
     keys, one = k.shape[2], queries == 1
-    if one and (keys > CUDNN_MOST_KEYS_OF_ONE or heads > CUDNN_MOST_HEADS_OF_ONE):
+    if not cudnn_adds_in_order(heads, queries, keys):
         raise NotEmulatedError(
             f"cudnn: with one query a GPU adds in a fixed order for up to {CUDNN_MOST_KEYS_OF_ONE} keys and "
             f"{CUDNN_MOST_HEADS_OF_ONE} heads, not {keys} and {heads}"

@@ -21,7 +21,11 @@ needs_libdevice = pytest.mark.skipif(libdevice.release() is None, reason="no rel
 @needs_libdevice
 @pytest.mark.parametrize("kind", sorted(torch_autocast.KINDS))
 def test_calls_have_an_h200s_bits(kind: str) -> None:
-    calls = [call for call in torch_autocast.recorded() if call.kind == kind]
+    known = libdevice.release()
+    assert known is not None
+    # of another release than the recorded one
+    others = {each.removesuffix("f") for each in known[1]}
+    calls = [call for call in torch_autocast.recorded() if call.kind == kind and call.given.get("name") not in others]
     assert len(calls) > 30
     for call in calls:
         with warnings.catch_warnings(), fastmma.torch.emulate("H200", fp32="ieee") as gpu:
