@@ -18,6 +18,7 @@ from fastmma.verification.inputs import INTEGER_PAIRS, PAIRS, codes
 Values = NDArray[Any]
 _MOST_DENSE = 512  # places of k that are all drawn
 _LARGEST = 1000  # exponent of a product, which float64 holds
+_CANCELLING = 0.2  # share of rows with one product beside two that cancel
 _EDGES = (1.0, 1.0, 1.0, 1.5)
 
 
@@ -30,6 +31,7 @@ class Hints(NamedTuple):
     halves: tuple[int, ...]  # exponents of half the smallest number of what sums are rounded to
     size: int = 32  # rows, and columns, of what is drawn at once
     whole: int = 0  # k of sparse A, stored or not; else 0
+    cuts: tuple[int, ...] = ()  # where parts begin that are added to each other
 
 
 def draw(problem: Problem, hints: Hints, rng: np.random.Generator, turn: int) -> Operands:
@@ -73,12 +75,16 @@ def _structured(a: Format, b: Format, hints: Hints, rng: np.random.Generator) ->
     low, high = a.emin - a.mantissa_bits + b.emin - b.mantissa_bits, a.emax + b.emax
     first, largest = np.zeros((size, depth)), np.zeros(size, int)
     for row in range(size):
-        places = _support(hints, rng)
+        alone = bool(hints.cuts) and rng.random() < _CANCELLING
+        places = _three(hints, rng) if alone else _support(hints, rng)
         near = int(rng.integers(-12, 13))
         halves = [each + int(rng.integers(0, 3)) for each in hints.halves]
         base = near if mild else int(rng.choice([high - 1, 0, low + 30, int(rng.integers(low, high + 1)), *halves]))
         largest[row] = min(max(base, low), high, _LARGEST)
-        values = _products(a, int(largest[row]), low, len(places), hints, rng)
+        if alone:
+            values, largest[row] = _cancelling(a, low, high, len(places), rng)
+        else:
+            values = _products(a, int(largest[row]), low, len(places), hints, rng)
         exponents = np.clip(np.frexp(values)[1] - 1 - shifts[places, row % size], a.emin - a.mantissa_bits, a.emax)
         first[row, places] = np.ldexp(np.frexp(values)[0] * 2, exponents)
     first[0] = 0  # where c is alone
@@ -99,6 +105,21 @@ def _products(fmt: Format, base: int, low: int, count: int, hints: Hints, rng: n
         values[one] = np.ldexp(np.frexp(values[one])[0], base + 1)
         values[other] = -values[one] if rng.random() < 0.5 else np.ldexp(np.frexp(values[other])[0], base + 1)
     return values
+
+
+def _three(hints: Hints, rng: np.random.Generator) -> NDArray[np.int_]:
+    """Places of three products, each in some part or at its end."""
+    found = rng.choice(hints.cuts, 3) + rng.choice([-1, 0, 0, 1], 3)
+    return rng.permutation(np.unique(np.clip(found, 0, hints.depth - 1)))
+
+
+def _cancelling(fmt: Format, low: int, high: int, count: int, rng: np.random.Generator) -> tuple[Values, int]:
+    """Draw two large products that cancel, and one that a sum with either loses."""
+    far = int(rng.integers(8, 32))
+    base = int(min(max(low + far, int(rng.integers(-4, 5))), high, _LARGEST))
+    values = np.ldexp(_mantissas(fmt, count, rng), [base, base, base - far][:count])
+    values[1:2] = -values[0]
+    return values * rng.choice([-1.0, 1.0]), base
 
 
 def _full(a: Format, b: Format, hints: Hints, rng: np.random.Generator) -> tuple[Values, Values, Values]:

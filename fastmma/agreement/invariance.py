@@ -34,6 +34,7 @@ LAYOUTS = ("nn", "nt", "tn", "tt")
 PRESETS = {"cublas": False, "cublas-fast-accum": True}
 LEAST_RATE = float.fromhex("0x1.ff7ced916872bp-1")  # 0.999
 Planned = GemmPlan | LanesPlan
+_RESULTS = {"e4m3": "bf16", "e5m2": "bf16", "tf32": "f32"}  # where they have not the format of the operands
 _BATCHES = 8  # draws on which all groups are computed before pairs are
 
 
@@ -157,7 +158,7 @@ def invariance(
     n, k : int
         Columns of the result, and length of the sums: outputs and inputs of a linear layer.
     dtype : dtype or format
-        Of both operands; float32 is multiplied off the tensor cores.
+        Of both operands; float32 is multiplied off the tensor cores, and with ``"tf32"`` on them.
     target : str
         The GPU, for example ``"H200"``.
     rows : range, or other collection of int
@@ -198,9 +199,10 @@ def invariance(
         raise OperandError(f"invariance: preset must be one of {', '.join(PRESETS)}, not {preset!r}")
     if isinstance(rows, int) or not all(isinstance(each, int) and each > 0 for each in rows):
         raise OperandTypeError("invariance: rows must be numbers of at least 1, for example range(1, 4097)")
-    out = format_of(out_dtype) if out_dtype is not None else FORMATS["bf16"] if fmt.bits == 8 else fmt
+    out = format_of(out_dtype) if out_dtype is not None else FORMATS[_RESULTS.get(fmt.name, fmt.name)]
     resolved_target(target)
     options: dict[str, Any] = {"target": target, "out_dtype": None if fmt.kind != "float" else out.name, "use_fast_accum": PRESETS[preset]}
+    options |= {"tf32": True} if fmt.name == "tf32" else {}
     if bias:
         options["bias"] = Strided(out.dtype, (wide,), (out.dtype.itemsize,))
     known: dict[tuple[Any, ...], tuple[Planned, list[int]]] = {}

@@ -17,6 +17,7 @@ from fastmma.isa.codes import decode, encode, from_codes
 from fastmma.isa.formats import FORMATS
 
 _MOST_EDGES = 256
+_MOST_CUTS = 64
 _PATIENCE = 40  # draws after which operands whose results are infinite, or no numbers, are taken
 _MOST_PLAIN = 32  # elements that are made plainer
 _MOST_TRIES = 400  # operands with fewer products
@@ -78,7 +79,16 @@ def hints_of(pair: Pair) -> Hints:
     size = 32
     while size > 4 and size * size * pair.depth > (_MOST_WORK >> 11 if pair.slow else _MOST_WORK):
         size //= 2
-    return Hints(pair.depth, tuple(sorted(edges)), tuple(sorted(distances)), halves, size, pair.whole)
+    cuts = sorted({place for form in pair.forms for place in _part_starts(form)} - {pair.depth})
+    few = tuple(cuts[:: -(-len(cuts) // _MOST_CUTS)]) if len(cuts) > 1 else ()
+    return Hints(pair.depth, tuple(sorted(edges)), tuple(sorted(distances)), halves, size, pair.whole, few)
+
+
+def _part_starts(form: Node) -> Iterator[int]:
+    """Yield where the parts begin that are added to each other."""
+    for node in walk(form):
+        for part in getattr(node, "parts", ()):
+            yield from list(_starts(part[1] if isinstance(part, tuple) else part))[:1]
 
 
 def _starts(form: Node) -> Iterator[int]:
