@@ -255,12 +255,13 @@ def _grouped(known: Iterable[tuple[Planned, list[int]]], depth: int) -> list[tup
     """Put plans of one normal form together, those of most rows first."""
     forms: dict[Node, tuple[Planned, list[int]]] = {}
     for plan, members in known:
-        forms.setdefault(_form(plan, depth), (plan, []))[1].extend(members)
+        forms.setdefault(form_of_layer(plan, depth), (plan, []))[1].extend(members)
     found = [(plan, sorted(members)) for plan, members in forms.values()]
     return sorted(found, key=lambda group: (-len(group[1]), group[1]))
 
 
-def _form(plan: Planned, depth: int) -> Node:
+def form_of_layer(plan: Planned, depth: int) -> Node:
+    """Return the normal form of an element of a layer, which all elements have that stream-K does not cut."""
     cuts = ((0, depth),) if isinstance(plan, LanesPlan) else next(plan.order.blocks(1, 1, depth))[2]
     return normal_form(plan, Cell(depth, cuts), problem_of(plan, False))
 
@@ -273,7 +274,7 @@ def _undecided(groups: list[tuple[Planned, list[int]]], depth: int) -> tuple[tup
         problem = problem_of(plans[0], False)
         rng, hints = (
             np.random.default_rng(0),
-            hints_of(Pair(plans[0], plans[1], problem, (_form(plans[0], depth), _form(plans[1], depth)), depth)),
+            hints_of(Pair(plans[0], plans[1], problem, (form_of_layer(plans[0], depth), form_of_layer(plans[1], depth)), depth)),
         )
         for turn in range(_BATCHES):
             operands = draw(problem, hints._replace(size=min(hints.size, 16)), rng, 4 * turn)

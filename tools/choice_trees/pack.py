@@ -16,7 +16,7 @@ from tools.choice_trees.orders import orders
 _LEAF, _CHOICES = 255, 1 << 14  # as `fastmma.products.cublas.trees` reads them
 # leaves by the share of their class, and how many products they have: none, and then at least so much
 _SURE = ((0.9, 4), (0.99, 50), (0.9995, 400))
-_NOT_PREDICTED = {66: (1, 4, 5, 8)} | dict.fromkeys((20, 21, 23, 24, 55, 63), (1, 4))  # attributes of a choice that no tree tells
+NOT_PREDICTED = {66: (1, 4, 5, 8)} | dict.fromkeys((20, 21, 23, 24, 55, 63), (1, 4))  # attributes of a choice that no tree tells
 
 
 def prune(nodes: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -56,7 +56,7 @@ def walk(nodes: NDArray[np.int32], thresholds: NDArray[np.float32], products: ND
 def pack(name: str, folder: Path, tree: Any, table: dict[tuple[int, ...], int]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a tree; `table` numbers choices."""
     nodes, thresholds, choices = prune(tree["nodes"]), tree["thresholds"], tree["choices"].copy()
-    for algo, attributes in _NOT_PREDICTED.items():
+    for algo, attributes in NOT_PREDICTED.items():
         choices[np.ix_(choices[:, 0] == algo, attributes)] = 0
     numbers = np.array([table.setdefault(tuple(row), len(table)) for row in choices[:, :9].tolist()])
     order = by_levels(nodes)
