@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from reference.paths import PATHS, taking
 
-ROOMS_OF_ANY_KERNELS = ("execution", "explanation")  # movement, layouts and explanations
+ROOMS_OF_ANY_KERNELS = ("agreement", "execution", "explanation")  # decisions, movement, layouts and explanations
 
 
 def _cache_directory() -> Path:
