@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
-from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, spans
+from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, spans, version_text
 from fastmma.host.errors import InstructionError
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
-from fastmma.isa.targets import TARGETS
+from fastmma.isa.targets import NO_PTX, PTX_TARGETS
 from fastmma.isa.tcgen05 import moves
 from fastmma.isa.tcgen05.copies import COPIES, SHIFTS, Copy, Shift
 from fastmma.isa.tcgen05.instruction import OP, largest
@@ -34,14 +34,14 @@ _TENSOR_MEMORY: dict[str, tuple[Listed, ...]] = {
 
 def _shape(ins: Listed) -> str:
     """The shape as it stands in the opcode: that of movements may have no k, and that of tcgen05 stands in its descriptor."""
-    if ins.op == OP or ins.op in _TENSOR_MEMORY:
+    if ins.op == OP or ins.op in _TENSOR_MEMORY or ins.ptx == NO_PTX:
         return ins.shape
     return next(token for token in ins.opcode.split(".") if _SHAPE.fullmatch(token))
 
 
 def _types(ins: Listed) -> list[str]:
     """The types as they stand in the opcode, or in the descriptor of tcgen05."""
-    if isinstance(ins, Instruction) and ins.op == OP:
+    if isinstance(ins, Instruction) and (ins.op == OP or ins.ptx == NO_PTX):
         return [ins.dtype, ins.atype, ins.btype, *filter(None, (ins.stype,))]
     if isinstance(ins, Movement) and ins.reduction:
         return [ins.dtype]
@@ -53,6 +53,9 @@ def _fields(ins: Listed) -> tuple[Choices, ...]:
     if isinstance(ins, Instruction) and ins.op == OP:
         head, scales = ins.opcode.split(" ")[0], f".{ins.stype}" if ins.stype else ""
         return (head,), (ins.shape,), (ins.dtype,), (ins.atype,), (ins.btype,), (scales,), ins.targets
+    if isinstance(ins, Instruction) and ins.ptx == NO_PTX:
+        head, _, modifiers = ins.opcode.partition(" ")
+        return (head,), (ins.shape,), (ins.dtype,), (ins.atype,), (ins.btype,), (modifiers,), ins.targets
     tokens = ins.opcode.split(".")
     issued = tokens.index("aligned") if "aligned" in tokens else 2  # by one thread: tcgen05.cp and tcgen05.shift
     kind = [token for token in tokens if token.startswith(("kind::", "block_scale", "scale_vec::"))]
@@ -90,7 +93,7 @@ def summary(listed: Sequence[Listed]) -> list[list[str]]:
     for column in (1, 4, 3, 2, 5, 0):
         rows = merged(rows, column)
     return [
-        [", ".join(head), _shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), spans(targets, TARGETS)]
+        [", ".join(head), _shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), spans(targets, PTX_TARGETS)]
         for head, shapes, d, a, b, modifiers, targets in rows
     ]
 
@@ -105,7 +108,7 @@ def _all_shapes(shapes: Sequence[str]) -> str:
 
 def families(listed: Sequence[Listed]) -> list[list[str]]:
     """Rows that leave nothing out: every combination of their choices is a legal opcode of that PTX version and those targets."""
-    rows: list[tuple[Choices, ...]] = [(*_fields(ins)[:-1], (f"{ins.ptx[0]}.{ins.ptx[1]}",), ins.targets) for ins in listed]
+    rows: list[tuple[Choices, ...]] = [(*_fields(ins)[:-1], (version_text(ins.ptx),), ins.targets) for ins in listed]
     for column in (1, 4, 3, 2, 5):
         rows = merged(rows, column)
     return [
@@ -115,7 +118,7 @@ def families(listed: Sequence[Listed]) -> list[list[str]]:
             *map(_choices, (d, a, b)),
             _choices(modifiers, " "),
             *ptx,
-            spans(targets, TARGETS),
+            spans(targets, PTX_TARGETS),
         ]
         for head, shapes, d, a, b, modifiers, ptx, targets in rows
     ]
@@ -176,19 +179,17 @@ def list_instructions(
                     "shape": _shape(ins),
                     "types": _types(ins),
                     "targets": list(ins.targets),
-                    "ptx": f"{ins.ptx[0]}.{ins.ptx[1]}",
+                    "ptx": version_text(ins.ptx),
                 }
                 for ins in listed
             ]
         )
     elif complete:
-        sys.stdout.write(f"Targets: {', '.join(TARGETS)}\n\n")
+        sys.stdout.write(f"Targets: {', '.join(PTX_TARGETS)}\n\n")
         (print_markdown if markdown else print_table)(FAMILY_HEADINGS, families(listed))
     elif markdown:
         print_markdown(SUMMARY_HEADINGS, summary(listed))
     elif grouped:
         print_table(SUMMARY_HEADINGS, summary(listed))
     else:
-        print_table(
-            ("opcode", "PTX", "targets"), [(ins.opcode, f"{ins.ptx[0]}.{ins.ptx[1]}", spans(ins.targets, TARGETS)) for ins in listed]
-        )
+        print_table(("opcode", "PTX", "targets"), [(ins.opcode, version_text(ins.ptx), spans(ins.targets, PTX_TARGETS)) for ins in listed])

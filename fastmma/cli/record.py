@@ -14,12 +14,14 @@ from fastmma.verification.cublas_record import record_cublas
 from fastmma.verification.cublas_requests import USUAL_ROWS, Layer, Request, read_rows, read_shapes, requests_of_layers
 from fastmma.verification.cublaslt import CublasLt, load_library
 from fastmma.verification.cuda_driver import Driver, load_driver
+from fastmma.verification.hip import record as write_by_hip
 from fastmma.verification.record import record as write
 
 
 def record(
     folder: Annotated[Path, typer.Argument(help="Where to make a folder named after the target; with --cublas, the .npz file to write.")],
     seed: Annotated[int, typer.Option(min=0, help="Without --cublas.")] = 0,
+    hip: Annotated[bool, typer.Option("--hip", help="An AMD GPU, by HIP's runtime and hipRTC: its dense v_mfma.")] = False,
     cublas: Annotated[bool, typer.Option("--cublas", help="Ask cuBLASLt what it would run for products: a plan book.")] = False,
     model: Annotated[
         Path | None,
@@ -39,6 +41,8 @@ def record(
 ) -> None:
     """Record what the GPU in this machine computes, for every opcode that is legal on it; `fastmma verify --folder` replays it anywhere.
 
+    With --hip: of an AMD GPU. No AMD GPU was at hand to try it.
+
     With --cublas: ask its cuBLASLt which kernels it would run for a model, or for a file of shapes, and write a plan book.
     """
     if cublas:
@@ -48,7 +52,8 @@ def record(
         raise typer.BadParameter("--model, --shapes and --library are for --cublas")
     bar, task = counting_bar("trials")
     with bar:
-        manifest = write(folder, seed=seed, progress=lambda done, total: bar.update(task, completed=done, total=total))
+        write_all = write_by_hip if hip else write
+        manifest = write_all(folder, seed=seed, progress=lambda done, total: bar.update(task, completed=done, total=total))
     size = sum(path.stat().st_size for path in manifest.parent.iterdir())
     typer.echo(f"{manifest}: {size:,} bytes")
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fastmma.cli.table import print_fitting, print_json, print_wrapped
+from fastmma.cli.table import print_fitting, print_json, print_wrapped, version_text
 from fastmma.host.errors import TargetError
 from fastmma.isa.cute import atoms
 from fastmma.isa.instruction import Instruction, Movement
@@ -71,7 +71,7 @@ def describe(ins: Instruction | Movement) -> dict[str, Any]:
     """Everything that the command prints."""
     return {
         "opcode": ins.opcode,
-        "ptx": f"{ins.ptx[0]}.{ins.ptx[1]}",
+        "ptx": version_text(ins.ptx),
         "heading": ins.heading,
         "cute": list(atoms(ins)),
         "operands": {name: _operand(ins, name) for name in operand_names(ins)},
@@ -91,7 +91,7 @@ def show(
         print_json(shown)
         return
     typer.echo(shown["opcode"])
-    print_wrapped(f"PTX {shown['ptx']}, {shown['heading']}")
+    print_wrapped(f"PTX {shown['ptx']}, {shown['heading']}" if shown["ptx"] else shown["heading"])
     for name in shown["cute"]:
         typer.echo(f"CuTe {name}")
     typer.echo("")
