@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Any
 
-import typer
+import click
 
+from fastmma.cli import parameters
 from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, spans, version_text
 from fastmma.host.errors import InstructionError
 from fastmma.isa.formats import FORMATS
@@ -87,14 +88,22 @@ def _choices(choices: Sequence[str], between: str = ", ") -> str:
     return choices[0] if len(choices) == 1 else between.join(choice or "(none)" for choice in choices)
 
 
-def summary(listed: Sequence[Listed]) -> list[list[str]]:
-    """Rows whose every combination of choices is a legal opcode, and that together are exactly the instructions given."""
-    rows = [_fields(ins) for ins in listed]
-    for column in (1, 4, 3, 2, 5, 0):
+def _rows(listed: Sequence[Listed], complete: bool) -> list[tuple[Choices, ...]]:
+    """Rows whose every combination of choices is a legal opcode, and that together are exactly the instructions given.
+
+    Complete ones have a column of the PTX version before the targets, and differ in it.
+    """
+    rows = [(*_fields(ins)[:-1], *([(version_text(ins.ptx),)] if complete else []), ins.targets) for ins in listed]
+    for column in (1, 4, 3, 2, 5) if complete else (1, 4, 3, 2, 5, 0):
         rows = merged(rows, column)
+    return rows
+
+
+def summary(listed: Sequence[Listed]) -> list[list[str]]:
+    """Cells of the rows that leave shapes out which differ in n only."""
     return [
         [", ".join(head), _shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), spans(targets, PTX_TARGETS)]
-        for head, shapes, d, a, b, modifiers, targets in rows
+        for head, shapes, d, a, b, modifiers, targets in _rows(listed, complete=False)
     ]
 
 
@@ -107,20 +116,10 @@ def _all_shapes(shapes: Sequence[str]) -> str:
 
 
 def families(listed: Sequence[Listed]) -> list[list[str]]:
-    """Rows that leave nothing out: every combination of their choices is a legal opcode of that PTX version and those targets."""
-    rows: list[tuple[Choices, ...]] = [(*_fields(ins)[:-1], (version_text(ins.ptx),), ins.targets) for ins in listed]
-    for column in (1, 4, 3, 2, 5):
-        rows = merged(rows, column)
+    """Cells of the rows that leave nothing out: each holds for one PTX version and the same targets."""
     return [
-        [
-            ", ".join(head),
-            _all_shapes(shapes),
-            *map(_choices, (d, a, b)),
-            _choices(modifiers, " "),
-            *ptx,
-            spans(targets, PTX_TARGETS),
-        ]
-        for head, shapes, d, a, b, modifiers, ptx, targets in rows
+        [", ".join(head), _all_shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), *ptx, spans(targets, PTX_TARGETS)]
+        for head, shapes, d, a, b, modifiers, ptx, targets in _rows(listed, complete=True)
     ]
 
 
@@ -156,40 +155,43 @@ def select(target: str | None, element: str | None, shape: str | None, op: str |
     ]
 
 
+@click.command()
+@click.option("--target", help="Only what this target takes, for example sm_90a.")
+@click.option("--type", "element", help="Only those with this type, for example e4m3.")
+@click.option("--shape", help="Only this shape, for example m16n8k16.")
+@click.option("--op", help="Only this one, for example mma, wgmma or tcgen05.ld; tcgen05 in its largest shapes.")
+@click.option("--summary", "grouped", is_flag=True, help="One line for opcodes that differ in shape or type only.")
+@click.option("--families", "complete", is_flag=True, help="As --summary, with every shape and the PTX version.")
+@parameters.markdown
+@parameters.as_json
 def list_instructions(
-    target: Annotated[str | None, typer.Option(help="Only what this target takes, for example sm_90a.")] = None,
-    element: Annotated[str | None, typer.Option("--type", help="Only those with this type, for example e4m3.")] = None,
-    shape: Annotated[str | None, typer.Option(help="Only this shape, for example m16n8k16.")] = None,
-    op: Annotated[
-        str | None, typer.Option(help="Only this one, for example mma, wgmma or tcgen05.ld; tcgen05 in its largest shapes.")
-    ] = None,
-    grouped: Annotated[bool, typer.Option("--summary", help="One line for opcodes that differ in shape or type only.")] = False,
-    complete: Annotated[bool, typer.Option("--families", help="As --summary, with every shape and the PTX version.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="The summary, or the families, as a Markdown table.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    target: str | None,
+    element: str | None,
+    shape: str | None,
+    op: str | None,
+    grouped: bool,
+    complete: bool,
+    markdown: bool,
+    as_json: bool,
 ) -> None:
     """List the instructions."""
     listed = select(target, element, shape, op)
-    if as_json:
-        print_json(
-            [
-                {
-                    "opcode": ins.opcode,
-                    "op": ins.op,
-                    "shape": _shape(ins),
-                    "types": _types(ins),
-                    "targets": list(ins.targets),
-                    "ptx": version_text(ins.ptx),
-                }
-                for ins in listed
-            ]
-        )
-    elif complete:
-        sys.stdout.write(f"Targets: {', '.join(PTX_TARGETS)}\n\n")
-        (print_markdown if markdown else print_table)(FAMILY_HEADINGS, families(listed))
-    elif markdown:
-        print_markdown(SUMMARY_HEADINGS, summary(listed))
-    elif grouped:
-        print_table(SUMMARY_HEADINGS, summary(listed))
+    headings = FAMILY_HEADINGS if complete else SUMMARY_HEADINGS
+    table = families if complete else summary
+    if as_json and (grouped or complete):
+        print_json([dict(zip(headings, row, strict=True)) for row in _rows(listed, complete)])
+    elif as_json:
+        print_json([_described(ins) for ins in listed])
+    elif grouped or complete or markdown:
+        if complete:
+            sys.stdout.write(f"Targets: {', '.join(PTX_TARGETS)}\n\n")
+        (print_markdown if markdown else print_table)(headings, table(listed))
     else:
-        print_table(("opcode", "PTX", "targets"), [(ins.opcode, version_text(ins.ptx), spans(ins.targets, PTX_TARGETS)) for ins in listed])
+        lines = [(ins.opcode, version_text(ins.ptx), spans(ins.targets, PTX_TARGETS)) for ins in listed]
+        print_table(("opcode", "PTX", "targets"), lines)
+
+
+def _described(ins: Listed) -> dict[str, Any]:
+    """Describe one instruction for JSON."""
+    version = version_text(ins.ptx)
+    return {"opcode": ins.opcode, "op": ins.op, "shape": _shape(ins), "types": _types(ins), "targets": list(ins.targets), "ptx": version}

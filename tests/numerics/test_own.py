@@ -14,8 +14,6 @@ from fastmma.isa.codes import decode, from_codes
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.reference_steps import round_to
 
-pytestmark = pytest.mark.each_path
-
 VOLTA = "mma.sync.aligned.m8n8k4.row.row.f32.f16.f16.f16"
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 F64 = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"
