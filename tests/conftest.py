@@ -30,6 +30,7 @@ os.environ["NUMBA_CACHE_DIR"] = str(_cache_directory())
 os.environ.pop("FASTMMA_STRICT", None)
 os.environ.pop("FASTMMA_PORTABLE", None)
 os.environ.pop("FASTMMA_NUM_THREADS", None)
+os.environ.pop("COLUMNS", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -128,25 +128,26 @@ def matrices(rng: Generator, ins: Instruction, m: int, n: int, k: int, lead: tup
 def instructions(family: str) -> tuple[tuple[tuple[Instruction, str], ...], ...]:
     """Instructions with the targets of which enough is known, in groups of like ones, so that none drowns in the wide families.
 
-    ``FASTMMA_FUZZ_MINUTES`` set: all of them. Else those whose kernels other tests need too: products take one of each group.
+    ``FASTMMA_FUZZ_MINUTES`` set: all of them. Else those of `operations`, one for each arithmetic: tests of kernels compile the same.
     """
+    from drivers.operations import operations  # which draws by functions of this module
+
     groups: dict[Any, list[tuple[Instruction, str]]] = {}
-    for ins in fastmma.instructions():
-        if not isinstance(ins, Instruction) or ins.n > 64:
+    every = ((ins, target) for ins in fastmma.instructions() if isinstance(ins, Instruction) for target in ins.targets)
+    for ins, target in every if EVERYTHING else ((each.instruction, each.target) for each in operations()):
+        if ins.op == "fma" or ins.n > 64:
             continue
         if {"gemm": ins.ctype != ins.dtype, "warp": ins.op == "wgmma", "warpgroup": ins.op != "wgmma" or ins.n > 16}.get(family):
             continue
-        newest = "sm_90a" if "sm_90a" in ins.targets else ins.targets[-1]
-        for target in ins.targets if EVERYTHING else {ins.targets[0]: 0, newest: 0}:
-            try:
-                fastmma.arithmetic(ins, target)
-                if family == "warp" and ins.op == "wmma":
-                    fragment_evidence(ins, target)
-            except FastmmaError:
-                continue
-            key = ins.op, ins.atype, ins.btype, ins.dtype, ins.kind, ins.sparse, ins.stype
-            groups.setdefault(key, []).append((ins, target))
-    return tuple(tuple(group if EVERYTHING or family != "gemm" else group[-1:]) for group in groups.values())
+        try:
+            fastmma.arithmetic(ins, target)
+            if family == "warp" and ins.op == "wmma":
+                fragment_evidence(ins, target)
+        except FastmmaError:
+            continue
+        key = ins.op, ins.atype, ins.btype, ins.dtype, ins.kind, ins.sparse, ins.stype
+        groups.setdefault(key, []).append((ins, target))
+    return tuple(map(tuple, groups.values()))
 
 
 def any_instruction(rng: Generator, family: str) -> tuple[Instruction, str]:
