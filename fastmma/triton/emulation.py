@@ -148,8 +148,12 @@ class Emulation:
         return self.launch.fuses
 
     def begin(self, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """Take note of the kernel that runs next, and compile it."""
+        self.enter(kernel, arguments, options)
+        _ = self.launch.compiled  # compiled before Triton's language is replaced by the interpreter's
+
+    def enter(self, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         """Take note of the kernel that runs next."""
         chosen = {"num_warps": self.num_warps, "enable_fp_fusion": self.fp_fusion}
         options = {name: value for name, value in chosen.items() if value is not None} | options
         self.launch = Launch(kernel, arguments, options, self.capability, self.lowering, self.report)
-        _ = self.launch.compiled  # compiled before Triton's language is replaced by the interpreter's

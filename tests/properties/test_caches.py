@@ -238,5 +238,6 @@ def test_products_of_many_shapes_keep_no_more() -> None:
     products(50)
     before = kept_by_objects()
     products(50)
-    assert kept_by_objects()["kernels"] == before["kernels"]
-    assert kept_by_objects()["forms"] <= 16
+    after = kept_by_objects()
+    assert after["kernels"] == before["kernels"]
+    assert after["forms"] <= 16
