@@ -54,7 +54,7 @@ def test_what_nobody_asked_has_no_answer(product: Product) -> None:
     assert LAYERS.find("bf16", product._replace(m=192, n=7168, layout="nt", out="bf16")) is not None
 
 
-@pytest.mark.parametrize(("kind", "least"), [("bf16", 0.3), ("f16", 0.3), ("tf32", 0.01), ("e4m3", 0.9)])
+@pytest.mark.parametrize(("kind", "least"), [("bf16", 0.2), ("f16", 0.2), ("tf32", 0.01), ("e4m3", 0.9)])
 def test_known_rows_of_other_layers_are_cut_as_a_gpu_answered(kind: str, least: float) -> None:
     """The recording has layers of random sizes; nothing that ships was made from it."""
     archive = np.load(HELD_BACK)

@@ -141,14 +141,22 @@ class Adder {
   }
 
   fused(terms) {
-    const { rule, fmt } = this, mode = rule.rounding, specials = terms.filter((each) => each.special);
+    const { rule, fmt } = this, mode = rule.rounding;
+    if (rule.c_joins === "sum") terms = terms.map((each, at) => (at < terms.length - 1 ? this.held(each) : each));
+    const specials = terms.filter((each) => each.special);
     if (specials.length) return this.show({ operation: "fused", terms, code: specialSum(specials, fmt.nan, fmt), fmt, mode });
     let { emax, last, aligned } = this.aligned(rule.c_joins === "sum" ? terms.slice(0, -1) : terms);
     let total = aligned.reduce((sum, each) => sum + each, 0n), end = last;
     if (rule.c_joins === "sum") ({ last, aligned, total, end } = this.joined(aligned, emax, last, terms.at(-1)));
     let code = roundTo(total, end, fmt, mode, rule.keep_bits);
     if (rule.flush_results) code = flushed(code, fmt);
+    if (rule.negative_zero && total < 0n && !code) code = 1n << BigInt(fmt.bits - 1);
     return this.show({ operation: "fused", terms, code, fmt, mode, aligned, last, emax });
+  }
+
+  // a product that f32 cannot hold is an infinity where c joins the sum
+  held(term) {
+    return !term.special && bitLength(term.significand) + term.last > 128 ? { ...term, special: "inf" } : term;
   }
 
   joined(products, before, last, c) {
