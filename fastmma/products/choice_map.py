@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 _FOLDER = Path(__file__).parent / "books"
 OTHER, NOT_ASKED = 0, 255  # a kernel that adds otherwise; no answer
 # rows that were asked of each layer: all, multiples of 8, of 64
-_ASKED = ((1024, 1), (4096, 8), (16384, 64))
+ASKED = ((1024, 1), (4096, 8), (16384, 64))
 _GRID_STEP, _GRID_N, _GRID_K, _GRID_ROWS = 64, (64, 16384), (2624, 16384), 128
 
 
@@ -27,7 +27,7 @@ class Runs(NamedTuple):
     def find(self, m: int, n: int, k: int) -> int | None:
         """Find the answer for a product; None where nobody asked."""
         layer = self.layers.get((n, k))
-        if layer is None or m < 1 or not any(m <= most and m % step == 0 for most, step in _ASKED):
+        if layer is None or m < 1 or not any(m <= most and m % step == 0 for most, step in ASKED):
             return None
         begin, end = self.first[layer], self.first[layer + 1]
         run = begin + np.searchsorted(self.row[begin:end], m, "right") - 1
