@@ -90,10 +90,11 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests but those of the integrations; arguments after ``--`` go to pytest."""
+    """All tests but those of the integrations; arguments after ``--`` go to pytest in place of that."""
     install(session, ".[test]")
+    chosen = session.posargs or [f"--ignore={each}" for each in INTEGRATIONS]
     # which keeps a worker in its rooms, so that two seldom compile the same kernel
-    session.run("python", "-m", "pytest", "-n", "auto", "--dist", "worksteal", *session.posargs)
+    session.run("python", "-m", "pytest", "-n", "auto", "--dist", "worksteal", *chosen)
 
 
 @nox.session

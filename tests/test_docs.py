@@ -15,6 +15,7 @@ import pytest
 import fastmma
 from fastmma import scaling
 from fastmma.cli import main
+from tools.commands import reference
 from tools.pictures import PICTURES
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -74,6 +75,11 @@ def test_pages_with_examples_are_found() -> None:
     assert "explain.md" in WITH_EXAMPLES
 
 
+def test_the_reference_of_commands_is_printed_by_them() -> None:
+    (printed,) = re.findall(r"<!-- commands -->\n(.*?)<!-- /commands -->", TEXTS["command_line.md"], re.DOTALL)
+    assert printed == reference(), "the reference is out of date: 'python -m tools.pages' prints it anew"
+
+
 def test_tables_are_marked() -> None:
     assert {"evidence", "instructions"} <= {name for name, _, _ in TABLES}
 
@@ -100,9 +106,3 @@ def test_the_reference_has_all_public_names() -> None:
     described = set(re.findall(r"^::: fastmma\.(\w+)", "\n".join(TEXTS.values()), re.MULTILINE))
     assert set(fastmma.__all__) - described == set() | {name for name in scaling.__all__ if name in fastmma.__all__}
     assert {"dask", "jax", "study", "testing", "torch", "triton"} <= described
-
-
-def test_the_page_of_commands_has_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    commands = set(re.findall(r"^│ ([a-z]+) ", capsys.readouterr().out, re.MULTILINE))
-    assert {"gemm", "explain"} <= commands == set(re.findall(r"^fastmma (\w+)", TEXTS["command_line.md"], re.MULTILINE))

@@ -21,6 +21,7 @@ from fastmma.isa.gpus import keyword_hint
 from fastmma.kernels.params import Promotion, Step
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 from fastmma.operands.check import check_output
+from fastmma.products.bound import Arguments
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
 from fastmma.products.order import StreamK
@@ -222,25 +223,19 @@ def _flat(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     return np.broadcast_to(values, shape).reshape(math.prod(shape[:-1]), shape[-1])
 
 
-def finished(
-    what: str,
-    plan: GemmPlan,
-    operands: Operands,
-    shape: tuple[int, ...],
-    out: Any,
-    given: dict[str, Any],
-    runner: Backend,
-    threads: int,
+def finish_products(
+    plan: GemmPlan, arguments: Arguments, operands: Operands, shape: tuple[int, ...], runner: Backend, threads: int
 ) -> NDArray[Any]:
-    """The results of a plan that has an epilogue, in `out` if there is one; `given` is what the epilogue takes.
+    """Multiply by a plan that has an epilogue, into `out` if there is one.
 
     Raises
     ------
     OperandError, OperandTypeError
     """
+    out = arguments.out
     if out is not None:
-        check_output(out, shape, FORMATS[plan.out], what)
-    found = from_codes(finished_codes(what, plan, operands, shape, given, runner, threads), plan.out)
+        check_output(out, shape, FORMATS[plan.out], arguments.call)
+    found = from_codes(finish_codes(plan, arguments, operands, shape, runner, threads), plan.out)
     if out is None:
         return found
     out[...] = found
@@ -248,12 +243,11 @@ def finished(
     return result
 
 
-def finished_codes(
-    what: str, plan: GemmPlan, operands: Operands, shape: tuple[int, ...], given: dict[str, Any], runner: Backend, threads: int
-) -> Codes:
-    """The codes of `finished`, where the backend has its results."""
-    finish = Epilogue(what, plan.epilogue, plan.out, runner, threads)
-    values = finish.operands(given["alpha"], given["beta"], given["c"], given["bias"], shape)
+def finish_codes(plan: GemmPlan, arguments: Arguments, operands: Operands, shape: tuple[int, ...], runner: Backend, threads: int) -> Codes:
+    """The codes of `finish_products`, where the backend has its results."""
+    finish = Epilogue(arguments.call, plan.epilogue, plan.out, runner, threads)
+    c = arguments.c if plan.adds_c else None
+    values = finish.operands(arguments.alpha, arguments.beta, c, arguments.bias, shape)
     return (_in_place if plan.in_place else _at_once)(plan, operands, shape, values, finish)
 
 
