@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tools.choice_trees.ask import ATTRIBUTES, Answer, Asker, library_path
 from tools.choice_trees.draw import KINDS, Kind
-from tools.choice_trees.layers import layers
+from tools.choice_trees.models import layers
 
 _RULE = 2048 * 2048  # elements of the result from which k is in one part
 _LINEAR, _COLUMNS = 1, 3  # the layout of a linear layer; cublasLtMatrixLayoutAttribute_t
