@@ -130,9 +130,9 @@ class Arithmetic:
         method = METHODS.get(self.method)
         if method is None or not method.in_steps:
             return self.method
-        aligned = "exact alignment" if self.align_rounding == "exact" else f"F = {self.align_bits}{_named(self.align_rounding, 'rz')}"
+        aligned = "exact alignment" if self.align_rounding == "exact" else f"F = {self.align_bits}{_name(self.align_rounding, 'rz')}"
         floor = "" if self.emax_floor == NO_FLOOR or self.align_rounding == "exact" else f", emax >= {self.emax_floor}"
-        parts = [f"L = {self.terms or 'k'}", f"{aligned}{floor}", f"keep {self.keep_bits}{_named(self.rounding, self._usual_rounding)}"]
+        parts = [f"L = {self.terms or 'k'}", f"{aligned}{floor}", f"keep {self.keep_bits}{_name(self.rounding, self._usual_rounding)}"]
         parts += [f"groups of {self.group}"] if self.group > 1 and not method.by_scales else []
         parts += [f"steps in turns of {self.interleave} k"] if self.interleave else []
         parts += [f"lowered in halves of {self.split}"] if self.split else []
@@ -146,5 +146,5 @@ class Arithmetic:
         return "rn" if self.dtypes == ("f16",) else "rz"
 
 
-def _named(rounding: str, usual: str) -> str:
+def _name(rounding: str, usual: str) -> str:
     return "" if rounding == usual else f" {rounding}"

@@ -63,7 +63,7 @@ def _in_turns(terms: Sequence[Number], ks: Sequence[int], arithmetic: Arithmetic
     return [term for step in range(steps) for k, term in zip(ks, terms, strict=True) if k // arithmetic.interleave % steps == step]
 
 
-def _grouped(terms: Sequence[Number], size: int) -> list[Number]:
+def _group(terms: Sequence[Number], size: int) -> list[Number]:
     """Exact sums of `size` terms each, whose exponent is the largest of what is not zero.
 
     A sum that cancels to zero has one, too; a sum of nothing but zeros has none.
@@ -85,7 +85,7 @@ def _grouped(terms: Sequence[Number], size: int) -> list[Number]:
     return groups
 
 
-def _scaled(terms: Sequence[Number], scales_a: Sequence[Number], scales_b: Sequence[Number]) -> list[Number]:
+def _scale(terms: Sequence[Number], scales_a: Sequence[Number], scales_b: Sequence[Number]) -> list[Number]:
     """Terms times their scales: significands multiply, exponents add. Each scale serves an equal share of the terms."""
     share = len(terms) // len(scales_a)
     return [product(product(term, scales_a[i // share]), scales_b[i // share]) for i, term in enumerate(terms)]
@@ -111,7 +111,7 @@ def _converted(value: Number, result: Format) -> int:
     return rounded | 1 << (result.bits - 1) if rounded == 0 and value.negative else rounded
 
 
-def _chained(chain: Chain, a: Sequence[Number], b: Sequence[Number], c: int, ins: Instruction) -> int:
+def _chain(chain: Chain, a: Sequence[Number], b: Sequence[Number], c: int, ins: Instruction) -> int:
     """Chains of fma over k: one from c, or several that are added to it one after the other."""
     cfmt, dfmt, fmt = ins.formats.c, ins.formats.d, FORMATS[chain.format]
     total = c if cfmt is fmt else _convert(c, cfmt, fmt)
@@ -146,15 +146,15 @@ def _integer(code: int, fmt: Format) -> int:
     return code - (code >> (fmt.bits - 1) << fmt.bits) if fmt.kind == "signed" else code
 
 
-def _widened(code: int, source: Format, wide: Format) -> Number:
+def _widen(code: int, source: Format, wide: Format) -> Number:
     return number(_converted(number(code, source), wide), wide)
 
 
-def _decoded(codes: Codes, fmt: Format, arithmetic: Arithmetic, flush: bool = False) -> list[list[Any]]:
+def _decode(codes: Codes, fmt: Format, arithmetic: Arithmetic, flush: bool = False) -> list[list[Any]]:
     if flush:
         codes = np.array([flushed(int(code), fmt) for code in codes.flat], codes.dtype).reshape(codes.shape)
     if arithmetic.widened:
-        return [[_widened(int(code), fmt, FORMATS[arithmetic.widened]) for code in line] for line in codes]
+        return [[_widen(int(code), fmt, FORMATS[arithmetic.widened]) for code in line] for line in codes]
     read = number if fmt.kind == "float" else _integer
     return [[read(int(code), fmt) for code in line] for line in codes]
 
@@ -197,10 +197,10 @@ def tile(
     (m, n) array of codes of d
     """
     afmt, bfmt, dfmt = ins.formats.a, ins.formats.b, ins.formats.d
-    rows, columns = (_decoded(codes, fmt, arithmetic, arithmetic.flush_inputs) for codes, fmt in ((a, afmt), (b.T, bfmt)))
+    rows, columns = (_decode(codes, fmt, arithmetic, arithmetic.flush_inputs) for codes, fmt in ((a, afmt), (b.T, bfmt)))
     stored = columns_of_stored(ins, metadata)
     scales_a, scales_b = (
-        None if scales is None else _decoded(scales, FORMATS[ins.stype], arithmetic)
+        None if scales is None else _decode(scales, FORMATS[ins.stype], arithmetic)
         for scales in (scale_a, None if scale_b is None else scale_b.T)
     )
     d = np.empty(c.shape, dtype=dfmt.code_dtype)
@@ -228,7 +228,7 @@ def _element(
         row = [x._replace(ks=(k,)) for x, k in zip(row, ks, strict=True)]
     method = METHODS[arithmetic.method]
     if method.chain is not None:
-        return _chained(method.chain, row, column, c, ins)
+        return _chain(method.chain, row, column, c, ins)
     if method.exact:
         return integer_sum(_integer_products(row, column, ks, ins.bit_op), c, ins.satfinite)
     cfmt, dfmt, sums = ins.formats.c, ins.formats.d, ins.formats.sums
@@ -236,11 +236,11 @@ def _element(
     start = c if cfmt is sums else _convert(c, cfmt, sums)
     terms = _in_turns([product(x, y) for x, y in zip(row, column, strict=True)], ks, arithmetic)
     if arithmetic.group > 1:
-        terms = _grouped(terms, arithmetic.group)
+        terms = _group(terms, arithmetic.group)
     if method.by_scales:
         terms = [term._replace(exponent=0) for term in terms]  # theirs is that of the scales alone
     if scales is not None:
-        terms = _scaled(terms, *scales)
+        terms = _scale(terms, *scales)
     if arithmetic.split:
         total = _lowered(terms, ks, start, arithmetic, sums)
     else:

@@ -197,17 +197,17 @@ def _fused_step(terms: tuple[Number, ...], arithmetic: Arithmetic, fmt: Format) 
         return Step("fused", terms, special_sum(specials, CANONICAL_NAN[fmt.name], fmt), fmt, mode)
     if arithmetic.c_joins == "sum":
         *products, c = terms
-        emax, last, aligned = _aligned(products, arithmetic)
-        last, aligned, total, end = _joined(aligned, emax, last, c, arithmetic, fmt)
+        emax, last, aligned = _align(products, arithmetic)
+        last, aligned, total, end = _join(aligned, emax, last, c, arithmetic, fmt)
     else:
-        emax, last, aligned = _aligned(terms, arithmetic)
+        emax, last, aligned = _align(terms, arithmetic)
         total, end = sum(aligned), last
     code = round_to(total, end, fmt, mode, keep=arithmetic.keep_bits)
     code = flushed(code, fmt) if arithmetic.flush_results else code
     return Step("fused", terms, code, fmt, mode, tuple(aligned), last, emax)
 
 
-def _aligned(terms: Sequence[Number], arithmetic: Arithmetic) -> tuple[int, int, list[int]]:
+def _align(terms: Sequence[Number], arithmetic: Arithmetic) -> tuple[int, int, list[int]]:
     """Return emax, the power of two of the unit, and terms in units."""
     emax = max([term.exponent for term in terms if term.significand or term.cancelled], default=arithmetic.emax_floor)
     emax = max(emax, arithmetic.emax_floor)
@@ -217,7 +217,7 @@ def _aligned(terms: Sequence[Number], arithmetic: Arithmetic) -> tuple[int, int,
     return emax, last, [_signed_shifted(term.significand, last - term.last, arithmetic.align_rounding) for term in terms]
 
 
-def _joined(products: list[int], emax: int, last: int, c: Number, arithmetic: Arithmetic, fmt: Format) -> tuple[int, list[int], int, int]:
+def _join(products: list[int], emax: int, last: int, c: Number, arithmetic: Arithmetic, fmt: Format) -> tuple[int, list[int], int, int]:
     """Let c join the sum of products in units of ``2**last``.
 
     Return the power of two of a unit of all terms, the terms in it, and what they add up to, with the power of two of its last bit.
