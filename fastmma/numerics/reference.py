@@ -31,6 +31,7 @@ from fastmma.numerics.reference_steps import (
     special_sum,
     watched,
 )
+from fastmma.numerics.reference_sums import multiply
 
 Codes = NDArray[Any]
 
@@ -63,7 +64,7 @@ def _in_turns(terms: Sequence[Number], ks: Sequence[int], arithmetic: Arithmetic
     return [term for step in range(steps) for k, term in zip(ks, terms, strict=True) if k // arithmetic.interleave % steps == step]
 
 
-def _group(terms: Sequence[Number], size: int) -> list[Number]:
+def _grouped(terms: Sequence[Number], size: int) -> list[Number]:
     """Exact sums of `size` terms each, whose exponent is the largest of what is not zero.
 
     A sum that cancels to zero has one, too; a sum of nothing but zeros has none.
@@ -85,7 +86,7 @@ def _group(terms: Sequence[Number], size: int) -> list[Number]:
     return groups
 
 
-def _scale(terms: Sequence[Number], scales_a: Sequence[Number], scales_b: Sequence[Number]) -> list[Number]:
+def _scaled(terms: Sequence[Number], scales_a: Sequence[Number], scales_b: Sequence[Number]) -> list[Number]:
     """Terms times their scales: significands multiply, exponents add. Each scale serves an equal share of the terms."""
     share = len(terms) // len(scales_a)
     return [product(product(term, scales_a[i // share]), scales_b[i // share]) for i, term in enumerate(terms)]
@@ -111,7 +112,7 @@ def _converted(value: Number, result: Format) -> int:
     return rounded | 1 << (result.bits - 1) if rounded == 0 and value.negative else rounded
 
 
-def _chain(chain: Chain, a: Sequence[Number], b: Sequence[Number], c: int, ins: Instruction) -> int:
+def _chained(chain: Chain, a: Sequence[Number], b: Sequence[Number], c: int, ins: Instruction) -> int:
     """Chains of fma over k: one from c, or several that are added to it one after the other."""
     cfmt, dfmt, fmt = ins.formats.c, ins.formats.d, FORMATS[chain.format]
     total = c if cfmt is fmt else _convert(c, cfmt, fmt)
@@ -122,6 +123,32 @@ def _chain(chain: Chain, a: Sequence[Number], b: Sequence[Number], c: int, ins: 
     else:
         total = _links(a, b, total, fmt, ins.rounding or "rn")
     return total if dfmt is fmt else _convert(total, fmt, dfmt)
+
+
+def _without_subnormal(value: Number, fmt: Format) -> Number:
+    """An operand, +0 in place of a subnormal and of -0."""
+    lowest = 0 < abs(value.significand) < 1 << fmt.mantissa_bits
+    return number(0, fmt)._replace(ks=value.ks) if not value.special and (lowest or not value.significand) else value
+
+
+def _result(code: int) -> Number:
+    """A result in f32, without a subnormal."""
+    f32 = FORMATS["f32"]
+    return number(flushed(code, f32), f32)
+
+
+def _paired(a: Sequence[Number], b: Sequence[Number], c: int, terms: int, ins: Instruction) -> int:
+    """IEEE products of `terms` k, added in pairs and then to the sum so far; neither operands nor results are subnormal."""
+    f32 = FORMATS["f32"]
+    total = _without_subnormal(number(c, f32), f32)
+    rows, columns = ([_without_subnormal(each, fmt) for each in side] for side, fmt in ((a, ins.formats.a), (b, ins.formats.b)))
+    for start in range(0, len(rows), terms):
+        pairs = zip(rows[start : start + terms], columns[start : start + terms], strict=True)
+        sums = [_result(multiply(x, y, f32)) for x, y in pairs]
+        while len(sums) > 1:
+            sums = [_result(ieee_add(x, y, f32)) for x, y in zip(sums[::2], sums[1::2], strict=True)]
+        total = _result(ieee_add(total, sums[0], f32))
+    return total.code
 
 
 def integer_sum(products: Sequence[Number], c: int, saturate: bool) -> int:
@@ -146,15 +173,15 @@ def _integer(code: int, fmt: Format) -> int:
     return code - (code >> (fmt.bits - 1) << fmt.bits) if fmt.kind == "signed" else code
 
 
-def _widen(code: int, source: Format, wide: Format) -> Number:
+def _widened(code: int, source: Format, wide: Format) -> Number:
     return number(_converted(number(code, source), wide), wide)
 
 
-def _decode(codes: Codes, fmt: Format, arithmetic: Arithmetic, flush: bool = False) -> list[list[Any]]:
+def _decoded(codes: Codes, fmt: Format, arithmetic: Arithmetic, flush: bool = False) -> list[list[Any]]:
     if flush:
         codes = np.array([flushed(int(code), fmt) for code in codes.flat], codes.dtype).reshape(codes.shape)
     if arithmetic.widened:
-        return [[_widen(int(code), fmt, FORMATS[arithmetic.widened]) for code in line] for line in codes]
+        return [[_widened(int(code), fmt, FORMATS[arithmetic.widened]) for code in line] for line in codes]
     read = number if fmt.kind == "float" else _integer
     return [[read(int(code), fmt) for code in line] for line in codes]
 
@@ -197,10 +224,10 @@ def tile(
     (m, n) array of codes of d
     """
     afmt, bfmt, dfmt = ins.formats.a, ins.formats.b, ins.formats.d
-    rows, columns = (_decode(codes, fmt, arithmetic, arithmetic.flush_inputs) for codes, fmt in ((a, afmt), (b.T, bfmt)))
+    rows, columns = (_decoded(codes, fmt, arithmetic, arithmetic.flush_inputs) for codes, fmt in ((a, afmt), (b.T, bfmt)))
     stored = columns_of_stored(ins, metadata)
     scales_a, scales_b = (
-        None if scales is None else _decode(scales, FORMATS[ins.stype], arithmetic)
+        None if scales is None else _decoded(scales, FORMATS[ins.stype], arithmetic)
         for scales in (scale_a, None if scale_b is None else scale_b.T)
     )
     d = np.empty(c.shape, dtype=dfmt.code_dtype)
@@ -228,7 +255,9 @@ def _element(
         row = [x._replace(ks=(k,)) for x, k in zip(row, ks, strict=True)]
     method = METHODS[arithmetic.method]
     if method.chain is not None:
-        return _chain(method.chain, row, column, c, ins)
+        return _chained(method.chain, row, column, c, ins)
+    if method.sums == "trees":
+        return _paired(row, column, c, arithmetic.terms, ins)
     if method.exact:
         return integer_sum(_integer_products(row, column, ks, ins.bit_op), c, ins.satfinite)
     cfmt, dfmt, sums = ins.formats.c, ins.formats.d, ins.formats.sums
@@ -236,11 +265,11 @@ def _element(
     start = c if cfmt is sums else _convert(c, cfmt, sums)
     terms = _in_turns([product(x, y) for x, y in zip(row, column, strict=True)], ks, arithmetic)
     if arithmetic.group > 1:
-        terms = _group(terms, arithmetic.group)
+        terms = _grouped(terms, arithmetic.group)
     if method.by_scales:
         terms = [term._replace(exponent=0) for term in terms]  # theirs is that of the scales alone
     if scales is not None:
-        terms = _scale(terms, *scales)
+        terms = _scaled(terms, *scales)
     if arithmetic.split:
         total = _lowered(terms, ks, start, arithmetic, sums)
     else:
