@@ -32,6 +32,7 @@ class StepRule:
     join_bits: int = 0
     flush_inputs: bool = False
     flush_results: bool = False
+    negative_zero: bool = False
     flush_before: bool = False  # whether the value before counts as an input: it is the c of an instruction
 
     @cached_property

@@ -128,7 +128,9 @@ def _c_as_term(rule: StepRule, fmt: Format, count: int, spans: list[Span], unit:
     """Let c be a term where it joins a sum without any loss, or there is none."""
     if rule.c_joins == "terms" or fmt.emin - rule.join_bits - 1 > unit:
         return rule
-    lonely = len(spans) == 1
+    if spans[0].high + 1 >= FORMATS["f32"].emax:  # a product that f32 cannot hold is an infinity where c joins a sum
+        return rule
+    lonely = len(spans) == 1 and rule.c_joins == "sum"
     exact = rule.align_rounding == "exact" or max(high, rule.emax_floor, fmt.emin) - rule.align_bits <= unit
     wide = (
         max(high, rule.emax_floor, fmt.emin) - rule.join_bits - 1 <= unit and most is not None and most.bit_length() <= rule.join_bits + 1

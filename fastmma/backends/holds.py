@@ -14,7 +14,9 @@ from fastmma.backends.parameters import (
     fused_parameters,
     general_parameters,
     holds,
+    in_exact_sums,
     in_kernels,
+    in_windows,
     scaled_parameters,
 )
 from fastmma.backends.problem import Problem
@@ -171,6 +173,11 @@ def _in_window(problem: Problem) -> bool:
     return in_kernels(operation.arithmetic) and products.fits_window(general_parameters(operation), a, b)
 
 
+def _unknown(problem: Problem) -> bool:
+    operation = problem.operation
+    return not (in_kernels(operation.arithmetic) or in_windows(operation) or in_exact_sums(operation))
+
+
 BLOCKS = Holds("1 <= K <= 4096, steps that fill units of 8 to 64 k, sums exact in float lanes", _in_blocks)
 FORM = Holds("f32 sums of a GPU's arithmetic, in blocks", _of_form)
 BYTES = Holds("8-bit integers with adjacent rows or columns, sums that wrap", _bytes_of_form)
@@ -190,6 +197,8 @@ ENVELOPE = Holds("arithmetics in kernels/envelopes.py", lambda problem: holds(pr
 GENERAL = Holds(
     "steps of which c is a term, nothing rounded down, nothing flushed", lambda problem: in_kernels(problem.operation.arithmetic)
 )
-REFERENCE = Holds("what no kernel knows", lambda problem: not in_kernels(problem.operation.arithmetic))
+WINDOWS = Holds("f32 sums to nearest that c joins", lambda problem: in_windows(problem.operation))
+EXACT_SUMS = Holds("f32 sums to nearest of at most 4 products and c", lambda problem: in_exact_sums(problem.operation))
+REFERENCE = Holds("what no kernel knows", _unknown)
 NEAREST = Holds("rounding to nearest", lambda problem: problem.operation.instruction.rounding == "rn")
 ALL = Holds("all", lambda _: True)

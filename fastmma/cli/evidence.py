@@ -12,7 +12,7 @@ from fastmma.cli.table import Choices, merged, print_json, print_markdown, print
 from fastmma.host.errors import TargetError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
-from fastmma.isa.targets import TARGETS, architecture
+from fastmma.isa.targets import NO_PTX, TARGETS, architecture
 from fastmma.isa.tcgen05.instruction import largest
 from fastmma.numerics.arithmetic import NO_FLOOR
 from fastmma.numerics.evidence import LEVELS
@@ -44,6 +44,8 @@ def _family(ins: Instruction) -> str:
     if ins.form:
         other = "" if ins.form == "cta_group::1" and not ins.sparse else ", .sp, .ws or cta_group::2,"
         return f"tcgen05.mma{other} kind::{ins.kind}"
+    if ins.ptx == NO_PTX:
+        return f"{ins.op} {ins.kind}".strip()
     head = ins.opcode.split(".aligned")[0].removesuffix(".sync").replace("::ordered_metadata", "")
     kind = f" kind::{ins.kind}" if ins.kind else ""
     lowered = " m8n8k4" if ins.shape == "m8n8k4" and ins.atype == "f16" else ""
@@ -82,8 +84,8 @@ def _parameters(ins: Instruction, target: str) -> tuple[str, ...]:
     except TargetError:
         return ("unknown", *[""] * 8)
     method = METHODS[row.method]
-    if not method.in_steps:
-        return (row.method, *[""] * 7, row.evidence.level)
+    if not method.in_steps or row.c_joins != "terms" or row.align_rounding != "rz":
+        return (row.family, *[""] * 7, row.evidence.level)
     floor = "" if row.emax_floor == NO_FLOOR else str(row.emax_floor)
     group = str(row.group) if method.by_scales else ""
     split = str(row.split or "")

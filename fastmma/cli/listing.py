@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from fastmma.cli import parameters
-from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, spans
+from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, spans, version_text
 from fastmma.host.errors import InstructionError
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
-from fastmma.isa.targets import TARGETS
+from fastmma.isa.targets import NO_PTX, PTX_TARGETS
 from fastmma.isa.tcgen05 import moves
 from fastmma.isa.tcgen05.copies import COPIES, SHIFTS, Copy, Shift
 from fastmma.isa.tcgen05.instruction import OP, largest
@@ -35,14 +35,14 @@ _TENSOR_MEMORY: dict[str, tuple[Listed, ...]] = {
 
 def _shape(ins: Listed) -> str:
     """The shape as it stands in the opcode: that of movements may have no k, and that of tcgen05 stands in its descriptor."""
-    if ins.op == OP or ins.op in _TENSOR_MEMORY:
+    if ins.op == OP or ins.op in _TENSOR_MEMORY or ins.ptx == NO_PTX:
         return ins.shape
     return next(token for token in ins.opcode.split(".") if _SHAPE.fullmatch(token))
 
 
 def _types(ins: Listed) -> list[str]:
     """The types as they stand in the opcode, or in the descriptor of tcgen05."""
-    if isinstance(ins, Instruction) and ins.op == OP:
+    if isinstance(ins, Instruction) and (ins.op == OP or ins.ptx == NO_PTX):
         return [ins.dtype, ins.atype, ins.btype, *filter(None, (ins.stype,))]
     if isinstance(ins, Movement) and ins.reduction:
         return [ins.dtype]
@@ -54,6 +54,9 @@ def _fields(ins: Listed) -> tuple[Choices, ...]:
     if isinstance(ins, Instruction) and ins.op == OP:
         head, scales = ins.opcode.split(" ")[0], f".{ins.stype}" if ins.stype else ""
         return (head,), (ins.shape,), (ins.dtype,), (ins.atype,), (ins.btype,), (scales,), ins.targets
+    if isinstance(ins, Instruction) and ins.ptx == NO_PTX:
+        head, _, modifiers = ins.opcode.partition(" ")
+        return (head,), (ins.shape,), (ins.dtype,), (ins.atype,), (ins.btype,), (modifiers,), ins.targets
     tokens = ins.opcode.split(".")
     issued = tokens.index("aligned") if "aligned" in tokens else 2  # by one thread: tcgen05.cp and tcgen05.shift
     kind = [token for token in tokens if token.startswith(("kind::", "block_scale", "scale_vec::"))]
@@ -90,7 +93,7 @@ def _rows(listed: Sequence[Listed], complete: bool) -> list[tuple[Choices, ...]]
 
     Complete ones have a column of the PTX version before the targets, and differ in it.
     """
-    rows = [(*_fields(ins)[:-1], *([(f"{ins.ptx[0]}.{ins.ptx[1]}",)] if complete else []), ins.targets) for ins in listed]
+    rows = [(*_fields(ins)[:-1], *([(version_text(ins.ptx),)] if complete else []), ins.targets) for ins in listed]
     for column in (1, 4, 3, 2, 5) if complete else (1, 4, 3, 2, 5, 0):
         rows = merged(rows, column)
     return rows
@@ -99,7 +102,7 @@ def _rows(listed: Sequence[Listed], complete: bool) -> list[tuple[Choices, ...]]
 def summary(listed: Sequence[Listed]) -> list[list[str]]:
     """Cells of the rows that leave shapes out which differ in n only."""
     return [
-        [", ".join(head), _shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), spans(targets, TARGETS)]
+        [", ".join(head), _shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), spans(targets, PTX_TARGETS)]
         for head, shapes, d, a, b, modifiers, targets in _rows(listed, complete=False)
     ]
 
@@ -115,7 +118,7 @@ def _all_shapes(shapes: Sequence[str]) -> str:
 def families(listed: Sequence[Listed]) -> list[list[str]]:
     """Cells of the rows that leave nothing out: each holds for one PTX version and the same targets."""
     return [
-        [", ".join(head), _all_shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), *ptx, spans(targets, TARGETS)]
+        [", ".join(head), _all_shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), *ptx, spans(targets, PTX_TARGETS)]
         for head, shapes, d, a, b, modifiers, ptx, targets in _rows(listed, complete=True)
     ]
 
@@ -181,14 +184,14 @@ def list_instructions(
         print_json([_described(ins) for ins in listed])
     elif grouped or complete or markdown:
         if complete:
-            sys.stdout.write(f"Targets: {', '.join(TARGETS)}\n\n")
+            sys.stdout.write(f"Targets: {', '.join(PTX_TARGETS)}\n\n")
         (print_markdown if markdown else print_table)(headings, table(listed))
     else:
-        lines = [(ins.opcode, f"{ins.ptx[0]}.{ins.ptx[1]}", spans(ins.targets, TARGETS)) for ins in listed]
+        lines = [(ins.opcode, version_text(ins.ptx), spans(ins.targets, PTX_TARGETS)) for ins in listed]
         print_table(("opcode", "PTX", "targets"), lines)
 
 
 def _described(ins: Listed) -> dict[str, Any]:
     """Describe one instruction for JSON."""
-    version = f"{ins.ptx[0]}.{ins.ptx[1]}"
+    version = version_text(ins.ptx)
     return {"opcode": ins.opcode, "op": ins.op, "shape": _shape(ins), "types": _types(ins), "targets": list(ins.targets), "ptx": version}

@@ -16,12 +16,14 @@ from fastmma.verification.cublas_record import record_cublas
 from fastmma.verification.cublas_requests import USUAL_ROWS, Layer, Request, read_rows, read_shapes, requests_of_layers
 from fastmma.verification.cublaslt import CublasLt, load_library
 from fastmma.verification.cuda_driver import Driver, load_driver
+from fastmma.verification.hip import record as write_by_hip
 from fastmma.verification.record import record as write
 
 
 @click.command()
 @click.argument("folder", type=parameters.PATH)
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Without --cublas.")
+@click.option("--hip", is_flag=True, help="Without --cublas: an AMD GPU, by HIP's runtime and hipRTC; its dense v_mfma.")
 @click.option("--cublas", is_flag=True, help="Ask cuBLASLt what it would run for products: a plan book.")
 @click.option(
     "--model",
@@ -43,6 +45,7 @@ from fastmma.verification.record import record as write
 def record(
     folder: Path,
     seed: int,
+    hip: bool,
     cublas: bool,
     model: Path | None,
     shapes: Path | None,
@@ -56,6 +59,8 @@ def record(
 
     FOLDER is where a folder named after the target is made; with --cublas, the .npz file to write.
 
+    With --hip: of an AMD GPU. No AMD GPU was at hand to try it.
+
     With --cublas: ask its cuBLASLt which kernels it would run for a model, or for a file of shapes, and write a plan book.
     """
     if cublas:
@@ -65,7 +70,8 @@ def record(
         raise click.BadParameter("--model, --shapes and --library are for --cublas")
     bar, task = counting_bar("trials")
     with bar:
-        manifest = write(folder, seed=seed, progress=lambda done, total: bar.update(task, completed=done, total=total))
+        write_all = write_by_hip if hip else write
+        manifest = write_all(folder, seed=seed, progress=lambda done, total: bar.update(task, completed=done, total=total))
     size = sum(path.stat().st_size for path in manifest.parent.iterdir())
     if as_json:
         print_json({"manifest": str(manifest), "bytes": size})

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fastmma.cli import parameters
-from fastmma.cli.table import print_json, print_table, print_wrapped
+from fastmma.cli.table import print_json, print_table, print_wrapped, version_text
 from fastmma.host.errors import TargetError
 from fastmma.isa.cute import atoms
 from fastmma.isa.instruction import Instruction, Movement
@@ -72,7 +72,7 @@ def describe(ins: Instruction | Movement) -> dict[str, Any]:
     """Everything that the command prints."""
     return {
         "opcode": ins.opcode,
-        "ptx": f"{ins.ptx[0]}.{ins.ptx[1]}",
+        "ptx": version_text(ins.ptx),
         "heading": ins.heading,
         "cute": list(atoms(ins)),
         "operands": {name: _operand(ins, name) for name in operand_names(ins)},
@@ -96,7 +96,7 @@ def show(
         print_json(shown)
         return
     click.echo(shown["opcode"])
-    print_wrapped(f"PTX {shown['ptx']}, {shown['heading']}")
+    print_wrapped(f"PTX {shown['ptx']}, {shown['heading']}" if shown["ptx"] else shown["heading"])
     for name in shown["cute"]:
         click.echo(f"CuTe {name}")
     click.echo("")

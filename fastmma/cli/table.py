@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fastmma.isa.targets import NO_PTX
+
 Rows = Iterable[Sequence[str]]
 Choices = tuple[str, ...]
 _ENDLESS = 100_000  # a pipe or a file gets lines as long as they need to be
@@ -86,8 +88,13 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(_finite(value), indent=2, allow_nan=False) + "\n")
 
 
+def version_text(ptx: tuple[int, int]) -> str:
+    """A PTX version; empty for what is none of PTX's."""
+    return "" if ptx == NO_PTX else f"{ptx[0]}.{ptx[1]}"
+
+
 def spans(targets: Sequence[str], known: Sequence[str]) -> str:
     """Targets in short: a run that reaches the last known one is written ``sm_80 and later``."""
-    if len(targets) > 1 and tuple(targets) == tuple(known[known.index(targets[0]) :]):
+    if len(targets) > 1 and targets[0] in known and tuple(targets) == tuple(known[known.index(targets[0]) :]):
         return f"{targets[0]} and later"
     return ", ".join(targets)

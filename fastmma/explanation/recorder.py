@@ -18,8 +18,11 @@ from fastmma.numerics.methods import METHODS
 from fastmma.numerics.reference_steps import Number, watching
 
 # names of the operands of IEEE operations inside an instruction: those of a lowered form come after its sums of products
-_INSIDE = {"fma": ("a", "b", "accumulator"), "add": ("sum", "c"), "convert": ("value",)}
-_CHAINED = {**_INSIDE, "add": ("accumulator", "chain")}
+_Names = dict[str, tuple[str, ...]]
+_INSIDE: _Names = {"fma": ("a", "b", "accumulator"), "add": ("sum", "c"), "convert": ("value",)}
+_CHAINED: _Names = {**_INSIDE, "add": ("accumulator", "chain")}
+_PAIRED: _Names = {"multiply": ("a", "b"), "add": ("first", "second")}
+_NAMES: dict[str, _Names] = {"steps": _INSIDE, "chain": _CHAINED, "trees": _PAIRED, "integers": _INSIDE}
 # and when partial sums join a total, operation by operation
 _PROMOTED: dict[str, tuple[tuple[str, ...], ...]] = {
     "add": (("total", "partial"),),
@@ -63,7 +66,7 @@ class Recorder(Exact):
             d = super().execute(operation, operands, c)
         ins = operation.instruction
         factors = _Factors(ins, operands)
-        names = _INSIDE if METHODS[operation.arithmetic.method].chain is None else _CHAINED
+        names = _NAMES[METHODS[operation.arithmetic.method].sums]
         for step in seen:
             if step.operation in ("fused", "sum"):
                 terms = [factors.term(each, self._k, self._stop) for each in step.terms[:-1]]

@@ -9,13 +9,15 @@ from operator import index
 from typing import Any
 
 from fastmma.host.errors import TargetError
-from fastmma.isa.targets import ARCHITECTURES, TARGETS
+from fastmma.isa.targets import ARCHITECTURES, NVIDIA, TARGETS
 
 TargetName = str | tuple[int, int]
 
 # what drivers write before and after a name, and what tells no architecture
-_BRAND = re.compile(r"^(nvidia|geforce|tesla)$")
-_REST = re.compile(r"^(pcie|sxm\d?|nvl\d*|hbm\d?e?|\d+gb|laptop|gpu|max|q|super|ti|d|generation|server|workstation|edition|developer|kit)$")
+_BRAND = re.compile(r"^(nvidia|geforce|tesla|amd|instinct|radeon)$")
+_REST = re.compile(
+    r"^(pcie|sxm\d?|nvl\d*|hbm\d?e?|\d+gb|laptop|gpu|max|q|super|ti|d|generation|server|workstation|edition|developer|kit|oam|graphics)$"
+)
 
 
 def _words(name: str) -> tuple[str, ...]:
@@ -24,7 +26,7 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 _BY_WORDS = {_words(name): row.usual for row in ARCHITECTURES for name in row.gpus}
-_BY_CAPABILITY = {row.capability: row.usual for row in ARCHITECTURES}
+_BY_CAPABILITY = {row.capability: row.usual for row in NVIDIA}
 
 
 def target_named(name: TargetName) -> str:
@@ -34,8 +36,8 @@ def target_named(name: TargetName) -> str:
     ----------
     name : str or tuple of int
         A target, also without its underscore (``"sm90a"``, ``"compute_90a"``); the name of a GPU, as people say it or as drivers write
-        it (``"H100"``, ``"NVIDIA A100-SXM4-40GB"``); or a compute capability (``(9, 0)``, ``"9.0"``). A GPU or a capability means the
-        target that libraries compile for it: with suffix a, where there is one.
+        it (``"H100"``, ``"NVIDIA A100-SXM4-40GB"``, ``"MI300X"``); or NVIDIA's compute capability (``(9, 0)``, ``"9.0"``). A GPU or a
+        capability means the target that libraries compile for it: with suffix a, where there is one.
 
     Raises
     ------

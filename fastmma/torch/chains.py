@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.errors import TargetError
 from fastmma.isa.scalar import FMA
+from fastmma.isa.targets import target_of
 from fastmma.products.bound import Strided
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm import gemm
@@ -15,11 +17,13 @@ from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_gpu import library_gpu
-from fastmma.torch.plans import Ends, Planned, UnknownError, by_choice, checked, ends_of, status_of
+from fastmma.torch.plans import Ends, Planned, UnknownError, by_choice, checked, ends_of, status_of, unknown_plan
 from fastmma.torch.report import ASSUMED, EMULATED
 from fastmma.torch.settings import Modes, Settings
 
 _UNKNOWN = "float32 without TF32, or by a vector, is multiplied off the tensor cores, in parts of k that cuBLAS chooses"
+# of float32 by vendors whose matrix cores multiply it, where products are not known
+_MATRIX_CORES = {"AMD": "v_mfma_f32_16x16x4_f32"}
 _DOTS = "stacks of single results are dot products, for which the kernel was another one now and then"
 _GAPS = "matrices with gaps between their rows or columns, of which nobody asked"
 
@@ -59,6 +63,13 @@ def chained(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes
         If nobody knows.
     """
     said = settings.said(a.shape[-2], b.shape[-1], a.shape[-1])
+    instruction = _MATRIX_CORES.get(target_of(settings.architecture).vendor)
+    if instruction is not None and said is None:
+        try:
+            plan = gemm_plan(a, b, instruction=instruction, target=settings.target, **ends_of(ends))
+        except TargetError as error:
+            raise UnknownError(str(error)) from None
+        return checked(settings, Planned(plan, ASSUMED, unknown_plan(settings, "f32")))
     if isinstance(said, GemmPlan):
         return Planned(said, EMULATED, "as the caller's plans say")
     if isinstance(said, int):

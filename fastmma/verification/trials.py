@@ -69,6 +69,7 @@ class Trial:
 _CALLS: dict[str, Callable[..., Registers]] = {
     "mma": warp.mma,
     "wmma": warp.mma,
+    "v_mfma": warp.mma,
     "wgmma": warpgroup.mma,
     "tcgen05": tcgen05.mma,
     "ldmatrix": warp.ldmatrix,
@@ -273,6 +274,7 @@ def _draw_tcgen05(ins: Instruction, arguments: dict[str, int], label: str, count
 _DRAWS: dict[str, Callable[[Any, dict[str, int], str, int, Stream], dict[str, Registers]]] = {
     "mma": _draw_mma,
     "wmma": _draw_mma,
+    "v_mfma": _draw_mma,
     "wgmma": _draw_wgmma,
     "tcgen05": _draw_tcgen05,
     "ldmatrix": _draw_lines,

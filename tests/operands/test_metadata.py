@@ -208,15 +208,6 @@ def test_gemm_is_the_dense_product(dtype: Any, target: str) -> None:
         np.testing.assert_array_equal(result, expected)
 
 
-@pytest.mark.parametrize("backend", ["numba", "reference"])
-@pytest.mark.parametrize("shape", [(0, 16, 3), (3, 0, 3), (3, 16, 0), (0, 0, 0)])
-def test_empty_gemm(shape: tuple[int, int, int], backend: str) -> None:
-    m, k, n = shape
-    a, b, words = np.zeros((m, k // 2), np.float16), np.zeros((k, n), np.float16), np.full((m, k // 4), 4)
-    result = fastmma.gemm(a, b, np.ones((m, n), np.float32), metadata=words, backend=backend)
-    np.testing.assert_array_equal(result, np.ones((m, n)))
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [

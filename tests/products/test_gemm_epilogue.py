@@ -142,15 +142,6 @@ def test_specials_and_zeros() -> None:
     assert np.isfinite(gemm(a[:3], b, np.full((3, 3), np.nan, np.float32), beta=0.0)).all()
 
 
-def test_c_out_and_the_bias_may_be_one_memory() -> None:
-    rng = np.random.default_rng(4)
-    a, b = drawn("f16", (6, 32), 0), drawn("f16", (32, 6), 1)
-    memory = rng.standard_normal(60).astype(np.float32)
-    c, out, bias = memory[:36].reshape(6, 6), memory[3:39].reshape(6, 6), memory[10:16]
-    expected = gemm(a, b, c.copy(), beta=2.0, bias=bias.copy())
-    np.testing.assert_array_equal(gemm(a, b, c, beta=2.0, bias=bias, out=out), expected)
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

@@ -183,7 +183,7 @@ def has_tile_kernel(operation: Operation) -> bool:
 def covers(operation: Operation) -> bool:
     """Tell whether there is source for the operation's arithmetic."""
     row = operation.arithmetic
-    if not in_kernels(row):
+    if not in_kernels(row) or not METHODS[row.method].cuda_source:
         return False
     if not operation.own or not METHODS[row.method].in_steps:
         return True

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastmma.backends.gpu.ptx import ENTRY
 from fastmma.host.errors import BackendError, TargetError
 from fastmma.isa.instruction import Instruction
-from fastmma.isa.targets import ARCHITECTURES, TARGETS, architecture
+from fastmma.isa.targets import NVIDIA, TARGETS, architecture
 
 # a block has that much shared memory without asking for more
 _STATIC_SHARED_BYTES = 48 * 1024
@@ -63,7 +63,7 @@ def native_target() -> str:
         If there is no GPU, or its architecture is not in the table.
     """
     capability = _cupy().cuda.Device().compute_capability
-    found = next((row.usual for row in ARCHITECTURES if row.capability == divmod(int(capability), 10)), None)
+    found = next((row.usual for row in NVIDIA if row.capability == divmod(int(capability), 10)), None)
     if found is None:
         raise BackendError(f"the GPU is of architecture sm_{capability}, which is not in the table")
     return found

@@ -84,17 +84,11 @@ class View:
         return found
 
     def index(self, number: int) -> View:
-        """Return one of the tiles along the first dimension.
-
-        Raises
-        ------
-        NotEmulatedError
-            If there is none: on a GPU, what is read there is something else.
-        """
+        """Return one of the tiles along the first dimension; where there is none, its use raises."""
         if number in self.children:
             return self.children[number]
         if not 0 <= number < self.shape[0]:
-            raise NotEmulatedError(f"index {number} of {self.allocation.name}, which has {self.shape[0]} tiles")
+            return Outside(self.allocation, self.places[0], self.dtype, self.space, {}, f"tile {number} of {self.shape[0]}")
         return self.part(number, self.places[number])
 
     def slice(self, offsets: tuple[int, ...], shape: tuple[int, ...]) -> View:
@@ -128,6 +122,25 @@ class View:
                 raise NotEmulatedError(f"{self.allocation.name} reinterpreted beyond its end")
             found = self.children[kind] = View(self.allocation, places, kind.dtype, self.space)
         return found
+
+
+@dataclass
+class Outside(View):
+    """A descriptor of what is not there: a kernel may have one that it does not use, such as that of a barrier behind a predicate."""
+
+    tile: str = ""
+
+    @property
+    def mask(self) -> int:  # type: ignore[override]
+        """Raise.
+
+        Raises
+        ------
+        NotEmulatedError
+        """
+        raise NotEmulatedError(f"{self.tile} of {self.allocation.name} is used: what a GPU finds there is something else")
+
+    start = _cells = mask  # type: ignore[assignment]
 
 
 def allocate(kind: Type, name: str) -> View:
