@@ -85,6 +85,8 @@ _READERS: dict[str, Callable[[IO[bytes], Path], dict[str, _Held]]] = {".npy": _n
 
 def check_suffix(path: Path) -> None:
     """Raise OperandError unless there is a reader for files of that name."""
+    if not path.exists() and path.suffix not in _READERS:
+        raise OperandError(f"{path}: there is no such file or folder")
     if path.suffix not in _READERS:
         raise OperandError(f"{path}: files of tensors end in {', '.join(_READERS)}")
 

@@ -22,7 +22,7 @@ from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import as_numpy, strided, to_numpy
-from fastmma.torch.chains import chained, multiply_by_lanes
+from fastmma.torch.chains import chained, fills_k, multiply_by_lanes
 from fastmma.torch.places import LIBRARIES, where
 from fastmma.torch.plans import ALIGNED, FORMATS, Ends, InvalidError, Planned, UnknownError, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
@@ -37,13 +37,17 @@ class AssumedWarning(UserWarning):
 
 
 class _Computation(NamedTuple):
-    """A kind of call: what computes arrays, its line in the report, results' dtype and shape, and what computes small products at once."""
+    """A kind of call: what computes arrays, its line in the report, results' dtype and shape, and what computes small products at once.
+
+    `filled` tells whether the GPU's kernel fills k up with zeros, which are added to each sum: a negative zero is positive then.
+    """
 
     product: Callable[..., Any]
     line: Line
     out: torch.dtype
     shape: tuple[int, ...]
     fixed: Fixed | None = None
+    filled: bool = False
 
 
 class Emulation:
@@ -131,7 +135,7 @@ class Emulation:
                 given |= {"beta": beta, "c": _addend(c, found.shape)}
             as_numpy(result)[...] = found.product(as_numpy(_lines(a)), as_numpy(_lines(b)), **given)
         self.done(found.line)
-        return result
+        return result.add_(0.0) if found.filled else result
 
     def _prepared(
         self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends, modes: Modes
@@ -154,11 +158,12 @@ class Emulation:
             if a.is_cuda:
                 raise UnknownError("products whose k are shared by lanes are computed on CPUs alone")
             lanes = partial(multiply_by_lanes, plan=how.plan, threads=self.settings.threads)
-            return _Computation(lanes, line_of(operator, how, x, y), out, shape)
+            return _Computation(lanes, line_of(operator, how, x, y), out, shape, filled=off_tensor_cores and fills_k(self.settings, x))
         if a.is_cuda:
             return _Computation(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, shape)
         product = prepare(plan=how.plan, threads=self.settings.threads)
-        return _Computation(product, line_of(operator, how, x, y), out, shape, _fixed(product, a, b, addend, ends))
+        filled = off_tensor_cores and fills_k(self.settings, x)
+        return _Computation(product, line_of(operator, how, x, y), out, shape, _fixed(product, a, b, addend, ends), filled)
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""

@@ -12,6 +12,7 @@ from triton import knobs
 from fastmma.isa.targets import target_of
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.triton.compiled import CompiledKernel, CompiledSum, compiled_kernel
+from fastmma.triton.compilers import number_of
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
 from fastmma.triton.positions import Position, site, sites
 from fastmma.triton.report import Report
@@ -138,9 +139,8 @@ class Emulation:
 
     @property
     def capability(self) -> int:
-        """The GPU's compute capability: 90 for sm_90a."""
-        major, minor = target_of(self.target).capability
-        return 10 * major + minor
+        """The GPU's compute capability, 90 for sm_90a, or the number that `compilers` has for one of AMD's."""
+        return number_of(target_of(self.target))
 
     @property
     def fuses(self) -> bool:

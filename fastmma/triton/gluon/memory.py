@@ -30,13 +30,27 @@ class Allocation:
 
 @dataclass
 class View:
-    """A memory descriptor: for each element of its shape, the byte of the allocation at which it begins."""
+    """A memory descriptor: for each element of its shape, the byte of the allocation at which it begins.
+
+    A kernel may have one of what is not there and not use it, such as that of a barrier behind a predicate: `missing` names it.
+    """
 
     allocation: Allocation
     places: NDArray[np.int64]
     dtype: np.dtype[Any]
     space: str = "shared"
     children: dict[Any, View] = field(default_factory=dict)
+    missing: str = ""
+
+    def _check(self) -> None:
+        """Raise if nothing is there.
+
+        Raises
+        ------
+        NotEmulatedError
+        """
+        if self.missing:
+            raise NotEmulatedError(f"{self.missing} of {self.allocation.name} is used: what a GPU finds there is something else")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,6 +60,7 @@ class View:
     @cached_property
     def mask(self) -> int:
         """A bit for each byte that it covers."""
+        self._check()
         found = np.zeros(self.allocation.data.size, bool)
         for byte in range(self.dtype.itemsize):
             found[self.places + byte] = True
@@ -53,6 +68,7 @@ class View:
 
     @cached_property
     def _cells(self) -> NDArray[np.int64]:
+        self._check()
         cells, rest = np.divmod(self.places, self.dtype.itemsize)
         if rest.any():
             raise NotEmulatedError(f"elements of {self.allocation.name} that lie across words")
@@ -61,6 +77,7 @@ class View:
     @cached_property
     def start(self) -> int:
         """The byte of the first element, from which a layout counts."""
+        self._check()
         return int(self.places.flat[0])
 
     @property
@@ -84,17 +101,11 @@ class View:
         return found
 
     def index(self, number: int) -> View:
-        """Return one of the tiles along the first dimension.
-
-        Raises
-        ------
-        NotEmulatedError
-            If there is none: on a GPU, what is read there is something else.
-        """
+        """Return one of the tiles along the first dimension; where there is none, its use raises."""
         if number in self.children:
             return self.children[number]
         if not 0 <= number < self.shape[0]:
-            raise NotEmulatedError(f"index {number} of {self.allocation.name}, which has {self.shape[0]} tiles")
+            return View(self.allocation, self.places[0], self.dtype, self.space, {}, f"tile {number} of {self.shape[0]}")
         return self.part(number, self.places[number])
 
     def slice(self, offsets: tuple[int, ...], shape: tuple[int, ...]) -> View:

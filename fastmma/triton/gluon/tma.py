@@ -83,11 +83,8 @@ def _box(view: View, rank: int) -> NDArray[np.int64]:
 
 
 def _refuse(one: Operation, kernel: Kernel) -> None:
-    for name in ("multicast", "fp4_padded", "fp4Padded"):
-        if one.attributes.get(name, "false") not in ("false", ""):
-            raise NotEmulatedError(f"{kernel.describe(one)} with {name}")
-    if any(kind.kind == "descriptor" and "fp4Padded = true" in kind.layout for kind in one.types):
-        raise NotEmulatedError(f"{kernel.describe(one)} of padded 4-bit floats")
+    if one.attributes.get("multicast", "false") not in ("false", ""):
+        raise NotEmulatedError(f"{kernel.describe(one)} with multicast")
 
 
 def _finish_load(partition: Partition, view: View, barrier: Any, place: str, data: NDArray[Any]) -> None:
