@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fastmma.products.choice_map import GPU, LIBRARY, choice_map
+from fastmma.products.choice_map import choice_map
 from fastmma.products.cublas.answers import answers
 from fastmma.products.cublas.book import Book
 from fastmma.products.cublas.choice import Choice
@@ -97,13 +97,13 @@ def find_recorded(asked: Question) -> Known | None:
 
 def _find_in_map(asked: Question) -> Known | None:
     """Look up in how many parts the library takes k, where a GPU was asked for its choice."""
-    if asked.stack > 1 or asked.gpu != GPU or asked.product.fmt not in _STAGES:
+    table, product = nearest_table(asked.gpu, VERSION), asked.product
+    if asked.stack > 1 or asked.gpu != table.gpu or product.fmt not in _STAGES:
         return None
-    product = asked.product
-    parts = choice_map().find(asked.kind, product.layout, product.m, product.n, product.k, biased=asked.biased)
+    parts = choice_map(table.parts).find(asked.kind, product.layout, product.m, product.n, product.k, biased=asked.biased)
     if parts is None:
         return None
-    return _of_parts(asked, parts, OrderEvidence("recorded", f"{asked} as {LIBRARY} chooses on {GPU}"))
+    return _of_parts(asked, parts, OrderEvidence("recorded", f"{asked} as cuBLASLt {table.version}.0 chooses on {table.gpu}"))
 
 
 def _find_rule(asked: Question) -> Known | None:
