@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from bench.cases import TILE_CASES, quantisation, small_products, warps
 from bench.process import first_product, peak_memory
@@ -88,10 +88,14 @@ def _others(quick: bool, rounds: int) -> list[str]:
     return lines
 
 
+@click.command()
+@click.option("--quick", is_flag=True, help="Small sizes: only checks that everything runs.")
+@click.option("--rounds", type=click.IntRange(min=1), default=7, help="Rounds, of which the median counts.")
+@click.option("--write", is_flag=True, help="Put the tables into the pages in docs.")
 def measure(
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only checks that everything runs.")] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 7,
-    write: Annotated[bool, typer.Option("--write", help="Put the tables into the pages in docs.")] = False,
+    quick: bool,
+    rounds: int,
+    write: bool,
 ) -> None:
     """Measure the families of instructions against NumPy's sgemm, quantisation, and what else takes time."""
     results = "\n".join([*table("128x128x128" if quick else "1024x1024x1024"), "", f"On {describe()}.", ""])
@@ -99,11 +103,11 @@ def measure(
     lines = [f"{describe()}. {size}, packing included, medians of {rounds} interleaved rounds.", ""]
     sections = (_families, _tiles, _small, _quantisation, _others)
     speed = "\n".join([*lines, *(line for section in sections for line in (*section(quick, rounds), ""))])
-    typer.echo(f"{results}\n{speed}")
+    click.echo(f"{results}\n{speed}")
     if write:
         fill("results", results)
         fill("bench", speed)
 
 
 if __name__ == "__main__":
-    typer.run(measure)
+    measure()

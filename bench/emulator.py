@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 import fastmma
@@ -70,13 +70,16 @@ def table(emulator: Emulator, backend: str, n: int, rounds: int) -> list[str]:
     return lines
 
 
+@click.command()
+@click.option("--size", type=click.IntRange(min=1), default=8192, help="Rows, columns and k of the matrices.")
+@click.option("--rounds", type=click.IntRange(min=1), default=5, help="Rounds, of which the median counts.")
 def measure(
-    size: Annotated[int, typer.Option(min=1, help="Rows, columns and k of the matrices.")] = 8192,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 5,
+    size: int,
+    rounds: int,
 ) -> None:
     """Measure ``backend="cupy-emulate"``."""
-    typer.echo("\n".join(table(Emulator(device), "cupy-emulate", size, rounds)))
+    click.echo("\n".join(table(Emulator(device), "cupy-emulate", size, rounds)))
 
 
 if __name__ == "__main__":
-    typer.run(measure)
+    measure()

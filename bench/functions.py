@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import torch
-import typer
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -116,14 +116,17 @@ def models(quick: bool, rounds: int) -> list[str]:
     return lines
 
 
+@click.command()
+@click.option("--quick", is_flag=True, help="Small sizes: only checks that everything runs.")
+@click.option("--rounds", type=click.IntRange(min=1), default=5, help="Rounds, of which the median counts.")
 def measure(
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only checks that everything runs.")] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 5,
+    quick: bool,
+    rounds: int,
 ) -> None:
     """Measure functions and models."""
     torch.set_num_threads(1)
-    typer.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (functions, models)))
+    click.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (functions, models)))
 
 
 if __name__ == "__main__":
-    typer.run(measure)
+    measure()

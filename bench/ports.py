@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import click
 import llvmlite.binding
 import numpy as np
-import typer
 from llvmlite import ir
 
 from bench.instructions import CPUS, KERNELS, Cpu, Kernel, Stored
@@ -235,13 +235,17 @@ def reached(rounds: int) -> list[str]:
     return lines
 
 
-def main(rounds: Annotated[int, typer.Option(min=1, help="Rounds of every measurement.")] = 9) -> None:
+@click.command()
+@click.option("--rounds", type=click.IntRange(min=1), default=9, help="Rounds of every measurement.")
+def main(
+    rounds: int,
+) -> None:
     """Measure pipes, and print the tables of docs/speed.md; with FASTMMA_CPU=avx2 those of AVX2."""
     if not cpu.usable() >= ({"avx2", "fma"} if _NAME == "AVX2" else {"avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512vpopcntdq"}):
-        raise typer.BadParameter(f"{describe()} has not all that is measured")
+        raise click.BadParameter(f"{describe()} has not all that is measured")
     llvmlite.binding.initialize_native_asmparser()
-    typer.echo("\n".join([f"{describe()}.", _MODEL, "", *throughput(rounds), "", *reached(rounds)]))
+    click.echo("\n".join([f"{describe()}.", _MODEL, "", *throughput(rounds), "", *reached(rounds)]))
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

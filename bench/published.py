@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
 
+import click
 import numpy as np
-import typer
 
 from fastmma import study
 from fastmma.study.speed.report import describe
@@ -98,18 +97,21 @@ def large(size: int) -> str:
     )
 
 
+@click.command()
+@click.option("--quick", is_flag=True, help="Small sizes: only checks that everything runs.")
+@click.option("--write", is_flag=True, help="Put the tables into the pages in docs.")
 def published(
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only checks that everything runs.")] = False,
-    write: Annotated[bool, typer.Option("--write", help="Put the tables into the pages in docs.")] = False,
+    quick: bool,
+    write: bool,
 ) -> None:
     """Reproduce what is published, and say how close it comes."""
     size, depths = (16, (64, 256)) if quick else (1024, (1024, 4096, 16384))
     sections = [promotion(size, depths), block_formats(size, 4096 // (16 if quick else 1)), truncation(min(size, 256), depths)]
     text = "".join("\n".join(section) + "\n\n" for section in sections) + f"{large(64 if quick else 4096)}\nOn {describe()}.\n"
-    typer.echo(text)
+    click.echo(text)
     if write:
         fill("published", text)
 
 
 if __name__ == "__main__":
-    typer.run(published)
+    published()

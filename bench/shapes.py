@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import click
 import ml_dtypes
 import numpy as np
-import typer
 
 import fastmma
 from fastmma.products.choice import default_instruction
@@ -146,13 +146,16 @@ def _with_and_without(atype: str, n: int) -> dict[str, Callable[[], Any]]:
     return {"alone": alone, "finished": partial(alone, bias=np.ones(n, np.float32), out_dtype=ml_dtypes.bfloat16)}
 
 
+@click.command()
+@click.option("--quick", is_flag=True, help="Small sizes: only checks that everything runs.")
+@click.option("--rounds", type=click.IntRange(min=1), default=5, help="Rounds, of which the median counts.")
 def measure(
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only checks that everything runs.")] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 5,
+    quick: bool,
+    rounds: int,
 ) -> None:
     """Measure how speed depends on shapes."""
-    typer.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (thin, sizes, sparse, finished)))
+    click.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (thin, sizes, sparse, finished)))
 
 
 if __name__ == "__main__":
-    typer.run(measure)
+    measure()

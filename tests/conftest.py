@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from reference.paths import PATHS, taking
 
-ROOMS_OF_ANY_KERNELS = ("execution", "explanation")  # movement, layouts and explanations
+# rooms that are about plans, layouts, movement and explanations: drivers compare the kernels that they take with all others
+ROOMS_OF_ANY_KERNELS = ("agreement", "execution", "explanation", "numerics", "operands", "products", "scaling", "study")
 
 
 def _cache_directory() -> Path:
@@ -29,6 +30,7 @@ os.environ["NUMBA_CACHE_DIR"] = str(_cache_directory())
 os.environ.pop("FASTMMA_STRICT", None)
 os.environ.pop("FASTMMA_PORTABLE", None)
 os.environ.pop("FASTMMA_NUM_THREADS", None)
+os.environ.pop("COLUMNS", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU and CuPy; run with --gpu")
     config.addinivalue_line("markers", "each_path: runs on the best kernels for this CPU, and again on those that any CPU runs")
+    config.addinivalue_line("markers", "best_kernels: runs on the best kernels for this CPU also in a room that takes any")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -56,7 +59,8 @@ def kernels_of(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def portable_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
     """Tests of rooms in which all kernels are alike take those that are compiled soon, and serve all arithmetics."""
-    with taking("portable") if request.path.parent.name in ROOMS_OF_ANY_KERNELS else nullcontext():
+    any_kernels = request.path.parent.name in ROOMS_OF_ANY_KERNELS and not request.node.get_closest_marker("best_kernels")
+    with taking("portable") if any_kernels else nullcontext():
         yield
 
 

@@ -15,13 +15,21 @@ import pytest
 import fastmma
 from fastmma import scaling
 from fastmma.cli import main
+from tools.commands import reference
 from tools.pictures import PICTURES
 
 DOCS = Path(__file__).parents[1] / "docs"
 TEXTS = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
 BLOCKS = {name: re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for name, text in TEXTS.items()}
 # what the examples of a page need beside fastmma
-LIBRARIES = {"torch.md": "torch", "training_steps.md": "torch", "triton.md": "triton", "jax.md": "jax", "dask.md": "distributed"}
+LIBRARIES = {
+    "torch.md": "torch",
+    "training_steps.md": "torch",
+    "triton.md": "triton",
+    "gluon.md": "triton",
+    "jax.md": "jax",
+    "dask.md": "distributed",
+}
 WITH_EXAMPLES = [name for name, blocks in BLOCKS.items() if any(language == "pycon" for language, _ in blocks)]
 # whole programs and tests, which begin with what they import, and what they print
 PROGRAMS = {
@@ -74,6 +82,11 @@ def test_pages_with_examples_are_found() -> None:
     assert "explain.md" in WITH_EXAMPLES
 
 
+def test_the_reference_of_commands_is_printed_by_them() -> None:
+    (printed,) = re.findall(r"<!-- commands -->\n(.*?)<!-- /commands -->", TEXTS["command_line.md"], re.DOTALL)
+    assert printed == reference(), "the reference is out of date: 'python -m tools.pages' prints it anew"
+
+
 def test_tables_are_marked() -> None:
     assert {"evidence", "instructions"} <= {name for name, _, _ in TABLES}
 
@@ -100,9 +113,3 @@ def test_the_reference_has_all_public_names() -> None:
     described = set(re.findall(r"^::: fastmma\.(\w+)", "\n".join(TEXTS.values()), re.MULTILINE))
     assert set(fastmma.__all__) - described == set() | {name for name in scaling.__all__ if name in fastmma.__all__}
     assert {"dask", "jax", "study", "testing", "torch", "triton"} <= described
-
-
-def test_the_page_of_commands_has_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    commands = set(re.findall(r"^│ ([a-z]+) ", capsys.readouterr().out, re.MULTILINE))
-    assert {"gemm", "explain"} <= commands == set(re.findall(r"^fastmma (\w+)", TEXTS["command_line.md"], re.MULTILINE))

@@ -148,6 +148,49 @@ MUTANTS = (
         ("tests/kernels/test_promotion.py",),
     ),
     Mutant("kernels/sums/epilogue.py", "(bits + 0x7FFF + ((bits >> 16) & 1))", "(bits + 0x8000)", ("tests/kernels/test_epilogue.py",)),
+    Mutant(
+        "kernels/scaled/group_panels.py",
+        "if k < columns and alive[scale_codes[row, k // block]] != 0:",
+        "if k < columns and alive[scale_codes[row, k // block]] != -1:",
+    ),
+    # numbers of other kinds, plans and decisions
+    Mutant(
+        "kernels/quantize.py",
+        "steps = word(word(significand + word(word(half + odd) & rounds)) >> shift)",
+        "steps = word(word(significand + word(word(half + word(1)) & rounds)) >> shift)",
+        ("tests/scaling/test_quantize.py",),
+    ),
+    Mutant(
+        "kernels/functions/sums.py",
+        "kept[thread] += part[thread * size + element]",
+        "kept[thread] += part[thread * size + size - 1 - element]",
+        ("tests/functions/test_torch_orders.py",),
+    ),
+    Mutant("kernels/functions/philox.py", "_ROUNDS = 10", "_ROUNDS = 7", ("tests/functions/test_philox.py",)),
+    Mutant(
+        "kernels/functions/attention.py",
+        "np.float32(np.float32(old * scale) - np.float32(new * scale))",
+        "np.float32(np.float32(old - new) * scale)",
+        ("tests/functions/test_attention.py", "tests/functions/test_cudnn_attention.py"),
+    ),
+    Mutant(
+        "products/order.py",
+        "run, longer = divmod(streamed * deep, self.ctas)",
+        "run, longer = -(-streamed * deep // self.ctas), 0",
+        ("tests/products/test_order.py",),
+    ),
+    Mutant(
+        "products/cublas/tile_order.py",
+        "-(-(product.k // choice.parts) // unit) * unit",
+        "-(-product.k // choice.parts // unit) * unit",
+        ("tests/products/test_cublas_plans.py",),
+    ),
+    Mutant(
+        "agreement/simplify.py",
+        "if taken is not None and rule.is_exact and after.most is not None",
+        "if taken is not None and after.most is not None",
+        ("tests/agreement/test_same_bits.py",),
+    ),
 )
 
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from fastmma.cli import main
+from tools.commands import reference
 from tools.pictures import PICTURES
 
 FOLDER = Path(__file__).parents[1] / "docs"
@@ -60,4 +61,5 @@ def draw_pictures() -> None:
 
 if __name__ == "__main__":
     fill_tables()
+    fill("commands", reference())
     draw_pictures()

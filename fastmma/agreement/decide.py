@@ -61,7 +61,7 @@ def _stored_places(problem: Problem, depth: int) -> range:
 def _is_slow(plan: Plan) -> bool:
     """Tell whether a plan's arithmetic is computed in exact integers alone."""
     arithmetic = plan.operation.arithmetic
-    return arithmetic.c_joins == "sum" or arithmetic.flush_inputs or arithmetic.flush_results
+    return arithmetic.c_joins != "terms" or arithmetic.flush_inputs or arithmetic.flush_results
 
 
 def _all_rows(problem: Problem, depth: int) -> Operands | None:

@@ -32,12 +32,13 @@ class StepRule:
     join_bits: int = 0
     flush_inputs: bool = False
     flush_results: bool = False
+    negative_zero: bool = False
     flush_before: bool = False  # whether the value before counts as an input: it is the c of an instruction
 
     @cached_property
     def _hash(self) -> int:
         numbers = self.sums, self.method, self.align_bits, self.align_rounding, self.emax_floor, self.keep_bits, self.rounding
-        return hash((*numbers, self.group, self.widened, self.c_joins, self.join_bits))
+        return hash((*numbers, self.group, self.widened, self.c_joins, self.join_bits, self.negative_zero))
 
     def __hash__(self) -> int:
         return self._hash

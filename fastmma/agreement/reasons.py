@@ -97,9 +97,11 @@ _FACTS: tuple[tuple[Callable[[Plan], str], str], ...] = (
     (_says("widened", "elements widened to {}", usual=""), "widened"),
     (_says("native_c", "c by its own exponent", usual=False), "native_c"),
     (_says("c_joins", "c joins the {}"), ""),
+    (_says("negative_zero", "negative sums are rounded to -0", usual=False), "negative_zero"),
     (_says("join_bits", "c joins at {} bits", usual=0), ""),
     (_says("flush_inputs", "subnormal inputs are 0", usual=False), ""),
     (_says("flush_results", "subnormal results are 0", usual=False), ""),
+    (_says("negative_zero", "negative sums round to -0", usual=False), ""),
     (_first_tile, ""),
     (_ends, ""),
 )

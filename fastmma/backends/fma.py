@@ -70,29 +70,29 @@ def f32_panels(operation: Operation, operands: Operands, d: Codes, threads: int)
         m8n8k4.by_panels(one.a, one.b, one.c, out, pairs, threads)
 
 
-def _floats(operands: Operands) -> Operands:
-    return operands.each(lambda codes: codes.view(np.float32))
+def _floats(operation: Operation, operands: Operands) -> Operands:
+    return whole_k(operation.instruction, operands).each(lambda codes: codes.view(np.float32))
 
 
-def f32_from_c(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG001 - there is one such instruction
+def f32_from_c(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     """Compute "f32-fma-from-c", product by product."""
     from fastmma.kernels.fma import f32 as compiled
 
-    for one, out in each(_floats(operands), d.view(np.float32)):
+    for one, out in each(_floats(operation, operands), d.view(np.float32)):
         compiled.gemm(one.a, one.b, one.c, out, threads)
 
 
-def f32_from_c_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG001 - there is one such instruction
+def f32_from_c_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     """Compute "f32-fma-from-c" of many products of any depth."""
     from fastmma.kernels.fma import f32 as compiled
 
-    for _, many, out in batches(_floats(operands), d.view(np.float32)):
+    for _, many, out in batches(_floats(operation, operands), d.view(np.float32)):
         compiled.tiles(many.a, many.b, many.c, out, threads)
 
 
-def f32_from_c_panels(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:  # noqa: ARG001 - there is one such instruction
+def f32_from_c_panels(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     """Compute "f32-fma-from-c", of large products."""
     from fastmma.kernels.fma import f32 as compiled
 
-    for one, out in each(_floats(operands), d.view(np.float32)):
+    for one, out in each(_floats(operation, operands), d.view(np.float32)):
         compiled.by_panels(one.a, one.b, one.c, out, threads)

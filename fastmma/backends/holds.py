@@ -14,7 +14,9 @@ from fastmma.backends.parameters import (
     fused_parameters,
     general_parameters,
     holds,
+    in_exact_sums,
     in_kernels,
+    in_windows,
     scaled_parameters,
 )
 from fastmma.backends.problem import Problem
@@ -171,6 +173,20 @@ def _in_window(problem: Problem) -> bool:
     return in_kernels(operation.arithmetic) and products.fits_window(general_parameters(operation), a, b)
 
 
+def _in_window_lanes(problem: Problem) -> bool:
+    from fastmma.kernels.fused import window_lanes
+
+    row = problem.operation.arithmetic
+    numbers = (row.c_joins, row.terms, row.align_bits, row.join_bits)
+    usual = numbers == ("sum", window_lanes.TERMS, window_lanes.ALIGN_BITS, window_lanes.JOIN_BITS)
+    return usual and not portable_only() and in_windows(problem.operation)
+
+
+def _unknown(problem: Problem) -> bool:
+    operation = problem.operation
+    return not (in_kernels(operation.arithmetic) or in_windows(operation) or in_exact_sums(operation))
+
+
 BLOCKS = Holds("1 <= K <= 4096, steps that fill units of 8 to 64 k, sums exact in float lanes", _in_blocks)
 FORM = Holds("f32 sums of a GPU's arithmetic, in blocks", _of_form)
 BYTES = Holds("8-bit integers with adjacent rows or columns, sums that wrap", _bytes_of_form)
@@ -190,6 +206,9 @@ ENVELOPE = Holds("arithmetics in kernels/envelopes.py", lambda problem: holds(pr
 GENERAL = Holds(
     "steps of which c is a term, nothing rounded down, nothing flushed", lambda problem: in_kernels(problem.operation.arithmetic)
 )
-REFERENCE = Holds("what no kernel knows", lambda problem: not in_kernels(problem.operation.arithmetic))
+WINDOWS = Holds("f32 sums to nearest that c joins", lambda problem: in_windows(problem.operation))
+WINDOW_LANES = Holds("f32 sums to nearest that c joins, of 8 products truncated at 24 bits and joined at 31", _in_window_lanes)
+EXACT_SUMS = Holds("f32 sums to nearest of at most 4 products and c", lambda problem: in_exact_sums(problem.operation))
+REFERENCE = Holds("what no kernel knows", _unknown)
 NEAREST = Holds("rounding to nearest", lambda problem: problem.operation.instruction.rounding == "rn")
 ALL = Holds("all", lambda _: True)

@@ -58,8 +58,39 @@ def plain(operation: Operation) -> Operation:
 
 
 def in_kernels(row: Arithmetic) -> bool:
-    """Tell whether kernels know all that an arithmetic says: in them c is a term, and nothing is flushed or rounded down."""
-    return {row.align_rounding, row.rounding} <= set(ROUNDINGS) and row.c_joins == "terms" and not (row.flush_inputs or row.flush_results)
+    """Tell whether kernels of all GPUs know all that an arithmetic says: in them c is a term, and nothing is flushed or rounded down."""
+    more = row.flush_inputs or row.flush_results or row.negative_zero
+    return {row.align_rounding, row.rounding} <= set(ROUNDINGS) and row.c_joins == "terms" and not more
+
+
+_WIDEST_JOIN = 44  # bits below emax at which sums of many steps are exact in float64
+_MOST_EXACT_TERMS = 4
+
+
+def _of_matrix_cores(operation: Operation) -> bool:
+    """Tell whether single products make f32 sums, rounded to nearest with the sign of what they round, in order of k."""
+    ins, row = operation.instruction, operation.arithmetic
+    f32 = {ins.ctype, ins.dtype, ins.accumulator} == {"f32"}
+    plain = row.method == "fused" and row.group == 1 and not (row.split or row.interleave or row.widened or row.native_c or ins.sparse)
+    nearest = row.rounding == "rn" and row.negative_zero and row.keep_bits == ins.formats.sums.mantissa_bits
+    return f32 and plain and nearest and not (row.flush_inputs or row.flush_results)
+
+
+@lru_cache(1024)
+def in_windows(operation: Operation) -> bool:
+    """Tell whether c joins sums as on CDNA3."""
+    row = operation.arithmetic
+    bits = row.align_bits < row.join_bits <= _WIDEST_JOIN
+    unbounded = row.emax_floor <= 2 * min(operation.instruction.formats.sums.emin, 0) and row.align_rounding == "rz"
+    return row.c_joins != "terms" and bits and unbounded and _of_matrix_cores(operation)
+
+
+@lru_cache(1024)
+def in_exact_sums(operation: Operation) -> bool:
+    """Tell whether exact sums are rounded to nearest, as on CDNA1."""
+    row = operation.arithmetic
+    exact = row.align_rounding == "exact" and row.c_joins == "terms" and row.terms <= _MOST_EXACT_TERMS
+    return exact and _of_matrix_cores(operation)
 
 
 @lru_cache(1024)

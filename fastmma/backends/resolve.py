@@ -10,6 +10,7 @@ from fastmma.backends.compiled import Compiled
 from fastmma.backends.engine import Backend
 from fastmma.backends.exact import Exact
 from fastmma.host.errors import BackendError
+from fastmma.isa.amd.table import namesake
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
@@ -95,7 +96,7 @@ def operation_of(ins: str | Instruction, target: TargetName, own: Arithmetic | N
     if not isinstance(target, str) or target not in TARGETS:
         target = resolved_target(target)
     if own is not None:
-        found = multiply(ins)
+        found = namesake(multiply(ins), target)
         return Operation(found, target, own_arithmetic(found, target, own))
     operation = _operation(ins, target)
     check_strict(operation.instruction, target, operation.arithmetic)
@@ -104,5 +105,5 @@ def operation_of(ins: str | Instruction, target: TargetName, own: Arithmetic | N
 
 @lru_cache(1 << 14)
 def _operation(ins: str | Instruction, target: str) -> Operation:
-    found = multiply(ins)
+    found = namesake(multiply(ins), target)
     return Operation(found, target, arithmetic(found, target, strict=False))

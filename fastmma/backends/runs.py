@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.backends import fma, integer
+from fastmma.backends import cdna, fma, integer
 from fastmma.backends.arranged import in_order, ordered, widened
 from fastmma.backends.batches import batches, each
 from fastmma.backends.call import Codes, Operands, Run
@@ -262,6 +262,10 @@ RUNS: dict[str, Kernel] = {
     "portable": portable,
     "general in a window": partial(general, window=True),
     "general": general,
+    "windows in lanes": cdna.windows_in_lanes,
+    "windows": _whole(cdna.windows),
+    "exact sums": _whole(cdna.exact),
+    "trees": _whole(cdna.trees),
     "f64 panels": _whole(fma.f64_panels),
     "f64 tiles": _whole(fma.f64_tiles),
     "f64 chains": _whole(fma.f64),

@@ -75,16 +75,16 @@ def _drop_output() -> None:
 
 @default_floats
 def _run(arguments: Sequence[str]) -> int:
-    """Run a command, whose failures are raised as they are: `main` of Typer's commands would end the process, and print, for some."""
-    import typer
+    """Run a command, whose failures are raised as they are: `main` of click's commands would end the process, and print, for some."""
+    from click.exceptions import Exit
 
-    from fastmma.cli.app import commands
+    from fastmma.cli.app import app
 
     try:
-        with _any_encoding(), _warnings_as_lines(), commands().make_context("fastmma", list(arguments)) as context:
-            commands().invoke(context)
+        with _any_encoding(), _warnings_as_lines(), app.make_context("fastmma", list(arguments)) as context:
+            app.invoke(context)
             sys.stdout.flush()
-    except typer.Exit as end:
+    except Exit as end:
         sys.stdout.flush()
         return end.exit_code
     return 0
@@ -120,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what = "the result cannot be written" if error.filename is None else str(error.filename)
         return _fail(f"{what}: {error.strerror or error}")
     except Exception as error:
-        # wrong options and arguments: their class lives in click or in typer, by typer's version
-        if not hasattr(error, "format_message"):
+        from click import ClickException  # here, as what prints one line needs no click
+
+        if not isinstance(error, ClickException):
             raise
         return _fail(error.format_message())

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.isa.codes import decode, to_codes
+from fastmma.isa.formats import format_of
 from fastmma.isa.instruction import Instruction
 
 Values = NDArray[np.float64]
@@ -67,6 +68,7 @@ class Comparison:
     """The comparison of one GEMM, fed with blocks of rows."""
 
     instruction: Instruction
+    dtype: np.dtype[Any]  # of the results
     b: NDArray[Any]
     threads: int
     errors: Errors = field(default_factory=Errors)
@@ -95,12 +97,13 @@ class Comparison:
         start = None if c is None else c.astype(np.float32)
         total = ieee_f32.gemm(a.astype(np.float32), self._f32_b, start, self.threads)
         with np.errstate(over="ignore"):
-            return total.astype(self.instruction.formats.d.dtype).astype(np.float64)
+            return total.astype(self.dtype).astype(np.float64)
 
     def add(self, a: NDArray[Any], c: NDArray[Any] | None, d: NDArray[Any]) -> None:
         """Take in the rows of A, C and D of one block."""
         ins = self.instruction
-        left, start, result = values_of(a, ins.atype), None if c is None else values_of(c, ins.ctype), values_of(d, ins.dtype)
+        left, start = values_of(a, ins.atype), None if c is None else values_of(c, ins.ctype)
+        result = values_of(d, format_of(self.dtype).name)
         exact = self._exact(left, start)
         self.results += result.size
         self.not_finite += int(np.count_nonzero(~np.isfinite(result)))

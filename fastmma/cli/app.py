@@ -1,71 +1,96 @@
-"""The commands put together."""
+"""The commands: what each is for, and the module that has it, which is imported when the command runs."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Annotated, Any
+from importlib import import_module
+from typing import Final, NamedTuple
 
-import typer
+import click
 
 from fastmma import __version__
-from fastmma.cli.bench import bench
-from fastmma.cli.compare import compare
-from fastmma.cli.doctor import doctor
-from fastmma.cli.evidence import evidence
-from fastmma.cli.explain import explain
-from fastmma.cli.explorer import explorer
-from fastmma.cli.gemm import gemm
-from fastmma.cli.identify import identify
-from fastmma.cli.invariance import agree, invariance
-from fastmma.cli.layout import layout
-from fastmma.cli.listing import list_instructions
-from fastmma.cli.record import record
-from fastmma.cli.show import show
-from fastmma.cli.study import study
-from fastmma.cli.trace import trace
-from fastmma.cli.verify import verify
-from fastmma.cli.warm import warm
-
-app = typer.Typer(
-    name="fastmma",
-    help="What NVIDIA tensor cores compute, bit for bit, on any CPU.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command("list")(list_instructions)
-app.command("show")(show)
-app.command("layout")(layout)
-app.command("explorer")(explorer)
-app.command("trace")(trace)
-app.command("evidence")(evidence)
-app.command("gemm")(gemm)
-app.command("explain")(explain)
-app.command("compare")(compare)
-app.command("identify")(identify)
-app.command("agree")(agree)
-app.command("invariance")(invariance)
-app.command("study")(study)
-app.command("verify")(verify)
-app.command("record")(record)
-app.command("bench")(bench)
-app.command("warm")(warm)
-app.command("doctor")(doctor)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"fastmma {__version__}")
-        raise typer.Exit
+class Entry(NamedTuple):
+    """A line that tells what a command does, and an example of it."""
+
+    summary: str
+    example: str
 
 
-@app.callback()
-def _options(
-    _version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
-) -> None:
-    """What NVIDIA tensor cores compute, bit for bit, on any CPU."""
+# each in a module of its name, but those of `_ELSEWHERE`, as the function of its name, but `list`
+COMMANDS: Final = {
+    "list": Entry("List the instructions.", "fastmma list --target sm_90a --type e4m3 --summary"),
+    "show": Entry("Show an instruction: types, registers, targets, and how each computes it.", "fastmma show mma.m16n8k16.f32.f16"),
+    "layout": Entry(
+        "Show one operand of an instruction: the lane, register and bits of each element.",
+        "fastmma layout mma.m16n8k16.f32.f16 --operand all --output mma.pdf",
+    ),
+    "trace": Entry(
+        "Show one output of an instruction: the lanes, registers and bits that feed it.",
+        "fastmma trace mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --d 4,5",
+    ),
+    "explorer": Entry("Write an HTML file that shows every layout, and sums as bars of bits.", "fastmma explorer -o explorer.html"),
+    "gpus": Entry("List the names of GPUs that are accepted as targets.", "fastmma gpus"),
+    "evidence": Entry("Show how the arithmetic of each GPU is known.", "fastmma evidence --arithmetic"),
+    "gemm": Entry(
+        "Multiply two matrices as a GPU does, and report speed and error.",
+        "fastmma gemm a.npy b.npy --type e4m3 --target H100 --output d.npy",
+    ),
+    "explain": Entry(
+        "Explain the bits of an element of a product, term by term.",
+        "fastmma explain a.npy b.npy --row 3 --col 5 --target H100 --against A100",
+    ),
+    "compare": Entry(
+        "Count the elements of two results that differ, and show where.",
+        "fastmma compare a.npy b.npy --target H100 --against A100 --tile 128x256",
+    ),
+    "identify": Entry("Find the plans that give the bits of a matrix product.", "fastmma identify d.npy a.npy b.npy"),
+    "agree": Entry("Tell whether two GPUs have the same bits for a model's layers.", "fastmma agree H100 H200 --model FOLDER"),
+    "invariance": Entry("Tell which numbers of rows of a layer share their bits.", "fastmma invariance 4096 14336 --target H200"),
+    "study": Entry(
+        "Measure what formats and accumulators cost, against exact products.", "fastmma study --preset block-formats --output blocks"
+    ),
+    "verify": Entry("Replay recordings of GPUs on the emulator, or compare with the GPU here.", "fastmma verify --target H200"),
+    "record": Entry("Record what the GPU here computes, or what its cuBLAS would run.", "fastmma record book.npz --cublas --model FOLDER"),
+    "bench": Entry("Measure the speed of products, and of other libraries beside them.", "fastmma bench --family e4m3 --target H100"),
+    "warm": Entry("Compile kernels ahead, and keep them for later processes.", "fastmma warm --target H100"),
+    "doctor": Entry("Print what this machine has, and try one product.", "fastmma doctor --route 16x4096x4096 --type f16 --target H100"),
+}
+# the exit statuses that a command has beside 0, and 2 after an error
+STATUSES: Final = {
+    "compare": {1: "elements differ"},
+    "identify": {1: "no plan gives every bit"},
+    "agree": {1: "bits differ", 3: "something is not known"},
+    "invariance": {1: "bits differ", 3: "something is not known"},
+    "verify": {1: "bits differ"},
+    "warm": {1: "no kernel could be kept"},
+    "doctor": {1: "the product that it tries is wrong, or a setting is"},
+}
+_ELSEWHERE: Final = {"list": ("listing", "list_instructions"), "agree": ("invariance", "agree")}
 
 
-@cache
-def commands() -> Any:
-    """All commands as one, put together once."""
-    return typer.main.get_command(app)
+class Commands(click.Group):
+    """The commands of `COMMANDS`, of which one is imported when it is called or asked for help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command of a name; None where there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, function = _ELSEWHERE.get(cmd_name, (cmd_name, cmd_name))
+        command: click.Command = getattr(import_module(f"fastmma.cli.{module}"), function)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a line for each command without importing it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+@click.group(cls=Commands, context_settings={"show_default": True, "help_option_names": ["--help", "-h"]})
+@click.version_option(__version__, prog_name="fastmma", message="%(prog)s %(version)s", help="Print the version.")
+def app() -> None:
+    """Compute what NVIDIA tensor cores compute, bit for bit, on any CPU."""

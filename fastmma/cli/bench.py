@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from fastmma import __version__
+from fastmma.cli import parameters
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.progress import Bar
 from fastmma.cli.table import print_json, print_markdown, print_table
@@ -35,15 +37,15 @@ _PROGRESS = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCo
 _NAMES = [peer.name for peer in PEERS]
 
 
-def _peers(given: list[str] | None) -> list[str]:
+def _peers(given: Sequence[str]) -> list[str]:
     """The peers asked for that are installed: all of them if none is named."""
-    wanted = _NAMES if given is None else [name for name in given if name != "none"]
+    wanted = _NAMES if not given else [name for name in given if name != "none"]
     for name in wanted:
         if name not in _NAMES:
             raise OperandError(f"there is no peer {name!r}; there are {', '.join(_NAMES)}, and none")
     found = [peer.name for peer in peers_of(wanted)]
     missing = [name for name in wanted if name not in found]
-    if given is not None and missing:
+    if given and missing:
         raise OperandError(f"not installed: {', '.join(missing)}")
     return found
 
@@ -74,7 +76,7 @@ def _measured(jobs: list[Job]) -> list[list[Measurement]]:
     console = Console(stderr=True)
     expected, began, said = sum(job.seconds() for job in jobs), time.monotonic(), time.monotonic()
     if console.is_terminal or expected > _EVERY:
-        typer.echo(f"{len(jobs)} product{'s' if len(jobs) > 1 else ''}, about {_time(expected)}", err=True)
+        click.echo(f"{len(jobs)} product{'s' if len(jobs) > 1 else ''}, about {_time(expected)}", err=True)
     found: list[list[Measurement]] = []
     with Bar(*_PROGRESS, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("measuring", total=len(jobs))
@@ -85,7 +87,7 @@ def _measured(jobs: list[Job]) -> list[list[Measurement]]:
             left = f"about {_time(ahead * (now - began) / behind)} left"
             bar.update(task, completed=done, description=left)
             if not console.is_terminal and now - said > _EVERY and done < len(jobs):
-                typer.echo(f"{done} of {len(jobs)} products, {left}", err=True)
+                click.echo(f"{done} of {len(jobs)} products, {left}", err=True)
                 said = now
     return found
 
@@ -103,23 +105,33 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
+@click.command()
+@click.option("--family", "families", multiple=True, help=f"{', '.join(FAMILIES)}; by default {', '.join(_USUAL)}.")
+@click.option("--size", "sizes", multiple=True, metavar="MxNxK", help=f"By default {_SIZE}.")
+@click.option("--target", "targets", multiple=True, help=f"The GPU; by default {' and '.join(_GPUS)}.")
+@click.option("--threads", type=int, multiple=True, help="By default 1, and all cores.")
+@click.option("--rounds", type=click.IntRange(min=1, max=1000), default=5, help="Of which the median counts; all libraries take turns.")
+@click.option("--peer", "peers", multiple=True, help=f"{', '.join(_NAMES)}, or none; by default all that are installed.")
+@click.option("--format", "chosen", default="text", help=f"{', '.join(_FORMATS)}.")
+@parameters.as_json
+@click.option("--plot", type=parameters.PATH, help="A picture: .svg, .png or .pdf.")
 def bench(
-    families: Annotated[list[str] | None, typer.Option("--family", help=f"{', '.join(FAMILIES)}; by default {', '.join(_USUAL)}.")] = None,
-    sizes: Annotated[list[str] | None, typer.Option("--size", metavar="MxNxK", help=f"By default {_SIZE}.")] = None,
-    targets: Annotated[list[str] | None, typer.Option("--target", help=f"The GPU; by default {' and '.join(_GPUS)}.")] = None,
-    threads: Annotated[list[int] | None, typer.Option(help="By default 1, and all cores.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Of which the median counts; all libraries take turns.")] = 5,
-    peers: Annotated[
-        list[str] | None, typer.Option("--peer", help=f"{', '.join(_NAMES)}, or none; by default all that are installed.")
-    ] = None,
-    chosen: Annotated[str, typer.Option("--format", help=f"{', '.join(_FORMATS)}.")] = "text",
-    plot: Annotated[Path | None, typer.Option(help="A picture: .svg, .png or .pdf.")] = None,
+    families: tuple[str, ...],
+    sizes: tuple[str, ...],
+    targets: tuple[str, ...],
+    threads: tuple[int, ...],
+    rounds: int,
+    peers: tuple[str, ...],
+    chosen: str,
+    as_json: bool,
+    plot: Path | None,
 ) -> None:
     """Measure products, and other libraries beside them, in multiply-adds a second.
 
     Families, sizes, targets, threads and peers may be given more than once; every combination is measured. A slow peer computes a part of
     the product. The last column is the share of a peer's results that equal fastmma's.
     """
+    chosen = "json" if as_json else chosen
     if chosen not in _FORMATS:
         raise OperandError(f"there is no format {chosen!r}; there are {', '.join(_FORMATS)}")
     if plot is not None and plot.suffix not in SUFFIXES:
@@ -150,6 +162,6 @@ def _print(found: list[Measurement], left_out: list[str], chosen: str, rounds: i
         sys.stdout.write(report.csv_text(found))
     else:
         tables[chosen](report.HEADINGS, report.rows(found))
-        typer.echo(f"\n{report.describe()}; medians of {rounds} rounds")
+        click.echo(f"\n{report.describe()}; medians of {rounds} rounds")
         for each in left_out:
-            typer.echo(f"left out: {each}")
+            click.echo(f"left out: {each}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fastmma.cli.gemm import choose_instruction
+from fastmma.cli.operands import choose_instruction
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import target_named
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
-from fastmma.cli.choices import CHOICES, changed, choices_of
-from fastmma.cli.gemm import read_more
+from fastmma.cli import parameters
+from fastmma.cli.choices import changed, choices_of
 from fastmma.cli.inputs import as_elements, parse_tile, read_result
+from fastmma.cli.operands import read_more
 from fastmma.explanation.comparison import compare as compare_results
 from fastmma.host.errors import OperandError
 from fastmma.isa.formats import format_of
@@ -21,7 +22,7 @@ from fastmma.products.gemm import gemm
 EXAMPLES = """
 Two files are two results. With --against, files are operands, read as `fastmma gemm` reads them (an .npz file may hold
 bias, metadata, scale_a and scale_b, too), and their product on the target is
-compared with that on another one, by another plan, or with a result in a file. The exit status is 0 whether they differ or not.
+compared with that on another one, by another plan, or with a result in a file. The exit status is 1 if they differ.
 
 Examples:
 
@@ -33,22 +34,35 @@ fastmma compare a.npy b.npy --target H100 --plan split_k=2,out_dtype=f16 --again
 """
 
 
+@click.command(epilog=EXAMPLES)
+@click.argument("files", nargs=-1, type=parameters.PATH, required=True)
+@click.option("--against", help="Another GPU, other choices as in --plan, or a file with a result.")
+@parameters.target
+@click.option("--type", "types", help="Format of A and B, such as f16; of two results, what raw bytes are.")
+@parameters.accumulate
+@parameters.instruction
+@parameters.plan
+@click.option("--tile", default="64x64", metavar="MxN", help="The size of the tiles that are counted.")
+@parameters.as_json
 def compare(
-    files: Annotated[list[Path], typer.Argument(help="Two results; or with --against a.npy b.npy [c.npy], or one .npz file.")],
-    against: Annotated[str | None, typer.Option(help="Another GPU, other choices as in --plan, or a file with a result.")] = None,
-    target: Annotated[str, typer.Option(help="The GPU.")] = "sm_90a",
-    types: Annotated[str | None, typer.Option("--type", help="Format of A and B, such as f16; of two results, what raw bytes are.")] = None,
-    dtype: Annotated[str | None, typer.Option("--accumulate", help="Format of C and D, such as f16; the widest by default.")] = None,
-    instruction: Annotated[str | None, typer.Option(help="The opcode, in place of the target's usual one.")] = None,
-    plan: Annotated[str | None, typer.Option(metavar="NAME=VALUE,...", help=f"Choices of the plan: {', '.join(CHOICES)}.")] = None,
-    tile: Annotated[str, typer.Option(metavar="MxN", help="The size of the tiles that are counted.")] = "64x64",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    files: tuple[Path, ...],
+    against: str | None,
+    target: str,
+    types: str | None,
+    dtype: str | None,
+    instruction: str | None,
+    plan: str | None,
+    tile: str,
+    as_json: bool,
 ) -> None:
-    """Count the elements of two results that differ, by how much they do, and where."""
+    """Count the elements of two results that differ, by how much they do, and where.
+
+    FILES are two results; or with --against a.npy b.npy [c.npy], or one .npz file.
+    """
     size = parse_tile(tile)
     if against is None:
         if len(files) != 2:
-            raise OperandError(f"give two files with results, or operands and --against, not {len(files)} without it")
+            raise OperandError(f"give two files with results, or operands and --against GPU, FILE or CHOICES; not {len(files)} without it")
         d, other = (_result(path, types) for path in files)
     else:
         target, choice = target_named(target), (instruction, types, dtype)
@@ -61,7 +75,9 @@ def compare(
         else:
             other = gemm(arrays["a"], arrays["b"], **changed(against, options, choice, arrays))
     found = compare_results(d, other, tile=size)
-    typer.echo(found.json() if as_json else str(found))
+    click.echo(found.json() if as_json else str(found))
+    if found.different:
+        raise click.exceptions.Exit(1)
 
 
 def _result(path: Path, fmt: str | None) -> NDArray[Any]:
@@ -72,6 +88,3 @@ def _result(path: Path, fmt: str | None) -> NDArray[Any]:
     if fmt is None:
         raise OperandError(f"{path} holds raw elements of {array.dtype.itemsize} bytes: --type must say what they are")
     return as_elements(np.atleast_2d(array), format_of(fmt), str(path))
-
-
-compare.__doc__ = f"{compare.__doc__}\n{EXAMPLES}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from fastmma import __version__
+from fastmma.cli import parameters
 from fastmma.cli.route import print_kernels, print_route
 from fastmma.cli.table import print_json, print_table
 from fastmma.host.memory import amount
@@ -55,21 +56,29 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
 def _check_options(kernels: bool, markdown: bool, route: bool, of_route: list[str]) -> None:
     """Refuse options that nothing would read."""
     if kernels and route:
-        raise typer.BadParameter("--kernels prints the table of kernels, --route the kernel of one product: give one of them")
+        raise click.BadParameter("--kernels prints the table of kernels, --route the kernel of one product: give one of them")
     if markdown and not kernels:
-        raise typer.BadParameter("--markdown is for the table of kernels: give it with --kernels")
+        raise click.BadParameter("--markdown is for the table of kernels: give it with --kernels")
     if of_route and not route:
-        raise typer.BadParameter(f"{' and '.join(of_route)} {'tell' if len(of_route) > 1 else 'tells'} of a product: give --route MxNxK")
+        raise click.BadParameter(f"{' and '.join(of_route)} {'tell' if len(of_route) > 1 else 'tells'} of a product: give --route MxNxK")
 
 
+@click.command()
+@click.option("--route", metavar="MxNxK", help="Say instead which kernel computes such a product.")
+@click.option("--type", "types", help="Of --route: the types of A and B; by default f16.")
+@click.option("--instruction", help="Of --route, in place of --type.")
+@click.option("--target", help="Of --route: the GPU; by default H100.")
+@click.option("--kernels", is_flag=True, help="Print the table of kernels instead.")
+@parameters.markdown
+@parameters.as_json
 def doctor(
-    route: Annotated[str | None, typer.Option("--route", metavar="MxNxK", help="Say instead which kernel computes such a product.")] = None,
-    types: Annotated[str | None, typer.Option("--type", help="Of --route: the types of A and B; by default f16.")] = None,
-    instruction: Annotated[str | None, typer.Option("--instruction", help="Of --route, in place of --type.")] = None,
-    target: Annotated[str | None, typer.Option("--target", help="Of --route: the GPU; by default H100.")] = None,
-    kernels: Annotated[bool, typer.Option("--kernels", help="Print the table of kernels instead.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Of --kernels: as Markdown.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    route: str | None,
+    types: str | None,
+    instruction: str | None,
+    target: str | None,
+    kernels: bool,
+    markdown: bool,
+    as_json: bool,
 ) -> None:
     """Print what this machine has: CPU path, cache, GPU, libraries, variables; and try one product. Attach it to a report of a fault."""
     of_route = [("--type", types), ("--instruction", instruction), ("--target", target)]
@@ -86,4 +95,4 @@ def doctor(
     else:
         print_table(("what", "here"), _lines(found))
     if not found["check"].get("right"):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Annotated
+from collections.abc import Sequence
 
-import typer
+import click
 
+from fastmma.cli import parameters
 from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table
 from fastmma.host.errors import TargetError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
-from fastmma.isa.targets import TARGETS, architecture
+from fastmma.isa.targets import NO_PTX, TARGETS, architecture
 from fastmma.isa.tcgen05.instruction import largest
 from fastmma.numerics.arithmetic import NO_FLOOR
 from fastmma.numerics.evidence import LEVELS
@@ -43,6 +44,8 @@ def _family(ins: Instruction) -> str:
     if ins.form:
         other = "" if ins.form == "cta_group::1" and not ins.sparse else ", .sp, .ws or cta_group::2,"
         return f"tcgen05.mma{other} kind::{ins.kind}"
+    if ins.ptx == NO_PTX:
+        return f"{ins.op} {ins.kind}".strip()
     head = ins.opcode.split(".aligned")[0].removesuffix(".sync").replace("::ordered_metadata", "")
     kind = f" kind::{ins.kind}" if ins.kind else ""
     lowered = " m8n8k4" if ins.shape == "m8n8k4" and ins.atype == "f16" else ""
@@ -57,7 +60,7 @@ def _level(ins: Instruction, target: str) -> tuple[str, str]:
     return row.evidence.level, "exact" if METHODS[row.method].exact else "float"
 
 
-def evidence_rows() -> list[list[str]]:
+def evidence_rows() -> list[tuple[str, *tuple[list[str], ...]]]:
     """One row a family of instructions that share their evidence: its name, and the architectures at each level."""
     levels: defaultdict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: {level: set() for level in LEVELS})
     for ins in (*multiplications(), *largest(every_form=True)):
@@ -69,7 +72,7 @@ def evidence_rows() -> list[list[str]]:
         merged[family, tuple(frozenset(found[level]) for level in LEVELS)].append(atype)
     order = list(dict.fromkeys(architecture(target) for target in TARGETS))
     return [
-        [f"{family} {', '.join(atypes)}", *(", ".join(sorted(each, key=order.index)) or "-" for each in groups)]
+        (f"{family} {', '.join(atypes)}", *(sorted(each, key=order.index) for each in groups))
         for (family, groups), atypes in merged.items()
     ]
 
@@ -81,15 +84,15 @@ def _parameters(ins: Instruction, target: str) -> tuple[str, ...]:
     except TargetError:
         return ("unknown", *[""] * 8)
     method = METHODS[row.method]
-    if not method.in_steps:
-        return (row.method, *[""] * 7, row.evidence.level)
+    if not method.in_steps or row.c_joins != "terms" or row.align_rounding != "rz":
+        return (row.family, *[""] * 7, row.evidence.level)
     floor = "" if row.emax_floor == NO_FLOOR else str(row.emax_floor)
     group = str(row.group) if method.by_scales else ""
     split = str(row.split or "")
     return (row.method, str(row.terms), str(row.align_bits), floor, str(row.keep_bits), split, row.widened, group, row.evidence.level)
 
 
-def arithmetic_rows() -> list[list[str]]:
+def arithmetic_rows() -> list[tuple[Choices, ...]]:
     """Show what every architecture computes: a row for instructions and architectures that compute alike, in the terms of `Arithmetic`."""
     rows: dict[tuple[Choices, ...], None] = {}
     for ins in (*multiplications(), *largest(every_form=True)):
@@ -101,15 +104,17 @@ def arithmetic_rows() -> list[list[str]]:
     found = list(rows)
     for column in (3, 2, 1, 5):
         found = merged(found, column)
-    return [[", ".join(cell) for cell in row] for row in found]
+    return found
 
 
+@click.command()
+@click.option("--arithmetic", "parameters", is_flag=True, help="With the method and its parameters, one line where they are equal.")
+@parameters.markdown
+@parameters.as_json
 def evidence(
-    parameters: Annotated[
-        bool, typer.Option("--arithmetic", help="With the method and its parameters, one line where they are equal.")
-    ] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    parameters: bool,
+    markdown: bool,
+    as_json: bool,
 ) -> None:
     """Show how the arithmetic of each GPU is known.
 
@@ -117,10 +122,11 @@ def evidence(
     a GPU made by others. Reported: taken from publications or derived, not compared with a GPU; refused by FASTMMA_STRICT=1. Unknown: the
     opcode is legal there, and fastmma refuses to emulate it.
     """
-    headings, rows = (ARITHMETIC_HEADINGS, arithmetic_rows()) if parameters else (HEADINGS, evidence_rows())
+    headings: Sequence[str] = ARITHMETIC_HEADINGS if parameters else HEADINGS
+    rows: Sequence[Sequence[str | Sequence[str]]] = arithmetic_rows() if parameters else evidence_rows()
     if as_json:
         print_json([dict(zip(headings, row, strict=True)) for row in rows])
-    elif markdown:
-        print_markdown(headings, rows)
-    else:
-        print_table(headings, rows)
+        return
+    empty = "" if parameters else "-"
+    cells = [[cell if isinstance(cell, str) else ", ".join(cell) or empty for cell in row] for row in rows]
+    (print_markdown if markdown else print_table)(headings, cells)

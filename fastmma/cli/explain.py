@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from fastmma.cli.choices import CHOICES, changed, choices_of
-from fastmma.cli.gemm import read_more
+from fastmma.cli import parameters
+from fastmma.cli.choices import changed, choices_of
+from fastmma.cli.operands import read_more
 from fastmma.cli.registers import Given, words_of
 from fastmma.execution.plan import MmaPlan
 from fastmma.explanation.explain import explain as explain_product
@@ -48,33 +49,57 @@ _SHOWN: dict[str, Callable[[Explanation, Range], str]] = {
 }
 
 
+@click.command(epilog=EXAMPLES)
+@click.argument("files", nargs=-1, type=parameters.PATH)
+@click.option("--row", type=click.IntRange(min=0), default=0, help="Of the element of D.")
+@click.option("--col", type=click.IntRange(min=0), default=0, help="Of the element of D.")
+@parameters.target
+@click.option("--against", help="Another GPU, or other choices as in --plan, to stand beside it.")
+@click.option("--type", "types", help="Format of A and B in files, such as f16 or e4m3,e5m2.")
+@parameters.accumulate
+@parameters.instruction
+@parameters.plan
+@click.option("--a", help="Codes of a row of A, or all registers of A.")
+@click.option("--b", help="Codes of a column of B, or all registers of B.")
+@click.option("--c", help="The code of the accumulator, or all registers of C; 0 by default.")
+@click.option("--metadata", help="Sparse A: the words of the row, or the registers of all lanes.")
+@click.option("--scale-a", help="Block scaling: the codes of the row's scales, or the registers of all lanes.")
+@click.option("--scale-b", help="Block scaling: the codes of the column's scales, or all registers.")
+@click.option("--selector", type=int, default=0, help="Sparsity selector of registers of metadata.")
+@click.option("--computation", type=int, default=0, help="Which of the four computations of m8n8k4 in registers.")
+@click.option("--k", metavar="FIRST:STOP", help="Show the steps of these k, in full.")
+@click.option("--format", "fmt", default="text", help="text, markdown or json.")
+@parameters.as_json
+@click.option("--picture", type=parameters.PATH, help="Draw the bits of all terms to this .svg, .png, .pdf or .tex file.")
 def explain(
-    files: Annotated[list[Path] | None, typer.Argument(help="a.npy b.npy [c.npy], or one .npz file with a, b and other operands.")] = None,
-    row: Annotated[int, typer.Option(min=0, help="Of the element of D.")] = 0,
-    col: Annotated[int, typer.Option(min=0, help="Of the element of D.")] = 0,
-    target: Annotated[str, typer.Option(help="The GPU.")] = "sm_90a",
-    against: Annotated[str | None, typer.Option(help="Another GPU, or other choices as in --plan, to stand beside it.")] = None,
-    types: Annotated[str | None, typer.Option("--type", help="Format of A and B in files, such as f16 or e4m3,e5m2.")] = None,
-    dtype: Annotated[str | None, typer.Option("--accumulate", help="Format of C and D, such as f16; the widest by default.")] = None,
-    instruction: Annotated[str | None, typer.Option(help="The opcode, in place of the target's usual one.")] = None,
-    plan: Annotated[str | None, typer.Option(metavar="NAME=VALUE,...", help=f"Choices of the plan: {', '.join(CHOICES)}.")] = None,
-    a: Annotated[str | None, typer.Option(help="Codes of a row of A, or all registers of A.")] = None,
-    b: Annotated[str | None, typer.Option(help="Codes of a column of B, or all registers of B.")] = None,
-    c: Annotated[str | None, typer.Option(help="The code of the accumulator, or all registers of C; 0 by default.")] = None,
-    metadata: Annotated[str | None, typer.Option(help="Sparse A: the words of the row, or the registers of all lanes.")] = None,
-    scale_a: Annotated[
-        str | None, typer.Option(help="Block scaling: the codes of the row's scales, or the registers of all lanes.")
-    ] = None,
-    scale_b: Annotated[str | None, typer.Option(help="Block scaling: the codes of the column's scales, or all registers.")] = None,
-    selector: Annotated[int, typer.Option(help="Sparsity selector of registers of metadata.")] = 0,
-    computation: Annotated[int, typer.Option(help="Which of the four computations of m8n8k4 in registers.")] = 0,
-    k: Annotated[str | None, typer.Option(metavar="FIRST:STOP", help="Show the steps of these k, in full.")] = None,
-    fmt: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",
-    picture: Annotated[Path | None, typer.Option(help="Draw the bits of all terms to this .svg, .png, .pdf or .tex file.")] = None,
+    files: tuple[Path, ...],
+    row: int,
+    col: int,
+    target: str,
+    against: str | None,
+    types: str | None,
+    dtype: str | None,
+    instruction: str | None,
+    plan: str | None,
+    a: str | None,
+    b: str | None,
+    c: str | None,
+    metadata: str | None,
+    scale_a: str | None,
+    scale_b: str | None,
+    selector: int,
+    computation: int,
+    k: str | None,
+    fmt: str,
+    as_json: bool,
+    picture: Path | None,
 ) -> None:
-    """Explain why an element of a product has its bits: each term, what alignment takes from it, each sum and each rounding."""
+    """Explain why an element of a product has its bits: each term, what alignment takes from it, each sum and each rounding.
+
+    FILES are a.npy b.npy [c.npy], or one .npz file with a, b and other operands.
+    """
     if fmt not in _SHOWN:
-        raise typer.BadParameter(f"there is no format {fmt!r}; there are {', '.join(_SHOWN)}")
+        raise click.BadParameter(f"there is no format {fmt!r}; there are {', '.join(_SHOWN)}")
     words = {"a": a, "b": b, "c": c, "metadata": metadata, "scale_a": scale_a, "scale_b": scale_b}
     given = {name: words_of(text, name) for name, text in words.items() if text is not None}
     if bool(files) == bool(given):
@@ -87,7 +112,7 @@ def explain(
             found = replace(found, against=_of_words(instruction, given, row, col, computation, selector, against))
     else:
         target, choice = target_named(target), (instruction, types, dtype)
-        ins, arrays, more = read_more(files or [], choice, target)
+        ins, arrays, more = read_more(files, choice, target)
         options: dict[str, Any] = {"instruction": ins, "target": target, "c": arrays.get("c"), **more}
         options |= {} if plan is None else choices_of(plan)
         other = None if against is None else changed(against, options, choice, arrays)
@@ -95,7 +120,7 @@ def explain(
     chosen = _range(k)
     if picture is not None:
         found.picture(picture, chosen)
-    typer.echo(_SHOWN[fmt](found, chosen).rstrip("\n"))
+    click.echo(_SHOWN["json" if as_json else fmt](found, chosen).rstrip("\n"))
 
 
 def _range(text: str | None) -> Range:
@@ -112,6 +137,3 @@ def _of_words(opcode: str, words: dict[str, list[int]], row: int, col: int, comp
     plan = MmaPlan(target_named(target), multiply(opcode).opcode)
     operands = Given(plan.operation.instruction, words, row, col, computation, selector).operands()
     return replace(explain_operands(plan, operands, 0, 0), row=row, col=col)
-
-
-explain.__doc__ = f"{explain.__doc__}\n{EXAMPLES}"

@@ -7,96 +7,38 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import numpy as np
-import typer
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from fastmma.cli import parameters
 from fastmma.cli.accuracy import BYTES, Comparison
-from fastmma.cli.inputs import as_elements, formats_of, generate, parse_size, read
+from fastmma.cli.choices import choices_of
+from fastmma.cli.operands import read_operands
 from fastmma.cli.progress import Bar
 from fastmma.cli.table import print_json
-from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.errors import InstructionError, OperandError
 from fastmma.host.files import written
 from fastmma.host.memory import check_fits
 from fastmma.host.npy import write_array
 from fastmma.host.threads import thread_count
-from fastmma.isa.formats import FORMATS, format_of
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
-from fastmma.isa.table import multiply as find_instruction
 from fastmma.numerics.changes import changed
 from fastmma.numerics.lookup import arithmetic, own_arithmetic
-from fastmma.products.choice import default_instruction, other_spelling
+from fastmma.products.choice import other_spelling
 from fastmma.products.gemm import gemm as multiply
+from fastmma.products.gemm_choice import gemm_plan
 
 # multiply-adds between two movements of the progress bar, by backend, and the least rows and columns that keep packing cheap
 _WORK = {"numba": 1 << 33, "reference": 1 << 16, "cupy-emulate": 1 << 40}
 _LEAST = {"numba": 256, "reference": 16}
 _COMPARED_ROWS = 256
-
-
-def choose_instruction(
-    instruction: str | None, types: str | None, dtype: str | None, target: str, arrays: dict[str, NDArray[Any]]
-) -> Instruction:
-    """The instruction: named, or the target's usual one for the types given or, failing that, for those in the files."""
-    if instruction is not None:
-        found = find_instruction(instruction)
-        if types is not None and tuple(fmt.name for fmt in formats_of(types)) != (found.atype, found.btype):
-            raise InstructionError(f"{found}: it multiplies {found.atype} by {found.btype}, not {types}")
-        if dtype is not None and dtype != found.dtype:
-            raise InstructionError(f"{found}: it accumulates in {found.dtype}, not {dtype}")
-        return found
-    if types is not None:
-        a, b = formats_of(types)
-    elif not arrays:
-        a = b = FORMATS["f16"]
-    else:
-        a, b = (_format_in_file(name, arrays[name]) for name in ("a", "b"))
-    return default_instruction(a.name, b.name, None if dtype is None else format_of(dtype).name, target)
-
-
-def _format_in_file(name: str, array: NDArray[Any]) -> Any:
-    if array.dtype.kind == "V":
-        raise OperandTypeError(f"{name} holds raw elements of {array.dtype.itemsize} bytes: --type must say what they are")
-    fmt = format_of(array.dtype)
-    if fmt.name in ("f32", "s32"):
-        raise OperandTypeError(f"{name} holds {array.dtype}: --type must say what to round it to, for example tf32 or f16")
-    return fmt
-
-
-def read_more(
-    files: list[Path], choice: tuple[str | None, str | None, str | None], target: str
-) -> tuple[Instruction, dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-    """The instruction, the matrices a and b (and perhaps c), and every other operand that an archive holds, by its name."""
-    arrays = read(files, more=True)
-    ins = choose_instruction(*choice, target, arrays)
-    found = {}
-    for name, array in arrays.items():
-        fmt = ins.formats.scale if name.startswith("scale_") else getattr(ins.formats, name, None)
-        found[name] = array if fmt is None else as_elements(array, fmt, f"{ins}: {name}")
-    return ins, {name: found.pop(name) for name in "abc" if name in found}, found
-
-
-def read_operands(
-    files: list[Path], size: str | None, seed: int, distribution: str, choice: tuple[str | None, str | None, str | None], target: str
-) -> tuple[Instruction, dict[str, NDArray[Any]]]:
-    if (size is None) != bool(files):
-        raise OperandError("give input files or --random MxNxK" if size is None else "give input files or --random, not both")
-    if size is None:
-        arrays = read(files)
-        ins = choose_instruction(*choice, target, arrays)
-        return ins, {name: as_elements(array, getattr(ins.formats, name), f"{ins}: {name}") for name, array in arrays.items()}
-    m, n, k = parse_size(size)
-    ins = choose_instruction(*choice, target, {})
-    taken = ((m * k, ins.formats.a), (k * n, ins.formats.b), (m * n, ins.formats.d))
-    check_fits(sum(count * fmt.dtype.itemsize for count, fmt in taken), f"--random {size}")
-    rng = np.random.default_rng(seed)
-    a = generate((m, k), ins.formats.a, rng, distribution)
-    return ins, {"a": a, "b": generate((k, n), ins.formats.b, rng, distribution)}
+_OTHER_PRODUCT = {"alpha", "beta", "activation"}  # choices of a plan with which a result is not compared
 
 
 def _blocks(rows: int, columns: int, depth: int, backend: str) -> Iterator[tuple[slice, slice]]:
@@ -115,7 +57,7 @@ def _progress() -> Bar:
 
 
 def _compare(progress: Progress, ins: Instruction, arrays: dict[str, NDArray[Any]], d: NDArray[Any], threads: int) -> dict[str, Any]:
-    comparison = Comparison(ins, arrays["b"], threads)
+    comparison = Comparison(ins, d.dtype, arrays["b"], threads)
     task = progress.add_task("comparing", total=len(d))
     for start in range(0, len(d) if d.size else 0, _COMPARED_ROWS):
         rows = slice(start, start + _COMPARED_ROWS)
@@ -136,53 +78,72 @@ def _errors(found: dict[str, Any]) -> str:
 
 def _print(report: dict[str, Any]) -> None:
     m, n, k = report["shape"]
-    typer.echo(f"{report['instruction']} on {report['target']}")
-    typer.echo(f"arithmetic   {report['numerics']} ({report['evidence']['level']}: {report['evidence']['source']})")
+    click.echo(f"{report['instruction']} on {report['target']}")
+    click.echo(f"arithmetic   {report['numerics']} ({report['evidence']['level']}: {report['evidence']['source']})")
     if report["elsewhere"]:
-        typer.echo(f"elsewhere    {report['elsewhere']}")
-    typer.echo(f"size         M = {m}, N = {n}, K = {k}")
-    typer.echo(f"time         {report['seconds']:.3f} s with threads = {report['threads']}, {report['gmacs']:.2f} GMAC/s")
-    typer.echo(f"start-up     {report['startup_seconds']:.2f} s to load or compile the kernels")
+        click.echo(f"elsewhere    {report['elsewhere']}")
+    click.echo(f"size         M = {m}, N = {n}, K = {k}")
+    click.echo(f"time         {report['seconds']:.3f} s with threads = {report['threads']}, {report['gmacs']:.2f} GMAC/s")
+    click.echo(f"start-up     {report['startup_seconds']:.2f} s to load or compile the kernels")
     if "error" in report:
         error = report["error"]
-        typer.echo(f"error        {_errors(error)}")
+        click.echo(f"error        {_errors(error)}")
         if report["not_finite"]:
-            typer.echo(f"not finite   {report['not_finite']} of {report['results']} results")
+            click.echo(f"not finite   {report['not_finite']} of {report['results']} results")
     if "ieee_f32" in report:
         ieee = report["ieee_f32"]
         share = 100 * ieee["different"] / max(report["results"], 1)
-        typer.echo(f"IEEE f32     {ieee['different']} of {report['results']} results differ ({share:.1f} %) from {ieee['rule']};")
-        typer.echo(f"             its error: {_errors(ieee)}")
+        click.echo(f"IEEE f32     {ieee['different']} of {report['results']} results differ ({share:.1f} %) from {ieee['rule']};")
+        click.echo(f"             its error: {_errors(ieee)}")
     if report["output"]:
-        typer.echo(f"output       {report['output']}")
+        click.echo(f"output       {report['output']}")
 
 
+@click.command()
+@click.argument("files", nargs=-1, type=parameters.PATH)
+@click.option("--random", "size", metavar="MxNxK", help="Random operands of this size in place of files.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the random numbers.")
+@click.option("--distribution", default="normal", help="normal, uniform, positive, wide (exponents) or bits (any code).")
+@click.option("--type", "types", help="Format of A and B, such as f16 or e4m3,e5m2. Floats are rounded to it; raw bytes are viewed.")
+@parameters.accumulate
+@parameters.instruction
+@parameters.target
+@parameters.threads
+@parameters.plan
+@click.option("--promote-every", type=int, help="Add partial sums of that many k outside the tensor core.")
+@click.option("--split-k", type=int, default=1, help="Parts of k accumulated separately.")
+@click.option("--arithmetic", "own", default="", help="Changes of the target's, such as align_bits=20,rounding=rn.")
+@click.option(
+    "--backend", default="numba", help="numba, reference, cupy (the real tensor cores) or cupy-emulate (the emulator on any GPU)."
+)
+@click.option("--output", type=parameters.PATH, help="Write D to this .npy file.")
+@click.option("--compare/--no-compare", default=True, help="Report the error, and the difference from IEEE f32.")
+@parameters.as_json
 def gemm(
-    files: Annotated[list[Path] | None, typer.Argument(help="a.npy b.npy [c.npy], or one .npz file with a, b and perhaps c.")] = None,
-    size: Annotated[str | None, typer.Option("--random", metavar="MxNxK", help="Random operands of this size in place of files.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random numbers.")] = 0,
-    distribution: Annotated[str, typer.Option(help="normal, uniform, positive, wide (exponents) or bits (any code).")] = "normal",
-    types: Annotated[
-        str | None,
-        typer.Option("--type", help="Format of A and B, such as f16 or e4m3,e5m2. Floats are rounded to it; raw bytes are viewed."),
-    ] = None,
-    dtype: Annotated[str | None, typer.Option("--accumulate", help="Format of C and D, such as f16; the widest by default.")] = None,
-    instruction: Annotated[str | None, typer.Option(help="The opcode, in place of the target's usual one.")] = None,
-    target: Annotated[str, typer.Option(help="The GPU.")] = "sm_90a",
-    threads: Annotated[int | None, typer.Option(help="All cores by default.")] = None,
-    promote_every: Annotated[int | None, typer.Option(help="Add partial sums of that many k outside the tensor core.")] = None,
-    split_k: Annotated[int, typer.Option(help="Parts of k accumulated separately.")] = 1,
-    own: Annotated[str, typer.Option("--arithmetic", help="Changes of the target's, such as align_bits=20,rounding=rn.")] = "",
-    backend: Annotated[
-        str, typer.Option(help="numba, reference, cupy (the real tensor cores) or cupy-emulate (the emulator on any GPU).")
-    ] = "numba",
-    output: Annotated[Path | None, typer.Option(help="Write D to this .npy file.")] = None,
-    compare: Annotated[bool, typer.Option(help="Report the error, and the difference from IEEE f32.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    files: tuple[Path, ...],
+    size: str | None,
+    seed: int,
+    distribution: str,
+    types: str | None,
+    dtype: str | None,
+    instruction: str | None,
+    target: str,
+    threads: int | None,
+    plan: str | None,
+    promote_every: int | None,
+    split_k: int,
+    own: str,
+    backend: str,
+    output: Path | None,
+    compare: bool,
+    as_json: bool,
 ) -> None:
-    """Multiply two matrices as a GPU's tensor cores do, and report speed and error."""
+    """Multiply two matrices as a GPU's tensor cores do, and report speed and error.
+
+    FILES are a.npy b.npy [c.npy], or one .npz file with a, b and perhaps c.
+    """
     count, target = thread_count(threads), target_named(target)
-    ins, arrays = read_operands(files or [], size, seed, distribution, (instruction, types, dtype), target)
+    ins, arrays = read_operands(files, size, seed, distribution, (instruction, types, dtype), target)
     row = arithmetic(ins, target)
     changed_row = own_arithmetic(ins, target, changed(row, own)) if own else None
     row = changed_row or row
@@ -193,14 +154,20 @@ def gemm(
     if compare:
         check_fits(b.size * BYTES, f"the comparison with float64 of a product with b of shape {b.shape}")
     check_fits(m * n * ins.formats.d.dtype.itemsize, f"the product of {m} x {n}")
-    d = np.empty((m, n), dtype=ins.formats.d.dtype)
-    if c is not None and c.shape != d.shape:
-        raise OperandError(f"c must have shape {d.shape}, not {c.shape}")
-    options: dict[str, Any] = {"instruction": ins, "target": target, "threads": count, "backend": backend}
-    options |= {"promote_every": promote_every, "split_k": split_k, "arithmetic": changed_row}
+    if c is not None and c.shape != (m, n):
+        raise OperandError(f"c must have shape {(m, n)}, not {c.shape}")
+    options: dict[str, Any] = {"instruction": ins, "target": target, "promote_every": promote_every, "split_k": split_k}
+    chosen = {} if plan is None else choices_of(plan)
+    if compare and not _OTHER_PRODUCT.isdisjoint(chosen):
+        raise OperandError(f"with {', '.join(sorted(_OTHER_PRODUCT & chosen.keys()))} the result is not a @ b + c: give --no-compare")
+    planned = gemm_plan(a, b, c, **{**options, "arithmetic": changed_row, **chosen})
+    options = {"plan": planned, "threads": count, "backend": backend}
+    options |= {name: chosen[name] for name in ("alpha", "beta") if name in chosen}
     began = time.perf_counter()
     small = slice(0, 512 if backend == "numba" else 0)  # enough for the kernels of large products
-    multiply(a[small, :256], b[:256, small], **options)  # also checks the options, before anything is written
+    # also checks the options, before anything is written
+    first = multiply(a[small, :256], b[:256, small], None if c is None else c[small, small], **options)
+    d = np.empty((m, n), dtype=first.dtype)
     startup = time.perf_counter() - began
     blocks = list(_blocks(m, n, k, backend))
     with _progress() as progress:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
+import click
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
+from fastmma.cli import parameters
 from fastmma.cli.inputs import as_elements, formats_of, read_result
 from fastmma.cli.table import print_json
 from fastmma.host.errors import OperandTypeError
@@ -35,25 +35,37 @@ def _row(match: Match) -> dict[str, object]:
     return {"share": match.share, "elements": match.elements, "target": plan.target, "instruction": plan.instruction, **order, **join}
 
 
+@click.command()
+@click.argument("d", type=parameters.PATH)
+@click.argument("a", type=parameters.PATH)
+@click.argument("b", type=parameters.PATH)
+@click.option("--c", type=parameters.PATH, help="What was added, times beta: M x N.")
+@click.option("--bias", type=parameters.PATH, help="What was added to every row: N elements.")
+@click.option("--alpha", type=float, default=1.0, help="Factor of the product.")
+@click.option("--beta", type=float, default=1.0, help="Factor of c.")
+@click.option("--type", "types", help="Format of A and B, such as bf16 or e4m3,e5m2, where files hold raw bytes.")
+@click.option("--result", help="Format of D, C and the bias, where files hold raw bytes.")
+@click.option("--target", multiple=True, help="A GPU that comes into question; by default one of each kind. Repeat it.")
+@click.option("--most", type=click.IntRange(min=1), default=3, help="Plans to print.")
+@parameters.as_json
 def identify(
-    d: Annotated[Path, typer.Argument(help="What was computed, M x N, in an .npy file.")],
-    a: Annotated[Path, typer.Argument(help="M x K.")],
-    b: Annotated[Path, typer.Argument(help="K x N.")],
-    c: Annotated[Path | None, typer.Option(help="What was added, times beta: M x N.")] = None,
-    bias: Annotated[Path | None, typer.Option(help="What was added to every row: N elements.")] = None,
-    alpha: Annotated[float, typer.Option(help="Factor of the product.")] = 1.0,
-    beta: Annotated[float, typer.Option(help="Factor of c.")] = 1.0,
-    types: Annotated[
-        str | None, typer.Option("--type", help="Format of A and B, such as bf16 or e4m3,e5m2, where files hold raw bytes.")
-    ] = None,
-    result: Annotated[str | None, typer.Option("--result", help="Format of D, C and the bias, where files hold raw bytes.")] = None,
-    target: Annotated[
-        list[str] | None, typer.Option(help="A GPU that comes into question; by default one of each kind. Repeat it.")
-    ] = None,
-    most: Annotated[int, typer.Option(min=1, help="Plans to print.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="The plans as JSON.")] = False,
+    d: Path,
+    a: Path,
+    b: Path,
+    c: Path | None,
+    bias: Path | None,
+    alpha: float,
+    beta: float,
+    types: str | None,
+    result: str | None,
+    target: tuple[str, ...],
+    most: int,
+    as_json: bool,
 ) -> None:
-    """Find the plans (instruction, order of k, epilogue) that give the bits of a matrix product; the exit status is 1 if none gives all."""
+    """Find the plans (instruction, order of k, epilogue) that give the bits of a matrix product; the exit status is 1 if none gives all.
+
+    D is what was computed, M x N, A is M x K, B is K x N: three .npy files.
+    """
     first, second = (None, None) if types is None else formats_of(types)
     narrow = None if result is None else format_of(result)
     added = {name: None if path is None else _elements(path, narrow, name) for name, path in (("c", c), ("bias", bias))}
@@ -63,8 +75,8 @@ def identify(
         print_json([_row(match) for match in found])
     else:
         for match in found:
-            typer.echo(f"{match}\n")
+            click.echo(f"{match}\n")
         if not found or found[0].share < 1:
-            typer.echo("no plan that is tried gives every bit")
+            click.echo("no plan that is tried gives every bit")
     if not found or found[0].share < 1:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from fastmma.agreement.gpus import compare_gpus
 from fastmma.agreement.invariance import LAYOUTS, LEAST_RATE, PRESETS
 from fastmma.agreement.invariance import invariance as find
 from fastmma.agreement.table import plans_of, reasons_of, rows_of, verdicts
+from fastmma.cli import parameters
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.table import print_json, print_markdown
 from fastmma.host.errors import OperandError
@@ -18,53 +20,84 @@ from fastmma.verification.cublas_requests import read_rows
 
 _DIFFERS, _UNKNOWN = 1, 3
 _MOST_ROWS = 1 << 16
-Types = Annotated[str, typer.Option("--type", help="Format of both operands, such as bf16, f16, f32 or e4m3.")]
-Rows = Annotated[str, typer.Option(help="Numbers of rows: single ones, ranges, and ranges with a step, such as 1-64,128-4096:64.")]
-Layout = Annotated[str, typer.Option(help=f"Of a and b, n where rows are contiguous: {', '.join(LAYOUTS)}.")]
-Preset = Annotated[str, typer.Option(help=f"The library: {', '.join(PRESETS)}.")]
-Bias = Annotated[bool, typer.Option("--bias", help="With a bias.")]
-Rate = Annotated[float, typer.Option(help="Predicted plans count as known from this share of fresh products on.")]
-Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+_types = click.option("--type", "types", default=parameters.TYPE, help="Format of both operands, such as bf16, f16, f32 or e4m3.")
+_layout = click.option("--layout", default="nt", help=f"Of a and b, n where rows are contiguous: {', '.join(LAYOUTS)}.")
+_preset = click.option("--preset", default="cublas", help=f"The library: {', '.join(PRESETS)}.")
+_bias = click.option("--bias", is_flag=True, help="With a bias.")
+_least_rate = click.option(
+    "--least-rate", type=float, default=LEAST_RATE, help="Predicted plans count as known from this share of fresh products on."
+)
+_ROWS = "Numbers of rows: single ones, ranges, and ranges with a step, such as 1-64,128-4096:64."
 
 
+@click.command()
+@click.argument("n", type=click.IntRange(min=1))
+@click.argument("k", type=click.IntRange(min=1))
+@_types
+@parameters.target
+@click.option("--rows", default="1-4096", help=_ROWS)
+@_layout
+@_preset
+@_bias
+@_least_rate
+@parameters.as_json
 def invariance(
-    n: Annotated[int, typer.Argument(min=1, help="Columns of the result: outputs of a layer.")],
-    k: Annotated[int, typer.Argument(min=1, help="Length of the sums: inputs of a layer.")],
-    types: Types = "bf16",
-    target: Annotated[str, typer.Option(help="The GPU.")] = "H200",
-    rows: Rows = "1-4096",
-    layout: Layout = "nt",
-    preset: Preset = "cublas",
-    bias: Bias = False,
-    least_rate: Rate = LEAST_RATE,
-    as_json: Json = False,
+    n: int,
+    k: int,
+    types: str,
+    target: str,
+    rows: str,
+    layout: str,
+    preset: str,
+    bias: bool,
+    least_rate: float,
+    as_json: bool,
 ) -> None:
-    """Tell which numbers of rows of a layer share their bits; the exit status is 1 if some differ, and 3 if some are not known."""
+    """Tell which numbers of rows of a layer share their bits; the exit status is 1 if some differ, and 3 if some are not known.
+
+    N is the columns of the result (outputs of a layer), K the length of the sums (its inputs).
+    """
     options = {"dtype": types, "layout": layout, "preset": preset, "bias": bias, "least_rate": least_rate}
     found = find(n, k, target=target, rows=_rows(rows), **options)  # type: ignore[arg-type]
     if as_json:
         groups = [[[each.start, each.stop] for each in group] for group in found.groups]
         print_json({"n": n, "k": k, "type": found.dtype, "gpu": found.gpu, "groups": groups, "unknown": _pairs(found.unknown)})
     else:
-        typer.echo(str(found))
+        click.echo(str(found))
     _leave(found.is_invariant)
 
 
+@click.command()
+@click.argument("gpu", required=False)
+@click.argument("other", required=False)
+@click.option("--model", type=parameters.PATH, help="A folder with a model's config or tensors, whose linear layers are compared.")
+@click.option("--layer", multiple=True, help="A layer as NxK, outputs by inputs; repeat it.")
+@_types
+@click.option("--rows", default="1-128,192-4096:64", help=_ROWS)
+@_layout
+@_preset
+@_bias
+@_least_rate
+@click.option("--table", is_flag=True, help="Compare the instructions of all kinds of GPUs, in Markdown.")
+@parameters.as_json
 def agree(
-    gpu: Annotated[str | None, typer.Argument(help="A GPU, such as H100.")] = None,
-    other: Annotated[str | None, typer.Argument(help="Another one.")] = None,
-    model: Annotated[Path | None, typer.Option(help="A folder with a model's config or tensors, whose linear layers are compared.")] = None,
-    layer: Annotated[list[str] | None, typer.Option(help="A layer as NxK, outputs by inputs; repeat it.")] = None,
-    types: Types = "bf16",
-    rows: Rows = "1-128,192-4096:64",
-    layout: Layout = "nt",
-    preset: Preset = "cublas",
-    bias: Bias = False,
-    least_rate: Rate = LEAST_RATE,
-    table: Annotated[bool, typer.Option("--table", help="Compare the instructions of all kinds of GPUs, in Markdown.")] = False,
-    as_json: Json = False,
+    gpu: str | None,
+    other: str | None,
+    model: Path | None,
+    layer: tuple[str, ...],
+    types: str,
+    rows: str,
+    layout: str,
+    preset: str,
+    bias: bool,
+    least_rate: float,
+    table: bool,
+    as_json: bool,
 ) -> None:
-    """Tell whether two GPUs have the same bits for a model's layers; the exit status is 1 if some differ, and 3 if some are not known."""
+    """Tell whether two GPUs have the same bits for a model's layers; the exit status is 1 if some differ, and 3 if some are not known.
+
+    GPU and OTHER are names of GPUs, such as H100 and H200.
+    """
     if table:
         _print_gpus(types)
         return
@@ -73,14 +106,14 @@ def agree(
     options = {"dtype": types, "layout": layout, "preset": preset, "bias": bias, "least_rate": least_rate}
     counts = _rows(rows)
     found = []
-    for n, k in _layers(model, layer or []):
+    for n, k in _layers(model, layer):
         one, second = (find(n, k, target=name, rows=counts, **options) for name in (gpu, other))  # type: ignore[arg-type]
         found.append(compare_gpus(one, second))
         if not as_json:
-            typer.echo(str(found[-1]))
+            click.echo(str(found[-1]))
             shown = next((verdict for verdict in found[-1].verdicts if verdict.equal is False), None)
             if shown is not None:
-                typer.echo(f"    {shown}".replace("\n", "\n    "))
+                click.echo(f"    {shown}".replace("\n", "\n    "))
     if as_json:
         print_json(
             [{"n": each.n, "k": each.k, **{name: _pairs(getattr(each, name)) for name in ("same", "differ", "unknown")}} for each in found]
@@ -95,12 +128,12 @@ def _print_gpus(types: str) -> None:
     found = verdicts(plans)
     print_markdown(("GPU", "arithmetic", "known", *plans), [tuple(row) for row in rows_of(plans, found)])
     for name, second, verdict in reasons_of(found):
-        typer.echo(f"\n{name} (p) and {second} (q):\n\n```\n{verdict}\n```")
+        click.echo(f"\n{name} (p) and {second} (q):\n\n```\n{verdict}\n```")
 
 
 def _leave(equal: bool | None) -> None:
     if equal is not True:
-        raise typer.Exit(_DIFFERS if equal is False else _UNKNOWN)
+        raise click.exceptions.Exit(_DIFFERS if equal is False else _UNKNOWN)
 
 
 def _pairs(ranges: tuple[range, ...]) -> list[list[Any]]:
@@ -114,7 +147,7 @@ def _rows(text: str) -> list[int]:
     return found
 
 
-def _layers(model: Path | None, named: list[str]) -> list[tuple[int, int]]:
+def _layers(model: Path | None, named: Sequence[str]) -> list[tuple[int, int]]:
     from fastmma.study.linear_layers import linear_layers
 
     found = [parse_size(f"1x{text}", "--layer")[1:] for text in named]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import typer
+import click
 from rich.text import Text
 
+from fastmma.cli import parameters
 from fastmma.cli.output import PICTURES, TABLES, chosen_format, grids_text, print_lines, text_table, write, write_drawing
 from fastmma.isa.cute import atoms
 from fastmma.isa.instruction import Instruction, Movement
@@ -46,7 +47,7 @@ def element(text: str) -> tuple[int, int]:
     try:
         row, col = map(int, parts)
     except ValueError:
-        raise typer.BadParameter(f"an element is written ROW,COL, for example 3,7, not {text!r}") from None
+        raise click.BadParameter(f"an element is written ROW,COL, for example 3,7, not {text!r}") from None
     return row, col
 
 
@@ -64,7 +65,7 @@ def _selected(
         cells = [cell for cell in cells if cell in of_lane]
     if computation is not None:
         if not 0 <= computation < held.layout.tiles:
-            raise typer.BadParameter(f"there is no {held.tile} {computation}: there are {held.layout.tiles}, counted from 0")
+            raise click.BadParameter(f"there is no {held.tile} {computation}: there are {held.layout.tiles}, counted from 0")
         cells = [cell for cell in cells if cell.computation == computation]
     return cells
 
@@ -105,7 +106,7 @@ def _chosen(ins: Instruction | Movement, operand: str | None, selectors: dict[st
         return [placement(ins, operand or operand_names(ins)[0], **given)]
     names = operand_names(ins)
     if any(value is not None for name, each in selectors.items() if name not in names for value in each.values()):
-        raise typer.BadParameter(f"{ins.opcode} has no operand that takes these selectors; there are {', '.join(names)}")
+        raise click.BadParameter(f"{ins.opcode} has no operand that takes these selectors; there are {', '.join(names)}")
     every = {name: placement(ins, name, **selectors.get(name, {})) for name in names}
     if "c" in every and (every["c"].layout, every["c"].kind) == (every["d"].layout, every["d"].kind):
         every["d"] = replace(every["d"], name="c and d")
@@ -113,39 +114,61 @@ def _chosen(ins: Instruction | Movement, operand: str | None, selectors: dict[st
     return list(every.values())
 
 
+@click.command(epilog=EXAMPLES)
+@click.argument("opcode")
+@click.option("--operand", help="a, b, c, d, metadata, scale_a or scale_b; r of what loads or stores; all. [default: the first]")
+@parameters.form
+@parameters.as_json
+@parameters.output
+@click.option("--lane", type=int, help="Everything that this lane holds.")
+@click.option("--element", "where", help="ROW,COL: the lane, register and bits that hold this element.")
+@click.option("--register", type=int, help="What this register of every lane holds.")
+@click.option("--computation", type=int, help="Only this computation of m8n8k4, or this matrix of ldmatrix.")
+@click.option(
+    "--view", type=click.Choice(("matrix", "registers")), default="matrix", help="Who holds each element, or what each lane holds."
+)
+@click.option(
+    "--names",
+    type=click.Choice(("registers", "elements")),
+    help="What a cell says beside the lane: %a1.h0, or a2. [default: registers in pictures, elements in text]",
+)
+@click.option("--transpose", is_flag=True, help="Swap the rows and the columns of the grid.")
+@click.option("--whole", is_flag=True, help="Leave nothing out of large grids, in text and pictures.")
+@click.option("--formula", is_flag=True, help="The closed formulas, in C and in PTX's words.")
+@click.option("--selector", type=int, help="Sparsity selector, for metadata.")
+@click.option("--byte-id", type=int, help="Byte selector, for scales.")
+@click.option("--thread-id", type=int, help="Thread selector, for scales.")
 def layout(
-    opcode: Annotated[str, typer.Argument(help="For example mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")],
-    operand: Annotated[
-        str | None,
-        typer.Option(help="a, b, c, d, metadata, scale_a or scale_b; r of what loads or stores; all. [default: the first]"),
-    ] = None,
-    fmt: Annotated[str | None, typer.Option("--format", help="text, csv, markdown, asciidoc, json, svg, png, pdf or tikz.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write to this file; its suffix tells the format where --format does not.")] = None,
-    lane: Annotated[int | None, typer.Option(help="Everything that this lane holds.")] = None,
-    where: Annotated[str | None, typer.Option("--element", help="ROW,COL: the lane, register and bits that hold this element.")] = None,
-    register: Annotated[int | None, typer.Option(help="What this register of every lane holds.")] = None,
-    computation: Annotated[int | None, typer.Option(help="Only this computation of m8n8k4, or this matrix of ldmatrix.")] = None,
-    view: Annotated[Literal["matrix", "registers"], typer.Option(help="Who holds each element, or what each lane holds.")] = "matrix",
-    names: Annotated[
-        Literal["registers", "elements"] | None,
-        typer.Option(help="What a cell says beside the lane: %a1.h0, or a2. [default: registers in pictures, elements in text]"),
-    ] = None,
-    transpose: Annotated[bool, typer.Option("--transpose", help="Swap the rows and the columns of the grid.")] = False,
-    whole: Annotated[bool, typer.Option("--whole", help="Leave nothing out of large grids, in text and pictures.")] = False,
-    formula: Annotated[bool, typer.Option("--formula", help="The closed formulas, in C and in PTX's words.")] = False,
-    selector: Annotated[int | None, typer.Option(help="Sparsity selector, for metadata.")] = None,
-    byte_id: Annotated[int | None, typer.Option(help="Byte selector, for scales.")] = None,
-    thread_id: Annotated[int | None, typer.Option(help="Thread selector, for scales.")] = None,
+    opcode: str,
+    operand: str | None,
+    fmt: str | None,
+    as_json: bool,
+    output: Path | None,
+    lane: int | None,
+    where: str | None,
+    register: int | None,
+    computation: int | None,
+    view: Literal["matrix", "registers"],
+    names: Literal["registers", "elements"] | None,
+    transpose: bool,
+    whole: bool,
+    formula: bool,
+    selector: int | None,
+    byte_id: int | None,
+    thread_id: int | None,
 ) -> None:
-    """Show which lane (T), register and bits hold each element of an operand."""
-    chosen = chosen_format(fmt, output)
+    """Show one operand of an instruction: the lane (T), register and bits that hold each element.
+
+    `fastmma show` describes the whole instruction, `fastmma trace` what feeds one output.
+    """
+    chosen = "json" if as_json else chosen_format(fmt, output)
     ins = instruction(opcode)
     ids = {"byte_id": byte_id, "thread_id": thread_id}
     every = _chosen(ins, operand, {"metadata": {"selector": selector}, "scale_a": ids, "scale_b": ids})
     if where is not None and (lane is not None or register is not None):
-        raise typer.BadParameter("--element asks for a lane and a register: give it without --lane and --register")
+        raise click.BadParameter("--element asks for a lane and a register: give it without --lane and --register")
     if len(every) > 1 and (where, register) != (None, None):
-        raise typer.BadParameter("--element and --register ask for one operand: name it with --operand")
+        raise click.BadParameter("--element and --register ask for one operand: name it with --operand")
     place = element(where) if where is not None else None
     selected = [_selected(held, lane, place, computation, register) for held in every]
     if formula:
@@ -156,7 +179,7 @@ def layout(
         return
     some = any(cells is not None for cells in selected)
     if transpose and (some or chosen in ("csv", "json")):
-        raise typer.BadParameter("--transpose is for grids, and this is a list of elements")
+        raise click.BadParameter("--transpose is for grids, and this is a list of elements")
     tile = every[0].tile if every[0].layout.tiles > 1 else ""
     listed = [(held.name, cell) for held, cells in zip(every, selected, strict=True) for cell in (held.cells() if cells is None else cells)]
     if chosen == "json":
@@ -176,9 +199,6 @@ def layout(
             grids = _grids(held, view, transpose, True, whole, names or "elements")
             lines += [Text(_heading(held)), Text(), *grids_text(grids, output), Text()]
         print_lines(lines[:-1], output)
-
-
-layout.__doc__ = f"{layout.__doc__}\n{EXAMPLES}"
 
 
 def _grids(
@@ -217,4 +237,4 @@ def _print_formula(opcode: str, every: list[Placement], chosen: str, output: Pat
         parts = [[_heading(held), "", *_formula_lines(held), ""] for held in every]
         write("\n".join([opcode, *(line for part in parts for line in part)]), output)
     else:
-        raise typer.BadParameter(f"formulas come as text or json, not as {chosen}")
+        raise click.BadParameter(f"formulas come as text or json, not as {chosen}")

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Any
 
-import typer
+import click
 
-from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, spans
+from fastmma.cli import parameters
+from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, spans, version_text
 from fastmma.host.errors import InstructionError
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.table import instructions
-from fastmma.isa.targets import TARGETS
+from fastmma.isa.targets import NO_PTX, PTX_TARGETS
 from fastmma.isa.tcgen05 import moves
 from fastmma.isa.tcgen05.copies import COPIES, SHIFTS, Copy, Shift
 from fastmma.isa.tcgen05.instruction import OP, largest
@@ -34,14 +35,14 @@ _TENSOR_MEMORY: dict[str, tuple[Listed, ...]] = {
 
 def _shape(ins: Listed) -> str:
     """The shape as it stands in the opcode: that of movements may have no k, and that of tcgen05 stands in its descriptor."""
-    if ins.op == OP or ins.op in _TENSOR_MEMORY:
+    if ins.op == OP or ins.op in _TENSOR_MEMORY or ins.ptx == NO_PTX:
         return ins.shape
     return next(token for token in ins.opcode.split(".") if _SHAPE.fullmatch(token))
 
 
 def _types(ins: Listed) -> list[str]:
     """The types as they stand in the opcode, or in the descriptor of tcgen05."""
-    if isinstance(ins, Instruction) and ins.op == OP:
+    if isinstance(ins, Instruction) and (ins.op == OP or ins.ptx == NO_PTX):
         return [ins.dtype, ins.atype, ins.btype, *filter(None, (ins.stype,))]
     if isinstance(ins, Movement) and ins.reduction:
         return [ins.dtype]
@@ -53,6 +54,9 @@ def _fields(ins: Listed) -> tuple[Choices, ...]:
     if isinstance(ins, Instruction) and ins.op == OP:
         head, scales = ins.opcode.split(" ")[0], f".{ins.stype}" if ins.stype else ""
         return (head,), (ins.shape,), (ins.dtype,), (ins.atype,), (ins.btype,), (scales,), ins.targets
+    if isinstance(ins, Instruction) and ins.ptx == NO_PTX:
+        head, _, modifiers = ins.opcode.partition(" ")
+        return (head,), (ins.shape,), (ins.dtype,), (ins.atype,), (ins.btype,), (modifiers,), ins.targets
     tokens = ins.opcode.split(".")
     issued = tokens.index("aligned") if "aligned" in tokens else 2  # by one thread: tcgen05.cp and tcgen05.shift
     kind = [token for token in tokens if token.startswith(("kind::", "block_scale", "scale_vec::"))]
@@ -84,14 +88,22 @@ def _choices(choices: Sequence[str], between: str = ", ") -> str:
     return choices[0] if len(choices) == 1 else between.join(choice or "(none)" for choice in choices)
 
 
-def summary(listed: Sequence[Listed]) -> list[list[str]]:
-    """Rows whose every combination of choices is a legal opcode, and that together are exactly the instructions given."""
-    rows = [_fields(ins) for ins in listed]
-    for column in (1, 4, 3, 2, 5, 0):
+def _rows(listed: Sequence[Listed], complete: bool) -> list[tuple[Choices, ...]]:
+    """Rows whose every combination of choices is a legal opcode, and that together are exactly the instructions given.
+
+    Complete ones have a column of the PTX version before the targets, and differ in it.
+    """
+    rows = [(*_fields(ins)[:-1], *([(version_text(ins.ptx),)] if complete else []), ins.targets) for ins in listed]
+    for column in (1, 4, 3, 2, 5) if complete else (1, 4, 3, 2, 5, 0):
         rows = merged(rows, column)
+    return rows
+
+
+def summary(listed: Sequence[Listed]) -> list[list[str]]:
+    """Cells of the rows that leave shapes out which differ in n only."""
     return [
-        [", ".join(head), _shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), spans(targets, TARGETS)]
-        for head, shapes, d, a, b, modifiers, targets in rows
+        [", ".join(head), _shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), spans(targets, PTX_TARGETS)]
+        for head, shapes, d, a, b, modifiers, targets in _rows(listed, complete=False)
     ]
 
 
@@ -104,20 +116,10 @@ def _all_shapes(shapes: Sequence[str]) -> str:
 
 
 def families(listed: Sequence[Listed]) -> list[list[str]]:
-    """Rows that leave nothing out: every combination of their choices is a legal opcode of that PTX version and those targets."""
-    rows: list[tuple[Choices, ...]] = [(*_fields(ins)[:-1], (f"{ins.ptx[0]}.{ins.ptx[1]}",), ins.targets) for ins in listed]
-    for column in (1, 4, 3, 2, 5):
-        rows = merged(rows, column)
+    """Cells of the rows that leave nothing out: each holds for one PTX version and the same targets."""
     return [
-        [
-            ", ".join(head),
-            _all_shapes(shapes),
-            *map(_choices, (d, a, b)),
-            _choices(modifiers, " "),
-            *ptx,
-            spans(targets, TARGETS),
-        ]
-        for head, shapes, d, a, b, modifiers, ptx, targets in rows
+        [", ".join(head), _all_shapes(shapes), *map(_choices, (d, a, b)), _choices(modifiers, " "), *ptx, spans(targets, PTX_TARGETS)]
+        for head, shapes, d, a, b, modifiers, ptx, targets in _rows(listed, complete=True)
     ]
 
 
@@ -153,42 +155,43 @@ def select(target: str | None, element: str | None, shape: str | None, op: str |
     ]
 
 
+@click.command()
+@click.option("--target", help="Only what this target takes, for example sm_90a.")
+@click.option("--type", "element", help="Only those with this type, for example e4m3.")
+@click.option("--shape", help="Only this shape, for example m16n8k16.")
+@click.option("--op", help="Only this one, for example mma, wgmma or tcgen05.ld; tcgen05 in its largest shapes.")
+@click.option("--summary", "grouped", is_flag=True, help="One line for opcodes that differ in shape or type only.")
+@click.option("--families", "complete", is_flag=True, help="As --summary, with every shape and the PTX version.")
+@parameters.markdown
+@parameters.as_json
 def list_instructions(
-    target: Annotated[str | None, typer.Option(help="Only what this target takes, for example sm_90a.")] = None,
-    element: Annotated[str | None, typer.Option("--type", help="Only those with this type, for example e4m3.")] = None,
-    shape: Annotated[str | None, typer.Option(help="Only this shape, for example m16n8k16.")] = None,
-    op: Annotated[
-        str | None, typer.Option(help="Only this one, for example mma, wgmma or tcgen05.ld; tcgen05 in its largest shapes.")
-    ] = None,
-    grouped: Annotated[bool, typer.Option("--summary", help="One line for opcodes that differ in shape or type only.")] = False,
-    complete: Annotated[bool, typer.Option("--families", help="As --summary, with every shape and the PTX version.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="The summary, or the families, as a Markdown table.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    target: str | None,
+    element: str | None,
+    shape: str | None,
+    op: str | None,
+    grouped: bool,
+    complete: bool,
+    markdown: bool,
+    as_json: bool,
 ) -> None:
     """List the instructions."""
     listed = select(target, element, shape, op)
-    if as_json:
-        print_json(
-            [
-                {
-                    "opcode": ins.opcode,
-                    "op": ins.op,
-                    "shape": _shape(ins),
-                    "types": _types(ins),
-                    "targets": list(ins.targets),
-                    "ptx": f"{ins.ptx[0]}.{ins.ptx[1]}",
-                }
-                for ins in listed
-            ]
-        )
-    elif complete:
-        sys.stdout.write(f"Targets: {', '.join(TARGETS)}\n\n")
-        (print_markdown if markdown else print_table)(FAMILY_HEADINGS, families(listed))
-    elif markdown:
-        print_markdown(SUMMARY_HEADINGS, summary(listed))
-    elif grouped:
-        print_table(SUMMARY_HEADINGS, summary(listed))
+    headings = FAMILY_HEADINGS if complete else SUMMARY_HEADINGS
+    table = families if complete else summary
+    if as_json and (grouped or complete):
+        print_json([dict(zip(headings, row, strict=True)) for row in _rows(listed, complete)])
+    elif as_json:
+        print_json([_described(ins) for ins in listed])
+    elif grouped or complete or markdown:
+        if complete:
+            sys.stdout.write(f"Targets: {', '.join(PTX_TARGETS)}\n\n")
+        (print_markdown if markdown else print_table)(headings, table(listed))
     else:
-        print_table(
-            ("opcode", "PTX", "targets"), [(ins.opcode, f"{ins.ptx[0]}.{ins.ptx[1]}", spans(ins.targets, TARGETS)) for ins in listed]
-        )
+        lines = [(ins.opcode, version_text(ins.ptx), spans(ins.targets, PTX_TARGETS)) for ins in listed]
+        print_table(("opcode", "PTX", "targets"), lines)
+
+
+def _described(ins: Listed) -> dict[str, Any]:
+    """Describe one instruction for JSON."""
+    version = version_text(ins.ptx)
+    return {"opcode": ins.opcode, "op": ins.op, "shape": _shape(ins), "types": _types(ins), "targets": list(ins.targets), "ptx": version}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 from rich.console import Console
 from rich.text import Text
 
@@ -31,13 +31,13 @@ _ENDLESS = 1_000_000  # a pipe or a file gets lines as long as they need to be
 def chosen_format(given: str | None, output: Path | None) -> str:
     """The format: as given, else by the suffix of the file, else text."""
     if given is not None and given not in FORMATS:
-        raise typer.BadParameter(f"there is no format {given!r}; there are {', '.join(FORMATS)}")
+        raise click.BadParameter(f"there is no format {given!r}; there are {', '.join(FORMATS)}")
     if given is None and output is not None:
         given = _SUFFIXES.get(output.suffix, output.suffix.removeprefix("."))
         if given not in FORMATS:
-            raise typer.BadParameter(f"{output.name} does not tell the format; give --format: {', '.join(FORMATS)}")
+            raise click.BadParameter(f"{output.name} does not tell the format; give --format: {', '.join(FORMATS)}")
     if given in BINARIES and output is None:
-        raise typer.BadParameter(f"{given} needs --output FILE")
+        raise click.BadParameter(f"{given} needs --output FILE")
     return given or "text"
 
 

@@ -9,8 +9,8 @@ from fastmma.backends.problem import Extents, Problem, Strides
 from fastmma.backends.resolve import operation_of
 from fastmma.backends.route import Verdict, explain, text_of_features, text_of_ranges
 from fastmma.backends.routes import CALLS, FALLBACKS, ROUTES, Route
-from fastmma.cli.gemm import choose_instruction
 from fastmma.cli.inputs import parse_size
+from fastmma.cli.operands import choose_instruction
 from fastmma.cli.table import print_json, print_markdown, print_table
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from fastmma.cli.table import print_fitting, print_json, print_wrapped
+from fastmma.cli import parameters
+from fastmma.cli.table import print_json, print_table, print_wrapped, version_text
 from fastmma.host.errors import TargetError
 from fastmma.isa.cute import atoms
 from fastmma.isa.instruction import Instruction, Movement
@@ -71,7 +72,7 @@ def describe(ins: Instruction | Movement) -> dict[str, Any]:
     """Everything that the command prints."""
     return {
         "opcode": ins.opcode,
-        "ptx": f"{ins.ptx[0]}.{ins.ptx[1]}",
+        "ptx": version_text(ins.ptx),
         "heading": ins.heading,
         "cute": list(atoms(ins)),
         "operands": {name: _operand(ins, name) for name in operand_names(ins)},
@@ -79,30 +80,34 @@ def describe(ins: Instruction | Movement) -> dict[str, Any]:
     }
 
 
+@click.command()
+@click.argument("opcode")
+@parameters.as_json
 def show(
-    opcode: Annotated[
-        str, typer.Argument(help="For example mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32, or in short mma.m16n8k16.f32.f16")
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    opcode: str,
+    as_json: bool,
 ) -> None:
-    """Show an instruction: types, registers, layouts, targets, and how each computes it."""
+    """Show a whole instruction: types, registers, layouts, targets, and how each computes it.
+
+    `fastmma layout` shows where the elements of one operand lie, `fastmma trace` what feeds one output.
+    """
     shown = describe(instruction(opcode))
     if as_json:
         print_json(shown)
         return
-    typer.echo(shown["opcode"])
-    print_wrapped(f"PTX {shown['ptx']}, {shown['heading']}")
+    click.echo(shown["opcode"])
+    print_wrapped(f"PTX {shown['ptx']}, {shown['heading']}" if shown["ptx"] else shown["heading"])
     for name in shown["cute"]:
-        typer.echo(f"CuTe {name}")
-    typer.echo("")
+        click.echo(f"CuTe {name}")
+    click.echo("")
     operands = shown["operands"]
     columns = [key for key in _HEADINGS if any(key in each for each in operands.values())]
-    print_fitting(
+    print_table(
         ("operand", *(_HEADINGS[key] for key in columns)),
         [(name, *(_CELLS[key](each) if key in _CELLS else each.get(key, "") for key in columns)) for name, each in operands.items()],
     )
-    typer.echo("")
+    click.echo("")
     alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for each in shown["targets"]:
         alike[each["numerics"] or "-", f"{each['level']}: {each['source']}"].append(each["target"])
-    print_fitting(("targets", "numerics", "evidence"), [(", ".join(targets), *known) for known, targets in alike.items()])
+    print_table(("targets", "numerics", "evidence"), [(", ".join(targets), *known) for known, targets in alike.items()])

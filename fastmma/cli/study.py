@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
+from fastmma.cli import parameters
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.progress import watched
 from fastmma.cli.table import print_json, print_table
@@ -47,7 +49,7 @@ def _grids(preset: str | None, own: dict[str, Any], sample: int, seeds: tuple[in
     return (replace(usual, formats=formats, targets=targets, shapes=shapes, seeds=seeds, sample=sample, **options),)
 
 
-def _tensors(inputs: list[str], activations: list[str]) -> list[Any]:
+def _tensors(inputs: Sequence[str], activations: Sequence[str]) -> list[Any]:
     """Weights, then activations: of two inputs, the second has them, unless they are named as such."""
     return [inputs, activations] if activations else list(inputs)
 
@@ -56,8 +58,8 @@ def _conclude(results: Results) -> None:
     """Say what a study of layers found."""
     for table in layered(results):
         for sentence in conclusion(table):
-            typer.echo(sentence)
-        typer.echo()
+            click.echo(sentence)
+        click.echo()
 
 
 def _command(preset: str | None, own: dict[str, Any], seeds: tuple[int, ...], sample: int, transposed: bool | None, output: Path) -> str:
@@ -86,56 +88,73 @@ def _print(results: Results) -> None:
     tables = layered(results)
     for table in tables:
         print_table(*format_table(table), title=caption(table, "Medians over the layers, formats in order"))
-        typer.echo()
+        click.echo()
         print_table(*layer_table(table), title=caption(table, "Relative error of every layer"))
-        typer.echo()
+        click.echo()
     if tables:
         return
     for source, records in grouped(results).items():
         print_table(*summary(records), title=source)
-        typer.echo()
+        click.echo()
 
 
+@click.command()
+@click.argument("model", required=False)
+@click.option("--preset", help=f"A study with a name: {', '.join(PRESETS)}.")
+@click.option("--output", type=parameters.PATH, help="A folder for the report, the table and the pictures; a study goes on there.")
+@click.option("--format", "formats", multiple=True, help="Such as e4m3, nvfp4 or mxfp4:even (a rule); or two, as A,B.")
+@click.option("--target", "targets", multiple=True, help="The GPU, or ieee-f32.")
+@click.option("--shape", "shapes", multiple=True, metavar="MxNxK", help=f"By default {_SHAPE}.")
+@click.option("--distribution", "distributions", multiple=True, help="normal, uniform, positive, lognormal or outliers.")
+@click.option("--promote-every", type=click.IntRange(min=0), multiple=True, help="Of k; 0 for never.")
+@click.option("--split-k", type=click.IntRange(min=1), multiple=True, help="Parts of k accumulated separately.")
+@click.option(
+    "--arithmetic",
+    "arithmetics",
+    multiple=True,
+    help="Changes of the target's, such as align_bits=20,rounding=rn; the empty text has none.",
+)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="PLACE[::NAMES]",
+    help="Weights (N, K), then perhaps activations (M, K): .npy, .npz or .safetensors files, or the folder of a model; "
+    "names of files and of tensors may be patterns, such as 'model.safetensors::*dense*'. Without names: all linear layers.",
+)
+@click.option(
+    "--activations",
+    multiple=True,
+    metavar="PLACE[::NAMES]",
+    help="One tensor for all layers, or tensors named like the layers; drawn if not given.",
+)
+@click.option("--transposed/--no-transposed", default=None, help="Weights are (K, N) in files, or not; else as config.json says.")
+@click.option("--seed", "seeds", type=click.IntRange(min=0), multiple=True, help="Of the random numbers.")
+@click.option("--sample", type=click.IntRange(min=1), default=SAMPLE, help="Rows and columns of the product that are compared.")
+@parameters.threads
+@parameters.as_json
 def study(
-    model: Annotated[str | None, typer.Argument(help="Weights, as --input names them, such as the folder of a model.")] = None,
-    preset: Annotated[str | None, typer.Option(help=f"A study with a name: {', '.join(PRESETS)}.")] = None,
-    output: Annotated[Path | None, typer.Option(help="A folder for the report, the table and the pictures; a study goes on there.")] = None,
-    formats: Annotated[
-        list[str] | None, typer.Option("--format", help="Such as e4m3, nvfp4 or mxfp4:even (a rule); or two, as A,B.")
-    ] = None,
-    targets: Annotated[list[str] | None, typer.Option("--target", help="The GPU, or ieee-f32.")] = None,
-    shapes: Annotated[list[str] | None, typer.Option("--shape", metavar="MxNxK", help=f"By default {_SHAPE}.")] = None,
-    distributions: Annotated[
-        list[str] | None, typer.Option("--distribution", help="normal, uniform, positive, lognormal or outliers.")
-    ] = None,
-    promote_every: Annotated[list[int] | None, typer.Option(min=0, help="Of k; 0 for never.")] = None,
-    split_k: Annotated[list[int] | None, typer.Option(min=1, help="Parts of k accumulated separately.")] = None,
-    arithmetics: Annotated[
-        list[str] | None,
-        typer.Option("--arithmetic", help="Changes of the target's, such as align_bits=20,rounding=rn; the empty text has none."),
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            metavar="PLACE[::NAMES]",
-            help="Weights (N, K), then perhaps activations (M, K): .npy, .npz or .safetensors files, or the folder of a model; "
-            "names of files and of tensors may be patterns, such as 'model.safetensors::*dense*'. Without names: all linear layers.",
-        ),
-    ] = None,
-    activations: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PLACE[::NAMES]", help="One tensor for all layers, or tensors named like the layers; drawn if not given."),
-    ] = None,
-    transposed: Annotated[
-        bool | None, typer.Option("--transposed/--no-transposed", help="Weights are (K, N) in files, or not; else as config.json says.")
-    ] = None,
-    seeds: Annotated[list[int] | None, typer.Option("--seed", min=0, help="Of the random numbers.")] = None,
-    sample: Annotated[int, typer.Option(min=1, help="Rows and columns of the product that are compared.")] = SAMPLE,
-    threads: Annotated[int | None, typer.Option(help="All cores by default.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The records as JSON.")] = False,
+    model: str | None,
+    preset: str | None,
+    output: Path | None,
+    formats: tuple[str, ...],
+    targets: tuple[str, ...],
+    shapes: tuple[str, ...],
+    distributions: tuple[str, ...],
+    promote_every: tuple[int, ...],
+    split_k: tuple[int, ...],
+    arithmetics: tuple[str, ...],
+    inputs: tuple[str, ...],
+    activations: tuple[str, ...],
+    transposed: bool | None,
+    seeds: tuple[int, ...],
+    sample: int,
+    threads: int | None,
+    as_json: bool,
 ) -> None:
     """Measure what formats and accumulators cost, against exact products.
+
+    MODEL is a folder with a model's weights, or other weights as --input names them.
 
     Every option of the grid may be given more than once; the study is every combination.
     """
@@ -177,4 +196,4 @@ def study(
             _print(results)
         _conclude(results)
     for line in said:
-        typer.echo(line, err=as_json)
+        click.echo(line, err=as_json)

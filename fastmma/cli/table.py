@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fastmma.isa.targets import NO_PTX
+
 Rows = Iterable[Sequence[str]]
 Choices = tuple[str, ...]
 _ENDLESS = 100_000  # a pipe or a file gets lines as long as they need to be
@@ -28,29 +30,26 @@ def merged(rows: list[tuple[Choices, ...]], column: int) -> list[tuple[Choices, 
     return [(*rest[:column], tuple(choices), *rest[column:]) for rest, choices in groups.items()]
 
 
-def _console(fitting: bool = False) -> Console:
-    """Standard output; what is to fit into it also takes the width that COLUMNS says where there is no terminal."""
+def _console() -> Console:
+    """Return standard output; without a terminal it is as wide as COLUMNS says, or takes lines of any length."""
     console = Console(highlight=False)
-    told = fitting and os.environ.get("COLUMNS", "").isdecimal()
+    told = os.environ.get("COLUMNS", "").isdecimal()
     return console if console.is_terminal or told else Console(highlight=False, width=_ENDLESS)
 
 
 def print_table(headings: Sequence[str], rows: Rows, title: str = "") -> None:
-    """Print to standard output."""
-    table = Table(*headings, title=Text(title, "bold") if title else None, title_justify="left", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*(Text(cell, overflow="fold") for cell in row))
-    _console().print(table)
-
-
-def print_fitting(headings: Sequence[str], rows: Rows) -> None:
-    """Print a table to standard output; on a terminal that is too narrow for it, what its rows hold one below the other."""
+    """Print a table to standard output; on a terminal that is too narrow for it, the cells of a row one below the other."""
     listed = [list(row) for row in rows]
-    console = _console(fitting=True)
+    console = _console()
     natural = sum(max(map(len, column)) + 1 for column in zip(headings, *listed, strict=True)) - 1
     if natural <= console.width:
-        print_table(headings, listed)
+        table = Table(*headings, title=Text(title, "bold") if title else None, title_justify="left", box=None, pad_edge=False)
+        for row in listed:
+            table.add_row(*(Text(cell, overflow="fold") for cell in row))
+        console.print(table)
         return
+    if title:
+        console.print(Text(_wrapped(title, console.width, ""), "bold"))
     names = max(map(len, headings[1:]))
     for first, *others in listed:
         console.print(Text(_wrapped(first, console.width, ""), "bold"))
@@ -61,13 +60,13 @@ def print_fitting(headings: Sequence[str], rows: Rows) -> None:
 
 def print_wrapped(text: str) -> None:
     """Print a sentence to standard output; lines break between words."""
-    console = _console(fitting=True)
+    console = _console()
     console.print(Text(_wrapped(text, console.width, "")))
 
 
 def _wrapped(text: str, width: int, indent: str) -> str:
     """Lines that end where the terminal does, all but the first indented."""
-    return f"\n{indent}".join(textwrap.wrap(text, max(20, width - len(indent))) or [""])
+    return f"\n{indent}".join(textwrap.wrap(text, max(20, width - len(indent)), break_on_hyphens=False) or [""])
 
 
 def print_markdown(headings: Sequence[str], rows: Rows) -> None:
@@ -89,8 +88,13 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(_finite(value), indent=2, allow_nan=False) + "\n")
 
 
+def version_text(ptx: tuple[int, int]) -> str:
+    """A PTX version; empty for what is none of PTX's."""
+    return "" if ptx == NO_PTX else f"{ptx[0]}.{ptx[1]}"
+
+
 def spans(targets: Sequence[str], known: Sequence[str]) -> str:
     """Targets in short: a run that reaches the last known one is written ``sm_80 and later``."""
-    if len(targets) > 1 and tuple(targets) == tuple(known[known.index(targets[0]) :]):
+    if len(targets) > 1 and targets[0] in known and tuple(targets) == tuple(known[known.index(targets[0]) :]):
         return f"{targets[0]} and later"
     return ", ".join(targets)

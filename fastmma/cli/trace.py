@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 from rich.text import Text
 
+from fastmma.cli import parameters
 from fastmma.cli.layout import element
 from fastmma.cli.output import PICTURES, TABLES, chosen_format, print_lines, text_table, write, write_drawing
 from fastmma.isa.table import multiply
@@ -47,20 +47,36 @@ def _rows(found: Trace) -> list[list[str]]:
     return rows
 
 
+@click.command(epilog=EXAMPLES)
+@click.argument("opcode")
+@click.option("--d", "where", required=True, help="ROW,COL: the output.")
+@click.option("--computation", type=int, default=0, help="Which of the four computations of m8n8k4.")
+@parameters.form
+@parameters.as_json
+@parameters.output
+@click.option("--selector", type=int, default=0, help="Sparsity selector.")
+@click.option("--byte-id-a", type=int, default=0, help="Byte selector of the scales of a.")
+@click.option("--thread-id-a", type=int, default=0, help="Thread selector of the scales of a.")
+@click.option("--byte-id-b", type=int, default=0, help="Byte selector of the scales of b.")
+@click.option("--thread-id-b", type=int, default=0, help="Thread selector of the scales of b.")
 def trace(
-    opcode: Annotated[str, typer.Argument(help="For example mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")],
-    where: Annotated[str, typer.Option("--d", help="ROW,COL: the output.")],
-    computation: Annotated[int, typer.Option(help="Which of the four computations of m8n8k4.")] = 0,
-    fmt: Annotated[str | None, typer.Option("--format", help="text, csv, markdown, asciidoc, json, svg, png, pdf or tikz.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write to this file; its suffix tells the format where --format does not.")] = None,
-    selector: Annotated[int, typer.Option(help="Sparsity selector.")] = 0,
-    byte_id_a: Annotated[int, typer.Option(help="Byte selector of the scales of a.")] = 0,
-    thread_id_a: Annotated[int, typer.Option(help="Thread selector of the scales of a.")] = 0,
-    byte_id_b: Annotated[int, typer.Option(help="Byte selector of the scales of b.")] = 0,
-    thread_id_b: Annotated[int, typer.Option(help="Thread selector of the scales of b.")] = 0,
+    opcode: str,
+    where: str,
+    computation: int,
+    fmt: str | None,
+    as_json: bool,
+    output: Path | None,
+    selector: int,
+    byte_id_a: int,
+    thread_id_a: int,
+    byte_id_b: int,
+    thread_id_b: int,
 ) -> None:
-    """Show the lanes (T), registers and bits that feed one output, and where it lies."""
-    chosen = chosen_format(fmt, output)
+    """Show one output of an instruction: the lanes (T), registers and bits that feed it, and where it lies.
+
+    `fastmma show` describes the whole instruction, `fastmma layout` one operand.
+    """
+    chosen = "json" if as_json else chosen_format(fmt, output)
     ids = {"byte_id_a": byte_id_a, "thread_id_a": thread_id_a, "byte_id_b": byte_id_b, "thread_id_b": thread_id_b}
     found = trace_output(multiply(opcode), *element(where), computation, selector=selector, **ids)
     wanted = {"d": (found.d,), **found.sources}
@@ -87,9 +103,6 @@ def trace(
         head = [found.instruction.opcode, found.equation, *([f"computation {computation}"] if several else []), ""]
         table = text_table((("elements", "lane", "register", "bits"), _rows(found)))
         print_lines([*map(Text, head), *table, *map(Text, _memory(found))], output)
-
-
-trace.__doc__ = f"{trace.__doc__}\n{EXAMPLES}"
 
 
 def _memory_of(source: str) -> str:

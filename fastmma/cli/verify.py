@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
+from fastmma.cli import parameters
 from fastmma.cli.progress import counting_bar
 from fastmma.cli.table import print_json, print_markdown, print_table
 from fastmma.isa.instruction import Movement
@@ -35,24 +35,36 @@ def _rows(report: Report) -> list[list[str]]:
     return [[*family, *(f"{value:,}" for value in total)] for family, total in families.items()]
 
 
+@click.command()
+@click.option("--gpu", is_flag=True, help="Compare with the GPU in this machine on fresh inputs.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    help="With --gpu: at least one round of everything, then more until the time is over.",
+)
+@click.option("--warps", type=click.IntRange(min=1), default=512, help="With --gpu: warps a trial.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="With --gpu.")
+@click.option("--target", help="Without --gpu: whose recordings, by default sm_90a.")
+@click.option("--folder", type=parameters.PATH, help="Without --gpu: where `fastmma record` wrote, instead of what ships.")
+@parameters.markdown
+@parameters.as_json
 def verify(
-    gpu: Annotated[bool, typer.Option("--gpu", help="Compare with the GPU in this machine on fresh inputs.")] = False,
-    minutes: Annotated[
-        float, typer.Option(min=0, help="With --gpu: at least one round of everything, then more until the time is over.")
-    ] = 1.0,
-    warps: Annotated[int, typer.Option(min=1, help="With --gpu: warps a trial.")] = 512,
-    seed: Annotated[int, typer.Option(min=0, help="With --gpu.")] = 0,
-    target: Annotated[str | None, typer.Option(help="Without --gpu: whose recordings, by default sm_90a.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Without --gpu: where `fastmma record` wrote, instead of what ships.")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, opcode by opcode.")] = False,
+    gpu: bool,
+    minutes: float,
+    warps: int,
+    seed: int,
+    target: str | None,
+    folder: Path | None,
+    markdown: bool,
+    as_json: bool,
 ) -> None:
     """Replay the recordings that ship with fastmma on the emulator; with --gpu, compare emulator and silicon on adversarial inputs.
 
     The exit status is 1 if any bit differs.
     """
     if gpu and (target is not None or folder is not None):
-        raise typer.BadParameter("--target and --folder choose recordings; with --gpu the target is that of the GPU in this machine")
+        raise click.BadParameter("--target and --folder choose recordings; with --gpu the target is that of the GPU in this machine")
     bar, task = counting_bar("seconds" if gpu else "trials")
     with bar:
         if gpu:
@@ -76,11 +88,11 @@ def verify(
         print_markdown(HEADINGS, _rows(report))
     else:
         print_table(HEADINGS, _rows(report))
-        typer.echo(
+        click.echo(
             f"{report.elements:,} elements of {report.target} against {report.reference} in {report.seconds:.0f} s: {report.wrong:,} wrong"
         )
         for outcome in report.outcomes:
             if outcome.wrong:
-                typer.echo(f"{outcome.wrong:,} wrong of {outcome.elements:,}, among them\n{outcome.worst}")
+                click.echo(f"{outcome.wrong:,} wrong of {outcome.elements:,}, among them\n{outcome.worst}")
     if report.wrong:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)

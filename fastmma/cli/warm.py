@@ -9,13 +9,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context
-from typing import Annotated
 
-import typer
+import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fastmma.cli import parameters
 from fastmma.cli.progress import Bar
+from fastmma.cli.table import print_json
 from fastmma.host.memory import amount
 from fastmma.isa.gpus import target_named
 from fastmma.verification import warm as ahead
@@ -55,24 +56,34 @@ def _made(calls: list[ahead.Call], jobs: int) -> Iterator[ahead.Call]:
             raise
 
 
+@click.command()
+@click.option("--target", multiple=True, help=f"A GPU: H100, sm_90a, ...; by default {parameters.TARGET}.")
+@click.option("--format", "format_", multiple=True, help="A format or a block-scaled scheme; by default all.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes that compile; by default one a core.")
+@parameters.as_json
 def warm(
-    target: Annotated[list[str] | None, typer.Option(help="A GPU: H100, sm_90a, ...; by default sm_90a.")] = None,
-    format_: Annotated[list[str] | None, typer.Option("--format", help="A format or a block-scaled scheme; by default all.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes that compile; by default one a core.")] = None,
+    target: tuple[str, ...],
+    format_: tuple[str, ...],
+    jobs: int | None,
+    as_json: bool,
 ) -> None:
     """Compile the kernels of products, small and large, of tiles and of block-scaled arrays, and keep them for later processes."""
     from fastmma.kernels.llvm import disk_cache
 
-    calls = ahead.calls([target_named(each) for each in dict.fromkeys(target or ["sm_90a"])])
+    calls = ahead.calls([target_named(each) for each in dict.fromkeys(target or [parameters.TARGET])])
     names = dict.fromkeys(call.name for call in calls)
-    unknown = [name for name in format_ or () if name not in names]
+    unknown = [name for name in format_ if name not in names]
     if unknown:
-        raise typer.BadParameter(f"there are no products of {unknown[0]} there; there are {', '.join(names)}", param_hint="--format")
-    calls = [call for call in calls if format_ is None or call.name in format_]
+        raise click.BadParameter(f"there are no products of {unknown[0]} there; there are {', '.join(names)}", param_hint="--format")
+    calls = [call for call in calls if not format_ or call.name in format_]
     began = time.perf_counter()
     _make(calls, min(jobs or os.cpu_count() or 1, len(calls)))
     place = next((folder for folder in disk_cache.kernel_folders() if folder.files and not folder.refusal), None)
     if place is None:
         print("fastmma: no kernel could be kept; fastmma doctor tells where they would be", file=sys.stderr)
-        raise typer.Exit(1)
-    print(f"{place.files} kernels, {amount(place.bytes)}, are in {place.path} ({time.perf_counter() - began:.0f} s)")
+        raise click.exceptions.Exit(1)
+    seconds = time.perf_counter() - began
+    if as_json:
+        print_json({"kernels": place.files, "bytes": place.bytes, "folder": str(place.path), "seconds": seconds})
+        return
+    print(f"{place.files} kernels, {amount(place.bytes)}, are in {place.path} ({seconds:.0f} s)")

@@ -20,6 +20,7 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError
 from fastmma.host.kept_memory import empty
 from fastmma.host.threads import parallel_for, thread_count
+from fastmma.isa.amd.modifiers import Modifiers, modifiers
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction, Operand
 from fastmma.isa.targets import target_of
@@ -48,28 +49,34 @@ def mma(
     thread_id_a: int = 0,
     byte_id_b: int = 0,
     thread_id_b: int = 0,
+    cbsz: int = 0,
+    abid: int = 0,
+    blgp: int = 0,
     plan: MmaPlan | None = None,
     threads: int | None = None,
     backend: str = "numba",
 ) -> NDArray[Any]:
-    """Execute an ``mma`` on the registers of any number of warps.
+    """Execute an ``mma`` on the registers of any number of warps, or a ``v_mfma`` on those of waves.
 
     Parameters
     ----------
     ins : str or Instruction, or None with a plan
-        An ``mma.sync``, ``mma.sp`` or ``wmma.mma`` opcode. The registers of wmma are those of the target's silicon (measured on sm_90).
-    a, b, c : array (..., 32, registers) of uint32, uint64 for f64
+        An ``mma.sync``, ``mma.sp`` or ``wmma.mma`` opcode, or one of AMD's. The registers of wmma are those of the target's silicon
+        (measured on sm_90).
+    a, b, c : array (..., 32, registers) of uint32, uint64 for f64; waves of CDNA have 64 lanes
         ``fastmma.instruction(ins).operands[name].registers`` registers a lane; the leading dimensions (warps) broadcast.
     target : str
         For example ``"sm_90a"``; left out with a plan.
     metadata : uint32 array (..., 32), sparse instructions only
         Operand e. Invalid indices are errors, also unsorted ones under ``sp::ordered_metadata``.
     selector : int
-        Operand f, the sparsity selector.
+        Operand f, the sparsity selector; of ``v_smfmac`` abid, where cbsz is 0.
     scale_a, scale_b : uint32 array (..., 32), block-scaled instructions only
         Operands scale-a-data and scale-b-data.
     byte_id_a, thread_id_a, byte_id_b, thread_id_b : int
         Their selectors; other values than those in PTX's table are errors.
+    cbsz, abid, blgp : int
+        Modifiers of ``v_mfma``: each 2**cbsz blocks take A of the abid-th of them; blgp rearranges the lanes of B, or negates f64.
     plan : MmaPlan, optional
         What to do: what `fastmma.mma_plan` returns for an instruction and a target.
     threads : int, optional
@@ -103,12 +110,13 @@ def mma(
     runner = backend_of(backend)
     operation = chosen_operation(ins, target, plan, "warp.mma")
     ins = operation.instruction
-    if ins.op not in ("mma", "wmma"):
-        raise InstructionError(f"{ins}: warp.mma takes mma and wmma.mma opcodes only")
+    if not ins.in_registers:
+        raise InstructionError(f"{ins}: warp.mma takes mma and wmma.mma opcodes, and AMD's, only")
     if ins.op == "wmma":
         fragment_evidence(ins, operation.target)
     operands = ins.operands
     given = {name: check_registers(value, operands[name], f"{ins}: {name}") for name, value in (("a", a), ("b", b), ("c", c))}
+    given = _modified(given, modifiers(ins, operation.target, cbsz, abid, blgp))
     extra = register_operands(ins, metadata, selector, scale_a, scale_b, (byte_id_a, thread_id_a), (byte_id_b, thread_id_b))
     lead, workers = broadcast(ins, {**given, **extra}), thread_count(threads)
     if runner.raw is not None:
@@ -139,6 +147,17 @@ def mma(
 
     parallel_for(work, count, workers, runner.warps_at_once)
     return result.reshape(*lead, d.layout.lanes, d.registers)
+
+
+def _modified(given: dict[str, NDArray[Any]], chosen: Modifiers) -> dict[str, NDArray[Any]]:
+    """Registers as AMD's modifiers have them."""
+    found = dict(given)
+    for name, lanes in (("a", chosen.a), ("b", chosen.b)):
+        if lanes is not None:
+            found[name] = found[name][..., lanes, :]
+    for name in chosen.negated:
+        found[name] = found[name] ^ np.uint64(1 << 63)
+    return found
 
 
 def _rows(registers: NDArray[Any]) -> NDArray[Any]:

@@ -18,8 +18,11 @@ from fastmma.numerics.methods import METHODS
 from fastmma.numerics.reference_steps import Number, watching
 
 # names of the operands of IEEE operations inside an instruction: those of a lowered form come after its sums of products
-_INSIDE = {"fma": ("a", "b", "accumulator"), "add": ("sum", "c"), "convert": ("value",)}
-_CHAINED = {**_INSIDE, "add": ("accumulator", "chain")}
+_Names = dict[str, tuple[str, ...]]
+_INSIDE: _Names = {"fma": ("a", "b", "accumulator"), "add": ("sum", "c"), "convert": ("value",)}
+_CHAINED: _Names = {**_INSIDE, "add": ("accumulator", "chain")}
+_PAIRED: _Names = {"multiply": ("a", "b"), "add": ("first", "second")}
+_NAMES: dict[str, _Names] = {"steps": _INSIDE, "chain": _CHAINED, "trees": _PAIRED, "integers": _INSIDE}
 # and when partial sums join a total, operation by operation
 _PROMOTED: dict[str, tuple[tuple[str, ...], ...]] = {
     "add": (("total", "partial"),),
@@ -63,7 +66,7 @@ class Recorder(Exact):
             d = super().execute(operation, operands, c)
         ins = operation.instruction
         factors = _Factors(ins, operands)
-        names = _INSIDE if METHODS[operation.arithmetic.method].chain is None else _CHAINED
+        names = _NAMES[METHODS[operation.arithmetic.method].sums]
         for step in seen:
             if step.operation in ("fused", "sum"):
                 terms = [factors.term(each, self._k, self._stop) for each in step.terms[:-1]]
@@ -82,21 +85,21 @@ class Recorder(Exact):
         with watching() as seen:
             found = super().promote(rule, partial[self.row, self.col], total[self.row, self.col], *scales)
         self._note_all("promotion", seen, _PROMOTED[rule])
-        return self._placed(found, total)
+        return self._place(found, total)
 
     def join(self, total: Codes, part: Codes, fmt: Format, stage: str = "split-k") -> Codes:
         """`Backend.join`."""
         with watching() as seen:
             found = super().join(total[:, self.row, self.col], part[:, self.row, self.col], fmt)
         self._note_all(stage, seen, (_JOINED[stage],))
-        return self._placed(found, total)
+        return self._place(found, total)
 
     def rounded(self, sums: Codes, fmt: str, threads: int) -> Codes:
         """`Backend.rounded`."""
         with watching() as seen:
             found = Exact().rounded(sums[:, self.row, self.col], fmt, threads)
         self._note_all("split-k", seen, (("sum",),))
-        return self._placed(found, sums)
+        return self._place(found, sums)
 
     def apply(self, sums: Codes, steps: list[Operator], threads: int) -> Codes:
         """`Backend.apply`."""
@@ -116,9 +119,9 @@ class Recorder(Exact):
     def narrow(self, sums: Codes, out: str, threads: int) -> Codes:
         """`Backend.narrow`: of sums that the epilogue has rounded to `out`, and so not a step."""
         found = super().narrow(sums[self.row, self.col], out, threads)
-        return self._placed(found, np.zeros(sums.shape, found.dtype))
+        return self._place(found, np.zeros(sums.shape, found.dtype))
 
-    def _placed(self, found: Codes, others: Codes) -> Codes:
+    def _place(self, found: Codes, others: Codes) -> Codes:
         result = np.zeros_like(others)
         result[..., self.row, self.col] = found
         return result
@@ -130,7 +133,7 @@ class Recorder(Exact):
     def _note(self, stage: str, seen: reference_steps.Step, terms: list[Term]) -> None:
         """Keep a step, with what alignment and rounding took; the zeros that fill an instruction are left out."""
         if seen.aligned:
-            terms = [_aligned(term, dyadic(units, seen.last)) for term, units in zip(terms, seen.aligned, strict=True)]
+            terms = [_align(term, dyadic(units, seen.last)) for term, units in zip(terms, seen.aligned, strict=True)]
         shown = tuple(term for term in terms if term.k or seen.operation == "fma" or term.name not in ("product", "group"))
         total = None
         if not any(term.special for term in terms):
@@ -154,7 +157,7 @@ class Recorder(Exact):
         )
 
 
-def _aligned(term: Term, kept: Dyadic) -> Term:
+def _align(term: Term, kept: Dyadic) -> Term:
     """A term, and what alignment leaves of it."""
     return replace(term, kept=kept, lost=difference_of(term.value, kept))
 

@@ -25,6 +25,9 @@ _GPUS = {
     "sm_103a": ("NVIDIA B300", 148, 232448),
     "sm_120a": ("NVIDIA GeForce RTX 5090", 170, 101376),
     "sm_121a": ("NVIDIA GB10", 48, 101376),
+    "gfx90a": ("AMD Instinct MI250X", 104, 65536),
+    "gfx942": ("AMD Instinct MI300X", 304, 65536),
+    "gfx950": ("AMD Instinct MI355X", 256, 163840),
 }
 _GENERATORS: ContextVar[Any] = ContextVar("fastmma.functions.pretended", default=None)  # those of the pretence around
 

@@ -191,7 +191,6 @@ _ROWS = (
     Format("bf16", "float", 16, "bfloat16", 8, 7, 127, specials="ieee"),
     Format("e4m3", "float", 8, "float8_e4m3fn", 4, 3, 7, specials="nan"),
     Format("e5m2", "float", 8, "float8_e5m2", 5, 2, 15, specials="ieee"),
-    # of other machines: no instruction takes them
     Format("e4m3fnuz", "float", 8, "float8_e4m3fnuz", 4, 3, 8, specials="nan-only-80"),
     Format("e5m2fnuz", "float", 8, "float8_e5m2fnuz", 5, 2, 16, specials="nan-only-80"),
     Format("e3m2", "float", 6, "float6_e3m2fn", 3, 2, 3),
@@ -210,6 +209,7 @@ _ROWS = (
 FORMATS: dict[str, Format] = {row.name: row for row in _ROWS}
 # multiplicands that opcodes take together
 FP8 = ("e4m3", "e5m2")
+FNUZ = ("e4m3fnuz", "e5m2fnuz")
 NARROW = (*FP8, "e3m2", "e2m3", "e2m1")
 
 

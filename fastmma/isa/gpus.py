@@ -9,13 +9,15 @@ from operator import index
 from typing import Any
 
 from fastmma.host.errors import TargetError
-from fastmma.isa.targets import ARCHITECTURES, TARGETS
+from fastmma.isa.targets import ARCHITECTURES, NVIDIA, TARGETS
 
 TargetName = str | tuple[int, int]
 
 # what drivers write before and after a name, and what tells no architecture
-_BRAND = re.compile(r"^(nvidia|geforce|tesla)$")
-_REST = re.compile(r"^(pcie|sxm\d?|nvl\d*|hbm\d?e?|\d+gb|laptop|gpu|max|q|super|ti|d|generation|server|workstation|edition|developer|kit)$")
+_BRAND = re.compile(r"^(nvidia|geforce|tesla|amd|instinct|radeon)$")
+_REST = re.compile(
+    r"^(pcie|sxm\d?|nvl\d*|hbm\d?e?|\d+gb|laptop|gpu|max|q|super|ti|d|generation|server|workstation|edition|developer|kit|oam|graphics)$"
+)
 
 
 def _words(name: str) -> tuple[str, ...]:
@@ -24,7 +26,7 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 _BY_WORDS = {_words(name): row.usual for row in ARCHITECTURES for name in row.gpus}
-_BY_CAPABILITY = {row.capability: row.usual for row in ARCHITECTURES}
+_BY_CAPABILITY = {row.capability: row.usual for row in NVIDIA}
 
 
 def target_named(name: TargetName) -> str:
@@ -34,8 +36,8 @@ def target_named(name: TargetName) -> str:
     ----------
     name : str or tuple of int
         A target, also without its underscore (``"sm90a"``, ``"compute_90a"``); the name of a GPU, as people say it or as drivers write
-        it (``"H100"``, ``"NVIDIA A100-SXM4-40GB"``); or a compute capability (``(9, 0)``, ``"9.0"``). A GPU or a capability means the
-        target that libraries compile for it: with suffix a, where there is one.
+        it (``"H100"``, ``"NVIDIA A100-SXM4-40GB"``, ``"MI300X"``); or NVIDIA's compute capability (``(9, 0)``, ``"9.0"``). A GPU or a
+        capability means the target that libraries compile for it: with suffix a, where there is one.
 
     Raises
     ------
@@ -54,7 +56,7 @@ def target_named(name: TargetName) -> str:
     else:
         found = _capable(name)
     if found is None:
-        raise TargetError(f"unknown target {name!r}; there are {', '.join(TARGETS)}{_suggestion(name)}")
+        raise TargetError(f"unknown target {name!r}; {_suggestion(name)}'fastmma gpus' and the page GPUs list all names")
     return found
 
 
@@ -101,9 +103,9 @@ def _capable(capability: Any) -> str | None:
 
 
 def _suggestion(name: Any) -> str:
-    """The GPU that might have been meant."""
+    """Name the three that are most like it."""
     if not isinstance(name, str) or len(name) > 100:
         return ""
-    names = {" ".join(_words(each)): each for each in (*TARGETS, *(gpu for row in ARCHITECTURES for gpu in row.gpus))}
-    close = get_close_matches(" ".join(_words(name)), names, 1)
-    return f"; did you mean {names[close[0]]}?" if close else "; and GPUs by name, such as H100"
+    names = {" ".join(_words(each)): each for each in (*(gpu for row in ARCHITECTURES for gpu in row.gpus), *TARGETS)}
+    close = get_close_matches(" ".join(_words(name)), names, 3, cutoff=0.5)
+    return f"the nearest are {', '.join(names[each] for each in close)}; " if close else ""

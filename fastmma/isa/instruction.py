@@ -34,14 +34,15 @@ class Operand:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One opcode, as PTX defines it.
+    """One opcode, as PTX or a document of AMD's defines it.
 
     Attributes
     ----------
     opcode : str
         Canonical text. Modifiers that only state a default (``.rn``) are left out; that of tcgen05 ends with its descriptor word.
     op : str
-        ``"mma"``, ``"wmma"``, ``"wgmma"``, ``"tcgen05"``, or ``"fma"`` off the tensor cores.
+        ``"mma"``, ``"wmma"``, ``"wgmma"``, ``"tcgen05"``, or ``"fma"`` off the tensor cores; of AMD's ``"v_mfma"``, ``"v_smfmac"``,
+        ``"v_wmma"`` or ``"v_swmmac"``.
     m, n, k : int
         Matrix shape: a is m x k, b is k x n, c and d are m x n.
     dtype, atype, btype, ctype : str
@@ -78,6 +79,8 @@ class Instruction:
         tcgen05 only: weight stationary.
     idesc : int
         tcgen05 only: the instruction descriptor.
+    blocks : int
+        Products that an instruction of AMD's computes side by side; else 1.
     """
 
     opcode: str
@@ -106,6 +109,7 @@ class Instruction:
     cta_group: int = 0
     ws: bool = False
     idesc: int = 0
+    blocks: int = 1
 
     @cached_property
     def stored_k(self) -> int:
@@ -121,6 +125,11 @@ class Instruction:
     def in_place(self) -> bool:
         """True if D is C, and B lies in shared memory: wgmma and tcgen05."""
         return self.op in ("wgmma", "tcgen05")
+
+    @property
+    def in_registers(self) -> bool:
+        """True if a warp or a wave holds all operands in its registers."""
+        return not self.in_place and self.op != "fma"
 
     @property
     def form(self) -> str:
@@ -151,7 +160,7 @@ class Instruction:
     @cached_property
     def operands(self) -> Mapping[str, Operand]:
         """The operands by name: ``"a"``, ``"b"``, ``"c"`` and ``"d"``."""
-        return {name: Operand(name, getattr(self.formats, name), layout) for name, layout in self.fragments(self).items()}
+        return {name: Operand(name, getattr(self.formats, name), layout) for name, layout in self.fragments(self).items() if name in "abcd"}
 
     def __hash__(self) -> int:
         return hash(self.opcode)

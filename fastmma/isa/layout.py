@@ -173,9 +173,8 @@ class Layout:
             If the matrix has no such element.
         """
         lane, element = self.position(row, col, tile)
-        per_register = self.register_bits // self.bits
         lane = self.lane_numbers[lane] if self.lane_numbers else lane
-        return Place(lane, element, element // per_register, element % per_register * self.bits)
+        return Place(lane, element, *divmod(element * self.bits, self.register_bits))
 
     @cached_property
     def column_major(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fastmma.isa.fragments import Multiplication
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.layout import Layout
-from fastmma.isa.targets import TARGETS
+from fastmma.isa.targets import PTX_TARGETS
 
 OP = "fma"
 OPCODE = "fma.rn.f32"
@@ -36,7 +36,7 @@ FMA = Instruction(
     satfinite=False,
     bit_op="",
     kind="",
-    targets=TARGETS,
+    targets=PTX_TARGETS,
     ptx=(2, 0),
     heading="Floating Point Instructions: fma",
     fragments=_of_a_thread,

@@ -22,7 +22,12 @@ _BYTE_IDS = {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,)}
 
 
 def scale_selectors(ins: Instruction, operand: str) -> ScaleSelectors:
-    """The valid selectors of the scales of ``"a"`` (a pair of threads contributes) or ``"b"`` (one thread does)."""
+    """The valid selectors of the scales of ``"a"`` (a pair of threads contributes) or ``"b"`` (one thread does).
+
+    Where the instruction's own rule places them, every lane holds one, in a byte that is chosen.
+    """
+    if f"scale_{operand}" in ins.fragments(ins):
+        return ScaleSelectors(_BYTE_IDS[1], (0,))
     return ScaleSelectors(_BYTE_IDS[ins.scale_vec_size], (0, 1) if operand == "a" else (0, 1, 2, 3))
 
 

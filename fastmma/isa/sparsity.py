@@ -58,24 +58,41 @@ PATTERNS: dict[str, Pattern] = {
 }
 # by the width of an element's container: the metadata counts 16-bit halves of tf32, and pairs of 4-bit elements
 _PATTERN_OF_BITS = {32: "1:2", 16: "2:4", 8: "2:4", 4: "4:8"}
+# AMD's have one pattern for all
+_PATTERN_OF_OPS = {"v_smfmac": "2:4", "v_swmmac": "2:4"}
 
 
 @lru_cache(4096)
 def pattern_of(ins: Instruction) -> Pattern:
     """The pattern that a sparse instruction's A has."""
-    return PATTERNS[_PATTERN_OF_BITS[container_bits(ins.formats.a, ins.kind)]]
+    return PATTERNS[_PATTERN_OF_OPS.get(ins.op) or _PATTERN_OF_BITS[container_bits(ins.formats.a, ins.kind)]]
+
+
+@lru_cache(4096)
+def _in_every_lane(ins: Instruction) -> Layout | None:
+    """The layout of metadata that the instruction's own rule has; selectors choose bits of registers there, not lanes."""
+    return ins.fragments(ins).get("metadata")
+
+
+def metadata_bit(ins: Instruction, selector: int) -> int:
+    """The lowest bit of the registers that hold the metadata."""
+    own = _in_every_lane(ins)
+    return 0 if own is None else selector * own.elements * own.bits
 
 
 @lru_cache(4096)
 def metadata_lanes(ins: Instruction) -> int:
     """Return how many lanes of each group of four hold the metadata: 1, 2 or 4."""
+    if _in_every_lane(ins) is not None:
+        return 4
     words = min(ins.m, 16) * (ins.k // pattern_of(ins).chunk)
     return words // 64
 
 
 def selectors(ins: Instruction) -> range:
-    """The valid sparsity selectors: which of the lanes of each group of four hold the metadata."""
-    return range(4 // metadata_lanes(ins))
+    """The valid sparsity selectors: which of the lanes of each group of four hold the metadata, or which bits of all lanes."""
+    own = _in_every_lane(ins)
+    return range(4 // metadata_lanes(ins) if own is None else own.register_bits // (own.elements * own.bits))
 
 
 @lru_cache(1024)
@@ -85,6 +102,9 @@ def metadata_layout(ins: Instruction) -> Layout:
     Measured on an H200: PTX gives figures only. With 16-bit and wider elements, a pair of lanes shares each row's words; with narrower
     ones each lane of a pair holds whole rows.
     """
+    own = _in_every_lane(ins)
+    if own is not None:
+        return own
     chunks = ins.k // pattern_of(ins).chunk
     group, warps = Mode(8, 1, 0), (Mode(ins.m // 16, 16, 0),) if ins.m > 16 else ()
     by_chunks, by_rows = Mode(2, 0, 4), Mode(2, 8, 0)

@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from fastmma.host.errors import InstructionError
+from fastmma.isa.amd import table as amd
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.illegal import explain
 from fastmma.isa.instruction import Instruction, Movement
@@ -111,20 +112,20 @@ def _all() -> tuple[Instruction | Movement, ...]:
 
 
 def instructions(target: TargetName | None = None, *, op: str | None = None) -> tuple[Instruction | Movement, ...]:
-    """Every instruction, or those that are legal on a target.
+    """Every instruction of PTX, or all that are legal on a target.
 
     Parameters
     ----------
     target : str, optional
-        For example ``"sm_90a"``.
+        For example ``"sm_90a"``, or ``"gfx942"``.
     op : str, optional
         ``"mma"``, ``"wmma"`` or ``"wgmma"`` (`Instruction`); ``"ldmatrix"``, ``"stmatrix"``, ``"movmatrix"``, ``"wmma.load"`` or
-        ``"wmma.store"`` (`Movement`).
+        ``"wmma.store"`` (`Movement`). On AMD's targets ``"v_mfma"``, ``"v_smfmac"``, ``"v_wmma"`` or ``"v_swmmac"``.
 
     Raises
     ------
     TargetError
-        If ptxas knows no such target.
+        If there is no such target.
 
     Examples
     --------
@@ -135,7 +136,8 @@ def instructions(target: TargetName | None = None, *, op: str | None = None) -> 
         target = target_named(target)
     if op is not None and not isinstance(op, str):
         raise InstructionError(f"op must be a string, not {type(op).__name__}")
-    return tuple(ins for ins in _all() if (target is None or target in ins.targets) and (op is None or ins.op == op))
+    known = _all() if target is None else (*_all(), *amd.every())
+    return tuple(ins for ins in known if (target is None or target in ins.targets) and (op is None or ins.op == op))
 
 
 def instruction(text: str | Instruction | Movement, *, idesc: int | None = None) -> Instruction | Movement:
@@ -144,9 +146,9 @@ def instruction(text: str | Instruction | Movement, *, idesc: int | None = None)
     Parameters
     ----------
     text : str
-        For example ``"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"``. White space around it and a final semicolon are ignored. A
-        short opcode leaves out ``.sync.aligned`` and whatever else only one instruction has: the layouts, the type of B where it is A's,
-        that of C where it is D's.
+        For example ``"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"``, or ``"v_mfma_f32_32x32x8_f16"``, also spelled as in AMD's
+        earlier documents. White space around it and a final semicolon are ignored. A short opcode of PTX leaves out ``.sync.aligned`` and
+        whatever else only one instruction has: the layouts, the type of B where it is A's, that of C where it is D's.
     idesc : int, optional
         tcgen05.mma only: the 32-bit instruction descriptor. It may also stand behind the opcode, as ``idesc=0x08200490``.
 
@@ -175,6 +177,8 @@ def instruction(text: str | Instruction | Movement, *, idesc: int | None = None)
         return tcgen05.read(stripped, idesc)
     if idesc is not None:
         raise InstructionError(f"{stripped!r:.300}: idesc belongs to tcgen05.mma")
+    if amd.is_amd(stripped):
+        return amd.read(stripped)
     if tcgen05_moves.is_move(stripped):
         return tcgen05_moves.read(stripped)
     spelling = spelling_of(stripped)
@@ -232,9 +236,10 @@ def movement(text: str | Movement, op: str) -> Movement:
 @lru_cache(256)
 def multiplications(target: str | None = None, types: tuple[str, str] | None = None) -> tuple[Instruction, ...]:
     """The instructions that multiply matrices, all or those legal on a target, of all types or those of A and B."""
-    found = []
+    found: list[Instruction] = []
     for number, family in enumerate(FAMILIES):
         of_types = types is None or any(tuple(each.split(".")[1:3]) == types for each in family.types)
         if of_types and (target is None or target in family.targets):
-            found += [ins for ins in _members(number) if types is None or (ins.atype, ins.btype) == types]
-    return tuple(found)
+            found += _members(number)
+    every = (ins for ins in (*found, *amd.every()) if target is None or target in ins.targets)
+    return tuple(ins for ins in every if types is None or (ins.atype, ins.btype) == types)

@@ -1,4 +1,4 @@
-"""Targets that ptxas knows, and the sets of them that instructions need."""
+"""Targets: those that ptxas knows, AMD's, and the sets of them that instructions need."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fastmma.host.errors import TargetError
 
 WARP = 32  # lanes of a warp of NVIDIA's GPUs
+NO_PTX = (0, 0)  # the PTX version of what is AMD's
+_WAVE64 = 64
 
 
 @dataclass(frozen=True)
@@ -17,9 +19,9 @@ class Architecture:
     ----------
     name : str
     capability : (int, int)
-        Its compute capability.
+        Its compute capability; of AMD's the first two parts of its number, as HIP reports them.
     ptx : (int, int)
-        The first PTX version that knows it.
+        The first PTX version that knows it; (0, 0) for AMD's.
     variants : str
         The suffixes of its other targets.
     gpus : tuple of str
@@ -93,7 +95,7 @@ _BLACKWELL_PRO = tuple(f"RTX PRO {number} Blackwell" for number in (2000, 4000, 
 _ORIN = ("Orin", "Jetson Orin", "Jetson AGX Orin", "Jetson Orin NX", "Jetson Orin Nano")
 
 # in ascending order; which rows of the numerics table are about one is told there
-ARCHITECTURES = (
+NVIDIA = (
     Architecture("sm_70", (7, 0), (6, 0), gpus=("V100", "Titan V", "GV100", "Quadro GV100")),
     Architecture("sm_75", (7, 5), (6, 3), gpus=_TURING),
     Architecture("sm_80", (8, 0), (7, 0), gpus=("A100", "A800", "A30")),
@@ -109,8 +111,32 @@ ARCHITECTURES = (
     Architecture("sm_120", (12, 0), (8, 7), "af", _BLACKWELL + _BLACKWELL_PRO),
     Architecture("sm_121", (12, 1), (8, 8), "af", ("GB10", "DGX Spark")),
 )
+
+
+def _amd(name: str, capability: tuple[int, int], *gpus: str, lanes: int = WARP) -> Architecture:
+    return Architecture(name, capability, NO_PTX, gpus=gpus, vendor="AMD", lanes=lanes)
+
+
+AMD = (
+    _amd("gfx908", (9, 0), "MI100", lanes=_WAVE64),
+    _amd("gfx90a", (9, 0), "MI210", "MI250", "MI250X", lanes=_WAVE64),
+    _amd("gfx942", (9, 4), "MI300X", "MI300A", "MI308X", "MI325X", lanes=_WAVE64),
+    _amd("gfx950", (9, 5), "MI350X", "MI355X", lanes=_WAVE64),
+    _amd("gfx1100", (11, 0), "RX 7900 XTX", "RX 7900 XT", "RX 7900 GRE", "PRO W7900", "PRO W7800"),
+    _amd("gfx1101", (11, 0), "RX 7800 XT", "RX 7700 XT", "PRO W7700"),
+    _amd("gfx1102", (11, 0), "RX 7600", "RX 7600 XT", "PRO W7600", "PRO W7500"),
+    _amd("gfx1103", (11, 0), "780M", "760M", "740M"),
+    _amd("gfx1150", (11, 5), "890M", "880M"),
+    _amd("gfx1151", (11, 5), "8060S", "8050S"),
+    _amd("gfx1152", (11, 5), "860M", "840M"),
+    _amd("gfx1153", (11, 5)),
+    _amd("gfx1200", (12, 0), "RX 9060 XT", "RX 9060"),
+    _amd("gfx1201", (12, 0), "RX 9070 XT", "RX 9070", "RX 9070 GRE", "AI PRO R9700"),
+)
+ARCHITECTURES = (*NVIDIA, *AMD)
 _TARGETS = {name: Target(row, name.removeprefix(row.name)) for row in ARCHITECTURES for name in row.targets}
 TARGETS: tuple[str, ...] = tuple(_TARGETS)
+PTX_TARGETS = tuple(name for row in NVIDIA for name in row.targets)
 
 
 def target_of(name: str) -> Target:
@@ -131,8 +157,8 @@ def target_of(name: str) -> Target:
 
 
 def from_base(first: str) -> tuple[str, ...]:
-    """All targets from a base architecture up, with every variant."""
-    return TARGETS[TARGETS.index(first) :]
+    """All targets of PTX from a base architecture up, with every variant."""
+    return PTX_TARGETS[PTX_TARGETS.index(first) :]
 
 
 def specific(*bases: str) -> tuple[str, ...]:

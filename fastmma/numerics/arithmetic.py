@@ -11,7 +11,7 @@ from fastmma.numerics.methods import METHODS, MethodName
 
 AlignRounding = Literal["rz", "rn", "ro", "rm", "exact"]
 Rounding = Literal["rz", "rn", "ro", "rm"]
-CJoins = Literal["terms", "sum"]
+CJoins = Literal["terms", "sum", "halves"]
 
 ALL_OF_K = 0  # terms: one step for the whole instruction
 NO_FLOOR = -1000  # below every exponent
@@ -34,7 +34,8 @@ class Arithmetic:
         factors and of their scales; ``"grouped"``: fused steps whose terms are exact sums of `group` products times the significands of
         their scales, with the exponent of the scales alone; ``"f32-fma"``: a chain of IEEE f32 fma from zero, then one add of c;
         ``"f32-fma-pairs"``: two such chains of two products, ``(c + first) + second``; ``"f32-fma-from-c"``, ``"f64-fma"``: a
-        chain of IEEE fma from c; ``"integer"`` and ``"bit"``: exact.
+        chain of IEEE fma from c; ``"f32-tree"``: IEEE f32 products, `terms` of which are added in pairs, and their sum to c, each result
+        without subnormals; ``"integer"`` and ``"bit"``: exact.
     terms : int
         Products a step (only stored ones count where A is sparse); `ALL_OF_K` means all that the instruction has.
     align_bits : int
@@ -68,11 +69,16 @@ class Arithmetic:
     c_joins : str
         ``"terms"``: c, or the result of the step before, is a term, as every known NVIDIA GPU has it. ``"sum"``: it joins the sum of the
         terms. Then emax is the larger exponent of both, the sum is rounded down to a multiple of ``2 ** (emax - join_bits - 1)``, c to
-        one of ``2 ** (emax - align_bits)``, and what they add up to is rounded down to `join_bits` fraction bits, before `rounding`.
+        one of ``2 ** (emax - align_bits)``, and what they add up to is rounded down to `join_bits` fraction bits, before `rounding`; a
+        product that f32 cannot hold is an infinity. ``"halves"``: as ``"sum"``, but products of even and of odd place are summed apart,
+        each half with its own emax, and both rounded down to multiples of ``2 ** (emax - align_bits)`` before they join; c counts as zero
+        where its exponent is below ``emax - align_bits - 1``.
     join_bits : int
         Of the sum, where c joins it.
     flush_inputs, flush_results : bool
         Whether subnormal elements of a, b and c, and subnormal results of steps, count as zeros of their sign.
+    negative_zero : bool
+        Whether a negative sum that is rounded to zero is -0; else it is +0, as every known NVIDIA GPU has it.
     """
 
     architectures: tuple[str, ...]
@@ -101,6 +107,7 @@ class Arithmetic:
     join_bits: int = 0
     flush_inputs: bool = False
     flush_results: bool = False
+    negative_zero: bool = False
 
     def answers(self, ins: Instruction, base: str) -> bool:
         """Tell whether this row is about an instruction on a base architecture."""
@@ -121,7 +128,7 @@ class Arithmetic:
     def numbers(self) -> tuple[object, ...]:
         """What decides the bits; terms are those of one instruction."""
         steps = self.method, self.terms, self.group, self.split, self.interleave, self.widened, self.native_c
-        joins = self.c_joins, self.join_bits, self.flush_inputs, self.flush_results
+        joins = self.c_joins, self.join_bits, self.flush_inputs, self.flush_results, self.negative_zero
         return *steps, *joins, self.align_bits, self.align_rounding, self.emax_floor, self.keep_bits, self.rounding
 
     @property
@@ -129,14 +136,15 @@ class Arithmetic:
         """One line for tables: the method and its parameters."""
         method = METHODS.get(self.method)
         if method is None or not method.in_steps:
-            return self.method
+            return f"{self.method} of {self.terms}" if self.terms else self.method
         aligned = "exact alignment" if self.align_rounding == "exact" else f"F = {self.align_bits}{_named(self.align_rounding, 'rz')}"
         floor = "" if self.emax_floor == NO_FLOOR or self.align_rounding == "exact" else f", emax >= {self.emax_floor}"
         parts = [f"L = {self.terms or 'k'}", f"{aligned}{floor}", f"keep {self.keep_bits}{_named(self.rounding, self._usual_rounding)}"]
         parts += [f"groups of {self.group}"] if self.group > 1 and not method.by_scales else []
         parts += [f"steps in turns of {self.interleave} k"] if self.interleave else []
         parts += [f"lowered in halves of {self.split}"] if self.split else []
-        parts += [f"c joins the sum at {self.join_bits}"] if self.c_joins == "sum" else []
+        sums = {"sum": "the sum", "halves": "the sums of even and odd k"}
+        parts += [f"c joins {sums[self.c_joins]} at {self.join_bits}"] if self.c_joins in sums else []
         parts += [f"subnormal {what} are 0" for what in ("inputs", "results") if getattr(self, f"flush_{what}")]
         return f"{self.method}: {', '.join(parts)}"
 

@@ -131,6 +131,23 @@ LIKE_TCGEN05 = Evidence(
     (_CUBLAS_BITS,),
 )
 TCGEN05_K96 = Evidence("reported", "assumed to be one step of six groups; nobody has published k of 96", (_model("Blackwell"),))
+_MATLAB = Source("MATLAB-tensor-core: models of matrix cores", "github.com/north-numerical-computing/MATLAB-tensor-core", 2026)
+_AMD_ISA = Source("instruction set architectures of CDNA1 to CDNA4, RDNA3 and RDNA4", "amd.com, GPUOpen", 2025)
+
+
+def _two_models(gpu: str, agree: str) -> Evidence:
+    """What MMA-Sim and MATLAB-tensor-core say of a GPU."""
+    return Evidence("reported", f"MMA-Sim on a {gpu}, {agree}; no recording of this part", (_model(gpu), replace(_MATLAB, gpu=gpu)))
+
+
+CDNA1 = _two_models("MI100", "and MATLAB-tensor-core's model alike")
+CDNA2 = _two_models("MI250X", "and MATLAB-tensor-core's model alike but for signs of infinities")
+CDNA3 = _two_models("MI300X", "and MATLAB-tensor-core's model alike but for one bit, where products below c are cut at 31 and not 32 bits")
+CDNA_CHAINS = {
+    name: _two_models(gpu, "and MATLAB-tensor-core's notes, which say so without a model")
+    for name, gpu in (("gfx908", "MI100"), ("gfx90a", "MI250X"), ("gfx942", "MI300X"))
+}
+AMD_INTEGERS = Evidence("reported", "AMD's documents: sums of 32 bits that wrap, or saturate under clamp; no recording", (_AMD_ISA,))
 EXACT = Evidence(
     "by definition",
     "integer sums modulo 2**32, saturated where the opcode says so; an H200 has these registers where it takes the opcode",

@@ -9,6 +9,7 @@ from typing import Any
 from fastmma.host.arrays import flag
 from fastmma.host.environment import variable
 from fastmma.host.errors import TargetError
+from fastmma.isa.amd.table import namesake
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.instruction import Instruction, Movement, check_legal
 from fastmma.isa.table import multiply
@@ -27,7 +28,9 @@ def _row(ins: Instruction, base: str) -> Arithmetic | None:
     if len(rows) > 1:
         raise ValueError(f"two numerics rows answer {ins} on {base}")
     row = rows[0] if rows else None
-    if row is None or row.terms or not METHODS[row.method].in_steps:
+    if row is not None and row.terms:
+        return replace(row, terms=min(row.terms, ins.stored_k))
+    if row is None or not METHODS[row.method].in_steps:
         return row
     return replace(row, terms=ins.stored_k // 2 if row.split else ins.stored_k)
 
@@ -68,7 +71,8 @@ def arithmetic(ins: str | Instruction, target: TargetName, *, strict: bool | Non
     >>> arithmetic("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_80").align_bits
     24
     """
-    ins, target = multiply(ins), target_named(target)
+    target = target_named(target)
+    ins = namesake(multiply(ins), target)
     check_legal(ins, target)
     row = _row(ins, architecture(target))
     if row is None:

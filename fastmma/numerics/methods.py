@@ -8,13 +8,13 @@ from typing import Literal, NamedTuple
 
 from fastmma.isa.instruction import Instruction
 
-MethodName = Literal["fused", "grouped", "f32-fma", "f32-fma-pairs", "f32-fma-from-c", "f64-fma", "integer", "bit"]
-Sums = Literal["steps", "chain", "integers"]
+MethodName = Literal["fused", "grouped", "f32-fma", "f32-fma-pairs", "f32-fma-from-c", "f64-fma", "f32-tree", "integer", "bit"]
+Sums = Literal["steps", "chain", "trees", "integers"]
 
 # the fields of an `Arithmetic` that say how steps are taken
 STEP_FIELDS = (
     *("terms", "align_bits", "emax_floor", "keep_bits", "split", "group", "widened"),
-    *("native_c", "align_rounding", "rounding", "interleave", "c_joins", "join_bits", "flush_inputs", "flush_results"),
+    *("native_c", "align_rounding", "rounding", "interleave", "c_joins", "join_bits", "flush_inputs", "flush_results", "negative_zero"),
 )
 
 
@@ -44,12 +44,12 @@ class Method:
     ----------
     name : str
         What users see and type.
-    sums : {"steps", "chain", "integers"}
-        Fused steps of terms that are aligned; chains of IEEE fma; exact integers.
+    sums : {"steps", "chain", "trees", "integers"}
+        Fused steps of terms that are aligned; chains of IEEE fma; IEEE additions in pairs; exact integers.
     takes : callable
         Tells whether an instruction may be computed so.
     cuda_source : str
-        The file with its CUDA C++.
+        The file with its CUDA C++; empty where there is none.
     fields : tuple of str
         The fields of an `Arithmetic` that it has; the others are as they come.
     by_scales : bool
@@ -87,7 +87,7 @@ def _by_scales(ins: Instruction) -> bool:
 
 def _in_steps(ins: Instruction) -> bool:
     floats = ins.formats.a.kind == "float" and ins.accumulator in ("f16", "f32")
-    return floats and ins.op != "fma" and not _by_scales(ins)
+    return floats and ins.atype != "f32" and not _by_scales(ins)
 
 
 def _lowered(ins: Instruction) -> bool:
@@ -102,8 +102,9 @@ METHODS: dict[str, Method] = {
         Method("f32-fma", "chain", _lowered, "f32_chain.cuh", chain=Chain("f32", 4)),
         # the first product of a pair is a plain multiplication: -0 and it
         Method("f32-fma-pairs", "chain", _lowered, "f32_chain.cuh", chain=Chain("f32", 2, 1 << 31)),
-        Method("f32-fma-from-c", "chain", lambda ins: ins.op == "fma", "f32_from_c.cuh", chain=Chain("f32")),
+        Method("f32-fma-from-c", "chain", lambda ins: ins.atype == "f32", "f32_from_c.cuh", chain=Chain("f32")),
         Method("f64-fma", "chain", lambda ins: ins.atype == "f64", "f64_chain.cuh", chain=Chain("f64")),
+        Method("f32-tree", "trees", lambda ins: ins.op == "v_mfma" and ins.formats.a.bits == 16, "", ("terms",)),
         Method("integer", "integers", lambda ins: ins.formats.a.kind in ("signed", "unsigned"), "integer.cuh"),
         Method("bit", "integers", lambda ins: ins.formats.a.kind == "bit", "integer.cuh"),
     )

@@ -89,7 +89,7 @@ def _steps(ins: Instruction, given: Arithmetic, check: _Check) -> Arithmetic:
     check.name("align_rounding", get_args(AlignRounding))
     check.name("rounding", get_args(Rounding))
     check.name("c_joins", get_args(CJoins))
-    for field in ("flush_inputs", "flush_results"):
+    for field in ("flush_inputs", "flush_results", "negative_zero"):
         check.name(field, (False, True))
     check.name("widened", ("", _WIDER))
     if given.widened and (ins.stype or not all(FORMATS[_WIDER].holds(fmt) for fmt in ins.formats[:2])):
@@ -120,7 +120,7 @@ def _steps(ins: Instruction, given: Arithmetic, check: _Check) -> Arithmetic:
         )
     return replace(
         given,
-        join_bits=check.integer("join_bits", 0, *((MOST_ALIGN_BITS,) if given.c_joins == "sum" else (0, "0 where c is a term"))),
+        join_bits=check.integer("join_bits", 0, *((MOST_ALIGN_BITS,) if given.c_joins != "terms" else (0, "0 where c is a term"))),
         terms=terms,
         group=group,
         split=split,

@@ -31,6 +31,7 @@ from fastmma.numerics.reference_steps import (
     special_sum,
     watched,
 )
+from fastmma.numerics.reference_sums import multiply
 
 Codes = NDArray[Any]
 
@@ -122,6 +123,32 @@ def _chained(chain: Chain, a: Sequence[Number], b: Sequence[Number], c: int, ins
     else:
         total = _links(a, b, total, fmt, ins.rounding or "rn")
     return total if dfmt is fmt else _convert(total, fmt, dfmt)
+
+
+def _without_subnormal(value: Number, fmt: Format) -> Number:
+    """An operand, +0 in place of a subnormal and of -0."""
+    lowest = 0 < abs(value.significand) < 1 << fmt.mantissa_bits
+    return number(0, fmt)._replace(ks=value.ks) if not value.special and (lowest or not value.significand) else value
+
+
+def _result(code: int) -> Number:
+    """A result in f32, without a subnormal."""
+    f32 = FORMATS["f32"]
+    return number(flushed(code, f32), f32)
+
+
+def _paired(a: Sequence[Number], b: Sequence[Number], c: int, terms: int, ins: Instruction) -> int:
+    """IEEE products of `terms` k, added in pairs and then to the sum so far; neither operands nor results are subnormal."""
+    f32 = FORMATS["f32"]
+    total = _without_subnormal(number(c, f32), f32)
+    rows, columns = ([_without_subnormal(each, fmt) for each in side] for side, fmt in ((a, ins.formats.a), (b, ins.formats.b)))
+    for start in range(0, len(rows), terms):
+        pairs = zip(rows[start : start + terms], columns[start : start + terms], strict=True)
+        sums = [_result(multiply(x, y, f32)) for x, y in pairs]
+        while len(sums) > 1:
+            sums = [_result(ieee_add(x, y, f32)) for x, y in zip(sums[::2], sums[1::2], strict=True)]
+        total = _result(ieee_add(total, sums[0], f32))
+    return total.code
 
 
 def integer_sum(products: Sequence[Number], c: int, saturate: bool) -> int:
@@ -229,6 +256,8 @@ def _element(
     method = METHODS[arithmetic.method]
     if method.chain is not None:
         return _chained(method.chain, row, column, c, ins)
+    if method.sums == "trees":
+        return _paired(row, column, c, arithmetic.terms, ins)
     if method.exact:
         return integer_sum(_integer_products(row, column, ks, ins.bit_op), c, ins.satfinite)
     cfmt, dfmt, sums = ins.formats.c, ins.formats.d, ins.formats.sums

@@ -10,10 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from itertools import zip_longest
 from typing import NamedTuple
 
 from fastmma.isa.formats import Format
 from fastmma.numerics.arithmetic import CANONICAL_NAN, Arithmetic
+
+_F32_BOUND = 128  # f32 holds what is below that power of two
 
 
 class Number(NamedTuple):  # a tuple, which is made in a third of a dataclass' time: a sum makes one a product
@@ -192,17 +195,20 @@ def fused_step(terms: Sequence[Number], arithmetic: Arithmetic, fmt: Format) -> 
 
 def _fused_step(terms: tuple[Number, ...], arithmetic: Arithmetic, fmt: Format) -> Step:
     mode = arithmetic.rounding
+    if arithmetic.c_joins != "terms":
+        terms = (*(_held(term) for term in terms[:-1]), terms[-1])
     specials = [term for term in terms if term.special]
     if specials:
         return Step("fused", terms, special_sum(specials, CANONICAL_NAN[fmt.name], fmt), fmt, mode)
-    if arithmetic.c_joins == "sum":
-        *products, c = terms
-        emax, last, aligned = _aligned(products, arithmetic)
-        last, aligned, total, end = _joined(aligned, emax, last, c, arithmetic, fmt)
-    else:
+    if arithmetic.c_joins == "terms":
         emax, last, aligned = _aligned(terms, arithmetic)
         total, end = sum(aligned), last
+    else:
+        *products, c = terms
+        ways = 2 if arithmetic.c_joins == "halves" else 1
+        emax, last, aligned, total, end = _joined([_aligned(products[way::ways], arithmetic) for way in range(ways)], c, arithmetic, fmt)
     code = round_to(total, end, fmt, mode, keep=arithmetic.keep_bits)
+    code |= 1 << (fmt.bits - 1) if arithmetic.negative_zero and total < 0 and code == 0 else 0
     code = flushed(code, fmt) if arithmetic.flush_results else code
     return Step("fused", terms, code, fmt, mode, tuple(aligned), last, emax)
 
@@ -217,20 +223,40 @@ def _aligned(terms: Sequence[Number], arithmetic: Arithmetic) -> tuple[int, int,
     return emax, last, [_signed_shifted(term.significand, last - term.last, arithmetic.align_rounding) for term in terms]
 
 
-def _joined(products: list[int], emax: int, last: int, c: Number, arithmetic: Arithmetic, fmt: Format) -> tuple[int, list[int], int, int]:
-    """Let c join the sum of products in units of ``2**last``.
+def _held(term: Number) -> Number:
+    """A product, which is an infinity where f32 cannot hold it."""
+    return term._replace(special="inf") if not term.special and abs(term.significand).bit_length() + term.last > _F32_BOUND else term
 
-    Return the power of two of a unit of all terms, the terms in it, and what they add up to, with the power of two of its last bit.
+
+_Aligned = tuple[int, int, list[int]]
+
+
+def _both(halves: Sequence[_Aligned], arithmetic: Arithmetic) -> tuple[int, int, int]:
+    """Return emax of sums that join, the power of two of a unit, and the sum in units; of one alone, as it is."""
+    emax = max(half[0] for half in halves)
+    if len(halves) == 1:
+        return emax, halves[0][1], sum(halves[0][2])
+    last = emax - arithmetic.align_bits
+    return emax, last, sum(_signed_shifted(sum(terms), last - unit, "rm") for _, unit, terms in halves)
+
+
+def _joined(halves: Sequence[_Aligned], c: Number, arithmetic: Arithmetic, fmt: Format) -> tuple[int, int, list[int], int, int]:
+    """Let c join the sum of products.
+
+    Return emax, the power of two of a unit of all terms, the terms in it, and what they add up to, with the power of two of its last bit.
     """
+    emax, last, products = _both(halves, arithmetic)
     emax = max(emax, c.exponent)
     sum_last, c_last = emax - arithmetic.join_bits - 1, emax - arithmetic.align_bits
-    kept = _signed_shifted(sum(products), sum_last - last, "rm"), _signed_shifted(c.significand, c_last - c.last, "rm")
+    counts = arithmetic.c_joins == "sum" or c.exponent >= c_last - 1
+    kept = _signed_shifted(products, sum_last - last, "rm"), _signed_shifted(c.significand, c_last - c.last, "rm") if counts else 0
     end = min(sum_last, c_last)
     total = (kept[0] << (sum_last - end)) + (kept[1] << (c_last - end))
     cut = max(max(abs(total).bit_length() - 1 + end, fmt.emin) - arithmetic.join_bits, end)
-    unit = min(last, c_last)
-    terms = [*(each << (last - unit) for each in products), kept[1] << (c_last - unit)]
-    return unit, terms, total >> (cut - end), cut
+    unit = min(c_last, *(half[1] for half in halves))
+    columns = [[each << (half[1] - unit) for each in half[2]] for half in halves]
+    terms = [each for together in zip_longest(*columns) for each in together if each is not None]
+    return emax, unit, [*terms, kept[1] << (c_last - unit)], total >> (cut - end), cut
 
 
 def ieee_add(x: Number, y: Number, fmt: Format, mode: str = "rn") -> int:

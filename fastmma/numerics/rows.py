@@ -6,10 +6,12 @@ the result. `fastmma.arithmetic` turns it into the exact recipe for one instruct
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fastmma.isa.formats import FP8, NARROW
+from fastmma.isa.formats import FNUZ, FP8, NARROW
+from fastmma.isa.targets import AMD
 from fastmma.numerics import evidence as known
 from fastmma.numerics.arithmetic import ALL_OF_K, NO_FLOOR, Arithmetic
 from fastmma.numerics.evidence import Evidence
@@ -103,6 +105,27 @@ def _tcgen05(
     return *found, scaled, fours, integers
 
 
+def _cdna() -> Iterator[Arithmetic]:
+    """The rows of AMD's matrix cores: exact sums of CDNA1, trees of CDNA2, two windows of CDNA3, chains of f32 and f64, and integers."""
+    mfma, f32, any_bf16 = ("v_mfma",), ("f32",), ("", "1k")
+    nearest: dict[str, Any] = {"rounding": "rn", "negative_zero": True}
+    for atype, terms in (("f16", 4), ("bf16", 2)):
+        yield Arithmetic(("gfx908",), mfma, (atype,), f32, "fused", known.CDNA1, terms, align_rounding="exact", **nearest)
+    for atypes, kind, terms in ((("f16",), "", 4), (("bf16",), "", 2), (("bf16",), "1k", 4)):
+        yield Arithmetic(("gfx90a",), mfma, atypes, f32, "f32-tree", known.CDNA2, terms, kinds=(kind,))
+    windows = Arithmetic(("gfx942",), mfma, _16BIT, f32, "fused", known.CDNA3, 8, 24, NO_FLOOR, c_joins="sum", join_bits=31, **nearest)
+    yield replace(windows, kinds=any_bf16)
+    yield replace(windows, atypes=("tf32",), terms=4)
+    yield replace(windows, atypes=FNUZ, terms=16, c_joins="halves")
+    for target, evidence in known.CDNA_CHAINS.items():
+        yield Arithmetic((target,), mfma, f32, f32, "f32-fma-from-c", evidence)
+        if target != "gfx908":
+            yield Arithmetic((target,), mfma, ("f64",), ("f64",), "f64-fma", evidence)
+    every, integers = tuple(row.name for row in AMD), ("s8", "u8", "s4", "u4")
+    for ops, sparse in ((("v_mfma", "v_wmma"), False), (("v_smfmac", "v_swmmac"), True)):
+        yield Arithmetic(every, ops, integers, ("s32",), "integer", known.AMD_INTEGERS, sparse=sparse)
+
+
 ROWS: tuple[Arithmetic, ...] = (
     # tensor cores, 16- and 32-bit floats
     *_fused(("sm_70",), ("f16",), 4, VOLTA, known.V100, shapes=_M884, native_c=True),
@@ -185,6 +208,7 @@ ROWS: tuple[Arithmetic, ...] = (
         kinds=("mxf4", "mxf4nvf4"),
         depths=(96,),
     ),
+    *_cdna(),
     # f64
     Arithmetic(("sm_90",), _BOTH, ("f64",), ("f64",), "f64-fma", known.H200),
     Arithmetic((*_AMPERE_UP, *_AMPERE_KIN, *_LATER), _BOTH, ("f64",), ("f64",), "f64-fma", known.IEEE),

@@ -18,6 +18,34 @@ from fastmma.operands.cast import rounded
 
 _WORD = np.dtype(np.uint32)
 _CASTABLE = ("float16", "float32", "float64")
+_ARRAYS = (np.ndarray, RawCodes)
+
+
+def operand(value: Any, what: str, *, typed: bool = False) -> NDArray[Any]:
+    """Make an array of an operand; an array stays itself, and codes that come from CuPy stay marked as such.
+
+    Parameters
+    ----------
+    value : array_like
+    what : str
+        The call or the instruction, and the operand, for messages.
+    typed : bool
+        Whether something is chosen by its dtype, which Python's floats do not have.
+
+    Raises
+    ------
+    OperandTypeError
+        If it cannot be made an array of numbers.
+    """
+    if type(value) in _ARRAYS and value.dtype.kind not in "OT":
+        found: NDArray[Any] = value
+        return found
+    array = as_array(value, what)
+    if hint := keyword_hint(value):
+        raise OperandTypeError(f"{what} must be an array, not {value!r}{hint}")
+    if typed and isinstance(value, list | tuple | float) and array.dtype == np.float64:
+        raise OperandTypeError(f"{what} is made of Python's floats, which have no format; numpy.asarray(..., numpy.float16) gives them one")
+    return array
 
 
 def codes_of(value: Any, fmt: Format, what: str, *, cast: bool = False) -> NDArray[Any]:
@@ -38,18 +66,26 @@ def codes_of(value: Any, fmt: Format, what: str, *, cast: bool = False) -> NDArr
     OperandTypeError
         If the dtype is another one.
     """
-    if type(value) is np.ndarray and value.dtype == fmt.dtype and fmt.kind == "float" and not (cast and fmt.padding):
-        return value.view(fmt.code_dtype)
-    array = as_array(value, what)
-    if isinstance(value, RawCodes) and array.dtype == fmt.code_dtype and fmt.dtype.isbuiltin != 1:
+    return codes_of_array(operand(value, what), fmt, what, cast=cast)
+
+
+def codes_of_array(array: NDArray[Any], fmt: Format, what: str, *, cast: bool = False) -> NDArray[Any]:
+    """As `codes_of`, of what `operand` has made."""
+    coded = type(array) is RawCodes
+    if coded:
+        array = array.view(np.ndarray)
+    if array.dtype == fmt.dtype and fmt.kind == "float" and not (cast and fmt.padding):
+        return array.view(fmt.code_dtype)
+    if coded and array.dtype == fmt.code_dtype and fmt.dtype.isbuiltin != 1:
         if fmt.bits < 8 and (array >> fmt.bits).any():
             raise OperandError(f"{what} must hold codes of {fmt}, below {1 << fmt.bits}, not {array.max()}")
         return array
     if array.dtype.newbyteorder("=") == fmt.dtype and not (cast and fmt.padding):
         return view_codes(array, fmt)
-    if cast and fmt.kind == "float" and array.dtype.name in _CASTABLE:
+    castable = fmt.kind == "float" and array.dtype.name in _CASTABLE
+    if cast and castable:
         return rounded(array, fmt)
-    hint = f"; cast=True rounds it to {fmt}" if fmt.kind == "float" and array.dtype.name in _CASTABLE else keyword_hint(value)
+    hint = f"; cast=True rounds it to {fmt}" if castable else ""
     raise OperandTypeError(f"{what} must have dtype {fmt.dtype} ({fmt}), not {array.dtype}{hint}")
 
 

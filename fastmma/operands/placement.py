@@ -11,7 +11,7 @@ from fastmma.host.errors import OperandError
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.layout import Layout, Mode
 from fastmma.isa.scales import scale_selectors
-from fastmma.isa.sparsity import metadata_lanes, metadata_layout, selectors
+from fastmma.isa.sparsity import metadata_bit, metadata_lanes, metadata_layout, selectors
 from fastmma.isa.table import instruction
 from fastmma.isa.tcgen05.tensor_memory import lane_digits
 from fastmma.isa.tcgen05.tensor_memory import metadata_layout as metadata_layout_of_tcgen05
@@ -39,13 +39,12 @@ def selections(ins: Instruction | Movement, name: str) -> Iterator[dict[str, int
 
 
 def _metadata(ins: Instruction, selector: int) -> Placement:
-    count = metadata_lanes(ins)
-    layout = metadata_layout(ins)
-    base = count * check_selector(ins, selector)
+    count, layout, chosen = metadata_lanes(ins), metadata_layout(ins), check_selector(ins, selector)
+    base = count * chosen % 4
     # of each group of four lanes, the pair or the one that contributes
     within = int(np.searchsorted(np.cumprod([mode.size for mode in layout.lane]), count, side="right"))
     digits = () if count == 4 else (*layout.lane[:within], Mode(4 // count, 0, 0), *layout.lane[within:])
-    return Placement("metadata", "4-bit words", "e", layout, digits, base)
+    return Placement("metadata", "4-bit words", "e", layout, digits, base, metadata_bit(ins, chosen))
 
 
 def _scale(ins: Instruction, name: str, byte_id: int, thread_id: int) -> Placement:
@@ -53,6 +52,9 @@ def _scale(ins: Instruction, name: str, byte_id: int, thread_id: int) -> Placeme
     valid = scale_selectors(ins, operand)
     first_bit = 8 * one_of(byte_id, valid.byte_id, f"{ins}: byte_id")
     one_of(thread_id, valid.thread_id, f"{ins}: thread_id")
+    own = ins.fragments(ins).get(name)
+    if own is not None:
+        return Placement(name, ins.stype, f"s{operand}", own, first_bit=first_bit)
     scales = ins.scale_vec_size
     if operand == "a":
         pair, group, choice = (Mode(2, 8, 0),), Mode(8, 1, 0), Mode(2, 0, 0)
@@ -63,7 +65,7 @@ def _scale(ins: Instruction, name: str, byte_id: int, thread_id: int) -> Placeme
     return Placement(name, ins.stype, f"s{operand}", layout, (Mode(4, 0, 0), group), thread_id, first_bit)
 
 
-def _moved(move: Movement, name: str) -> Placement:
+def _move(move: Movement, name: str) -> Placement:
     """The matrices that a movement takes or gives: one after the other in a lane's registers."""
     one = move.layout
     layout = one
@@ -124,7 +126,7 @@ def placement(
     if (byte_id is not None or thread_id is not None) and not operand.startswith("scale"):
         raise OperandError(f"{found}: byte_id and thread_id belong to scales, not to {operand}")
     if isinstance(found, Movement):
-        return _moved(found, operand)
+        return _move(found, operand)
     if found.op == "tcgen05":
         return _in_tensor_memory(found, operand, selector)
     if operand == "metadata":

@@ -14,7 +14,7 @@ from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.isa.codes import decode, from_codes, to_codes
 from fastmma.isa.formats import Format, format_of
 from fastmma.isa.instruction import Instruction
-from fastmma.isa.sparsity import PATTERNS, Pattern, metadata_lanes, metadata_layout, pattern_of, selectors
+from fastmma.isa.sparsity import PATTERNS, Pattern, metadata_bit, metadata_lanes, metadata_layout, pattern_of, selectors
 from fastmma.isa.table import multiply
 from fastmma.operands.check import register_words
 
@@ -181,7 +181,12 @@ def check_selector(ins: Instruction, selector: Any) -> int:
 def _contributing(ins: Instruction, selector: int) -> NDArray[np.intp]:
     """The lanes that hold the metadata, in the order of `metadata_layout`."""
     count = metadata_lanes(ins)
-    return (np.arange(0, ins.lanes, 4)[:, None] + selector * count + np.arange(count)).ravel()
+    return (np.arange(0, ins.lanes, 4)[:, None] + selector * count % 4 + np.arange(count)).ravel()
+
+
+def _places(ins: Instruction, selector: int) -> NDArray[np.uint32]:
+    """The lowest bits of a lane's words."""
+    return np.uint32(metadata_bit(ins, selector)) + 4 * np.arange(metadata_layout(ins).elements, dtype=np.uint32)
 
 
 @public_call
@@ -215,14 +220,14 @@ def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -
     (32,)
     """
     found = _sparse(ins)
-    lanes = _contributing(found, check_selector(found, selector))
-    layout, rule = metadata_layout(found), pattern_of(found)
+    chosen = check_selector(found, selector)
+    lanes, layout, rule = _contributing(found, chosen), metadata_layout(found), pattern_of(found)
     array = as_array(metadata, f"{found}: metadata")
     shape = (*array.shape[:-2], *layout.shape)
     words = check_metadata(array, shape, rule, ordered=found.ordered_metadata, what=f"{found}: metadata")
     nibbles = words[..., layout.rows, layout.cols].astype(np.uint32)
     registers = np.zeros((*words.shape[:-2], found.lanes), dtype=np.uint32)
-    registers[..., lanes] = np.bitwise_or.reduce(nibbles << (4 * np.arange(8, dtype=np.uint32)), axis=-1)
+    registers[..., lanes] = np.bitwise_or.reduce(nibbles << _places(found, chosen), axis=-1)
     return registers
 
 
@@ -256,9 +261,9 @@ def unpack_metadata(ins: str | Instruction, registers: Any, *, selector: int = 0
     True
     """
     found = _sparse(ins)
-    lanes = _contributing(found, check_selector(found, selector))
+    chosen = check_selector(found, selector)
+    lanes, layout = _contributing(found, chosen), metadata_layout(found)
     array = register_words(registers, (found.lanes,), f"{found}: metadata")
-    layout = metadata_layout(found)
-    nibbles = (array[..., lanes, None] >> (4 * np.arange(8, dtype=np.uint32))) & np.uint32(15)
-    words = nibbles.reshape(*array.shape[:-1], 8 * len(lanes))[..., layout.inverse[0]]
+    nibbles = (array[..., lanes, None] >> _places(found, chosen)) & np.uint32(15)
+    words = nibbles.reshape(*array.shape[:-1], layout.elements * len(lanes))[..., layout.inverse[0]]
     return check_metadata(words, words.shape, pattern_of(found), ordered=found.ordered_metadata, what=f"{found}: metadata")

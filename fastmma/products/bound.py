@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array
-from fastmma.host.errors import OperandTypeError
-from fastmma.isa.gpus import keyword_hint
+from fastmma.operands.check import operand
 from fastmma.products.keywords import Choices
 
 Lying = tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...]]  # dtype, shape, and strides in bytes
@@ -48,6 +46,22 @@ class Strided(NamedTuple):
         return Strided(self.dtype, self.shape[-2:], self.strides[-2:])
 
 
+class Arguments(NamedTuple):
+    """What a call is given: a and b as arrays, or `Strided` where only a plan is asked, and the rest as the caller gave it."""
+
+    call: str  # its name, for messages
+    a: Any
+    b: Any
+    c: Any = None
+    bias: Any = None
+    alpha: Any = 1.0
+    beta: Any = None
+    out: Any = None
+    metadata: Any = None
+    scale_a: Any = None
+    scale_b: Any = None
+
+
 class Extents(NamedTuple):
     """The shape of a product, and how its operands lie in memory."""
 
@@ -80,8 +94,11 @@ class Bound(NamedTuple):
     beta: float | None = None
 
 
-def bind(a: NDArray[Any], b: NDArray[Any], c: Any, bias: Any, alpha: Any, beta: Any) -> Bound | None:
-    """Describe a product of arrays; None where an addend is no array, or a factor no float."""
+def bind(arguments: Arguments) -> Bound | None:
+    """Describe a product of two arrays; None where a or b is none, an addend is no array, a factor no float, or more is given."""
+    _, a, b, c, bias, alpha, beta, _, metadata, scale_a, scale_b = arguments
+    if type(a) is not np.ndarray or type(b) is not np.ndarray or not metadata is scale_a is scale_b is None:
+        return None
     if type(alpha) is not float or (beta is not None and type(beta) is not float):
         if type(alpha) not in _REAL or type(beta) not in _REAL or not _is_short(alpha) or not _is_short(beta):
             return None
@@ -97,9 +114,20 @@ def bind(a: NDArray[Any], b: NDArray[Any], c: Any, bias: Any, alpha: Any, beta: 
     return Bound(left, right, added[0], added[1], alpha, beta)
 
 
+def operand_or_strided(value: Any, what: str, *, typed: bool) -> NDArray[Any] | Strided:
+    """Make an array of an operand of which no element is read: a description of one stays itself.
+
+    Raises
+    ------
+    OperandTypeError
+        As `fastmma.operands.check.operand`.
+    """
+    return value if type(value) is Strided else operand(value, what, typed=typed)
+
+
 def extents(a: Any, b: Any) -> Extents | None:
     """Read the extents of two matrices, or of two stacks of as many; None where they are neither."""
-    if getattr(a, "ndim", 0) not in (2, 3) or getattr(b, "ndim", 0) != a.ndim or not hasattr(b, "strides"):
+    if a.ndim not in (2, 3) or b.ndim != a.ndim:
         return None
     stack = a.shape[0] if a.ndim == 3 else 1
     if a.ndim == 3 and not a.shape[0] == b.shape[0] > 1:
@@ -116,46 +144,25 @@ def _layouts(array: Any) -> str:
     return "n" if matrix.is_c_contiguous else "t" if matrix.is_f_contiguous else ""
 
 
-def signature(a: Any, b: Any, scales: Any, sparse: bool, choices: Choices, what: str) -> Signature | None:
+def signature(arguments: Arguments, choices: Choices) -> Signature | None:
     """Describe what the choice of an instruction depends on; None where it is named, and no plan book is asked.
 
-    `scales` is either of the scales, where they are given.
-
     Raises
     ------
     OperandTypeError
-        If an operand cannot be made an array of numbers, or is made of Python's floats, which have no format.
+        If a scale cannot be made an array of numbers.
     """
-    asked = choices.preset is not None
-    if not asked and choices.instruction is not None:
+    if not choices.reads_dtypes:
         return None
-    first, second = dtype_of(a, f"{what}: a"), dtype_of(b, f"{what}: b")
-    scaled = None if scales is None else dtype_of(scales, f"{what}: a scale")
-    return Signature(first, second, scaled, sparse, _in_eights(b), extents(a, b) if asked else None)
-
-
-def dtype_of(value: Any, what: str) -> np.dtype[Any]:
-    """Find the dtype of an operand.
-
-    Raises
-    ------
-    OperandTypeError
-        If it cannot be made an array of numbers, or is made of Python's floats, which have no format.
-    """
-    if type(value) is Strided or (type(value) is np.ndarray and value.dtype.kind not in "OT"):
-        found: np.dtype[Any] = value.dtype
-        return found
-    array = as_array(value, what)
-    if hint := keyword_hint(value):
-        raise OperandTypeError(f"{what} must be an array, not {value!r}{hint}")
-    if isinstance(value, list | tuple | float) and array.dtype == np.float64:
-        raise OperandTypeError(f"{what} is made of Python's floats, which have no format; numpy.asarray(..., numpy.float16) gives them one")
-    return array.dtype
+    a, b, asked = arguments.a, arguments.b, choices.preset is not None
+    scales = arguments.scale_a if arguments.scale_a is not None else arguments.scale_b
+    scaled = None if scales is None else operand(scales, f"{arguments.call}: a scale", typed=True).dtype
+    return Signature(a.dtype, b.dtype, scaled, arguments.metadata is not None, _in_eights(b), extents(a, b) if asked else None)
 
 
 def _in_eights(b: Any) -> bool:
     """Tell whether K and N are multiples of 8."""
-    for size in getattr(b, "shape", ())[-2:]:  # noqa: SIM110 - a generator takes a part of a small product
+    for size in b.shape[-2:]:  # noqa: SIM110 - a generator takes a part of a small product
         if size % 8:
             return False
     return True

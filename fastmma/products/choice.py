@@ -17,7 +17,7 @@ from fastmma.isa.tcgen05.instruction import largest
 from fastmma.numerics.lookup import arithmetic
 
 # what a vendor library reaches for first: tcgen05 or wgmma where there is one, and the deepest k
-_OP_PREFERENCE = {"tcgen05": 0, "wgmma": 0, "mma": 1, "wmma": 2}
+_OP_PREFERENCE = {"tcgen05": 0, "wgmma": 0, "mma": 1, "wmma": 2, **dict.fromkeys(("v_mfma", "v_smfmac", "v_wmma", "v_swmmac"), 1)}
 # libraries take tcgen05 there; what they take on sm_107 is not known
 _TCGEN05 = specific("sm_100", "sm_103", "sm_110")
 # libraries' loops over k take 32, 64 or 128 of unaligned 16-bit operands at a time, and begin with what is left over
@@ -102,6 +102,7 @@ def _fitting(
         and bool(ins.sparse) == sparse
         and ins.stype == stype
         and chunk % ins.k == 0
+        and ins.blocks == 1
         and not ins.satfinite
         and ins.rounding in ("", "rn")
         and (ins.alayout, ins.blayout) == ("row", "col")

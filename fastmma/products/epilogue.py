@@ -21,6 +21,7 @@ from fastmma.isa.gpus import keyword_hint
 from fastmma.kernels.params import Promotion, Step
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 from fastmma.operands.check import check_output
+from fastmma.products.bound import Arguments
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
 from fastmma.products.order import StreamK
@@ -91,7 +92,7 @@ class Epilogue(NamedTuple):
             if SCALED_C in self.steps:
                 found["beta"] = value
             else:
-                found["c"] = self._computed(
+                found["c"] = self._compute(
                     found["c"], [Step("multiply", _flat(value, found["c"].shape).view(np.float32), names=("c", "beta"))]
                 )
         return found
@@ -135,7 +136,7 @@ class Epilogue(NamedTuple):
             if both.shape != factor.shape:
                 shape = np.broadcast_shapes(both.shape, factor.shape)
                 both, factor = np.broadcast_to(both, shape), np.broadcast_to(factor, shape)
-            found["scale_ab"] = self._computed(both, [Step("multiply", _flat(factor, both.shape), names=("scale_a", "scale_b"))])
+            found["scale_ab"] = self._compute(both, [Step("multiply", _flat(factor, both.shape), names=("scale_a", "scale_b"))])
         return found
 
     def results(self, multiply: Multiply, sums_format: Format, operands: dict[str, Codes], shape: tuple[int, ...], cut: bool) -> Codes:
@@ -186,7 +187,7 @@ class Epilogue(NamedTuple):
             names.append("beta")
         values = [operands[name] for name in names]
         if rounding:
-            values = [self._computed(operands[name], [each._replace(names=(name,)) for each in rounding]) for name in names]
+            values = [self._compute(operands[name], [each._replace(names=(name,)) for each in rounding]) for name in names]
         if values and step.endswith(f"+{ZERO}"):
             names, values = [*names, ZERO], [*values, np.zeros((1, 1), np.uint32)]
         factors = [_flat(codes, shape).view(np.float32) for codes in values]
@@ -194,7 +195,7 @@ class Epilogue(NamedTuple):
             return [Step("accumulate" if step == SCALED_C else "fma", factors[0], factors[1], tuple(names))]
         return [Step("multiply" if names[0] in MULTIPLIERS else "add", factors[0], names=tuple(names))] if factors else []
 
-    def _computed(self, codes: Codes, steps: list[Step]) -> Codes:
+    def _compute(self, codes: Codes, steps: list[Step]) -> Codes:
         """A copy of an operand on which operations were done."""
         rows = _flat(codes, codes.shape).copy()
         return self.backend.apply(rows, steps, self.threads).reshape(codes.shape)
@@ -222,25 +223,19 @@ def _flat(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     return np.broadcast_to(values, shape).reshape(math.prod(shape[:-1]), shape[-1])
 
 
-def finished(
-    what: str,
-    plan: GemmPlan,
-    operands: Operands,
-    shape: tuple[int, ...],
-    out: Any,
-    given: dict[str, Any],
-    runner: Backend,
-    threads: int,
+def finish_products(
+    plan: GemmPlan, arguments: Arguments, operands: Operands, shape: tuple[int, ...], runner: Backend, threads: int
 ) -> NDArray[Any]:
-    """The results of a plan that has an epilogue, in `out` if there is one; `given` is what the epilogue takes.
+    """Multiply by a plan that has an epilogue, into `out` if there is one.
 
     Raises
     ------
     OperandError, OperandTypeError
     """
+    out = arguments.out
     if out is not None:
-        check_output(out, shape, FORMATS[plan.out], what)
-    found = from_codes(finished_codes(what, plan, operands, shape, given, runner, threads), plan.out)
+        check_output(out, shape, FORMATS[plan.out], arguments.call)
+    found = from_codes(finish_codes(plan, arguments, operands, shape, runner, threads), plan.out)
     if out is None:
         return found
     out[...] = found
@@ -248,12 +243,11 @@ def finished(
     return result
 
 
-def finished_codes(
-    what: str, plan: GemmPlan, operands: Operands, shape: tuple[int, ...], given: dict[str, Any], runner: Backend, threads: int
-) -> Codes:
-    """The codes of `finished`, where the backend has its results."""
-    finish = Epilogue(what, plan.epilogue, plan.out, runner, threads)
-    values = finish.operands(given["alpha"], given["beta"], given["c"], given["bias"], shape)
+def finish_codes(plan: GemmPlan, arguments: Arguments, operands: Operands, shape: tuple[int, ...], runner: Backend, threads: int) -> Codes:
+    """The codes of `finish_products`, where the backend has its results."""
+    finish = Epilogue(arguments.call, plan.epilogue, plan.out, runner, threads)
+    c = arguments.c if plan.adds_c else None
+    values = finish.operands(arguments.alpha, arguments.beta, c, arguments.bias, shape)
     return (_in_place if plan.in_place else _at_once)(plan, operands, shape, values, finish)
 
 

@@ -6,21 +6,15 @@ from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
-from fastmma.backends.call import Operands
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of
 from fastmma.host.calls import public_call
-from fastmma.host.errors import OperandError
 from fastmma.host.signatures import spell_keywords
 from fastmma.host.threads import thread_count
-from fastmma.isa.sparsity import pattern_of
-from fastmma.operands.check import codes_of
-from fastmma.operands.extra import extra_operands
-from fastmma.products.bound import signature
-from fastmma.products.gemm_choice import check_alone, ends, followed, parted
+from fastmma.products.bound import Arguments
+from fastmma.products.gemm_choice import arrays, check_plan, choose
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices, GemmChoices, read_choices
-from fastmma.products.lanes_gemm import lanes_gemm
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.prepared import prepared_of
 
@@ -142,59 +136,10 @@ def gemm(
     >>> gemm(a, a.T, alpha=0.1, bias=np.arange(3, dtype=np.float32), out_dtype=ml_dtypes.bfloat16).tolist()[0]
     [2.5, 3.5, 4.5]
     """
-    runner, workers = backend_of(backend), thread_count(threads)
-    chosen = read_choices(choices)
-    if isinstance(plan, LanesPlan):
-        check_alone(plan, chosen, "gemm")
-        plan.recheck()
-        if metadata is not None or scale_a is not None or scale_b is not None:
-            raise OperandError("gemm: lanes off the tensor cores take dense operands without scales")
-        return lanes_gemm(plan, a, b, {"alpha": alpha, "beta": beta, "c": c, "bias": bias}, out, runner, workers)
-    scales, given = (
-        scale_a if scale_a is not None else scale_b,
-        ends(c, out, bias, alpha, beta, "gemm", chosen.instruction is not None or plan is not None),
-    )
-    described = None if plan is not None else signature(a, b, scales, metadata is not None, chosen, "gemm")
-    plan = followed(plan, chosen, described, given, "gemm")
-    starting, ending = parted(plan, c, given, "gemm")
-    product = prepared_of(plan, runner, workers)
-    if scales is None and metadata is None and getattr(a, "ndim", 0) == 2:
-        found = product.multiply_small(a, b, c, alpha, beta, bias, out)
-        if found is not None:
-            return found
-    operands = _bind(plan, a, b, starting, metadata, scale_a, scale_b)
-    shape = operands.a.shape[1], operands.b.shape[2]
-    return product.multiply("gemm", operands, shape, {"alpha": alpha, "beta": beta, "c": ending, "bias": bias}, out)
-
-
-def _bind(plan: GemmPlan, a: Any, b: Any, c: Any, metadata: Any, scale_a: Any, scale_b: Any) -> Operands:
-    """The operands of one product, as codes.
-
-    Raises
-    ------
-    OperandError, OperandTypeError
-    """
-    ins = plan.operation.instruction
-    formats = ins.formats
-    acodes = codes_of(a, formats.a, f"{ins.opcode}: a", cast=plan.cast)
-    bcodes = codes_of(b, formats.b, f"{ins.opcode}: b", cast=plan.cast)
-    if acodes.ndim != 2 or bcodes.ndim != 2 or acodes.shape[1] * ins.k != bcodes.shape[0] * ins.stored_k:
-        inner = "K / 2" if ins.sparse else "K"
-        turned = acodes.ndim == bcodes.ndim == 2 and acodes.shape[1] * ins.k == bcodes.shape[1] * ins.stored_k
-        hint = "; b.T would fit" if turned else ""
-        raise OperandError(f"{ins}: gemm needs a of shape (M, {inner}) and b of shape (K, N), not {acodes.shape} and {bcodes.shape}{hint}")
-    depth, shape = bcodes.shape[0], (acodes.shape[0], bcodes.shape[1])
-    if ins.sparse and depth % pattern_of(ins).chunk:
-        raise OperandError(f"{ins}: K must be a multiple of {pattern_of(ins).chunk}, not {depth}")
-    ccodes = None
-    if c is not None:
-        ccodes = codes_of(c, formats.c, f"{ins.opcode}: c", cast=plan.cast)
-        if ccodes.shape != shape:
-            raise OperandError(f"{ins}: c must have shape {shape}, not {ccodes.shape}")
-        ccodes = ccodes[None]
-    extra = extra_operands(ins, metadata, scale_a, scale_b, *shape, depth)
-    for name, array in extra.items():
-        if array.ndim != 2:
-            raise OperandError(f"{ins}: {name} must have two dimensions, not {array.ndim}")
-    operands = Operands(acodes[None], bcodes[None], ccodes)
-    return operands._replace(**{name: array[None] for name, array in extra.items()}) if extra else operands
+    runner, workers, chosen = backend_of(backend), thread_count(threads), read_choices(choices)
+    if plan is not None:
+        check_plan(plan, (GemmPlan, LanesPlan), chosen, "gemm")
+    arguments = Arguments("gemm", *arrays(a, b, chosen, plan, "gemm"), c, bias, alpha, beta, out, metadata, scale_a, scale_b)
+    if plan is None:
+        plan = choose(arguments, chosen)
+    return prepared_of(plan, runner, workers).multiply(arguments)

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastmma.backends.plan import Plan
 from fastmma.backends.resolve import resolved_target
@@ -17,7 +18,8 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.own import is_plain
-from fastmma.products.bound import Signature, dtype_of, signature
+from fastmma.operands.check import operand
+from fastmma.products.bound import Arguments, Signature, operand_or_strided, signature
 from fastmma.products.choice import SLICE_UNITS, UNALIGNED_TILE, accumulator, default_instruction, multiplicand, scale, takes_tcgen05
 from fastmma.products.epilogue import f32_code
 from fastmma.products.gemm_plan import GemmPlan
@@ -45,18 +47,19 @@ class Ends(NamedTuple):
 _PLAIN = frozenset({str, int, bool, type(None), Instruction, Arithmetic})  # types whose equal values mean the same choice
 
 
-def ends(c: Any, out: Any, bias: Any, alpha: Any, beta: Any, what: str, chosen: bool) -> Ends:
-    """Return what a call begins and ends with; where the instruction is chosen already, what is wrong with c is told with its name, later.
+def ends(arguments: Arguments, *, named: bool) -> Ends:
+    """Return what a call begins and ends with; where the instruction is named, what is wrong with c is told with its name, later.
 
     Raises
     ------
     OperandTypeError
     """
+    what, _, _, c, bias, alpha, beta, out, *_ = arguments
     if c is None and out is None and bias is None and beta is None and type(alpha) is float and alpha == 1:
         return _NO_ENDS
     scaled = "" if beta is None else C if f32_code(beta, f"{what}: beta") == _ONE else SCALED
     return Ends(
-        None if c is None else _GIVEN if chosen else dtype_of(c, f"{what}: c"),
+        None if c is None else _GIVEN if named else operand_or_strided(c, f"{what}: c", typed=True).dtype,
         out.dtype if isinstance(out, np.ndarray) and out.dtype.kind not in "OT" else None,
         bias is not None,
         f32_code(alpha, f"{what}: alpha") != _ONE,
@@ -170,14 +173,15 @@ def _remembered(operands: Signature | None, given: Ends, what: str, *choices: An
     return _chosen(operands, given, Choices(*choices), what)
 
 
-def choose(choices: Choices, operands: Signature | None, given: Ends, what: str) -> GemmPlan:
-    """The plan of a call; `operands` may be None where the instruction is given.
+def choose(arguments: Arguments, choices: Choices) -> GemmPlan:
+    """The plan that the choices and the operands of a call lead to.
 
     Raises
     ------
     InstructionError, TargetError, OperandError, OperandTypeError
         If there is no such plan.
     """
+    operands, given, what = signature(arguments, choices), ends(arguments, named=choices.instruction is not None), arguments.call
     if not _PLAIN.issuperset(map(type, choices)) or choices.target == "native" or not is_plain(choices.arithmetic):
         return _chosen(operands, given, choices, what)
     plan = _remembered(operands, given, what, *choices)  # type: ignore[arg-type]
@@ -189,43 +193,34 @@ def _is_default(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, int | str) and value == default)
 
 
-def followed(plan: Any, choices: Choices, operands: Signature | None, given: Ends, what: str) -> GemmPlan:
-    """The plan that a call was given, or else the one that its choices and operands lead to.
+def arrays(a: Any, b: Any, choices: Choices, plan: Plan | None, call: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Make arrays of the operands of a call; what is wrong with them is told with the instruction's name where the call knows it.
 
     Raises
     ------
-    InstructionError, TargetError, OperandError, OperandTypeError
-        If there is no such plan; if `plan` is not a GemmPlan; or if the call has both a plan and choices.
+    OperandTypeError
     """
-    if plan is None:
-        return choose(choices, operands, given, what)
-    if not isinstance(plan, GemmPlan):
+    typed = plan is None and choices.reads_dtypes
+    what = call if typed else choices.instruction if plan is None else plan.instruction
+    return operand(a, f"{what}: a", typed=typed), operand(b, f"{what}: b", typed=typed)
+
+
+def check_plan(plan: Plan, kinds: tuple[type[Plan], ...], choices: Choices, what: str) -> None:
+    """Check the plan that a call is given.
+
+    Raises
+    ------
+    OperandTypeError
+        If it is none of the kinds.
+    OperandError
+        If the call has choices beside it.
+    """
+    if not isinstance(plan, kinds):
         raise OperandTypeError(f"{what}: plan must be a GemmPlan, not {type(plan).__name__}; fastmma.gemm_plan makes one")
-    check_alone(plan, choices, what)
-    plan.recheck()
-    return plan
-
-
-def check_alone(plan: Plan, choices: Choices, what: str) -> None:
-    """Raise OperandError if a call has choices beside its plan."""
     chosen = [name for name, value, default in zip(Choices._fields, choices, UNSET, strict=True) if not _is_default(value, default)]
     if chosen and not (chosen == ["target"] and resolved_target(choices.target) == plan.target):
         raise OperandError(f"{what}: with a plan, {', '.join(chosen)} must be left out; dataclasses.replace changes a plan")
-
-
-def parted(plan: GemmPlan, c: Any, given: Ends, what: str) -> tuple[Any, Any]:
-    """c as the accumulator starts from it, and as the epilogue adds it.
-
-    Raises
-    ------
-    OperandError
-        If the plan has no place for what the epilogue was given.
-    """
-    missing = [name for name, there in (("alpha", given.alpha), ("bias", given.bias)) if there and not plan.epilogue]
-    missing += ["beta"] if given.beta and not plan.adds_c else []
-    if missing:
-        raise OperandError(f"{what}: the plan's epilogue {plan.epilogue} has no step for {' and '.join(missing)}")
-    return (None, c) if plan.adds_c else (c, None)
+    plan.recheck()
 
 
 @public_call
@@ -279,6 +274,6 @@ def gemm_plan(
     2
     """
     chosen = read_choices(choices)
-    scales = scale_a if scale_a is not None else scale_b
-    given = ends(c, out, bias, alpha, beta, "gemm", chosen.instruction is not None)
-    return choose(chosen, signature(a, b, scales, metadata is not None, chosen, "gemm"), given, "gemm")
+    typed = chosen.reads_dtypes
+    a, b = operand_or_strided(a, "gemm: a", typed=typed), operand_or_strided(b, "gemm: b", typed=typed)
+    return choose(Arguments("gemm", a, b, c, bias, alpha, beta, out, metadata, scale_a, scale_b), chosen)

@@ -48,6 +48,11 @@ class Choices(NamedTuple):
     arithmetic: Arithmetic | None = None
     unknown: str = "one"
 
+    @property
+    def reads_dtypes(self) -> bool:
+        """True if the plan follows from the dtypes of the operands."""
+        return self.instruction is None or self.preset is not None
+
 
 UNSET = Choices()
 

@@ -14,11 +14,12 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.host.signatures import spell_keywords
 from fastmma.host.threads import thread_count
-from fastmma.operands.check import codes_of, flatten, leading_dimensions
-from fastmma.products.bound import signature
-from fastmma.products.gemm_choice import ends, followed, parted
+from fastmma.operands.check import codes_of, codes_of_array, flatten, leading_dimensions
+from fastmma.products.bound import Arguments
+from fastmma.products.gemm_choice import arrays, check_plan, choose
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices, GemmChoices, read_choices
+from fastmma.products.operands import check_ends
 from fastmma.products.prepared import prepared_of
 
 _HINT = "; b.swapaxes(-1, -2) would fit"
@@ -82,20 +83,22 @@ def matmul(
     >>> matmul(a, b, target="sm_80").shape
     (5, 2, 4, 3)
     """
-    runner, workers = backend_of(backend), thread_count(threads)
-    chosen = read_choices(choices)
-    given = ends(c, out, bias, alpha, beta, "matmul", chosen.instruction is not None or plan is not None)
-    described = None if plan is not None else signature(a, b, None, False, chosen, "matmul")
-    plan = followed(plan, chosen, described, given, "matmul")
-    starting, ending = parted(plan, c, given, "matmul")
+    runner, workers, chosen = backend_of(backend), thread_count(threads), read_choices(choices)
+    if plan is not None:
+        check_plan(plan, (GemmPlan,), chosen, "matmul")
+    a, b = arrays(a, b, chosen, plan, "matmul")
+    arguments = Arguments("matmul", a, b, c, bias, alpha, beta, out)
+    if plan is None:
+        plan = choose(arguments, chosen)
     ins = plan.operation.instruction
     if ins.sparse or ins.scale_vec_size:
         raise OperandError(f"{ins}: matmul takes neither metadata nor scales; gemm does")
     product = prepared_of(plan, runner, workers)
-    if out is None and (found := product.multiply_small(a, b, c, alpha, beta, bias)) is not None:
+    if (found := product.multiply_small(arguments)) is not None:
         return found
-    x = codes_of(a, ins.formats.a, "matmul: a", cast=plan.cast)
-    y = codes_of(b, ins.formats.b, "matmul: b", cast=plan.cast)
+    check_ends(plan, arguments)
+    x = codes_of_array(a, ins.formats.a, "matmul: a", cast=plan.cast)
+    y = codes_of_array(b, ins.formats.b, "matmul: b", cast=plan.cast)
     if x.ndim == 0 or y.ndim == 0:
         raise OperandError("matmul: operands must have at least one dimension; multiply by a scalar instead")
     left = x[None, :] if x.ndim == 1 else x
@@ -107,18 +110,18 @@ def matmul(
     rows, columns = left.shape[-2], right.shape[-1]
     shape = (*lead, *((rows,) if x.ndim > 1 else ()), *((columns,) if y.ndim > 1 else ()))
     whole = (math.prod(lead), rows, columns)
-    operands = Operands(flatten(left, lead), flatten(right, lead), _started(plan, starting, shape, whole))
-    return product.multiply("matmul", operands, shape, {"alpha": alpha, "beta": beta, "c": ending, "bias": bias}, out)
+    operands = Operands(flatten(left, lead), flatten(right, lead), _start(plan, c, shape, whole))
+    return product.run(arguments, operands, shape)
 
 
-def _started(plan: GemmPlan, c: Any, shape: tuple[int, ...], whole: tuple[int, int, int]) -> Codes | None:
+def _start(plan: GemmPlan, c: Any, shape: tuple[int, ...], whole: tuple[int, int, int]) -> Codes | None:
     """The codes of c that the accumulators of all products start from.
 
     Raises
     ------
     OperandError, OperandTypeError
     """
-    if c is None:
+    if c is None or plan.adds_c:
         return None
     codes = codes_of(c, plan.operation.instruction.formats.c, "matmul: c", cast=plan.cast)
     if codes.shape != shape:

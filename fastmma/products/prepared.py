@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,17 @@ from fastmma.host.threads import call_uninterrupted, thread_count
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
-from fastmma.operands.check import Results, codes_of
-from fastmma.products.bound import Bound, bind, signature
-from fastmma.products.epilogue import finished
+from fastmma.operands.check import Results, operand
+from fastmma.products.bound import Arguments, Bound, bind, operand_or_strided
+from fastmma.products.epilogue import finish_products
 from fastmma.products.fixed import fixed_product
-from fastmma.products.gemm_choice import ends, followed, parted
+from fastmma.products.gemm_choice import check_plan, choose
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices, GemmChoices, read_choices
+from fastmma.products.lanes_gemm import LanesProduct
+from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.loop import accumulate
+from fastmma.products.operands import bind_operands, check_ends
 
 _FORMS = 256  # of small products, which `prepare` keeps
 _CALLED_FORMS, _CALLED_PLANS = 16, 16  # that calls without a prepared product keep
@@ -61,8 +64,6 @@ class Prepared:
         """Keep at most `forms` forms, each when it comes first, or else when it comes again."""
         self.plan, self._runner, self._threads = plan, runner, threads
         ins = self._instruction = plan.operation.instruction
-        self._formats = ins.formats
-        self._names = tuple(f"{ins.opcode}: {name}" for name in "abc")
         self._promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
         self._result = FORMATS[plan.out].dtype if plan.epilogue else ins.formats.d.dtype
         self._most, self._at_once, self._keeps = forms, at_once, runner.settings() is not None  # else someone may watch every step
@@ -86,30 +87,26 @@ class Prepared:
         ------
         OperandError, OperandTypeError
         """
-        found = self.multiply_small(a, b, c, alpha, beta, bias, out)
+        arguments = Arguments("a prepared product", a, b, c, bias, alpha, beta, out)
+        found = self.multiply_small(arguments)
         if found is not None:
             return found
-        plan, formats = self.plan, self._formats
-        x = codes_of(a, formats.a, self._names[0], cast=plan.cast)
-        y = codes_of(b, formats.b, self._names[1], cast=plan.cast)
-        if x.ndim != y.ndim or x.ndim not in (2, 3) or x.shape[-1] != y.shape[-2] or x.shape[:-2] != y.shape[:-2]:
-            needed = "a of shape (M, K) and b of shape (K, N), or a (T, M, K) and b (T, K, N)"
-            raise OperandError(f"{self._instruction}: a prepared product needs {needed}, not {x.shape} and {y.shape}")
-        shape = (*x.shape[:-1], y.shape[-1])
-        starting = None
-        if c is not None and not plan.adds_c:
-            starting = codes_of(c, formats.c, self._names[2], cast=plan.cast)
-            if starting.shape != shape:
-                raise OperandError(f"{self._instruction}: c must have shape {shape}, not {starting.shape}")
-        if x.ndim == 2:
-            x, y, starting = x[None], y[None], None if starting is None else starting[None]
-        if not plan.epilogue and (bias is not None or beta is not None or alpha != 1):
-            raise OperandError(f"{self._instruction}: the plan has no epilogue, which alpha, beta or bias need")
-        given = {"alpha": alpha, "beta": beta, "c": c if plan.adds_c else None, "bias": bias}
-        return self.multiply("prepared", Operands(x, y, starting), shape, given, out)
+        opcode = self._instruction.opcode
+        arguments = arguments._replace(a=operand(a, f"{opcode}: a"), b=operand(b, f"{opcode}: b"))
+        return self.run(arguments, *bind_operands(self.plan, arguments, stacks=True))
 
-    def multiply(self, what: str, operands: Operands, shape: tuple[int, ...], given: dict[str, Any], out: Any) -> NDArray[Any]:
-        """Multiply operands that are bound, into `out` if there is one; `given` is what the epilogue takes, if the plan has one.
+    def multiply(self, arguments: Arguments) -> NDArray[Any]:
+        """Multiply matrices: at once where a kernel for their form is kept, else by way of their codes.
+
+        Raises
+        ------
+        OperandError, OperandTypeError
+        """
+        found = self.multiply_small(arguments) if arguments.a.ndim == 2 else None
+        return self.run(arguments, *bind_operands(self.plan, arguments)) if found is None else found
+
+    def run(self, arguments: Arguments, operands: Operands, shape: tuple[int, ...]) -> NDArray[Any]:
+        """Multiply operands that are bound, and do to their sums what the plan's epilogue does.
 
         Raises
         ------
@@ -118,8 +115,8 @@ class Prepared:
         """
         plan, runner, threads = self.plan, self._runner, self._threads
         if plan.epilogue:
-            return finished(what, plan, operands, shape, out, given, runner, threads)
-        results = Results(out, shape, self._instruction, operands)
+            return finish_products(plan, arguments, operands, shape, runner, threads)
+        results = Results(arguments.out, shape, self._instruction, operands)
         codes, whole = results.codes, (operands.a.shape[0], operands.a.shape[1], operands.b.shape[2])
         sums = codes.reshape(whole) if codes.flags.c_contiguous or len(shape) == 2 or shape == whole else np.empty(whole, codes.dtype)
         if plan.is_direct:
@@ -130,13 +127,9 @@ class Prepared:
             codes[...] = sums.reshape(shape)
         return results.elements()
 
-    def multiply_small(
-        self, a: Any, b: Any, c: Any = None, alpha: Any = 1.0, beta: Any = None, bias: Any = None, out: Any = None
-    ) -> NDArray[Any] | None:
-        """Multiply arrays of a form that is kept, into `out` if there is one; return None for any other, and for what is wrong."""
-        if not self._keeps or type(a) is not np.ndarray or type(b) is not np.ndarray:
-            return None
-        bound = bind(a, b, c, bias, alpha, beta)
+    def multiply_small(self, arguments: Arguments) -> NDArray[Any] | None:
+        """Multiply arrays of a form that is kept; return None for any other, and for what is wrong."""
+        bound = bind(arguments) if self._keeps else None
         if bound is None:
             return None
         try:
@@ -145,6 +138,7 @@ class Prepared:
             kept = self._keep(bound)
         if kept is None:
             return None
+        _, a, b, c, bias, _, _, out, *_ = arguments
         addend = c if bias is None else bias
         if out is None:
             result = np.empty(kept.shape, self._result)
@@ -186,14 +180,24 @@ def _address(array: NDArray[Any]) -> int:
     return address
 
 
-def prepared_of(plan: GemmPlan, runner: Backend, threads: int) -> Prepared:
+@overload
+def prepared_of(plan: GemmPlan, runner: Backend, threads: int) -> Prepared: ...
+
+
+@overload
+def prepared_of(plan: GemmPlan | LanesPlan, runner: Backend, threads: int) -> Prepared | LanesProduct: ...
+
+
+def prepared_of(plan: GemmPlan | LanesPlan, runner: Backend, threads: int) -> Prepared | LanesProduct:
     """Return what calls by a plan share; it is new where nothing is kept."""
+    if isinstance(plan, LanesPlan):
+        return LanesProduct(plan, runner, threads)
     settings = runner.settings()
-    return Prepared(plan, runner, threads) if settings is None else _prepared(plan, runner, threads, settings)
+    return Prepared(plan, runner, threads) if settings is None else _prepare(plan, runner, threads, settings)
 
 
 @lru_cache(_CALLED_PLANS)
-def _prepared(plan: GemmPlan, runner: Backend, threads: int, settings: object) -> Prepared:  # noqa: ARG001 - a key
+def _prepare(plan: GemmPlan, runner: Backend, threads: int, settings: object) -> Prepared:  # noqa: ARG001 - a key
     return Prepared(plan, runner, threads, _CALLED_FORMS, at_once=False)
 
 
@@ -255,11 +259,15 @@ def prepare(
     chosen = read_choices(choices)
     if plan is None and chosen.instruction is None and (a is None or b is None):
         raise OperandError("prepare needs operands a and b, an instruction, or a plan")
-    given = ends(c, None, bias, alpha, beta, "prepare", chosen.instruction is not None or plan is not None)
-    described = None if plan is not None else signature(a, b, None, False, chosen, "prepare")
-    found = followed(plan, chosen, described, given, "prepare")
-    parted(found, c, given, "prepare")
-    runner, workers, ins = backend_of(backend), thread_count(threads), found.operation.instruction
+    typed = plan is None and chosen.reads_dtypes
+    a, b = (None if each is None else operand_or_strided(each, f"prepare: {name}", typed=typed) for name, each in (("a", a), ("b", b)))
+    arguments = Arguments("prepare", a, b, c, bias, alpha, beta)
+    if plan is None:
+        plan = choose(arguments, chosen)
+    else:
+        check_plan(plan, (GemmPlan,), chosen, "prepare")
+    check_ends(plan, arguments)
+    runner, workers, ins = backend_of(backend), thread_count(threads), plan.operation.instruction
     if ins.sparse or ins.scale_vec_size:
         raise OperandError(f"{ins}: prepare takes neither metadata nor scales; gemm does")
-    return Prepared(found, runner, workers)
+    return Prepared(plan, runner, workers)

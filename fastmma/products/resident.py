@@ -9,7 +9,8 @@ import numpy as np
 from fastmma.backends.call import Codes, Operands
 from fastmma.backends.gpu.resident import Resident
 from fastmma.kernels.params import Promotion
-from fastmma.products.epilogue import Epilogue, finished_codes
+from fastmma.products.bound import Arguments
+from fastmma.products.epilogue import Epilogue, finish_codes
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
 from fastmma.products.order import StreamK
@@ -40,8 +41,7 @@ def resident_product(
         a, b = backend.rounded_to_tf32(a), backend.rounded_to_tf32(b)
     operands, shape = Operands(a, b, None), (*a.shape[:2], b.shape[2])
     if plan.epilogue:
-        given = {"alpha": alpha, "beta": beta, "c": c, "bias": bias}
-        return finished_codes("a product", plan, operands, shape, given, backend, 1)
+        return finish_codes(plan, Arguments("a product", a, b, c, bias, alpha, beta), operands, shape, backend, 1)
     sums = backend.empty(shape, np.dtype(plan.operation.instruction.formats.d.code_dtype))
     promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
     accumulate(backend, plan.operation, operands, sums, promotion, plan.order, 1)

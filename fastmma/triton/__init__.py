@@ -3,7 +3,10 @@
 Needs torch, and Triton: ``pip install "fastmma[triton]"``.
 """
 
+from fastmma.triton.gluon.barriers import BarrierError
+from fastmma.triton.gluon.clocks import RaceError
+from fastmma.triton.gluon.program import DeadlockError
 from fastmma.triton.interpret import from_environment, interpret
 from fastmma.triton.report import Report
 
-__all__ = ["Report", "from_environment", "interpret"]
+__all__ = ["BarrierError", "DeadlockError", "RaceError", "Report", "from_environment", "interpret"]

@@ -11,6 +11,7 @@ from triton.backends.driver import DriverBase
 
 from fastmma.functions.pretended import describe
 from fastmma.isa.targets import target_of
+from fastmma.triton.compilers import gpu_of, number_of
 
 
 class Driver(DriverBase):
@@ -39,8 +40,7 @@ class Driver(DriverBase):
         }
 
     def _capability(self) -> int:
-        major, minor = target_of(self._target()).capability
-        return 10 * major + minor
+        return number_of(target_of(self._target()))
 
     @classmethod
     def is_active(cls) -> bool:
@@ -51,9 +51,9 @@ class Driver(DriverBase):
         """Nothing is launched, so any name does."""
         return ty
 
-    def get_current_target(self) -> Any:
+    def get_current_target(self) -> GPUTarget:
         """The GPU that is emulated."""
-        return GPUTarget("cuda", self._capability(), 32)
+        return gpu_of(self._capability())
 
     def get_active_torch_device(self) -> Any:
         """Return where tensors live: on the CPU."""

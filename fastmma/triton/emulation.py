@@ -12,6 +12,7 @@ from triton import knobs
 from fastmma.isa.targets import target_of
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.triton.compiled import CompiledKernel, CompiledSum, compiled_kernel
+from fastmma.triton.compilers import number_of
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
 from fastmma.triton.machine.executable import Executable
 from fastmma.triton.positions import Position, site, sites
@@ -144,9 +145,8 @@ class Emulation:
 
     @property
     def capability(self) -> int:
-        """The GPU's compute capability: 90 for sm_90a."""
-        major, minor = target_of(self.target).capability
-        return 10 * major + minor
+        """The GPU's compute capability, 90 for sm_90a, or the number that `compilers` has for one of AMD's."""
+        return number_of(target_of(self.target))
 
     @property
     def fuses(self) -> bool:
@@ -154,8 +154,12 @@ class Emulation:
         return self.launch.fuses
 
     def begin(self, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """Take note of the kernel that runs next, and compile it."""
+        self.enter(kernel, arguments, options)
+        _ = self.launch.compiled  # compiled before Triton's language is replaced by the interpreter's
+
+    def enter(self, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         """Take note of the kernel that runs next."""
         chosen = {"num_warps": self.num_warps, "enable_fp_fusion": self.fp_fusion}
         options = {name: value for name, value in chosen.items() if value is not None} | options
         self.launch = Launch(kernel, arguments, options, self.capability, self.lowering, self.report)
-        _ = self.launch.compiled  # compiled before Triton's language is replaced by the interpreter's

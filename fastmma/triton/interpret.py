@@ -18,12 +18,13 @@ from triton.runtime.jit import JITFunction
 
 from fastmma.functions.pretended import pretended
 from fastmma.host import forks
-from fastmma.host.errors import NotEmulatedError, OperandError
+from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.triton.autotuning import make_run
 from fastmma.triton.driver import Driver
 from fastmma.triton.emulation import Emulation, Source
 from fastmma.triton.execution import run_launch
+from fastmma.triton.gluon.launch import launch
 from fastmma.triton.patches import check_triton, patched, warmed_up
 from fastmma.triton.reasons import find_our_error
 from fastmma.triton.report import Other, Report
@@ -42,23 +43,19 @@ def _current() -> Emulation:
     return own[-1] if own else _OPEN[-1]
 
 
-def _check(kernel: Any) -> None:
-    """Raise unless the interpreter runs such kernels.
-
-    Raises
-    ------
-    NotEmulatedError
-    """
-    if isinstance(kernel, JITFunction) and kernel.is_gluon():
-        raise NotEmulatedError(f"{kernel.__name__} is a Gluon kernel: Triton's interpreter runs kernels of triton.language alone")
+def _run_gluon(run: Emulation, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any], grid: Any) -> None:
+    given, rest = bind_arguments(kernel, arguments, options)
+    run.enter(kernel, arguments, options)
+    launch(run, kernel, (), given | rest, grid, given)
 
 
 def _run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
-    _check(kernel)
     if warmup:
         return warmed_up(kernel)
     with _LOCK, np.errstate(all="ignore"), torch._C.DisableTorchFunction():
         run = _current()
+        if isinstance(kernel, JITFunction) and kernel.is_gluon():
+            return _run_gluon(run, kernel, arguments, options, grid)
         given, rest = bind_arguments(kernel, arguments, options)
         run.begin(kernel, arguments, options)
         size = grid(given) if callable(grid) else grid
@@ -143,7 +140,7 @@ def interpret(
     TargetError
         If there is no such GPU, or what it computes in an instruction that a kernel takes is not known.
     NotEmulatedError
-        With ``other="error"``, and for what nothing here runs: Gluon's kernels, inline assembly.
+        With ``other="error"``, and for what nothing here runs, such as inline assembly.
     BackendError
         If this version of Triton was not tested, or something else has changed its interpreter.
     OperandError

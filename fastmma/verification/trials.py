@@ -69,6 +69,7 @@ class Trial:
 _CALLS: dict[str, Callable[..., Registers]] = {
     "mma": warp.mma,
     "wmma": warp.mma,
+    "v_mfma": warp.mma,
     "wgmma": warpgroup.mma,
     "tcgen05": tcgen05.mma,
     "ldmatrix": warp.ldmatrix,
@@ -181,7 +182,7 @@ def _scale_registers(ins: Instruction, operand: str, count: int, arguments: dict
     return pack_scales(ins, mixed, operand, arguments.get(f"byte_id_{operand}", 0), arguments.get(f"thread_id_{operand}", 0))
 
 
-def _joined(parts: Sequence[dict[str, Registers]]) -> dict[str, Registers]:
+def _join(parts: Sequence[dict[str, Registers]]) -> dict[str, Registers]:
     return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -273,6 +274,7 @@ def _draw_tcgen05(ins: Instruction, arguments: dict[str, int], label: str, count
 _DRAWS: dict[str, Callable[[Any, dict[str, int], str, int, Stream], dict[str, Registers]]] = {
     "mma": _draw_mma,
     "wmma": _draw_mma,
+    "v_mfma": _draw_mma,
     "wgmma": _draw_wgmma,
     "tcgen05": _draw_tcgen05,
     "ldmatrix": _draw_lines,
@@ -325,7 +327,7 @@ def draw(ins: Instruction | Movement, labels: Sequence[str], count: int, *key: i
     chosen = default_arguments(ins, Stream("arguments", *key, str(ins))) | arguments
     named = ",".join(f"{name}={value}" for name, value in sorted(chosen.items()))
     parts = [_DRAWS[ins.op](ins, chosen, label, count, Stream(*key, str(ins), named, label)) for label in labels]
-    return Trial(str(ins), _joined(parts), chosen, tuple(label for label in labels for _ in range(count)))
+    return Trial(str(ins), _join(parts), chosen, tuple(label for label in labels for _ in range(count)))
 
 
 def elements(ins: Instruction | Movement, result: Registers) -> int:

@@ -55,12 +55,10 @@ without_gpu = pytest.mark.skipif(device.available(), reason="there is an NVIDIA 
 with_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
 
 
-GPU = pytest.mark.gpu
+ON_GPU = [pytest.param(name, marks=pytest.mark.gpu) for name in ("GPU", "GPU without its instructions")]
 
 
-@pytest.fixture(
-    scope="session", params=["plain C++", pytest.param("GPU", marks=GPU), pytest.param("GPU without its instructions", marks=GPU)]
-)
+@pytest.fixture(scope="session", params=["plain C++", *ON_GPU])
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Emulator:
     if request.param != "plain C++":
         return Emulator(device, instructions=request.param == "GPU")
@@ -284,6 +282,7 @@ def backend(engine: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     resolve._made.cache_clear()
 
 
+@pytest.mark.parametrize("engine", ON_GPU, indirect=True)
 def test_recordings_of_silicon_are_replayed(backend: str) -> None:
     report = replay.replay(backend=backend)
     assert report.elements > 1_000_000

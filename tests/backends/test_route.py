@@ -24,8 +24,8 @@ from fastmma.backends.resolve import operation_of
 from fastmma.backends.routes import ROUTES
 from fastmma.backends.runs import RUNS
 from fastmma.cli import main
-from fastmma.kernels.fma import f32, f64, m8n8k4
-from fastmma.kernels.fused import batch, packed, portable, thin
+from fastmma.kernels.fma import f32, f64, m8n8k4, trees
+from fastmma.kernels.fused import batch, exact, packed, portable, thin, window_lanes, windows
 from fastmma.kernels.general import products as general
 from fastmma.kernels.integer import b1, int8
 from fastmma.kernels.llvm import cpu
@@ -61,6 +61,10 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (int8, "tiles", ("tiles of bytes",)),
     (b1, "gemm", ("bits",)),
     (b1, "tiles", ("tiles of bits",)),
+    (window_lanes, "reaches", ("windows in lanes",)),
+    (windows, "multiply", ("windows",)),
+    (exact, "multiply", ("exact sums",)),
+    (trees, "multiply", ("trees",)),
     (general, "run_macro_tile", ("general", "general in a window")),  # by its seventh argument
 )
 KINDS = (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32"), ("e4m3", "f32"), ("e4m3", "f16"), ("s8", None), ("b1", None))
@@ -73,6 +77,7 @@ OPERATIONS = (
     (MMA + "m8n8k4.row.col.f64.f64.f64.f64.rm", "sm_90a"),
     (MMA + "m8n8k4.row.col.f32.f16.f16.f32", "sm_80"),
     ("fma.rn.f32", "sm_80"),
+    *(("v_mfma_f32_16x16x16_f16", target) for target in ("gfx908", "gfx90a", "gfx942")),
     (MMA + "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3", "sm_120a"),
     (MMA + "m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0", "sm_120a"),
 )
@@ -134,7 +139,7 @@ def test_the_row_that_is_chosen_is_the_kernel_that_runs(forbidden: bool, monkeyp
     if cpu.usable() >= AVX512:
         assert len(met) > 20
     if forbidden:
-        kernels = ("portable", "scaled portable", "general", "bytes", "bits", "f64", "f32", "from c")
+        kernels = ("portable", "general", "bytes", "bits", "f64", "f32", "from c", "windows", "exact sums", "trees")
         assert all(any(name in row for name in kernels) and "panels" not in row for row in met)
 
 
@@ -196,7 +201,10 @@ def test_edges(given: tuple[str, int, int, int], name: str) -> None:
 
 SIDES = (1, 8, 9, 32, 33, 64, 129, 256, 1024, 2049)
 LARGEST = 1 << 25  # multiply-adds, which portable kernels do in a moment
-DENSE = [each for each in operations() if not each.instruction.sparse and each.instruction.ctype == each.instruction.dtype]
+_MATRIX_CORES = [operation_of(*each) for each in OPERATIONS if each[1].startswith("gfx")]
+DENSE = [
+    each for each in (*operations(), *_MATRIX_CORES) if not each.instruction.sparse and each.instruction.ctype == each.instruction.dtype
+]
 # one for each method and rounding, scales, formats that are multiplied, and widening in as many k
 KINDS_OF_ROWS = {
     (
@@ -205,6 +213,7 @@ KINDS_OF_ROWS = {
         each.instruction.stype,
         each.multiplied,
         bool(each.arithmetic.widened) * each.instruction.k,
+        each.target.startswith("gfx") and each.target,
     ): each
     for each in DENSE
 }
@@ -278,10 +287,10 @@ def test_names_are_keys() -> None:
 def test_every_product_has_an_exact_kernel() -> None:
     for opcode, target in OPERATIONS:
         operation = operation_of(opcode, target)
-        for first, exact in itertools.product((0, 3), (False, True)):
+        for first, only_exact in itertools.product((0, 3), (False, True)):
             given, out = zeros(operation, (1, 40, 40, 2 * operation.instruction.k), True, "CC")
-            row = route.choose(problem_of(operation, given, out), first, exact).row
-            assert not (exact and row.fallback)
+            row = route.choose(problem_of(operation, given, out), first, only_exact).row
+            assert not (only_exact and row.fallback)
 
 
 def test_doctor_says_why(capsys: pytest.CaptureFixture[str]) -> None:

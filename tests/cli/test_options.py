@@ -6,12 +6,13 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
-import typer
 from reference.hostile import seeds
 
 from fastmma.cli import main
+from fastmma.cli.app import COMMANDS as NAMES
 from fastmma.cli.app import app
 
 SEEDS, CALLS = 2, 10  # calls a seed
@@ -22,6 +23,7 @@ CALLED = {
     "show": [OPCODE],
     "layout": [OPCODE],
     "trace": [OPCODE, "--d", "1,2"],
+    "gpus": [],
     "evidence": [],
     "bench": ["--family", "f16", "--target", "A100", "--size", "8x8x8", "--threads", "1", "--rounds", "1", "--peer", "none"],
     "doctor": [],
@@ -105,9 +107,10 @@ TEXTS = (
 
 def commands() -> dict[str, list[tuple[str, bool]]]:
     """The options of each command, and whether they take a value."""
-    group = typer.main.get_command(app)
     found = {}
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
+    for name in NAMES:
+        command = app.get_command(click.Context(app), name)
+        assert command is not None
         options = [each for each in command.params if each.opts[0].startswith("--")]
         found[name] = [(each.opts[-1], not each.is_flag) for each in options]
     return found
@@ -124,7 +127,7 @@ def check(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> int:
     printed = capsys.readouterr()
     said = "".join(line for line in printed.err.splitlines(keepends=True) if not line.startswith("fastmma study: "))  # how far it is
     # 1: no plan gives all bits of identify's product, or bits differ; 3: something is not known
-    told = {"identify": (1,), "invariance": (1, 3), "agree": (1, 3)}
+    told = {"identify": (1,), "compare": (1,), "invariance": (1, 3), "agree": (1, 3)}
     assert status in (0, 2, *told.get(arguments[0], ())), arguments
     assert (status == 2) == said.startswith("fastmma: "), (arguments, said)
     assert said.count("\n") == (status == 2), (arguments, said)

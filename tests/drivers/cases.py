@@ -31,6 +31,7 @@ SIZES = (0, 1, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65, 97, 129)
 WORK = 3000  # products of elements that the reference computes in a moment
 LARGE = 300_000  # that portable kernels do
 EVERYTHING = float(os.environ.get("FASTMMA_FUZZ_MINUTES") or 0) > 0
+ORDERS, EPILOGUES = ("split_k", "promote_every"), ("alpha", "beta", "bias", "activation", "out_dtype")
 WORKING = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
 
 
@@ -127,25 +128,26 @@ def matrices(rng: Generator, ins: Instruction, m: int, n: int, k: int, lead: tup
 def instructions(family: str) -> tuple[tuple[tuple[Instruction, str], ...], ...]:
     """Instructions with the targets of which enough is known, in groups of like ones, so that none drowns in the wide families.
 
-    ``FASTMMA_FUZZ_MINUTES`` set: all of them. Else those whose kernels other tests need too: products take one of each group.
+    ``FASTMMA_FUZZ_MINUTES`` set: all of them. Else those of `operations`, one for each arithmetic: tests of kernels compile the same.
     """
+    from drivers.operations import operations  # which draws by functions of this module
+
     groups: dict[Any, list[tuple[Instruction, str]]] = {}
-    for ins in fastmma.instructions():
-        if not isinstance(ins, Instruction) or ins.n > 64:
+    every = ((ins, target) for ins in fastmma.instructions() if isinstance(ins, Instruction) for target in ins.targets)
+    for ins, target in every if EVERYTHING else ((each.instruction, each.target) for each in operations()):
+        if ins.op == "fma" or ins.n > 64:
             continue
         if {"gemm": ins.ctype != ins.dtype, "warp": ins.op == "wgmma", "warpgroup": ins.op != "wgmma" or ins.n > 16}.get(family):
             continue
-        newest = "sm_90a" if "sm_90a" in ins.targets else ins.targets[-1]
-        for target in ins.targets if EVERYTHING else {ins.targets[0]: 0, newest: 0}:
-            try:
-                fastmma.arithmetic(ins, target)
-                if family == "warp" and ins.op == "wmma":
-                    fragment_evidence(ins, target)
-            except FastmmaError:
-                continue
-            key = ins.op, ins.atype, ins.btype, ins.dtype, ins.kind, ins.sparse, ins.stype
-            groups.setdefault(key, []).append((ins, target))
-    return tuple(tuple(group if EVERYTHING or family != "gemm" else group[-1:]) for group in groups.values())
+        try:
+            fastmma.arithmetic(ins, target)
+            if family == "warp" and ins.op == "wmma":
+                fragment_evidence(ins, target)
+        except FastmmaError:
+            continue
+        key = ins.op, ins.atype, ins.btype, ins.dtype, ins.kind, ins.sparse, ins.stype
+        groups.setdefault(key, []).append((ins, target))
+    return tuple(map(tuple, groups.values()))
 
 
 def any_instruction(rng: Generator, family: str) -> tuple[Instruction, str]:
@@ -191,8 +193,27 @@ def gemm_case(rng: Generator, *, large: bool = False) -> Case:
         arguments["split_k"] = int(rng.integers(1, 5))
     if ins.dtype == "f32" and rng.random() < 0.3:
         arguments["promote_every"] = ins.k * int(rng.integers(1, 4))
-    counted = (*kind_of(ins), *sizes_counted(m, n, k), *(name for name in ("split_k", "promote_every") if name in arguments))
-    return Case("gemm", gemm, arrays, arguments, counted, out=((m, n), FORMATS[ins.dtype].dtype), small=not large)
+    result = ins.dtype
+    if ins.dtype in ("f32", "f16", "s32") and rng.random() < 0.25:
+        result = epilogue(rng, m, n, arrays, arguments)
+    counted = (*kind_of(ins), *sizes_counted(m, n, k), *(name for name in (*ORDERS, *EPILOGUES) if name in {**arguments, **arrays}))
+    return Case("gemm", gemm, arrays, arguments, counted, out=((m, n), FORMATS[result].dtype), small=not large)
+
+
+def epilogue(rng: Generator, m: int, n: int, arrays: dict[str, Array], arguments: dict[str, Any]) -> str:
+    """Add what follows the sums, of which c may now have another dtype; give the format of results."""
+    result: str = one_of(rng, ("f32", "bf16", "f16"))
+    arguments["out_dtype"] = result
+    addend = FORMATS[one_of(rng, ("f32", "bf16", "f16"))].dtype
+    if rng.random() < 0.5:
+        arguments["alpha"] = float(rng.uniform(-2, 2))
+    if "c" in arrays:
+        arrays["c"], arguments["beta"] = floats(rng, (m, n), addend), float(one_of(rng, (0.0, 1.0, -0.7)))
+    if rng.random() < 0.5:
+        arrays["bias"] = floats(rng, (n,), addend)
+    if rng.random() < 0.3:
+        arguments["activation"] = "relu"
+    return result
 
 
 def large_gemm_case(rng: Generator) -> Case:

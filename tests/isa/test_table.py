@@ -14,7 +14,8 @@ from reference.fragments import CONTAINER_BITS
 from reference.ptxas import accepted, needs_ptxas, registers
 
 import fastmma
-from fastmma import FORMATS, TARGETS, FastmmaError, Instruction, InstructionError, TargetError, instruction, instructions
+from fastmma import FORMATS, FastmmaError, Instruction, InstructionError, TargetError, instruction, instructions
+from fastmma.isa.targets import PTX_TARGETS
 
 DENSE = [ins for ins in instructions(op="mma") if not ins.sparse and not ins.scale_vec_size]
 WGMMA = [ins for ins in instructions(op="wgmma") if not ins.sparse]
@@ -39,7 +40,7 @@ def test_every_opcode_is_a_reviewed_one() -> None:
 
 def test_instructions_filters() -> None:
     everything = instructions()
-    for target in TARGETS:
+    for target in PTX_TARGETS:
         assert [ins for ins in everything if target in ins.targets] == list(instructions(target))
     assert {ins.op for ins in instructions("sm_90", op="mma")} == {"mma"}
     assert instructions("sm_90", op="wgmma") == ()

@@ -14,8 +14,6 @@ from fastmma.isa.codes import decode, from_codes
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.reference_steps import round_to
 
-pytestmark = pytest.mark.each_path
-
 VOLTA = "mma.sync.aligned.m8n8k4.row.row.f32.f16.f16.f16"
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 F64 = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"
@@ -143,7 +141,7 @@ BAD = [
     (F16, "sm_90a", {"align_bits": 2.5}, "align_bits must be an integer"),
     (F16, "sm_90a", {"align_rounding": "up"}, "align_rounding must be one of 'rz', 'rn', 'ro', 'rm', 'exact', not 'up'"),
     (F16, "sm_90a", {"rounding": "exact"}, "rounding must be one of 'rz', 'rn', 'ro', 'rm', not 'exact'"),
-    (F16, "sm_90a", {"c_joins": "after"}, "c_joins must be one of 'terms', 'sum', not 'after'"),
+    (F16, "sm_90a", {"c_joins": "after"}, "c_joins must be one of 'terms', 'sum', 'halves', not 'after'"),
     (F16, "sm_90a", {"join_bits": 31}, "join_bits must be an integer from 0 to 0, 0 where c is a term, not 31"),
     (F16, "sm_90a", {"c_joins": "sum", "join_bits": 1024}, "join_bits must be an integer from 0 to 1023, not 1024"),
     (F16, "sm_90a", {"flush_inputs": "all"}, "flush_inputs must be one of False, True, not 'all'"),

@@ -13,8 +13,6 @@ from reference.cases import cases
 import fastmma
 from fastmma import FORMATS, Instruction, TargetError, arithmetic, fidelity, mma, tcgen05
 
-pytestmark = pytest.mark.each_path
-
 FILE = json.loads(Path(__file__).with_name("tcgen05_goldens.json").read_text())
 GOLDEN, PROBES = FILE["golden"], [probe for probe in FILE["probes"] if not probe["name"].startswith("scale-input-d")]
 ONE = {"ue8m0": 0x7F, "ue4m3": 0x38}

@@ -114,7 +114,6 @@ def operand_codes(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -
     return np.where(finite, codes, np.uint8(1))
 
 
-@pytest.mark.each_path
 @cases(("index", "ins"), list(enumerate(SCALED)))
 def test_both_levels_agree(index: int, ins: fastmma.Instruction) -> None:
     rng = np.random.default_rng(index)

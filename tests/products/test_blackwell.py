@@ -76,7 +76,6 @@ def test_plans_say_what_the_other_name_of_the_gpu_takes() -> None:
     assert "elsewhere    sm_100 has no such instruction" in str(scaled_plan(a, a.T, target="sm_100a"))
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize(("name", "kind"), [("bf16", "f16"), ("e5m2", "f8f6f4"), ("s8", "i8")])
 def test_gemm_is_the_chain_of_its_instruction(name: str, kind: str) -> None:
     d = "s32" if kind == "i8" else "f32"
@@ -101,7 +100,6 @@ def with_left_over_first(a: Any, b: Any, tile: int, target: str) -> Any:
     return total.reshape(-1, 8)[:rows, : b.shape[1]]
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize("depth", [60, 40, 7, 33, 95, 96, 127, 300])
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 def test_unaligned_products_begin_with_what_is_left_over(name: str, depth: int) -> None:
@@ -147,7 +145,6 @@ def test_only_unaligned_operands_have_a_first_tile() -> None:
             dataclasses.replace(plan, first_tile=wrong)
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize(("scheme", "kind"), [("nvfp4", "mxf4nvf4"), ("mxfp4", "mxf4"), ("mxfp8", "mxf8f6f4"), ("mxfp6", "mxf8f6f4")])
 def test_scaled_products_are_chains_of_block_scaled_instructions(scheme: str, kind: str) -> None:
     x, y = RNG.standard_normal((128, 192)).astype(np.float32), RNG.standard_normal((16, 192)).astype(np.float32)
@@ -170,7 +167,6 @@ def test_scaled_products_are_chains_of_block_scaled_instructions(scheme: str, ki
     assert got.tobytes() == (total * factor).astype(np.float32).tobytes()
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize(
     ("left", "right"),
     [
@@ -198,7 +194,6 @@ def test_deepgemm_is_a_chain_of_block_scaled_instructions(left: str, right: str)
     assert scaled_matmul(a, b, c=c, plan=plan).tobytes() == (total + c).astype(ml_dtypes.bfloat16).tobytes()
 
 
-@pytest.mark.each_path
 def test_scales_of_128_k_are_those_of_32_k_four_times() -> None:
     a = quantize(RNG.standard_normal((6, 300)), "fp8_1x128_ue8m0")
     b = quantize(RNG.standard_normal((5, 300)), "fp8_1x128_ue8m0").T

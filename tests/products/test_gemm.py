@@ -11,7 +11,6 @@ from reference.products import bits, looped
 from fastmma import gemm, instruction
 
 
-@pytest.mark.each_path
 @cases("distributions", [("finite", "near", "tiny"), ("special", "zero", "near"), ("bits", "cancel", "special")])
 @pytest.mark.parametrize(("opcode", "target"), METHODS)
 def test_gemm_is_the_instruction_looped_over_k(opcode: str, target: str, distributions: tuple[str, str, str]) -> None:
@@ -21,7 +20,6 @@ def test_gemm_is_the_instruction_looped_over_k(opcode: str, target: str, distrib
         np.testing.assert_array_equal(product(opcode, target, a, b, start), looped(ins, target, a, b, start))
 
 
-@pytest.mark.each_path
 def test_a_sum_that_rounded_to_zero_from_below_does_not_raise_the_next_steps_exponent() -> None:
     opcode = MMA + "m16n8k16.row.col.f16.f16.f16.f16"
     a, b = np.zeros((3, 32), np.float16), np.zeros((32, 40), np.float16)

@@ -13,8 +13,6 @@ from reference.products import bits, elements, looped
 import fastmma
 from fastmma import FORMATS, instruction
 
-pytestmark = pytest.mark.each_path
-
 
 def ieee_sum(x: NDArray[Any], y: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Codes of the IEEE sums; a NaN is the canonical one."""

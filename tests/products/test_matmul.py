@@ -16,7 +16,6 @@ from fastmma.isa.formats import format_of
 from fastmma.products.choice import default_instruction
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("opcode", [F16_F32, WGMMA + "m64n8k32.f32.e4m3.e5m2", MMA + "m16n8k8.row.col.f32.tf32.tf32.f32"])
 def test_cast_rounds_to_nearest_even(opcode: str, dtype: Any) -> None:
@@ -89,7 +88,6 @@ SHAPE_PAIRS = [
 ]
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize(("left", "right"), SHAPE_PAIRS)
 def test_matmul_has_numpys_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     generator = np.random.default_rng(8)
@@ -127,7 +125,6 @@ def test_the_third_argument_needs_a_name() -> None:
     np.testing.assert_array_equal(buffer, np.full((4, 4), 4))
 
 
-@pytest.mark.each_path
 def test_matmul_is_gemm() -> None:
     generator = np.random.default_rng(9)
     a, b = (generator.standard_normal(shape).astype(ml_dtypes.float8_e4m3fn) for shape in ((3, 20, 100), (3, 100, 7)))

@@ -17,8 +17,6 @@ import fastmma
 from fastmma import OperandError, OperandTypeError, StreamK, gemm, gemm_plan, matmul
 from fastmma.scaling import quantize
 
-pytestmark = pytest.mark.each_path
-
 RNG = np.random.default_rng(0)
 A, B = (RNG.standard_normal(shape).astype(np.float16) for shape in ((37, 300), (300, 29)))
 C = RNG.standard_normal((37, 29)).astype(np.float32)

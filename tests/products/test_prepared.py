@@ -11,6 +11,7 @@ import pytest
 import fastmma
 from fastmma import OperandError, OperandTypeError
 
+pytestmark = pytest.mark.best_kernels
 RNG = np.random.default_rng(0)
 A, B = (RNG.standard_normal(shape).astype(np.float16) for shape in ((24, 200), (200, 40)))
 C = RNG.standard_normal((24, 40)).astype(np.float32)

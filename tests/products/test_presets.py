@@ -25,7 +25,6 @@ from reference.cublas import (
     torch_product,
     torch_scaled_product,
 )
-from reference.paths import PATHS, taking
 
 import fastmma
 from fastmma.products.cublas.book import shipped_book
@@ -46,15 +45,14 @@ def plan_of(case: Case, **options: Any) -> fastmma.GemmPlan:
     return fastmma.gemm_plan(a, b.T, **fixed | options)
 
 
+@pytest.mark.best_kernels
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_recorded_products(case: Case) -> None:
     with np.load(PATH) as archive:
         recorded = archive[case.name]
     a, b = operands(case)
-    for path in PATHS:
-        with taking(path):
-            found = fastmma.gemm(a[kept_rows(case)], b.T, plan=plan_of(case))
-        np.testing.assert_array_equal(found.view(np.uint32), recorded.view(np.uint32), err_msg=path)
+    found = fastmma.gemm(a[kept_rows(case)], b.T, plan=plan_of(case))
+    np.testing.assert_array_equal(found.view(np.uint32), recorded.view(np.uint32))
 
 
 def test_the_plan_book_has_the_parts_of_recorded_products() -> None:
@@ -117,7 +115,6 @@ def test_the_epilogue_is_that_of_the_kernel(shape: tuple[int, int, int], given: 
     assert fastmma.gemm_plan(a, b, c, preset="cublas", **options).epilogue == steps
 
 
-@pytest.mark.each_path
 def test_kernels_of_cutlass_and_split_products_have_the_bits_of_an_h200() -> None:
     found = cublas_orders.samples()
     assert len(found) > 50
@@ -170,7 +167,7 @@ def scaled_product(case: ScaledCase, **options: Any) -> NDArray[Any]:
     return fastmma.scaled_matmul(made[0], made[1].T, target="sm_90a", preset=preset, **options)
 
 
-@pytest.mark.each_path
+@pytest.mark.best_kernels
 @pytest.mark.parametrize("case", SCALED_CASES, ids=lambda case: case.name)
 def test_recorded_products_with_scales(case: ScaledCase) -> None:
     with np.load(PATH) as archive:

@@ -10,6 +10,7 @@ import pytest
 
 import fastmma
 
+pytestmark = pytest.mark.best_kernels
 PANEL = 64  # columns of B
 SLACK = 1 << 18  # bytes of everything that is small
 

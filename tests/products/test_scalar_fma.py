@@ -16,6 +16,7 @@ from reference.ieee import fused, plus
 import fastmma
 from fastmma import FastmmaError
 
+pytestmark = pytest.mark.best_kernels
 RNG = np.random.default_rng(0)
 OPCODE = "fma.rn.f32"
 

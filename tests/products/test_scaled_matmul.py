@@ -54,7 +54,6 @@ def test_drawn_products_have_the_bits_of_the_reference(pair: tuple[str, str]) ->
 # the plans, by definition
 
 
-@pytest.mark.each_path
 def test_deepseek_by_definition() -> None:
     """Chunks of 128 k from zero in the tensor core; scale_a * scale_b rounded; one fma a chunk; rounded to bf16 at the end."""
     rng = np.random.default_rng(2)
@@ -72,7 +71,6 @@ def test_deepseek_by_definition() -> None:
         assert float(found[i, j]) == nearest(total, "bf16")
 
 
-@pytest.mark.each_path
 def test_nvfp4_goes_through_the_instruction() -> None:
     rng = np.random.default_rng(3)
     a, b = quantize(rng.standard_normal((6, 200)), "nvfp4"), quantize(rng.standard_normal((7, 200)), "nvfp4").T
@@ -88,7 +86,6 @@ def test_nvfp4_goes_through_the_instruction() -> None:
     assert (bits(found["torchao"]) != bits(found["transformer-engine"])).any()
 
 
-@pytest.mark.each_path
 def test_two_dimensional_blocks_in_the_instruction() -> None:
     rng = np.random.default_rng(4)
     a, b = quantize(rng.standard_normal((20, 80)), "nvfp4_16x16"), quantize(rng.standard_normal((35, 80)), "nvfp4_16x16").T
@@ -99,7 +96,6 @@ def test_two_dimensional_blocks_in_the_instruction() -> None:
     np.testing.assert_array_equal(bits(both(*without, target="sm_120a")), bits(sums))
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize(
     ("schemes", "every", "formats"),
     [
@@ -129,7 +125,6 @@ def test_widened_elements_on_hopper(schemes: tuple[str, str], every: int, format
         assert float(found[i, j]) == expected
 
 
-@pytest.mark.each_path
 def test_integers_become_floats_before_the_scales() -> None:
     rng = np.random.default_rng(6)
     a, b = quantize(rng.standard_normal((5, 3001)), "int8_row"), quantize(rng.standard_normal((4, 3001)), "int8_row").T
@@ -173,7 +168,6 @@ def test_the_epilogue_in_any_order() -> None:
         assert float(orders[3][i, j]) == nearest(plus(before, nearest(z, "bf16")), "bf16")
 
 
-@pytest.mark.each_path
 def test_promotion_without_block_scales_is_that_of_gemm() -> None:
     rng = np.random.default_rng(8)
     a, b = quantize(rng.standard_normal((4, 700)), "fp8_tensor"), quantize(rng.standard_normal((5, 700)), "fp8_tensor").T
@@ -184,7 +178,6 @@ def test_promotion_without_block_scales_is_that_of_gemm() -> None:
         assert both(a, b, **options).tolist() == expected
 
 
-@pytest.mark.each_path
 def test_nan_of_a_scale_reaches_its_block_only() -> None:
     x = np.ones((3, 64), np.float32)
     x[1, 40] = np.nan
@@ -198,7 +191,6 @@ def test_nan_of_a_scale_reaches_its_block_only() -> None:
         assert all((bits(each[1]) == 0x7FFF).all() for each in narrow)
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize("name", ["nvfp4", "fp8_tensor", "fp8_1x128"])
 def test_leading_dimensions_broadcast(name: str) -> None:
     rng = np.random.default_rng(9)
@@ -213,7 +205,6 @@ def test_leading_dimensions_broadcast(name: str) -> None:
         np.testing.assert_array_equal(bits(found[i, j]), bits(scaled_matmul(part, other, c=c[i, j])))
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -244,7 +235,6 @@ def test_batches_follow_any_plan(name: str, options: dict[str, Any]) -> None:
     assert scaled_matmul(a[:0], b[:0], c=None if c is None else c[:0], plan=plan, **given).shape == (0, 7, 6)
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize("name", ["mxfp8", "nvfp4", "fp8_row", "fp8_tensor", "fp8_1x128", "int8_row"])
 def test_batches_without_k(name: str) -> None:
     """Nothing but c is left."""

@@ -68,7 +68,6 @@ def test_a_plan_is_what_runs() -> None:
         scaled_matmul(a, b, plan="deepgemm")  # type: ignore[arg-type]
 
 
-@pytest.mark.each_path
 @pytest.mark.parametrize(("name", "row"), [(name, row) for name, rows in PRESETS.items() for row in rows])
 def test_presets_run_for_the_schemes_that_they_name(name: str, row: Preset) -> None:
     other = row.epilogue[1:] if row.epilogue[0] in ("c", "alpha+c") else ("c", *row.epilogue)

@@ -14,6 +14,7 @@ import fastmma
 from fastmma import OperandError
 from fastmma.products.prepared import Prepared
 
+pytestmark = pytest.mark.best_kernels
 RNG = np.random.default_rng(11)
 USUAL = (RNG.standard_normal((6, 20, 24)) * np.exp2(RNG.integers(-12, 9, (6, 20, 24)))).astype(np.float16)
 USUAL[3] = RNG.integers(0, 1 << 16, (20, 24), np.uint16).view(np.float16)

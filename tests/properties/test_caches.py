@@ -69,6 +69,7 @@ REVIEWED = {
     "torch/rows.py: self.products": "of one run of a model",
     "torch/watch.py: self.marks": "of one recording",
     "torch/watch.py: self.tensors": "of one recording",
+    "triton/gluon/mlir.py: self.numbers": "of one function that is read",
     "triton/handles.py: self.attr": "of one tensor of the interpreter",
     "triton/interpret.py: _OPEN": "emulations that are entered",
     "triton/memory.py: _DTYPES": "types of Triton",
@@ -238,5 +239,6 @@ def test_products_of_many_shapes_keep_no_more() -> None:
     products(50)
     before = kept_by_objects()
     products(50)
-    assert kept_by_objects()["kernels"] == before["kernels"]
-    assert kept_by_objects()["forms"] <= 16
+    after = kept_by_objects()
+    assert after["kernels"] == before["kernels"]
+    assert after["forms"] <= 16

@@ -192,8 +192,9 @@ print(results, [os.waitpid(child, 0)[1] for child in children])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
-@pytest.mark.parametrize("pauses", [(0.003, 0.02, 0.07), (0.05, 0.2), (0.12, 0.1, 0.5)])
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize(
+    ("kept", "pauses"), [(True, (0.003, 0.02, 0.07)), (True, (0.05, 0.2)), (True, (0.12, 0.1, 0.5)), (False, (0.12, 0.1, 0.5))]
+)
 def test_forks_amid_the_first_call_of_another_thread(kept: bool, pauses: tuple[float, ...], tmp_path: Path) -> None:
     """The child finds no module half imported, and no lock of a compiler taken for good; with kernels on the disk and without."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)} | ({} if kept else {"NUMBA_CACHE_DIR": str(tmp_path)})

@@ -22,9 +22,10 @@ def kept(size: int) -> NDArray[np.int64]:
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], bits: int, most: int, base: int = 0) -> NDArray[np.float32]:
     """Numbers of so many bits, whose exponents spread by `most` to both sides of `base`."""
     significands = rng.integers(1 << (bits - 1), 1 << bits, shape)
-    exponents = rng.integers(-most, most + 1, shape) - (bits - 1) + base
+    exponents = rng.integers(-most, most + 1, shape)
     signs = 1 - 2 * rng.integers(0, 2, shape)
-    return np.asarray(np.ldexp(significands.astype(np.float64), exponents) * signs, np.float32)
+    powers = np.ldexp(1.0, np.arange(-most, most + 1) - (bits - 1) + base)
+    return np.asarray(significands * signs * powers[exponents + most], np.float32)
 
 
 def generator(*seeds: int) -> np.random.Generator:

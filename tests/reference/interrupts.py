@@ -1,6 +1,7 @@
 """Calls interrupted at random times; run as a script, it prints what it counted as JSON.
 
-Arguments: ``pieces`` or ``products``, a seed, seconds, and how many interrupts a call may get. Or ``answers``.
+Arguments: ``pieces`` or ``products``, a seed, seconds (more, until some calls were interrupted), and how many interrupts a call may get.
+Or ``answers``.
 """
 
 from __future__ import annotations
@@ -78,12 +79,17 @@ class Interrupts:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+def _are_few(counts: dict[str, int], times: int) -> bool:
+    """Tell whether a busy machine has left too little time for what is to be tried."""
+    return counts["calls"] < 50 or counts["interrupted"] < 20 or counts["again"] < (times > 1)
+
+
 def pieces(seed: int, seconds: float, times: int) -> dict[str, int]:
     """`parallel_for` over pieces that take a while; ``late``: one of another thread went on after the exception."""
     chance, clock = random.Random(seed), Interrupts()
     counts = dict.fromkeys(("calls", "interrupted", "again", "late", "wrong"), 0)
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end or _are_few(counts, times):
         threads, count, duration = chance.choice((2, 3, 5)), chance.choice((2, 4, 9)), chance.choice((0, 3e-5, 3e-4))
         begun: list[int] = []
         done: list[int] = []
@@ -156,7 +162,7 @@ def products(seed: int, seconds: float, times: int) -> dict[str, int]:
     cases = [_Case(*row, numbers) for *row, _ in _PRODUCTS]
     counts = dict.fromkeys(("calls", "interrupted", "again", "late", "outside", "operands", "foreign", "wrong"), 0)
     clock, end = Interrupts(), time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end or _are_few(counts, times):
         case = chance.choices(cases, [often for *_, often in _PRODUCTS])[0]
         case.out.matrix[...] = 0
         threads = chance.choice((2, 3, 6))

@@ -6,7 +6,7 @@ import difflib
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from fastmma.cli.app import app
 

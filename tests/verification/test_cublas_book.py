@@ -11,10 +11,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from fastmma.cublas import Choice, plan
 from reference import fake_cublaslt
 from reference.fake_cublaslt import FakeCublasLt, FakeDriver
-from typer.testing import CliRunner
 
 import fastmma
 from fastmma.cli import record as record_module

@@ -75,16 +75,16 @@ class Placement:
     def cell(self, index: int, element: int) -> Cell:
         """An element of the index-th of the lanes that hold anything."""
         layout = self.layout
-        register, place = divmod(element, layout.register_bits // layout.bits)
+        register, bit = divmod(element * layout.bits, layout.register_bits)
         row, col, tile = (int(axis[index, element]) for axis in (layout.rows, layout.cols, layout.tile))
-        return Cell(row, col, tile, int(self.lanes[index]), element, register, self.first_bit + place * layout.bits, layout.bits)
+        return Cell(row, col, tile, int(self.lanes[index]), element, register, self.first_bit + bit, layout.bits)
 
     def _cells(self, index: NDArray[np.intp], element: NDArray[np.intp]) -> list[Cell]:
         """`cell` of many: arrays are looked up once for all."""
         layout = self.layout
-        register, place = np.divmod(element, layout.register_bits // layout.bits)
+        register, bit = np.divmod(element * layout.bits, layout.register_bits)
         matrix = (axis[index, element] for axis in (layout.rows, layout.cols, layout.tile))
-        fields = (*matrix, self.lanes[index], element, register, self.first_bit + place * layout.bits)
+        fields = (*matrix, self.lanes[index], element, register, self.first_bit + bit)
         return [Cell._make((*values, layout.bits)) for values in zip(*(each.tolist() for each in fields), strict=True)]
 
     def cells(self) -> list[Cell]:

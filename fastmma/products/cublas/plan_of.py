@@ -15,7 +15,7 @@ from fastmma.isa.formats import format_of
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.scalar import OPCODE as FMA
 from fastmma.isa.table import multiply
-from fastmma.products.bound import Strided
+from fastmma.products.bound import Arguments, Strided
 from fastmma.products.choice import multiplicand, named
 from fastmma.products.cublas.book import Book, own_book, read_book, shipped_book
 from fastmma.products.cublas.choice import Choice
@@ -124,7 +124,7 @@ def plan(
     >>> print(plan(a[:1], b, choice=Choice(algo=13, custom=92), out_dtype="bf16").lanes)
     32 lanes of adjacent k, at most 64 at a time, added in halves: each of the first half adds the one half of them further
     """
-    given = ends(c, None, bias, alpha, beta, "plan", True)
+    given = ends(Arguments("plan", a, b, c, bias, alpha, beta), named=True)
     book = _book(plans, choice, target, version)
     layout = _layout(a, "a") + _layout(b, "b")
     fmt = _format(a, b)
@@ -257,7 +257,8 @@ def _evidence(row: TileRow | LaneRow, known: Known, call: Call) -> OrderEvidence
     if known.evidence is not None:
         return known.evidence
     source = f"cuBLASLt {table.version} on {table.gpu}{known.says} {known.choice}, for {call.product}"
-    rate = (row.rate if isinstance(row, TileRow) else None) or table.rates.get((row.algo, call.product.fmt))
+    in_segments = isinstance(row, TileRow) and row.segments is not None
+    rate = table.segments if in_segments else table.rates.get((row.algo, call.product.fmt))
     return OrderEvidence("fitted", source, rate) if rate else OrderEvidence("assumed", f"{source}; {table.source}")
 
 

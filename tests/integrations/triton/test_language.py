@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
-from triton.experimental import gluon  # noqa: E402
 
 from fastmma.functions.special import divided  # noqa: E402
 from fastmma.triton import interpret  # noqa: E402
@@ -165,16 +164,6 @@ def test_the_configuration_of_an_autotuner_is_told_and_can_be_named() -> None:
         interpret("H100", lowering="rules", configs={"tuned": {"SIZE": 7}}),
     ):
         tuned[(1,)](x)
-
-
-@gluon.jit
-def of_gluon(x):
-    pass
-
-
-def test_gluon_is_refused() -> None:
-    with pytest.raises(fastmma.NotEmulatedError, match="of_gluon is a Gluon kernel"), interpret("H100"):
-        of_gluon[(1,)](torch.zeros(1))
 
 
 @triton.jit

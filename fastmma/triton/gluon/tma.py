@@ -1,0 +1,222 @@
+"""Copies between tensors and shared memory by the TMA."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma.host.errors import NotEmulatedError
+from fastmma.triton.gluon.kernel import Kernel, Step
+from fastmma.triton.gluon.memory import View
+from fastmma.triton.gluon.mlir import Operation
+from fastmma.triton.gluon.program import Partition, Values, wait
+from fastmma.triton.gluon.tensors import integer
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor in memory, as a tensor map describes it.
+
+    Attributes
+    ----------
+    address : int
+    dtype : numpy.dtype
+    shape, strides : tuple of int
+        In elements.
+    fills_nan : bool
+        Whether NaN stands for what lies outside, else zeros.
+    rounds : bool
+        Whether numbers of f32 are rounded to tf32.
+    """
+
+    address: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    fills_nan: bool = False
+    rounds: bool = False
+
+    def array(self) -> NDArray[Any]:
+        """Return the tensor itself."""
+        width = self.dtype.itemsize
+        count = 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        memory = (ctypes.c_uint8 * (count * width)).from_address(self.address)
+        flat = np.frombuffer(memoryview(memory), f"u{width}")
+        return np.lib.stride_tricks.as_strided(flat, self.shape, [stride * width for stride in self.strides]).view(self.dtype)
+
+    def _inside(self, start: tuple[int, ...], box: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Return the part of the tensor that a box covers, and the part of the box."""
+        outer, inner = [], []
+        for first, size, length in zip(start, box, self.shape, strict=True):
+            low, high = max(first, 0), max(min(first + size, length), 0)
+            high = max(low, high)
+            outer.append(slice(low, high))
+            inner.append(slice(low - first, high - first))
+        return tuple(outer), tuple(inner)
+
+    def load(self, start: tuple[int, ...], box: tuple[int, ...]) -> NDArray[Any]:
+        """Load a box, filled where it leaves the tensor."""
+        found = np.full(box, np.nan if self.fills_nan else 0, np.float32).astype(self.dtype)
+        outer, inner = self._inside(start, box)
+        found[inner] = self.array()[outer]
+        return found
+
+    def store(self, start: tuple[int, ...], values: NDArray[Any], join: Callable[[Any, Any], Any] | None = None) -> None:
+        """Store what of a box lies in the tensor, or what it makes with what was there."""
+        outer, inner = self._inside(start, values.shape)
+        array = self.array()
+        array[outer] = values[inner] if join is None else join(array[outer], values[inner])
+
+
+def _start(values: Values, numbers: list[int]) -> tuple[int, ...]:
+    return tuple(int(values[number]) for number in numbers)
+
+
+def _box(view: View, rank: int) -> NDArray[np.int64]:
+    """Return the places of a box, which has as many dimensions as the tensor."""
+    return view.places.reshape((1,) * (rank - view.places.ndim) + view.places.shape)
+
+
+def _refuse(one: Operation, kernel: Kernel) -> None:
+    if one.attributes.get("multicast", "false") not in ("false", ""):
+        raise NotEmulatedError(f"{kernel.describe(one)} with multicast")
+
+
+def _finish_load(partition: Partition, view: View, barrier: Any, place: str, data: NDArray[Any]) -> None:
+    number, known = partition.start()
+    partition.access_later(number, known, view, place, writes=True)
+    known.done |= 1 << number
+    view.store(data)
+    partition.program.barrier(barrier, place).receive(view.bytes, known)
+
+
+def _make_load(one: Operation, kernel: Kernel) -> Step:
+    recorder, place = kernel.recorder(one), kernel.describe(one)
+    _refuse(one, kernel)
+    if "im2col" in one.text or "offsets" in one.text:
+        raise NotEmulatedError(f"{place} in im2col mode")
+    descriptor, *coordinates, target, barrier, predicate = one.operands
+
+    def step(partition: Partition, values: Values) -> None:
+        tensor: TensorMap = values[descriptor]
+        recorder.tell("neutral", "tma.async_load", "moves data")
+        if not values[predicate]:
+            return
+        if tensor.rounds:
+            raise NotEmulatedError(f"{place} of f32 that is rounded to tf32")
+        view: View = values[target]
+        start = _start(values, coordinates)
+        data = tensor.load(start, (1,) * (len(start) - len(view.shape)) + view.shape)
+        _finish_load(partition, view, values[barrier], place, data.reshape(view.shape))
+
+    return step
+
+
+def _make_store(one: Operation, kernel: Kernel) -> Step:
+    count, place = kernel.neutral(one, "moves data"), kernel.describe(one)
+    _refuse(one, kernel)
+    descriptor, *coordinates, source = one.operands
+
+    def step(partition: Partition, values: Values) -> None:
+        count()
+        _send(partition, values[source], place, lambda data: values[descriptor].store(_start(values, coordinates), data))
+
+    return step
+
+
+def _send(partition: Partition, view: View, place: str, store: Callable[[NDArray[Any]], None]) -> None:
+    number, known = partition.start()
+    partition.access_later(number, known, view, place, writes=False)
+    partition.stores.append(1 << number)
+    store(view.load())
+
+
+_JOINS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def _make_reduction(one: Operation, kernel: Kernel) -> Step:
+    recorder, place, name = kernel.recorder(one), kernel.describe(one), one.text.split()[1].strip(",")
+    if name not in _JOINS:
+        raise NotEmulatedError(f"{place}: {name}")
+    descriptor, *coordinates, source = one.operands
+
+    def step(partition: Partition, values: Values) -> None:
+        tensor: TensorMap = values[descriptor]
+        is_float = tensor.dtype.kind not in "iu"
+        if is_float and name == "add" and any(size > 1 for size in partition.program.grid):
+            recorder.passes("tma.async_atomic_add", "floating-point numbers are added in an order that changes from run to run of a GPU")
+        elif is_float:
+            recorder.passes(f"tma.async_atomic_{name}", "how floats are joined in memory was not recorded")
+        else:
+            recorder.tell("neutral", f"tma.async_atomic_{name}", "integers, in whichever order")
+        _send(partition, values[source], place, lambda data: tensor.store(_start(values, coordinates), data, _JOINS[name]))
+
+    return step
+
+
+def _make_gather(one: Operation, kernel: Kernel) -> Step:
+    count, place = kernel.neutral(one, "moves data"), kernel.describe(one)
+    _refuse(one, kernel)
+    descriptor, rows, column, target, barrier, predicate = _gather_operands(one)
+
+    def step(partition: Partition, values: Values) -> None:
+        count()
+        if values[predicate]:
+            view: View = values[target]
+            taken = [values[descriptor].load((int(row), int(values[column])), (1, view.shape[1])) for row in values[rows]]
+            _finish_load(partition, view, values[barrier], place, np.concatenate(taken))
+
+    return step
+
+
+def _gather_operands(one: Operation) -> list[int]:
+    return one.operands
+
+
+def _make_scatter(one: Operation, kernel: Kernel) -> Step:
+    count, place = kernel.neutral(one, "moves data"), kernel.describe(one)
+    _refuse(one, kernel)
+    descriptor, rows, column, source = one.operands
+
+    def step(partition: Partition, values: Values) -> None:
+        count()
+
+        def store(data: NDArray[Any]) -> None:
+            for row, line in zip(values[rows], data, strict=True):
+                values[descriptor].store((int(row), int(values[column])), line[None])
+
+        _send(partition, values[source], place, store)
+
+    return step
+
+
+def _make_wait(one: Operation, kernel: Kernel) -> Step:
+    count, left = kernel.neutral(one, "computes nothing"), integer(one.attributes["pendings"])
+
+    def step(partition: Partition, _values: Values) -> None:
+        count()
+        wait(partition.stores, left, partition.clock)
+
+    return step
+
+
+MAKERS = {
+    "ttng.async_tma_copy_global_to_local": _make_load,
+    "ttng.async_tma_copy_local_to_global": _make_store,
+    "ttng.async_tma_reduce": _make_reduction,
+    "ttng.async_tma_gather": _make_gather,
+    "ttng.async_tma_scatter": _make_scatter,
+    "ttng.async_tma_store_wait": _make_wait,
+}

@@ -1,0 +1,72 @@
+"""Triton's own tutorials of Gluon, where FASTMMA_TRITON_TUTORIALS names the folder that holds them (python/tutorials in its repository)."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+from triton._C.libtriton import nvidia  # noqa: E402
+from triton.experimental.gluon.language import shared_memory_descriptor  # noqa: E402
+from triton.experimental.gluon.language.nvidia.blackwell import tma as tma_of_blackwell  # noqa: E402
+from triton.experimental.gluon.language.nvidia.hopper import tma  # noqa: E402
+
+import fastmma.torch  # noqa: E402
+from fastmma.triton import interpret  # noqa: E402
+
+FOLDER = os.environ.get("FASTMMA_TRITON_TUTORIALS", "")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="FASTMMA_TRITON_TUTORIALS names no folder")
+# the GPU, the tutorial, its test, and the test's arguments
+TESTS = (
+    ("H100", "01-intro", "test_memcpy", (64, 500)),
+    ("H100", "02-layouts", "test_memcpy_2d_inout", (300, 400, True, False)),
+    ("H100", "03-async-copy", "test_elementwise_add_pipelined", (4000, 120, 32, 64, 2)),
+    ("H100", "04-tma", "test_elementwise_add_pipelined", (4000, 120, 32, 64, 2)),
+    ("H100", "05-wgmma", "test_small_mma", (64, 32, 32, True, 16, 4)),
+    ("H100", "05-wgmma", "test_blocked_matmul", (208, 416, 304, 64, 64, 64, True, 8)),
+    ("H100", "05-wgmma", "test_blocked_matmul_pipelined", (208, 416, 304, 128, 128, 128, 4)),
+    ("B200", "06-tcgen05", "test_tmem_example_kernel", (64, 128, 4)),
+    ("B200", "06-tcgen05", "test_blocked_matmul_pipelined", (208, 416, 304, 128, 128, 128, 4)),
+    ("H100", "08-warp-specialization", "test_elementwise_add_warp_specialized", (4000, 120, 32, 64, 2, 2, 4)),
+    ("B200", "10-tcgen05-copy", "test_tcgen05_copy_nvmma_shared", (128, 64, 2, torch.float32, 128)),
+    ("B200", "11-tcgen05-mma-scaled", "test_simple_mma_scaled", (256, 256, 512, "mxfp8", "mxfp4", 128, 128)),
+    ("B200", "11-tcgen05-mma-scaled", "test_mma_scaled_tcgen05_copy", (256, 256, 512, "nvfp4", "nvfp4", 128, 256)),
+)
+# what tutorials that are older than the installed Triton call, which still knows the names
+RENAMED = (
+    (tma, "async_copy_shared_to_global", tma.async_store),
+    (tma_of_blackwell, "async_copy_shared_to_global", tma_of_blackwell.async_store),
+    (tma, "async_copy_global_to_shared", tma.async_load),
+    (shared_memory_descriptor, "_reinterpret", shared_memory_descriptor.reinterpret),
+)
+
+
+@pytest.fixture
+def tutorials() -> Iterator[None]:
+    with ExitStack() as stack:
+        for holder, name, value in RENAMED:
+            stack.enter_context(patch.object(holder, name, value, create=True))
+        stack.enter_context(patch.object(nvidia.cublas, "CublasLt", lambda _workspace: None))  # for benchmarks alone
+        stack.enter_context(patch.object(sys, "path", [str(Path(FOLDER, "gluon")), *sys.path]))
+        yield
+    for name in [name for name in sys.modules if name[:2].isdigit()]:  # they ask for the GPU when they are imported
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("tutorials")
+@pytest.mark.filterwarnings("ignore:aten")  # torch's products, with which results are compared
+@pytest.mark.parametrize(("gpu", "module", "name", "arguments"), TESTS, ids=[f"{row[1]}-{row[2]}" for row in TESTS])
+def test_tutorial(gpu: str, module: str, name: str, arguments: tuple[Any, ...]) -> None:
+    with fastmma.torch.emulate(gpu, as_cuda=True), interpret(gpu) as report:
+        getattr(importlib.import_module(module), name)(*arguments)
+    report.assert_all_emulated()
