@@ -9,7 +9,7 @@ from fastmma.products.choice_map import choice_map
 from fastmma.products.cublas.answers import answers
 from fastmma.products.cublas.book import Book
 from fastmma.products.cublas.choice import Choice
-from fastmma.products.cublas.rows import Product, Table
+from fastmma.products.cublas.rows import NARROW, Product, Table
 from fastmma.products.cublas.tables import VERSION, nearest_table
 from fastmma.products.cublas.trees import ALIKE, trees
 from fastmma.products.evidence import OrderEvidence
@@ -122,10 +122,15 @@ def _of_parts(asked: Question, parts: int, evidence: OrderEvidence) -> Known:
     return Known(choice, nearest_table(asked.gpu, VERSION), evidence)
 
 
+def _is_vector_with_c(asked: Question) -> bool:
+    """Tell whether c is added to a vector in 16 bits, of sizes that are not aligned: PyTorch's library takes other kernels for some."""
+    return asked.added and asked.product.is_by_vector and asked.product.fmt in NARROW and not asked.product.is_aligned
+
+
 def _find_answer(asked: Question) -> Known | None:
     """Look up what the library answered for the layers of usual models."""
     table = nearest_table(asked.gpu, VERSION)
-    known = asked.stack == 1 and not asked.biased and table.gpu == asked.gpu
+    known = asked.stack == 1 and not asked.biased and table.gpu == asked.gpu and not _is_vector_with_c(asked)
     choice = answers(table.answers).find(asked.product) if known else None
     return None if choice is None else Known(choice, table, None, " chooses")
 
@@ -134,7 +139,7 @@ def _predict(asked: Question) -> Known | None:
     """Ask the trees."""
     table = nearest_table(asked.gpu, VERSION)
     found = trees(table.trees).predict(asked.product, asked.stack, biased=asked.biased) if table.gpu == asked.gpu else None
-    if found is None:
+    if found is None or _is_vector_with_c(asked):
         return None
     alike = asked.product.is_aligned or found.choice.algo not in ALIKE.get(asked.product.fmt, ())
     if not alike and (asked.added or (asked.biased and asked.scaled)):
