@@ -63,9 +63,10 @@ def tutorials() -> Iterator[None]:
         del sys.modules[name]
 
 
+@pytest.mark.usefixtures("tutorials")
 @pytest.mark.filterwarnings("ignore:aten")  # torch's products, with which results are compared
 @pytest.mark.parametrize(("gpu", "module", "name", "arguments"), TESTS, ids=[f"{row[1]}-{row[2]}" for row in TESTS])
-def test_tutorial(tutorials: None, gpu: str, module: str, name: str, arguments: tuple[Any, ...]) -> None:
+def test_tutorial(gpu: str, module: str, name: str, arguments: tuple[Any, ...]) -> None:
     with fastmma.torch.emulate(gpu, as_cuda=True), interpret(gpu) as report:
         getattr(importlib.import_module(module), name)(*arguments)
     report.assert_all_emulated()
