@@ -22,6 +22,7 @@ INTEGRATIONS = (
     "tests/study/test_bench_command.py",
     "tests/explanation/test_explorer.py",
     "tests/test_docs.py",
+    "tests/test_site.py",
     "tests/test_readme.py",
     "tests/test_notebooks.py",
     "tests/test_examples.py",
