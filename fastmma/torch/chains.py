@@ -25,6 +25,7 @@ _UNKNOWN = "float32 without TF32, or by a vector, is multiplied off the tensor c
 # of float32 by vendors whose matrix cores multiply it, where products are not known
 _MATRIX_CORES = {"AMD": "v_mfma_f32_16x16x4_f32"}
 _DOTS = "stacks of single results are dot products, for which the kernel was another one now and then"
+_TILE = 16  # k that kernels of stacks take at a time, or a part of them
 _GAPS = "matrices with gaps between their rows or columns, of which nobody asked"
 
 
@@ -78,7 +79,7 @@ def chained(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes
         said, status, how = 1, EMULATED, "one k"
     elif settings.library is None:
         said, status, how = 1, ASSUMED, "one accumulator"
-    elif chosen := by_choice(settings, a, b, ends, tf32=False) if a.ndim == 2 else _of_stack(settings, a, b, ends, modes):
+    elif chosen := _of_matrices(settings, a, b, ends) if a.ndim == 2 else _of_stack(settings, a, b, ends, modes):
         return checked(settings, chosen)
     else:
         raise UnknownError(_UNKNOWN)
@@ -86,6 +87,14 @@ def chained(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes
         raise UnknownError("how cuBLAS adds to products of float32 without TF32 is not known")
     plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=said, **ends_of(ends))
     return checked(settings, Planned(plan, status, how))
+
+
+def _of_matrices(settings: Settings, a: Strided, b: Strided, ends: Ends) -> Planned | None:
+    """The plan of the kernel that the library chose for such matrices, or, assumed, for such without gaps; None where there is none."""
+    if found := by_choice(settings, a, b, ends, tf32=False):
+        return found
+    found = by_choice(settings, _without_gaps(a), _without_gaps(b), ends, tf32=False)
+    return found and found._replace(status=ASSUMED, how=f"{_GAPS}; without, {found.how}")
 
 
 def _of_stack(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes) -> Planned | None:
@@ -98,10 +107,15 @@ def _of_stack(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Mod
         plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=1, **ends_of(ends))
         return Planned(plan, status_of(evidence), str(evidence))
     x, y = (a, b) if a.shape[0] > 1 else (a.matrix, b.matrix)  # a stack of one is multiplied as its matrices are
-    if found := by_choice(settings, x, y, ends, tf32=False):
-        return found._replace(status=ASSUMED, how=f"{_DOTS}; else {found.how}") if a.shape[1] == b.shape[2] == 1 else found
-    found = by_choice(settings, _without_gaps(x), _without_gaps(y), ends, tf32=False)
-    return found and found._replace(status=ASSUMED, how=f"{_GAPS}; without, {found.how}")
+    found = _of_matrices(settings, x, y, ends)
+    if found and a.shape[1] == b.shape[2] == 1:
+        return found._replace(status=ASSUMED, how=f"{_DOTS}; else {found.how}")
+    return found
+
+
+def fills_k(settings: Settings, a: Strided) -> bool:
+    """Tell whether the kernel of a stack of matrices fills k up to its tile with zeros, as all of 18 calls showed whose sums underflow."""
+    return settings.library is not None and a.ndim == len("bmk") and a.shape[0] > 1 and a.shape[2] % _TILE != 0
 
 
 def _without_gaps(matrices: Strided) -> Strided:
