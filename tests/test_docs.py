@@ -22,7 +22,14 @@ DOCS = Path(__file__).parents[1] / "docs"
 TEXTS = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
 BLOCKS = {name: re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for name, text in TEXTS.items()}
 # what the examples of a page need beside fastmma
-LIBRARIES = {"torch.md": "torch", "training_steps.md": "torch", "triton.md": "triton", "jax.md": "jax", "dask.md": "distributed"}
+LIBRARIES = {
+    "torch.md": "torch",
+    "training_steps.md": "torch",
+    "triton.md": "triton",
+    "gluon.md": "triton",
+    "jax.md": "jax",
+    "dask.md": "distributed",
+}
 WITH_EXAMPLES = [name for name, blocks in BLOCKS.items() if any(language == "pycon" for language, _ in blocks)]
 # whole programs and tests, which begin with what they import, and what they print
 PROGRAMS = {

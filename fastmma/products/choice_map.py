@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-FILE = Path(__file__).parent / "books" / "cublas_choices.npz"
-LIBRARY, GPU = "cuBLASLt 13.1.0", "H200"
+_FOLDER = Path(__file__).parent / "books"
 OTHER, NOT_ASKED = 0, 255  # a kernel that adds otherwise; no answer
 # rows that were asked of each layer: all, multiples of 8, of 64
-_ASKED = ((1024, 1), (4096, 8), (16384, 64))
+ASKED = ((1024, 1), (4096, 8), (16384, 64))
 _GRID_STEP, _GRID_N, _GRID_K, _GRID_ROWS = 64, (64, 16384), (2624, 16384), 128
 
 
@@ -24,23 +23,24 @@ class Runs(NamedTuple):
     first: NDArray[np.int32]  # run of each layer, and the number of all
     row: NDArray[np.uint16]  # first row of each run
     answer: NDArray[np.uint8] | NDArray[np.uint16]
+    asked: tuple[tuple[int, int], ...] = ASKED  # up to how many rows multiples of a number were asked
 
     def find(self, m: int, n: int, k: int) -> int | None:
         """Find the answer for a product; None where nobody asked."""
         layer = self.layers.get((n, k))
-        if layer is None or m < 1 or not any(m <= most and m % step == 0 for most, step in _ASKED):
+        if layer is None or m < 1 or not any(m <= most and m % step == 0 for most, step in self.asked):
             return None
         begin, end = self.first[layer], self.first[layer + 1]
         run = begin + np.searchsorted(self.row[begin:end], m, "right") - 1
         return int(self.answer[run])
 
 
-def read_runs(archive: Any, name: str, answer: str) -> Runs | None:
+def read_runs(archive: Any, name: str, answer: str, asked: tuple[tuple[int, int], ...] = ASKED) -> Runs | None:
     """Read the runs of some type and layout from an archive; None where it has none."""
     if f"{name}_nk" not in archive:
         return None
     nk, first, row, answers = (archive[f"{name}_{part}"] for part in ("nk", "first", "row", answer))
-    return Runs({(int(n), int(k)): index for index, (n, k) in enumerate(nk)}, first, row, answers)
+    return Runs({(int(n), int(k)): index for index, (n, k) in enumerate(nk)}, first, row, answers, asked)
 
 
 class Grid(NamedTuple):
@@ -60,14 +60,14 @@ class Grid(NamedTuple):
 class ChoiceMap:
     """What a GPU's library answered, read from a file part by part."""
 
-    def __init__(self, path: Path = FILE) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
 
     @cached_property
     def _archive(self) -> Any:
         return np.load(self._path, allow_pickle=False)
 
-    @lru_cache(256)  # noqa: B019 - there is one map a process
+    @lru_cache(256)  # noqa: B019 - there is one map a file
     def _runs(self, name: str) -> Runs | None:
         return read_runs(self._archive, name, "parts")
 
@@ -96,9 +96,9 @@ class ChoiceMap:
 
         Examples
         --------
-        >>> choice_map().find("bf16", "nt", 16, 4096, 4096)
+        >>> choice_map("cublas_choices_h200_13_1.npz").find("bf16", "nt", 16, 4096, 4096)
         2
-        >>> choice_map().find("bf16", "nt", 16, 4096, 4097)
+        >>> choice_map("cublas_choices_h200_13_1.npz").find("bf16", "nt", 16, 4096, 4097)
         """
         runs = self._runs(f"{fmt}_{layout}{'_bias' if biased else ''}")
         found = None if runs is None else runs.find(m, n, k)
@@ -108,7 +108,7 @@ class ChoiceMap:
         return None if found in (OTHER, NOT_ASKED) else found
 
 
-@cache
-def choice_map() -> ChoiceMap:
-    """Return the map that ships with fastmma."""
-    return ChoiceMap()
+@lru_cache(8)
+def choice_map(file: str) -> ChoiceMap:
+    """Return the map of a file that ships with fastmma."""
+    return ChoiceMap(_FOLDER / file)

@@ -164,18 +164,21 @@ _16_BITS = (
     OnePart("H200", 8, (3_200_000, 3_200_000), 2560),
     OnePart("H200", 8, (960_000, 960_000), 131072, least_results=2048**2),
     OnePart("H200", 8, (2_000_000, 2_000_000), stack=True),
-    OnePart("H100", 8, (106, 106), 2560),
-    OnePart("H100", 8, (52, 52), stack=True),
+    OnePart("H100", 8, (1_569_925, 1_569_925), 2560),
+    OnePart("H100", 8, (628_832, 628_832), 131072, least_results=2048**2),
+    OnePart("H100", 8, (630_541, 630_541), stack=True),
 )
 _E4M3 = (
     OnePart("H200", 16, (1_200_000, 1_200_000), 5120, layouts=("nt",), atypes=("e4m3",)),
     OnePart("H200", 16, (240_000, 240_000), 131072, layouts=("nt",), least_results=2048**2, atypes=("e4m3",)),
-    OnePart("H100", 16, (10, 10), 5120, layouts=("nt",), atypes=("e4m3",)),
+    OnePart("H100", 16, (749_760, 749_760), 5120, layouts=("nt",), atypes=("e4m3",)),
+    OnePart("H100", 16, (137_651, 137_651), 131072, layouts=("nt",), least_results=2048**2, atypes=("e4m3",)),
 )
 _E4M3_FAST = (
     OnePart("H200", 16, (300_000, 300_000), 5120, layouts=("nt",), atypes=("e4m3",)),
     OnePart("H200", 16, (100_000, 100_000), 131072, layouts=("nt",), least_results=2048**2, atypes=("e4m3",)),
-    OnePart("H100", 16, (7, 7), 5120, layouts=("nt",), atypes=("e4m3",)),
+    OnePart("H100", 16, (381_742, 381_742), 5120, layouts=("nt",), atypes=("e4m3",)),
+    OnePart("H100", 16, (69_475, 69_475), 131072, layouts=("nt",), least_results=2048**2, atypes=("e4m3",)),
 )
 _HOPPER = ("sm_90a",)
 _BLACKWELL = specific("sm_100", "sm_103")

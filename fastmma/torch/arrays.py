@@ -26,6 +26,8 @@ DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float64: np.dtype(np.float64),
     torch.float8_e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
     torch.float8_e5m2: np.dtype(ml_dtypes.float8_e5m2),
+    torch.float8_e4m3fnuz: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    torch.float8_e5m2fnuz: np.dtype(ml_dtypes.float8_e5m2fnuz),
     torch.float8_e8m0fnu: np.dtype(ml_dtypes.float8_e8m0fnu),
     torch.int8: np.dtype(np.int8),
     torch.uint8: np.dtype(np.uint8),

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.errors import TargetError
 from fastmma.isa.scalar import FMA
+from fastmma.isa.targets import target_of
 from fastmma.products.bound import Strided
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm import gemm
@@ -15,12 +17,15 @@ from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_gpu import library_gpu
-from fastmma.torch.plans import Ends, Planned, UnknownError, by_choice, checked, ends_of, status_of
+from fastmma.torch.plans import Ends, Planned, UnknownError, by_choice, checked, ends_of, status_of, unknown_plan
 from fastmma.torch.report import ASSUMED, EMULATED
 from fastmma.torch.settings import Modes, Settings
 
 _UNKNOWN = "float32 without TF32, or by a vector, is multiplied off the tensor cores, in parts of k that cuBLAS chooses"
+# of float32 by vendors whose matrix cores multiply it, where products are not known
+_MATRIX_CORES = {"AMD": "v_mfma_f32_16x16x4_f32"}
 _DOTS = "stacks of single results are dot products, for which the kernel was another one now and then"
+_TILE = 16  # k that kernels of stacks take at a time, or a part of them
 _GAPS = "matrices with gaps between their rows or columns, of which nobody asked"
 
 
@@ -59,6 +64,13 @@ def chained(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes
         If nobody knows.
     """
     said = settings.said(a.shape[-2], b.shape[-1], a.shape[-1])
+    instruction = _MATRIX_CORES.get(target_of(settings.architecture).vendor)
+    if instruction is not None and said is None:
+        try:
+            plan = gemm_plan(a, b, instruction=instruction, target=settings.target, **ends_of(ends))
+        except TargetError as error:
+            raise UnknownError(str(error)) from None
+        return checked(settings, Planned(plan, ASSUMED, unknown_plan(settings, "f32")))
     if isinstance(said, GemmPlan):
         return Planned(said, EMULATED, "as the caller's plans say")
     if isinstance(said, int):
@@ -67,7 +79,7 @@ def chained(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes
         said, status, how = 1, EMULATED, "one k"
     elif settings.library is None:
         said, status, how = 1, ASSUMED, "one accumulator"
-    elif chosen := by_choice(settings, a, b, ends, tf32=False) if a.ndim == 2 else _of_stack(settings, a, b, ends, modes):
+    elif chosen := _of_matrices(settings, a, b, ends) if a.ndim == 2 else _of_stack(settings, a, b, ends, modes):
         return checked(settings, chosen)
     else:
         raise UnknownError(_UNKNOWN)
@@ -75,6 +87,14 @@ def chained(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes
         raise UnknownError("how cuBLAS adds to products of float32 without TF32 is not known")
     plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=said, **ends_of(ends))
     return checked(settings, Planned(plan, status, how))
+
+
+def _of_matrices(settings: Settings, a: Strided, b: Strided, ends: Ends) -> Planned | None:
+    """The plan of the kernel that the library chose for such matrices, or, assumed, for such without gaps; None where there is none."""
+    if found := by_choice(settings, a, b, ends, tf32=False):
+        return found
+    found = by_choice(settings, _without_gaps(a), _without_gaps(b), ends, tf32=False)
+    return found and found._replace(status=ASSUMED, how=f"{_GAPS}; without, {found.how}")
 
 
 def _of_stack(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes) -> Planned | None:
@@ -87,10 +107,15 @@ def _of_stack(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Mod
         plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=1, **ends_of(ends))
         return Planned(plan, status_of(evidence), str(evidence))
     x, y = (a, b) if a.shape[0] > 1 else (a.matrix, b.matrix)  # a stack of one is multiplied as its matrices are
-    if found := by_choice(settings, x, y, ends, tf32=False):
-        return found._replace(status=ASSUMED, how=f"{_DOTS}; else {found.how}") if a.shape[1] == b.shape[2] == 1 else found
-    found = by_choice(settings, _without_gaps(x), _without_gaps(y), ends, tf32=False)
-    return found and found._replace(status=ASSUMED, how=f"{_GAPS}; without, {found.how}")
+    found = _of_matrices(settings, x, y, ends)
+    if found and a.shape[1] == b.shape[2] == 1:
+        return found._replace(status=ASSUMED, how=f"{_DOTS}; else {found.how}")
+    return found
+
+
+def fills_k(settings: Settings, a: Strided) -> bool:
+    """Tell whether the kernel of a stack of matrices fills k up to its tile with zeros, as all of 18 calls showed whose sums underflow."""
+    return settings.library is not None and a.ndim == len("bmk") and a.shape[0] > 1 and a.shape[2] % _TILE != 0
 
 
 def _without_gaps(matrices: Strided) -> Strided:

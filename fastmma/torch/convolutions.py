@@ -20,8 +20,8 @@ from fastmma.torch.reductions import RECORDED
 from fastmma.torch.reductions import ROWS as REDUCTIONS
 from fastmma.torch.report import ASSUMED, EMULATED, Line
 
-_RECORDED = "H200"
-_LIBRARY = "cuDNN 9.19 on H200"
+_RECORDED = ("H100", "H200")
+_LIBRARY = "cuDNN 9.19 on an H100 and an H200"
 _WHY = "cuDNN's implicit products are not known"
 _BACKWARD = torch.ops.aten.convolution_backward.default
 
@@ -136,7 +136,7 @@ def _chosen(run: Emulation, shape: _Shape, of: str, places: int) -> tuple[Order,
     row = row_of(Call(of, fmt, shape.kind, *sizes))
     if row is None:
         raise UnknownError(_WHY)
-    usual = not _is_last(x, weight) and not torch.backends.cudnn.benchmark and library_gpu(run.settings.target) == _RECORDED
+    usual = not _is_last(x, weight) and not torch.backends.cudnn.benchmark and library_gpu(run.settings.target) in _RECORDED
     fitted = row.rate is not None and usual
     evidence = OrderEvidence("fitted" if fitted else "assumed", f"a kernel of {_LIBRARY}", row.rate if fitted else None)
     status, how = status_of(evidence), f"{row.order}; {evidence}"

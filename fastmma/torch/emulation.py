@@ -22,7 +22,7 @@ from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import as_numpy, strided, to_numpy
-from fastmma.torch.chains import chained, multiply_by_lanes
+from fastmma.torch.chains import chained, fills_k, multiply_by_lanes
 from fastmma.torch.places import LIBRARIES, where
 from fastmma.torch.plans import ALIGNED, FORMATS, Ends, InvalidError, Planned, UnknownError, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
@@ -37,13 +37,17 @@ class AssumedWarning(UserWarning):
 
 
 class _Computation(NamedTuple):
-    """A kind of call: what computes arrays, its line in the report, results' dtype and shape, and what computes small products at once."""
+    """A kind of call: what computes arrays, its line in the report, results' dtype and shape, and what computes small products at once.
+
+    `filled` tells whether the GPU's kernel fills k up with zeros, which are added to each sum: a negative zero is positive then.
+    """
 
     product: Callable[..., Any]
     line: Line
     out: torch.dtype
     shape: tuple[int, ...]
     fixed: Fixed | None = None
+    filled: bool = False
 
 
 class Emulation:
@@ -100,22 +104,17 @@ class Emulation:
         UnknownError
             If its bits are not known.
         """
-        dtype, addend = a.dtype, c if bias is None else bias
+        addend = c if bias is None else bias
         if not a.layout is b.layout is torch.strided or not (addend is None or addend.layout is torch.strided):
             raise UnknownError("sparse tensors are torch's")
         if a.is_nested or b.is_nested:
             raise UnknownError("products of tensors of several shapes are torch's")
-        added = None if addend is None else (addend.dtype, addend.shape, addend.stride())
-        of_c, of_bias = (added, None) if bias is None else (None, added)
-        bound = Bound((dtype, a.shape, a.stride()), (b.dtype, b.shape, b.stride()), of_c, of_bias, alpha, beta)
-        negated = a.is_neg(), b.is_neg(), addend is not None and addend.is_neg()
-        places = a.data_ptr() % ALIGNED, b.data_ptr() % ALIGNED, a.device.type, b.device.type
-        modes = self.settings.modes(dtype)
-        key = operator, bound, negated, places, out_dtype, modes, grouped
+        modes, added = self.settings.modes(a.dtype), None if addend is None else _lying(addend)
+        key = operator, _lying(a), _lying(b), added, bias is None, alpha, beta, out_dtype, modes, grouped
         found = self._plans.get(key)
         if found is None:
             try:
-                wanted = Ends(out_dtype or dtype, c is not None, bias is not None, alpha, beta, grouped)
+                wanted = Ends(out_dtype or a.dtype, c is not None, bias is not None, alpha, beta, grouped)
                 found = self._prepared(operator, a, b, addend, wanted, modes)
             except UnknownError as unknown:
                 found = str(unknown)
@@ -136,7 +135,7 @@ class Emulation:
                 given |= {"beta": beta, "c": _addend(c, found.shape)}
             as_numpy(result)[...] = found.product(as_numpy(_lines(a)), as_numpy(_lines(b)), **given)
         self.done(found.line)
-        return result
+        return result.add_(0.0) if found.filled else result
 
     def _prepared(
         self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends, modes: Modes
@@ -159,11 +158,12 @@ class Emulation:
             if a.is_cuda:
                 raise UnknownError("products whose k are shared by lanes are computed on CPUs alone")
             lanes = partial(multiply_by_lanes, plan=how.plan, threads=self.settings.threads)
-            return _Computation(lanes, line_of(operator, how, x, y), out, shape)
+            return _Computation(lanes, line_of(operator, how, x, y), out, shape, filled=off_tensor_cores and fills_k(self.settings, x))
         if a.is_cuda:
             return _Computation(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, shape)
         product = prepare(plan=how.plan, threads=self.settings.threads)
-        return _Computation(product, line_of(operator, how, x, y), out, shape, _fixed(product, a, b, addend, ends))
+        filled = off_tensor_cores and fills_k(self.settings, x)
+        return _Computation(product, line_of(operator, how, x, y), out, shape, _fixed(product, a, b, addend, ends), filled)
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""
@@ -197,6 +197,12 @@ class Emulation:
         if self.settings.other == "warn":
             _warn(f"{operator} is not emulated: {why}")
         self.report.count(Line(operator, status, operands, why), where())
+
+
+def _lying(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Describe all of a tensor that a choice depends on: a key."""
+    place, on_cpu, on_gpu = tensor.data_ptr() % ALIGNED, tensor.is_cpu, tensor.is_cuda
+    return tensor.dtype, tensor.shape, tensor.stride(), place, on_cpu, on_gpu, tensor.is_neg()
 
 
 def _warn(text: str) -> None:

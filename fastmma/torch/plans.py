@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fastmma.host.errors import InstructionError, OperandError, TargetError
+from fastmma.isa.targets import target_of
 from fastmma.products import cublas
 from fastmma.products.bound import Strided
 from fastmma.products.choice import default_instruction
@@ -25,6 +26,9 @@ from fastmma.torch.settings import Modes, Settings
 
 # torch's dtypes that cuBLAS multiplies on tensor cores, and the formats that they are multiplied in
 FORMATS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "tf32", torch.int8: "s8"}
+
+# of vendors whose libraries are others than the one that a caller names
+_LIBRARIES = {"AMD": "rocBLAS or hipBLASLt"}
 
 
 class UnknownError(Exception):
@@ -90,7 +94,7 @@ def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends
             _refuse(modes)
         found = _of_library(settings, a, b, dtype, ends, given) if settings.library and not modes.half_sums else None
         if found is None:
-            how = "one accumulator" if settings.library is None or modes.half_sums else _unknown(settings, dtype)
+            how = "one accumulator" if settings.library is None or modes.half_sums else unknown_plan(settings, FORMATS[dtype])
             found = Planned(gemm_plan(a, b, **given), ASSUMED, how)
     except (InstructionError, TargetError, OperandError) as error:
         raise UnknownError(str(error)) from None
@@ -159,8 +163,10 @@ def _tf32(target: str) -> str:
     return default_instruction("tf32", "tf32", None, target).opcode
 
 
-def _unknown(settings: Settings, dtype: torch.dtype) -> str:
-    return f"no plan of {settings.library} for {FORMATS[dtype]} on {settings.architecture} is known"
+def unknown_plan(settings: Settings, fmt: str) -> str:
+    """Say that nobody knows a library's plan of a format's products."""
+    library = _LIBRARIES.get(target_of(settings.architecture).vendor, settings.library)
+    return f"no plan of {library} for {fmt} on {settings.architecture} is known"
 
 
 def _of_library(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends: Ends, given: dict[str, Any]) -> Planned | None:

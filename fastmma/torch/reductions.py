@@ -13,9 +13,10 @@ from torch import Tensor
 from fastmma.functions import embedding, group_norm, largest, losses, norms, optimizers, reduce, scans, softmax
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.arrays import DTYPES, to_numpy, to_torch
+from fastmma.torch.batch_norms import normalize, normalize_backward
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-RECORDED = "PyTorch 2.11 on an H200"
+RECORDED = "PyTorch 2.11 on an H100 and an H200"
 _ALIGNED = 16  # bytes of an address from which kernels load vectors
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 
@@ -280,6 +281,8 @@ ROWS: dict[str, Row] = {
     "_fused_rms_norm_backward": _rms_norm_backward,
     "native_group_norm": _group_norm,
     "native_group_norm_backward": _group_norm_backward,
+    "native_batch_norm": normalize,
+    "native_batch_norm_backward": normalize_backward,
     "nll_loss_forward": _nll_loss,
     "nll_loss_backward": _nll_loss_backward,
     "binary_cross_entropy_with_logits": _bce_with_logits,

@@ -11,7 +11,6 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from fastmma.functions.attention import cudnn_adds_in_order
-from fastmma.host.errors import NotEmulatedError
 from fastmma.torch import autocast, composites, cudnn_operators, efficient_operators, flash_operators, generators
 from fastmma.torch.attention import taken_apart
 from fastmma.torch.attention_choice import CUDNN, EFFICIENT, FLASH, MATH, Call, choose
@@ -20,7 +19,6 @@ from fastmma.torch.unfixed import MATH_ATTENTION
 
 _MATH = getattr(torch.ops.aten, MATH_ATTENTION).default
 _ALIGNED = 8  # elements to which flash attention fills up head dimensions, and memory-efficient attention rows of a bias
-_FILLED_UP = "head dimensions that torch fills up were not compared"
 
 
 class Options(NamedTuple):
@@ -168,8 +166,6 @@ def attend(
     ------
     RuntimeError
         If torch finds no kernel on a GPU.
-    NotEmulatedError
-        Where the settings want no guesses.
     """
     call = Call(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     if not run.settings.computes_attention or not _is_plain(call):
@@ -190,11 +186,9 @@ def attend(
         bias = _laid_out(bias, call)
     size = query.shape[-1]
     missing = -size % _ALIGNED if kernel == FLASH else 0
-    if missing and run.settings.attention == "error":
-        raise NotEmulatedError(_FILLED_UP)
     if missing:
         query, key, value = (functional.pad(each, (0, missing)) for each in call.operands)
-        options, run = options._replace(scale=size**-0.5 if scale is None else scale), run.guessing(_FILLED_UP)
+        options = options._replace(scale=size**-0.5 if scale is None else scale)
     operands = query, key, value, bias
     if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in operands):
         out = _Attention.apply(run, kernel, options, *operands)

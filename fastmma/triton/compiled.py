@@ -10,6 +10,8 @@ from typing import Any
 from triton import knobs
 from triton.runtime.jit import JITFunction, MockTensor
 
+from fastmma.isa.table import multiply
+from fastmma.triton.compilers import assembly_of
 from fastmma.triton.contraction import Contractions
 from fastmma.triton.formats import BY_MLIR
 from fastmma.triton.layouts import aliases, bit_owners, list_bits
@@ -25,6 +27,8 @@ _DOT = re.compile(r"(?:tt\.dot|ttng\.warp_group_dot|ttng\.tc_gen5_mma) (%[\w#]+)
 _TYPE = re.compile(r"(?:tensor|memdesc)<([\dx]+)x(\w+)(?=[,>])")
 _WIDTH = re.compile(r"kWidth = (\d+)")
 _ZERO = re.compile(r"^\s*(%[\w#]+) = arith\.constant dense<0(?:\.0+e\+00)?> : tensor", re.MULTILINE)
+_AMD_ENCODING = re.compile(r"^(#\w+) = #ttg\.amd_mfma<\{[^}]*instrShape = \[(\d+), (\d+), (\d+)\]", re.MULTILINE)
+_MFMA = re.compile(r"^\s*(v_mfma_\w+)", re.MULTILINE)
 _ENCODING = re.compile(r"^(#\w+) = #ttg\.nvidia_mma<", re.MULTILINE)
 _COMPILE = JITFunction.run
 _CALL = re.compile(r"callsite\((#loc\d*) at (#loc\d*)\)")
@@ -86,7 +90,32 @@ def _lines(text: str) -> Iterator[tuple[str, Site]]:
             yield text_line, sites[end[1]]
 
 
-def _lowering(text: str, encodings: set[str]) -> Lowering:
+@dataclass(frozen=True)
+class _Encodings:
+    """The layouts of tensor cores' results: names of NVIDIA's, and of AMD's with their shapes."""
+
+    mma: frozenset[str]
+    mfma: dict[str, tuple[int, int, int]]
+    opcodes: frozenset[str]  # of AMD's assembly
+    is_amd: bool
+
+    @classmethod
+    def read(cls, ttgir: str, gcn: str) -> _Encodings:
+        shapes = {name: (int(m), int(n), int(k)) for name, m, n, k in _AMD_ENCODING.findall(ttgir)}
+        return cls(frozenset(_ENCODING.findall(ttgir)), shapes, frozenset(_MFMA.findall(gcn)), bool(gcn))
+
+    def opcode_of(self, shape: tuple[int, int, int], a: str, b: str) -> str:
+        """The instruction of the assembly that has a shape and multiplies these formats; empty where that is not clear."""
+        found = set()
+        for text in self.opcodes:
+            ins = multiply(text)
+            alike = all(given in (wanted, wanted.replace("tf32", "f32")) for given, wanted in ((ins.atype, a), (ins.btype, b)))
+            if (ins.m, ins.n, ins.k) == shape and alike:
+                found.add(ins.opcode)
+        return found.pop() if len(found) == 1 else ""
+
+
+def _lowering(text: str, encodings: _Encodings) -> Lowering | None:
     types = _TYPE.findall(text)
     a, b = (BY_MLIR[name].multiplied if name in BY_MLIR else name for _, name in types[:2])
     width = _WIDTH.search(text)
@@ -94,16 +123,23 @@ def _lowering(text: str, encodings: set[str]) -> Lowering:
         return Lowering("wgmma", a, b)
     if "tc_gen5_mma" in text:
         return Lowering("tcgen05", a, b)
-    if width and any(f"parent = {encoding}," in text for encoding in encodings):
+    for name, shape in encodings.mfma.items():
+        if width and f"parent = {name}," in text:
+            opcode = encodings.opcode_of(shape, a, b)
+            return Lowering("v_mfma", a, b, int(width[1]), opcode) if opcode else None
+    if width and any(f"parent = {encoding}," in text for encoding in encodings.mma):
         return Lowering("mma", a, b, int(width[1]))
+    if encodings.is_amd:  # chains of fma or of short dot products
+        return None
     return Lowering("fma", a.replace("tf32", "f32"), b.replace("tf32", "f32"))
 
 
-def _lowerings(ttgir: str) -> dict[Site, set[Lowering]]:
-    encodings = set(_ENCODING.findall(ttgir))
+def _lowerings(ttgir: str, encodings: _Encodings) -> dict[Site, set[Lowering]]:
     found: dict[Site, set[Lowering]] = {}
     for text, site in _lines(ttgir):
-        found.setdefault(site, set()).add(_lowering(text, encodings))
+        lowering = _lowering(text, encodings)
+        if lowering is not None:
+            found.setdefault(site, set()).add(lowering)
     return found
 
 
@@ -114,11 +150,12 @@ def _shape(text: str) -> tuple[int, int, int]:
     return m, n, k
 
 
-def _read_splits(ttgir: str) -> dict[tuple[str, tuple[int, int, int]], set[Lowering]]:
-    encodings = set(_ENCODING.findall(ttgir))
+def _read_splits(ttgir: str, encodings: _Encodings) -> dict[tuple[str, tuple[int, int, int]], set[Lowering]]:
     found: dict[tuple[str, tuple[int, int, int]], set[Lowering]] = {}
     for precision, text in SplitReader(ttgir).list_dots():
-        found.setdefault((precision, _shape(text)), set()).add(_lowering(text, encodings))
+        lowering = _lowering(text, encodings)
+        if lowering is not None:
+            found.setdefault((precision, _shape(text)), set()).add(lowering)
     return found
 
 
@@ -182,16 +219,17 @@ class CompiledKernel:
     reductions: tuple[CompiledSum, ...]
 
     @classmethod
-    def read(cls, ttir: str, ttgir: str, ptx: str) -> CompiledKernel:
+    def read(cls, ttir: str, ttgir: str, ptx: str, gcn: str = "") -> CompiledKernel:
         """Read the compiler's intermediate code: dots as the source has them, as layouts decide them, and what became of sums."""
-        zeros, lowerings, dots = set(_ZERO.findall(ttir)), _lowerings(ttgir), []
+        encodings = _Encodings.read(ttgir, gcn)
+        zeros, lowerings, dots = set(_ZERO.findall(ttir)), _lowerings(ttgir, encodings), []
         for text, site in _lines(ttir):
             (_, a), (_, b), *_ = _TYPE.findall(text)
             accumulator = _DOT.search(text)
             names = tuple(BY_MLIR[name].multiplied if name in BY_MLIR else name for name in (a, b))
             from_zero = accumulator is not None and accumulator[3] in zeros
             dots.append(CompiledDot(site, _shape(text), (names[0], names[1]), from_zero, frozenset(lowerings.get(site, ()))))
-        return cls(tuple(dots), _read_splits(ttgir), Contractions(Program.read_from(ptx)), _reductions(ttgir))
+        return cls(tuple(dots), _read_splits(ttgir, encodings), Contractions(Program.read_from(ptx)), _reductions(ttgir))
 
     def lowering(self, dot: Dot, site: Site) -> Lowering | None:
         """Find what a dot at a place became, or each of the dots of its parts; None where that is not clear."""
@@ -253,6 +291,6 @@ def compiled_kernel(kernel: Any, arguments: tuple[Any, ...], options: dict[str, 
             arguments = tuple(convert_kind(value, JITFunction) for value in arguments)
             options = {name: convert_kind(value, JITFunction) for name, value in options.items()}
             compiled = compile_function(function, arguments, options)
-            return CompiledKernel.read(compiled.asm["ttir"], compiled.asm["ttgir"], compiled.asm["ptx"])
+            return CompiledKernel.read(compiled.asm["ttir"], compiled.asm["ttgir"], *assembly_of(compiled.asm))
         except Exception as error:
             return explain(error)

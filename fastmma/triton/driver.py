@@ -9,6 +9,8 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
+from fastmma.triton.compilers import gpu_of
+
 # shared memory of a block, in bytes, and multiprocessors, of one GPU of each compute capability
 _DEVICES = {
     80: (166912, 108),
@@ -29,7 +31,7 @@ class Driver(DriverBase):
     Parameters
     ----------
     capability : callable
-        Tells the compute capability that is emulated.
+        Tells the number of the GPU that is emulated, as `compilers` has it: 90 for sm_90a.
     """
 
     def __init__(self, capability: Callable[[], int]) -> None:
@@ -38,7 +40,8 @@ class Driver(DriverBase):
 
     def _properties(self, _device: Any = None) -> dict[str, int]:
         memory, processors = _DEVICES.get(self._capability(), _DEVICES[80])
-        return {"max_shared_mem": memory, "max_num_regs": 65536, "multiprocessor_count": processors, "warpSize": 32}
+        lanes = gpu_of(self._capability()).warp_size
+        return {"max_shared_mem": memory, "max_num_regs": 65536, "multiprocessor_count": processors, "warpSize": lanes}
 
     @classmethod
     def is_active(cls) -> bool:
@@ -49,9 +52,9 @@ class Driver(DriverBase):
         """Nothing is launched, so any name does."""
         return ty
 
-    def get_current_target(self) -> Any:
+    def get_current_target(self) -> GPUTarget:
         """The GPU that is emulated."""
-        return GPUTarget("cuda", self._capability(), 32)
+        return gpu_of(self._capability())
 
     def get_active_torch_device(self) -> Any:
         """Return where tensors live: on the CPU."""

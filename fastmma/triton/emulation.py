@@ -12,6 +12,7 @@ from triton import knobs
 from fastmma.isa.targets import target_of
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.triton.compiled import CompiledKernel, CompiledSum, compiled_kernel
+from fastmma.triton.compilers import number_of
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
 from fastmma.triton.positions import Position, site, sites
 from fastmma.triton.report import Report
@@ -19,6 +20,7 @@ from fastmma.triton.twins import list_functions, names
 
 Operation = Callable[..., Any]
 Source = Literal["compile", "rules"]
+Races = Literal["error", "note"]
 _WARPS = 4  # Triton's default
 
 
@@ -110,6 +112,8 @@ class Emulation:
         The kernel that runs.
     configs : mapping
         By the names of kernels, the configuration that is taken of those of an autotuner.
+    races : {"error", "note"}
+        What is done with a race of a Gluon kernel.
     """
 
     target: str
@@ -119,6 +123,7 @@ class Emulation:
     report: Report
     launch: Launch = field(init=False)
     configs: Mapping[str, Any] = field(default_factory=dict)
+    races: Races = "error"
     _products: dict[tuple[str, int | None], Prepared] = field(init=False, default_factory=dict)
     _builders: dict[bool, type] = field(init=False, default_factory=dict)
 
@@ -138,9 +143,8 @@ class Emulation:
 
     @property
     def capability(self) -> int:
-        """The GPU's compute capability: 90 for sm_90a."""
-        major, minor = target_of(self.target).capability
-        return 10 * major + minor
+        """The GPU's compute capability, 90 for sm_90a, or the number that `compilers` has for one of AMD's."""
+        return number_of(target_of(self.target))
 
     @property
     def fuses(self) -> bool:

@@ -42,6 +42,8 @@ ELEMENTS = (
     Element("fp64", "f64", "f64", "f64"),
     Element("fp8e4nv", "f8E4M3FN", "e4m3", "e4m3"),
     Element("fp8e5", "f8E5M2", "e5m2", "e5m2"),
+    Element("fp8e4b8", "f8E4M3FNUZ", "e4m3fnuz", "e4m3fnuz"),
+    Element("fp8e5b16", "f8E5M2FNUZ", "e5m2fnuz", "e5m2fnuz"),
     Element("int8", "i8", "s8", "s8"),
 )
 BY_TRITON = {element.triton: element for element in ELEMENTS}

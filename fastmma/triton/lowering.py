@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from fastmma.execution import tcgen05
 from fastmma.host.errors import NotEmulatedError
+from fastmma.isa.table import multiply
+from fastmma.triton.compilers import FIRST_OF_AMD
 
 _STEP = 256  # bits of k in one instruction
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "e4m3": 8, "e5m2": 8, "s8": 8}  # in registers
@@ -60,18 +62,21 @@ class Lowering:
 
     Attributes
     ----------
-    unit : {"wgmma", "mma", "tcgen05", "fma"}
+    unit : {"wgmma", "mma", "tcgen05", "v_mfma", "fma"}
         What computes it; ``"fma"`` are chains of f32 fused multiply-adds off the tensor cores.
     a, b : str
         The formats multiplied: those of the operands, or f16 for 8-bit floats where the unit has none.
     k_width : int
-        Neighbouring k that a thread of an ``"mma"`` holds: more than fit into a register permute k. 0 elsewhere.
+        Neighbouring k that a thread of an ``"mma"`` or a ``"v_mfma"`` holds: more than an instruction takes of it permute k. 0 elsewhere.
+    opcode : str
+        The ``"v_mfma"``.
     """
 
     unit: str
     a: str
     b: str
     k_width: int = 0
+    opcode: str = ""
 
     def instruction(self, dot: Dot) -> str:
         """The opcode.
@@ -82,8 +87,8 @@ class Lowering:
         >>> Lowering("wgmma", "bf16", "bf16").instruction(dot)
         'wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16'
         """
-        if self.unit == "fma":
-            return "fma.rn.f32"
+        if self.opcode or self.unit == "fma":
+            return self.opcode or "fma.rn.f32"
         k, end = _STEP // _BITS[self.a], f"{dot.accumulator}.{self.a}.{self.b}"
         if self.unit == "tcgen05":
             m, n = min(dot.m, 128), min(dot.n, 256)
@@ -103,8 +108,11 @@ class Lowering:
         """In which order k is multiplied, if that is not ascending.
 
         In each group of 8 `k_width` k, the j-th instruction takes k = w t + 2 j + i and 4 w + w t + 2 j + i, for threads t = 0 to 3 and
-        i = 0, 1, where w is `k_width`.
+        i = 0, 1, where w is `k_width`. Of v_mfma, whose lanes hold e neighbours of k and whose groups of lanes are g, the j-th of w / e
+        instructions takes w g + e j + i, for all g.
         """
+        if self.opcode:
+            return _in_waves(k, self.opcode, self.k_width)
         return _permuted(k, self.k_width) if self.unit == "mma" and self.k_width * _BITS[self.a] > 32 and self.a != "f64" else None
 
 
@@ -121,6 +129,17 @@ def _permuted(k: int, width: int) -> NDArray[np.intp]:
     return np.asarray((np.arange(0, k, 8 * width)[:, None] + group).ravel())
 
 
+def _in_waves(k: int, opcode: str, width: int) -> NDArray[np.intp] | None:
+    layout = multiply(opcode).operands["a"].layout
+    held, groups = layout.elements, multiply(opcode).k // layout.elements
+    if width == held:
+        return None
+    if k % (groups * width) or width % held:
+        raise NotEmulatedError(f"a dot of k = {k} by {opcode} whose lanes hold {width} k: the order is not known")
+    places = np.arange(k).reshape(-1, groups, width // held, held)
+    return np.ascontiguousarray(places.swapaxes(1, 2)).ravel()
+
+
 def lowering_by_rules(dot: Dot, capability: int, warps: int) -> Lowering:
     """Return what Triton chooses for a dot on a GPU of this compute capability (90 for sm_90a).
 
@@ -129,6 +148,10 @@ def lowering_by_rules(dot: Dot, capability: int, warps: int) -> Lowering:
     NotEmulatedError
         If no rule says so.
     """
+    if capability >= FIRST_OF_AMD:
+        raise NotEmulatedError("no rule says what Triton makes of a dot on a GPU of AMD's; its compiler does")
+    if dot.a not in _BITS:
+        raise NotEmulatedError(f"a dot of {dot.a}, which only AMD's GPUs multiply")
     if dot.is_split:
         raise NotEmulatedError(f"input_precision={dot.precision!r}: which dots it becomes was not found in the compiler's output")
     if dot.precision == "ieee" and dot.a == "tf32":

@@ -12,13 +12,13 @@ from unittest.mock import patch
 
 import triton
 import triton.language as tl
-from triton.backends.nvidia import compiler
 from triton.runtime import interpreter
 
 from fastmma.host.errors import BackendError
 from fastmma.products.report import NEUTRAL
 from fastmma.triton import arithmetic, casts, dots, elementwise, extrema, functions, libdevice, memory, reductions, scaled
 from fastmma.triton.builder import BUILDER, make_builder
+from fastmma.triton.compilers import options_of, smallest_dot
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import canonicalise_nan
 from fastmma.triton.methods import METHODS
@@ -60,8 +60,7 @@ def check_triton() -> None:
 
 def _options(run: Emulation) -> Any:
     """Return what the compiler would let a kernel of this launch do."""
-    backend = compiler.CUDABackend(compiler.GPUTarget("cuda", run.capability, 32))
-    options = backend.parse_options({"enable_fp_fusion": run.fuses, "num_warps": run.launch.warps})
+    options = options_of(run.capability, {"enable_fp_fusion": run.fuses, "num_warps": run.launch.warps})
     chosen = {name: getattr(options, name) for name in _OPTIONS}
     imprecise = options.max_num_imprecise_acc_default or 0
     return dataclasses.replace(interpreter.interpreter_builder.options, max_num_imprecise_acc_default=imprecise, **chosen)
@@ -133,7 +132,7 @@ def patched(run: Emulation) -> Iterator[None]:
     """Triton's interpreter with the operations of an emulation, until the block ends, however it does."""
     builder = interpreter.interpreter_builder
     remembers = run.launch.has_dot and run.launch.compiled is None
-    smallest = compiler.min_dot_size(compiler.GPUTarget("cuda", run.capability, 32))
+    smallest = smallest_dot(run.capability)
     with ExitStack() as stack:
 
         def put(holder: Any, name: str, value: Any, **options: Any) -> None:

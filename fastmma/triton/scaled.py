@@ -16,6 +16,7 @@ from fastmma.isa.formats import format_of
 from fastmma.numerics.lookup import fidelity
 from fastmma.products.gemm import gemm
 from fastmma.scaling import unpack_e2m1
+from fastmma.triton.compilers import FIRST_OF_AMD
 from fastmma.triton.dots import multiplied
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.lowering import Dot, lowering_by_rules
@@ -124,6 +125,8 @@ def create_dot_scaled(
     shape = (*a.elements.shape[:-1], b.elements.shape[-2])
     start = np.ascontiguousarray(np.broadcast_to(accumulator.data, shape))
     try:
+        if run.capability >= FIRST_OF_AMD:
+            raise NotEmulatedError("what AMD's GPUs make of scaled dots is not known")
         opcode = native_instruction(a, b, run.capability)
         data = _by_instruction(run, opcode, a, b, start) if opcode is not None else _in_registers(run, a, b, start)
     except NotEmulatedError as error:

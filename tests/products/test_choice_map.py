@@ -15,11 +15,12 @@ from fastmma.products.cublas.book import Book
 from fastmma.products.cublas.rows import Product
 
 RAN = Path(__file__).parents[1] / "reference" / "cublas_mapped.npz"
+MAP = choice_map("cublas_choices_h200_13_1.npz")
 
 
 def test_choices_are_those_of_products_that_ran() -> None:
     """The recording has what PyTorch ran on an H200, which the map was not made from."""
-    pages, asked = Book(RAN), choice_map()
+    pages, asked = Book(RAN), MAP
     same: Counter[tuple[str, str, str]] = Counter()
     for kind, m, n, k in pages.products():
         found = pages.find(kind.type, Product(kind.type, kind.layout, m, n, k, kind.out), biased=bool(kind.addend))
@@ -46,11 +47,11 @@ def test_choices_are_those_of_products_that_ran() -> None:
     ],
 )
 def test_what_nobody_asked_has_no_answer(fmt: str, layout: str, m: int, n: int, k: int) -> None:
-    assert choice_map().find(fmt, layout, m, n, k) is None
+    assert MAP.find(fmt, layout, m, n, k) is None
 
 
 def test_edges_of_the_grid_have_answers() -> None:
-    assert all(choice_map().find("bf16", "nt", m, n, k) for m in (1, 128) for n in (64, 16384) for k in (2624, 16384))
+    assert all(MAP.find("bf16", "nt", m, n, k) for m in (1, 128) for n in (64, 16384) for k in (2624, 16384))
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -60,7 +61,7 @@ def test_plans_follow_the_map(biased: bool) -> None:
     for m in (1, 7, 33, 100, 333, 1024):
         a, b = np.zeros((m, 4096), bf16), np.zeros((14336, 4096), bf16).T
         plan = fastmma.gemm_plan(a, b, target="H200", preset="cublas", bias=bias, out_dtype="bf16", unknown="refuse")
-        assert plan.split_k == choice_map().find("bf16", "nt", m, 14336, 4096, biased=biased)
+        assert plan.split_k == MAP.find("bf16", "nt", m, 14336, 4096, biased=biased)
         levels[plan.evidence.level] += 1  # type: ignore[union-attr]
         assert fastmma.gemm_plan(a, b, target="H100", preset="cublas", bias=bias, out_dtype="bf16").evidence != plan.evidence
     assert levels == {"recorded": 6}

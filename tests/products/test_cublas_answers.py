@@ -93,7 +93,7 @@ def test_plans_follow_answers() -> None:
 def test_what_is_added_through_another_call_is_not_looked_up() -> None:
     a, b = pair(Product("f32", "nt", 16, 4096, 4096, "f32"))
     assert plan(a, b, np.zeros((16, 4096), np.float32), beta=0.5).epilogue == ("c", "round")
-    for more in ({"bias": b[0], "activation": "relu"}, {"activation": "relu"}, {"workspace": 1 << 20}, {"target": "H100"}):
+    for more in ({"bias": b[0], "activation": "relu"}, {"activation": "relu"}, {"workspace": 1 << 20}, {"target": "B200"}):
         with pytest.raises(fastmma.OperandError):
             plan(a, b, **more)
     with pytest.raises(fastmma.OperandError):

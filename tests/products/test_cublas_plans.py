@@ -19,6 +19,7 @@ from fastmma.products.lanes import Lanes
 from fastmma.products.lanes_plan import LanesPlan
 
 SAMPLES = cublas_kernels.samples()
+H100 = cublas_kernels.samples(cublas_kernels.PATH.with_name("cublas_kernels_h100.npz"))
 ALGOS = sorted({sample.choice[0] for sample in SAMPLES})
 # of the samples: the kinds of stream-K and of parts whose order no rule has
 REFUSED = 4
@@ -49,6 +50,19 @@ def test_products_of_an_h200_are_replayed(algo: int) -> None:
         assert cublas_kernels.same(found, sample.elements), (sample.query, sample.choice)
         compared += 1
     assert compared or algo == 42
+
+
+def test_products_of_an_h100_are_replayed() -> None:
+    """The kernels add as an H200's do; the samples are of choices that an H100 answered after all rules were made."""
+    compared = 0
+    for sample in H100:
+        try:
+            found = cublas_kernels.computed(sample, "H100")
+        except fastmma.OperandError:
+            continue
+        assert cublas_kernels.same(found, sample.elements), (sample.query, sample.choice)
+        compared += 1
+    assert compared > 0.95 * len(H100)
 
 
 def test_few_samples_are_refused() -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastmma
+from fastmma.products.library_gpu import library_gpu
 from reference import cancelling
 from reference.cancelling import KEPT, generator, kept, numbers
 
@@ -100,19 +101,19 @@ def arguments(query: Query, *, whole: bool) -> dict[str, Any]:
     return found
 
 
-def planned(sample: Sample) -> Any:
+def planned(sample: Sample, gpu: str = "H200") -> Any:
     """The plan of a sample's choice."""
     query = sample.query
     dtype, choice = DTYPES[query.kind], fastmma.cublas.Choice(*sample.choice, workspace=sample.workspace)
     a, b = _empty(query.m, query.k, dtype, query.layout[0]), _empty(query.k, query.n, dtype, query.layout[1])
     out = None if query.out == "s32" else query.out
     fast = query.kind == "e4m3fast"
-    return fastmma.cublas.plan(a, b, choice=choice, out_dtype=out, use_fast_accum=fast, **arguments(query, whole=True))
+    return fastmma.cublas.plan(a, b, choice=choice, target=gpu, out_dtype=out, use_fast_accum=fast, **arguments(query, whole=True))
 
 
-def computed(sample: Sample) -> NDArray[Any]:
+def computed(sample: Sample, gpu: str = "H200") -> NDArray[Any]:
     """What the plan computes of a sample."""
-    plan, query = planned(sample), sample.query
+    plan, query = planned(sample, gpu), sample.query
     found = []
     for index in range(query.batch):
         a, b = operands(query, index)
@@ -315,13 +316,14 @@ def main() -> None:
     parser.add_argument("--save", type=Path)
     options = parser.parse_args()
     library, found, table = Library(), [], Counter[tuple[int, str, str]]()
+    gpu = library_gpu("native")
     for query in drawn(options.count, options.seed):
         sample = library.sample(query)
         if sample is None:
             continue
         found.append(sample)
         try:
-            verdict = "equal" if same(computed(sample), sample.elements) else "differs"
+            verdict = "equal" if same(computed(sample, gpu), sample.elements) else "differs"
         except fastmma.FastmmaError as error:
             verdict = "refused"
             print(f"refused: {error}")

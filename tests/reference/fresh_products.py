@@ -1,11 +1,13 @@
-"""Products that PyTorch 2.11 computed on an H200 after all rules were made, and what fastmma says of them from their shapes alone.
+"""Products that PyTorch 2.11 computed on an H200 and an H100 after all rules were made, and what fastmma says of them from shapes.
 
 ``python tests/reference/fresh_products.py`` prints, by kind of product and by how well its order is known, how many have every bit.
+``python tests/reference/fresh_products.py H100`` does so for those of the H100.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +19,13 @@ from numpy.typing import NDArray
 import fastmma
 
 if __name__ == "__main__":
-    import sys
-
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from reference import cancelling
 from reference.cublas_kernels import DTYPES
 
-PATH = Path(__file__).parent / "fresh_products.npz"
+FOLDER = Path(__file__).parent
+PATHS = {"H200": FOLDER / "fresh_products.npz", "H100": FOLDER / "fresh_products_h100.npz"}
 _BITS = {"bf16": 8, "f16": 11}
 
 
@@ -47,9 +48,9 @@ class Fresh(NamedTuple):
         return "f32" if self.fmt == "tf32" else self.fmt
 
 
-def recorded() -> Iterator[tuple[Fresh, NDArray[np.uint32]]]:
-    """All calls with what they returned."""
-    with np.load(PATH) as archive:
+def recorded(gpu: str = "H200") -> Iterator[tuple[Fresh, NDArray[np.uint32]]]:
+    """All calls of a GPU with what they returned."""
+    with np.load(PATHS[gpu]) as archive:
         calls, sizes, codes = json.loads(archive["calls"].tobytes()), archive["sizes"], archive["codes"]
     ends = np.cumsum(sizes)
     for call, size, end in zip(calls, sizes, ends, strict=True):
@@ -61,14 +62,14 @@ def _empty(rows: int, columns: int, dtype: Any, layout: str) -> NDArray[Any]:
     return np.empty((columns, rows), dtype).T if layout == "t" else np.empty((rows, columns), dtype)
 
 
-def planned(fresh: Fresh) -> Any:
+def planned(fresh: Fresh, gpu: str = "H200") -> Any:
     """The plan by the shapes alone."""
     dtype, out = DTYPES[fresh.fmt], DTYPES[fresh.out]
     added: dict[str, Any] = {"bias": np.empty(fresh.n, out)} if fresh.bias else {}
     if fresh.op == "addmm" and not fresh.bias:
         added["c"] = np.empty((fresh.m, fresh.n), out)
     a, b = _empty(fresh.m, fresh.k, dtype, fresh.layout[0]), _empty(fresh.k, fresh.n, dtype, fresh.layout[1])
-    return fastmma.cublas.plan(a, b, out_dtype=fresh.out, tf32=fresh.fmt == "tf32", **added)
+    return fastmma.cublas.plan(a, b, target=gpu, out_dtype=fresh.out, tf32=fresh.fmt == "tf32", **added)
 
 
 def computed(fresh: Fresh, plan: Any) -> NDArray[np.float32]:
@@ -86,10 +87,10 @@ def computed(fresh: Fresh, plan: Any) -> NDArray[np.float32]:
     return found
 
 
-def judged(fresh: Fresh, codes: NDArray[np.uint32]) -> tuple[str, str]:
+def judged(fresh: Fresh, codes: NDArray[np.uint32], gpu: str = "H200") -> tuple[str, str]:
     """How well the order is known, and whether every bit is right; both ``"refused"`` where there is no plan."""
     try:
-        plan = planned(fresh)
+        plan = planned(fresh, gpu)
     except fastmma.OperandError:
         return "refused", "refused"
     found, wanted = computed(fresh, plan), codes.view(np.float32)
@@ -100,8 +101,9 @@ def judged(fresh: Fresh, codes: NDArray[np.uint32]) -> tuple[str, str]:
 
 def main() -> None:
     tables = {name: Counter[tuple[str, str]]() for name in ("group", "format", "order")}
-    for fresh, codes in recorded():
-        level, verdict = judged(fresh, codes)
+    gpu = sys.argv[1] if len(sys.argv) > 1 else "H200"
+    for fresh, codes in recorded(gpu):
+        level, verdict = judged(fresh, codes, gpu)
         for name, key in (("group", fresh.group), ("format", fresh.fmt), ("order", level)):
             tables[name][key, verdict] += 1
     for name, table in tables.items():

@@ -4,43 +4,35 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.products.cublas.features import measure
-from fastmma.products.cublas.trees import Tree, trees
+from fastmma.products.cublas.tables import TABLES, VERSION
+from fastmma.products.cublas.trees import Trees, trees
 from tools.choice_trees.ask import ATTRIBUTES
 from tools.choice_trees.draw import KINDS, draw
+from tools.choice_trees.leaves import CHOICES, find_leaves, numbers_of
 from tools.choice_trees.orders import orders
 
-FILE = "cublas_trees_h200_13_1.npz"
-_LEAF, _CHOICES, _LEVELS = 255, 1 << 14, 4  # as `fastmma.products.cublas.trees` reads leaves
+_LEVELS = 4  # of how sure a leaf is
 
 
-def find_leaves(tree: Tree, products: NDArray[Any]) -> NDArray[np.int64]:
-    """Find the leaves of products, all level by level."""
-    values, node = measure(products), np.zeros(len(products), np.int64)
-    while (inner := np.flatnonzero(tree.split[node] != _LEAF)).size:
-        number = tree.inner[node[inner]].astype(np.int64)
-        above = values[inner, tree.split[node[inner]]] > tree.threshold[number]
-        node[inner] = 2 * number + 1 + above
-    return tree.leaf[node - tree.inner[node]].astype(np.int64)
-
-
-def judge(file: Path, tree: Tree, choices: NDArray[np.int32]) -> NDArray[np.int64]:
+def judge(file: Path, shipped: Trees) -> NDArray[np.int64]:
     """Count the products of a file of answers that a tree predicts, and all of them, by how sure the leaf is."""
     name, seed = file.name.split(".")[:2]
+    tree = shipped.tree(name)
+    if tree is None:
+        raise ValueError(f"there is no tree of {name}")
     with np.load(file) as archive:
         chosen = archive["choices"][archive["which"]]
     there = chosen[:, 0] >= 0
     products, chosen = draw(name, int(seed), len(chosen))[there], chosen[there]
-    leaves = find_leaves(tree, products)
+    leaves = find_leaves(tree, numbers_of(name, products, shipped.before))
     # a packed choice does not say whether it takes a workspace
-    predicted = np.concatenate([choices[leaves % _CHOICES], chosen[:, ATTRIBUTES:]], 1)
+    predicted = np.concatenate([shipped.choices[leaves % CHOICES], chosen[:, ATTRIBUTES:]], 1)
     same = (orders(name, products, predicted) == orders(name, products, chosen)).all(1)
-    levels = leaves // _CHOICES
+    levels = leaves // CHOICES
     return np.array([[np.count_nonzero(same[levels == level]), np.count_nonzero(levels == level)] for level in range(_LEVELS)])
 
 
@@ -48,13 +40,14 @@ def main() -> None:
     """Print for each kind how many products its tree predicts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("answers", type=Path, help="the folder of the answers, of seeds that no tree was grown from")
+    parser.add_argument("--gpu", default="H200", help="whose trees are judged")
     options = parser.parse_args()
-    shipped = trees(FILE)
+    shipped = trees(TABLES[options.gpu, VERSION].trees)
     for name in KINDS:
-        tree, files = shipped.tree(name), sorted(options.answers.glob(f"{name}.*.npz"))
-        if tree is None or not files:
+        files = sorted(options.answers.glob(f"{name}.*.npz"))
+        if shipped.tree(name) is None or not files:
             continue
-        counts = sum((judge(file, tree, shipped.choices) for file in files), np.zeros((_LEVELS, 2), np.int64))
+        counts = sum((judge(file, shipped) for file in files), np.zeros((_LEVELS, 2), np.int64))
         right, of = counts.sum(0)
         rates = ", ".join(f"{found:,} of {count:,}" for found, count in counts)
         print(f"{name}: {right:,} of {of:,} ({right / of:.2%}); by how sure the leaf is: {rates}", flush=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fastmma.products.choice_map import GPU, LIBRARY, choice_map
+from fastmma.products.choice_map import choice_map
 from fastmma.products.cublas.answers import answers
 from fastmma.products.cublas.book import Book
 from fastmma.products.cublas.choice import Choice
+from fastmma.products.cublas.layers import FILES, layers
 from fastmma.products.cublas.rows import Product, Table
 from fastmma.products.cublas.tables import VERSION, nearest_table
 from fastmma.products.cublas.trees import ALIKE, trees
@@ -97,13 +98,13 @@ def find_recorded(asked: Question) -> Known | None:
 
 def _find_in_map(asked: Question) -> Known | None:
     """Look up in how many parts the library takes k, where a GPU was asked for its choice."""
-    if asked.stack > 1 or asked.gpu != GPU or asked.product.fmt not in _STAGES:
+    table, product = nearest_table(asked.gpu, VERSION), asked.product
+    if asked.stack > 1 or asked.gpu != table.gpu or product.fmt not in _STAGES:
         return None
-    product = asked.product
-    parts = choice_map().find(asked.kind, product.layout, product.m, product.n, product.k, biased=asked.biased)
+    parts = choice_map(table.parts).find(asked.kind, product.layout, product.m, product.n, product.k, biased=asked.biased)
     if parts is None:
         return None
-    return _of_parts(asked, parts, OrderEvidence("recorded", f"{asked} as {LIBRARY} chooses on {GPU}"))
+    return _of_parts(asked, parts, OrderEvidence("recorded", f"{asked} as cuBLASLt {table.version}.0 chooses on {table.gpu}"))
 
 
 def _find_rule(asked: Question) -> Known | None:
@@ -120,6 +121,27 @@ def _of_parts(asked: Question, parts: int, evidence: OrderEvidence) -> Known:
     """Return the choice of the algorithm that the map and the rules are about."""
     choice = Choice(_OF_MAP, stages=_STAGES[asked.product.fmt], split_k=parts, reduction=2 * (parts > 1))
     return Known(choice, nearest_table(asked.gpu, VERSION), evidence)
+
+
+def _find_layer(asked: Question) -> Known | None:
+    """Look up what the library answered for this number of rows of a layer."""
+    table = nearest_table(asked.gpu, VERSION)
+    file = FILES.get((table.gpu, table.version))
+    if asked.stack > 1 or table.gpu != asked.gpu or file is None:
+        return None
+    choice = layers(file).find(asked.kind, asked.product, biased=asked.biased)
+    if choice is None:
+        return None
+    evidence = (
+        OrderEvidence("recorded", f"{asked} as cuBLASLt {table.version}.0 chooses on {table.gpu}") if choice.algo == _OF_MAP else None
+    )
+    return Known(choice, table, evidence, " chooses")
+
+
+def _find_layer_in_parts(asked: Question) -> Known | None:
+    """Find the same where it is the algorithm that the map is about."""
+    found = _find_layer(asked)
+    return found if found is not None and found.choice.algo == _OF_MAP else None
 
 
 def _find_answer(asked: Question) -> Known | None:
@@ -144,8 +166,8 @@ def _predict(asked: Question) -> Known | None:
 
 
 Source = Callable[[Question], Known | None]
-SHIPPED_SOURCES: tuple[Source, ...] = (find_recorded, _find_in_map, _find_rule)
-PREDICTING_SOURCES: tuple[Source, ...] = (find_recorded, _find_answer, _predict)
+SHIPPED_SOURCES: tuple[Source, ...] = (find_recorded, _find_in_map, _find_layer_in_parts, _find_rule)
+PREDICTING_SOURCES: tuple[Source, ...] = (find_recorded, _find_layer, _find_answer, _predict)
 
 
 def look_up(asked: Question, sources: tuple[Source, ...]) -> Iterator[Known]:

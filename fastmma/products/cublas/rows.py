@@ -101,8 +101,6 @@ class TileRow:
         The largest K of which a choice that does not say its parts is known to have one; 0: all.
     segments : Segments, optional
         What decides the parts where the choice does not say them.
-    rate : (int, int), optional
-        How many fresh products had every bit, of how many, if it is not the table's rate of the algorithm.
     """
 
     algo: int
@@ -126,7 +124,6 @@ class TileRow:
     most_workspace: int = 1023
     most_k_unsaid: int = 0
     segments: Segments | None = None
-    rate: tuple[int, int] | None = None
 
     def unit(self, product: Product, itemsize: int) -> int:
         """Find how many k the length of a part is a multiple of."""
@@ -205,5 +202,19 @@ class Table(NamedTuple):
     rows: tuple[TileRow | LaneRow, ...]
     rates: dict[tuple[int, str], tuple[int, int]]  # by algo and format, of fresh products: how many had every bit, of how many
     seen: dict[int, Seen]  # by algo
-    answers: str  # the file of what the library chose for the layers of usual models
+    segments: tuple[int, int]  # the rate of kernels whose parts follow from `Segments`
+    parts: str  # the file of the map of parts: in how many the library takes k for layers of usual models
+    answers: str  # the file of what the library chose for such layers where its algorithm is another
     trees: str  # the file of trees that predict what it chooses for others
+
+
+def ranges(spelled: str) -> frozenset[int]:
+    """Return the numbers of a list, and 0.
+
+    Examples
+    --------
+    >>> sorted(ranges("7 10-12"))
+    [0, 7, 10, 11, 12]
+    """
+    bounds = [part.partition("-") for part in spelled.split()]
+    return frozenset((0,)).union(*(range(int(first), int(last or first) + 1) for first, _, last in bounds))

@@ -18,6 +18,7 @@ _LEAF = 255  # in place of a number of `measure`
 # algorithms whose products have the same bits where nothing is added, so that trees do not tell them from one another
 ALIKE = {"f16": (23, 24, 66), "bf16": (23, 24, 66), "tf32": (21, 23)}
 _CHOICES = 1 << 14  # a leaf is the number of a choice, and times this how sure it is
+_TOLD = (0, 1, 2, 3, 5, 6, 8)  # attributes of the choice of the trees before that a tree may compare
 
 
 class Asked(NamedTuple):
@@ -70,7 +71,7 @@ class Tree(NamedTuple):
     Attributes
     ----------
     split : array (nodes,) of uint8
-        The number of `measure` that a node compares; 255 at a leaf.
+        The number that a node compares, of `measure` and, after those, of `tell`; 255 at a leaf.
     inner : array (nodes,) of int32
         How many inner nodes are before a node.
     threshold : array (inner nodes,) of float32
@@ -95,8 +96,22 @@ class Tree(NamedTuple):
         return int(self.leaf[node - int(self.inner[node])])
 
 
+def tell(choices: NDArray[np.int32], sure: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+    """Return the numbers of trees before: of rows of choices, and how sure the leaves are that have them.
+
+    Examples
+    --------
+    >>> tell(np.array([[66, 0, 3, 2, 0, 0, 35, 0, 0]], np.int32), np.array([3]))
+    array([[66.,  0.,  3.,  2.,  0., 35.,  0.,  3.]], dtype=float32)
+    """
+    return np.concatenate([choices[:, _TOLD], sure[:, None]], 1).astype(np.float32)
+
+
 class Trees:
-    """The trees of a file, each read when it is first asked."""
+    """The trees of a file, each read when it is first asked.
+
+    They may have been grown after those of another GPU: then what those predict is among the numbers that they compare.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -104,6 +119,11 @@ class Trees:
     @cached_property
     def _archive(self) -> Any:
         return np.load(self._path, allow_pickle=False)
+
+    @cached_property
+    def before(self) -> Trees | None:
+        """The trees after which these were grown, if there are any."""
+        return trees(str(self._archive["before"])) if "before" in self._archive else None
 
     @cached_property
     def choices(self) -> NDArray[np.int32]:
@@ -143,7 +163,12 @@ class Trees:
         tree = self.tree(name) if asked is not None and asked.holds(product, stack) else None
         if tree is None:
             return None
-        leaf = tree.find(measure(numbers(product, stack))[0])
+        values = measure(numbers(product, stack))[0]
+        if self.before is not None and (other := self.before.tree(name)) is not None:
+            leaf = other.find(values)
+            told = tell(self.before.choices[[leaf % _CHOICES]], np.array([leaf // _CHOICES]))
+            values = np.concatenate([values, told[0]])
+        leaf = tree.find(values)
         right, of = tree.rates[leaf // _CHOICES].tolist()
         return Prediction(Choice.of_row(tuple(self.choices[leaf % _CHOICES].tolist())), (right, of)) if of else None
 

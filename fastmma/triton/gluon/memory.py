@@ -30,13 +30,27 @@ class Allocation:
 
 @dataclass
 class View:
-    """A memory descriptor: for each element of its shape, the byte of the allocation at which it begins."""
+    """A memory descriptor: for each element of its shape, the byte of the allocation at which it begins.
+
+    A kernel may have one of what is not there and not use it, such as that of a barrier behind a predicate: `missing` names it.
+    """
 
     allocation: Allocation
     places: NDArray[np.int64]
     dtype: np.dtype[Any]
     space: str = "shared"
     children: dict[Any, View] = field(default_factory=dict)
+    missing: str = ""
+
+    def _check(self) -> None:
+        """Raise if nothing is there.
+
+        Raises
+        ------
+        NotEmulatedError
+        """
+        if self.missing:
+            raise NotEmulatedError(f"{self.missing} of {self.allocation.name} is used: what a GPU finds there is something else")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,6 +60,7 @@ class View:
     @cached_property
     def mask(self) -> int:
         """A bit for each byte that it covers."""
+        self._check()
         found = np.zeros(self.allocation.data.size, bool)
         for byte in range(self.dtype.itemsize):
             found[self.places + byte] = True
@@ -53,6 +68,7 @@ class View:
 
     @cached_property
     def _cells(self) -> NDArray[np.int64]:
+        self._check()
         cells, rest = np.divmod(self.places, self.dtype.itemsize)
         if rest.any():
             raise NotEmulatedError(f"elements of {self.allocation.name} that lie across words")
@@ -61,6 +77,7 @@ class View:
     @cached_property
     def start(self) -> int:
         """The byte of the first element, from which a layout counts."""
+        self._check()
         return int(self.places.flat[0])
 
     @property
@@ -88,7 +105,7 @@ class View:
         if number in self.children:
             return self.children[number]
         if not 0 <= number < self.shape[0]:
-            return Outside(self.allocation, self.places[0], self.dtype, self.space, {}, f"tile {number} of {self.shape[0]}")
+            return View(self.allocation, self.places[0], self.dtype, self.space, {}, f"tile {number} of {self.shape[0]}")
         return self.part(number, self.places[number])
 
     def slice(self, offsets: tuple[int, ...], shape: tuple[int, ...]) -> View:
@@ -122,25 +139,6 @@ class View:
                 raise NotEmulatedError(f"{self.allocation.name} reinterpreted beyond its end")
             found = self.children[kind] = View(self.allocation, places, kind.dtype, self.space)
         return found
-
-
-@dataclass
-class Outside(View):
-    """A descriptor of what is not there: a kernel may have one that it does not use, such as that of a barrier behind a predicate."""
-
-    tile: str = ""
-
-    @property
-    def mask(self) -> int:  # type: ignore[override]
-        """Raise.
-
-        Raises
-        ------
-        NotEmulatedError
-        """
-        raise NotEmulatedError(f"{self.tile} of {self.allocation.name} is used: what a GPU finds there is something else")
-
-    start = _cells = mask  # type: ignore[assignment]
 
 
 def allocate(kind: Type, name: str) -> View:
