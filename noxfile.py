@@ -21,6 +21,7 @@ INTEGRATIONS = (
     "tests/scaling/test_torch_scaling.py",
     "tests/study/test_bench_command.py",
     "tests/explanation/test_explorer.py",
+    "tests/explanation/test_sum_page.py",
     "tests/test_docs.py",
     "tests/test_site.py",
     "tests/test_readme.py",
