@@ -186,8 +186,8 @@ MUTANTS = (
     ),
     Mutant(
         "products/cublas/tile_order.py",
-        "-(-(product.k // choice.parts) // unit) * unit",
-        "-(-product.k // choice.parts // unit) * unit",
+        "max(-(-(product.k // choice.parts) // unit) * unit, unit)",
+        "max(product.k // choice.parts // unit * unit, unit)",
         ("tests/products/test_cublas_plans.py",),
     ),
     Mutant(

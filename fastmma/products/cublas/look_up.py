@@ -9,6 +9,7 @@ from fastmma.products.choice_map import choice_map
 from fastmma.products.cublas.answers import answers
 from fastmma.products.cublas.book import Book
 from fastmma.products.cublas.choice import Choice
+from fastmma.products.cublas.layers import FILES, layers
 from fastmma.products.cublas.rows import Product, Table
 from fastmma.products.cublas.tables import VERSION, nearest_table
 from fastmma.products.cublas.trees import ALIKE, trees
@@ -122,6 +123,27 @@ def _of_parts(asked: Question, parts: int, evidence: OrderEvidence) -> Known:
     return Known(choice, nearest_table(asked.gpu, VERSION), evidence)
 
 
+def _find_layer(asked: Question) -> Known | None:
+    """Look up what the library answered for this number of rows of a layer."""
+    table = nearest_table(asked.gpu, VERSION)
+    file = FILES.get((table.gpu, table.version))
+    if asked.stack > 1 or table.gpu != asked.gpu or file is None:
+        return None
+    choice = layers(file).find(asked.kind, asked.product, biased=asked.biased)
+    if choice is None:
+        return None
+    evidence = (
+        OrderEvidence("recorded", f"{asked} as cuBLASLt {table.version}.0 chooses on {table.gpu}") if choice.algo == _OF_MAP else None
+    )
+    return Known(choice, table, evidence, " chooses")
+
+
+def _find_layer_in_parts(asked: Question) -> Known | None:
+    """Find the same where it is the algorithm that the map is about."""
+    found = _find_layer(asked)
+    return found if found is not None and found.choice.algo == _OF_MAP else None
+
+
 def _find_answer(asked: Question) -> Known | None:
     """Look up what the library answered for the layers of usual models."""
     table = nearest_table(asked.gpu, VERSION)
@@ -144,8 +166,8 @@ def _predict(asked: Question) -> Known | None:
 
 
 Source = Callable[[Question], Known | None]
-SHIPPED_SOURCES: tuple[Source, ...] = (find_recorded, _find_in_map, _find_rule)
-PREDICTING_SOURCES: tuple[Source, ...] = (find_recorded, _find_answer, _predict)
+SHIPPED_SOURCES: tuple[Source, ...] = (find_recorded, _find_in_map, _find_layer_in_parts, _find_rule)
+PREDICTING_SOURCES: tuple[Source, ...] = (find_recorded, _find_layer, _find_answer, _predict)
 
 
 def look_up(asked: Question, sources: tuple[Source, ...]) -> Iterator[Known]:
