@@ -22,7 +22,7 @@ from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.triton.autotuning import make_run
 from fastmma.triton.driver import Driver
-from fastmma.triton.emulation import Emulation, Source
+from fastmma.triton.emulation import Emulation, Races, Source
 from fastmma.triton.execution import run_launch
 from fastmma.triton.gluon.launch import launch
 from fastmma.triton.patches import check_triton, patched, warmed_up
@@ -102,6 +102,7 @@ def interpret(
     other: Other = "pass",
     configs: Mapping[str, Any] | None = None,
     as_cuda: bool = False,
+    races: Races = "error",
 ) -> Iterator[Report]:
     """Run Triton kernels on this CPU, with the bits that they have on a GPU.
 
@@ -129,6 +130,9 @@ def interpret(
     as_cuda : bool
         Pretend to be the GPU, so that code which asks torch or Triton for one finds it: ``torch.cuda`` answers for it, and tensors of
         ``device="cuda"`` live on the CPU. `fastmma.torch.emulate` does the same, and the two nest.
+    races : {"error", "note"}
+        What happens where nothing orders two accesses of a Gluon kernel: a `RaceError`, or a note in the report; the kernel then goes on as
+        if the first had come first.
 
     Yields
     ------
@@ -157,11 +161,15 @@ def interpret(
     >>> report.target
     'sm_90a'
     """
-    for name, value, values in (("lowering", lowering, ("compile", "ptx", "rules")), ("other", other, ("pass", "warn", "error"))):
+    for name, value, values in (
+        ("lowering", lowering, ("compile", "ptx", "rules")),
+        ("other", other, ("pass", "warn", "error")),
+        ("races", races, ("error", "note")),
+    ):
         if value not in values:
             raise OperandError(f"{name} must be one of {', '.join(values)}, not {value!r}")
     named = target_named(target)
-    run = Emulation(named, lowering, num_warps, fp_fusion, Report(named, other), configs or {})
+    run = Emulation(named, lowering, num_warps, fp_fusion, Report(named, other), configs or {}, races)
     _enter(run)
     token = _OWN.set((*_OWN.get(), run))
     try:
