@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
+from fastmma.torch.conditions import HALVES
 from fastmma.torch.formulas import BITS, Arguments, Formula, Row, as_operand, pair
 
 _EXACT, _DOWN, _TOWARD_ZERO = None, "floor", "trunc"
@@ -15,9 +19,16 @@ _NAMES = {
 }
 
 
-def _quotient(given: Arguments, rounding: str | None) -> Formula:
-    """Divide; by a number, multiply by its inverse."""
+def _is_number(first: Any, second: Tensor) -> bool:
+    """Tell whether a number is divided by 16-bit numbers."""
+    return second.dtype in HALVES and second.dim() > 0 and not (isinstance(first, Tensor) and first.dim())
+
+
+def _quotient(given: Arguments, rounding: str | None) -> Formula | None:
+    """Divide; by a number, multiply by its inverse. How a GPU rounds large quotients of two float16 tensors down is not known."""
     first, second = given["self"], given["other"]
+    if rounding == _DOWN and isinstance(second, Tensor) and (second.dtype is torch.float16 or _is_number(first, second)):
+        return None
     of_tensors, by_number = _NAMES[rounding]
     if not isinstance(second, Tensor):
         return Formula(by_number, (first,), (float(second), *((BITS[first.dtype],) if rounding == _DOWN else ())))
