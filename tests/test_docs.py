@@ -44,7 +44,7 @@ COMMANDS = sorted(
 )
 # each table stands between comments, of which the first names its command
 TABLES = [
-    table for text in TEXTS.values() for table in re.findall(r"<!-- (\w+): fastmma ([\w -]+?) -->\n(.*?)<!-- /\1 -->", text, re.DOTALL)
+    table for text in TEXTS.values() for table in re.findall(r"<!-- (\w+): fastmma ([\w. -]+?) -->\n(.*?)<!-- /\1 -->", text, re.DOTALL)
 ]
 
 

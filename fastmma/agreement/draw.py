@@ -18,6 +18,9 @@ from fastmma.verification.inputs import INTEGER_PAIRS, PAIRS, codes
 Values = NDArray[Any]
 _MOST_DENSE = 512  # places of k that are all drawn
 _LARGEST = 1000  # exponent of a product, which float64 holds
+_FULL = 0.15  # share of rows with a run of products that are alike, but for some
+_CANCELLING = 0.2  # share of rows with one product beside two that cancel
+FULL = 5  # of eight turns, that whose sums are as large as can be
 _EDGES = (1.0, 1.0, 1.0, 1.5)
 
 
@@ -30,6 +33,7 @@ class Hints(NamedTuple):
     halves: tuple[int, ...]  # exponents of half the smallest number of what sums are rounded to
     size: int = 32  # rows, and columns, of what is drawn at once
     whole: int = 0  # k of sparse A, stored or not; else 0
+    cuts: tuple[int, ...] = ()  # where parts begin that are added to each other
 
 
 def draw(problem: Problem, hints: Hints, rng: np.random.Generator, turn: int) -> Operands:
@@ -49,7 +53,7 @@ def draw(problem: Problem, hints: Hints, rng: np.random.Generator, turn: int) ->
             _elements(codes(fmt, kinds[0], shape[at][0] * shape[at][1], rng).reshape(shape[at]), fmt) for at, fmt in enumerate((a, b))
         )
         return Operands(first, second, _others(problem, hints, rng, kinds[1], None))
-    first, second, largest = (_full if turn % 8 == 5 else _structured)(a, b, hints, rng)
+    first, second, largest = (_full if turn % 8 == FULL else _structured)(a, b, hints, rng)
     return Operands(_rounded(first, a), _rounded(second, b), _others(problem, hints, rng, "", largest))
 
 
@@ -73,12 +77,18 @@ def _structured(a: Format, b: Format, hints: Hints, rng: np.random.Generator) ->
     low, high = a.emin - a.mantissa_bits + b.emin - b.mantissa_bits, a.emax + b.emax
     first, largest = np.zeros((size, depth)), np.zeros(size, int)
     for row in range(size):
-        places = _support(hints, rng)
+        alone, full = bool(hints.cuts) and rng.random() < _CANCELLING, rng.random() < _FULL
+        places = _three(hints, rng) if alone else _run(hints, rng) if full else _support(hints, rng)
         near = int(rng.integers(-12, 13))
         halves = [each + int(rng.integers(0, 3)) for each in hints.halves]
         base = near if mild else int(rng.choice([high - 1, 0, low + 30, int(rng.integers(low, high + 1)), *halves]))
         largest[row] = min(max(base, low), high, _LARGEST)
-        values = _products(a, int(largest[row]), low, len(places), hints, rng)
+        if alone:
+            values, largest[row] = _cancelling(a, low, high, len(places), rng)
+        elif full:
+            values = _alike(a, int(largest[row]), len(places), hints, rng)
+        else:
+            values = _products(a, int(largest[row]), low, len(places), hints, rng)
         exponents = np.clip(np.frexp(values)[1] - 1 - shifts[places, row % size], a.emin - a.mantissa_bits, a.emax)
         first[row, places] = np.ldexp(np.frexp(values)[0] * 2, exponents)
     first[0] = 0  # where c is alone
@@ -99,6 +109,37 @@ def _products(fmt: Format, base: int, low: int, count: int, hints: Hints, rng: n
         values[one] = np.ldexp(np.frexp(values[one])[0], base + 1)
         values[other] = -values[one] if rng.random() < 0.5 else np.ldexp(np.frexp(values[other])[0], base + 1)
     return values
+
+
+def _run(hints: Hints, rng: np.random.Generator) -> NDArray[np.int_]:
+    """Neighbouring places, from an edge or to one."""
+    width, edge = int(rng.choice([2, 3, 4, 8, 15, 16, 31, 32])), int(rng.choice(hints.edges))
+    first = edge if rng.random() < 0.5 else edge + 1 - width
+    return np.arange(max(first, 0), min(first + width, hints.depth))
+
+
+def _alike(fmt: Format, base: int, count: int, hints: Hints, rng: np.random.Generator) -> Values:
+    """Draw products of one sign and exponent, whose sum has more bits than they have, and one or two some bits below."""
+    values = np.full(count, np.ldexp(float(_mantissas(fmt, 1, rng)[0]), base))
+    for place in rng.choice(count, min(count, int(rng.integers(1, 3))), replace=False):
+        far = int(rng.choice(hints.distances)) - int(rng.integers(0, 6))
+        values[place] = np.ldexp(float(_mantissas(fmt, 1, rng)[0]) * rng.choice([-1.0, 1.0]), base - max(far, 0))
+    return values * rng.choice([-1.0, 1.0])
+
+
+def _three(hints: Hints, rng: np.random.Generator) -> NDArray[np.int_]:
+    """Places of three products, each in some part or at its end."""
+    found = rng.choice(hints.cuts, 3) + rng.choice([-1, 0, 0, 1], 3)
+    return rng.permutation(np.unique(np.clip(found, 0, hints.depth - 1)))
+
+
+def _cancelling(fmt: Format, low: int, high: int, count: int, rng: np.random.Generator) -> tuple[Values, int]:
+    """Draw two large products that cancel, and one that a sum with either loses."""
+    far = int(rng.integers(8, 32))
+    base = int(min(max(low + far, int(rng.integers(-4, 5))), high, _LARGEST))
+    values = np.ldexp(_mantissas(fmt, count, rng), [base, base, base - far][:count])
+    values[1:2] = -values[0]
+    return values * rng.choice([-1.0, 1.0]), base
 
 
 def _full(a: Format, b: Format, hints: Hints, rng: np.random.Generator) -> tuple[Values, Values, Values]:

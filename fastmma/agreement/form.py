@@ -38,7 +38,7 @@ class StepRule:
     @cached_property
     def _hash(self) -> int:
         numbers = self.sums, self.method, self.align_bits, self.align_rounding, self.emax_floor, self.keep_bits, self.rounding
-        return hash((*numbers, self.group, self.widened, self.c_joins, self.join_bits))
+        return hash((*numbers, self.group, self.widened, self.c_joins, self.join_bits, self.negative_zero))
 
     def __hash__(self) -> int:
         return self._hash

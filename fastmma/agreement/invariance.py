@@ -32,8 +32,9 @@ from fastmma.products.library_gpu import library_gpu
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 PRESETS = {"cublas": False, "cublas-fast-accum": True}
-LEAST_RATE = float.fromhex("0x1.ff7ced916872bp-1")  # 0.999
+LEAST_RATE = 0.9999
 Planned = GemmPlan | LanesPlan
+_RESULTS = {"e4m3": "bf16", "e5m2": "bf16", "tf32": "f32"}  # where they have not the format of the operands
 _BATCHES = 8  # draws on which all groups are computed before pairs are
 
 
@@ -157,7 +158,7 @@ def invariance(
     n, k : int
         Columns of the result, and length of the sums: outputs and inputs of a linear layer.
     dtype : dtype or format
-        Of both operands; float32 is multiplied off the tensor cores.
+        Of both operands; float32 is multiplied off the tensor cores, and with ``"tf32"`` on them.
     target : str
         The GPU, for example ``"H200"``.
     rows : range, or other collection of int
@@ -198,9 +199,10 @@ def invariance(
         raise OperandError(f"invariance: preset must be one of {', '.join(PRESETS)}, not {preset!r}")
     if isinstance(rows, int) or not all(isinstance(each, int) and each > 0 for each in rows):
         raise OperandTypeError("invariance: rows must be numbers of at least 1, for example range(1, 4097)")
-    out = format_of(out_dtype) if out_dtype is not None else FORMATS["bf16"] if fmt.bits == 8 else fmt
+    out = format_of(out_dtype) if out_dtype is not None else FORMATS[_RESULTS.get(fmt.name, fmt.name)]
     resolved_target(target)
     options: dict[str, Any] = {"target": target, "out_dtype": None if fmt.kind != "float" else out.name, "use_fast_accum": PRESETS[preset]}
+    options |= {"tf32": True} if fmt.name == "tf32" else {}
     if bias:
         options["bias"] = Strided(out.dtype, (wide,), (out.dtype.itemsize,))
     known: dict[tuple[Any, ...], tuple[Planned, list[int]]] = {}
@@ -253,12 +255,13 @@ def _grouped(known: Iterable[tuple[Planned, list[int]]], depth: int) -> list[tup
     """Put plans of one normal form together, those of most rows first."""
     forms: dict[Node, tuple[Planned, list[int]]] = {}
     for plan, members in known:
-        forms.setdefault(_form(plan, depth), (plan, []))[1].extend(members)
+        forms.setdefault(form_of_layer(plan, depth), (plan, []))[1].extend(members)
     found = [(plan, sorted(members)) for plan, members in forms.values()]
     return sorted(found, key=lambda group: (-len(group[1]), group[1]))
 
 
-def _form(plan: Planned, depth: int) -> Node:
+def form_of_layer(plan: Planned, depth: int) -> Node:
+    """Return the normal form of an element of a layer, which all elements have that stream-K does not cut."""
     cuts = ((0, depth),) if isinstance(plan, LanesPlan) else next(plan.order.blocks(1, 1, depth))[2]
     return normal_form(plan, Cell(depth, cuts), problem_of(plan, False))
 
@@ -271,7 +274,7 @@ def _undecided(groups: list[tuple[Planned, list[int]]], depth: int) -> tuple[tup
         problem = problem_of(plans[0], False)
         rng, hints = (
             np.random.default_rng(0),
-            hints_of(Pair(plans[0], plans[1], problem, (_form(plans[0], depth), _form(plans[1], depth)), depth)),
+            hints_of(Pair(plans[0], plans[1], problem, (form_of_layer(plans[0], depth), form_of_layer(plans[1], depth)), depth)),
         )
         for turn in range(_BATCHES):
             operands = draw(problem, hints._replace(size=min(hints.size, 16)), rng, 4 * turn)

@@ -101,6 +101,7 @@ _FACTS: tuple[tuple[Callable[[Plan], str], str], ...] = (
     (_says("join_bits", "c joins at {} bits", usual=0), ""),
     (_says("flush_inputs", "subnormal inputs are 0", usual=False), ""),
     (_says("flush_results", "subnormal results are 0", usual=False), ""),
+    (_says("negative_zero", "negative sums round to -0", usual=False), ""),
     (_first_tile, ""),
     (_ends, ""),
 )

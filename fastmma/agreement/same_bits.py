@@ -27,6 +27,7 @@ from fastmma.products.library_plan import LibraryPlan
 from fastmma.products.order import Order, StreamK
 
 BUDGET = 1 << 18
+_DEEPEST = 1 << 22  # K of sums of narrow formats, in search of one that steps do not keep
 
 
 @public_call
@@ -147,7 +148,7 @@ def _for_every_k(p: Plan, q: Plan, problem: Problem, starts: bool, budget: int) 
             return Verdict(True, alike(p, q, problem, forms[0][0], None), ALL_INPUTS)
     chunk = PATTERNS[problem.sparse.split()[0]].chunk if problem.sparse else 1
     proved, others = list[int](), list[int]()
-    for depth in _depths(p, q, unit):
+    for depth in _depths(p, q, unit, problem):
         if depth % chunk == 0:
             found = _for_k(p, q, problem, (1, 1), depth, starts, budget)
             if found.equal is False:
@@ -187,13 +188,19 @@ def _period(p: Plan, q: Plan) -> int:
     return lcm(*found)
 
 
-def _depths(p: Plan, q: Plan, unit: int) -> Iterator[int]:
-    """Yield the K that are tried where none is given, each once."""
+def _depths(p: Plan, q: Plan, unit: int, problem: Problem) -> Iterator[int]:
+    """Yield the K that are tried where none is given, each once; at last one of which sums have more bits than steps keep."""
     parts = [each for each in (getattr(plan, "split_k", 1) for plan in (p, q)) if isinstance(each, int)]
     units = [getattr(plan, "unit", 0) or getattr(plan, "split_unit", 0) or unit for plan in (p, q)]
     least = min(plan.operation.instruction.k for plan in (p, q))
     tried = [least, unit, 2 * unit, max(parts, default=1) * max(units), 2 * max(parts, default=1) * max(units) + 8, 4096]
     yield from dict.fromkeys(sorted(each for each in tried if each <= 1 << 16))
+    term = inputs_of(p, problem).term
+    most = None if term is None else term.most
+    bits = min(plan.operation.arithmetic.align_bits for plan in (p, q))
+    needed = 0 if most is None else -(-(4 << min(bits, 40)) // (most * unit)) * unit
+    if 4096 < needed <= _DEEPEST:
+        yield needed
 
 
 def _for_k(p: Plan, q: Plan, problem: Problem, extents: tuple[int | None, int | None], depth: int, starts: bool, budget: int) -> Verdict:

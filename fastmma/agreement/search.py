@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.agreement.draw import Hints, draw
+from fastmma.agreement.draw import FULL, Hints, draw
 from fastmma.agreement.form import Node, Steps, rules, walk
 from fastmma.agreement.problem import Problem
 from fastmma.agreement.run import Operands, compute
@@ -17,7 +17,9 @@ from fastmma.isa.codes import decode, encode, from_codes
 from fastmma.isa.formats import FORMATS
 
 _MOST_EDGES = 256
+_MOST_CUTS = 64
 _PATIENCE = 40  # draws after which operands whose results are infinite, or no numbers, are taken
+_DEEP = 1 << 16  # k beyond which sums alone are drawn that are as large as can be, and fewer
 _MOST_PLAIN = 32  # elements that are made plainer
 _MOST_TRIES = 400  # operands with fewer products
 _MOST_WORK = 1 << 25  # multiply-adds that are drawn at once
@@ -41,8 +43,10 @@ def search(pair: Pair, budget: int, seed: int = 0) -> tuple[Operands | None, int
     rng, hints, done, turn = np.random.default_rng(seed), hints_of(pair), 0, 0
     found: Operands | None = None
     patience = _PATIENCE
+    deep = pair.depth > _DEEP
+    budget = budget * _DEEP // pair.depth if deep else budget
     while done < budget and patience:
-        operands = draw(pair.problem, hints, rng, turn)
+        operands = draw(pair.problem, hints, rng, FULL if deep else turn)
         results = [compute(plan, pair.problem, operands) for plan in (pair.p, pair.q)]
         differs = results[0] != results[1]
         done, turn = done + differs.size, turn + 1
@@ -78,7 +82,16 @@ def hints_of(pair: Pair) -> Hints:
     size = 32
     while size > 4 and size * size * pair.depth > (_MOST_WORK >> 11 if pair.slow else _MOST_WORK):
         size //= 2
-    return Hints(pair.depth, tuple(sorted(edges)), tuple(sorted(distances)), halves, size, pair.whole)
+    cuts = sorted({place for form in pair.forms for place in _part_starts(form)} - {pair.depth})
+    few = tuple(cuts[:: -(-len(cuts) // _MOST_CUTS)]) if len(cuts) > 1 else ()
+    return Hints(pair.depth, tuple(sorted(edges)), tuple(sorted(distances)), halves, size, pair.whole, few)
+
+
+def _part_starts(form: Node) -> Iterator[int]:
+    """Yield where the parts begin that are added to each other."""
+    for node in walk(form):
+        for part in getattr(node, "parts", ()):
+            yield from list(_starts(part[1] if isinstance(part, tuple) else part))[:1]
 
 
 def _starts(form: Node) -> Iterator[int]:

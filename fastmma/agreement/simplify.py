@@ -105,7 +105,7 @@ def _steps(node: Steps, inputs: Inputs) -> Simple:
         span = after._replace(most=None, high=fmt.emax) if inputs.unbounded else after
     if taken is not None:
         return _exact(tuple(taken), exact)
-    return Simple(Steps(value.node, tuple(kept)), span, None, any(rule.flush_results for rule, _ in kept))
+    return Simple(Steps(value.node, tuple(kept)), span, None, any(rule.flush_results or rule.negative_zero for rule, _ in kept))
 
 
 def _chain(node: Chain, inputs: Inputs) -> Simple:

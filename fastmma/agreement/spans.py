@@ -10,6 +10,8 @@ from fastmma.agreement.form import StepRule
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.numerics.arithmetic import NO_FLOOR
 
+_HELD = 128  # a product of that power of two is an infinity where c joins a sum
+
 
 class Span(NamedTuple):
     """The values that there can be, beside zero, infinities and NaNs.
@@ -126,7 +128,8 @@ def reach(rule: StepRule, count: int, term: Span, before: Span | None) -> Reache
 
 def _c_as_term(rule: StepRule, fmt: Format, count: int, spans: list[Span], unit: int, high: int, most: int | None) -> StepRule:
     """Let c be a term where it joins a sum without any loss, or there is none."""
-    if rule.c_joins == "terms" or fmt.emin - rule.join_bits - 1 > unit:
+    held = spans[0].most is not None and spans[0].most.bit_length() + spans[0].unit <= _HELD
+    if rule.c_joins != "sum" or not held or fmt.emin - rule.join_bits - 1 > unit:
         return rule
     if spans[0].high + 1 >= FORMATS["f32"].emax:  # a product that f32 cannot hold is an infinity where c joins a sum
         return rule
@@ -167,4 +170,4 @@ def _rounded(rule: StepRule, fmt: Format, count: int, spans: list[Span], unit: i
     flushes = rule.flush_results and unit < fmt.emin
     if not fits or unit < fmt.emin - keep:
         return replace(rule, flush_results=flushes)
-    return replace(rule, rounding="exact", keep_bits=0, flush_results=flushes)
+    return replace(rule, rounding="exact", keep_bits=0, flush_results=flushes, negative_zero=False)

@@ -125,20 +125,20 @@ def whole_k(ins: Instruction, operands: Operands) -> Operands:
     if not missing:
         return operands
     filled = operands._replace(
-        a=_padded(operands.a, 2, missing * ins.stored_k // ins.k, 0),
-        b=_padded(operands.b, 1, missing, 0),
+        a=_pad(operands.a, 2, missing * ins.stored_k // ins.k, 0),
+        b=_pad(operands.b, 1, missing, 0),
     )
     if operands.scale_a is not None and operands.scale_b is not None:
         scales = filled.depth // ins.k * ins.scale_vec_size - operands.scale_a.shape[2]
         one = int(encode(1.0, ins.stype)[()])
-        filled = filled._replace(scale_a=_padded(operands.scale_a, 2, scales, one), scale_b=_padded(operands.scale_b, 1, scales, one))
+        filled = filled._replace(scale_a=_pad(operands.scale_a, 2, scales, one), scale_b=_pad(operands.scale_b, 1, scales, one))
     if operands.metadata is not None:
         rule = pattern_of(ins)
-        filled = filled._replace(metadata=_padded(operands.metadata, 2, missing // rule.chunk, rule.words[0][0]))
+        filled = filled._replace(metadata=_pad(operands.metadata, 2, missing // rule.chunk, rule.words[0][0]))
     return filled
 
 
-def _padded(codes: Codes, axis: int, count: int, value: int) -> Codes:
+def _pad(codes: Codes, axis: int, count: int, value: int) -> Codes:
     """More entries at the end of an axis."""
     shape = list(codes.shape)
     shape[axis] = count

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastmma.backends.batches import each
 from fastmma.backends.call import Codes, Operands, Operation, whole_k
+from fastmma.backends.problem import Fallback, Fallbacks, Problem
 from fastmma.isa.codes import from_codes
 from fastmma.isa.formats import Format
 
@@ -29,6 +30,23 @@ def windows(operation: Operation, operands: Operands, d: Codes, threads: int) ->
     for one, out in each(operands, d.view(np.float32)):
         x, y = (compiled.numbers(_values(codes, fmt, np.float64), fmt.emin) for codes, fmt in ((one.a, formats.a), (one.b, formats.b)))
         compiled.multiply(p, x, y, None if one.c is None else one.c.view(np.float32), out, threads)
+
+
+def windows_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: int) -> Fallbacks:
+    """Compute "fused" where c joins sums of 8 products, but for products that are out of reach, and rows with infinities or NaNs."""
+    from fastmma.kernels.fused import window_lanes
+    from fastmma.kernels.fused import windows as compiled
+
+    formats, fallbacks = problem.operation.instruction.formats, list[Fallback]()
+    for index, (one, results) in enumerate(each(operands, out.view(np.float32))):
+        x, y = (compiled.numbers(_values(codes, fmt, np.float64), fmt.emin) for codes, fmt in ((one.a, formats.a), (one.b, formats.b)))
+        rows: slice | NDArray[np.intp] = slice(None)
+        if window_lanes.reaches(x, y):
+            results[...] = window_lanes.multiply(x, y, None if one.c is None else one.c.view(np.float32), threads)
+            rows = np.flatnonzero(~np.isfinite(results).all(axis=1))
+        if isinstance(rows, slice) or len(rows):
+            fallbacks.append(Fallback(slice(index, index + 1), rows, slice(None)))
+    return fallbacks
 
 
 def exact(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:

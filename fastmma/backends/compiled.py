@@ -33,7 +33,7 @@ class Compiled(Backend):
         if route.is_left_to_reference(operation):
             Exact().run(operation, operands, d, threads)
             return
-        operands = _filled(operation, operands)
+        operands = _fill(operation, operands)
         if is_small(operands, d):
             run(operation, operands, d, threads)
             return
@@ -56,7 +56,7 @@ class Compiled(Backend):
         """`Backend.promoted`."""
         dense = operands.metadata is None and operands.scale_a is None
         if METHODS[operation.arithmetic.method].in_steps and dense and operands.depth:
-            operands = _filled(operation, operands)
+            operands = _fill(operation, operands)
         if not fused.promoted(operation, operands, d, promotion, threads):
             super().promoted(operation, operands, d, promotion, threads)
 
@@ -72,7 +72,7 @@ class Compiled(Backend):
             results[...] = sums
 
 
-def _filled(operation: Operation, operands: Operands) -> Operands:
+def _fill(operation: Operation, operands: Operands) -> Operands:
     """Operands of whole instructions where steps of zeros may change sums, as they do in an arithmetic of few bits."""
     return whole_k(operation.instruction, operands) if operation.own else operands
 

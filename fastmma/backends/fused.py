@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastmma.kernels.fused.batch import RegisterBlocks
 
 
-def _halved(codes: Codes) -> Codes:
+def _halve(codes: Codes) -> Codes:
     """Round f32 codes to f16, NaN canonical."""
     with np.errstate(over="ignore", invalid="ignore"):
         half: Codes = codes.view(np.float32).astype(np.float16).view(np.uint16)
@@ -47,7 +47,7 @@ def run(operation: Operation, operands: Operands, d: Codes, threads: int) -> Non
         return
     sums = np.empty(d.shape, dtype=np.uint32)
     _in_order(operation, operands, sums, threads)
-    d[...] = _halved(sums)
+    d[...] = _halve(sums)
 
 
 def promoted(operation: Operation, operands: Operands, d: Codes, promotion: Promotion, threads: int) -> bool:

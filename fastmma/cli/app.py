@@ -30,6 +30,7 @@ COMMANDS: Final = {
         "fastmma trace mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --d 4,5",
     ),
     "explorer": Entry("Write an HTML file that shows every layout, and sums as bars of bits.", "fastmma explorer -o explorer.html"),
+    "gpus": Entry("List the names of GPUs that are accepted as targets.", "fastmma gpus"),
     "evidence": Entry("Show how the arithmetic of each GPU is known.", "fastmma evidence --arithmetic"),
     "gemm": Entry(
         "Multiply two matrices as a GPU does, and report speed and error.",

@@ -62,7 +62,7 @@ def compare(
     size = parse_tile(tile)
     if against is None:
         if len(files) != 2:
-            raise OperandError(f"give two files with results, or operands and --against, not {len(files)} without it")
+            raise OperandError(f"give two files with results, or operands and --against GPU, FILE or CHOICES; not {len(files)} without it")
         d, other = (_result(path, types) for path in files)
     else:
         target, choice = target_named(target), (instruction, types, dtype)

@@ -17,6 +17,7 @@ from fastmma.host.files import opened
 from fastmma.isa.codes import encode, from_codes
 from fastmma.isa.formats import Format, format_of
 from fastmma.operands.check import codes_of
+from fastmma.scaling.schemes import SCHEMES
 
 Arrays = dict[str, NDArray[Any]]
 _NAMES = ("a", "b", "c")
@@ -198,4 +199,7 @@ def formats_of(text: str) -> tuple[Format, Format]:
     names = text.split(",")
     if len(names) > 2:
         raise OperandError(f"--type takes one type, or two with a comma between them, not {text!r}")
+    for name in names:
+        if name in SCHEMES:
+            raise OperandError(f"{name} is a block-scaled scheme, not an element format: 'fastmma study --format {name}' measures it")
     return format_of(names[0]), format_of(names[-1])

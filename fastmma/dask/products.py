@@ -120,7 +120,7 @@ def gemm(
     how = {"backend": backend, "threads": threads}
     (_, _, parts) = next(plan.order.blocks(*shape, depth))
     if len(parts) > 1 and max(left.numblocks[1], right.numblocks[0]) > 1 and _parts_are_tasks(plan, others):
-        return _joined(left, right, others, plan, parts, numbers, how)
+        return _join(left, right, others, plan, parts, numbers, how)
     return _blocks(whole(left, 1), whole(right, 0), others, plan, numbers | how)
 
 
@@ -149,9 +149,7 @@ def _block(a: NDArray[Any], b: NDArray[Any], *others: NDArray[Any], names: tuple
     return multiplied(a, b, plan=plan, **operands, **options)
 
 
-def _joined(
-    left: Any, right: Any, others: dict[str, Any], plan: GemmPlan, parts: Cuts, numbers: dict[str, Any], how: dict[str, Any]
-) -> Any:
+def _join(left: Any, right: Any, others: dict[str, Any], plan: GemmPlan, parts: Cuts, numbers: dict[str, Any], how: dict[str, Any]) -> Any:
     """The product from parts of k, each of which is a task for every block: the sums of the parts, then the epilogue."""
     part = replace(plan, split_k=1, split_unit=0, epilogue=(), out="")
     start = {"c": others["c"]} if "c" in others else {}

@@ -120,7 +120,7 @@ def quantize(
     block = row.block(array.shape, place)
     _check_chunks(array, block, row)
     overall = [_largest(array)] if row.two_level and array.size else []
-    call = partial(_quantized, scheme=row, lead=block[place], **options)
+    call = partial(_quantize, scheme=row, lead=block[place], **options)
     blocks = da.map_blocks(call, array, *overall, dtype=object, meta=np.empty((0,) * array.ndim, object))
     chunks = tuple(tuple(-(-size // extent) for size in sizes) for sizes, extent in zip(array.chunks, block, strict=True))
     elements, scales = (
@@ -149,7 +149,7 @@ def _largest(array: Any) -> Any:
     return abs(array.astype(wide)).max(keepdims=True)
 
 
-def _quantized(x: NDArray[Any], *largest: NDArray[Any], scheme: Scheme, lead: int, axis: int, **options: Any) -> ScaledArray:
+def _quantize(x: NDArray[Any], *largest: NDArray[Any], scheme: Scheme, lead: int, axis: int, **options: Any) -> ScaledArray:
     """One chunk; where the whole array has a scale, a block before it holds the largest magnitude of all."""
     if not largest:
         return quantized(x, scheme, axis=axis, **options)

@@ -44,7 +44,7 @@ def _descriptor(value: Any, what: str) -> Descriptor:
     raise OperandTypeError(f"{what} must be a matrix descriptor (a Descriptor or its 64 bits), not {type(value).__name__}")
 
 
-def _negated(codes: NDArray[Any], fmt: Format, scale: int) -> NDArray[Any]:
+def _negate(codes: NDArray[Any], fmt: Format, scale: int) -> NDArray[Any]:
     return codes if scale == 1 else codes ^ codes.dtype.type(1 << (fmt.bits - 1))
 
 
@@ -186,8 +186,8 @@ def mma(
     if not scale_d:
         before = np.zeros_like(before)
     given = {
-        "a": _negated(acodes, afmt, imm_scale_a),
-        "b": _negated(bcodes, bfmt, imm_scale_b),
+        "a": _negate(acodes, afmt, imm_scale_a),
+        "b": _negate(bcodes, bfmt, imm_scale_b),
         "c": gather(before, operands["d"], threads=threads),
         **register_operands(ins, metadata, selector),
     }

@@ -243,11 +243,11 @@ def _codes(value: Any, name: str) -> tuple[NDArray[Any], Format]:
 
 def _distances(x: NDArray[Any], y: NDArray[Any], fmt: Format) -> NDArray[np.uint64]:
     """Count the codes of ascending numbers between; both zeros are one."""
-    ordered = [_ordered(codes.astype(np.uint64), fmt) for codes in (x, y)]
+    ordered = [_order(codes.astype(np.uint64), fmt) for codes in (x, y)]
     return np.asarray(np.maximum(*ordered) - np.minimum(*ordered))
 
 
-def _ordered(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.uint64]:
+def _order(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.uint64]:
     """Codes as integers in the order of their numbers."""
     sign = np.uint64(1 << (fmt.bits - 1))
     if fmt.kind != "float":

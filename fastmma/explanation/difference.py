@@ -66,13 +66,13 @@ def first_difference(steps: Sequence[Step], others: Sequence[Step]) -> Differenc
 
 def _between(steps: Sequence[Step], others: Sequence[Step]) -> Difference:
     ks = [k for step in (*steps, *others) for k in step.k]
-    kept, other_kept = _kept(steps), _kept(others)
+    kept, other_kept = _keep(steps), _keep(others)
     parted = [k for k in sorted(kept.keys() & other_kept.keys()) if kept[k] != other_kept[k]]
     last = (*others, *steps)[-1]
     return Difference(last.stage, (min(ks, default=0), max(ks, default=0)), tuple(steps), tuple(others), tuple(parted))
 
 
-def _kept(steps: Sequence[Step]) -> dict[int, tuple[Dyadic, str]]:
+def _keep(steps: Sequence[Step]) -> dict[int, tuple[Dyadic, str]]:
     """Return what is kept of every product, by its k."""
     found: dict[int, tuple[Dyadic, str]] = {}
     for step in steps:

@@ -76,7 +76,7 @@ def explain(a: Any, b: Any, row: int, col: int, *, against: Any = None, **option
     >>> [(str(term.value), str(term.lost)) for term in found.steps[0].terms[:3]]
     [('1 * 2^12', '0'), ('1 * 2^-14', '1 * 2^-14'), ('-1 * 2^12', '0')]
     """
-    found = _explained(a, b, row, col, options)
+    found = _explain(a, b, row, col, options)
     if against is None:
         return found
     return replace(found, against=_other(found, a, b, row, col, against, options))
@@ -88,19 +88,19 @@ def _other(found: Explanation, a: Any, b: Any, row: int, col: int, against: Any,
         return against
     operands = {name: value for name, value in options.items() if name in _CUTS}
     if isinstance(against, Plan):
-        return _explained(a, b, row, col, {**operands, "plan": against})
+        return _explain(a, b, row, col, {**operands, "plan": against})
     if isinstance(against, Mapping):
-        return _explained(a, b, row, col, {**options, **against})
+        return _explain(a, b, row, col, {**options, **against})
     if isinstance(against, Arithmetic):
         if options.get("plan") is not None:
-            return _explained(a, b, row, col, {**operands, "plan": replace(found.plan, arithmetic=against)})
-        return _explained(a, b, row, col, {**options, "arithmetic": against})
+            return _explain(a, b, row, col, {**operands, "plan": replace(found.plan, arithmetic=against)})
+        return _explain(a, b, row, col, {**options, "arithmetic": against})
     if options.get("plan") is not None:
-        return _explained(a, b, row, col, {**operands, "plan": replace(found.plan, target=against)})
-    return _explained(a, b, row, col, {**options, "target": against})
+        return _explain(a, b, row, col, {**operands, "plan": replace(found.plan, target=against)})
+    return _explain(a, b, row, col, {**options, "target": against})
 
 
-def _explained(a: Any, b: Any, row: int, col: int, options: dict[str, Any]) -> Explanation:
+def _explain(a: Any, b: Any, row: int, col: int, options: dict[str, Any]) -> Explanation:
     operands = {name: value for name, value in options.items() if name in _CUTS and value is not None}
     choices = {name: value for name, value in options.items() if name not in _CUTS and not (name == "plan" and value is None)}
     if isinstance(a, ScaledArray) or isinstance(b, ScaledArray):

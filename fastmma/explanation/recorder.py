@@ -85,21 +85,21 @@ class Recorder(Exact):
         with watching() as seen:
             found = super().promote(rule, partial[self.row, self.col], total[self.row, self.col], *scales)
         self._note_all("promotion", seen, _PROMOTED[rule])
-        return self._placed(found, total)
+        return self._place(found, total)
 
     def join(self, total: Codes, part: Codes, fmt: Format, stage: str = "split-k") -> Codes:
         """`Backend.join`."""
         with watching() as seen:
             found = super().join(total[:, self.row, self.col], part[:, self.row, self.col], fmt)
         self._note_all(stage, seen, (_JOINED[stage],))
-        return self._placed(found, total)
+        return self._place(found, total)
 
     def rounded(self, sums: Codes, fmt: str, threads: int) -> Codes:
         """`Backend.rounded`."""
         with watching() as seen:
             found = Exact().rounded(sums[:, self.row, self.col], fmt, threads)
         self._note_all("split-k", seen, (("sum",),))
-        return self._placed(found, sums)
+        return self._place(found, sums)
 
     def apply(self, sums: Codes, steps: list[Operator], threads: int) -> Codes:
         """`Backend.apply`."""
@@ -119,9 +119,9 @@ class Recorder(Exact):
     def narrow(self, sums: Codes, out: str, threads: int) -> Codes:
         """`Backend.narrow`: of sums that the epilogue has rounded to `out`, and so not a step."""
         found = super().narrow(sums[self.row, self.col], out, threads)
-        return self._placed(found, np.zeros(sums.shape, found.dtype))
+        return self._place(found, np.zeros(sums.shape, found.dtype))
 
-    def _placed(self, found: Codes, others: Codes) -> Codes:
+    def _place(self, found: Codes, others: Codes) -> Codes:
         result = np.zeros_like(others)
         result[..., self.row, self.col] = found
         return result
@@ -133,7 +133,7 @@ class Recorder(Exact):
     def _note(self, stage: str, seen: reference_steps.Step, terms: list[Term]) -> None:
         """Keep a step, with what alignment and rounding took; the zeros that fill an instruction are left out."""
         if seen.aligned:
-            terms = [_aligned(term, dyadic(units, seen.last)) for term, units in zip(terms, seen.aligned, strict=True)]
+            terms = [_align(term, dyadic(units, seen.last)) for term, units in zip(terms, seen.aligned, strict=True)]
         shown = tuple(term for term in terms if term.k or seen.operation == "fma" or term.name not in ("product", "group"))
         total = None
         if not any(term.special for term in terms):
@@ -157,7 +157,7 @@ class Recorder(Exact):
         )
 
 
-def _aligned(term: Term, kept: Dyadic) -> Term:
+def _align(term: Term, kept: Dyadic) -> Term:
     """A term, and what alignment leaves of it."""
     return replace(term, kept=kept, lost=difference_of(term.value, kept))
 

@@ -26,12 +26,24 @@ def as_array(value: Any, what: str) -> NDArray[Any]:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError) as error:
-        raise OperandTypeError(f"{what} must be an array: {error}") from None
+        raise OperandTypeError(f"{what} must be an array: {error}{_of_torch(value)}") from None
     if isinstance(value, np.ma.MaskedArray):
         raise OperandTypeError(f"{what} must be an array without a mask, not a masked array")
     if array.dtype.kind in "OT":
-        raise OperandTypeError(f"{what} must be an array of numbers, not of {'Python objects' if array.dtype == object else 'strings'}")
+        kind = "Python objects" if array.dtype == object else "strings"
+        raise OperandTypeError(f"{what} must be an array of numbers, not {_class_of(value) or f'of {kind}'}")
     return array
+
+
+def _of_torch(value: Any) -> str:
+    """Say how a tensor of torch becomes an array, if it is one; else say nothing."""
+    return "; fastmma.torch.to_numpy(tensor) makes an array of it" if type(value).__module__.partition(".")[0] == "torch" else ""
+
+
+def _class_of(value: Any) -> str:
+    """Name the class of a block-scaled array, and what multiplies it; the empty text for others."""
+    scaled = type(value).__module__.startswith("fastmma.scaling")
+    return f"a {type(value).__name__}; fastmma.scaled_matmul multiplies block-scaled arrays" if scaled else ""
 
 
 def flag(value: Any, what: str) -> bool:

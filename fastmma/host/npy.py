@@ -157,7 +157,7 @@ class _Bounded:
 
 
 @contextmanager
-def _unzipped(what: str) -> Iterator[None]:
+def _unzip(what: str) -> Iterator[None]:
     """Raise one error for what a damaged archive raises in zipfile, zlib or struct."""
     try:
         yield
@@ -172,12 +172,12 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> Itera
     """A member of an archive, of which no more can be read than the size that the list of members gives it."""
     if info.compress_type not in _COMPRESSIONS:
         raise _damaged(what, ".npz", f"it is compressed by method {info.compress_type}, and only deflated arrays are read")
-    with _unzipped(what), archive.open(info) as file:
+    with _unzip(what), archive.open(info) as file:
         yield file
 
 
 def _members(file: IO[bytes], size: int, what: str, bound: int | None) -> Arrays:
-    with _unzipped(what):
+    with _unzip(what):
         archive = zipfile.ZipFile(_Bounded(file, size, what))
         infos = archive.infolist()
     found: Arrays = {}

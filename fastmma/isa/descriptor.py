@@ -149,9 +149,9 @@ class Descriptor:
             blocks, steps = (self.leading, self.stride) if self.swizzle else (self.stride, self.leading)
             lines = _CORE_LINES * _UNIT // self._atom
             place = across * blocks + along // lines * steps + along % lines * row + inside
-        return np.asarray(self._swizzled(place + self.address), dtype=np.int64)
+        return np.asarray(self._swizzle(place + self.address), dtype=np.int64)
 
-    def _swizzled(self, place: NDArray[Any]) -> NDArray[Any]:
+    def _swizzle(self, place: NDArray[Any]) -> NDArray[Any]:
         """The unit of 16 bytes (or atom of 32) within a row, exclusive-or the number of the 128-byte line in its pattern."""
         if not self.swizzle:
             return place

@@ -56,7 +56,7 @@ def target_named(name: TargetName) -> str:
     else:
         found = _capable(name)
     if found is None:
-        raise TargetError(f"unknown target {name!r}; there are {', '.join(TARGETS)}{_suggestion(name)}")
+        raise TargetError(f"unknown target {name!r}; {_suggestion(name)}'fastmma gpus' and the page GPUs list all names")
     return found
 
 
@@ -103,9 +103,9 @@ def _capable(capability: Any) -> str | None:
 
 
 def _suggestion(name: Any) -> str:
-    """The GPU that might have been meant."""
+    """Name the three that are most like it."""
     if not isinstance(name, str) or len(name) > 100:
         return ""
-    names = {" ".join(_words(each)): each for each in (*TARGETS, *(gpu for row in ARCHITECTURES for gpu in row.gpus))}
-    close = get_close_matches(" ".join(_words(name)), names, 1)
-    return f"; did you mean {names[close[0]]}?" if close else "; and GPUs by name, such as H100"
+    names = {" ".join(_words(each)): each for each in (*(gpu for row in ARCHITECTURES for gpu in row.gpus), *TARGETS)}
+    close = get_close_matches(" ".join(_words(name)), names, 3, cutoff=0.5)
+    return f"the nearest are {', '.join(names[each] for each in close)}; " if close else ""

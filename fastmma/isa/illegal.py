@@ -20,7 +20,7 @@ def explain(text: str, legal: Collection[Spelling], opcodes: tuple[str, ...]) ->
 def refusal(text: str, reason: str, opcodes: tuple[str, ...]) -> str:
     """The message for a text that is no opcode for a reason, with the nearest of those that are."""
     nearest = " and ".join(_nearest(text, opcodes))
-    return f"{_shortened(text)!r} is no legal opcode: {_shortened(reason)}. The nearest are {nearest}"
+    return f"{_shorten(text)!r} is no legal opcode: {_shorten(reason)}. The nearest are {nearest}"
 
 
 def _nearest(text: str, opcodes: tuple[str, ...], count: int = 2) -> list[str]:
@@ -47,7 +47,7 @@ def _token_sets(opcodes: tuple[str, ...]) -> tuple[dict[str, int], dict[str, lis
     return places, found
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 

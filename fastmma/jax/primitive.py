@@ -114,9 +114,9 @@ def _lower(context: Any, *operands: Any, **parameters: Any) -> Any:
     return mlir.lower_fun(call, multiple_results=False)(context, *operands)
 
 
-def _transposed(cotangent: Any, x: Any, y: Any, *, swapped: bool, settings: Settings, **parameters: Any) -> Any:
+def _transpose(cotangent: Any, x: Any, y: Any, *, swapped: bool, settings: Settings, **parameters: Any) -> Any:
     """The cotangent of x, where x times y (or y times x, if swapped) has one; as JAX transposes dot_general."""
-    (x_k, y_k), (x_batch, y_batch) = parameters["dimension_numbers"] if not swapped else _mirrored(parameters["dimension_numbers"])
+    (x_k, y_k), (x_batch, y_batch) = parameters["dimension_numbers"] if not swapped else _mirror(parameters["dimension_numbers"])
     x_free = [each for each in range(x.aval.ndim) if each not in (*x_k, *x_batch)]
     y_free = [each for each in range(y.ndim) if each not in (*y_k, *y_batch)]
     start = len(x_batch) + (0 if swapped else len(x_free))
@@ -127,24 +127,24 @@ def _transposed(cotangent: Any, x: Any, y: Any, *, swapped: bool, settings: Sett
     return found.transpose(np.argsort(order).tolist()).astype(x.aval.dtype)
 
 
-def _mirrored(dimensions: Dimensions) -> Dimensions:
+def _mirror(dimensions: Dimensions) -> Dimensions:
     (x_k, y_k), (x_batch, y_batch) = dimensions
     return (y_k, x_k), (y_batch, x_batch)
 
 
 def _of_lhs(cotangent: Any, lhs: Any, rhs: Any, **parameters: Any) -> Any:
-    return _transposed(cotangent, lhs, rhs, swapped=False, **parameters)
+    return _transpose(cotangent, lhs, rhs, swapped=False, **parameters)
 
 
 def _of_rhs(cotangent: Any, lhs: Any, rhs: Any, **parameters: Any) -> Any:
-    return _transposed(cotangent, rhs, lhs, swapped=True, **parameters)
+    return _transpose(cotangent, rhs, lhs, swapped=True, **parameters)
 
 
-def _batched(operands: Sequence[Any], places: Sequence[int | None], *, settings: Settings, **parameters: Any) -> tuple[Any, int]:
+def _batch(operands: Sequence[Any], places: Sequence[int | None], *, settings: Settings, **parameters: Any) -> tuple[Any, int]:
     """One product for all: a dimension that both operands have is one more of the batch, that of one operand one more of its rows."""
     (lhs, rhs), (at, other) = operands, places
     (lhs_k, rhs_k), (lhs_batch, rhs_batch) = parameters["dimension_numbers"]
-    ks, batches = (_shifted(lhs_k, at), _shifted(rhs_k, other)), (_shifted(lhs_batch, at), _shifted(rhs_batch, other))
+    ks, batches = (_shift(lhs_k, at), _shift(rhs_k, other)), (_shift(lhs_batch, at), _shift(rhs_batch, other))
     rows = lhs.ndim - len(lhs_k) - len(lhs_batch)  # with the new one, if it is the left operand's
     if at is not None and other is not None:
         batches, place = ((at, *batches[0]), (other, *batches[1])), 0
@@ -157,7 +157,7 @@ def _batched(operands: Sequence[Any], places: Sequence[int | None], *, settings:
     return found, place
 
 
-def _shifted(dimensions: Sequence[int], new: int | None) -> tuple[int, ...]:
+def _shift(dimensions: Sequence[int], new: int | None) -> tuple[int, ...]:
     """Dimensions of an operand that has a new one."""
     return tuple(each + (new is not None and each >= new) for each in dimensions)
 
@@ -165,5 +165,5 @@ def _shifted(dimensions: Sequence[int], new: int | None) -> tuple[int, ...]:
 dot_general_p.def_abstract_eval(_abstract)
 dot_general_p.def_impl(_run)
 ad.defbilinear(dot_general_p, _of_lhs, _of_rhs)
-batching.primitive_batchers[dot_general_p] = _batched
+batching.primitive_batchers[dot_general_p] = _batch
 mlir.register_lowering(dot_general_p, _lower, cacheable=False)

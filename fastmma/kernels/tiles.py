@@ -51,6 +51,12 @@ class ChainTile(NamedTuple):
     joined: tuple[int, int]  # where chains of their own join the sums
 
 
+class WindowsTile(NamedTuple):
+    """Sums of 32 columns in float64 lanes, by instructions that name their rounding."""
+
+    features: frozenset[str]
+
+
 class WordsTile(NamedTuple):
     """Tiles (lanes, rows, vectors) of dot products of words."""
 
@@ -75,6 +81,7 @@ THIN = (
     ThinTile(frozenset({"avx2", "fma", "f16c"}), 32, 2, 4),
     ThinTile(_NEON, 32, 2, 4),
 )
+WINDOWS: tuple[WindowsTile, ...] = (WindowsTile(frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})),)
 CHAINS = (
     ChainTile(_AVX512 | {"avx512f", "f16c"}, 64, (8, 3), (8, 2)),
     ChainTile(frozenset({"avx2", "fma", "f16c"}), 32, (4, 3), (4, 2)),

@@ -75,7 +75,7 @@ def _relu(x: Number, fmt: Format) -> int:
     return reference_steps.record(reference_steps.Step("relu", (x,), code, fmt, "rn"))
 
 
-def _applied(operation: str, code: int, first: int, second: int) -> int:
+def _apply(operation: str, code: int, first: int, second: int) -> int:
     """One step of an epilogue on f32 codes."""
     f32 = FORMATS["f32"]
     x, y, z = (number(each, f32) for each in (code, first, second))
@@ -102,7 +102,7 @@ def apply(sums: Codes, steps: Sequence[Step]) -> Codes:
     for i, j in np.ndindex(*sums.shape):
         for step in steps:
             first, second = (0 if each is None else int(each[i, j].view(np.uint32)) for each in (step.first, step.second))
-            result[i, j] = _applied(step.operation, int(result[i, j]), first, second)
+            result[i, j] = _apply(step.operation, int(result[i, j]), first, second)
     return result
 
 

@@ -65,7 +65,7 @@ def _scale(ins: Instruction, name: str, byte_id: int, thread_id: int) -> Placeme
     return Placement(name, ins.stype, f"s{operand}", layout, (Mode(4, 0, 0), group), thread_id, first_bit)
 
 
-def _moved(move: Movement, name: str) -> Placement:
+def _move(move: Movement, name: str) -> Placement:
     """The matrices that a movement takes or gives: one after the other in a lane's registers."""
     one = move.layout
     layout = one
@@ -126,7 +126,7 @@ def placement(
     if (byte_id is not None or thread_id is not None) and not operand.startswith("scale"):
         raise OperandError(f"{found}: byte_id and thread_id belong to scales, not to {operand}")
     if isinstance(found, Movement):
-        return _moved(found, operand)
+        return _move(found, operand)
     if found.op == "tcgen05":
         return _in_tensor_memory(found, operand, selector)
     if operand == "metadata":

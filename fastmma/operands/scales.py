@@ -22,7 +22,7 @@ def _warp(ins: Instruction) -> int:
     return target_of(ins.targets[0]).lanes
 
 
-def _selected(ins: str | Instruction, operand: str, byte_id: Any, thread_id: Any) -> tuple[Instruction, NDArray[np.intp], NDArray[np.intp]]:
+def _select(ins: str | Instruction, operand: str, byte_id: Any, thread_id: Any) -> tuple[Instruction, NDArray[np.intp], NDArray[np.intp]]:
     """The instruction, the lane of each row (or column), and the bytes of its scales."""
     found = multiply(ins)
     if not found.scale_vec_size:
@@ -64,7 +64,7 @@ def unpack_scales(ins: str | Instruction, registers: Any, operand: str, byte_id:
     >>> unpack_scales(ins, np.full(32, 0x7F, np.uint32), "b").ravel().tolist()
     [127, 127, 127, 127, 127, 127, 127, 127]
     """
-    found, lanes, places = _selected(ins, operand, byte_id, thread_id)
+    found, lanes, places = _select(ins, operand, byte_id, thread_id)
     what = f"{found}: scale_{operand}"
     array = register_words(registers, (_warp(found),), what)
     scales = (array[..., lanes, None] >> (8 * places).astype(np.uint32)) & np.uint32(0xFF if found.stype == "ue8m0" else 0x7F)
@@ -100,7 +100,7 @@ def pack_scales(ins: str | Instruction, scales: Any, operand: str, byte_id: int 
     >>> pack_scales(ins, np.full((8, 1), 127, np.uint8), "b")[:5].tolist()
     [127, 0, 0, 0, 127]
     """
-    found, lanes, places = _selected(ins, operand, byte_id, thread_id)
+    found, lanes, places = _select(ins, operand, byte_id, thread_id)
     what = f"{found}: scale_{operand}"
     array = as_array(scales, what)
     if array.dtype != np.uint8:

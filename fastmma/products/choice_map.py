@@ -23,23 +23,24 @@ class Runs(NamedTuple):
     first: NDArray[np.int32]  # run of each layer, and the number of all
     row: NDArray[np.uint16]  # first row of each run
     answer: NDArray[np.uint8] | NDArray[np.uint16]
+    asked: tuple[tuple[int, int], ...] = ASKED  # up to how many rows multiples of a number were asked
 
     def find(self, m: int, n: int, k: int) -> int | None:
         """Find the answer for a product; None where nobody asked."""
         layer = self.layers.get((n, k))
-        if layer is None or m < 1 or not any(m <= most and m % step == 0 for most, step in ASKED):
+        if layer is None or m < 1 or not any(m <= most and m % step == 0 for most, step in self.asked):
             return None
         begin, end = self.first[layer], self.first[layer + 1]
         run = begin + np.searchsorted(self.row[begin:end], m, "right") - 1
         return int(self.answer[run])
 
 
-def read_runs(archive: Any, name: str, answer: str) -> Runs | None:
+def read_runs(archive: Any, name: str, answer: str, asked: tuple[tuple[int, int], ...] = ASKED) -> Runs | None:
     """Read the runs of some type and layout from an archive; None where it has none."""
     if f"{name}_nk" not in archive:
         return None
     nk, first, row, answers = (archive[f"{name}_{part}"] for part in ("nk", "first", "row", answer))
-    return Runs({(int(n), int(k)): index for index, (n, k) in enumerate(nk)}, first, row, answers)
+    return Runs({(int(n), int(k)): index for index, (n, k) in enumerate(nk)}, first, row, answers, asked)
 
 
 class Grid(NamedTuple):

@@ -92,7 +92,7 @@ class Epilogue(NamedTuple):
             if SCALED_C in self.steps:
                 found["beta"] = value
             else:
-                found["c"] = self._computed(
+                found["c"] = self._compute(
                     found["c"], [Step("multiply", _flat(value, found["c"].shape).view(np.float32), names=("c", "beta"))]
                 )
         return found
@@ -136,7 +136,7 @@ class Epilogue(NamedTuple):
             if both.shape != factor.shape:
                 shape = np.broadcast_shapes(both.shape, factor.shape)
                 both, factor = np.broadcast_to(both, shape), np.broadcast_to(factor, shape)
-            found["scale_ab"] = self._computed(both, [Step("multiply", _flat(factor, both.shape), names=("scale_a", "scale_b"))])
+            found["scale_ab"] = self._compute(both, [Step("multiply", _flat(factor, both.shape), names=("scale_a", "scale_b"))])
         return found
 
     def results(self, multiply: Multiply, sums_format: Format, operands: dict[str, Codes], shape: tuple[int, ...], cut: bool) -> Codes:
@@ -187,7 +187,7 @@ class Epilogue(NamedTuple):
             names.append("beta")
         values = [operands[name] for name in names]
         if rounding:
-            values = [self._computed(operands[name], [each._replace(names=(name,)) for each in rounding]) for name in names]
+            values = [self._compute(operands[name], [each._replace(names=(name,)) for each in rounding]) for name in names]
         if values and step.endswith(f"+{ZERO}"):
             names, values = [*names, ZERO], [*values, np.zeros((1, 1), np.uint32)]
         factors = [_flat(codes, shape).view(np.float32) for codes in values]
@@ -195,7 +195,7 @@ class Epilogue(NamedTuple):
             return [Step("accumulate" if step == SCALED_C else "fma", factors[0], factors[1], tuple(names))]
         return [Step("multiply" if names[0] in MULTIPLIERS else "add", factors[0], names=tuple(names))] if factors else []
 
-    def _computed(self, codes: Codes, steps: list[Step]) -> Codes:
+    def _compute(self, codes: Codes, steps: list[Step]) -> Codes:
         """A copy of an operand on which operations were done."""
         rows = _flat(codes, codes.shape).copy()
         return self.backend.apply(rows, steps, self.threads).reshape(codes.shape)

@@ -100,9 +100,9 @@ class LanesPlan(LibraryPlan):
         for product in range(len(sums)):
             a, b = operands.a[product].view(np.float32), operands.b[product].view(np.float32)
             for rows in _blocks(len(a), math.prod(places.shape[:-1]) * b.shape[1]):
-                sums[product, rows] = self._joined(a[rows], b, places, backend, threads)
+                sums[product, rows] = self._join(a[rows], b, places, backend, threads)
 
-    def _joined(self, a: NDArray[np.float32], b: NDArray[np.float32], places: NDArray[np.int64], backend: Backend, threads: int) -> Codes:
+    def _join(self, a: NDArray[np.float32], b: NDArray[np.float32], places: NDArray[np.int64], backend: Backend, threads: int) -> Codes:
         """Compute the sums of a block of rows."""
         depth = len(b)
         chains = places.reshape(-1, places.shape[-1])

@@ -87,7 +87,7 @@ def library_order(ins: Instruction, target: str, shape: Extents | None, biased: 
     refused = OrderEvidence("assumed", _not_recorded(row, choices.target, ins, asked, shape))
     for question, known in _known(asked):
         try:
-            done = _followed(plain, known, question, named, target)
+            done = _follow(plain, known, question, named, target)
         except UnknownOrderError as error:
             refused = OrderEvidence("unknown", str(error))
             break
@@ -136,7 +136,7 @@ def _not_recorded(row: GemmPreset, where: TargetName, ins: Instruction, asked: l
     return f"{'a stack of ' if shape.stack > 1 else ''}{shown} is not recorded on {library_gpu(where)}"
 
 
-def _followed(plain: LibraryOrder, known: Known, asked: Question, named: bool, target: str) -> LibraryOrder:
+def _follow(plain: LibraryOrder, known: Known, asked: Question, named: bool, target: str) -> LibraryOrder:
     """Follow a choice.
 
     Raises

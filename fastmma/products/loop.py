@@ -35,10 +35,10 @@ def accumulate(
         whole = rows == slice(0, d.shape[1]) and columns == slice(0, d.shape[2])
         given = operands if whole else operands.lines(rows, columns)
         scaled = promotion if promotion is None else promotion.part(slice(None), rows, columns)
-        _joined(backend, operation, given, d[:, rows, columns], scaled, cuts, order, threads)
+        _join(backend, operation, given, d[:, rows, columns], scaled, cuts, order, threads)
 
 
-def _joined(
+def _join(
     backend: Backend,
     operation: Operation,
     operands: Operands,
@@ -52,7 +52,7 @@ def _joined(
     if len(cuts) == 1:
         _part(backend, operation, operands, d, promotion, threads, order.first_tile)
         if order.join == WORKSPACE and isinstance(order.parts, int):  # of several parts only one has any k
-            d[...] = _rounded(backend, d, order.join_dtype, threads)
+            d[...] = _round(backend, d, order.join_dtype, threads)
         return
     ins = operation.instruction
 
@@ -66,11 +66,11 @@ def _joined(
             part = backend.empty(d.shape, d.dtype)
             _part(backend, operation, part_operands, part, chunks, threads, order.first_tile)
             first = order.join == IN_PLACE and start == 0
-            yield _rounded(backend, part, order.join_dtype if first or order.join != IN_PLACE else "", threads)
+            yield _round(backend, part, order.join_dtype if first or order.join != IN_PLACE else "", threads)
 
     def add(total: Codes, part: Codes) -> Codes:
         narrow = "" if order.join == WORKSPACE else order.join_dtype
-        return _rounded(backend, backend.join(total, part, ins.formats.d), narrow, threads)
+        return _round(backend, backend.join(total, part, ins.formats.d), narrow, threads)
 
     d[...] = join_parts(parts(), order, add)
 
@@ -120,7 +120,7 @@ def _pairwise(parts: Iterable[T], add: Callable[[T, T], T]) -> T:
     return total
 
 
-def _rounded(backend: Backend, sums: Codes, fmt: str, threads: int) -> Codes:
+def _round(backend: Backend, sums: Codes, fmt: str, threads: int) -> Codes:
     """f32 sums (T, M, N) rounded to a format, or as they are where there is none."""
     return backend.rounded(sums, fmt, threads) if fmt else sums
 

@@ -193,11 +193,11 @@ def prepared_of(plan: GemmPlan | LanesPlan, runner: Backend, threads: int) -> Pr
     if isinstance(plan, LanesPlan):
         return LanesProduct(plan, runner, threads)
     settings = runner.settings()
-    return Prepared(plan, runner, threads) if settings is None else _prepared(plan, runner, threads, settings)
+    return Prepared(plan, runner, threads) if settings is None else _prepare(plan, runner, threads, settings)
 
 
 @lru_cache(_CALLED_PLANS)
-def _prepared(plan: GemmPlan, runner: Backend, threads: int, settings: object) -> Prepared:  # noqa: ARG001 - a key
+def _prepare(plan: GemmPlan, runner: Backend, threads: int, settings: object) -> Prepared:  # noqa: ARG001 - a key
     return Prepared(plan, runner, threads, _CALLED_FORMS, at_once=False)
 
 

@@ -143,12 +143,12 @@ def scaled_plan(
     names = isinstance(epilogue, tuple) and all(type(step) is str for step in epilogue)
     plain = _PLAIN.issuperset(map(type, choices)) and (epilogue is None or names) and type(split_k) is not tuple
     if plain and target != "native" and is_plain(arithmetic):
-        return _remembered(question.a.name, question.b.name, is_strict(), *choices)  # type: ignore[arg-type]
+        return _remember(question.a.name, question.b.name, is_strict(), *choices)  # type: ignore[arg-type]
     return _chosen(question, choices)
 
 
 @lru_cache(4096, typed=True)
-def _remembered(a: str, b: str, strict: bool, *choices: Any) -> AccumulationPlan:  # noqa: ARG001 - errors depend on strict mode
+def _remember(a: str, b: str, strict: bool, *choices: Any) -> AccumulationPlan:  # noqa: ARG001 - errors depend on strict mode
     return _chosen(_Question(scheme_of(a), scheme_of(b)), _Choices(*choices))
 
 
@@ -158,7 +158,7 @@ def _chosen(question: _Question, choices: _Choices) -> AccumulationPlan:
     chosen = _preset(choices.preset, question, target)
     every = chosen.promote_every if promote_every is None and chosen else promote_every
     every = None if every is None else integer(every, "promote_every", 1)
-    ins = multiply(choices.instruction) if choices.instruction is not None else _found(question, target, every)
+    ins = multiply(choices.instruction) if choices.instruction is not None else _find(question, target, every)
     scales = "instruction" if ins.scale_vec_size else "promotion" if question.block else "epilogue"
     if scales == "promotion" and every is None:
         every = question.block
@@ -247,7 +247,7 @@ def _out(dtype: Any) -> str:
     return name
 
 
-def _found(question: _Question, target: str, every: int | None) -> Instruction:
+def _find(question: _Question, target: str, every: int | None) -> Instruction:
     """The instruction that a library would use."""
     chunk = every or question.block
     found = _best(question, target, chunk)

@@ -228,7 +228,7 @@ class ScaledArray:
         # products of significands fit: 8 + 24 bits at most in float64, 2 + 4 before the only rounding in float32
         working = np.dtype(np.float32 if fmt.name == "f32" else np.float64)
         view = view_of(self.elements.view(np.uint8), self.row, self.block, self.axis)
-        scales = _widened(view.arrange(self.scales), self.row.scale, working)
+        scales = _widen(view.arrange(self.scales), self.row.scale, working)
         overall = 1.0 if self.global_scale is None else float(self.global_scale)
         values = block_values(view.array, _numbers(self.row.element, working), scales, overall, view.block, count)
         if fmt.name not in ("f32", "f64"):
@@ -258,7 +258,7 @@ def _bounds(item: slice, extent: int) -> tuple[int, int]:
     return start, max(start, stop)
 
 
-def _widened(scales: NDArray[Any], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _widen(scales: NDArray[Any], name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Scales as floats: those of one byte by a look-up, which is many times faster than the conversion of their dtypes."""
     if scales.dtype.itemsize == 1:
         return _numbers(name, dtype)[scales.view(np.uint8)]

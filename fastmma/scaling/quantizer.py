@@ -104,10 +104,10 @@ def quantize(
     if not flag(pad, "pad") and any(extent % size for extent, size in zip(array.shape, block, strict=True)):
         raise OperandError(f"x of shape {array.shape} does not divide into blocks {block} of {row.name}: pass pad=True, or pad it")
     count = thread_count(threads)
-    return _quantize(_widened(array, np.dtype(_WORKING[array.dtype.name]), count), row, law, place, block, mode, count)
+    return _quantize(_widen(array, np.dtype(_WORKING[array.dtype.name]), count), row, law, place, block, mode, count)
 
 
-def _widened(array: NDArray[Any], dtype: np.dtype[Any], threads: int) -> NDArray[Any]:
+def _widen(array: NDArray[Any], dtype: np.dtype[Any], threads: int) -> NDArray[Any]:
     """The array in the dtype that it is scaled in: itself, or a copy that threads share the work of where its memory has no gaps."""
     if array.dtype == dtype:
         return array

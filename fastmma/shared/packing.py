@@ -26,7 +26,7 @@ def _split(packed: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
     return np.asarray(values, dtype=np.uint8)
 
 
-def _joined(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+def _join(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
     """The inverse of `_split`."""
     each = codes[..., None] >> np.arange(bits, dtype=np.uint8) & np.uint8(1)
     return np.packbits(each.reshape(*codes.shape[:-1], codes.shape[-1] * bits), axis=-1, bitorder="little")
@@ -38,10 +38,10 @@ def to_bytes(elements: Any, fmt: Format, padded: bool) -> NDArray[np.uint8]:
     if fmt.bits >= 8:
         return codes.view(np.uint8)
     if not padded:
-        return _joined(codes, fmt.bits)
+        return _join(codes, fmt.bits)
     units = codes.reshape(*codes.shape[:-1], codes.shape[-1] // UNIT, UNIT)
     held = np.zeros(units.shape, np.uint8)
-    held[..., : UNIT * fmt.bits // 8] = _joined(units, fmt.bits)
+    held[..., : UNIT * fmt.bits // 8] = _join(units, fmt.bits)
     return held.reshape(codes.shape)
 
 

@@ -134,7 +134,7 @@ class Encoded:
         if not isinstance(self.stored, ScaledArray):
             return np.asarray(self.stored[rows].astype(np.float64))
         block_rows, block_columns = self.stored.block
-        values = _decoded(self.stored.elements[rows])
+        values = _decode(self.stored.elements[rows])
         scales = self.stored.scales[rows // block_rows].astype(np.float64)
         whole = values.shape[1] // block_columns * block_columns
         with np.errstate(invalid="ignore"):  # a zero of an infinite scale
@@ -148,12 +148,12 @@ def _every_value(dtype: np.dtype[Any]) -> Values:
     return np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
 
 
-def _decoded(elements: NDArray[Any]) -> Values:
+def _decode(elements: NDArray[Any]) -> Values:
     """Elements of one byte as float64: a look-up, which is many times faster than the conversion of those dtypes."""
     return _every_value(elements.dtype)[np.ascontiguousarray(elements).view(np.uint8)]
 
 
-def _rounded(x: NDArray[Any], fmt: Format) -> NDArray[Any]:
+def _round(x: NDArray[Any], fmt: Format) -> NDArray[Any]:
     """Elements, rounded to nearest even, finite ones beyond the range to the largest value, infinite ones too where there is no infinity.
 
     Raises
@@ -181,7 +181,7 @@ def _rounded(x: NDArray[Any], fmt: Format) -> NDArray[Any]:
 def encoded(x: NDArray[Any], fmt: OperandFormat, rng: np.random.Generator, threads: int) -> Encoded:
     """Round or quantise a float32 or float64 matrix (rows, K) to a format."""
     if isinstance(fmt.base, Format):
-        return Encoded(_rounded(x, fmt.base))
+        return Encoded(_round(x, fmt.base))
     seed = int(rng.integers(1 << 63)) if fmt.rounding == "stochastic" else None
     scaled = quantize(x, fmt.base, rule=fmt.rule, rounding=fmt.rounding, seed=seed, threads=threads)
     return Encoded(scaled, 1.0 if scaled.global_scale is None else float(scaled.global_scale))

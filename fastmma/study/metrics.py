@@ -53,7 +53,7 @@ def decibels(relative: float | None) -> float | None:
     return None if not relative else -20 * math.log10(relative)
 
 
-def _rounded(value: Metric) -> Metric:
+def _round(value: Metric) -> Metric:
     return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 
@@ -161,7 +161,7 @@ class Metrics:
             "bias": ratio(self._signed, self._magnitude),
             "shrinkage": ratio(self._shrunk, self._magnitude),
         }
-        return {name: _rounded(value) for name, value in found.items()}
+        return {name: _round(value) for name, value in found.items()}
 
 
 METRICS: tuple[str, ...] = (

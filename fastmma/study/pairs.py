@@ -101,13 +101,13 @@ def pairs_of(tensors: Any, transposed: bool | None = None) -> list[Pair]:
     if len(given) == 1:
         return [Pair(each, None) for each in weights]
     found = [found for each in (given[1] if _several(given[1]) else [given[1]]) for found in _activations(each)]
-    pairs = [Pair(each, found[0] if len(found) == 1 else _named(each, found)) for each in weights]
+    pairs = [Pair(each, found[0] if len(found) == 1 else _name(each, found)) for each in weights]
     for pair in pairs:
         _check_depths(pair)
     return pairs
 
 
-def _named(weights: Source, found: list[Source]) -> Source:
+def _name(weights: Source, found: list[Source]) -> Source:
     """The activations that are named like a layer."""
     name = module_name(weights)
     by_name = {module_name(each): each for each in found}

@@ -97,7 +97,7 @@ def _records(path: Path) -> tuple[dict[str, bytes], int]:
     return records, sum(len(line) + 1 for line in whole)
 
 
-def _appended(path: Path) -> IO[bytes]:
+def _append(path: Path) -> IO[bytes]:
     """A file open for more, made if there is none; nothing but a regular one."""
     return open(handle(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", buffering=0)
 
@@ -135,16 +135,16 @@ class Store:
         self.folder, self._columns = folder, list(columns)
         try:
             named(self.folder).mkdir(parents=True, exist_ok=True)
-            self._lines = _appended(self.folder / JSON_LINES)
+            self._lines = _append(self.folder / JSON_LINES)
         except OSError as error:
             raise self._refused(error) from None
         try:
             _lock(self._lines, self.folder)
             self._records, size = _records(self.folder / JSON_LINES)
             self._lines.truncate(size)
-            _appended(self.folder / CSV).close()
+            _append(self.folder / CSV).close()
             self._write_table()
-            self._table = _appended(self.folder / CSV)
+            self._table = _append(self.folder / CSV)
         except OSError as error:
             self._lines.close()
             raise self._refused(error) from None

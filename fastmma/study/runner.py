@@ -196,7 +196,7 @@ def run(
         for done, (case, layer, tensors_of_case) in enumerate(_calls(jobs)):
             if progress is not None:
                 progress(done, total, case)
-            record = _stored(store, case, layer)
+            record = _find_stored(store, case, layer)
             if record is None:
                 record = measure(case, layer, bench.with_tensors(tensors_of_case), count)
                 if store is not None:
@@ -205,7 +205,7 @@ def run(
     return results
 
 
-def _stored(store: Store | None, case: Case, layer: str) -> Record | None:
+def _find_stored(store: Store | None, case: Case, layer: str) -> Record | None:
     """The record of a case that was computed before."""
     record = None if store is None else store.get(case.key)
     return record if record is not None and is_of(record, case, layer) else None
@@ -221,7 +221,7 @@ def _on_workers(
     def missing() -> Iterator[tuple[Case, tuple[Any, ...]]]:
         for case, layer, tensors in calls:
             order[case] = None
-            record = _stored(store, case, layer)
+            record = _find_stored(store, case, layer)
             if record is None:
                 yield case, (layer, {name: tensors[name] for name in (case.weights, case.activations) if name}, threads)
             else:

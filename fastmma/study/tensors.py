@@ -85,6 +85,8 @@ _READERS: dict[str, Callable[[IO[bytes], Path], dict[str, _Held]]] = {".npy": _n
 
 def check_suffix(path: Path) -> None:
     """Raise OperandError unless there is a reader for files of that name."""
+    if not path.exists() and path.suffix not in _READERS:
+        raise OperandError(f"{path}: there is no such file or folder")
     if path.suffix not in _READERS:
         raise OperandError(f"{path}: files of tensors end in {', '.join(_READERS)}")
 
@@ -124,7 +126,7 @@ def _chosen(path: Path, name: str, found: dict[str, _Held]) -> tuple[_Held, int 
     return found[names[0]], None
 
 
-def _loaded(source: str, path: Path, name: str, held: _Held, part: int | None, transposed: bool) -> NDArray[Any]:
+def _load(source: str, path: Path, name: str, held: _Held, part: int | None, transposed: bool) -> NDArray[Any]:
     """The elements, which are read if type and shape are those of a matrix."""
     missing = OperandError(f"{path}: tensor {name.rpartition('.')[0]!r} has no part {part}")
     if held.head is not None:
@@ -205,6 +207,6 @@ def read(source: str | Path, *, transposed: bool = False) -> Tensor:
     check_suffix(Path(file))
     with opened(Path(file)) as handle:
         held, part = _chosen(Path(file), name, _READERS[Path(file).suffix](handle, Path(file)))
-        array = _loaded(str(source), Path(file), name, held, part, bool(transposed))
+        array = _load(str(source), Path(file), name, held, part, bool(transposed))
     values = _matrix(str(source), array, bool(transposed))
     return Tensor(f"{source}{TRANSPOSED if transposed else ''}", digest_of(values)[:16], values)

@@ -70,7 +70,7 @@ def spread(
     finally:
         _cancel(futures)
     if failure is not None:
-        raise _named(*failure) from failure[1]
+        raise _name(*failure) from failure[1]
 
 
 def _cancel(futures: Iterable[Future[Any]]) -> None:
@@ -78,7 +78,7 @@ def _cancel(futures: Iterable[Future[Any]]) -> None:
         future.cancel()
 
 
-def _named(case: Case, error: BaseException) -> FastmmaError:
+def _name(case: Case, error: BaseException) -> FastmmaError:
     """An error that names its case."""
     name = f"study: {case.format} on {case.accumulator}, {case.m} x {case.n} x {case.k}, {case.source}, seed {case.seed}"
     if isinstance(error, FastmmaError):

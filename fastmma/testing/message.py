@@ -85,7 +85,7 @@ def _origin(actual: NDArray[Any], expected: NDArray[Any], at: tuple[int, ...], p
         yield f"  exact          sum of products at {list(at)}: {_exact(given['a'], given['b'], row, col)}"
         for name, result in (("actual", actual), ("expected", expected)):
             plan = product.plan if name == "expected" else None
-            yield from _named(name, result[lead], given, plan)
+            yield from _name(name, result[lead], given, plan)
     if product.plan is not None:
         yield "expected:"
         yield from ("  " + line for line in str(product.plan).splitlines())
@@ -112,7 +112,7 @@ def _exact(a: NDArray[Any], b: NDArray[Any], row: int, col: int) -> float:
     return math.fsum(terms.tolist()) if np.isfinite(terms).all() else float(terms.sum())
 
 
-def _named(name: str, result: NDArray[Any], given: dict[str, Any], plan: Plan | None) -> Iterator[str]:
+def _name(name: str, result: NDArray[Any], given: dict[str, Any], plan: Plan | None) -> Iterator[str]:
     """The plans that have the bits of a result."""
     if isinstance(plan, GemmPlan):
         yield f"  {name:<14} {short(plan)}"

@@ -22,7 +22,7 @@ def _zeros(right: Multiply, a: NDArray[Any], b: NDArray[Any], target: TargetName
     return np.zeros_like(right(a, b))
 
 
-def _transposed(right: Multiply, a: NDArray[Any], b: NDArray[Any], target: TargetName) -> NDArray[Any]:  # noqa: ARG001
+def _transpose(right: Multiply, a: NDArray[Any], b: NDArray[Any], target: TargetName) -> NDArray[Any]:  # noqa: ARG001
     return right(a, np.ascontiguousarray(b.T).reshape(b.shape))
 
 
@@ -47,7 +47,7 @@ def _half_sums(right: Multiply, a: NDArray[Any], b: NDArray[Any], target: Target
 # what may be wrong with a kernel
 FAULTS: dict[str, Callable[[Multiply, NDArray[Any], NDArray[Any], TargetName], NDArray[Any]]] = {
     "zeros": _zeros,
-    "transposed operand": _transposed,
+    "transposed operand": _transpose,
     "one lost product": _one_lost,
     "one bit less": _bit_less,
     "sums in f16": _half_sums,

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import in_default_mode
-from fastmma.torch import autocast, composites, conditions, functions, fused, neutral
+from fastmma.torch import autocast, composites, conditions, frames, functions, fused, neutral
 from fastmma.torch.attention import FUSED as FUSED_ATTENTION
 from fastmma.torch.attention import answered
 from fastmma.torch.emulation import Emulation, tensors_text
@@ -67,6 +67,11 @@ class DispatchMode(TorchDispatchMode):
         self.told = 0
         self.passes = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Tell torch whether it is to keep torch.compile out of `__torch_dispatch__`, which `frames.skip` does sooner."""
+        return not frames.can_skip
+
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         for each in types:
             if each in _PLAIN:
@@ -110,6 +115,9 @@ class DispatchMode(TorchDispatchMode):
             yield
         finally:
             self.passes = False
+
+
+frames.skip(DispatchMode.__torch_dispatch__.__code__)
 
 
 def _neutral(mode: DispatchMode, kind: Kind) -> None:
@@ -278,6 +286,8 @@ def _has_zero(result: Any) -> bool:
 
 def _holds_nothing(args: tuple[Any, ...]) -> bool:
     """Are tensors among arguments, or in lists of them, on no device?"""
+    if args and type(args[0]) in _PLAIN:
+        return bool(args[0].is_meta)
     for value in args:
         for each in value if isinstance(value, tuple | list) else (value,):
             if isinstance(each, torch.Tensor):

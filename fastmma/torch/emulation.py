@@ -104,22 +104,17 @@ class Emulation:
         UnknownError
             If its bits are not known.
         """
-        dtype, addend = a.dtype, c if bias is None else bias
+        addend = c if bias is None else bias
         if not a.layout is b.layout is torch.strided or not (addend is None or addend.layout is torch.strided):
             raise UnknownError("sparse tensors are torch's")
         if a.is_nested or b.is_nested:
             raise UnknownError("products of tensors of several shapes are torch's")
-        added = None if addend is None else (addend.dtype, addend.shape, addend.stride())
-        of_c, of_bias = (added, None) if bias is None else (None, added)
-        bound = Bound((dtype, a.shape, a.stride()), (b.dtype, b.shape, b.stride()), of_c, of_bias, alpha, beta)
-        negated = a.is_neg(), b.is_neg(), addend is not None and addend.is_neg()
-        places = a.data_ptr() % ALIGNED, b.data_ptr() % ALIGNED, a.device.type, b.device.type
-        modes = self.settings.modes(dtype)
-        key = operator, bound, negated, places, out_dtype, modes, grouped
+        modes, added = self.settings.modes(a.dtype), None if addend is None else _lying(addend)
+        key = operator, _lying(a), _lying(b), added, bias is None, alpha, beta, out_dtype, modes, grouped
         found = self._plans.get(key)
         if found is None:
             try:
-                wanted = Ends(out_dtype or dtype, c is not None, bias is not None, alpha, beta, grouped)
+                wanted = Ends(out_dtype or a.dtype, c is not None, bias is not None, alpha, beta, grouped)
                 found = self._prepared(operator, a, b, addend, wanted, modes)
             except UnknownError as unknown:
                 found = str(unknown)
@@ -202,6 +197,12 @@ class Emulation:
         if self.settings.other == "warn":
             _warn(f"{operator} is not emulated: {why}")
         self.report.count(Line(operator, status, operands, why), where())
+
+
+def _lying(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Describe all of a tensor that a choice depends on: a key."""
+    place, on_cpu, on_gpu = tensor.data_ptr() % ALIGNED, tensor.is_cpu, tensor.is_cuda
+    return tensor.dtype, tensor.shape, tensor.stride(), place, on_cpu, on_gpu, tensor.is_neg()
 
 
 def _warn(text: str) -> None:

@@ -20,6 +20,7 @@ from fastmma.triton.twins import list_functions, names
 
 Operation = Callable[..., Any]
 Source = Literal["compile", "rules"]
+Races = Literal["error", "note"]
 _WARPS = 4  # Triton's default
 
 
@@ -111,6 +112,8 @@ class Emulation:
         The kernel that runs.
     configs : mapping
         By the names of kernels, the configuration that is taken of those of an autotuner.
+    races : {"error", "note"}
+        What is done with a race of a Gluon kernel.
     """
 
     target: str
@@ -120,6 +123,7 @@ class Emulation:
     report: Report
     launch: Launch = field(init=False)
     configs: Mapping[str, Any] = field(default_factory=dict)
+    races: Races = "error"
     _products: dict[tuple[str, int | None], Prepared] = field(init=False, default_factory=dict)
     _builders: dict[bool, type] = field(init=False, default_factory=dict)
 

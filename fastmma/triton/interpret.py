@@ -20,7 +20,7 @@ from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.triton.autotuning import make_run
 from fastmma.triton.driver import Driver
-from fastmma.triton.emulation import Emulation, Source
+from fastmma.triton.emulation import Emulation, Races, Source
 from fastmma.triton.gluon.launch import launch
 from fastmma.triton.patches import check_triton, patched, warmed_up
 from fastmma.triton.reasons import find_our_error
@@ -95,6 +95,7 @@ def interpret(
     fp_fusion: bool | None = None,
     other: Other = "pass",
     configs: Mapping[str, Any] | None = None,
+    races: Races = "error",
 ) -> Iterator[Report]:
     """Run Triton kernels on this CPU, with the bits that they have on a GPU.
 
@@ -117,6 +118,9 @@ def interpret(
     configs : mapping, optional
         Which configuration kernels with `triton.autotune` take, by the name of the kernel: a `triton.Config`, some of its values as a
         mapping, or its place in the list. Others take the first that is left of theirs, and the report says which.
+    races : {"error", "note"}
+        What happens where nothing orders two accesses of a Gluon kernel: a `RaceError`, or a note in the report; the kernel then goes on as
+        if the first had come first.
 
     Yields
     ------
@@ -145,11 +149,15 @@ def interpret(
     >>> report.target
     'sm_90a'
     """
-    for name, value, values in (("lowering", lowering, ("compile", "rules")), ("other", other, ("pass", "warn", "error"))):
+    for name, value, values in (
+        ("lowering", lowering, ("compile", "rules")),
+        ("other", other, ("pass", "warn", "error")),
+        ("races", races, ("error", "note")),
+    ):
         if value not in values:
             raise OperandError(f"{name} must be one of {', '.join(values)}, not {value!r}")
     named = target_named(target)
-    run = Emulation(named, lowering, num_warps, fp_fusion, Report(named, other), configs or {})
+    run = Emulation(named, lowering, num_warps, fp_fusion, Report(named, other), configs or {}, races)
     _enter(run)
     token = _OWN.set((*_OWN.get(), run))
     try:

@@ -131,7 +131,7 @@ class CublasLt:
 
     def ask(self, request: Request) -> Choice | None:
         """Ask for the choice of a product; None where the library has no algorithm for it."""
-        with self._described(request, 0) as described:
+        with self._describe(request, 0) as described:
             answer = self._answer(request, described)
         return None if answer is None else self._choice(answer)
 
@@ -159,7 +159,7 @@ class CublasLt:
                 if array is not None:
                     zeros = np.zeros((request.stack - 1, *array.shape), array.dtype)
                     self._driver.upload(place, array if request.stack == 1 or array is bias else np.concatenate([array[None], zeros]))
-            with self._described(request, places[4].value or 0) as described:
+            with self._describe(request, places[4].value or 0) as described:
                 answer = self._answer(request, described)
                 if answer is None:
                     raise BackendError(f"cublasLtMatmulAlgoGetHeuristic answered {request} before, and does not now")
@@ -193,7 +193,7 @@ class CublasLt:
         return _BY_LT if by_lt else _BY_MAJOR.get(self.capability[0], _OTHER)
 
     @contextmanager
-    def _described(self, request: Request, bias: int) -> Iterator[_Described]:
+    def _describe(self, request: Request, bias: int) -> Iterator[_Described]:
         kind, product = TYPES[request.type], ctypes.c_void_p()
         self._call("MatmulDescCreate", ctypes.byref(product), _TF32 if kind.fmt == "tf32" else _F32, _FORMATS["f32"])
         turned = [int(side == "t") for side in reversed(request.layout)]

@@ -156,11 +156,11 @@ def identify(
                 for plan in plans(row, family, product.a.shape[1], ends, cast):
                     tried[plan] = small.share(plan), family.names
             found |= tried
-            if whole := _confirmed(product, {plan: value for plan, value in tried.items() if value[0] == 1}):
-                return _ranked(whole, product.sample(_SAMPLES[-1]).d.size, most)
+            if whole := _confirm(product, {plan: value for plan, value in tried.items() if value[0] == 1}):
+                return _rank(whole, product.sample(_SAMPLES[-1]).d.size, most)
     best = dict(sorted(found.items(), key=lambda item: -item[1][0])[:_KEPT])
     larger = product.sample(_SAMPLES[2])
-    return _ranked({plan: (larger.share(plan), alike) for plan, (_, alike) in best.items()}, larger.d.size, most)
+    return _rank({plan: (larger.share(plan), alike) for plan, (_, alike) in best.items()}, larger.d.size, most)
 
 
 Shares = dict[GemmPlan, tuple[float, tuple[str, ...]]]
@@ -177,7 +177,7 @@ def _combinations(product: _Sought, out: Format, targets: tuple[str, ...]) -> It
                 yield family, ends, cast
 
 
-def _confirmed(product: _Sought, survivors: Shares) -> Shares:
+def _confirm(product: _Sought, survivors: Shares) -> Shares:
     """The plans that give every bit of larger and larger samples."""
     for side in _SAMPLES[1:]:
         sample = product.sample(side)
@@ -186,7 +186,7 @@ def _confirmed(product: _Sought, survivors: Shares) -> Shares:
     return survivors
 
 
-def _ranked(found: Shares, elements: int, most: int) -> tuple[Match, ...]:
+def _rank(found: Shares, elements: int, most: int) -> tuple[Match, ...]:
     """Matches by share; the order of the search decides among equals."""
     matches = [Match(plan, share, elements, alike) for plan, (share, alike) in found.items()]
     return tuple(sorted(matches, key=lambda match: -match.share)[:most])

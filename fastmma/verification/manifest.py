@@ -33,7 +33,7 @@ def refuse(path: Path, problem: str) -> FastmmaError:
     return FastmmaError(f"{path}: {problem}; install fastmma again, or record again")
 
 
-def _checked(path: Path, where: str, row: Any, types: Mapping[str, type]) -> dict[str, Any]:
+def _check(path: Path, where: str, row: Any, types: Mapping[str, type]) -> dict[str, Any]:
     """The row of a manifest, which must have entries of these types."""
     if not isinstance(row, dict):
         raise refuse(path, f"{where} must be an object, not {row!r:.40}")
@@ -48,7 +48,7 @@ def _checked(path: Path, where: str, row: Any, types: Mapping[str, type]) -> dic
 
 
 def _check_trial(path: Path, where: str, row: Any) -> None:
-    _checked(path, where, row, _TRIAL)
+    _check(path, where, row, _TRIAL)
     try:
         ins = instruction(row["opcode"])
     except FastmmaError as error:
@@ -80,7 +80,7 @@ def manifest(target: str, folder: Path = GOLDEN) -> dict[str, Any]:
             "Name the folder that `fastmma record` was given, in which each target has a folder"
         )
     try:
-        found = _checked(path, "the manifest", parsed(content(path, _LARGEST)), _TOP)
+        found = _check(path, "the manifest", parsed(content(path, _LARGEST)), _TOP)
     except OperandError as error:
         raise FastmmaError(f"{error}; name the folder that `fastmma record` was given") from None
     except ValueError as error:
@@ -90,6 +90,6 @@ def manifest(target: str, folder: Path = GOLDEN) -> dict[str, Any]:
     for name, entry in found["files"].items():
         if not _FILE_NAME.fullmatch(name):
             raise refuse(path, f"{name!r:.60} is no name of a file beside it")
-        for key, row in _checked(path, name, entry, _FILE)["trials"].items():
+        for key, row in _check(path, name, entry, _FILE)["trials"].items():
             _check_trial(path, f"trial {key:.40} of {name}", row)
     return found

@@ -26,7 +26,7 @@ def _after(state: np.uint64, count: int) -> np.uint64:
     return np.uint64((int(state) + int(_STEP) * count) & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-def _mixed(state: np.uint64, count: int) -> NDArray[np.uint64]:
+def _mix(state: np.uint64, count: int) -> NDArray[np.uint64]:
     """The next numbers after a state, at most a piece of them."""
     mixed = _STEPS[:count] + state
     for shift, factor in _MIX:
@@ -63,12 +63,12 @@ class Stream:
         """Leave out the next `count` numbers."""
         self.state = _after(self.state, count)
 
-    def _drawn(self, count: int, dtype: DTypeLike, change: Change) -> NDArray[Any]:
+    def _draw(self, count: int, dtype: DTypeLike, change: Change) -> NDArray[Any]:
         """The next `count` numbers, each changed to one of another type."""
         state, drawn = self.state, np.empty(count, dtype)
 
         def work(start: int, stop: int, _worker: int) -> None:
-            drawn[start:stop] = change(_mixed(_after(state, start), stop - start))
+            drawn[start:stop] = change(_mix(_after(state, start), stop - start))
 
         parallel_for(work, count, thread_count(), _PIECE)
         self.skip(count)
@@ -76,19 +76,19 @@ class Stream:
 
     def bits(self, count: int) -> NDArray[np.uint64]:
         """The next `count` numbers of 64 bits."""
-        return self._drawn(count, np.uint64, lambda mixed: mixed)
+        return self._draw(count, np.uint64, lambda mixed: mixed)
 
     def integers(self, low: int, high: int, size: int | tuple[int, ...], dtype: DTypeLike = np.int64) -> NDArray[Any]:
         """Integers from `low` to below `high`, at most 2**63 of them."""
         change, first = _below(high - low), np.int64(low)
         count = math.prod(size) if isinstance(size, tuple) else size
-        return self._drawn(count, dtype, change if low == 0 else lambda mixed: change(mixed).view(np.int64) + first).reshape(size)
+        return self._draw(count, dtype, change if low == 0 else lambda mixed: change(mixed).view(np.int64) + first).reshape(size)
 
     def choice(self, values: NDArray[Any], size: int | tuple[int, ...]) -> NDArray[Any]:
         """Elements of a one-dimensional array, with replacement."""
         change, found = _below(len(values)), np.asarray(values)
         count = math.prod(size) if isinstance(size, tuple) else size
-        return self._drawn(count, found.dtype, lambda mixed: found[change(mixed).view(np.int64)]).reshape(size)
+        return self._draw(count, found.dtype, lambda mixed: found[change(mixed).view(np.int64)]).reshape(size)
 
 
 def _below(count: int) -> Change:

@@ -48,7 +48,7 @@ def arguments(ins: Instruction) -> dict[str, int]:
     return found
 
 
-def _packed(codes: Codes, fmt: Format, bits: int) -> NDArray[np.uint8]:
+def _pack(codes: Codes, fmt: Format, bits: int) -> NDArray[np.uint8]:
     """Lines (count, outer, k) as bytes; narrow elements fill the first bytes of a unit where their containers have 8 bits."""
     if fmt.bits >= 8:
         return np.ascontiguousarray(codes).view(np.uint8)
@@ -63,7 +63,7 @@ def _memory(ins: Instruction, found: dict[str, Codes], given: dict[str, int]) ->
     packed = {}
     for name, codes in (("a", found["a"]), ("b", found["b"].swapaxes(-1, -2))):
         fmt: Format = getattr(ins.formats, name)
-        packed[name] = _packed(codes, fmt, container_bits(fmt, ins.kind))
+        packed[name] = _pack(codes, fmt, container_bits(fmt, ins.kind))
     size = -(-sum(each[0].size for each in packed.values()) // 512) * 512
     memory = np.zeros((len(found["a"]), size), np.uint8)
     for name, each in packed.items():

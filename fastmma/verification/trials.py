@@ -182,7 +182,7 @@ def _scale_registers(ins: Instruction, operand: str, count: int, arguments: dict
     return pack_scales(ins, mixed, operand, arguments.get(f"byte_id_{operand}", 0), arguments.get(f"thread_id_{operand}", 0))
 
 
-def _joined(parts: Sequence[dict[str, Registers]]) -> dict[str, Registers]:
+def _join(parts: Sequence[dict[str, Registers]]) -> dict[str, Registers]:
     return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -327,7 +327,7 @@ def draw(ins: Instruction | Movement, labels: Sequence[str], count: int, *key: i
     chosen = default_arguments(ins, Stream("arguments", *key, str(ins))) | arguments
     named = ",".join(f"{name}={value}" for name, value in sorted(chosen.items()))
     parts = [_DRAWS[ins.op](ins, chosen, label, count, Stream(*key, str(ins), named, label)) for label in labels]
-    return Trial(str(ins), _joined(parts), chosen, tuple(label for label in labels for _ in range(count)))
+    return Trial(str(ins), _join(parts), chosen, tuple(label for label in labels for _ in range(count)))
 
 
 def elements(ins: Instruction | Movement, result: Registers) -> int:

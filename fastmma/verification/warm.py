@@ -66,7 +66,7 @@ def _small(call: Call) -> None:
     _product(call, _SMALL)
 
 
-def _finished(call: Call) -> None:
+def _finish(call: Call) -> None:
     _product(call, _SMALL, bias=np.zeros(_SMALL, np.float32), out_dtype="bf16")
 
 
@@ -78,13 +78,13 @@ def _tiles(call: Call) -> None:
     mma(ins, a, b, c, target=call.target)
 
 
-def _scaled(call: Call) -> None:
+def _scale(call: Call) -> None:
     a, b = (quantize(np.ones((_LARGE, _DEPTH), np.float32), call.name) for _ in range(2))
     scaled_matmul(a, b.T, target=call.target, threads=1)
 
 
 # in the order in which they are compiled: what takes longest comes first
-_KINDS: dict[str, Callable[[Call], None]] = {"large": _large, "scaled": _scaled, "small": _small, "tiles": _tiles, "finished": _finished}
+_KINDS: dict[str, Callable[[Call], None]] = {"large": _large, "scaled": _scale, "small": _small, "tiles": _tiles, "finished": _finish}
 
 
 def _names(kind: str, target: str) -> list[str]:

@@ -20,11 +20,12 @@ from fastmma.products.choice_map import choice_map
         (4096, 14336, "bf16", "H200", range(1, 300, 7)),
         (4096, 4096, "f16", "H100", range(1, 100, 3)),
         (4096, 4096, "f32", "H200", range(1, 60, 4)),
+        (4096, 14336, "tf32", "H200", range(1, 300, 9)),
     ],
 )
 def test_rows_of_a_group_have_the_bits_of_its_plans(n: int, k: int, dtype: str, gpu: str, rows: range) -> None:
     found = invariance(n, k, dtype=dtype, target=gpu, rows=rows)
-    fmt = fastmma.FORMATS[dtype].dtype
+    fmt, tf32 = fastmma.FORMATS[dtype].dtype, dtype == "tf32"
     rng = np.random.default_rng(0)
     a, b = (np.ldexp(rng.standard_normal(shape), rng.integers(-4, 5, shape)).astype(fmt) for shape in ((64, k), (k, 64)))
     results: dict[int, set[bytes]] = {}
@@ -33,7 +34,7 @@ def test_rows_of_a_group_have_the_bits_of_its_plans(n: int, k: int, dtype: str, 
         if group is None:
             assert any(count in each for each in found.unknown)
             continue
-        plan = cublas.plan(np.empty((count, k), fmt), np.empty((n, k), fmt).T, target=gpu, out_dtype=dtype)
+        plan = cublas.plan(np.empty((count, k), fmt), np.empty((n, k), fmt).T, target=gpu, out_dtype="f32" if tf32 else dtype, tf32=tf32)
         results.setdefault(group, set()).add(fastmma.gemm(a, b, plan=plan).tobytes())
     assert [len(each) for each in results.values()] == [1] * len(found.groups)
     assert len(set().union(*results.values())) == len(found.groups) > 1

@@ -25,7 +25,7 @@ from fastmma.backends.routes import ROUTES
 from fastmma.backends.runs import RUNS
 from fastmma.cli import main
 from fastmma.kernels.fma import f32, f64, m8n8k4, trees
-from fastmma.kernels.fused import batch, exact, packed, portable, thin, windows
+from fastmma.kernels.fused import batch, exact, packed, portable, thin, window_lanes, windows
 from fastmma.kernels.general import products as general
 from fastmma.kernels.integer import b1, int8
 from fastmma.kernels.llvm import cpu
@@ -61,6 +61,7 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (int8, "tiles", ("tiles of bytes",)),
     (b1, "gemm", ("bits",)),
     (b1, "tiles", ("tiles of bits",)),
+    (window_lanes, "reaches", ("windows in lanes",)),
     (windows, "multiply", ("windows",)),
     (exact, "multiply", ("exact sums",)),
     (trees, "multiply", ("trees",)),

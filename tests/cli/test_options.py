@@ -23,6 +23,7 @@ CALLED = {
     "show": [OPCODE],
     "layout": [OPCODE],
     "trace": [OPCODE, "--d", "1,2"],
+    "gpus": [],
     "evidence": [],
     "bench": ["--family", "f16", "--target", "A100", "--size", "8x8x8", "--threads", "1", "--rounds", "1", "--peer", "none"],
     "doctor": [],

@@ -92,14 +92,14 @@ UNKNOWN = (
 
 @cases("name", UNKNOWN)
 def test_what_means_nothing(name: Any) -> None:
-    with pytest.raises(TargetError, match=r"unknown target .*; there are sm_70, sm_75"):
+    with pytest.raises(TargetError, match=r"(?s)unknown target .*; 'fastmma gpus' and the page GPUs list all names"):
         target_named(name)
 
 
 def test_the_message_says_what_is_near() -> None:
-    with pytest.raises(TargetError, match=r"did you mean H100\?"):
+    with pytest.raises(TargetError, match=r"the nearest are H100, "):
         target_named("H10O")
-    with pytest.raises(TargetError, match=r"did you mean sm_90a\?"):
+    with pytest.raises(TargetError, match=r"the nearest are sm_90a, "):
         target_named("sm-90a")
 
 

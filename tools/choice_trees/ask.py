@@ -22,7 +22,7 @@ _WORKSPACE, _ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_
 _POINTER = 0x700000000000  # of a bias and of scales, which nobody reads
 
 
-class _Answer(ctypes.Structure):
+class Answer(ctypes.Structure):
     """``cublasLtMatmulHeuristicResult_t``."""
 
     _fields_ = (
@@ -77,10 +77,14 @@ class Asker:
             batch = ((_BATCH, ctypes.c_int32(stack)), (_STRIDE, ctypes.c_int64(rows * columns if stack > 1 else 0)))
             for attribute, value in (*values, *batch):
                 self._set("MatrixLayout", matrix, attribute, value)
-        answer, count, (b, a, d) = _Answer(), ctypes.c_int(), self._matrices
+        answer, count, (b, a, d) = Answer(), ctypes.c_int(), self._matrices
         asked = (self._handle, self._products[layout], b, a, d, d, self._limits, 1, ctypes.byref(answer), ctypes.byref(count))
         if self._library.cublasLtMatmulAlgoGetHeuristic(*asked) or not count.value:
             return [-1] + [0] * ATTRIBUTES
+        return self.attributes(answer)
+
+    def attributes(self, answer: Answer) -> list[int]:
+        """Return the attributes of an answer, and whether it needs a workspace."""
         found = []
         for attribute in range(ATTRIBUTES):
             value, written, size = ctypes.c_uint64(), ctypes.c_size_t(), ctypes.c_size_t(2 if attribute > 6 else 4)

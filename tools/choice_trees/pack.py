@@ -16,7 +16,7 @@ from tools.choice_trees.orders import orders
 
 # leaves by the share of their class, and how many products they have: none, and then at least so much
 _SURE = ((0.9, 4), (0.99, 50), (0.9995, 400))
-_NOT_PREDICTED = {66: (1, 4, 5, 8)} | dict.fromkeys((20, 21, 23, 24, 55, 63), (1, 4))  # attributes of a choice that no tree tells
+NOT_PREDICTED = {66: (1, 4, 5, 8)} | dict.fromkeys((20, 21, 23, 24, 55, 63), (1, 4))  # attributes of a choice that no tree tells
 
 
 def prune(nodes: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -47,7 +47,7 @@ def by_levels(nodes: NDArray[np.int32]) -> NDArray[np.int64]:
 def pack(name: str, folder: Path, tree: Any, table: dict[tuple[int, ...], int], before: Trees | None) -> dict[str, NDArray[Any]]:
     """Return the arrays of a tree; `table` numbers choices."""
     nodes, thresholds, choices = prune(tree["nodes"]), tree["thresholds"], tree["choices"].copy()
-    for algo, attributes in _NOT_PREDICTED.items():
+    for algo, attributes in NOT_PREDICTED.items():
         choices[np.ix_(choices[:, 0] == algo, attributes)] = 0
     numbers = np.array([table.setdefault(tuple(row), len(table)) for row in choices[:, :9].tolist()])
     order = by_levels(nodes)

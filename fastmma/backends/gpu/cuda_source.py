@@ -112,7 +112,7 @@ def _assembly(ins: Instruction, sums: int, a_words: int, b_words: int) -> str:
     text = ", ".join("{" + ", ".join(group) + "}" for group in groups)
     results = ", ".join(f'"+{letter}"(d[{index}])' for index in range(sums))
     given = [read.format(f"{name}[{index}]") for name, count in (("a", a_words), ("b", b_words)) for index in range(count)]
-    return f'asm volatile("{ins.opcode} {text};" : {results} : {", ".join(f"{_quoted(letter)}({each})" for each in given)})'
+    return f'asm volatile("{ins.opcode} {text};" : {results} : {", ".join(f"{_quote(letter)}({each})" for each in given)})'
 
 
 def _warpgroup_assembly(ins: Instruction, sums: int) -> str:
@@ -125,7 +125,7 @@ def _warpgroup_assembly(ins: Instruction, sums: int) -> str:
     return f'asm volatile("{text}" : {results} : "l"(a_descriptor), "l"(b_descriptor) : "memory")'
 
 
-def _quoted(letter: str) -> str:
+def _quote(letter: str) -> str:
     return f'"{letter}"'
 
 

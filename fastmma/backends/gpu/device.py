@@ -159,7 +159,7 @@ def function(text: str) -> Any:
     return module.get_function(ENTRY)
 
 
-def _passed(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+def _pass(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Kernel arguments: integers as 64-bit ones, None as a null pointer."""
     return tuple(np.uint64(0 if each is None else each) if not is_device_array(each) else each for each in arguments)
 
@@ -169,7 +169,7 @@ def launch(text: str, grid: tuple[int, int], threads: int, arguments: tuple[Any,
     kernel = function(text)
     if shared_bytes > _STATIC_SHARED_BYTES:
         _cupy().cuda.driver.funcSetAttribute(kernel.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
-    kernel((*grid, 1), (threads, 1, 1), _passed(arguments), shared_mem=shared_bytes)
+    kernel((*grid, 1), (threads, 1, 1), _pass(arguments), shared_mem=shared_bytes)
     _cupy().cuda.Device().synchronize()
 
 
@@ -203,7 +203,7 @@ def _specific_module(text: str) -> Any:
 
 
 @lru_cache(4096)
-def _compiled(text: str, entry: str, shared_bytes: int) -> Any:
+def _compile(text: str, entry: str, shared_bytes: int) -> Any:
     """A kernel of some CUDA C++ text, compiled for the GPU by NVRTC."""
     cupy = _cupy()
     if SPECIFIC in text:
@@ -228,4 +228,4 @@ def run(text: str, entry: str, blocks: int, threads: int, arguments: tuple[Any, 
     BackendError
         If it does not compile.
     """
-    _compiled(text, entry, shared_bytes)((blocks, 1, 1), (threads, 1, 1), _passed(arguments), shared_mem=shared_bytes)
+    _compile(text, entry, shared_bytes)((blocks, 1, 1), (threads, 1, 1), _pass(arguments), shared_mem=shared_bytes)

@@ -98,7 +98,7 @@ def _launch(
     return device.to_host(result)
 
 
-def _prepared(ins: Instruction, batch: Operands) -> dict[str, Codes]:
+def _prepare(ins: Instruction, batch: Operands) -> dict[str, Codes]:
     """Fragments, images, metadata and scales of matrices of the instruction's shape."""
     found = {"a": _fragments(batch.a, ins, "a"), "b": _image(batch.b, ins) if ins.op == "wgmma" else _fragments(batch.b, ins, "b")}
     if batch.metadata is not None:
@@ -120,7 +120,7 @@ def _instructions(operation: Operation, operands: Operands, d: Codes) -> None:
         before = part.c if part.c is not None else np.zeros((count, ins.m, ins.n), dtype=ins.formats.c.code_dtype)
         c = _fragments(before, ins, "c")
         # warps in a row of the grid, each with operands of its own
-        after = _launch(operation, _prepared(ins, part), c, (len(c), 1), 1, (1, 0, 1, 0))
+        after = _launch(operation, _prepare(ins, part), c, (len(c), 1), 1, (1, 0, 1, 0))
         d[start : start + grain] = _matrices(after, ins, count, d.dtype)
 
 
@@ -145,7 +145,7 @@ def _product(operation: Operation, operands: Operands, d: Codes) -> None:
     metadata = None if operands.metadata is None else _metadata_blocks(operands.metadata, ins, rows)
     scale_a = None if operands.scale_a is None else _flat(_blocks(operands.scale_a, ins.m, ins.scale_vec_size))
     scale_b = None if operands.scale_b is None else _flat(_blocks(operands.scale_b, ins.scale_vec_size, ins.n).swapaxes(0, 1))
-    fragments = _prepared(ins, Operands(_flat(a), _flat(b), None, metadata, scale_a, scale_b))
+    fragments = _prepare(ins, Operands(_flat(a), _flat(b), None, metadata, scale_a, scale_b))
     before = np.zeros(d.shape, d.dtype) if operands.c is None else operands.c
     c = _fragments(_flat(_blocks(before, ins.m, ins.n)), ins, "c")
     for start in range(0, rows, _GRID):

@@ -185,10 +185,10 @@ def ld_red(
     """
     access = _Access(movement(opcode, LOAD_REDUCED), tmem, taddr, half_split_offset)
     registers = access.read()
-    return access.shaped(registers), access.shaped(_reduced(registers, access.move))
+    return access.shaped(registers), access.shaped(_reduce(registers, access.move))
 
 
-def _reduced(registers: NDArray[np.uint32], move: Movement) -> NDArray[np.uint32]:
+def _reduce(registers: NDArray[np.uint32], move: Movement) -> NDArray[np.uint32]:
     """The least or greatest of the last dimension, by keys that order codes as numbers."""
     choose = np.min if move.reduction.startswith("min") else np.max
     if move.dtype != "f32":

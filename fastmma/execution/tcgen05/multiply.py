@@ -217,7 +217,7 @@ def mma(
     }
     if syntax.ashift and "metadata" in given:
         given["metadata"] = modifiers.shifted_rows(given["metadata"], ins)
-    result = _multiplied(runner, operation, given, lead, thread_count(threads))
+    result = _multiply(runner, operation, given, lead, thread_count(threads))
     if beyond.any():
         modifiers.exact_shift(operation, {**given, "c": held}, beyond, shift, lead, result)
     after = np.array(np.broadcast_to(flat, (*lead, *flat.shape[-2:])))
@@ -266,7 +266,7 @@ def _extra(
     return extra
 
 
-def _multiplied(runner: Backend, operation: Operation, given: dict[str, NDArray[Any]], lead: tuple[int, ...], threads: int) -> NDArray[Any]:
+def _multiply(runner: Backend, operation: Operation, given: dict[str, NDArray[Any]], lead: tuple[int, ...], threads: int) -> NDArray[Any]:
     """Codes of D; where A has a copy for each part of N that is not the others', the parts are products of their own."""
     ins = operation.instruction
     copies = given["a"].shape[-3]

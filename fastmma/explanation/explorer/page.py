@@ -1,4 +1,4 @@
-"""The explorer as one HTML file, which needs no server, no network and no other file."""
+"""The pages as single HTML files, which need no server, no network and no other file: the explorer, and one sum on two GPUs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from importlib.resources import files
 from typing import Any
 
 from fastmma.explanation.explorer.layouts import layouts
+from fastmma.explanation.explorer.rules import formats, gpus, kinds
 from fastmma.explanation.explorer.sums import sums
 from fastmma.host.figures.style import BAND, BITS, EDGE, INK, MARK, PAPER, RULE
 
 # in the order in which a browser reads them
-_SCRIPTS = ("layout.js", "grid.js", "layouts.js", "bars.js", "sums.js", "page.js")
+_SCRIPTS = ("layout.js", "grid.js", "layouts.js", "bars.js", "sums.js", "dom.js", "page.js")
+_SUM_SCRIPTS = ("bars.js", "adder.js", "element.js", "dom.js", "sum.js")
 
 
 def _read(name: str) -> str:
@@ -31,17 +33,22 @@ def _palette() -> str:
     return f":root {{ {' '.join(f'--{name}: {colour};' for name, colour in named.items())} }}"
 
 
+def _filled(name: str, scripts: tuple[str, ...], data: dict[str, str]) -> str:
+    """Put styles, data and scripts into a page."""
+    parts = {"palette": _palette(), "style": _read("style.css"), **data, "script": "\n".join(map(_read, scripts))}
+    text = _read(name)
+    for part, content in parts.items():
+        text = text.replace(f"<!-- {part} -->", content)
+    return text
+
+
 @cache  # the same each time
 def page() -> str:
-    """The page."""
-    parts = {
-        "palette": _palette(),
-        "style": _read("style.css"),
-        "layouts": _json(layouts()),
-        "sums": _json(sums()),
-        "script": "\n".join(map(_read, _SCRIPTS)),
-    }
-    text = _read("page.html")
-    for name, part in parts.items():
-        text = text.replace(f"<!-- {name} -->", part)
-    return text
+    """The explorer."""
+    return _filled("page.html", _SCRIPTS, {"layouts": _json(layouts()), "sums": _json(sums())})
+
+
+@cache
+def sum_page() -> str:
+    """The page of one sum on two GPUs."""
+    return _filled("sum.html", _SUM_SCRIPTS, {"known": _json({"kinds": kinds(), "formats": formats(), "gpus": gpus()})})

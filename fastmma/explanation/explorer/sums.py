@@ -56,7 +56,7 @@ def _brain_floats() -> Explanation:
     return explain(a, b, 0, 0, target="A100", alpha=0.5, bias=np.full(1, 64, np.float32), activation="relu", out_dtype="bf16")
 
 
-def _scaled() -> Explanation:
+def _scale() -> Explanation:
     a, b = (_as(each, "e2m1") for each in _spread(64, 4, -1, 2))
     scales = _as(np.exp2(np.arange(8.0).reshape(2, 4) - 4), "ue4m3")
     opcode = "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
@@ -88,7 +88,7 @@ EXAMPLES = (
         "After the loop over k: a scaling, a bias, an activation and a rounding to bf16.",
         _brain_floats,
     ),
-    Example("nvfp4", "NVFP4 with its scales", "Each term is the exact sum of 16 products times two scales.", _scaled),
+    Example("nvfp4", "NVFP4 with its scales", "Each term is the exact sum of 16 products times two scales.", _scale),
     Example(
         "doubles", "f64, one fused multiply-add at a time", "No alignment: each step is an exact product and one IEEE rounding.", _doubles
     ),

@@ -15,6 +15,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from fastmma.kernels.llvm.emit import Emitter, undefined
@@ -294,6 +295,40 @@ def integer_part(typingctx: Any, value: Any) -> Any:
 def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     """``a * b + c`` rounded once; vectors or float scalars."""
     return _lane_function("fma", (a, b, c))
+
+
+@intrinsic
+def ones(typingctx: Any, value: Any) -> Any:
+    """The bits of each lane that are set."""
+    return _lane_function("ctpop", (value,))
+
+
+# as AVX-512 writes them in an instruction: no exception is raised
+_DOWN, _TOWARD_ZERO = 9, 11
+
+
+def _rounded_operation(name: str, rounding: int, arguments: tuple[Any, ...]) -> Any:
+    """Typing and code of an AVX-512 instruction on 8 lanes of float64 that names its rounding."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        kind, mode = args[0].type, ir.IntType(32)
+        signature = ir.FunctionType(kind, [kind] * len(args) + [mode])
+        function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.x86.avx512.{name}.pd.512")
+        return builder.call(function, [*args, ir.Constant(mode, rounding)])
+
+    return arguments[0](*arguments), codegen
+
+
+@intrinsic
+def fma_toward_zero(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c`` rounded once, toward zero: 8 lanes of float64 on CPUs with avx512f."""
+    return _rounded_operation("vfmadd", _TOWARD_ZERO, (a, b, c))
+
+
+@intrinsic
+def add_down(typingctx: Any, a: Any, b: Any) -> Any:
+    """``a + b`` rounded down: 8 lanes of float64 on CPUs with avx512f."""
+    return _rounded_operation("add", _DOWN, (a, b))
 
 
 # --- conversions ---

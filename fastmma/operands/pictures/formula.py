@@ -56,7 +56,7 @@ def _sum(parts: Iterable[str]) -> str:
     return " + ".join(parts) or "0"
 
 
-def _merged(modes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge(modes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """(size, step) pairs with neighbours joined where one continues the other."""
     joined: list[tuple[int, int]] = []
     for size, step in modes:
@@ -71,7 +71,7 @@ def _digits(variable: str, modes: tuple[Mode, ...], axis: int) -> Iterator[_Digi
     """Return what one mixed-radix number contributes to a coordinate."""
     total = math.prod(mode.size for mode in modes)
     place = 1
-    for size, step in _merged((mode.size, mode[axis]) for mode in modes):
+    for size, step in _merge((mode.size, mode[axis]) for mode in modes):
         if step:
             yield _Digit(variable, place, size, total, step)
         place *= size

@@ -62,7 +62,7 @@ class Held(Protocol):
         """An element of the index-th of these lanes."""
 
 
-def _kept(count: int, most: int, wanted: Collection[int] = ()) -> list[int | None]:
+def _keep(count: int, most: int, wanted: Collection[int] = ()) -> list[int | None]:
     """The positions to show, None for each stretch that is left out."""
     if count <= most:
         return list(range(count))
@@ -125,8 +125,8 @@ def _matrix(
         index, element = index.T, element.T
     height, width = _box_size(held, index, element, fold, names == "registers")
     wanted = [((cell.col, cell.row) if transpose else (cell.row, cell.col)) for cell in lit or () if cell.computation == tile]
-    rows = _kept(index.shape[0] // height, index.shape[0] if whole else _MOST_ROWS, {row // height for row, _ in wanted})
-    cols = _kept(index.shape[1] // width, index.shape[1] if whole else _MOST_COLS, {col // width for _, col in wanted})
+    rows = _keep(index.shape[0] // height, index.shape[0] if whole else _MOST_ROWS, {row // height for row, _ in wanted})
+    cols = _keep(index.shape[1] // width, index.shape[1] if whole else _MOST_COLS, {col // width for _, col in wanted})
     sigil = held.sigil or f"%{held.letter}"
 
     def box(row: int | None, col: int | None) -> Box | None:
@@ -166,8 +166,8 @@ def register_file(held: Held, transpose: bool, whole: bool, highlight: Collectio
     lit = None if highlight is None else frozenset(highlight)
     layout = held.layout
     places = np.searchsorted(held.lanes, [cell.lane for cell in lit or ()])
-    lanes = _kept(layout.lanes, layout.lanes if whole else _MOST_ROWS, set(map(int, places)))
-    elements = _kept(layout.elements, layout.elements if whole else _MOST_COLS, {cell.element for cell in lit or ()})
+    lanes = _keep(layout.lanes, layout.lanes if whole else _MOST_ROWS, set(map(int, places)))
+    elements = _keep(layout.elements, layout.elements if whole else _MOST_COLS, {cell.element for cell in lit or ()})
 
     def box(index: int | None, element: int | None) -> Box | None:
         if index is None or element is None:

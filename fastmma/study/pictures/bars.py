@@ -18,7 +18,7 @@ _HISTOGRAM, _AROUND_HISTOGRAMS = 0.36, 1.0
 Rows = Callable[[Any, Sequence[Record], Sequence[str]], None]
 
 
-def _drawn(records: Sequence[Record], row: float, around: float, draw: Rows) -> list[Any]:
+def _draw(records: Sequence[Record], row: float, around: float, draw: Rows) -> list[Any]:
     """Figures of a panel for each source, which `draw` fills with rows of some colours, at the largest K."""
     if layered(records):
         return []
@@ -58,7 +58,7 @@ def sqnr(records: Sequence[Record]) -> list[Any]:
         panel.set_xlim(min(0.0, *heights), (most or 1.0) * 1.22)
         panel.set_xlabel("SQNR in dB, -20 log₁₀ of the relative error  ‖d - x‖ / ‖x‖")
 
-    return _drawn(records, _BAR, _AROUND_BARS, draw)
+    return _draw(records, _BAR, _AROUND_BARS, draw)
 
 
 @in_style
@@ -77,4 +77,4 @@ def ulp_histogram(records: Sequence[Record]) -> list[Any]:
         panel.set_xticks(range(len(labels)), labels, rotation=90)
         panel.set_xlabel("error  |d - q|  in ULP of f32; every row has its own height")
 
-    return _drawn(records, _HISTOGRAM, _AROUND_HISTOGRAMS, draw)
+    return _draw(records, _HISTOGRAM, _AROUND_HISTOGRAMS, draw)

@@ -53,18 +53,18 @@ class Peer(NamedTuple):
         """The product cut to what it may take: rows and columns first, in whole tiles, then k."""
         (m, n, k), (rows, columns) = shape, tile
         while m * n * k > self.macs and (m > rows or n > columns):
-            m, n = (_halved(m, rows), n) if m > rows and (m >= n or n <= columns) else (m, _halved(n, columns))
+            m, n = (_halve(m, rows), n) if m > rows and (m >= n or n <= columns) else (m, _halve(n, columns))
         while m * n * k > self.macs and k > 128:
             k = max(128, k // 2)
         return m, n, k
 
 
-def _halved(size: int, tile: int) -> int:
+def _halve(size: int, tile: int) -> int:
     """About half of it, in whole tiles, at least one of them."""
     return max(1, size // 2 // tile) * tile
 
 
-def _dequantised(product: TimedProduct | ScaledProduct, shape: Shape) -> Result | None:
+def _dequantise(product: TimedProduct | ScaledProduct, shape: Shape) -> Result | None:
     """Values in float32 (of f64 in float64), multiplied by NumPy: what fake quantisation does."""
     if isinstance(product, ScaledProduct):
         left, right = product.operands(shape)
@@ -178,7 +178,7 @@ def _torchao(product: TimedProduct | ScaledProduct, shape: Shape) -> Result | No
 
 
 PEERS = (
-    Peer("NumPy float32", "numpy", False, "values widened, NumPy's product", 1 << 34, _dequantised),
+    Peer("NumPy float32", "numpy", False, "values widened, NumPy's product", 1 << 34, _dequantise),
     Peer("MMA-Sim", "mmasim", True, "its models of the instruction, in torch", 1 << 20, _mmasim),
     Peer("mmaemu", "mmaemu", True, "its accumulator of an H100 PCIe or an RTX 4060", 1 << 21, _mmaemu),
     Peer("torch._scaled_mm", "torch", False, "torch on this CPU", 1 << 32, _scaled_mm),

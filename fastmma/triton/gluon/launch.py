@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,12 +11,12 @@ import numpy as np
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.compiled import compile_function
 from fastmma.triton.emulation import Emulation
-from fastmma.triton.gluon import control, numbers, products, shared, sums, tcgen05, tensors, tma
+from fastmma.triton.gluon import cancellation, control, numbers, products, shared, sums, tcgen05, tensors, tma
 from fastmma.triton.gluon.control import Block, prepare
 from fastmma.triton.gluon.kernel import Kernel
+from fastmma.triton.gluon.maps import TensorMap
 from fastmma.triton.gluon.mlir import parse_module
 from fastmma.triton.gluon.program import Program, run_together
-from fastmma.triton.gluon.tma import TensorMap
 from fastmma.triton.gluon.types import Type
 
 MAKERS = {
@@ -26,6 +27,7 @@ MAKERS = {
     **tma.MAKERS,
     **products.MAKERS,
     **tcgen05.MAKERS,
+    **cancellation.MAKERS,
     **control.MAKERS,
 }
 
@@ -53,8 +55,10 @@ def _convert(value: Any, kind: Type) -> Any:
 
 
 def _map_tensor(value: Any, kind: Type) -> TensorMap:
+    pixels: tuple[tuple[int, ...], ...] = ()
     if getattr(value, "mode", "tiled") != "tiled":
-        raise NotEmulatedError("tensor descriptors in im2col mode")
+        steps = value.element_strides or [1] * len(value.shape)
+        pixels = (tuple(steps[1:-1]), tuple(value.pixel_box_lower_corner), tuple(value.pixel_box_upper_corner))
     return TensorMap(
         value.base.data_ptr(),
         kind.dtype,
@@ -62,6 +66,7 @@ def _map_tensor(value: Any, kind: Type) -> TensorMap:
         tuple(int(size) for size in value.strides),
         value.padding == "nan",
         value.round_f32_to_tf32,
+        *pixels,
     )
 
 
@@ -92,19 +97,22 @@ def launch(
     block = prepare(entry.body, kernel)
     values = [_convert(given[name], kind) for name, kind in zip(entry.parameters, entry.body.types, strict=True)]
     size = (*(grid(dict(bound)) if callable(grid) else grid), 1, 1)[:3]
+    found = None if run.races == "error" else run.report.notes
+    places = deque((x, y, z) for z in range(size[2]) for y in range(size[1]) for x in range(size[0]))
     try:
-        for z in range(size[2]):
-            for y in range(size[1]):
-                for x in range(size[0]):
-                    _run_program(block, kernel, entry.size, dict(zip(entry.body.arguments, values, strict=True)), (x, y, z), size)
+        while places:
+            _run_program(
+                block,
+                kernel,
+                entry.size,
+                dict(zip(entry.body.arguments, values, strict=True)),
+                Program(places.popleft(), size, places, found),
+            )
     finally:
         kernel.flush()
 
 
-def _run_program(
-    block: Block, kernel: Kernel, size: int, given: Mapping[int, Any], where: tuple[int, int, int], grid: tuple[int, int, int]
-) -> None:
-    program = Program(where, grid)
+def _run_program(block: Block, kernel: Kernel, size: int, given: Mapping[int, Any], program: Program) -> None:
     first = program.partition("the default partition", kernel.warps)
     values: list[Any] = [None] * size
     for number, value in given.items():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastmma.triton.gluon.barriers import Barrier, BarrierError
-from fastmma.triton.gluon.clocks import Access, Clock, Epoch
+from fastmma.triton.gluon.clocks import Access, Clock, Epoch, RaceError
 from fastmma.triton.gluon.memory import View
 
 Values = list[Any]
@@ -66,8 +66,7 @@ class Partition:
 
     def access(self, view: View, place: str, *, writes: bool) -> None:
         """Note an access by the partition's threads."""
-        if self.program.watches:
-            view.allocation.log.add(Access(view.mask, self.epoch, writes, "generic", place), self.clock, self.number)
+        self._log(view, Access(view.mask, self.epoch, writes, "generic", place), self.clock)
 
     def start(self, clock: Clock | None = None) -> tuple[int, Clock]:
         """Number an asynchronous operation, and return what is known when it starts, itself included."""
@@ -78,8 +77,17 @@ class Partition:
 
     def access_later(self, number: int, known: Clock, view: View, place: str, *, writes: bool, proxy: str = "async") -> None:
         """Note an access of an asynchronous operation."""
-        if self.program.watches:
-            view.allocation.log.add(Access(view.mask, Epoch(-1, number), writes, proxy, place), known, self.number)
+        self._log(view, Access(view.mask, Epoch(-1, number), writes, proxy, place), known)
+
+    def _log(self, view: View, access: Access, known: Clock) -> None:
+        races = self.program.races
+        try:
+            view.allocation.log.add(access, known, self.number)
+        except RaceError as error:
+            if races is None:
+                raise
+            races[str(error)] += 1
+            view.allocation.log.accesses.append(access)
 
 
 def wait(queue: deque[int], left: int, clock: Clock) -> None:
@@ -97,8 +105,10 @@ class Program:
     where : tuple of int
         Its place in the grid.
     grid : tuple of int
-    watches : bool
-        Whether races are looked for.
+    pending : deque
+        The places of programs that are not launched yet.
+    races : Counter or None
+        Where races are counted; None where they raise.
     barriers : dict
         By allocation and byte.
     started : int
@@ -107,7 +117,8 @@ class Program:
 
     where: tuple[int, int, int]
     grid: tuple[int, int, int]
-    watches: bool = True
+    pending: deque[tuple[int, int, int]] = field(default_factory=deque)
+    races: Counter[str] | None = None
     barriers: dict[tuple[int, int], Barrier] = field(default_factory=dict)
     started: int = 0
     partitions: int = 0

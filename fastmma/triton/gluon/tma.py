@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,74 +11,15 @@ from numpy.typing import NDArray
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.gluon.kernel import Kernel, Step
+from fastmma.triton.gluon.maps import TensorMap
 from fastmma.triton.gluon.memory import View
 from fastmma.triton.gluon.mlir import Operation
 from fastmma.triton.gluon.program import Partition, Values, wait
 from fastmma.triton.gluon.tensors import integer
 
 
-@dataclass(frozen=True)
-class TensorMap:
-    """A tensor in memory, as a tensor map describes it.
-
-    Attributes
-    ----------
-    address : int
-    dtype : numpy.dtype
-    shape, strides : tuple of int
-        In elements.
-    fills_nan : bool
-        Whether NaN stands for what lies outside, else zeros.
-    rounds : bool
-        Whether numbers of f32 are rounded to tf32.
-    """
-
-    address: int
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    fills_nan: bool = False
-    rounds: bool = False
-
-    def array(self) -> NDArray[Any]:
-        """Return the tensor itself."""
-        width = self.dtype.itemsize
-        count = 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
-        memory = (ctypes.c_uint8 * (count * width)).from_address(self.address)
-        flat = np.frombuffer(memoryview(memory), f"u{width}")
-        return np.lib.stride_tricks.as_strided(flat, self.shape, [stride * width for stride in self.strides]).view(self.dtype)
-
-    def _inside(self, start: tuple[int, ...], box: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Return the part of the tensor that a box covers, and the part of the box."""
-        outer, inner = [], []
-        for first, size, length in zip(start, box, self.shape, strict=True):
-            low, high = max(first, 0), max(min(first + size, length), 0)
-            high = max(low, high)
-            outer.append(slice(low, high))
-            inner.append(slice(low - first, high - first))
-        return tuple(outer), tuple(inner)
-
-    def load(self, start: tuple[int, ...], box: tuple[int, ...]) -> NDArray[Any]:
-        """Load a box, filled where it leaves the tensor."""
-        found = np.full(box, np.nan if self.fills_nan else 0, np.float32).astype(self.dtype)
-        outer, inner = self._inside(start, box)
-        found[inner] = self.array()[outer]
-        return found
-
-    def store(self, start: tuple[int, ...], values: NDArray[Any], join: Callable[[Any, Any], Any] | None = None) -> None:
-        """Store what of a box lies in the tensor, or what it makes with what was there."""
-        outer, inner = self._inside(start, values.shape)
-        array = self.array()
-        array[outer] = values[inner] if join is None else join(array[outer], values[inner])
-
-
 def _start(values: Values, numbers: list[int]) -> tuple[int, ...]:
     return tuple(int(values[number]) for number in numbers)
-
-
-def _box(view: View, rank: int) -> NDArray[np.int64]:
-    """Return the places of a box, which has as many dimensions as the tensor."""
-    return view.places.reshape((1,) * (rank - view.places.ndim) + view.places.shape)
 
 
 def _refuse(one: Operation, kernel: Kernel) -> None:
@@ -98,9 +38,10 @@ def _finish_load(partition: Partition, view: View, barrier: Any, place: str, dat
 def _make_load(one: Operation, kernel: Kernel) -> Step:
     recorder, place = kernel.recorder(one), kernel.describe(one)
     _refuse(one, kernel)
-    if "im2col" in one.text or "offsets" in one.text:
-        raise NotEmulatedError(f"{place} in im2col mode")
     descriptor, *coordinates, target, barrier, predicate = one.operands
+    by_pixels = re.search(r"offsets = \[([^\]]*)\]", one.text)
+    count = len(by_pixels[1].split(",")) if by_pixels else 0
+    coordinates, offsets = coordinates[: len(coordinates) - count], coordinates[len(coordinates) - count :]
 
     def step(partition: Partition, values: Values) -> None:
         tensor: TensorMap = values[descriptor]
@@ -111,7 +52,10 @@ def _make_load(one: Operation, kernel: Kernel) -> Step:
             raise NotEmulatedError(f"{place} of f32 that is rounded to tf32")
         view: View = values[target]
         start = _start(values, coordinates)
-        data = tensor.load(start, (1,) * (len(start) - len(view.shape)) + view.shape)
+        if by_pixels:
+            data = tensor.load_pixels(start, _start(values, offsets), view.shape)
+        else:
+            data = tensor.load(start, (1,) * (len(start) - len(view.shape)) + view.shape)
         _finish_load(partition, view, values[barrier], place, data.reshape(view.shape))
 
     return step
@@ -124,7 +68,9 @@ def _make_store(one: Operation, kernel: Kernel) -> Step:
 
     def step(partition: Partition, values: Values) -> None:
         count()
-        _send(partition, values[source], place, lambda data: values[descriptor].store(_start(values, coordinates), data))
+        tensor, start = values[descriptor], _start(values, coordinates)
+        box = (1,) * (len(start) - len(values[source].shape)) + values[source].shape
+        _send(partition, values[source], place, lambda data: tensor.store(start, data.reshape(box)))
 
     return step
 
@@ -169,7 +115,7 @@ def _make_reduction(one: Operation, kernel: Kernel) -> Step:
 def _make_gather(one: Operation, kernel: Kernel) -> Step:
     count, place = kernel.neutral(one, "moves data"), kernel.describe(one)
     _refuse(one, kernel)
-    descriptor, rows, column, target, barrier, predicate = _gather_operands(one)
+    descriptor, rows, column, target, barrier, predicate = one.operands
 
     def step(partition: Partition, values: Values) -> None:
         count()
@@ -179,10 +125,6 @@ def _make_gather(one: Operation, kernel: Kernel) -> Step:
             _finish_load(partition, view, values[barrier], place, np.concatenate(taken))
 
     return step
-
-
-def _gather_operands(one: Operation) -> list[int]:
-    return one.operands
 
 
 def _make_scatter(one: Operation, kernel: Kernel) -> Step:

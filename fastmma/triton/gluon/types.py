@@ -135,7 +135,13 @@ def _parse_inner(kind: str, inner: str, aliases: dict[str, str]) -> Type:
     return Type(kind, element, shape, layout, space, allocated)
 
 
-_STARTS = (("tensor<", "tensor"), ("!ttg.memdesc<", "memory"), ("!tt.tensordesc<", "descriptor"), ("<", "memory"))
+_STARTS = (
+    ("tensor<", "tensor"),
+    ("!ttg.memdesc<", "memory"),
+    ("!tt.tensordesc<", "descriptor"),
+    ("!ttng.tensordesc_im2col<", "descriptor"),
+    ("<", "memory"),
+)
 
 
 def parse_types(text: str, aliases: dict[str, str]) -> list[Type]:
@@ -159,6 +165,9 @@ def parse_types(text: str, aliases: dict[str, str]) -> list[Type]:
                 end = _end_of(text, index + len("!tt.ptr"))
                 found.append(Type("scalar", text[index:end]))
                 index = end
+            elif text.startswith("i128", index):  # the answer of cluster launch control, which is kept as it is
+                found.append(Type("token", "i128"))
+                index += len("i128")
             elif text.startswith("!ttg.async.token", index):
                 found.append(Type("token", "token"))
                 index += len("!ttg.async.token")

@@ -26,6 +26,12 @@ from fastmma.triton import interpret  # noqa: E402
 
 FOLDER = os.environ.get("FASTMMA_TRITON_TUTORIALS", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="FASTMMA_TRITON_TUTORIALS names no folder")
+
+
+def scheduler() -> Any:
+    return importlib.import_module("07-persistence").PersistentTileScheduler
+
+
 # the GPU, the tutorial, its test, and the test's arguments
 TESTS = (
     ("H100", "01-intro", "test_memcpy", (64, 500)),
@@ -38,15 +44,23 @@ TESTS = (
     ("B200", "06-tcgen05", "test_tmem_example_kernel", (64, 128, 4)),
     ("B200", "06-tcgen05", "test_blocked_matmul_pipelined", (208, 416, 304, 128, 128, 128, 4)),
     ("H100", "08-warp-specialization", "test_elementwise_add_warp_specialized", (4000, 120, 32, 64, 2, 2, 4)),
+    ("H100", "07-persistence", "test_persistent_matmul_pipelined", (208, 416, 304, 64, 64, 64, 3, 4, scheduler)),
+    ("B200", "08-warp-specialization", "test_matmul_warp_specialized", (208, 416, 304, 128, 256, 64, 2, 4, 4, scheduler)),
     ("B200", "10-tcgen05-copy", "test_tcgen05_copy_nvmma_shared", (128, 64, 2, torch.float32, 128)),
     ("B200", "11-tcgen05-mma-scaled", "test_simple_mma_scaled", (256, 256, 512, "mxfp8", "mxfp4", 128, 128)),
     ("B200", "11-tcgen05-mma-scaled", "test_mma_scaled_tcgen05_copy", (256, 256, 512, "nvfp4", "nvfp4", 128, 256)),
+    ("B200", "12-cluster-launch-control", "test_op", (504, 504, 200, True)),
+    ("H100", "13-conv-im2col", "test_tma_im2col_multi_batch_padded", ()),
+    ("H100", "13-conv-im2col", "test_conv2d_tma_im2col", (1, 16, 16, 64, 64, 3, 3, 2, 1)),
 )
+# a load overwrites what the product before it may still read, which this tutorial waits for one line too late
+RACES = {"test_conv2d_tma_im2col"}
 # what tutorials that are older than the installed Triton call, which still knows the names
 RENAMED = (
     (tma, "async_copy_shared_to_global", tma.async_store),
     (tma_of_blackwell, "async_copy_shared_to_global", tma_of_blackwell.async_store),
     (tma, "async_copy_global_to_shared", tma.async_load),
+    (tma, "async_copy_global_to_shared_im2col", tma.async_load_im2col),
     (shared_memory_descriptor, "_reinterpret", shared_memory_descriptor.reinterpret),
 )
 
@@ -67,6 +81,8 @@ def tutorials() -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore:aten")  # torch's products, with which results are compared
 @pytest.mark.parametrize(("gpu", "module", "name", "arguments"), TESTS, ids=[f"{row[1]}-{row[2]}" for row in TESTS])
 def test_tutorial(gpu: str, module: str, name: str, arguments: tuple[Any, ...]) -> None:
-    with fastmma.torch.emulate(gpu, as_cuda=True), interpret(gpu) as report:
-        getattr(importlib.import_module(module), name)(*arguments)
+    with fastmma.torch.emulate(gpu, as_cuda=True), interpret(gpu, races="note") as report:
+        test = getattr(importlib.import_module(module), name)
+        test(*(one() if one is scheduler else one for one in arguments))
     report.assert_all_emulated()
+    assert any("a race" in note for note in report.notes) == (name in RACES)

@@ -2,22 +2,6 @@
 
 const FIRST_OPCODE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
 
-function $(where) { return document.querySelector(where); }
-
-function make(name, attributes, ...content) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...content);
-  return element;
-}
-
-const data = (name) => JSON.parse($(`#${name}-data`).textContent);
-
-function setAddress(pairs) {
-  const hash = new URLSearchParams(pairs).toString();
-  if (hash !== location.hash.slice(1)) history.pushState(null, "", `#${hash}`);
-}
-
 const halves = { layouts: new Layouts(data("layouts"), setAddress), sums: new Sums(parseExplained($("#sums-data").textContent), setAddress) };
 
 function show(half, given) {
