@@ -54,7 +54,7 @@ def version() -> tuple[int, int]:
 
 def known_targets() -> tuple[str, ...]:
     """The targets that this ptxas knows; 13 has dropped sm_70."""
-    return tuple(target for target in TARGETS if target != "sm_70" and target_ptx(target) <= version())
+    return tuple(target for target in TARGETS if target.startswith("sm_") and target != "sm_70" and target_ptx(target) <= version())
 
 
 def _entry(first: int, statements: Sequence[str]) -> str:
