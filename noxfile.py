@@ -23,6 +23,7 @@ INTEGRATIONS = (
     "tests/explanation/test_explorer.py",
     "tests/explanation/test_sum_page.py",
     "tests/test_docs.py",
+    "tests/test_site.py",
     "tests/test_readme.py",
     "tests/test_notebooks.py",
     "tests/test_examples.py",

@@ -44,7 +44,7 @@ COMMANDS = sorted(
 )
 # each table stands between comments, of which the first names its command
 TABLES = [
-    table for text in TEXTS.values() for table in re.findall(r"<!-- (\w+): fastmma ([\w -]+?) -->\n(.*?)<!-- /\1 -->", text, re.DOTALL)
+    table for text in TEXTS.values() for table in re.findall(r"<!-- (\w+): fastmma ([\w. -]+?) -->\n(.*?)<!-- /\1 -->", text, re.DOTALL)
 ]
 
 
@@ -88,7 +88,7 @@ def test_the_reference_of_commands_is_printed_by_them() -> None:
 
 
 def test_tables_are_marked() -> None:
-    assert {"evidence", "instructions"} <= {name for name, _, _ in TABLES}
+    assert {"evidence", "mma"} <= {name for name, _, _ in TABLES}
 
 
 @pytest.mark.parametrize(("name", "command", "table"), TABLES, ids=[name for name, _, _ in TABLES])

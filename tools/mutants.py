@@ -67,8 +67,8 @@ MUTANTS = (
     Mutant("numerics/reference_steps.py", "0 < abs(value.significand) < 1", "0 < abs(value.significand) <= 1", OWN),
     Mutant(
         "backends/parameters.py",
-        'row.c_joins == "terms" and not more',
-        'row.c_joins != "" and not more',
+        'set(ROUNDINGS) and row.c_joins == "terms"',
+        'set(ROUNDINGS) and row.c_joins != ""',
         ("tests/backends/test_own_arithmetic.py",),
     ),
     Mutant("numerics/reference_sums.py", "return fma(y, z, x, f32)", "return fma(x, z, y, f32)", ("tests/kernels/test_epilogue.py",)),

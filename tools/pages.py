@@ -14,7 +14,7 @@ from tools.pictures import PICTURES
 FOLDER = Path(__file__).parents[1] / "docs"
 # each stands between comments, of which the first names its command
 _SECTION = r"(<!-- {name}\b[^>]*-->\n).*?(<!-- /{name} -->)"
-_MARKED = re.compile(r"<!-- (\w+): fastmma ([\w -]+?) -->\n")
+_MARKED = re.compile(r"<!-- (\w+): fastmma ([\w. -]+?) -->\n")
 
 
 def pages() -> list[Path]:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fastmma import TARGETS
-from fastmma.isa.targets import target_ptx
+from fastmma.isa.targets import PTX_TARGETS, target_ptx
 
 _HEAD = """.version {version}
 .target {target}
@@ -54,7 +53,7 @@ def version() -> tuple[int, int]:
 
 def known_targets() -> tuple[str, ...]:
     """The targets that this ptxas knows; 13 has dropped sm_70."""
-    return tuple(target for target in TARGETS if target.startswith("sm_") and target != "sm_70" and target_ptx(target) <= version())
+    return tuple(target for target in PTX_TARGETS if target != "sm_70" and target_ptx(target) <= version())
 
 
 def _entry(first: int, statements: Sequence[str]) -> str:

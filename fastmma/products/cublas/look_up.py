@@ -10,7 +10,7 @@ from fastmma.products.cublas.answers import answers
 from fastmma.products.cublas.book import Book
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.layers import FILES, layers
-from fastmma.products.cublas.rows import Product, Table
+from fastmma.products.cublas.rows import NARROW, Product, Table
 from fastmma.products.cublas.tables import VERSION, nearest_table
 from fastmma.products.cublas.trees import ALIKE, trees
 from fastmma.products.evidence import OrderEvidence
@@ -123,11 +123,16 @@ def _of_parts(asked: Question, parts: int, evidence: OrderEvidence) -> Known:
     return Known(choice, nearest_table(asked.gpu, VERSION), evidence)
 
 
+def _is_vector_with_c(asked: Question) -> bool:
+    """Tell whether c is added to a vector in 16 bits, of sizes that are not aligned: PyTorch's library takes other kernels for some."""
+    return asked.added and asked.product.is_by_vector and asked.product.fmt in NARROW and not asked.product.is_aligned
+
+
 def _find_layer(asked: Question) -> Known | None:
     """Look up what the library answered for this number of rows of a layer."""
     table = nearest_table(asked.gpu, VERSION)
     file = FILES.get((table.gpu, table.version))
-    if asked.stack > 1 or table.gpu != asked.gpu or file is None:
+    if asked.stack > 1 or table.gpu != asked.gpu or file is None or _is_vector_with_c(asked):
         return None
     choice = layers(file).find(asked.kind, asked.product, biased=asked.biased)
     if choice is None:
@@ -147,7 +152,7 @@ def _find_layer_in_parts(asked: Question) -> Known | None:
 def _find_answer(asked: Question) -> Known | None:
     """Look up what the library answered for the layers of usual models."""
     table = nearest_table(asked.gpu, VERSION)
-    known = asked.stack == 1 and not asked.biased and table.gpu == asked.gpu
+    known = asked.stack == 1 and not asked.biased and table.gpu == asked.gpu and not _is_vector_with_c(asked)
     choice = answers(table.answers).find(asked.product) if known else None
     return None if choice is None else Known(choice, table, None, " chooses")
 
@@ -156,7 +161,7 @@ def _predict(asked: Question) -> Known | None:
     """Ask the trees."""
     table = nearest_table(asked.gpu, VERSION)
     found = trees(table.trees).predict(asked.product, asked.stack, biased=asked.biased) if table.gpu == asked.gpu else None
-    if found is None:
+    if found is None or _is_vector_with_c(asked):
         return None
     alike = asked.product.is_aligned or found.choice.algo not in ALIKE.get(asked.product.fmt, ())
     if not alike and (asked.added or (asked.biased and asked.scaled)):

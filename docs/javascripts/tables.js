@@ -1,0 +1,35 @@
+// Filters the instruction tables by GPU and type; labels cells for narrow screens, where a row becomes a card.
+document$.subscribe(() => {
+  const panel = document.querySelector(".table-filter");
+  const tables = [...document.querySelectorAll(".wide table")];
+  for (const table of tables) {
+    const headings = [...table.querySelectorAll("th")].map((cell) => cell.textContent);
+    for (const row of table.querySelectorAll("tbody tr"))
+      [...row.cells].forEach((cell, column) => { cell.dataset.label = headings[column]; });
+  }
+  if (!panel) return;
+  const order = panel.dataset.targets.split(" ");
+  const [target, type, found] = [panel.querySelector("select"), panel.querySelector("input"), panel.querySelector("output")];
+  for (const name of order) target.add(new Option(name));
+  const takes = (text, name) => text.split(", ").some((part) => {
+    const first = part.replace(" and later", "");
+    return first === name || name.startsWith(part.replace(/[af]$/, "")) && !/[af]$/.test(part) && part === name.replace(/[af]$/, "")
+      || part.endsWith(" and later") && order.indexOf(name) >= order.indexOf(first);
+  });
+  const filter = () => {
+    let shown = 0;
+    for (const table of tables)
+      for (const row of table.querySelectorAll("tbody tr")) {
+        const cells = [...row.cells];
+        const targets = cells.filter((cell) => /sm_|gfx/.test(cell.textContent)).map((cell) => cell.textContent);
+        const words = cells.flatMap((cell) => cell.textContent.split(/[^\w]+/));
+        const hidden = (target.value && !targets.some((text) => takes(text, target.value))) || (type.value && !words.includes(type.value));
+        row.hidden = Boolean(hidden);
+        shown += !hidden;
+      }
+    found.textContent = `${shown} rows`;
+  };
+  target.addEventListener("change", filter);
+  type.addEventListener("input", filter);
+  filter();
+});
