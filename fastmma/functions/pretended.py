@@ -54,6 +54,10 @@ class Stream:
         """Tell that all is done."""
         return True
 
+    def is_capturing(self) -> bool:
+        """Tell that no graph is recorded."""
+        return False
+
     def synchronize(self) -> None:
         """Do nothing."""
 
